@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a run came to: the versioned value behind `summary.json`, the report and the verdict.
+//! Everything here is recomputed from the records of the run directory; nothing is typed in by hand.
+//!
+//! All `_ns` fields are nanoseconds.
+//!
+//! Not here: how it is computed from records (`analyse`), how it is drawn (`timewire-report`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::Distribution;
+
+/// The `schema` field of a summary this version writes.
+pub const SUMMARY_SCHEMA: &str = "timewire.summary/1";
+
+/// The whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Format and version, [`SUMMARY_SCHEMA`].
+    pub schema: String,
+    /// Name and version of the program that wrote it.
+    pub tool: String,
+    /// Title for people: the experiment's name.
+    pub title: String,
+    /// When the run started, nanoseconds since 1970 UTC.
+    pub started_utc_ns: i64,
+    /// How long the whole run took.
+    pub elapsed_ns: i64,
+    /// Whether the run came to its end (a killed run keeps its records and says so).
+    pub complete: bool,
+    /// What the run stood on: kernel, CPUs, clocks, capabilities, what was not available.
+    pub environment: Vec<Fact>,
+    /// One entry per case and load, in the order they ran.
+    pub cases: Vec<CaseSummary>,
+    /// Every limit with its outcome, and everything else worth saying.
+    pub findings: Vec<Finding>,
+    /// The verdict over all limits.
+    pub verdict: Verdict,
+}
+
+/// One fact about the environment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What it is about: `kernel`, `cpu`, `clock`, `privilege`, `interface alpha/phy0`, ...
+    pub area: String,
+    /// What was looked at.
+    pub name: String,
+    /// What was found.
+    pub value: String,
+    /// Whether that is good enough.
+    pub level: FactLevel,
+}
+
+/// How good a fact is for accurate timing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FactLevel {
+    /// As it should be, or neutral.
+    Ok,
+    /// It works, less accurately.
+    Degraded,
+    /// Not available; something else was done instead.
+    Missing,
+}
+
+/// Pass or fail over all limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every limit was kept.
+    Pass,
+    /// At least one limit was missed, or could not be judged.
+    Fail,
+}
+
+/// One line of the verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable short name, e.g. `priorities-help-under-flood`.
+    pub id: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What was promised, in words with units.
+    pub limit: String,
+    /// What was measured, in words with units.
+    pub measured: String,
+    /// Why it came out so, or what to look at; empty when there is nothing to add.
+    pub note: String,
+}
+
+/// How one limit came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// The limit was kept.
+    Kept,
+    /// The limit was missed.
+    Missed,
+    /// There was not enough data to judge.
+    NotJudged,
+    /// No limit; something a reader should know.
+    Note,
+}
+
+/// One case under one load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseSummary {
+    /// Unique in the run: `SCENARIO/CASE/LOAD`.
+    pub id: String,
+    /// Name of the scenario it belongs to.
+    pub scenario: String,
+    /// Name of the case, e.g. `tdm-priority`.
+    pub case: String,
+    /// Title of the case for people.
+    pub title: String,
+    /// Name of the load, e.g. `alone` or `flood`.
+    pub load: String,
+    /// Payload of a measured message, bytes.
+    pub message_bytes: u32,
+    /// Length of the TDM cycle (also given for cases without TDM, for comparison).
+    pub cycle_ns: i64,
+    /// Whether a TDM schedule was in force.
+    pub tdm: bool,
+    /// The slots of the cycle, sorted by offset.
+    pub slots: Vec<SlotShape>,
+    /// Figure published for this case by the source the experiment follows.
+    pub published: Option<Published>,
+    /// One entry per measured stream.
+    pub streams: Vec<StreamSummary>,
+    /// What the segment saw of all frames of all stations.
+    pub wire: WireSummary,
+    /// Counters of each station's MAC; empty when there was none.
+    pub macs: Vec<MacSummary>,
+}
+
+/// One slot of the cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotShape {
+    /// Whose slot it is.
+    pub station: String,
+    /// Start in the cycle.
+    pub offset_ns: i64,
+    /// Time in which frames may be on the link.
+    pub transmit_ns: i64,
+    /// Silence after it.
+    pub guard_ns: i64,
+}
+
+/// A figure someone else published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// Who and where.
+    pub source: String,
+    /// The mean end-to-end transfer time that was published.
+    pub transfer_mean_ns: i64,
+}
+
+/// What became of one measured stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamSummary {
+    /// Name of the stream, e.g. `control`.
+    pub name: String,
+    /// Whether it is served before best effort.
+    pub class: StreamClass,
+    /// Messages sent (requests and responses).
+    pub sent: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Messages sent and never received.
+    pub lost: u64,
+    /// Messages received later than the stream's deadline.
+    pub late: u64,
+    /// The deadline that `late` counts against.
+    pub deadline_ns: i64,
+    /// End-to-end transfer time, `Send -> Receive`.
+    pub transfer: Option<Distribution>,
+    /// Transmit side with the wait for the slot, `Send -> Segment`.
+    pub slot_wait: Option<Distribution>,
+    /// Receive processing, `RxSw -> Receive`.
+    pub receive: Option<Distribution>,
+}
+
+/// Real time or best effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamClass {
+    /// Has a deadline and, where the case has priorities, a priority.
+    RealTime,
+    /// Everything else.
+    BestEffort,
+}
+
+/// What the segment saw, stamped on its side of the link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WireSummary {
+    /// Frames seen.
+    pub frames: u64,
+    /// Frames on the segment outside their station's slot and its guard time.
+    pub outside_slots: u64,
+    /// Frames that reached into the guard time after their slot.
+    pub in_guard: u64,
+    /// The farthest any frame was outside its slot.
+    pub worst_outside_ns: i64,
+    /// Frames the observer lost and so cannot judge.
+    pub unobserved: u64,
+    /// Bound of the measurement: how late the segment's stamp can be against the release of a frame,
+    /// measured on the release side (99.9th percentile and maximum).
+    pub stamp_bound_p999_ns: Option<i64>,
+    /// See `stamp_bound_p999_ns`.
+    pub stamp_bound_max_ns: Option<i64>,
+    /// Where in the cycle the frames of each station appeared.
+    pub phases: Vec<PhaseHistogram>,
+}
+
+/// Arrival phase of one station's frames.
+///
+/// **Shape**: `counts[i]` frames had a phase in `[i * bin_ns, (i + 1) * bin_ns)` of the cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseHistogram {
+    /// Whose frames.
+    pub station: String,
+    /// Width of a bin.
+    pub bin_ns: i64,
+    /// Frames per bin.
+    pub counts: Vec<u64>,
+}
+
+/// Counters of one station's MAC over one case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MacSummary {
+    /// Whose MAC.
+    pub station: String,
+    /// How frames went out: `af_xdp native`, `af_packet`, ...
+    pub carrier: String,
+    /// Frames released.
+    pub released: u64,
+    /// Slots that the thread woke too late for, while frames were waiting.
+    pub missed_slots: u64,
+    /// Frames dropped on the way into the MAC, before any queue.
+    pub ingress_dropped: u64,
+    /// One entry per queue, most urgent first; the default queue is last.
+    pub queues: Vec<QueueSummary>,
+}
+
+/// Counters of one transmit queue over one case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueSummary {
+    /// Priority number, or `default`.
+    pub name: String,
+    /// Frames that came.
+    pub arrived: u64,
+    /// Frames that left.
+    pub released: u64,
+    /// Frames that found the queue full.
+    pub dropped_full: u64,
+    /// Frames that fit no slot of this station.
+    pub dropped_oversize: u64,
+}
