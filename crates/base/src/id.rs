@@ -4,6 +4,7 @@
 //! Not here: identifiers that only one file knows (they live there).
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,7 +21,8 @@ pub enum IdError {
     },
     /// No station can have this name.
     #[error(
-        "`{text}` is no station name: 1 to 24 characters of a-z, 0-9 and `-`, starting with a letter"
+        "`{text}` is no station name: 1 to 24 characters of a-z, 0-9 and `-`, \
+         starting with a letter"
     )]
     StationName {
         /// What was given.
@@ -55,6 +57,12 @@ macro_rules! checked_text {
                 f.write_str(&self.0)
             }
         }
+        impl FromStr for $name {
+            type Err = IdError;
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                $name::new(text)
+            }
+        }
         impl TryFrom<String> for $name {
             type Error = IdError;
             fn try_from(text: String) -> Result<Self, IdError> {
@@ -84,7 +92,11 @@ impl IfName {
             || text == "."
             || text == ".."
             || text.chars().any(|c| c == '/' || c == ':' || c.is_whitespace());
-        if bad { Err(IdError::IfName { text: text.to_owned() }) } else { Ok(IfName(text.to_owned())) }
+        if bad {
+            Err(IdError::IfName { text: text.to_owned() })
+        } else {
+            Ok(IfName(text.to_owned()))
+        }
     }
 }
 checked_text!(IfName);
@@ -100,8 +112,7 @@ impl StationName {
     /// **Errors**: not 1 to 24 characters of `a-z`, `0-9`, `-`, or not starting with a letter.
     pub fn new(text: &str) -> Result<StationName, IdError> {
         let starts = text.chars().next().is_some_and(|c| c.is_ascii_lowercase());
-        let rest =
-            text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        let rest = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
         if starts && rest && text.len() <= 24 {
             Ok(StationName(text.to_owned()))
         } else {

@@ -2,8 +2,8 @@
 //! Durations and instants. An instant carries its time scale in its type, so that a TAI launch time
 //! cannot be compared with a monotonic wake-up by accident.
 //!
-//! Not here: reading a clock (`timewire-sys`); stamps of network-card clocks, which are tagged at run
-//! time instead (`timewire-trace`).
+//! Not here: reading a clock (`timewire-sys`); stamps of network-card clocks, which are tagged at
+//! run time instead (`timewire-trace`).
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The windows of a repeating cycle: when one station may send. Built once from checked parts, then
-//! only asked. The transmission machine, the client library, the schedule and the judge of a run all
-//! ask this one type, so they cannot disagree about where a window ends.
+//! only asked. The transmission machine, the client library, the schedule and the judge of a run
+//! all ask this one type, so they cannot disagree about where a window ends.
 //!
 //! Intervals are half-open, `[start, end)`.
 //!
@@ -194,7 +194,8 @@ impl CyclicWindows {
         }
     }
 
-    /// Where an instant lies: inside a window, or before the next. `None` when there are no windows.
+    /// Where an instant lies: inside a window, or before the next. `None` when there are no
+    /// windows.
     ///
     /// Windows that touch are separate: the end of one is the start of the next.
     pub fn phase(&self, at: Instant<Tai>) -> Option<Phase> {
@@ -318,7 +319,8 @@ mod tests {
         #[test]
         fn t0_extreme_instants_do_not_panic(t in any::<i64>(), cycle in 1_i64..i64::MAX) {
             let w = windows(&[(0, 1)], cycle).unwrap();
-            let _ = (w.phase(at(t)), w.cycle_start_at_or_after(at(t)), w.next_start_at_or_after(at(t)));
+            let t = at(t);
+            let _ = (w.phase(t), w.cycle_start_at_or_after(t), w.next_start_at_or_after(t));
         }
     }
 }
