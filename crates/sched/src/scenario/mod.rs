@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The scenario file: one YAML (or JSON) text that describes a network, its schedule, its traffic,
+//! an experiment and the limits of its verdict.
+//!
+//! Reading has three steps, and a file with errors in one is not looked at by the next: the text
+//! becomes a tree (`tree.rs`), the tree becomes values (`item.rs`, `record.rs`, `model.rs`), and
+//! the values are compared with each other (`check.rs`). Within a step all errors are found.
+//!
+//! Not here: reading the file, running the experiment.
+
+mod check;
+mod check_limits;
+mod error;
+mod item;
+mod model;
+mod record;
+mod slots;
+mod suggest;
+mod tree;
+mod value;
+
+pub use error::{ScenarioError, ScenarioErrors};
+pub use model::{
+    Carrier, Case, CaseMac, Experiment, Flood, Limit, MacMode, MacOptions, Metric, PortPriority,
+    Published, Queues, Reference, Release, RequestResponse, Scenario, Segment, SegmentKind,
+    Station, Stream, StreamClass,
+};
+pub use value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text};
+
+use item::{Item, Reader};
+use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
+
+impl Scenario {
+    /// Reads and checks a scenario; `file_name` is for the messages.
+    ///
+    /// **Errors**: everything that is wrong with the text, each with its place.
+    pub fn parse(file_name: &str, text: &str) -> Result<Scenario, ScenarioErrors> {
+        let failed = |problems| ScenarioErrors::new(file_name, text, problems);
+        let root = tree::parse(text).map_err(failed)?;
+        let mut reader = Reader::new(root.mark);
+        let scenario = Scenario::read(&root, &mut reader);
+        if let Some(scenario) = &scenario {
+            check::check(scenario, &mut reader);
+        }
+        match scenario {
+            Some(scenario) if reader.problems.is_empty() => Ok(scenario),
+            _ => Err(failed(reader.problems)),
+        }
+    }
+}
+
+/// Writes the scenario as [`Scenario::parse`] reads it, with all defaults filled in.
+impl Serialize for Scenario {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.emit().serialize(serializer)
+    }
+}
+
+/// The JSON Schema (draft 2020-12) of the scenario file, as pretty JSON with a final newline.
+///
+/// It is for editors: it describes every key and value, but not what must hold between them.
+pub fn json_schema() -> String {
+    let mut schema: Json = Scenario::schema();
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Timewire scenario");
+    let text = serde_json::to_string_pretty(&schema);
+    text.expect("invariant: a JSON value with text keys can be written") + "\n"
+}

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a scenario says, key by key. These definitions are the file format: the reader, the writer
+//! and the JSON Schema all come from them (`record.rs`), the documentation of a field is its
+//! description in the schema, and `= "..."` is its default.
+//!
+//! Not here: what must hold between keys (`check.rs`), the text of quantities (`item.rs`).
+
+use std::collections::BTreeSet;
+
+use timewire_base::{BitsPerSecond, Port, Priority, Span, StationName};
+
+use super::record::{choice, kinds, record};
+use super::value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Text};
+use crate::tdm::TdmSchedule;
+
+record! {
+    /// One scenario: a network, its schedule, its traffic, the experiment and its limits.
+    pub struct Scenario {
+        /// Version of this file format.
+        timewire: FormatVersion,
+        /// Short name, used in directory names and results.
+        name: Name,
+        /// What the scenario shows, for people.
+        description: Text = "''",
+        /// The link that all stations share.
+        segment: Segment,
+        /// The hosts on the segment, at least two, all in one subnet.
+        stations: Vec<Station>,
+        /// Who may send when, in the cases that use TDM.
+        schedule: TdmSchedule,
+        /// How each station carries the schedule out.
+        mac: MacOptions = "{}",
+        /// Which ports go before others, in the cases that use priorities.
+        queues: Queues = "{}",
+        /// The streams that are measured and the load beside them.
+        traffic: Vec<Stream>,
+        /// How the measurement is done.
+        experiment: Experiment,
+        /// Figure that others published for the same experiment, printed beside the own result.
+        published: Option<Published>,
+        /// What must hold for the verdict to be good.
+        limits: Vec<Limit> = "[]",
+    }
+}
+
+record! {
+    /// The link that all stations share.
+    pub struct Segment {
+        /// What kind of link it is.
+        kind: SegmentKind,
+        /// Rate of the link.
+        rate: BitsPerSecond,
+    }
+}
+
+choice! {
+    /// What kind of link the stations share.
+    pub enum SegmentKind {
+        /// One medium: every frame reaches every station, and one frame at a time is on it.
+        Hub = "hub",
+    }
+}
+
+record! {
+    /// A host on the segment.
+    pub struct Station {
+        /// Name of the host; in a slot and in the traffic it is called by it.
+        name: StationName,
+        /// IPv4 address on the segment and length of the subnet's prefix.
+        address: Ipv4Prefix,
+    }
+}
+
+record! {
+    /// How each station carries the schedule out.
+    pub struct MacOptions {
+        /// How frames get to the interface.
+        carrier: Carrier = "auto",
+        /// Whether the schedule is in force always or only while it is needed.
+        mode: MacMode = "tdm",
+        /// In the hybrid mode: after so long without a real-time frame, anyone may send at any
+        /// time.
+        hybrid_idle_after: Span = "10ms",
+        /// Part of each slot that is kept for frames without a priority.
+        best_effort_share: Span = "0us",
+        /// How many frames each transmit queue keeps; a frame that finds it full is dropped and
+        /// counted.
+        queue_frames: Count<1, 65_536> = "64",
+        /// How long before its slot the transmit thread wakes up and then waits without sleeping.
+        spin: Span = "60us",
+        /// Time allowed from the decision to send a frame until it is on the link; a frame that
+        /// would not be off the link by the end of the slot even then waits for the next slot.
+        margin: Span = "5us",
+        /// How long before the start of its slot a frame may be handed to the carrier; at most the
+        /// guard.
+        ahead: Span = "0us",
+    }
+}
+
+choice! {
+    /// How frames get to the interface.
+    pub enum Carrier {
+        /// The first of the others that works, in their order; which one is printed.
+        Auto = "auto",
+        /// AF_XDP in the driver.
+        AfXdpNative = "af_xdp_native",
+        /// AF_XDP in the generic layer of the kernel.
+        AfXdpGeneric = "af_xdp_generic",
+        /// Packet sockets.
+        AfPacket = "af_packet",
+    }
+}
+
+choice! {
+    /// Whether the schedule is in force always or only while it is needed.
+    pub enum MacMode {
+        /// Always.
+        Tdm = "tdm",
+        /// Only while real-time traffic exists.
+        Hybrid = "hybrid",
+    }
+}
+
+record! {
+    /// Which ports go before others.
+    pub struct Queues {
+        /// How many transmit queues there are beside the default queue; without it, one for each
+        /// priority in `send`.
+        count: Option<Count<1, 32>>,
+        /// Priority of frames to or from a port, on transmit.
+        send: Vec<PortPriority> = "[]",
+        /// Priority of frames to or from a port, on receive: they go up at once, others are
+        /// deferred.
+        recv: Vec<PortPriority> = "[]",
+    }
+}
+
+record! {
+    /// The priority of one port.
+    pub struct PortPriority {
+        /// UDP or TCP port.
+        port: Port,
+        /// Priority; a lower number is served first. Several ports may share one.
+        priority: Priority,
+    }
+}
+
+kinds! {
+    /// A stream of messages over UDP.
+    pub enum Stream by "kind" {
+        /// Measured: a client sends a request, the server answers it, the client sends the next
+        /// one.
+        RequestResponse(RequestResponse) = "request_response",
+        /// Load that is not measured: one station sends to another at a steady rate.
+        Flood(Flood) = "flood",
+    }
+}
+
+record! {
+    /// A measured stream: a client sends a request, the server answers it, the client sends the
+    /// next one.
+    pub struct RequestResponse {
+        /// Name of the stream.
+        name: Name,
+        /// The station that sends requests.
+        client: StationName,
+        /// The station that answers them.
+        server: StationName,
+        /// UDP port of the server; no other stream may use it.
+        port: Port,
+        /// Length of requests and responses (UDP payload).
+        message: ByteCount,
+        /// Whether the stream goes before others.
+        class: StreamClass,
+        /// A message that arrives later than this after it was sent is counted as late.
+        deadline: Span,
+        /// A request not answered by then is counted as lost, and the client sends the next one.
+        timeout: Span,
+        /// In which loads of the experiment the stream runs; without it, in all.
+        loads: Option<Vec<Name>>,
+    }
+}
+
+record! {
+    /// Load that is not measured: one station sends to another at a steady rate.
+    pub struct Flood {
+        /// Name of the stream.
+        name: Name,
+        /// The station that sends.
+        from: StationName,
+        /// The station that receives.
+        to: StationName,
+        /// UDP port of the receiver; no other stream may use it.
+        port: Port,
+        /// Length of a message (UDP payload).
+        message: ByteCount,
+        /// How much is sent, counted as the link is kept busy by it. More than a slot can carry
+        /// keeps the queue full.
+        rate: BitsPerSecond,
+        /// How many messages are sent at once; the mean rate stays. A burst that is longer than a
+        /// slot waits in the station's queue for the next ones.
+        burst: Count<1, 1024> = "1",
+        /// In which loads of the experiment the stream runs; without it, in all.
+        loads: Option<Vec<Name>>,
+    }
+}
+
+choice! {
+    /// Whether a stream goes before others.
+    pub enum StreamClass {
+        /// Its program is started and served as a real-time one.
+        RealTime = "real_time",
+        /// Like any other program.
+        BestEffort = "best_effort",
+    }
+}
+
+record! {
+    /// How the measurement is done: each case under each load, one after the other.
+    pub struct Experiment {
+        /// Time at the start of each measurement that is not counted.
+        warm_up: Span = "300ms",
+        /// How long each case is measured under each load.
+        duration: Span,
+        /// The same for a quick run.
+        quick_duration: Span = "1s",
+        /// Seed of everything random in the experiment.
+        seed: u64 = "1",
+        /// Names of the loads; a stream names those in which it runs.
+        loads: Vec<Name>,
+        /// What is compared.
+        cases: Vec<Case>,
+    }
+}
+
+record! {
+    /// One of the configurations that are compared.
+    pub struct Case {
+        /// Name of the case.
+        name: Name,
+        /// Title of the case in tables.
+        title: Text,
+        /// Whether the schedule is in force.
+        mac: CaseMac,
+        /// Whether the priorities of `queues` are in force.
+        priorities: bool = "false",
+        /// When the client of a real-time stream sends.
+        release: Release = "free",
+        /// With the aligned release: how long before the slot of its station the client wakes up.
+        lead: Option<Span>,
+    }
+}
+
+choice! {
+    /// Whether the schedule is in force in a case.
+    pub enum CaseMac {
+        /// Plain Ethernet.
+        None = "none",
+        /// The schedule, carried out as `mac` says.
+        Tdm = "tdm",
+    }
+}
+
+choice! {
+    /// When the client and the server of a real-time stream send.
+    pub enum Release {
+        /// As soon as they can.
+        Free = "free",
+        /// Just before the next slot of their station.
+        Aligned = "aligned",
+    }
+}
+
+record! {
+    /// A figure that others published.
+    pub struct Published {
+        /// Who, and where it can be read.
+        source: Text,
+        /// Mean end-to-end transfer time.
+        transfer_mean: Span,
+    }
+}
+
+record! {
+    /// One promise of the verdict.
+    pub struct Limit {
+        /// Stable short name.
+        id: Name,
+        /// What is judged.
+        metric: Metric,
+        /// The measured stream; all metrics but `outside_slots` need it.
+        stream: Option<Name>,
+        /// The case.
+        case: Name,
+        /// The load.
+        load: Name,
+        /// The largest good value: a time such as 1040us for times, a share such as 0.1% for
+        /// shares, and a bare number such as 0.5 with `relative_to`.
+        at_most: AtMost,
+        /// Judge the value divided by the same metric of another case or load.
+        relative_to: Option<Reference>,
+    }
+}
+
+record! {
+    /// What a value is divided by.
+    pub struct Reference {
+        /// The case.
+        case: Name,
+        /// The load.
+        load: Name,
+    }
+}
+
+choice! {
+    /// What a limit judges.
+    pub enum Metric {
+        /// Median of the end-to-end transfer times.
+        TransferP50 = "transfer_p50",
+        /// 90th percentile of the end-to-end transfer times.
+        TransferP90 = "transfer_p90",
+        /// 99th percentile of the end-to-end transfer times.
+        TransferP99 = "transfer_p99",
+        /// 99.9th percentile of the end-to-end transfer times.
+        TransferP999 = "transfer_p999",
+        /// Longest end-to-end transfer time.
+        TransferMax = "transfer_max",
+        /// Mean of the end-to-end transfer times.
+        TransferMean = "transfer_mean",
+        /// Share of the messages sent that never arrived.
+        Lost = "lost",
+        /// Share of the messages received that arrived after the deadline.
+        Late = "late",
+        /// Share of all frames on the segment that were outside the slot and guard of their
+        /// station.
+        OutsideSlots = "outside_slots",
+    }
+}
+
+impl Scenario {
+    /// The station of this name, or `None`.
+    pub fn station(&self, name: &StationName) -> Option<&Station> {
+        self.stations.iter().find(|station| station.name == *name)
+    }
+
+    /// The streams that are measured, in the order of the file.
+    pub fn measured(&self) -> impl Iterator<Item = &RequestResponse> {
+        self.traffic.iter().filter_map(Stream::measured)
+    }
+
+    /// The streams that are measured under a load.
+    pub fn measured_in(&self, load: &Name) -> impl Iterator<Item = &RequestResponse> {
+        self.traffic.iter().filter(|stream| stream.runs_in(load)).filter_map(Stream::measured)
+    }
+
+    /// The floods, in the order of the file.
+    pub fn floods(&self) -> impl Iterator<Item = &Flood> {
+        self.traffic.iter().filter_map(|stream| match stream {
+            Stream::Flood(stream) => Some(stream),
+            Stream::RequestResponse(_) => None,
+        })
+    }
+}
+
+impl Queues {
+    /// How many transmit queues there are beside the default queue: `count`, or else the number of
+    /// different priorities in `send`.
+    pub fn transmit_queues(&self) -> u64 {
+        self.count.map_or_else(|| self.different_priorities(), Count::get)
+    }
+
+    pub(super) fn different_priorities(&self) -> u64 {
+        let priorities: BTreeSet<Priority> = self.send.iter().map(|entry| entry.priority).collect();
+        u64::try_from(priorities.len()).expect("invariant: at most 32 priorities")
+    }
+}
+
+impl Stream {
+    fn measured(&self) -> Option<&RequestResponse> {
+        match self {
+            Stream::RequestResponse(stream) => Some(stream),
+            Stream::Flood(_) => None,
+        }
+    }
+
+    /// Name of the stream.
+    pub fn name(&self) -> &Name {
+        match self {
+            Stream::RequestResponse(stream) => &stream.name,
+            Stream::Flood(stream) => &stream.name,
+        }
+    }
+
+    /// UDP port of the side that receives first.
+    pub fn port(&self) -> Port {
+        match self {
+            Stream::RequestResponse(stream) => stream.port,
+            Stream::Flood(stream) => stream.port,
+        }
+    }
+
+    /// Length of its messages.
+    pub fn message(&self) -> ByteCount {
+        match self {
+            Stream::RequestResponse(stream) => stream.message,
+            Stream::Flood(stream) => stream.message,
+        }
+    }
+
+    /// The stations that send, each with the key that names it.
+    pub(super) fn senders(&self) -> Vec<(&'static str, &StationName)> {
+        match self {
+            Stream::RequestResponse(s) => vec![("client", &s.client), ("server", &s.server)],
+            Stream::Flood(s) => vec![("from", &s.from)],
+        }
+    }
+
+    /// The loads it names; `None` means all.
+    pub fn loads(&self) -> Option<&[Name]> {
+        match self {
+            Stream::RequestResponse(stream) => stream.loads.as_deref(),
+            Stream::Flood(stream) => stream.loads.as_deref(),
+        }
+    }
+
+    /// Whether it runs in this load.
+    pub fn runs_in(&self, load: &Name) -> bool {
+        self.loads().is_none_or(|loads| loads.contains(load))
+    }
+}
+
+impl Case {
+    /// How long before a slot the client and the server of a real-time stream wake up to send;
+    /// `None` when they send as soon as they can.
+    pub fn aligned_lead(&self) -> Option<Span> {
+        match self.release {
+            Release::Aligned => self.lead,
+            Release::Free => None,
+        }
+    }
+}
+
+impl Metric {
+    /// Whether it is a transfer time of a stream.
+    pub fn is_time(self) -> bool {
+        !matches!(self, Metric::Lost | Metric::Late | Metric::OutsideSlots)
+    }
+}

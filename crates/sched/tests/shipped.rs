@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The scenarios that are shipped, and the JSON Schema beside them.
+//!
+//! Not here: wrong files (`bad.rs`), texts made at random (`any_text.rs`).
+#![expect(clippy::disallowed_methods, reason = "committed files are read and written by the test")]
+
+use std::path::{Path, PathBuf};
+
+use timewire_base::{FrameLen, Span, StationName};
+use timewire_sched::scenario::{AtMost, Metric, Scenario, json_schema};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn shipped(name: &str) -> Scenario {
+    let text = std::fs::read_to_string(repository().join("scenarios").join(name))
+        .expect("a shipped scenario");
+    Scenario::parse(name, &text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// File, cycle, published mean.
+const SHIPPED: [(&str, i64, i64); 3] =
+    [("tdm-64.yaml", 1040, 592), ("tdm-256.yaml", 1200, 698), ("tdm-1472.yaml", 1920, 1244)];
+
+#[test]
+fn t1_shipped_scenarios_are_the_published_experiment() {
+    for (file, cycle_us, mean_us) in SHIPPED {
+        let scenario = shipped(file);
+        let cycle = Span::from_us(cycle_us);
+        assert_eq!(file, format!("{}.yaml", scenario.name));
+        assert_eq!(scenario.schedule.cycle(), cycle);
+        assert_eq!(scenario.published.as_ref().unwrap().transfer_mean, Span::from_us(mean_us));
+        let control = scenario.measured().next().unwrap();
+        assert_eq!(format!("tdm-{}", control.message.get()), scenario.name.as_str());
+        let start = |name: &StationName| scenario.schedule.windows_of(name).windows()[0].offset;
+        // Half a cycle apart, so that a closed loop waits that long each way.
+        assert_eq!(start(&control.server) - start(&control.client), Span::from_us(cycle_us / 2));
+        // Slots without a gap: the guards and the transmit times fill the cycle.
+        let filled: i64 =
+            scenario.schedule.slots().iter().map(|s| (s.transmit + s.guard).as_ns()).sum();
+        assert_eq!(Span::from_ns(filled), cycle);
+    }
+}
+
+#[test]
+fn t1_shipped_limits_cover_every_tdm_case_and_load() {
+    for (file, ..) in SHIPPED {
+        let scenario = shipped(file);
+        let kept = scenario.limits.iter().filter(|limit| limit.metric == Metric::OutsideSlots);
+        let mut pairs: Vec<String> = kept
+            .inspect(|limit| assert!(matches!(limit.at_most, AtMost::Share(p) if p.get() == 1_000)))
+            .map(|limit| format!("{} {}", limit.case, limit.load))
+            .collect();
+        pairs.sort();
+        pairs.dedup();
+        assert_eq!(pairs.len(), 6, "{file}");
+    }
+}
+
+#[test]
+fn t1_largest_frame_of_the_first_scenario() {
+    let scenario = shipped("tdm-64.yaml");
+    let alpha = StationName::new("alpha").unwrap();
+    // 220 us at 100 Mbit/s are 2750 bytes on the wire, 24 of them around the frame.
+    let largest = scenario.schedule.largest_frame(&alpha, scenario.segment.rate);
+    assert_eq!(largest, Some(FrameLen::new(2_726).unwrap()));
+}
+
+#[test]
+fn t1_a_written_scenario_reads_back() {
+    for (file, ..) in SHIPPED {
+        let scenario = shipped(file);
+        let json = serde_json::to_string_pretty(&scenario).unwrap();
+        assert_eq!(Scenario::parse("json", &json).as_ref(), Ok(&scenario), "{json}");
+    }
+}
+
+#[test]
+fn t1_the_committed_schema_is_fresh() {
+    let path = repository().join("docs/schema/scenario.schema.json");
+    if std::env::var("UPDATE_GOLDEN").is_ok() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, json_schema()).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == json_schema(),
+        "docs/schema/scenario.schema.json is stale: UPDATE_GOLDEN=1 cargo test -p timewire-sched"
+    );
+}
