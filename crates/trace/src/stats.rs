@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Exact statistics of a list of times. Percentiles are of the values themselves (nearest rank), not
-//! of bins; floats appear only in the mean and the standard deviation.
+//! Exact statistics of a list of times. Percentiles are of the values themselves (nearest rank),
+//! not of bins; floats appear only in the mean and the standard deviation.
 //!
 //! Not here: which times are taken (`analyse`).
 
 use serde::{Deserialize, Serialize};
+use timewire_base::Span;
 
 /// How a list of times is distributed.
 ///
@@ -39,9 +40,58 @@ pub struct Distribution {
     pub cdf: Vec<(f64, i64)>,
 }
 
+impl Distribution {
+    /// The distribution of some times in nanoseconds, with a histogram in these bins. `None` when
+    /// there is no value.
+    pub fn of(mut values: Vec<i64>, bins: Bins) -> Option<Distribution> {
+        values.sort_unstable();
+        let (&min_ns, &max_ns) = (values.first()?, values.last()?);
+        let mean_ns = mean(&values);
+        Some(Distribution {
+            count: count_of(values.len()),
+            min_ns,
+            p50_ns: nearest_rank(&values, 500_000),
+            p90_ns: nearest_rank(&values, 900_000),
+            p99_ns: nearest_rank(&values, 990_000),
+            p999_ns: nearest_rank(&values, 999_000),
+            max_ns,
+            peak_to_peak_ns: max_ns.saturating_sub(min_ns),
+            mean_ns,
+            stddev_ns: sample_deviation(&values, mean_ns),
+            histogram: Histogram::of(&values, bins),
+            cdf: cdf(&values),
+        })
+    }
+}
+
+/// The bins of a histogram. Two histograms to be laid over each other are made with the same bins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bins {
+    width: Span,
+    count: usize,
+}
+
+impl Bins {
+    /// Bins of this width from zero until they cover `upto`.
+    ///
+    /// **Panics** when the width is not above zero or the bins are more than [`Bins::MAX`].
+    pub fn covering(upto: Span, width: Span) -> Bins {
+        assert!(width > Span::ZERO, "a bin has a width above zero");
+        let bins = upto.as_ns().max(0).unsigned_abs().div_ceil(width.as_ns().unsigned_abs());
+        let count = usize::try_from(bins).unwrap_or(usize::MAX);
+        assert!(count <= Self::MAX, "{upto} in bins of {width} is more than {} bins", Self::MAX);
+        Bins { width, count }
+    }
+
+    /// Most bins of a histogram.
+    pub const MAX: usize = 100_000;
+}
+
 /// Counts in equal bins.
 ///
-/// **Shape**: `counts[i]` values in `[i * bin_ns, (i + 1) * bin_ns)`; `beyond` at or after the last.
+/// **Shape**: `counts[i]` values in `[i * bin_ns, (i + 1) * bin_ns)`; `beyond` at or after the
+/// last. A value below zero (two clocks that disagree) is in no bin: the rest to the distribution's
+/// count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     /// Width of a bin.
@@ -50,4 +100,177 @@ pub struct Histogram {
     pub counts: Vec<u64>,
     /// Values beyond the last bin.
     pub beyond: u64,
+}
+
+impl Histogram {
+    fn of(values: &[i64], bins: Bins) -> Histogram {
+        let mut histogram =
+            Histogram { bin_ns: bins.width.as_ns(), counts: vec![0; bins.count], beyond: 0 };
+        for &value in values.iter().filter(|&&value| value >= 0) {
+            let bin = usize::try_from(value / histogram.bin_ns).unwrap_or(usize::MAX);
+            match histogram.counts.get_mut(bin) {
+                Some(count) => *count += 1,
+                None => histogram.beyond += 1,
+            }
+        }
+        histogram
+    }
+}
+
+/// The smallest value that at least `ppm` millionths of all do not exceed.
+fn nearest_rank(sorted: &[i64], ppm: u64) -> i64 {
+    sorted[rank(sorted.len(), ppm) - 1]
+}
+
+/// The rank, 1 to `len`, of `ppm` millionths of `len` values.
+fn rank(len: usize, ppm: u64) -> usize {
+    let rank = (u128::from(count_of(len)) * u128::from(ppm)).div_ceil(1_000_000);
+    usize::try_from(rank).expect("invariant: a rank is at most the length").clamp(1, len)
+}
+
+/// The smallest value, then every percent, and ten times as dense from 99 %, 99.9 % and so on.
+fn cdf(sorted: &[i64]) -> Vec<(f64, i64)> {
+    let coarse = (0..99).map(|percent| percent * 10_000);
+    let dense = [(990_000, 1_000), (999_000, 100), (999_900, 10), (999_990, 1)];
+    let tail = dense.iter().flat_map(|&(from, step)| (0..9).map(move |i| from + i * step));
+    let all = coarse.chain(tail).chain([999_999, 1_000_000]);
+    let mut ranks: Vec<usize> = all.map(|ppm| rank(sorted.len(), ppm)).collect();
+    ranks.dedup();
+    let total = as_f64(count_of(sorted.len()));
+    ranks.iter().map(|&rank| (as_f64(count_of(rank)) / total, sorted[rank - 1])).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "statistics: 16 digits are finer than any clock")]
+fn mean(values: &[i64]) -> f64 {
+    let sum: i128 = values.iter().map(|&value| i128::from(value)).sum();
+    sum as f64 / as_f64(count_of(values.len()))
+}
+
+/// The second pass over the values: no cancellation of large sums.
+#[expect(clippy::cast_precision_loss, reason = "statistics: 16 digits are finer than any clock")]
+fn sample_deviation(values: &[i64], mean: f64) -> f64 {
+    if values.len() < 2 {
+        return 0.0;
+    }
+    let squares: f64 = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum();
+    (squares / as_f64(count_of(values.len() - 1))).sqrt()
+}
+
+fn count_of(len: usize) -> u64 {
+    u64::try_from(len).expect("invariant: a length fits 64 bits")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "statistics: counts below 2^53 are exact")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bins() -> Bins {
+        Bins::covering(Span::from_ns(100), Span::from_ns(10))
+    }
+
+    #[test]
+    fn t0_known_values() {
+        assert_eq!(Distribution::of(Vec::new(), bins()), None);
+        let one = Distribution::of(vec![7], bins()).unwrap();
+        assert_eq!((one.count, one.min_ns, one.p50_ns, one.p999_ns, one.max_ns), (1, 7, 7, 7, 7));
+        assert_eq!((one.mean_ns.to_bits(), one.stddev_ns.to_bits()), (7_f64.to_bits(), 0));
+        assert_eq!(one.cdf, [(1.0, 7)]);
+        let thousand = Distribution::of((1..=1_000).rev().collect(), bins()).unwrap();
+        assert_eq!((thousand.p50_ns, thousand.p90_ns), (500, 900));
+        assert_eq!((thousand.p99_ns, thousand.p999_ns, thousand.max_ns), (990, 999, 1_000));
+        assert_eq!(thousand.peak_to_peak_ns, 999);
+        assert_eq!(thousand.cdf.first(), Some(&(0.001, 1)));
+        assert_eq!(thousand.cdf.last(), Some(&(1.0, 1_000)));
+        let few = Distribution::of(vec![2, 4, 4, 4, 5, 5, 7, 9], bins()).unwrap();
+        assert!((few.mean_ns - 5.0).abs() < 1e-12);
+        assert!((few.stddev_ns - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn t0_histogram_at_the_edges() {
+        let values = vec![-1, 0, 9, 10, 99, 100, i64::MAX];
+        let histogram = Distribution::of(values, bins()).unwrap().histogram;
+        assert_eq!(histogram.counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!((histogram.bin_ns, histogram.beyond), (10, 2));
+        let uneven = Bins::covering(Span::from_ns(101), Span::from_ns(10));
+        assert_eq!(uneven.count, 11, "the last bin reaches beyond");
+    }
+
+    #[test]
+    fn t0_large_values_lose_nothing_to_cancellation() {
+        let base = 1_700_000_000_000_000_000_i64;
+        let far = Distribution::of(vec![base, base + 1_024, base + 2_048], bins()).unwrap();
+        assert!((far.stddev_ns - 1_024.0).abs() < 300.0, "{}", far.stddev_ns);
+        let extreme = Distribution::of(vec![i64::MIN, i64::MAX], bins()).unwrap();
+        assert_eq!(extreme.peak_to_peak_ns, i64::MAX);
+        assert!(extreme.mean_ns.is_finite() && extreme.stddev_ns.is_finite());
+    }
+
+    #[test]
+    fn t0_the_tail_of_the_cdf_is_dense() {
+        let cdf = Distribution::of((1..=1_000_000).collect(), bins()).unwrap().cdf;
+        assert!(cdf.len() > 130 && cdf.len() <= 200, "{} points", cdf.len());
+        let beyond = |share: f64| cdf.iter().filter(|point| point.0 > share).count();
+        assert!(beyond(0.99) > 30 && beyond(0.999) > 20 && beyond(0.9999) > 10);
+    }
+
+    /// Second road: counts instead of ranks, Welford instead of two passes.
+    fn naive(values: &[i64], share: (usize, usize)) -> i64 {
+        let enough = |value: i64| {
+            let below = values.iter().filter(|&&other| other <= value).count();
+            below * share.1 >= values.len() * share.0
+        };
+        *values.iter().filter(|&&value| enough(value)).min().unwrap()
+    }
+
+    fn welford(values: &[i64]) -> (f64, f64) {
+        let (mut n, mut mean, mut m2) = (0.0, 0.0, 0.0);
+        for &value in values {
+            let value = as_f64(u64::try_from(value).unwrap());
+            n += 1.0;
+            let delta = value - mean;
+            mean += delta / n;
+            m2 += delta * (value - mean);
+        }
+        (mean, if n < 2.0 { 0.0 } else { (m2 / (n - 1.0)).sqrt() })
+    }
+
+    proptest! {
+        #[test]
+        fn t0_agrees_with_a_second_way_to_compute_it(
+            values in proptest::collection::vec(0_i64..200, 1..400),
+        ) {
+            let d = Distribution::of(values.clone(), bins()).unwrap();
+            prop_assert_eq!(d.count, count_of(values.len()));
+            prop_assert_eq!(Some(&d.min_ns), values.iter().min());
+            prop_assert_eq!(Some(&d.max_ns), values.iter().max());
+            prop_assert_eq!(d.peak_to_peak_ns, d.max_ns - d.min_ns);
+            prop_assert_eq!(d.p50_ns, naive(&values, (1, 2)));
+            prop_assert_eq!(d.p90_ns, naive(&values, (9, 10)));
+            prop_assert_eq!(d.p99_ns, naive(&values, (99, 100)));
+            prop_assert_eq!(d.p999_ns, naive(&values, (999, 1_000)));
+            let (mean, stddev) = welford(&values);
+            prop_assert!((d.mean_ns - mean).abs() < 1e-9 && (d.stddev_ns - stddev).abs() < 1e-9);
+            for (bin, &count) in (0..).zip(&d.histogram.counts) {
+                let inside = values.iter().filter(|&&value| value / 10 == bin).count();
+                prop_assert_eq!(count, count_of(inside));
+            }
+            let binned = d.histogram.counts.iter().sum::<u64>() + d.histogram.beyond;
+            prop_assert_eq!(binned, d.count);
+            prop_assert!(d.cdf.is_sorted() && d.cdf.len() <= 200);
+            for &(share, time) in &d.cdf {
+                let at_most = as_f64(count_of(values.iter().filter(|&&v| v <= time).count()));
+                let below = as_f64(count_of(values.iter().filter(|&&v| v < time).count()));
+                let rank = share * as_f64(d.count);
+                prop_assert!(below < rank && rank <= at_most + 1e-9, "{share} {time}");
+            }
+            prop_assert_eq!(d.cdf.last(), Some(&(1.0, d.max_ns)));
+        }
+    }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a run came to: the versioned value behind `summary.json`, the report and the verdict.
-//! Everything here is recomputed from the records of the run directory; nothing is typed in by hand.
+//! Everything here is recomputed from the records of the run directory; nothing is typed in by
+//! hand.
 //!
 //! All `_ns` fields are nanoseconds.
 //!
 //! Not here: how it is computed from records (`analyse`), how it is drawn (`timewire-report`).
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::stats::Distribution;
 
@@ -36,6 +38,52 @@ pub struct Summary {
     pub findings: Vec<Finding>,
     /// The verdict over all limits.
     pub verdict: Verdict,
+}
+
+/// Text that is no summary of this version.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SummaryError {
+    /// Another schema, or another version of it.
+    #[error("the summary has the schema `{found}`; this program reads `{supported}` only")]
+    Schema {
+        /// What the text says.
+        found: String,
+        /// What this version reads.
+        supported: &'static str,
+    },
+    /// No JSON, or not that of a summary.
+    #[error("the summary cannot be read: {source}")]
+    Json {
+        /// What the JSON reader said, with line and column.
+        #[from]
+        source: serde_json::Error,
+    },
+}
+
+impl Summary {
+    /// The summary as JSON text: indented, keys in a fixed order, a newline at the end.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self)
+            .expect("invariant: text, numbers and lists are always JSON");
+        text.push('\n');
+        text
+    }
+
+    /// Reads [`Summary::to_json`].
+    ///
+    /// **Errors**: no JSON, another schema, a missing or wrong field.
+    pub fn from_json(text: &str) -> Result<Summary, SummaryError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let Head { schema } = serde_json::from_str(text)?;
+        if schema != SUMMARY_SCHEMA {
+            return Err(SummaryError::Schema { found: schema, supported: SUMMARY_SCHEMA });
+        }
+        Ok(serde_json::from_str(text)?)
+    }
 }
 
 /// One fact about the environment.
@@ -174,6 +222,12 @@ pub struct StreamSummary {
     pub deadline_ns: i64,
     /// End-to-end transfer time, `Send -> Receive`.
     pub transfer: Option<Distribution>,
+    /// `transfer` of the requests alone; `None` for a stream without responses.
+    #[serde(default)]
+    pub transfer_request: Option<Distribution>,
+    /// `transfer` of the responses alone; `None` for a stream without responses.
+    #[serde(default)]
+    pub transfer_response: Option<Distribution>,
     /// Transmit side with the wait for the slot, `Send -> Segment`.
     pub slot_wait: Option<Distribution>,
     /// Receive processing, `RxSw -> Receive`.
@@ -195,16 +249,19 @@ pub enum StreamClass {
 pub struct WireSummary {
     /// Frames seen.
     pub frames: u64,
-    /// Frames on the segment outside their station's slot and its guard time.
+    /// Frames on the segment outside their station's slot and its guard time. Also counted for a
+    /// case without TDM: what plain Ethernet does to the same slots.
     pub outside_slots: u64,
     /// Frames that reached into the guard time after their slot.
     pub in_guard: u64,
-    /// The farthest any frame was outside its slot.
+    /// The farthest any frame was outside its slot: by how much the worst one would have had to be
+    /// earlier or later, whichever is less.
     pub worst_outside_ns: i64,
-    /// Frames the observer lost and so cannot judge.
+    /// Frames the observer lost at any time of the case, and so cannot judge; a torn block of
+    /// records counts with as many as it can hold.
     pub unobserved: u64,
-    /// Bound of the measurement: how late the segment's stamp can be against the release of a frame,
-    /// measured on the release side (99.9th percentile and maximum).
+    /// Bound of the measurement: how late the segment's stamp can be against the release of a
+    /// frame, measured on the release side (99.9th percentile and maximum).
     pub stamp_bound_p999_ns: Option<i64>,
     /// See `stamp_bound_p999_ns`.
     pub stamp_bound_max_ns: Option<i64>,
@@ -255,4 +312,101 @@ pub struct QueueSummary {
     pub dropped_full: u64,
     /// Frames that fit no slot of this station.
     pub dropped_oversize: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Bins;
+    use timewire_base::Span;
+
+    fn summary() -> Summary {
+        let bins = Bins::covering(Span::from_us(100), Span::from_us(20));
+        let transfer = Distribution::of(vec![10_000, 33_333, 70_001], bins);
+        Summary {
+            schema: SUMMARY_SCHEMA.to_owned(),
+            tool: "timewire 0.1.0".to_owned(),
+            title: "first experiment".to_owned(),
+            started_utc_ns: 1_700_000_000_000_000_000,
+            elapsed_ns: 90_000_000_000,
+            complete: true,
+            environment: vec![Fact {
+                area: "kernel".to_owned(),
+                name: "release".to_owned(),
+                value: "6.18.44".to_owned(),
+                level: FactLevel::Ok,
+            }],
+            cases: vec![CaseSummary {
+                id: "first/tdm/alone".to_owned(),
+                scenario: "first".to_owned(),
+                case: "tdm".to_owned(),
+                title: "TDM".to_owned(),
+                load: "alone".to_owned(),
+                message_bytes: 64,
+                cycle_ns: 1_040_000,
+                tdm: true,
+                slots: Vec::new(),
+                published: None,
+                streams: vec![StreamSummary {
+                    name: "control".to_owned(),
+                    class: StreamClass::RealTime,
+                    sent: 4,
+                    received: 3,
+                    lost: 1,
+                    late: 0,
+                    deadline_ns: 1_000_000,
+                    transfer,
+                    transfer_request: None,
+                    transfer_response: None,
+                    slot_wait: None,
+                    receive: None,
+                }],
+                wire: WireSummary {
+                    frames: 0,
+                    outside_slots: 0,
+                    in_guard: 0,
+                    worst_outside_ns: 0,
+                    unobserved: 0,
+                    stamp_bound_p999_ns: None,
+                    stamp_bound_max_ns: None,
+                    phases: Vec::new(),
+                },
+                macs: Vec::new(),
+            }],
+            findings: Vec::new(),
+            verdict: Verdict::Pass,
+        }
+    }
+
+    #[test]
+    fn t0_a_summary_reads_back_to_the_last_digit() {
+        let text = summary().to_json();
+        assert!(
+            text.starts_with("{\n  \"schema\": \"timewire.summary/1\",\n") && text.ends_with("}\n")
+        );
+        let read = Summary::from_json(&text).unwrap();
+        assert_eq!(read, summary());
+        assert_eq!(read.to_json(), text);
+    }
+
+    #[test]
+    fn t0_another_schema_is_refused_before_anything_else() {
+        let refused = |text: &str| Summary::from_json(text).unwrap_err().to_string();
+        assert_eq!(
+            refused(r#"{"schema":"timewire.summary/2","rounds":[]}"#),
+            "the summary has the schema `timewire.summary/2`; this program reads \
+             `timewire.summary/1` only"
+        );
+        assert!(refused("{}").starts_with("the summary cannot be read: missing field `schema`"));
+        assert!(refused(r#"{"schema":"timewire.summary/1"}"#).contains("missing field `tool`"));
+    }
+
+    #[test]
+    fn t0_a_summary_without_the_optional_fields_is_read() {
+        let text = summary().to_json();
+        let lines = text.lines().filter(|line| !line.contains("\"transfer_re"));
+        let without: String = lines.collect();
+        assert_ne!(without.len(), text.lines().collect::<String>().len());
+        assert_eq!(Summary::from_json(&without).unwrap(), summary());
+    }
 }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The messages of the measured streams: each one's stamps put together by flow and sequence
+//! number.
+//!
+//! Not here: where the frames lay in the cycle (`wire`).
+
+use super::{CaseInput, Notes, StreamInput};
+use crate::record::{RecordFile, Tap};
+use crate::stats::Distribution;
+use crate::summary::StreamSummary;
+
+pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Vec<StreamSummary> {
+    let names: Vec<[String; FLOWS]> = input.streams.iter().map(|s| flow_names(&s.name)).collect();
+    let mut stamps: Vec<FlowStamps> = names.iter().flatten().map(|_| FlowStamps::new()).collect();
+    for file in input.files() {
+        collect(file, names.as_flattened(), &mut stamps);
+    }
+    for (flow, name) in stamps.iter_mut().zip(names.as_flattened()) {
+        flow.sort(name, notes);
+    }
+    let streams = input.streams.iter().zip(stamps.chunks(FLOWS));
+    streams.map(|(stream, flows)| summarise_stream(input, stream, flows, notes)).collect()
+}
+
+/// Flows that a stream can have: one way, request, response.
+const FLOWS: usize = 3;
+
+fn flow_names(stream: &str) -> [String; FLOWS] {
+    [stream.to_owned(), format!("{stream}.request"), format!("{stream}.response")]
+}
+
+/// The stamps of one flow at the four taps of a message.
+struct FlowStamps {
+    send: Stamps,
+    segment: Stamps,
+    rx_sw: Stamps,
+    receive: Stamps,
+}
+
+impl FlowStamps {
+    fn new() -> FlowStamps {
+        let [send, segment, rx_sw, receive] = [const { Stamps(Vec::new()) }; 4];
+        FlowStamps { send, segment, rx_sw, receive }
+    }
+
+    fn at_mut(&mut self, tap: Tap) -> Option<&mut Stamps> {
+        match tap {
+            Tap::Send => Some(&mut self.send),
+            Tap::Segment => Some(&mut self.segment),
+            Tap::RxSw => Some(&mut self.rx_sw),
+            Tap::Receive => Some(&mut self.receive),
+            _ => None,
+        }
+    }
+
+    /// Sorts, counts each message once per tap, and notes what does not fit together.
+    fn sort(&mut self, flow: &str, notes: &mut Notes) {
+        for tap in [Tap::Send, Tap::Segment, Tap::RxSw, Tap::Receive] {
+            let Some(stamps) = self.at_mut(tap) else {
+                continue;
+            };
+            let what = format!("more {} stamps of {flow} than messages", tap.name());
+            let why = "a message was stamped twice at one tap; the earliest stamp counts";
+            notes.count(stamps.sort(), "stamps-repeated", &what, why);
+        }
+        let unsent = self.receive.0.iter().filter(|&&(seq, _)| self.send.of(seq).is_none());
+        let what = format!("messages of {flow} received without a Send stamp");
+        let why = "they are not counted: either the sender's records are incomplete, or the \
+                   messages are not from this run";
+        notes.count(total(unsent), "received-not-sent", &what, why);
+    }
+}
+
+/// `(sequence number, time in ns)`; once sorted, one per number.
+struct Stamps(Vec<(u32, i64)>);
+
+impl Stamps {
+    /// Sorts and keeps the earliest of each number; says how many were left out.
+    fn sort(&mut self) -> u64 {
+        let before = self.0.len();
+        self.0.sort_unstable();
+        self.0.dedup_by_key(|&mut (seq, _)| seq);
+        u64::try_from(before - self.0.len()).expect("invariant: a length fits 64 bits")
+    }
+
+    fn of(&self, seq: u32) -> Option<i64> {
+        let index = self.0.binary_search_by_key(&seq, |&(seq, _)| seq).ok()?;
+        Some(self.0[index].1)
+    }
+}
+
+fn collect(file: &RecordFile, names: &[String], stamps: &mut [FlowStamps]) {
+    let of_stream = |flow: &String| names.iter().position(|name| name == flow);
+    let wanted: Vec<Option<usize>> = file.header.flows.iter().map(of_stream).collect();
+    for record in &file.records {
+        let flow = wanted.get(usize::from(record.flow)).copied().flatten();
+        let stamps = flow.and_then(|flow| stamps[flow].at_mut(record.tap));
+        if let Some(stamps) = stamps {
+            stamps.0.push((record.seq, record.at_ns));
+        }
+    }
+}
+
+/// What the messages of one flow, or of several, came to.
+#[derive(Default)]
+struct Tally {
+    sent: u64,
+    received: u64,
+    late: u64,
+    backwards: u64,
+    transfer: Vec<i64>,
+    slot_wait: Vec<i64>,
+    receive: Vec<i64>,
+}
+
+impl Tally {
+    fn of(input: &CaseInput, deadline_ns: i64, flow: &FlowStamps) -> Tally {
+        let mut tally = Tally::default();
+        for &(seq, sent_ns) in flow.send.0.iter().filter(|&&(_, at)| input.measures(at)) {
+            tally.sent += 1;
+            if let Some(segment_ns) = flow.segment.of(seq) {
+                tally.slot_wait.push(segment_ns.saturating_sub(sent_ns));
+            }
+            let Some(received_ns) = flow.receive.of(seq) else {
+                continue;
+            };
+            let transfer_ns = received_ns.saturating_sub(sent_ns);
+            tally.received += 1;
+            tally.late += u64::from(transfer_ns > deadline_ns);
+            tally.backwards += u64::from(transfer_ns < 0);
+            tally.transfer.push(transfer_ns);
+            if let Some(rx_sw_ns) = flow.rx_sw.of(seq) {
+                tally.receive.push(received_ns.saturating_sub(rx_sw_ns));
+            }
+        }
+        tally
+    }
+
+    fn add(&mut self, other: &Tally) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.late += other.late;
+        self.backwards += other.backwards;
+        self.transfer.extend(&other.transfer);
+        self.slot_wait.extend(&other.slot_wait);
+        self.receive.extend(&other.receive);
+    }
+}
+
+fn summarise_stream(
+    input: &CaseInput,
+    stream: &StreamInput,
+    flows: &[FlowStamps],
+    notes: &mut Notes,
+) -> StreamSummary {
+    let deadline_ns = stream.deadline.as_ns();
+    let [mut all, request, response] =
+        [0, 1, 2].map(|flow| Tally::of(input, deadline_ns, &flows[flow]));
+    all.add(&request);
+    all.add(&response);
+    let what = format!("messages of {} received before they were sent", stream.name);
+    let why = "the clocks of sender and receiver disagree by more than the transfer takes";
+    notes.count(all.backwards, "clocks-disagree", &what, why);
+    let bins = input.transfer_bins();
+    StreamSummary {
+        name: stream.name.clone(),
+        class: stream.class,
+        sent: all.sent,
+        received: all.received,
+        lost: all.sent - all.received,
+        late: all.late,
+        deadline_ns,
+        transfer: Distribution::of(all.transfer, bins),
+        transfer_request: Distribution::of(request.transfer, bins),
+        transfer_response: Distribution::of(response.transfer, bins),
+        slot_wait: Distribution::of(all.slot_wait, bins),
+        receive: Distribution::of(all.receive, input.receive_bins()),
+    }
+}
+
+fn total<T>(items: impl Iterator<Item = T>) -> u64 {
+    u64::try_from(items.count()).expect("invariant: a count fits 64 bits")
+}

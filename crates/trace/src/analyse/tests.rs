@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tests of the analysis of a case.
+//!
+//! Not here: the record file (`record`), the limits (`judge`).
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use timewire_base::{FrameLen, WireLen};
+
+use super::*;
+use crate::record::{Record, RecordHeader, Tap};
+use crate::stats::Distribution;
+use crate::summary::StreamSummary;
+
+const US: i64 = 1_000;
+
+/// Two stations with a slot of 220 us and 40 us guard each, in a cycle of 600 us.
+fn input() -> CaseInput {
+    CaseInput {
+        scenario: "first".to_owned(),
+        case: "tdm".to_owned(),
+        title: "TDM".to_owned(),
+        load: "alone".to_owned(),
+        message_bytes: 64,
+        tdm: true,
+        base_time: Instant::from_ns(0),
+        cycle: Span::from_us(600),
+        slots: vec![slot("beta", 260, 220, 40), slot("alpha", 0, 220, 40)],
+        rate: BitsPerSecond::new(100_000_000).unwrap(),
+        published: None,
+        streams: vec![StreamInput {
+            name: "control".to_owned(),
+            class: StreamClass::RealTime,
+            deadline: Span::from_us(500),
+        }],
+        from: Instant::from_ns(6_000 * US),
+        to: Instant::from_ns(60_000 * US),
+        endpoints: Vec::new(),
+        observers: Vec::new(),
+        macs: Vec::new(),
+        stamp_bound: Some(StampBound { p999: Span::from_us(3), max: Span::from_us(9) }),
+    }
+}
+
+fn slot(station: &str, offset_us: i64, transmit_us: i64, guard_us: i64) -> SlotShape {
+    SlotShape {
+        station: station.to_owned(),
+        offset_ns: offset_us * US,
+        transmit_ns: transmit_us * US,
+        guard_ns: guard_us * US,
+    }
+}
+
+/// `(tap, flow, seq, time in us)`; the stations are alpha, beta and the flows request, response.
+fn file(stamps: &[(Tap, u16, u32, i64)]) -> RecordFile {
+    let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect();
+    let record = |&(tap, flow, seq, at_us): &(Tap, u16, u32, i64)| Record {
+        at_ns: at_us * US,
+        seq,
+        frame_len: 106,
+        tap,
+        station: u8::from(flow == 1),
+        flow,
+        flags: 0,
+        clock: 0,
+    };
+    RecordFile {
+        header: RecordHeader {
+            writer: "writer".to_owned(),
+            case: "first/tdm/alone".to_owned(),
+            clocks: Vec::new(),
+            stations: names(&["alpha", "beta", "gamma"]),
+            flows: names(&["control.request", "control.response", "flood"]),
+            meta: BTreeMap::new(),
+        },
+        records: stamps.iter().map(record).collect(),
+        lost: 0,
+        corrupt_blocks: 0,
+        unknown_records: 0,
+        clean_end: true,
+    }
+}
+
+/// Frames of one station: `(time in ns, bytes)`.
+fn frames(station: u8, list: &[(i64, u16)]) -> RecordFile {
+    let mut file = file(&[]);
+    file.records.extend(list.iter().map(|&(at_ns, frame_len)| Record {
+        at_ns,
+        seq: 0,
+        frame_len,
+        tap: Tap::Segment,
+        station,
+        flow: Record::NO_FLOW,
+        flags: 0,
+        clock: 0,
+    }));
+    file
+}
+
+fn stream(analysis: &Analysis) -> &StreamSummary {
+    &analysis.case.streams[0]
+}
+
+fn range(distribution: &Option<Distribution>) -> Option<(u64, i64, i64)> {
+    let d = distribution.as_ref()?;
+    Some((d.count, d.min_ns / US, d.max_ns / US))
+}
+
+fn note_ids(analysis: &Analysis) -> Vec<&str> {
+    analysis.notes.iter().map(|note| note.id.as_str()).collect()
+}
+
+#[test]
+fn t0_requests_and_responses_come_together_from_their_files() {
+    use Tap::{Receive, RxSw, Segment, Send};
+    let mut input = input();
+    input.endpoints = vec![
+        // The client: the first request is of the warm-up, the last after the end; 4 is lost.
+        file(&[
+            (Send, 0, 1, 5_999),
+            (Send, 0, 2, 6_000),
+            (Send, 0, 3, 7_000),
+            (Send, 0, 4, 8_000),
+            (Send, 0, 5, 60_000),
+            (RxSw, 1, 2, 6_880),
+            (Receive, 1, 2, 6_900),
+        ]),
+        // The server: its response to 3 never arrives, the request 2 is stamped twice.
+        file(&[
+            (RxSw, 0, 1, 6_150),
+            (Receive, 0, 1, 6_160),
+            (RxSw, 0, 2, 6_180),
+            (Receive, 0, 2, 6_200),
+            (Receive, 0, 2, 6_201),
+            (RxSw, 0, 3, 7_495),
+            (Receive, 0, 3, 7_501),
+            (Send, 1, 2, 6_300),
+            (Send, 1, 3, 7_600),
+            (Receive, 0, 77, 9_000),
+        ]),
+    ];
+    input.observers = vec![file(&[(Segment, 0, 2, 6_010), (Segment, 1, 2, 6_860)])];
+    let analysis = analyse(input).unwrap();
+    let control = stream(&analysis);
+    assert_eq!((control.sent, control.received, control.lost), (5, 3, 2));
+    assert_eq!((control.late, control.deadline_ns), (2, 500 * US));
+    assert_eq!(range(&control.transfer), Some((3, 200, 600)));
+    assert_eq!(range(&control.transfer_request), Some((2, 200, 501)));
+    assert_eq!(range(&control.transfer_response), Some((1, 600, 600)));
+    assert_eq!(range(&control.slot_wait), Some((2, 10, 560)));
+    assert_eq!(range(&control.receive), Some((3, 6, 20)));
+    let transfer = control.transfer.as_ref().unwrap();
+    assert_eq!((transfer.histogram.bin_ns, transfer.histogram.counts.len()), (20 * US, 120));
+    assert_eq!(note_ids(&analysis), ["stamps-repeated", "received-not-sent"]);
+    assert_eq!(
+        analysis.notes[0].measured,
+        "first/tdm/alone: 1 more Receive stamps of control.request than messages"
+    );
+    assert!(analysis.notes.iter().all(|note| note.outcome == Outcome::Note));
+    let wire = &analysis.case.wire;
+    assert_eq!((wire.frames, wire.outside_slots, wire.in_guard), (2, 0, 0));
+    assert_eq!((wire.stamp_bound_p999_ns, wire.stamp_bound_max_ns), (Some(3_000), Some(9_000)));
+}
+
+#[test]
+fn t0_a_one_way_stream_has_no_requests() {
+    let mut input = input();
+    input.streams[0].name = "flood".to_owned();
+    input.endpoints = vec![file(&[(Tap::Send, 2, 1, 7_000), (Tap::Receive, 2, 1, 7_040)])];
+    let analysis = analyse(input).unwrap();
+    let flood = stream(&analysis);
+    assert_eq!(range(&flood.transfer), Some((1, 40, 40)));
+    assert_eq!((&flood.transfer_request, &flood.transfer_response), (&None, &None));
+    assert_eq!(analysis.notes, []);
+}
+
+#[test]
+fn t0_records_that_do_not_fit_are_noted_and_never_fatal() {
+    let mut input = input();
+    let mut odd = file(&[(Tap::Receive, 0, 1, 7_000), (Tap::Send, 0, 1, 7_001)]);
+    (odd.lost, odd.corrupt_blocks, odd.unknown_records, odd.clean_end) = (3, 2, 1, false);
+    let mut extreme = frames(9, &[(i64::MAX, 60), (i64::MIN, 60)]);
+    extreme.records.extend(frames(0, &[(i64::MAX, 65_535), (i64::MIN, 0)]).records);
+    extreme.records.extend(file(&[(Tap::Send, 7, 1, 7_000)]).records);
+    input.observers = vec![odd.clone(), extreme];
+    input.endpoints = vec![odd.clone()];
+    (input.from, input.to) = (Instant::from_ns(i64::MIN), Instant::from_ns(i64::MAX));
+    let analysis = analyse(input).unwrap();
+    assert_eq!(analysis.case.wire.unobserved, 3 + 2 * 127 + 1);
+    assert_eq!(range(&stream(&analysis).transfer), Some((1, -1, -1)));
+    let per_file = ["stamps-lost", "records-damaged", "records-unknown", "records-open"];
+    let mut wanted = [per_file, per_file].concat();
+    wanted.extend(["stamps-repeated", "stamps-repeated", "clocks-disagree"]);
+    assert_eq!(note_ids(&analysis), wanted);
+    odd.lost = u64::MAX;
+    let mut countless = self::input();
+    countless.observers = vec![odd.clone(), odd];
+    assert_eq!(analyse(countless).unwrap().case.wire.unobserved, u64::MAX);
+}
+
+#[test]
+fn t0_slots_that_cannot_be_are_an_error() {
+    let mut input = input();
+    input.slots.push(slot("alpha", 590, 20, 0));
+    assert_eq!(
+        analyse(input).unwrap_err().to_string(),
+        "the slots of alpha cannot be: the window at 590us ends at 610us, after the cycle of 600us"
+    );
+}
+
+/// `(outside, in guard, worst outside in ns)` of one frame of a station.
+fn one_frame(slots: &[SlotShape], station: u8, at_ns: i64, bytes: u16) -> (u64, u64, i64) {
+    let mut input = input();
+    input.slots = slots.to_vec();
+    input.from = Instant::from_ns(0);
+    input.observers = vec![frames(station, &[(6_000 * US + at_ns, bytes)])];
+    let wire = analyse(input).unwrap().case.wire;
+    assert_eq!(wire.frames, 1);
+    (wire.outside_slots, wire.in_guard, wire.worst_outside_ns)
+}
+
+#[test]
+fn t0_frames_at_the_edges_of_their_slot() {
+    let slots = input().slots;
+    // 60 bytes are 84 on the wire: 6 720 ns at 100 Mbit/s. Alpha: [0, 220), guard to 260 us.
+    let cases = [
+        (0, (0, 0, 0)),
+        (220_000 - 6_720, (0, 0, 0)),
+        (220_000 - 6_719, (0, 1, 0)),
+        (220_000, (0, 1, 0)),
+        (260_000 - 6_720, (0, 1, 0)),
+        (260_000 - 6_719, (1, 0, 1)),
+        (259_999, (1, 0, 6_719)),
+        (260_000, (1, 0, 6_720)),
+        (-1, (1, 0, 1)),
+        (-100_000, (1, 0, 100_000)),
+        (-300_000, (1, 0, 46_720)),
+    ];
+    for (at_ns, wanted) in cases {
+        assert_eq!(one_frame(&slots, 0, at_ns, 60), wanted, "at {at_ns}ns");
+    }
+    // The same instants belong to the other station.
+    assert_eq!(one_frame(&slots, 1, 260_000, 60), (0, 0, 0));
+    assert_eq!(one_frame(&slots, 1, 0, 60), (1, 0, 86_720));
+    // A frame of unknown length is taken for the shortest.
+    assert_eq!(one_frame(&slots, 0, 220_000 - 6_720, 0), (0, 0, 0));
+}
+
+#[test]
+fn t0_slots_of_one_station_that_touch_count_as_one() {
+    let touching = [slot("alpha", 0, 100, 0), slot("alpha", 100, 100, 20)];
+    assert_eq!(one_frame(&touching, 0, 97_000, 60), (0, 0, 0));
+    let around = [slot("alpha", 0, 100, 0), slot("alpha", 500, 100, 0)];
+    assert_eq!(one_frame(&around, 0, -3_000, 60), (0, 0, 0));
+    let guarded = [slot("alpha", 0, 80, 20), slot("alpha", 100, 100, 0)];
+    assert_eq!(one_frame(&guarded, 0, 97_000, 60), (0, 1, 0));
+    let always = [slot("alpha", 0, 600, 0)];
+    assert_eq!(one_frame(&always, 0, 123_456, 1_514), (0, 0, 0));
+}
+
+#[test]
+fn t0_stations_without_a_slot_and_cases_without_slots() {
+    let mut input = input();
+    input.observers = vec![frames(2, &[(6_005 * US, 60), (6_007 * US, 60)])];
+    let analysis = analyse(input.clone()).unwrap();
+    let wire = &analysis.case.wire;
+    assert_eq!((wire.frames, wire.outside_slots, wire.worst_outside_ns), (2, 2, 0));
+    assert_eq!(note_ids(&analysis), ["frames-without-slot"]);
+    input.slots.clear();
+    let analysis = analyse(input).unwrap();
+    let wire = &analysis.case.wire;
+    assert_eq!((wire.frames, wire.outside_slots, wire.phases.len()), (2, 0, 1));
+    assert_eq!(note_ids(&analysis), [""; 0]);
+}
+
+#[test]
+fn t0_phases_are_binned_by_station_within_the_interval() {
+    let mut input = input();
+    let at = [5_999, 6_000, 6_009, 6_010, 6_599, 6_600, 59_999, 60_000].map(|us| (us * US, 60));
+    input.observers = vec![frames(0, &at)];
+    let wire = analyse(input).unwrap().case.wire;
+    let stations: Vec<&str> = wire.phases.iter().map(|p| p.station.as_str()).collect();
+    assert_eq!(stations, ["alpha", "beta"]);
+    let alpha = &wire.phases[0];
+    assert_eq!((alpha.bin_ns, alpha.counts.len(), wire.frames), (10 * US, 60, 6));
+    let filled: Vec<_> = (0..).zip(&alpha.counts).filter(|&(_, &n)| n > 0).collect();
+    assert_eq!(filled, [(0, &3), (1, &1), (59, &2)]);
+}
+
+proptest! {
+    /// Second road: every nanosecond of the frame looked up in a painted cycle.
+    #[test]
+    fn t0_slots_agree_with_brute_force(
+        raw in proptest::collection::vec((0_i64..300, 1_i64..60, 0_i64..30), 1..4),
+        at in -700_i64..700,
+        bytes in 0_u16..400,
+    ) {
+        let cycle = 300_usize;
+        let mut input = input();
+        input.cycle = Span::from_ns(300);
+        input.rate = BitsPerSecond::new(40_000_000_000).unwrap();
+        let mut paint = vec![b'.'; cycle];
+        input.slots.clear();
+        for &(offset, transmit, guard) in &raw {
+            let mut shape = slot("alpha", 0, 0, 0);
+            (shape.offset_ns, shape.transmit_ns, shape.guard_ns) = (offset, transmit, guard);
+            let from = usize::try_from(offset).unwrap();
+            let middle = from + usize::try_from(transmit).unwrap();
+            let to = middle + usize::try_from(guard).unwrap();
+            let free = to <= cycle && paint[from..to].iter().all(|&c| c == b'.');
+            if free {
+                paint[from..middle].fill(b't');
+                paint[middle..to].fill(b'g');
+                input.slots.push(shape);
+            }
+        }
+        prop_assume!(!input.slots.is_empty());
+        let start = 6_000 * US + at;
+        input.observers = vec![frames(0, &[(start, bytes)])];
+        let wire_len: WireLen = FrameLen::new(u32::from(bytes)).unwrap().wire_len();
+        let length = input.rate.duration_of(wire_len).as_ns();
+        let color = |ns: i64| paint[usize::try_from(ns.rem_euclid(300)).unwrap()];
+        let inside = |from: i64| (from..from + length).all(|ns| color(ns) != b'.');
+        let outside = !inside(start);
+        let guard = !outside && (start..start + length).any(|ns| color(ns) == b'g');
+        (input.from, input.to) = (Instant::from_ns(0), Instant::from_ns(60_000 * US));
+        let wire = analyse(input).unwrap().case.wire;
+        prop_assert_eq!(wire.outside_slots, u64::from(outside));
+        prop_assert_eq!(wire.in_guard, u64::from(guard));
+        prop_assert_eq!(wire.worst_outside_ns > 0, outside);
+        // Where the frame fits anywhere near, the distance is that to the nearest such place.
+        let nearest = (0..300).find(|&by| inside(start - by) || inside(start + by));
+        if let Some(by) = nearest {
+            prop_assert!(wire.worst_outside_ns <= by, "{} > {by}", wire.worst_outside_ns);
+        }
+    }
+
+    #[test]
+    fn t0_the_order_of_files_and_records_does_not_matter(
+        stamps in proptest::collection::vec(
+            (0..14_usize, 0..3_u16, 0..6_u32, 5_990_i64..6_700),
+            0..60,
+        ),
+        cut in 0..60_usize,
+    ) {
+        let stamps: Vec<_> =
+            stamps.into_iter().map(|(tap, flow, seq, at)| (Tap::ALL[tap], flow, seq, at)).collect();
+        let cut = cut.min(stamps.len());
+        let mut one = input();
+        one.endpoints = vec![file(&stamps)];
+        one.observers = vec![file(&stamps)];
+        let mut two = input();
+        two.endpoints = vec![file(&stamps[cut..]), file(&stamps[..cut])];
+        two.observers = vec![file(&stamps.iter().rev().copied().collect::<Vec<_>>())];
+        prop_assert_eq!(analyse(one).unwrap(), analyse(two).unwrap());
+    }
+}

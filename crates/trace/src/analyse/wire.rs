@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where the frames of all stations lay in the cycle, as the segment saw them.
+//!
+//! A frame occupies the segment in `[stamp, stamp + duration)`, the duration being that of its
+//! length on the wire at the segment's rate (of the shortest frame, when the length is not known).
+//!
+//! - **Outside**: some instant of it lies in no slot of its station. A slot is its transmit window
+//!   and the guard time after it; slots of one station that touch count as one.
+//! - **In guard**: not outside, but some instant of it lies in no transmit window of its station.
+//!
+//! Not here: the messages the frames carry (`messages`).
+
+use std::collections::BTreeMap;
+
+use timewire_base::{CyclicWindows, FrameLen, Instant, Phase, Span, Tai, Window};
+
+use super::{AnalyseError, CaseInput, Notes};
+use crate::record::{RECORDS_PER_BLOCK, Record, RecordFile, Tap};
+use crate::summary::{PhaseHistogram, SlotShape, WireSummary};
+
+/// Width of a bin of the phase histograms.
+const PHASE_BIN: Span = Span::from_us(10);
+/// More bins than this no drawing can show.
+const MAX_BINS: i64 = 10_000;
+
+pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSummary, AnalyseError> {
+    let mut stations = BTreeMap::new();
+    let with_slot = input.slots.iter().map(|slot| &slot.station);
+    let observed = input.observers.iter().flat_map(|file| &file.header.stations);
+    for name in with_slot.chain(observed) {
+        if !stations.contains_key(name) {
+            stations.insert(name, Station::new(input, name)?);
+        }
+    }
+    for file in &input.observers {
+        for record in file.records.iter().filter(|record| record.tap == Tap::Segment) {
+            let name = file.header.stations.get(usize::from(record.station));
+            let station = name.and_then(|name| stations.get_mut(name));
+            if let (Some(station), true) = (station, input.measures(record.at_ns)) {
+                station.take(input, record);
+            }
+        }
+    }
+    let unobserved = input.observers.iter().map(unobserved);
+    let mut summary = WireSummary {
+        frames: 0,
+        outside_slots: 0,
+        in_guard: 0,
+        worst_outside_ns: 0,
+        unobserved: unobserved.fold(0, u64::saturating_add),
+        stamp_bound_p999_ns: input.stamp_bound.map(|bound| bound.p999.as_ns()),
+        stamp_bound_max_ns: input.stamp_bound.map(|bound| bound.max.as_ns()),
+        phases: Vec::new(),
+    };
+    for (name, station) in stations {
+        if station.slot.windows().is_empty() {
+            if station.frames == 0 {
+                continue;
+            }
+            let what = format!("frames of {name}, which has no slot");
+            let why = "every frame of a station without a slot is outside the slots";
+            notes.count(station.outside, "frames-without-slot", &what, why);
+        }
+        summary.frames += station.frames;
+        summary.outside_slots += station.outside;
+        summary.in_guard += station.in_guard;
+        summary.worst_outside_ns = summary.worst_outside_ns.max(station.worst_outside_ns);
+        summary.phases.push(PhaseHistogram {
+            station: name.clone(),
+            bin_ns: phase_bin(input.cycle).as_ns(),
+            counts: station.phases,
+        });
+    }
+    Ok(summary)
+}
+
+/// Frames that the writer may have seen and did not record: every torn block may have been full.
+fn unobserved(file: &RecordFile) -> u64 {
+    let per_block = u64::try_from(RECORDS_PER_BLOCK).expect("invariant: 127 fits 64 bits");
+    let torn = file.corrupt_blocks.saturating_mul(per_block);
+    file.lost.saturating_add(torn).saturating_add(file.unknown_records)
+}
+
+/// The frames of one station, and the windows they are compared with.
+struct Station {
+    slot: CyclicWindows,
+    transmit: CyclicWindows,
+    frames: u64,
+    outside: u64,
+    in_guard: u64,
+    worst_outside_ns: i64,
+    phases: Vec<u64>,
+}
+
+impl Station {
+    fn new(input: &CaseInput, name: &str) -> Result<Station, AnalyseError> {
+        let windows = |length: fn(&SlotShape) -> i64| {
+            let slots = input.slots.iter().filter(|slot| slot.station == name);
+            let windows = slots.map(|slot| Window {
+                offset: Span::from_ns(slot.offset_ns),
+                length: Span::from_ns(length(slot)),
+            });
+            CyclicWindows::new(input.base_time, input.cycle, windows.collect())
+                .map_err(|source| AnalyseError::Slots { station: name.to_owned(), source })
+        };
+        Ok(Station {
+            slot: windows(|slot| slot.transmit_ns.saturating_add(slot.guard_ns))?,
+            transmit: windows(|slot| slot.transmit_ns)?,
+            frames: 0,
+            outside: 0,
+            in_guard: 0,
+            worst_outside_ns: 0,
+            phases: vec![0; phase_bins(input.cycle)],
+        })
+    }
+
+    fn take(&mut self, input: &CaseInput, record: &Record) {
+        let start = Instant::from_ns(record.at_ns);
+        let phase = self.slot.offset_in_cycle(start).as_ns() / phase_bin(input.cycle).as_ns();
+        let bin =
+            usize::try_from(phase).expect("invariant: an offset in the cycle is not negative");
+        self.phases[bin] += 1;
+        self.frames += 1;
+        if input.slots.is_empty() {
+            return;
+        }
+        let len = FrameLen::new(u32::from(record.frame_len));
+        let len = len.expect("invariant: every 16-bit length is a frame's");
+        let end = start.saturating_add(input.rate.duration_of(len.wire_len()));
+        if let Some(uncovered) = first_uncovered(&self.slot, start, end) {
+            self.outside += 1;
+            let ns = outside_ns(&self.slot, start, end, uncovered);
+            self.worst_outside_ns = self.worst_outside_ns.max(ns);
+        } else if first_uncovered(&self.transmit, start, end).is_some() {
+            self.in_guard += 1;
+        }
+    }
+}
+
+/// The first instant of `[start, end)` that lies in no window.
+fn first_uncovered(
+    windows: &CyclicWindows,
+    start: Instant<Tai>,
+    end: Instant<Tai>,
+) -> Option<Instant<Tai>> {
+    let mut at = start;
+    while at < end {
+        match windows.phase(at) {
+            Some(Phase::Inside { end, .. }) => at = end,
+            _ => return Some(at),
+        }
+    }
+    None
+}
+
+/// By how much the frame in `[start, end)` would have had to be earlier or later, whichever is
+/// less, `uncovered` being its first instant outside the windows. 0 when there are no windows.
+fn outside_ns(
+    windows: &CyclicWindows,
+    start: Instant<Tai>,
+    end: Instant<Tai>,
+    uncovered: Instant<Tai>,
+) -> i64 {
+    let Some(next) = windows.next_start_at_or_after(uncovered) else {
+        return 0;
+    };
+    let later = next.as_ns().saturating_sub(start.as_ns());
+    let over_the_end = end.as_ns().saturating_sub(uncovered.as_ns());
+    let earlier = over_the_end.saturating_add(since_window(windows, uncovered).as_ns());
+    later.min(earlier)
+}
+
+/// How long before an instant outside all windows the last one ended.
+///
+/// **Panics** when there are no windows.
+fn since_window(windows: &CyclicWindows, at: Instant<Tai>) -> Span {
+    let offset = windows.offset_in_cycle(at);
+    let mut ends = windows.windows().iter().rev().map(|window| window.offset + window.length);
+    let last = ends.clone().next().expect("invariant: the caller found a window");
+    match ends.find(|&end| end <= offset) {
+        Some(end) => offset - end,
+        None => windows.cycle() - last + offset,
+    }
+}
+
+/// A bin of the phase histogram: [`PHASE_BIN`], or wider for a cycle of more than [`MAX_BINS`]
+/// such.
+fn phase_bin(cycle: Span) -> Span {
+    PHASE_BIN.max(Span::from_ns(cycle.as_ns() / MAX_BINS))
+}
+
+/// How many bins cover the cycle; the last may reach beyond its end.
+fn phase_bins(cycle: Span) -> usize {
+    let bins = cycle.as_ns().unsigned_abs().div_ceil(phase_bin(cycle).as_ns().unsigned_abs());
+    usize::try_from(bins).expect("invariant: a cycle has at most MAX_BINS + 1 bins")
+}
