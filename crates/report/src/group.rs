@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The summary in the order in which it is told: cases by scenario, findings by weight.
+//!
+//! Not here: markup and layout.
+
+use timewire_trace::stats::Distribution;
+use timewire_trace::summary::{
+    CaseSummary, Finding, Outcome, StreamClass, StreamSummary, Summary, Verdict,
+};
+
+use crate::text::us_whole;
+
+/// The cases of one scenario, each with its place in the summary.
+pub(crate) struct Scenario<'a> {
+    /// Its name in the summary.
+    pub name: &'a str,
+    /// Its cases in the order they ran; never empty.
+    pub cases: Vec<(usize, &'a CaseSummary)>,
+}
+
+impl<'a> Scenario<'a> {
+    /// Heading for people: `64 B messages, cycle 1040 <unit>`.
+    pub fn title(&self, unit: &str) -> String {
+        let (_, first) = self.cases[0];
+        format!("{} B messages, cycle {} {unit}", first.message_bytes, us_whole(first.cycle_ns))
+    }
+
+    /// The load that ran last, which is the heaviest by convention.
+    pub fn last_load(&self) -> &'a str {
+        let (_, last) = self.cases[self.cases.len() - 1];
+        &last.load
+    }
+
+    /// Case and stream of every stream of this class.
+    pub fn streams(&self, class: StreamClass) -> Vec<(&'a CaseSummary, &'a StreamSummary)> {
+        let of_case = |&(_, case): &(usize, &'a CaseSummary)| {
+            case.streams.iter().filter(move |s| s.class == class).map(move |s| (case, s))
+        };
+        self.cases.iter().flat_map(of_case).collect()
+    }
+}
+
+/// The scenarios in the order they first ran.
+pub(crate) fn scenarios(summary: &Summary) -> Vec<Scenario<'_>> {
+    let mut found: Vec<Scenario<'_>> = Vec::new();
+    for (at, case) in summary.cases.iter().enumerate() {
+        match found.iter_mut().find(|s| s.name == case.scenario) {
+            Some(scenario) => scenario.cases.push((at, case)),
+            None => found.push(Scenario { name: &case.scenario, cases: vec![(at, case)] }),
+        }
+    }
+    found
+}
+
+/// Most real-time streams of a case that figures show.
+const DRAWN_REAL_TIME: usize = 2;
+
+/// The streams of a case that figures show, with their transfer times: the first real-time ones
+/// and, to compare with, the first of best effort. Tables have them all.
+pub(crate) fn drawn(case: &CaseSummary) -> Vec<(&StreamSummary, &Distribution)> {
+    let of_class = |class| {
+        let streams = case.streams.iter().filter(move |s| s.class == class);
+        streams.filter_map(|s| Some((s, s.transfer.as_ref()?)))
+    };
+    let first = of_class(StreamClass::RealTime).take(DRAWN_REAL_TIME);
+    first.chain(of_class(StreamClass::BestEffort).take(1)).collect()
+}
+
+/// Name of a stream with its class: `control (real time)`.
+pub(crate) fn stream_name(stream: &StreamSummary) -> String {
+    format!("{} ({})", stream.name, class_word(stream.class))
+}
+
+/// The values in order, each once.
+pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
+
+/// Findings with the ones that decide a failure first; otherwise in the given order.
+pub(crate) fn by_weight(findings: &[Finding]) -> Vec<&Finding> {
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort_by_key(|f| match f.outcome {
+        Outcome::Missed => 0,
+        Outcome::NotJudged => 1,
+        Outcome::Kept => 2,
+        Outcome::Note => 3,
+    });
+    sorted
+}
+
+/// `PASS` or `FAIL`.
+pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "PASS",
+        Verdict::Fail => "FAIL",
+    }
+}
+
+/// How the limits came out: `5 of 7 limits kept, 1 missed, 1 not judged`.
+pub(crate) fn tally(findings: &[Finding]) -> String {
+    let count = |outcome| findings.iter().filter(|f| f.outcome == outcome).count();
+    let (kept, missed) = (count(Outcome::Kept), count(Outcome::Missed));
+    let open = count(Outcome::NotJudged);
+    let limits = kept + missed + open;
+    if limits == 0 {
+        return "no limits were set".to_owned();
+    }
+    let mut text = format!("{kept} of {limits} {} kept", plural(limits, "limit"));
+    if missed > 0 {
+        text.push_str(&format!(", {missed} missed"));
+    }
+    if open > 0 {
+        text.push_str(&format!(", {open} not judged"));
+    }
+    text
+}
+
+/// `limit` or `limits`.
+pub(crate) fn plural(count: usize, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+/// `real time` or `best effort`.
+fn class_word(class: StreamClass) -> &'static str {
+    match class {
+        StreamClass::RealTime => "real time",
+        StreamClass::BestEffort => "best effort",
+    }
+}
+
+/// Name of a row: the case, and the stream where its class has several in one case.
+pub(crate) fn row_name(name: &str, case: &CaseSummary, stream: &StreamSummary) -> String {
+    let alike = case.streams.iter().filter(|s| s.class == stream.class).count();
+    if alike > 1 { format!("{name}: {}", stream.name) } else { name.to_owned() }
+}
+
+/// The transfer times of the first real-time stream, which stands for the case.
+pub(crate) fn real_time(case: &CaseSummary) -> Option<&Distribution> {
+    case.streams.iter().find(|s| s.class == StreamClass::RealTime)?.transfer.as_ref()
+}
