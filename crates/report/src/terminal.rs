@@ -76,7 +76,8 @@ fn finding_line(out: &mut String, finding: &Finding, colour: bool) {
     };
     let word = painted(word, code, colour);
     put!(out, "{word} {}: {}", plain(&finding.id), plain(&finding.measured));
-    if !finding.limit.is_empty() {
+    // A kept limit speaks for itself; what was promised matters where it was not kept.
+    if !finding.limit.is_empty() && finding.outcome != Outcome::Kept {
         put!(out, " (limit {})", plain(&finding.limit));
     }
     out.push('\n');

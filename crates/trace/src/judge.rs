@@ -248,7 +248,7 @@ fn judge_one(limit: &LimitInput, cases: &[CaseSummary]) -> Finding {
     };
     let limit_text = format!("{what} in {}/{place} is at most {at_most}", limit.scenario);
     let finding = |outcome, measured: String, note| Finding {
-        id: limit.id.clone(),
+        id: format!("{}/{}", limit.scenario, limit.id),
         outcome,
         limit: limit_text.clone(),
         measured,

@@ -124,7 +124,7 @@ pub enum Verdict {
 /// One line of the verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Stable short name, e.g. `priorities-help-under-flood`.
+    /// Stable short name: `SCENARIO/LIMIT`, or a word for what is no limit.
     pub id: String,
     /// How it came out.
     pub outcome: Outcome,
