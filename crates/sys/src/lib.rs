@@ -1,2 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Timewire.
+//! The system calls Timewire makes, one function each, with owned descriptors and `io::Result`.
+//! All unsafe code of the data path lives here.
+//!
+//! Linux only. Functions say which capability they need.
+//!
+//! Not here: eBPF loading (`timewire-bpf`), what the calls are put together to
+//! (`timewire-path`, `timewire-host`).
+
+pub mod clock;
+pub mod event;
+mod memory;
+pub mod namespace;
+pub mod packet;
+pub mod scheduler;
+mod socket;
+pub mod udp;
+pub mod xsk;
+
+pub use memory::{Frame, FrameMemory};
+pub use socket::{Interfaces, interface_index};

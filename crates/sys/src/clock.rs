@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reading clocks, sleeping on them, and what the kernel knows about their accuracy.
+//!
+//! Not here: setting a clock. Timewire never sets one unasked.
+
+use std::io;
+
+use timewire_base::{Instant, Mono, Scale, Span, Tai, Utc};
+
+/// A time scale that the kernel has a clock for.
+pub trait KernelClock: Scale {
+    /// The clock's number.
+    const ID: libc::clockid_t;
+}
+
+impl KernelClock for Tai {
+    const ID: libc::clockid_t = libc::CLOCK_TAI;
+}
+impl KernelClock for Mono {
+    const ID: libc::clockid_t = libc::CLOCK_MONOTONIC;
+}
+impl KernelClock for Utc {
+    const ID: libc::clockid_t = libc::CLOCK_REALTIME;
+}
+
+/// The clock's reading now.
+///
+/// **Panics** when the kernel lacks the clock; all three exist since Linux 3.10.
+pub fn now<S: KernelClock>() -> Instant<S> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the call to fill in; the clock number is a constant.
+    let result = unsafe { libc::clock_gettime(S::ID, &raw mut time) };
+    assert_eq!(result, 0, "clock_gettime({}) failed: {}", S::NAME, io::Error::last_os_error());
+    from_timespec(&time)
+}
+
+/// An instant from the kernel's `timespec`.
+pub(crate) fn from_timespec<S: Scale>(time: &libc::timespec) -> Instant<S> {
+    Instant::from_ns(time.tv_sec * 1_000_000_000 + time.tv_nsec)
+}
+
+/// Splits a span into seconds and nanoseconds; a negative one becomes zero.
+pub(crate) fn to_timespec(ns: i64) -> libc::timespec {
+    let ns = ns.max(0);
+    libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
+}
+
+/// Sleeps until the clock reads `until`; returns at once when that has passed. Restarts after a
+/// signal.
+pub fn sleep_until<S: KernelClock>(until: Instant<S>) {
+    let time = to_timespec(until.as_ns());
+    loop {
+        // SAFETY: `time` is a valid timespec; with TIMER_ABSTIME the kernel ignores the remainder,
+        // so a null pointer is allowed.
+        let result = unsafe {
+            libc::clock_nanosleep(S::ID, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut())
+        };
+        if result != libc::EINTR {
+            return;
+        }
+    }
+}
+
+/// How far TAI is ahead of UTC in this kernel: 0 until someone sets it (37 s since 2017).
+///
+/// Kernel receive stamps are UTC; adding this makes them TAI.
+pub fn tai_offset() -> Span {
+    // Two reads a moment apart; the offset is whole seconds, so rounding removes the moment.
+    let utc = now::<Utc>().as_ns();
+    let tai = now::<Tai>().as_ns();
+    let seconds = (tai - utc + 500_000_000).div_euclid(1_000_000_000);
+    Span::from_secs(seconds)
+}
+
+/// What the kernel's clock discipline says about itself (`adjtimex`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discipline {
+    /// Whether some daemon keeps the clock synchronised (`STA_UNSYNC` is clear).
+    pub synchronised: bool,
+    /// The kernel's estimate of the largest error.
+    pub max_error: Span,
+}
+
+/// Reads the clock discipline; changes nothing.
+pub fn discipline() -> io::Result<Discipline> {
+    // SAFETY: all-zero is a valid timex (plain integers), and modes 0 makes the call read-only.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `timex` is valid and exclusively ours for the duration of the call.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    if state < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Discipline {
+        synchronised: timex.status & libc::STA_UNSYNC == 0,
+        max_error: Span::from_us(timex.maxerror),
+    })
+}
+
+/// Sets this thread's timer slack, so that its sleeps end as exactly as the kernel can.
+pub fn set_timer_slack(slack: Span) -> io::Result<()> {
+    let ns = libc::c_ulong::try_from(slack.as_ns()).unwrap_or(1).max(1);
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches only this thread.
+    match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_sleep_never_ends_early() {
+        let until = now::<Tai>() + Span::from_us(200);
+        sleep_until(until);
+        assert!(now::<Tai>() >= until);
+        sleep_until(Instant::<Tai>::from_ns(0));
+    }
+
+    #[test]
+    fn t0_tai_offset_is_whole_seconds() {
+        let offset = tai_offset();
+        assert_eq!(offset.as_ns() % 1_000_000_000, 0);
+        let utc_as_tai = now::<Utc>().as_ns() + offset.as_ns();
+        assert!((now::<Tai>().as_ns() - utc_as_tai).abs() < 1_000_000_000);
+    }
+}

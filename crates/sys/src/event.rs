@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Waiting for one of several descriptors, and waking a waiting thread.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use timewire_base::Span;
+
+use crate::clock::to_timespec;
+use crate::socket::{check, check_len};
+
+/// Wakes a thread that waits in [`wait_readable`].
+#[derive(Debug)]
+pub struct Wake(OwnedFd);
+
+impl Wake {
+    /// A new one, not set.
+    pub fn new() -> io::Result<Wake> {
+        // SAFETY: eventfd() has no preconditions.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the descriptor is new and nobody else owns it.
+        Ok(Wake(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sets it. Setting it twice before it is cleared is once.
+    pub fn set(&self) -> io::Result<()> {
+        let one = 1_u64;
+        // SAFETY: eight readable bytes, as an eventfd wants.
+        check_len(unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) }).map(drop)
+    }
+
+    /// Clears it; whether it was set.
+    pub fn clear(&self) -> bool {
+        let mut count = 0_u64;
+        // SAFETY: eight writable bytes, as an eventfd wants.
+        check_len(unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) }).is_ok()
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The requests to end that a person or a service manager makes: SIGINT, SIGTERM and SIGHUP, as a
+/// descriptor that becomes readable. From its creation on they no longer end the process by
+/// themselves; threads started later inherit that, and so do children until they are told
+/// otherwise.
+#[derive(Debug)]
+pub struct EndRequests(OwnedFd);
+
+impl EndRequests {
+    /// Blocks the signals for the calling thread and those it starts from now on.
+    pub fn new() -> io::Result<EndRequests> {
+        // SAFETY: all-zero is a valid sigset_t to start from, and sigemptyset makes it an empty
+        // set; the signal numbers are constants; a null old set is allowed.
+        let fd = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            check(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()))?;
+            check(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?
+        };
+        // SAFETY: the descriptor is new and nobody else owns it.
+        Ok(EndRequests(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Whether one came since the last call.
+    pub fn take(&self) -> bool {
+        // SAFETY: all-zero is a valid signalfd_siginfo (plain integers).
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        // SAFETY: `info` is writable for its size.
+        let got =
+            unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size_of_val(&info)) };
+        check_len(got).is_ok()
+    }
+}
+
+impl AsFd for EndRequests {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until one of the descriptors is readable or the time is over; `None` waits for ever.
+///
+/// Returns whether any is readable; a signal counts as not. At most 8 descriptors.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Span>) -> io::Result<bool> {
+    const MOST: usize = 8;
+    assert!(fds.len() <= MOST, "at most {MOST} descriptors");
+    let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
+    for (entry, fd) in list.iter_mut().zip(fds) {
+        entry.fd = fd.as_raw_fd();
+        entry.events = libc::POLLIN;
+    }
+    let time = timeout.map(|span| to_timespec(span.as_ns()));
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `list` holds MOST entries, of which unused ones have fd -1 and are ignored; `time` is
+    // null or points to a timespec that lives until the call returns; no signal mask is given.
+    let ready =
+        unsafe { libc::ppoll(list.as_mut_ptr(), MOST as libc::nfds_t, time, std::ptr::null()) };
+    match check(ready) {
+        Ok(count) => Ok(count > 0),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_a_wake_is_seen_once() {
+        let wake = Wake::new().unwrap();
+        assert!(!wait_readable(&[wake.as_fd()], Some(Span::ZERO)).unwrap());
+        wake.set().unwrap();
+        wake.set().unwrap();
+        assert!(wait_readable(&[wake.as_fd()], None).unwrap());
+        assert!(wake.clear());
+        assert!(!wake.clear());
+    }
+}
