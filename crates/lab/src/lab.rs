@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The laboratory: stations in namespaces of their own on one segment.
+//!
+//! ```text
+//! twlab-PID-N-alpha  phy0 ---- port0 \
+//! twlab-PID-N-beta   phy0 ---- port1 -- hub0   twlab-PID-N.hub
+//! twlab-PID-N-gamma  phy0 ---- port2 /
+//! ```
+//!
+//! The hub forgets addresses at once, so it floods every frame to every other port, and each port
+//! sends towards its station no faster than the link's rate, counted as on the wire. Nothing speaks
+//! on the segment unasked: there is no IPv6, no spanning tree, no multicast snooping. Offloads are
+//! off, so that each frame is what a link would carry, complete with its checksums.
+//!
+//! Not here: addresses and programs of the stations (the caller's), real interfaces.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use timewire_base::{BitsPerSecond, IfName, Span, StationName};
+use timewire_host::Undo;
+use timewire_host::journal::{self, EntryId, Journal, Leftovers};
+use timewire_host::tool::{self, Tool, netns_path};
+
+use crate::{LabError, ns};
+
+/// What a laboratory is to be like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabSpec {
+    /// The stations, 1 to 64, with different names and addresses.
+    pub stations: Vec<StationSpec>,
+    /// The rate of the segment.
+    pub rate: BitsPerSecond,
+    /// Transmit and receive queues of each station's interface, 1 to 64.
+    pub queues: u32,
+}
+
+/// One station.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationSpec {
+    /// Its name.
+    pub name: StationName,
+    /// The Ethernet address of its interface: of one station, not of a group.
+    pub mac: [u8; 6],
+}
+
+/// A running laboratory. Dropping it takes it down.
+#[derive(Debug)]
+pub struct Lab {
+    /// Common start of its namespaces' names.
+    prefix: String,
+    stations: Vec<StationName>,
+    journal: Arc<Journal>,
+    /// How to take it down, in the order it was built.
+    entries: Vec<EntryId>,
+}
+
+impl Lab {
+    /// Builds a laboratory; first takes away what dead ones have left. `progress` is told each
+    /// step.
+    ///
+    /// **Errors**: an impossible description, a missing tool, a refusal. Nothing is left then.
+    pub fn create(spec: &LabSpec, progress: &mut dyn FnMut(&str)) -> Result<Lab, LabError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        check(spec)?;
+        for leftovers in clean_leftovers()? {
+            progress(&leftovers.to_string());
+        }
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let names: Vec<_> = spec.stations.iter().map(|station| station.name.as_str()).collect();
+        let title = format!("laboratory of {}", names.join(", "));
+        let mut lab = Lab {
+            prefix: format!("twlab-{}-{count}", std::process::id()),
+            stations: spec.stations.iter().map(|station| station.name.clone()).collect(),
+            journal: Arc::new(Journal::begin(&title)?),
+            entries: Vec::new(),
+        };
+        progress("making namespaces");
+        lab.make_namespaces()?;
+        progress("connecting stations to the hub");
+        lab.make_links(spec)?;
+        progress("waiting for the links");
+        lab.wait_for_links()?;
+        Ok(lab)
+    }
+
+    /// Takes it down.
+    ///
+    /// **Errors**: something could not be undone; the journal names it and stays.
+    pub fn destroy(mut self) -> Result<(), LabError> {
+        self.take_down()
+    }
+
+    /// The stations, in the order of the description.
+    pub fn stations(&self) -> &[StationName] {
+        &self.stations
+    }
+
+    /// The file that is the namespace of a station.
+    ///
+    /// **Errors**: no such station.
+    pub fn station_netns_path(&self, name: &StationName) -> Result<PathBuf, LabError> {
+        self.index(name).map(|_| netns_path(&self.station_netns(name)))
+    }
+
+    /// The file that is the namespace of the hub.
+    pub fn hub_netns_path(&self) -> PathBuf {
+        netns_path(&self.hub_netns())
+    }
+
+    /// The interface of every station, in its namespace.
+    pub fn phy(&self) -> IfName {
+        if_name("phy0")
+    }
+
+    /// The hub's interface towards a station, in the hub's namespace.
+    ///
+    /// **Errors**: no such station.
+    pub fn hub_port(&self, name: &StationName) -> Result<IfName, LabError> {
+        self.index(name).map(port)
+    }
+
+    /// The undo journal, for what else is to be undone when the owner of the laboratory ends.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// Gives an interface of a station an address, as `10.77.0.1/24`.
+    ///
+    /// **Errors**: no such station or interface, no address, or it has it already.
+    pub fn assign(
+        &self,
+        station: &StationName,
+        interface: &IfName,
+        address: &str,
+    ) -> Result<(), LabError> {
+        self.address("add", station, interface, address)
+    }
+
+    /// Takes an address away from an interface of a station.
+    ///
+    /// **Errors**: no such station or interface, or it has no such address.
+    pub fn unassign(
+        &self,
+        station: &StationName,
+        interface: &IfName,
+        address: &str,
+    ) -> Result<(), LabError> {
+        self.address("del", station, interface, address)
+    }
+
+    fn address(
+        &self,
+        verb: &str,
+        station: &StationName,
+        interface: &IfName,
+        address: &str,
+    ) -> Result<(), LabError> {
+        self.index(station)?;
+        if address.is_empty() || address.contains(char::is_whitespace) {
+            return Err(LabError::Spec { why: format!("`{address}` is no address") });
+        }
+        let line = format!("addr {verb} {address} dev {interface}");
+        Ok(tool::batch(Tool::Ip, Some(&self.station_netns(station)), &[line])?)
+    }
+
+    fn index(&self, name: &StationName) -> Result<usize, LabError> {
+        let found = self.stations.iter().position(|station| station == name);
+        found.ok_or_else(|| LabError::NoStation { name: name.clone() })
+    }
+
+    fn station_netns(&self, name: &StationName) -> String {
+        format!("{}-{name}", self.prefix)
+    }
+
+    /// No station can be called so: a station's name has no dot.
+    fn hub_netns(&self) -> String {
+        format!("{}.hub", self.prefix)
+    }
+
+    fn make_namespaces(&mut self) -> Result<(), LabError> {
+        let mut names = vec![self.hub_netns()];
+        names.extend(self.stations.iter().map(|name| self.station_netns(name)));
+        for name in &names {
+            if netns_path(name).symlink_metadata().is_ok() {
+                return Err(LabError::NameTaken { name: name.clone() });
+            }
+            self.entries.push(self.journal.record(Undo::DeleteNetns { name: name.clone() })?);
+        }
+        let lines: Vec<_> = names.iter().map(|name| format!("netns add {name}")).collect();
+        tool::batch(Tool::Ip, None, &lines)?;
+        for name in &names {
+            ns::in_namespace(&netns_path(name), switch_ipv6_off)?
+                .map_err(|source| LabError::Namespace { what: format!("set up {name}"), source })?;
+        }
+        Ok(())
+    }
+
+    fn make_links(&self, spec: &LabSpec) -> Result<(), LabError> {
+        let hub = self.hub_netns();
+        tool::batch(Tool::Ip, Some(&hub), &self.hub_lines(spec))?;
+        tool::batch(Tool::Tc, Some(&hub), &rate_lines(spec))?;
+        ns::in_namespace(&netns_path(&hub), || {
+            (0..self.stations.len()).try_for_each(|index| switch_offloads_off(&port(index)))
+        })??;
+        let up = ["link set lo up", "link set phy0 up"].map(str::to_owned);
+        for name in &self.stations {
+            let netns = self.station_netns(name);
+            ns::in_namespace(&netns_path(&netns), || switch_offloads_off(&self.phy()))??;
+            tool::batch(Tool::Ip, Some(&netns), &up)?;
+        }
+        Ok(())
+    }
+
+    /// The hub with its ports, and the stations' interfaces as the other ends.
+    fn hub_lines(&self, spec: &LabSpec) -> Vec<String> {
+        let mut lines = vec![
+            // The mask has it forward link-local groups too, as a hub does.
+            "link add hub0 type bridge ageing_time 0 stp_state 0 mcast_snooping 0 \
+             group_fwd_mask 65528"
+                .to_owned(),
+        ];
+        let queues = format!("numtxqueues {0} numrxqueues {0}", spec.queues);
+        for (index, station) in spec.stations.iter().enumerate() {
+            let (port, netns) = (port(index), self.station_netns(&station.name));
+            let mac = mac_text(station.mac);
+            lines.push(format!(
+                "link add {port} mtu {MTU} {queues} type veth \
+                 peer name phy0 address {mac} mtu {MTU} {queues} netns {netns}"
+            ));
+            lines.push(format!("link set {port} master hub0"));
+            lines.push(format!("link set {port} type bridge_slave learning off flood on"));
+            lines.push(format!("link set {port} up"));
+        }
+        lines.push("link set hub0 up".to_owned());
+        lines
+    }
+
+    /// Waits until every port forwards and every station has its link.
+    fn wait_for_links(&self) -> Result<(), LabError> {
+        let deadline = Instant::now() + LINKS_UP_WITHIN;
+        while let Some(waiting) = self.link_not_ready()? {
+            if Instant::now() > deadline {
+                return Err(LabError::NotReady { waiting });
+            }
+            thread::sleep(LINKS_ASK_EVERY);
+        }
+        Ok(())
+    }
+
+    fn link_not_ready(&self) -> Result<Option<String>, LabError> {
+        let hub = self.hub_netns();
+        let ports = links(&["-n", &hub, "-d", "-j", "link", "show", "master", "hub0"])?;
+        let forwarding = ports.iter().filter(|link| link.is_up() && link.forwards()).count();
+        if forwarding < self.stations.len() {
+            return Ok(Some(format!("{hub} ({forwarding} ports forward)")));
+        }
+        for name in &self.stations {
+            let netns = self.station_netns(name);
+            if !links(&["-n", &netns, "-j", "link", "show", "phy0"])?.iter().all(Link::is_up) {
+                return Ok(Some(format!("phy0 of {name}")));
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_down(&mut self) -> Result<(), LabError> {
+        let mut failure = Ok(());
+        while let Some(entry) = self.entries.pop() {
+            failure = failure.and(self.journal.undo(entry));
+        }
+        Ok(failure?)
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Err(error) = self.take_down() {
+            eprintln!("timewire: {error}");
+        }
+    }
+}
+
+/// Takes away what laboratories of dead processes have left, and nothing else; says what.
+///
+/// **Errors**: the directory of the journals cannot be used.
+pub fn clean_leftovers() -> Result<Vec<Leftovers>, LabError> {
+    Ok(journal::recover()?)
+}
+
+fn check(spec: &LabSpec) -> Result<(), LabError> {
+    let wrong = |why: String| Err(LabError::Spec { why });
+    let count = spec.stations.len();
+    if !(1..=MAX_STATIONS).contains(&count) {
+        return wrong(format!("it has {count} stations, not 1 to {MAX_STATIONS}"));
+    }
+    if !(1..=MAX_QUEUES).contains(&spec.queues) {
+        return wrong(format!("{} queues are not 1 to {MAX_QUEUES}", spec.queues));
+    }
+    let (mut names, mut macs) = (BTreeSet::new(), BTreeSet::new());
+    for StationSpec { name, mac } in &spec.stations {
+        if !names.insert(name) {
+            return wrong(format!("two stations are called {name}"));
+        }
+        let text = mac_text(*mac);
+        if mac[0] & 1 != 0 || *mac == [0; 6] {
+            return wrong(format!("{text} of {name} is no address of one station"));
+        }
+        if !macs.insert(mac) {
+            return wrong(format!("two stations have the address {text}"));
+        }
+    }
+    Ok(())
+}
+
+/// Shapes each port to the rate, counting frames with check sequence, preamble and gap.
+fn rate_lines(spec: &LabSpec) -> Vec<String> {
+    // A timer of the kernel that is late by less than the burst costs no rate.
+    let burst = spec.rate.bytes_in_floor(LATE_TIMER).max(TWO_FRAMES);
+    let rate = spec.rate.get();
+    let line = |index| {
+        let port = port(index);
+        format!(
+            "qdisc add dev {port} root tbf rate {rate}bit burst {burst} limit {PORT_BUFFER} \
+             overhead 24 mpu 84"
+        )
+    };
+    (0..spec.stations.len()).map(line).collect()
+}
+
+/// In the namespace of the calling thread, for all interfaces to come: no IPv6, so that neighbour
+/// discovery and multicast reports do not appear on the segment.
+fn switch_ipv6_off() -> io::Result<()> {
+    for scope in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
+        // A kernel without IPv6 needs nothing.
+        if Path::new(&path).exists() {
+            fs::write(path, "1")?;
+        }
+    }
+    Ok(())
+}
+
+/// In the namespace of the calling thread: frames leave as they are on a link. A frame whose
+/// checksum is left to the hardware would be dropped after a redirection, because no hardware
+/// follows.
+fn switch_offloads_off(interface: &IfName) -> Result<(), LabError> {
+    let mut arguments = vec!["-K", interface.as_str()];
+    for feature in ["tx", "rx", "sg", "tso", "gso", "gro"] {
+        arguments.extend([feature, "off"]);
+    }
+    Ok(tool::run(Tool::Ethtool, &arguments).map(drop)?)
+}
+
+/// What `ip -j link` says of an interface, as far as it is asked here.
+#[derive(Debug, Deserialize)]
+struct Link {
+    operstate: String,
+    linkinfo: Option<LinkInfo>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LinkInfo {
+    info_slave_data: Option<BridgePort>,
+}
+
+#[derive(Debug, Deserialize)]
+struct BridgePort {
+    state: String,
+}
+
+impl Link {
+    fn is_up(&self) -> bool {
+        self.operstate == "UP"
+    }
+
+    fn forwards(&self) -> bool {
+        let port = self.linkinfo.as_ref().and_then(|info| info.info_slave_data.as_ref());
+        port.is_some_and(|port| port.state == "forwarding")
+    }
+}
+
+fn links(arguments: &[&str]) -> Result<Vec<Link>, LabError> {
+    let text = tool::run(Tool::Ip, arguments)?;
+    serde_json::from_str(&text).map_err(|error| LabError::ToolOutput {
+        command: format!("ip {}", arguments.join(" ")),
+        why: error.to_string(),
+    })
+}
+
+fn port(index: usize) -> IfName {
+    if_name(&format!("port{index}"))
+}
+
+fn if_name(text: &str) -> IfName {
+    IfName::new(text).expect("invariant: our interface names are short and plain")
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+const MTU: u32 = 1_500;
+const MAX_STATIONS: usize = 64;
+const MAX_QUEUES: u32 = 64;
+/// Two of the longest frames on the wire, rounded up. **Units**: bytes.
+const TWO_FRAMES: u64 = 3_200;
+/// How late a timer may be without costing rate.
+const LATE_TIMER: Span = Span::from_us(256);
+/// What waits at a port before frames are dropped. **Units**: bytes.
+const PORT_BUFFER: u32 = 262_144;
+const LINKS_UP_WITHIN: Duration = Duration::from_secs(10);
+const LINKS_ASK_EVERY: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(stations: &[(&str, [u8; 6])]) -> LabSpec {
+        let station = |&(name, mac): &(&str, [u8; 6])| StationSpec {
+            name: StationName::new(name).unwrap(),
+            mac,
+        };
+        LabSpec {
+            stations: stations.iter().map(station).collect(),
+            rate: BitsPerSecond::new(100_000_000).unwrap(),
+            queues: 1,
+        }
+    }
+
+    #[test]
+    fn t0_impossible_laboratories_are_refused() {
+        let (one, two) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let many: Vec<_> = (0..65_u8).map(|i| ("x", [2, 0, 0, 0, 0, i])).collect();
+        let cases = [
+            (spec(&[]), "it has 0 stations, not 1 to 64"),
+            (spec(&many), "it has 65 stations, not 1 to 64"),
+            (LabSpec { queues: 0, ..spec(&[("a", one)]) }, "0 queues are not 1 to 64"),
+            (spec(&[("a", one), ("a", two)]), "two stations are called a"),
+            (spec(&[("a", one), ("b", one)]), "two stations have the address 02:00:00:00:00:01"),
+            (
+                spec(&[("a", [1, 0, 0, 0, 0, 1])]),
+                "01:00:00:00:00:01 of a is no address of one station",
+            ),
+            (spec(&[("a", [0; 6])]), "00:00:00:00:00:00 of a is no address of one station"),
+        ];
+        for (spec, why) in cases {
+            let error = check(&spec).unwrap_err().to_string();
+            assert_eq!(error, format!("this laboratory cannot be built: {why}"));
+        }
+        check(&spec(&[("a", one), ("b", two)])).unwrap();
+    }
+
+    #[test]
+    fn t0_the_rate_is_that_of_the_wire() {
+        let lines = rate_lines(&spec(&[("a", [2, 0, 0, 0, 0, 1])]));
+        assert_eq!(
+            lines,
+            ["qdisc add dev port0 root tbf rate 100000000bit burst 3200 limit 262144 \
+              overhead 24 mpu 84"]
+        );
+        let fast =
+            LabSpec { rate: BitsPerSecond::new(1_000_000_000).unwrap(), ..spec(&[("a", [2; 6])]) };
+        assert!(rate_lines(&fast)[0].contains("burst 32000 "));
+    }
+
+    #[test]
+    fn t0_what_ip_says_is_understood() {
+        let text = r#"[{"ifname":"port0","operstate":"UP","linkinfo":{"info_kind":"veth",
+            "info_slave_kind":"bridge","info_slave_data":{"state":"forwarding","cost":2}}},
+            {"ifname":"phy0","operstate":"LOWERLAYERDOWN"}]"#;
+        let links: Vec<Link> = serde_json::from_str(text).unwrap();
+        assert!(links[0].is_up() && links[0].forwards());
+        assert!(!links[1].is_up() && !links[1].forwards());
+    }
+}
