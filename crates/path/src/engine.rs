@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The real-time thread around the machine: takes frames in, asks the machine, sends what it
+//! releases, and waits exactly as long as it says. The clock is read anew before every frame, so a
+//! thread that was held up sends nothing it should not: it waits for the next slot.
+//!
+//! Nothing is allocated and no lock is waited for once it runs.
+//!
+//! Not here: every decision about frames (`timewire-mac`).
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use timewire_base::{CyclicWindows, FrameLen, Instant, Phase, Span, Tai};
+use timewire_mac::{Actions, Event, MacError, Machine, Next, PortRules, QueueSet};
+use timewire_sys::{Frame, clock, event};
+
+use crate::carrier::{Carrier, Sent};
+use crate::mac::{Answer, ClockRule, Command, Mailbox, PortList, Report};
+use crate::now;
+use crate::receive::{LOOKED_AT, RealTimeProbe};
+
+/// Frames taken in at a time.
+const BATCH: usize = 64;
+/// The longest sleep: a change of the running MAC waits no longer.
+const LOOK: Span = Span::from_ms(10);
+/// How often the clock's own state is read.
+const CLOCK_LOOK: Span = Span::from_ms(100);
+/// In hybrid mode, how often the link is asked for real-time traffic; also the longest wait then.
+const PROBE_LOOK: Span = Span::from_ms(1);
+/// Width of a bin of the send call's duration, and how many there are.
+const CALL_BIN_NS: i64 = 500;
+const CALL_BINS: usize = 400;
+
+/// Transmit priorities by port, and the queues for them.
+#[derive(Clone, Debug)]
+pub(crate) struct SendList {
+    pub(crate) rules: PortRules,
+    pub(crate) queues: QueueSet,
+}
+
+impl SendList {
+    pub(crate) fn new(list: &PortList) -> Result<SendList, MacError> {
+        let rules = list.rules()?;
+        let queues = rules.queue_set();
+        Ok(SendList { rules, queues })
+    }
+}
+
+/// What the thread sees that the machine cannot.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// Frames lost before the queues, in the kernel's buffer.
+    pub ingress_dropped: u64,
+    /// Frames the device did not take when they were due: lost, or with AF_XDP late.
+    pub send_failed: u64,
+    /// How long the call took that put a frame on the link, the clock read before it included: the
+    /// stamp of the segment is at most this much later than the release.
+    ///
+    /// **Shape**: bin `i` counts calls of `[i, i + 1)` times half a microsecond; the last, all longer.
+    pub call_bins: Box<[u64; CALL_BINS]>,
+    /// The longest such call.
+    pub call_max: Span,
+}
+
+impl Observation {
+    fn new() -> Observation {
+        Observation {
+            ingress_dropped: 0,
+            send_failed: 0,
+            call_bins: Box::new([0; CALL_BINS]),
+            call_max: Span::ZERO,
+        }
+    }
+
+    fn call_took(&mut self, span: Span) {
+        let bin = usize::try_from(span.as_ns() / CALL_BIN_NS).unwrap_or(0);
+        self.call_bins[bin.min(CALL_BINS - 1)] += 1;
+        self.call_max = self.call_max.max(span);
+    }
+
+    /// The time that at least this share of the calls did not exceed, rounded up to a bin; the
+    /// maximum when it lies beyond the bins. `None` before the first call.
+    pub fn call_quantile(&self, share: f64) -> Option<Span> {
+        let total: u64 = self.call_bins.iter().sum();
+        if total == 0 {
+            return None;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a rank within the count, which is far below 2^53"
+        )]
+        let rank = ((total as f64) * share).ceil() as u64;
+        let mut seen = 0;
+        for (bin, count) in self.call_bins.iter().enumerate().take(CALL_BINS - 1) {
+            seen += count;
+            if seen >= rank {
+                let bins = i64::try_from(bin + 1).expect("invariant: a few hundred bins");
+                return Some(Span::from_ns(bins * CALL_BIN_NS).min(self.call_max));
+            }
+        }
+        Some(self.call_max)
+    }
+}
+
+/// Everything the thread owns.
+pub(crate) struct Engine {
+    machine: Machine<Frame>,
+    list: Box<SendList>,
+    carrier: Carrier,
+    spin: Span,
+    clock: ClockRule,
+    next_clock_look: Instant<Tai>,
+    /// In hybrid mode: whether real-time traffic of others exists.
+    probe: Option<RealTimeProbe>,
+    next_probe: Instant<Tai>,
+    real_time_seen: u64,
+    mailbox: Arc<Mailbox>,
+    wake: Arc<event::Wake>,
+    free: Vec<u32>,
+    got: Vec<Frame>,
+    observed: Observation,
+    /// Windows to be freed by the next asker.
+    retired: Option<CyclicWindows>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        machine: Machine<Frame>,
+        list: SendList,
+        mut carrier: Carrier,
+        spin: Span,
+        clock: ClockRule,
+        probe: Option<RealTimeProbe>,
+        (mailbox, wake): (Arc<Mailbox>, Arc<event::Wake>),
+    ) -> Engine {
+        // Before the first frame can come, and so before the thread runs.
+        let mut free = (0..carrier.memory.count()).collect();
+        carrier.ingress.offer(&mut free);
+        Engine {
+            machine,
+            list: Box::new(list),
+            carrier,
+            spin,
+            clock,
+            next_clock_look: Instant::from_ns(0),
+            probe,
+            next_probe: Instant::from_ns(0),
+            real_time_seen: 0,
+            mailbox,
+            wake,
+            free,
+            got: Vec::with_capacity(BATCH),
+            observed: Observation::new(),
+            retired: None,
+        }
+    }
+
+    /// Runs until stopped.
+    ///
+    /// **Errors**: the carrier failed for good (the interface went away), in words.
+    pub(crate) fn run(mut self) -> Result<(), String> {
+        if self.clock == ClockRule::OneHost {
+            self.tell(Event::ClockSync(true));
+        }
+        while !self.mailbox.stop.load(Ordering::Acquire) {
+            self.look_at_mailbox();
+            self.look_at_clock();
+            self.look_for_real_time();
+            self.take_in()?;
+            let next = self.release();
+            self.wait(next)?;
+        }
+        Ok(())
+    }
+
+    /// Takes frames of the local stack into the queues.
+    fn take_in(&mut self) -> Result<usize, String> {
+        self.carrier.egress.reclaim(&mut self.free);
+        let memory = Arc::clone(&self.carrier.memory);
+        let count = self
+            .carrier
+            .ingress
+            .receive(&memory, &mut self.free, &mut self.got)
+            .map_err(|error| format!("cannot read from the stack's interface: {error}"))?;
+        for index in 0..self.got.len() {
+            let frame = self.got[index];
+            let mut bytes = [0; LOOKED_AT];
+            let length = memory.copy_prefix(frame, &mut bytes);
+            let priority =
+                self.list.rules.classify_captured(&bytes[..length], frame.len() as usize);
+            let queue = self.list.queues.queue_for(priority);
+            let length = FrameLen::new(frame.len()).expect("invariant: a frame fits its buffer");
+            let arrival = Event::Arrive { frame, length, queue };
+            self.tell(arrival);
+        }
+        self.got.clear();
+        Ok(count)
+    }
+
+    /// Lets the machine release frames, one per reading of the clock, until it says to wait.
+    fn release(&mut self) -> Next {
+        loop {
+            let next = self.tell(Event::Tick);
+            if next != Next::Now {
+                return next;
+            }
+        }
+    }
+
+    /// Tells the machine what happened, with the clock read now, and does what it answers.
+    fn tell(&mut self, event: Event<Frame>) -> Next {
+        let at = now();
+        let actions = self.machine.on(at, event);
+        let (next, released) = (actions.next, actions.transmit.is_some());
+        self.carry_out(actions);
+        if released {
+            self.observed.call_took(now() - at);
+        }
+        next
+    }
+
+    fn carry_out(&mut self, actions: Actions<Frame>) {
+        if actions.retired.is_some() {
+            self.retired = actions.retired;
+        }
+        if let Some((frame, _)) = actions.dropped {
+            self.recycle(frame);
+        }
+        if let Some(frame) = actions.transmit {
+            let sent = self.carrier.egress.send(&self.carrier.memory, frame);
+            if matches!(sent, Sent::Refused | Sent::Late) {
+                self.observed.send_failed += 1;
+            }
+            if matches!(sent, Sent::Refused | Sent::Gone) {
+                self.recycle(frame);
+            }
+        }
+    }
+
+    fn recycle(&mut self, frame: Frame) {
+        let buffer = self.carrier.memory.buffer_of(frame);
+        debug_assert!(self.free.len() < self.free.capacity());
+        self.free.push(buffer);
+    }
+
+    fn wait(&mut self, next: Next) -> Result<(), String> {
+        let at = now();
+        match (next, self.machine.windows().and_then(|windows| windows.phase(at))) {
+            (Next::Now, _) => Ok(()),
+            (Next::At(until), _) => self.wait_until(until),
+            // Nothing waits, the window is open: the next frame may go when it comes.
+            (Next::WhenFrameArrives, Some(Phase::Inside { end, .. })) => self.wait_for_frame(end),
+            // Nothing waits, the window is shut: no use in waking before it opens, unless best effort
+            // is not bound to it.
+            (Next::WhenFrameArrives, Some(Phase::Before { start, .. })) if self.probe.is_some() => {
+                self.wait_for_frame(start)
+            }
+            (Next::WhenFrameArrives, Some(Phase::Before { start, .. })) => self.wait_until(start),
+            (Next::WhenFrameArrives, None) => self.wait_for_frame(at + self.look()),
+        }
+    }
+
+    /// Waits in the kernel for a frame or a request.
+    fn wait_for_frame(&mut self, until: Instant<Tai>) -> Result<(), String> {
+        let left = (until - now()).min(self.look());
+        if left > Span::ZERO {
+            let fds = [self.carrier.ingress.as_fd(), self.wake.as_fd()];
+            event::wait_readable(&fds, Some(left))
+                .map_err(|error| format!("cannot wait for frames: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps to a little before, then spins and takes frames in, so that what comes at the last
+    /// moment is there when the window opens.
+    fn wait_until(&mut self, until: Instant<Tai>) -> Result<(), String> {
+        let doze = until - self.spin;
+        let at = now();
+        if doze > at {
+            if doze - at > self.look() {
+                clock::sleep_until(at + self.look());
+                return Ok(());
+            }
+            clock::sleep_until(doze);
+        }
+        while now() < until {
+            self.take_in()?;
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    fn look_at_clock(&mut self) {
+        let ClockRule::Synchronised { max_error } = self.clock else {
+            return;
+        };
+        let at = now();
+        // Also after the clock stepped back.
+        if at < self.next_clock_look && self.next_clock_look - at <= CLOCK_LOOK {
+            return;
+        }
+        self.next_clock_look = at + CLOCK_LOOK;
+        let good = clock::discipline()
+            .is_ok_and(|state| state.synchronised && state.max_error <= max_error);
+        self.tell(Event::ClockSync(good));
+    }
+
+    fn look_for_real_time(&mut self) {
+        let Some(probe) = &self.probe else { return };
+        let at = now();
+        if at < self.next_probe && self.next_probe - at <= PROBE_LOOK {
+            return;
+        }
+        self.next_probe = at + PROBE_LOOK;
+        let seen = probe.read();
+        if seen != self.real_time_seen {
+            self.real_time_seen = seen;
+            self.tell(Event::RealTimeSeen);
+        }
+    }
+
+    /// The longest wait.
+    fn look(&self) -> Span {
+        if self.probe.is_some() { PROBE_LOOK } else { LOOK }
+    }
+
+    fn look_at_mailbox(&mut self) {
+        if !self.mailbox.asked.load(Ordering::Acquire) {
+            return;
+        }
+        let mailbox = Arc::clone(&self.mailbox);
+        let Ok(mut exchange) = mailbox.slot.try_lock() else {
+            return;
+        };
+        self.wake.clear();
+        self.mailbox.asked.store(false, Ordering::Release);
+        let Some(command) = exchange.command.take() else {
+            return;
+        };
+        let answer = match command {
+            Command::SetWindows { windows, not_before } => {
+                self.tell(Event::SetWindows { windows, not_before });
+                Answer::Done
+            }
+            Command::SetSend(mut list) => {
+                self.machine.replace_queues(list.queues);
+                std::mem::swap(&mut self.list, &mut list);
+                Answer::Replaced(list)
+            }
+            Command::Report => {
+                // The one command that allocates: asked for by a person, between two slots.
+                self.observed.ingress_dropped = self.carrier.ingress.dropped().unwrap_or(0);
+                Answer::Status(Box::new(Report {
+                    counters: self.machine.counters().clone(),
+                    observed: self.observed.clone(),
+                    windows: self.machine.windows().cloned(),
+                    pending: self.machine.pending().cloned(),
+                }))
+            }
+        };
+        exchange.retired = self.retired.take();
+        exchange.answer = Some(answer);
+    }
+}

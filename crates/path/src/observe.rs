@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The observer of a shared segment: sees every frame that each station puts on it, stamped by the
+//! kernel where the segment's hub receives it. The stamp is taken in the sender's own call, before
+//! anything is queued, so it is later than the release by that call only.
+//!
+//! Works with CAP_NET_RAW alone.
+//!
+//! Not here: which frames were outside their slot (`timewire_trace::analyse`).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use serde::{Deserialize, Serialize};
+use timewire_base::{IfName, Instant, Port, Span, Tai};
+use timewire_mac::ports_of;
+use timewire_sys::packet::{Observed, PacketOptions, PacketSocket};
+use timewire_sys::{clock, event, interface_index};
+use timewire_trace::record::{Record, Tap};
+
+use crate::message::seq_of;
+use crate::record::Recorder;
+use crate::{kernel_stamp_as_tai, now};
+
+/// Buffer per hub port: a busy segment for a second.
+const BUFFER: u32 = 16 << 20;
+/// Frames taken at a time from one port.
+const BATCH: usize = 32;
+/// The longest time before the clock is looked at again.
+const LOOK: Span = Span::from_ms(10);
+
+/// One port of the hub.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObservedPort {
+    /// The hub's interface to one station.
+    pub interface: IfName,
+    /// That station's index in the record file's list.
+    pub station: u8,
+}
+
+/// Records every frame until `end`. Flow `2 i` of the record file is the requests to `ports[i]`,
+/// flow `2 i + 1` the responses from it.
+///
+/// **Errors**: no such interface, or no privilege.
+pub fn observe(
+    hub: &[ObservedPort],
+    ports: &[Port],
+    end: Instant<Tai>,
+    recorder: &Recorder,
+) -> io::Result<()> {
+    let options = PacketOptions { receive: true, stamps: true, buffer_bytes: BUFFER };
+    let mut sockets = Vec::new();
+    for port in hub {
+        let interface = interface_index(&port.interface)?;
+        sockets.push((port.station, PacketSocket::open(interface, options)?));
+    }
+    let tai_offset = clock::tai_offset();
+    let mut batch = [Observed::default(); BATCH];
+    while now() < end {
+        let waits: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
+        event::wait_readable(&waits, Some(LOOK))?;
+        for (station, socket) in &mut sockets {
+            let count = socket.observe(&mut batch)?;
+            for frame in &batch[..count] {
+                match frame.stamp {
+                    Some(stamp) => {
+                        let at = kernel_stamp_as_tai(stamp, tai_offset);
+                        recorder.push(record(frame, at, *station, ports));
+                    }
+                    None => recorder.add_lost(1),
+                }
+            }
+        }
+    }
+    for (_, socket) in &mut sockets {
+        recorder.add_lost(u64::from(socket.take_drops()?));
+    }
+    Ok(())
+}
+
+fn record(frame: &Observed, at: Instant<Tai>, station: u8, ports: &[Port]) -> Record {
+    let mut record = Record {
+        at_ns: at.as_ns(),
+        seq: 0,
+        frame_len: u16::try_from(frame.length).unwrap_or(u16::MAX),
+        tap: Tap::Segment,
+        station,
+        flow: Record::NO_FLOW,
+        flags: 0,
+        clock: 0,
+    };
+    let captured = &frame.prefix[..frame.prefix_len];
+    let length = usize::try_from(frame.length).unwrap_or(usize::MAX);
+    let Some(found) = ports_of(captured, length) else { return record };
+    let content = captured.get(found.content_at..).unwrap_or_default();
+    let Some(seq) = seq_of(content) else { return record };
+    let known = |port: &Port| found.destination == port.get() || found.source == port.get();
+    if let Some(index) = ports.iter().position(known) {
+        let response = found.source == ports[index].get();
+        let flow = 2 * index + usize::from(response);
+        record.flow = u16::try_from(flow).unwrap_or(Record::NO_FLOW);
+        record.seq = seq;
+    }
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An untagged IPv4 UDP frame with the mark of a measured message.
+    fn frame(source: u16, destination: u16, seq: u32) -> Observed {
+        let mut observed = Observed { length: 50, prefix_len: 50, ..Observed::default() };
+        let bytes = &mut observed.prefix;
+        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
+        bytes[14] = 0x45;
+        bytes[16..18].copy_from_slice(&36_u16.to_be_bytes());
+        bytes[23] = 17;
+        bytes[34..36].copy_from_slice(&source.to_be_bytes());
+        bytes[36..38].copy_from_slice(&destination.to_be_bytes());
+        bytes[38..40].copy_from_slice(&16_u16.to_be_bytes());
+        crate::message::stamp(&mut bytes[42..50], seq);
+        observed
+    }
+
+    #[test]
+    fn t0_flows_are_known_by_port_and_direction() {
+        let ports = [Port::new(15_001).unwrap(), Port::new(16_001).unwrap()];
+        let at = Instant::from_ns(7);
+        let of = |observed: &Observed| {
+            let record = record(observed, at, 2, &ports);
+            (record.flow, record.seq, record.station, record.frame_len)
+        };
+        assert_eq!(of(&frame(40_000, 15_001, 9)), (0, 9, 2, 50));
+        assert_eq!(of(&frame(15_001, 40_000, 9)), (1, 9, 2, 50));
+        assert_eq!(of(&frame(40_000, 16_001, 9)), (2, 9, 2, 50));
+        assert_eq!(of(&frame(40_000, 17_001, 9)), (Record::NO_FLOW, 0, 2, 50));
+        let mut flood = frame(40_000, 15_001, 9);
+        flood.prefix[46] = 0;
+        assert_eq!(of(&flood), (Record::NO_FLOW, 0, 2, 50));
+    }
+}
