@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The command line as a value. Help and errors come from these definitions.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use timewire_base::{IfName, Span, StationName, parse_span};
+
+/// Deterministic Ethernet on ordinary Linux.
+///
+/// Exit codes: 0 done and within limits; 1 done, with a missed limit; 2 usage or operation failed,
+/// host unchanged; 3 host left changed; 4 not supported here, the missing piece named.
+#[derive(Debug, Parser)]
+#[command(name = "timewire", version, max_term_width = 100)]
+pub struct Request {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Four stations on a shared segment in the local laboratory: plain Ethernet, TDM, TDM with
+    /// priorities, and slot-aligned release, side by side, with a report and a verdict
+    Demo(Demo),
+    /// Run the experiment of one or more scenario files in the local laboratory
+    Run(Run),
+    /// Compute summary, table and report of a run directory again
+    Report(Report),
+    /// Run, change and ask a station's MAC
+    #[command(subcommand)]
+    Tdm(Tdm),
+    /// The local laboratory itself
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Print the JSON Schema of the scenario file
+    Schema,
+    #[command(flatten)]
+    Hidden(Hidden),
+}
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// 64-byte messages only, one second for each case
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Scenario files (YAML or JSON)
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Use the scenarios' quick_duration
+    #[arg(long)]
+    pub quick: bool,
+    /// Check the files and print the schedules; run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct Output {
+    /// The run directory; it must be empty or not exist [default: runs/TIME-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the summary as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The run directory
+    pub directory: PathBuf,
+    /// Print the summary as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Remove what laboratories and MACs of dead processes have left behind
+    Clean,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Hidden {
+    /// Puts the host back when the process that changed it dies.
+    #[command(name = "__guardian", hide = true)]
+    Guardian { journal: PathBuf },
+    /// One program of an experiment.
+    #[command(name = "__program", hide = true)]
+    Program { file: PathBuf },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Tdm {
+    /// Start the MAC of a station on an interface
+    ///
+    /// Makes a virtual interface for the local stack, and puts the host back when it ends.
+    Start(Box<Start>),
+    /// End the MAC and put the host back
+    Stop(Which),
+    /// Change the schedule at a cycle boundary, without losing a frame
+    Set(Set),
+    /// Show schedule, queues, counters and the priority group
+    Show(Show),
+    /// Set the transmit queues: how many, then ports with their priorities (1 is served first)
+    ///
+    /// Several ports may share a priority, and with it a queue. Everything else uses the default
+    /// queue, which is served last. `tdm send 0` removes all.
+    Send(Queues),
+    /// Set the receive priorities, in the same way and independently
+    Recv(Queues),
+    /// Put processes into the priority group; prints their member numbers
+    #[command(subcommand)]
+    Add(Add),
+    /// Take members out of the priority group and give them back what they had
+    #[command(subcommand)]
+    Remove(Remove),
+}
+
+#[derive(Debug, Args)]
+pub struct Which {
+    /// Name of the MAC; not needed when only one runs
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Start {
+    /// The interface to the segment
+    pub link: IfName,
+    /// Scenario file with the schedule, the queues and the MAC's options
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Which station of the scenario this host is
+    #[arg(long)]
+    pub station: StationName,
+    /// Address for the virtual interface, such as 10.77.0.1/24; may be repeated
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = address_with_prefix)]
+    pub address: Vec<String>,
+    /// Move the addresses of the link to the virtual interface while the MAC runs
+    #[arg(long)]
+    pub move_addresses: bool,
+    /// Name of the MAC [default: the link's]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Name of the virtual interface
+    #[arg(long, default_value = "tw0")]
+    pub stack: IfName,
+    /// What must hold of the clock for the slots to open
+    #[arg(long, value_enum, default_value = "synchronised")]
+    pub clock: Clock,
+    /// With --clock synchronised: the largest error the kernel may report
+    #[arg(long, default_value = "100us", value_parser = parse_span)]
+    pub max_clock_error: Span,
+    /// Start without the scenario's priorities
+    #[arg(long)]
+    pub no_priorities: bool,
+    /// Stay in the foreground until ended
+    #[arg(long)]
+    pub foreground: bool,
+}
+
+/// `10.77.0.1/24` or `fd00::1/64`, as it is.
+fn address_with_prefix(text: &str) -> Result<String, String> {
+    let parts = text.split_once('/');
+    let parsed = parts.and_then(|(address, prefix)| {
+        let (address, prefix) = (address.parse::<IpAddr>().ok()?, prefix.parse::<u8>().ok()?);
+        (prefix <= if address.is_ipv4() { 32 } else { 128 }).then(|| text.to_owned())
+    });
+    parsed.ok_or_else(|| "an address and its prefix are like 10.77.0.1/24 or fd00::1/64".to_owned())
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Clock {
+    /// A daemon keeps this host's clock synchronised; when it does not, nothing is sent
+    Synchronised,
+    /// All stations run on this one host (laboratory): nothing is checked
+    OneHost,
+}
+
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Scenario file with the new schedule
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Earliest time of the change, TAI nanoseconds; give all stations the same [default: 50ms from
+    /// now]
+    #[arg(long, value_name = "NANOSECONDS")]
+    pub not_before: Option<i64>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Args)]
+pub struct Queues {
+    /// How many prioritised queues
+    pub count: usize,
+    /// Pairs of port and priority
+    #[arg(value_name = "PORT PRIORITY")]
+    pub pairs: Vec<u64>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Add {
+    /// By process number
+    Process(Processes),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Remove {
+    /// By member number, as `tdm add process` printed it
+    Process(Members),
+}
+
+#[derive(Debug, Args)]
+pub struct Processes {
+    /// Process numbers
+    #[arg(required = true, value_name = "PID")]
+    pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Args)]
+pub struct Members {
+    /// Member numbers
+    #[arg(required = true, value_name = "ID")]
+    pub members: Vec<u32>,
+    #[command(flatten)]
+    pub which: Which,
+}

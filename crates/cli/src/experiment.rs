@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `demo`, `run` and `report`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use timewire_ctl::experiment::{self, Options, Script};
+use timewire_ctl::rundir::RunDir;
+use timewire_lab::privilege::{self, Privilege};
+use timewire_report::TableOptions;
+use timewire_sched::scenario::Scenario;
+use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
+
+use crate::args::{Demo, Output, Report, Run};
+use crate::output::{self, ProgressLine};
+
+/// The scenarios of the demo: name and text.
+const DEMO: [(&str, &str); 3] = [
+    ("tdm-64.yaml", include_str!("../../../scenarios/tdm-64.yaml")),
+    ("tdm-256.yaml", include_str!("../../../scenarios/tdm-256.yaml")),
+    ("tdm-1472.yaml", include_str!("../../../scenarios/tdm-1472.yaml")),
+];
+
+pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
+    let count = if args.quick { 1 } else { DEMO.len() };
+    let scripts = DEMO[..count].iter().map(|(name, text)| parse(name, text));
+    let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
+    let title = "TDM on a shared segment: end-to-end transfer".to_owned();
+    perform(&scripts, title, "demo", args.quick, &args.output)
+}
+
+pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
+    let mut scripts: Vec<Script> = Vec::new();
+    for file in &args.files {
+        let text = read_text(file)?;
+        let script = parse(&file.to_string_lossy(), &text)?;
+        let name = &script.scenario.name;
+        if let Some(at) = scripts.iter().position(|other| other.scenario.name == *name) {
+            anyhow::bail!(
+                "{}: its `name: {name}` is that of {} too; results are kept by name, so each \
+                 scenario needs its own",
+                file.display(),
+                args.files[at].display()
+            );
+        }
+        scripts.push(script);
+    }
+    if args.dry_run {
+        return dry_run(&scripts, args.output.json);
+    }
+    let names: Vec<_> = scripts.iter().map(|script| script.scenario.name.to_string()).collect();
+    let title = match scripts.as_slice() {
+        [only] if !only.scenario.description.as_str().is_empty() => {
+            only.scenario.description.to_string()
+        }
+        _ => names.join(", "),
+    };
+    perform(&scripts, title, &names[0], args.quick, &args.output)
+}
+
+pub fn report(args: &Report) -> anyhow::Result<ExitCode> {
+    let directory = RunDir::open(&args.directory)?;
+    finish(&directory, args.json)
+}
+
+fn read_text(file: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
+    let scenario = Scenario::parse(name, text).map_err(|errors| {
+        // The errors are whole blocks of their own; a prefix would tear the first.
+        eprintln!("{errors}");
+        anyhow::anyhow!("{name} is not a scenario; nothing was run")
+    })?;
+    Ok(Script { scenario, text: text.to_owned() })
+}
+
+fn dry_run(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        let scenarios: Vec<_> = scripts.iter().map(|script| &script.scenario).collect();
+        return output::print(&format!("{}\n", serde_json::to_string_pretty(&scenarios)?));
+    }
+    let mut text = String::new();
+    for Script { scenario, .. } in scripts {
+        let (schedule, rate) = (&scenario.schedule, scenario.segment.rate);
+        text += &format!("{}: cycle {} at {rate}\n", scenario.name, schedule.cycle());
+        for slot in schedule.slots() {
+            let largest = schedule.largest_frame(&slot.station, rate);
+            let largest = largest.map_or("none".to_owned(), |length| length.to_string());
+            text += &format!(
+                "  {:<12} at {:>8}  transmit {:>8}  guard {:>7}  largest frame {largest}\n",
+                slot.station.to_string(),
+                slot.offset.to_string(),
+                slot.transmit.to_string(),
+                slot.guard.to_string(),
+            );
+        }
+        let (cases, loads) = (&scenario.experiment.cases, &scenario.experiment.loads);
+        text += &format!("  {} cases x {} loads\n", cases.len(), loads.len());
+    }
+    output::print(&text)
+}
+
+fn perform(
+    scripts: &[Script],
+    title: String,
+    name: &str,
+    quick: bool,
+    output: &Output,
+) -> anyhow::Result<ExitCode> {
+    let here = std::env::current_dir().context("the current directory is gone")?;
+    let directory = match &output.out {
+        Some(directory) => here.join(directory),
+        None => experiment::default_directory(name, &here),
+    };
+    let program: PathBuf =
+        std::env::current_exe().context("cannot find the path of this program")?;
+    // Before the first thread: a user namespace can only be entered by a process with one.
+    let privilege = privilege::enter()?;
+    for found in timewire_host::journal::recover()? {
+        eprintln!("note: {found}");
+    }
+    let privilege = match privilege {
+        Privilege::Full => "root",
+        Privilege::UserNamespace => "user namespace: no real-time scheduling, no eBPF",
+    };
+    let options = Options { title, directory, quick, program, privilege: privilege.to_owned() };
+    let mut line = ProgressLine::new();
+    let result = experiment::run(scripts, &options, &mut |progress| line.tell(&progress));
+    line.line("computing the summary");
+    let directory = match result {
+        Ok(directory) => directory,
+        Err(error) => {
+            line.clear();
+            return Err(error.into());
+        }
+    };
+    line.clear();
+    finish(&directory, output.json)
+}
+
+/// Computes everything from the records, writes it beside them and prints it.
+fn finish(directory: &RunDir, json: bool) -> anyhow::Result<ExitCode> {
+    let summary = directory.summarise()?;
+    let text = summary.to_json();
+    directory.write_text("summary.json", &text)?;
+    let report = directory.write_text("report.html", &timewire_report::html(&summary))?;
+    if json {
+        output::print(&text)?;
+    } else {
+        let options = TableOptions { colour: output::wants_colour(), ..TableOptions::default() };
+        output::print(&timewire_report::table(&summary, options))?;
+        output::print(&stood_on(&summary))?;
+        output::print(&format!("report:  {}\n", report.display()))?;
+    }
+    Ok(exit_code(&summary))
+}
+
+/// How the frames were carried, and what the host did not have.
+fn stood_on(summary: &Summary) -> String {
+    let mut text = String::new();
+    for Fact { area, name, value, level } in &summary.environment {
+        if *level == FactLevel::Missing || area.starts_with("MACs of ") {
+            text += &format!("{area}: {name}: {value}\n");
+        }
+    }
+    text
+}
+
+fn exit_code(summary: &Summary) -> ExitCode {
+    ExitCode::from(match summary.verdict {
+        Verdict::Pass => 0,
+        Verdict::Fail => 1,
+    })
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Printing: data to stdout, and a progress line to a terminal's stderr.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use timewire_ctl::CtlError;
+use timewire_ctl::experiment::Progress;
+use timewire_host::HostError;
+use timewire_lab::LabError;
+
+/// Prints data to stdout.
+pub fn print(text: &str) -> anyhow::Result<ExitCode> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An error in words. Errors of the libraries name their causes themselves; what this program adds to
+/// an error of the system stands before it.
+pub fn message(error: &anyhow::Error) -> String {
+    let own = error.is::<CtlError>() || error.is::<LabError>() || error.is::<HostError>();
+    if own { error.to_string() } else { format!("{error:#}") }
+}
+
+/// Whether an error is the reader of our stdout having gone, which is nobody's fault.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Whether stdout is a terminal that wants colour.
+pub fn wants_colour() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// One line on stderr that is written over and over; silent when stderr is no terminal.
+pub struct ProgressLine {
+    shown: bool,
+    started: std::time::Instant,
+}
+
+impl ProgressLine {
+    pub fn new() -> ProgressLine {
+        ProgressLine { shown: io::stderr().is_terminal(), started: std::time::Instant::now() }
+    }
+
+    pub fn tell(&mut self, progress: &Progress) {
+        match progress {
+            Progress::Step(step) => self.line(step),
+            Progress::Case { number, of, id } => self.line(&format!("[{number}/{of}] {id}")),
+        }
+    }
+
+    pub fn line(&mut self, text: &str) {
+        if self.shown {
+            let seconds = self.started.elapsed().as_secs();
+            // A lost progress line is no reason to end a run.
+            let _ = write!(io::stderr(), "\r\x1b[K{seconds:>4}s  {text}");
+        }
+    }
+
+    pub fn clear(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tdm`: the small daily tool.
+
+use std::fs;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use timewire_base::{Port, Priority};
+use timewire_ctl::CtlError;
+use timewire_ctl::control::{self, Client, Request, Response, Status};
+use timewire_ctl::station::{self, Station, StationSpec};
+use timewire_path::mac::{ClockRule, PortList};
+use timewire_sched::scenario::Scenario;
+
+use crate::args::{Add, Clock, Queues, Remove, Set, Show, Start, Tdm, Which};
+use crate::output;
+
+/// How long a MAC in the background may take to answer.
+const START: Duration = Duration::from_secs(10);
+
+pub fn run(command: Tdm) -> anyhow::Result<ExitCode> {
+    match command {
+        Tdm::Start(args) if args.foreground => start(*args),
+        Tdm::Start(args) => start_in_background(&args),
+        Tdm::Stop(which) => stop(&which),
+        Tdm::Set(args) => set(&args),
+        Tdm::Show(args) => show(&args),
+        Tdm::Send(args) => {
+            let list = port_list(&args)?;
+            done(&args.which, &Request::Send { list })
+        }
+        Tdm::Recv(args) => {
+            let list = port_list(&args)?;
+            done(&args.which, &Request::Recv { list })
+        }
+        Tdm::Add(Add::Process(args)) => {
+            let request = Request::AddProcess { pids: args.pids };
+            let Response::Members { members } = client(&args.which)?.ask(&request)? else {
+                bail!("the MAC answered something else than members");
+            };
+            let numbers: Vec<_> = members.iter().map(u32::to_string).collect();
+            output::print(&format!("{}\n", numbers.join(" ")))
+        }
+        Tdm::Remove(Remove::Process(args)) => {
+            done(&args.which, &Request::RemoveProcess { members: args.members })
+        }
+    }
+}
+
+fn client(which: &Which) -> anyhow::Result<Client> {
+    Ok(match &which.name {
+        Some(name) => Client::new(name),
+        None => Client::of_the_only_one()?,
+    })
+}
+
+fn done(which: &Which, request: &Request) -> anyhow::Result<ExitCode> {
+    client(which)?.ask(request)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `N port priority port priority ...`
+fn port_list(args: &Queues) -> anyhow::Result<PortList> {
+    let (pairs, rest) = args.pairs.as_chunks::<2>();
+    if let [port] = rest {
+        bail!("port {port} has no priority: write pairs, such as `15001 1 15002 2`");
+    }
+    let mut ports = Vec::new();
+    for [port, priority] in pairs {
+        ports.push((Port::new(*port)?, Priority::new(*priority)?));
+    }
+    let list = PortList { queues: args.count, ports };
+    // The MAC checks again; here the user has it without one.
+    list.rules()?;
+    Ok(list)
+}
+
+fn read_scenario(file: &std::path::Path) -> anyhow::Result<Scenario> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Scenario::parse(&file.to_string_lossy(), &text).map_err(|errors| {
+        eprintln!("{errors}");
+        anyhow::anyhow!("{} is not a scenario; nothing was changed", file.display())
+    })
+}
+
+fn station_spec(args: Start) -> anyhow::Result<StationSpec> {
+    let scenario = read_scenario(&args.file)?;
+    let clock = match args.clock {
+        Clock::OneHost => ClockRule::OneHost,
+        Clock::Synchronised => ClockRule::Synchronised { max_error: args.max_clock_error },
+    };
+    let instance = args.name.unwrap_or_else(|| args.link.to_string());
+    let mut spec =
+        station::from_scenario(&scenario, args.station, args.link, args.stack, instance, clock)?;
+    spec.addresses = args.address;
+    spec.move_addresses = args.move_addresses;
+    if args.no_priorities {
+        spec.send = PortList::default();
+        spec.recv = PortList::default();
+    }
+    Ok(spec)
+}
+
+fn start(args: Start) -> anyhow::Result<ExitCode> {
+    let spec = station_spec(args)?;
+    recover()?;
+    let mut station = Station::start(spec)?;
+    eprint!("{}", describe(&station.status()?));
+    station.serve()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts this program again, in a session of its own, and waits until it answers.
+fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
+    let name = args.name.clone().unwrap_or_else(|| args.link.to_string());
+    let log = control::log_path(&name)?;
+    if Client::new(&name).status().is_ok() {
+        return Err(CtlError::MacRuns { instance: name }.into());
+    }
+    recover()?;
+    let said = fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    let mut command = Command::new("setsid");
+    command.arg(program).args(std::env::args_os().skip(1)).arg("--foreground");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let mut child = command.spawn().context("cannot start `setsid` (package util-linux)")?;
+    let give_up = Instant::now() + START;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            eprint!("{}", fs::read_to_string(&log).unwrap_or_default());
+            fs::remove_file(&log)?;
+            let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2);
+            return Ok(ExitCode::from(code.max(1)));
+        }
+        // `setsid` becomes the MAC. Another process is one that was started at the same time.
+        let status = Client::new(&name).status();
+        if let Ok(status) = status.as_ref()
+            && status.pid == child.id()
+        {
+            return output::print(&describe(status));
+        }
+        if Instant::now() > give_up {
+            child.kill()?;
+            bail!("the MAC does not answer; it said: {}", fs::read_to_string(&log)?);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Puts back what dead processes have left, and says so.
+fn recover() -> anyhow::Result<()> {
+    for found in timewire_host::journal::recover()? {
+        eprintln!("note: {found}");
+    }
+    Ok(())
+}
+
+fn stop(which: &Which) -> anyhow::Result<ExitCode> {
+    let client = client(which)?;
+    let name = client.status()?.name;
+    client.ask(&Request::Stop)?;
+    let give_up = Instant::now() + START;
+    while client.status().is_ok() {
+        if Instant::now() > give_up {
+            bail!("the MAC was told to end and still answers");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // It has one only if it ran in the background.
+    let _ = fs::remove_file(control::log_path(&name)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn set(args: &Set) -> anyhow::Result<ExitCode> {
+    let scenario = read_scenario(&args.file)?;
+    let not_before_ns = args.not_before.map(timewire_base::Instant::from_ns);
+    done(&args.which, &Request::Set { schedule: scenario.schedule, not_before_ns })
+}
+
+fn show(args: &Show) -> anyhow::Result<ExitCode> {
+    let status = client(&args.which)?.status()?;
+    if args.json {
+        output::print(&format!("{}\n", serde_json::to_string_pretty(&status)?))
+    } else {
+        output::print(&describe(&status))
+    }
+}
+
+fn describe(status: &Status) -> String {
+    let mut text = format!(
+        "MAC `{}` (process {}): station {} on {}, stack on {}\n",
+        status.name, status.pid, status.station, status.link, status.stack
+    );
+    text += &format!("  transmit {}, receive {}\n", status.transmit.carrier, status.receive);
+    for refused in &status.refused {
+        text += &format!("  not available: {refused}\n");
+    }
+    match &status.schedule {
+        None => text += "  no schedule: frames leave at once\n",
+        Some(schedule) => {
+            text += &format!("  cycle {}\n", schedule.cycle());
+            for slot in schedule.slots() {
+                let own = if slot.station.as_str() == status.station { "*" } else { " " };
+                text += &format!(
+                    "  {own} {:<12} at {:>8}  transmit {:>8}  guard {:>7}\n",
+                    slot.station.to_string(),
+                    slot.offset.to_string(),
+                    slot.transmit.to_string(),
+                    slot.guard.to_string(),
+                );
+            }
+        }
+    }
+    if let Some(at) = status.change_at_ns {
+        text += &format!("  a change of the schedule takes effect at {at:?}\n");
+    }
+    text += "  queue      arrived    released  dropped: full    too long\n";
+    for queue in &status.transmit.queues {
+        text += &format!(
+            "  {:<8} {:>9} {:>11} {:>14} {:>11}\n",
+            queue.name, queue.arrived, queue.released, queue.dropped_full, queue.dropped_oversize
+        );
+    }
+    text += &format!(
+        "  slots missed {}, lost before the queues {}, refused by the device {}, held for the clock \
+         {}\n",
+        status.transmit.missed_slots,
+        status.transmit.ingress_dropped,
+        status.send_failed,
+        status.held_unsynchronised
+    );
+    let by_priority: String = status
+        .received
+        .by_priority
+        .iter()
+        .map(|(priority, frames)| format!(", priority {priority}: {frames}"))
+        .collect();
+    text += &format!("  received normal: {}{by_priority}\n", status.received.normal);
+    for (what, list) in [("send", &status.send), ("recv", &status.recv)] {
+        let pairs =
+            list.ports.iter().map(|(port, priority)| format!(" {} {}", port.get(), priority.get()));
+        text += &format!("  {what} {}{}\n", list.queues, pairs.collect::<String>());
+    }
+    for member in &status.members {
+        text += &format!(
+            "  member {}: process {}, {} thread{}\n",
+            member.member,
+            member.pid,
+            member.threads,
+            if member.threads == 1 { "" } else { "s" }
+        );
+    }
+    text
+}

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The talk between a running MAC and those who change or ask it: one request and one response, each
+//! a line of JSON, over a local socket that only root and the MAC's own user may use.
+//!
+//! The socket is `NAME.sock` in the runtime directory (`/run/timewire` for root).
+//!
+//! Not here: what a request does (`station`).
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use timewire_base::{CyclicWindows, Instant, Span, Tai};
+use timewire_host::journal::runtime_dir;
+use timewire_path::mac::PortList;
+use timewire_path::release::SlotTimer;
+use timewire_sched::tdm::TdmSchedule;
+use timewire_sys::event;
+use timewire_trace::summary::MacSummary;
+
+use crate::CtlError;
+
+/// Longest request or response taken.
+///
+/// **Units**: bytes.
+const LONGEST: usize = 1 << 20;
+/// How long a client waits for its answer, and a MAC for the whole of a request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a MAC waits for a peer that does not read its answer; nobody else is served meanwhile.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
+/// Peers whose requests are still under way; one more, and the one that waits longest is dropped.
+const MOST_PEERS: usize = 256;
+/// Of those, how many wake the MAC up when they say something; the others are looked at in turn.
+const WAITED_FOR: usize = 6;
+
+/// What can be asked of a running MAC.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// How are you?
+    Show,
+    /// Use this schedule from the first cycle at or after `not_before_ns`.
+    Set {
+        /// The schedule of the whole segment.
+        schedule: TdmSchedule,
+        /// TAI, nanoseconds; absent: as soon as possible.
+        not_before_ns: Option<Instant<Tai>>,
+    },
+    /// Use these transmit priorities.
+    Send {
+        /// The list.
+        list: PortList,
+    },
+    /// Use these receive priorities.
+    Recv {
+        /// The list.
+        list: PortList,
+    },
+    /// Put processes into the priority group.
+    AddProcess {
+        /// Their numbers.
+        pids: Vec<u32>,
+    },
+    /// Take members out of the priority group.
+    RemoveProcess {
+        /// The numbers that adding them gave.
+        members: Vec<u32>,
+    },
+    /// End, and put the host back.
+    Stop,
+}
+
+/// What a running MAC answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+pub enum Response {
+    /// It was done.
+    Done,
+    /// How the MAC is.
+    Status {
+        /// Everything.
+        status: Box<Status>,
+    },
+    /// The members that were added, in the order they were asked for.
+    Members {
+        /// Their numbers.
+        members: Vec<u32>,
+    },
+    /// It was not done.
+    Refused {
+        /// Why, and what would be right.
+        message: String,
+    },
+}
+
+/// How a running MAC is; the `--json` form of `tdm show`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Format and version.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Whose windows it keeps.
+    pub station: String,
+    /// The link.
+    pub link: String,
+    /// The interface with the addresses.
+    pub stack: String,
+    /// How received frames go up.
+    pub receive: String,
+    /// What the host refused; it works without, less exactly.
+    pub refused: Vec<String>,
+    /// Transmit counters.
+    pub transmit: MacSummary,
+    /// Frames the device did not take.
+    pub send_failed: u64,
+    /// Frames held because the clock was not synchronised.
+    pub held_unsynchronised: u64,
+    /// How often the schedule changed.
+    pub schedule_changes: u64,
+    /// 99.9th percentile of the time from the clock check to the end of the send call, ns.
+    pub call_p999_ns: Option<i64>,
+    /// Longest such time, ns.
+    pub call_max_ns: i64,
+    /// Received frames per class.
+    pub received: Received,
+    /// The schedule of the segment.
+    pub schedule: Option<TdmSchedule>,
+    /// This station's windows in force.
+    pub windows: Option<CyclicWindows>,
+    /// When a change of the windows takes effect, if one is to come.
+    pub change_at_ns: Option<Instant<Tai>>,
+    /// Transmit priorities.
+    pub send: PortList,
+    /// Receive priorities.
+    pub recv: PortList,
+    /// The priority group.
+    pub members: Vec<MemberStatus>,
+}
+
+/// The `schema` field of a [`Status`].
+pub const STATUS_SCHEMA: &str = "timewire.tdm-status/1";
+
+/// Received frames per class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Without priority.
+    pub normal: u64,
+    /// With a priority: `(priority, frames)`, only those that came.
+    pub by_priority: Vec<(u8, u64)>,
+    /// For other stations.
+    pub foreign: u64,
+    /// Normal frames that could not be deferred.
+    pub not_deferred: u64,
+}
+
+/// A member of the priority group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Its number in the group.
+    pub member: u32,
+    /// The process.
+    pub pid: u32,
+    /// How many threads have the priority.
+    pub threads: usize,
+}
+
+/// The file in which a MAC in the background says what it has to say.
+///
+/// **Errors**: no MAC can have that name, or there is no runtime directory.
+pub fn log_path(instance: &str) -> Result<PathBuf, CtlError> {
+    Ok(socket_path(instance)?.with_file_name(format!("{instance}.log")))
+}
+
+/// The socket of a MAC of that name.
+pub(crate) fn socket_path(instance: &str) -> Result<PathBuf, CtlError> {
+    let fits = !instance.is_empty()
+        && instance.len() <= 64
+        && instance.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && !instance.starts_with('.');
+    if !fits {
+        return Err(CtlError::Invalid(format!(
+            "`{instance}` is no name of a MAC: 1 to 64 of a-z, A-Z, 0-9, `-`, `_`, `.`, not \
+             starting with a dot"
+        )));
+    }
+    Ok(runtime_dir()?.join(format!("{instance}.sock")))
+}
+
+/// The names under which MACs seem to run, sorted.
+pub fn running() -> Result<Vec<String>, CtlError> {
+    let directory = runtime_dir()?;
+    let entries = match fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(CtlError::file("read", &directory)(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(name) = name.strip_suffix(".sock")
+            && UnixStream::connect(entry.path()).is_ok()
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The MAC's end: takes requests from many peers at once and waits for none of them.
+pub(crate) struct Server {
+    listener: UnixListener,
+    /// Those that have not said all yet, the oldest first.
+    peers: Vec<Peer>,
+}
+
+struct Peer {
+    stream: UnixStream,
+    said: Vec<u8>,
+    give_up: std::time::Instant,
+}
+
+/// What became of a peer.
+enum Heard {
+    /// It goes on.
+    Nothing,
+    /// A whole line, or what is wrong with it.
+    Request(Result<Request, String>),
+}
+
+impl Server {
+    /// Makes the socket; replaces one that a dead MAC left behind.
+    ///
+    /// **Errors**: a MAC runs under that name.
+    pub(crate) fn bind(instance: &str) -> Result<(Server, PathBuf), CtlError> {
+        let path = socket_path(instance)?;
+        if UnixStream::connect(&path).is_ok() {
+            return Err(CtlError::MacRuns { instance: instance.to_owned() });
+        }
+        let directory = path.parent().expect("invariant: it is in the runtime directory");
+        fs::create_dir_all(directory).map_err(CtlError::file("create", directory))?;
+        // Under a name of its own first, so that nobody can connect before the mode is set.
+        let hidden = path.with_extension(format!("new-{}", std::process::id()));
+        let listener = UnixListener::bind(&hidden).map_err(CtlError::file("create", &hidden))?;
+        let shown = fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))
+            .and_then(|()| fs::rename(&hidden, &path))
+            .and_then(|()| listener.set_nonblocking(true));
+        if let Err(error) = shown {
+            let _ = fs::remove_file(&hidden);
+            return Err(CtlError::file("create", &path)(error));
+        }
+        Ok((Server { listener, peers: Vec::new() }, path))
+    }
+
+    /// Waits until somebody says something, one of `others` is readable, or half a second is over.
+    pub(crate) fn wait(&self, others: BorrowedFd<'_>) {
+        let mut fds = vec![self.listener.as_fd(), others];
+        fds.extend(self.peers.iter().take(WAITED_FOR).map(|peer| peer.stream.as_fd()));
+        let patience = if self.peers.len() > WAITED_FOR { 10 } else { 500 };
+        // An error here is a signal's doing; the caller looks at everything anyway.
+        let _ = event::wait_readable(&fds, Some(Span::from_ms(patience)));
+    }
+
+    /// Answers every request that is there. A peer that talks nonsense, too much or too slowly is
+    /// told so and dropped.
+    pub(crate) fn answer_all(&mut self, mut answer: impl FnMut(Request) -> Response) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if stream.set_nonblocking(true).is_ok() {
+                let give_up = std::time::Instant::now() + PATIENCE;
+                self.peers.push(Peer { stream, said: Vec::new(), give_up });
+            }
+        }
+        let too_many = self.peers.len().saturating_sub(MOST_PEERS);
+        self.peers.drain(..too_many);
+        self.peers.retain_mut(|peer| match peer.hear() {
+            Heard::Nothing => true,
+            Heard::Request(request) => {
+                let response = match request {
+                    Ok(request) => answer(request),
+                    Err(why) => Response::Refused { message: format!("not a request: {why}") },
+                };
+                // The MAC goes on whatever becomes of this peer.
+                let _ = peer.tell(&response);
+                false
+            }
+        });
+    }
+}
+
+impl Peer {
+    /// Takes what has come.
+    fn hear(&mut self) -> Heard {
+        let mut piece = [0; 4_096];
+        loop {
+            match (&self.stream).read(&mut piece) {
+                Ok(0) => return Heard::Request(Err("it ends before its line does".to_owned())),
+                Ok(length) => self.said.extend_from_slice(&piece[..length]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Heard::Request(Err(error.to_string())),
+            }
+            if let Some(end) = self.said.iter().position(|byte| *byte == b'\n') {
+                let request = serde_json::from_slice(&self.said[..end]);
+                return Heard::Request(request.map_err(|error| error.to_string()));
+            }
+            if self.said.len() > LONGEST {
+                return Heard::Request(Err(format!("it is longer than {LONGEST} bytes")));
+            }
+        }
+        if std::time::Instant::now() > self.give_up {
+            let seconds = PATIENCE.as_secs();
+            return Heard::Request(Err(format!("it did not end within {seconds} s")));
+        }
+        Heard::Nothing
+    }
+
+    fn tell(&self, response: &Response) -> io::Result<()> {
+        self.stream.set_nonblocking(false)?;
+        self.stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        write_line(&self.stream, response)
+    }
+}
+
+/// Someone who talks to a MAC: the command line, or a program that wants to be released before its
+/// slot.
+#[derive(Clone, Debug)]
+pub struct Client {
+    instance: String,
+}
+
+impl Client {
+    /// A client of the MAC of that name; nothing is connected yet.
+    pub fn new(instance: &str) -> Client {
+        Client { instance: instance.to_owned() }
+    }
+
+    /// A client of the one MAC that runs.
+    ///
+    /// **Errors**: none runs, or several.
+    pub fn of_the_only_one() -> Result<Client, CtlError> {
+        match running()?.as_slice() {
+            [only] => Ok(Client::new(only)),
+            [] => Err(CtlError::NoMacAtAll),
+            several => Err(CtlError::Invalid(format!(
+                "several MACs run: {}; say which with `--name`",
+                several.join(", ")
+            ))),
+        }
+    }
+
+    /// Asks and waits for the answer. A refusal is an error here.
+    pub fn ask(&self, request: &Request) -> Result<Response, CtlError> {
+        let path = socket_path(&self.instance)?;
+        let failed = |source| CtlError::Control { instance: self.instance.clone(), source };
+        let stream = match UnixStream::connect(&path) {
+            Ok(stream) => stream,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
+                let (instance, running) = (self.instance.clone(), running()?);
+                return Err(CtlError::NoMac { instance, running });
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let exchange = || -> io::Result<Response> {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            write_line(&stream, request)?;
+            serde_json::from_str(&read_line(&stream)?).map_err(io::Error::other)
+        };
+        match exchange().map_err(failed)? {
+            Response::Refused { message } => Err(CtlError::Refused { message }),
+            response => Ok(response),
+        }
+    }
+
+    /// How the MAC is.
+    pub fn status(&self) -> Result<Status, CtlError> {
+        match self.ask(&Request::Show)? {
+            Response::Status { status } => Ok(*status),
+            other => Err(CtlError::Refused { message: format!("it answered {other:?}") }),
+        }
+    }
+
+    /// A timer that releases the caller `lead` before each slot of this station.
+    ///
+    /// **Errors**: no MAC, or one without a schedule.
+    pub fn slot_timer(&self, lead: Span) -> Result<SlotTimer, CtlError> {
+        match self.status()?.windows {
+            Some(windows) => Ok(SlotTimer::new(windows, lead)),
+            None => Err(CtlError::Refused {
+                message: format!("the MAC `{}` has no schedule, so no slots", self.instance),
+            }),
+        }
+    }
+}
+
+fn read_line(stream: &UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LONGEST as u64)).read_line(&mut line)?;
+    if line.ends_with('\n') {
+        Ok(line)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidData, "no whole line"))
+    }
+}
+
+fn write_line(mut stream: &UnixStream, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value).map_err(io::Error::other)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_requests_survive_json_and_strangers_are_refused() {
+        let request = Request::AddProcess { pids: vec![1, 2] };
+        let text = serde_json::to_string(&request).unwrap();
+        assert_eq!(text, r#"{"request":"add_process","pids":[1,2]}"#);
+        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        for bad in [r#"{"request":"fly"}"#, r#"{"request":"send","x":1}"#, "[]", ""] {
+            assert!(serde_json::from_str::<Request>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn t0_names_of_macs_cannot_leave_their_directory() {
+        for bad in ["", "../x", "a/b", ".hidden", "a b"] {
+            assert!(socket_path(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs the experiment of a scenario in the local laboratory: builds the stations, and for each case
+//! under each load starts the programs, lets them run between two instants, and keeps what they
+//! recorded.
+//!
+//! Not here: what comes of the records (`rundir`), stations on other machines.
+
+mod cast;
+mod stage;
+
+use std::path::{Path, PathBuf};
+
+use timewire_base::{Instant, Span, Utc};
+use timewire_host::snapshot;
+use timewire_lab::Lab;
+use timewire_sched::scenario::{Case, CaseMac, Name, Release, Scenario};
+use timewire_sys::clock;
+use timewire_sys::event::EndRequests;
+use timewire_trace::summary::{Fact, FactLevel, Published, StreamClass};
+
+use crate::CtlError;
+use crate::rundir::{CaseMeta, RunDir, RunEnd, RunMeta, StreamMeta};
+use stage::Stage;
+
+/// One scenario with the text it was read from.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What it says.
+    pub scenario: Scenario,
+    /// The text, kept in the run directory.
+    pub text: String,
+}
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Title of the run.
+    pub title: String,
+    /// The run directory; it must not exist, or be empty.
+    pub directory: PathBuf,
+    /// Use the scenarios' `quick_duration`.
+    pub quick: bool,
+    /// This program, to be started as the experiment's parts.
+    pub program: PathBuf,
+    /// How the laboratory was entered, for the record.
+    pub privilege: String,
+}
+
+/// What a run tells while it goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Something is being set up.
+    Step(String),
+    /// A case begins.
+    Case {
+        /// Which one, from 1.
+        number: usize,
+        /// Of how many.
+        of: usize,
+        /// `SCENARIO/CASE/LOAD`.
+        id: String,
+    },
+}
+
+/// One case under one load.
+struct Run<'a> {
+    case: &'a Case,
+    load: &'a Name,
+    id: String,
+}
+
+fn runs_of(scenario: &Scenario) -> Vec<Run<'_>> {
+    let mut runs = Vec::new();
+    for case in &scenario.experiment.cases {
+        for load in &scenario.experiment.loads {
+            let id = format!("{}/{}/{load}", scenario.name, case.name);
+            runs.push(Run { case, load, id });
+        }
+    }
+    runs
+}
+
+/// Runs all scenarios, one after the other, into one run directory.
+///
+/// **Errors**: the directory is in use, the laboratory cannot be built, a program failed, or someone
+/// asked to end. What was recorded until then is kept, and the laboratory is taken down.
+pub fn run(
+    scripts: &[Script],
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<RunDir, CtlError> {
+    // Before any thread or child: all of them leave the signals to us.
+    let requests = EndRequests::new()
+        .map_err(|error| CtlError::Invalid(format!("cannot wait for signals: {error}")))?;
+    let started: Instant<Utc> = clock::now();
+    let directory = RunDir::create(&options.directory)?;
+    let mut meta = RunMeta::new(options.title.clone(), started.as_ns());
+    for script in scripts {
+        meta.scenarios.push(script.scenario.name.to_string());
+        meta.cases.extend(runs_of(&script.scenario).into_iter().map(|run| run.id));
+        let path = directory.scenario_path(script.scenario.name.as_str());
+        std::fs::write(&path, &script.text).map_err(CtlError::file("write", &path))?;
+    }
+    meta.environment = environment(&options.privilege);
+    directory.write_meta(&meta)?;
+    run_all(scripts, options, progress, &requests, &directory, meta).map_err(|error| {
+        // A terminal asks all programs of the run to end, and one of them may have been faster.
+        if requests.take() { end_requested(&directory) } else { error }
+    })?;
+    let elapsed = clock::now::<Utc>() - started;
+    directory.write_end(&RunEnd { elapsed_ns: elapsed })?;
+    Ok(directory)
+}
+
+fn end_requested(directory: &RunDir) -> CtlError {
+    CtlError::EndRequested { path: directory.path().to_owned() }
+}
+
+fn run_all(
+    scripts: &[Script],
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+    requests: &EndRequests,
+    directory: &RunDir,
+    mut meta: RunMeta,
+) -> Result<(), CtlError> {
+    let of = meta.cases.len();
+    let mut number = 0;
+    for script in scripts {
+        let scenario = &script.scenario;
+        let lab = build_lab(scenario, progress)?;
+        let mut stage = Stage::new(scenario, &lab, directory, options);
+        for run in runs_of(scenario) {
+            number += 1;
+            if requests.take() {
+                return Err(end_requested(directory));
+            }
+            let facts = stage.prepare(run.case, progress)?;
+            if !facts.is_empty() {
+                meta.environment.extend(facts);
+                directory.write_meta(&meta)?;
+            }
+            progress(Progress::Case { number, of, id: run.id.clone() });
+            run_case(&mut stage, &run, requests)?;
+        }
+        stage.close()?;
+        lab.destroy()?;
+    }
+    Ok(())
+}
+
+fn build_lab(scenario: &Scenario, progress: &mut dyn FnMut(Progress)) -> Result<Lab, CtlError> {
+    let stations =
+        (1_u8..).zip(&scenario.stations).map(|(number, station)| timewire_lab::StationSpec {
+            name: station.name.clone(),
+            mac: [0x02, 0x54, 0x57, 0, 0, number],
+        });
+    let spec = timewire_lab::LabSpec {
+        stations: stations.collect(),
+        rate: scenario.segment.rate,
+        queues: 1,
+    };
+    Ok(Lab::create(&spec, &mut |step| progress(Progress::Step(step.to_owned())))?)
+}
+
+fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Result<(), CtlError> {
+    let scenario = stage.scenario();
+    let cast = stage.cast(run.case, run.load, &run.id)?;
+    let measured: Vec<_> = scenario.measured_in(run.load).collect();
+    let mut meta = CaseMeta {
+        scenario: scenario.name.to_string(),
+        case: run.case.name.to_string(),
+        title: run.case.title.to_string(),
+        load: run.load.to_string(),
+        message_bytes: measured.first().map_or(0, |stream| stream.message.get()),
+        tdm: run.case.mac == CaseMac::Tdm,
+        schedule: scenario.schedule.clone(),
+        rate: scenario.segment.rate,
+        published: published(scenario, run.case),
+        streams: measured
+            .iter()
+            .map(|stream| StreamMeta {
+                name: stream.name.to_string(),
+                class: match stream.class {
+                    timewire_sched::scenario::StreamClass::RealTime => StreamClass::RealTime,
+                    timewire_sched::scenario::StreamClass::BestEffort => StreamClass::BestEffort,
+                },
+                deadline_ns: stream.deadline,
+            })
+            .collect(),
+        endpoints: cast.endpoints(),
+        observers: cast.observers(),
+        from_ns: cast.times.from,
+        to_ns: cast.times.to,
+        macs: Vec::new(),
+        stamp_bound: None,
+    };
+    stage.directory().write_case(&run.id, &meta)?;
+    let counted = stage.perform(run.case, &cast, requests)?;
+    meta.macs = counted.macs;
+    meta.stamp_bound = counted.stamp_bound;
+    stage.directory().write_case(&run.id, &meta)
+}
+
+/// The published figure, in the cases it is about: TDM, and programs that send when they like.
+fn published(scenario: &Scenario, case: &Case) -> Option<Published> {
+    let about = case.mac == CaseMac::Tdm && case.release == Release::Free;
+    scenario.published.as_ref().filter(|_| about).map(|published| Published {
+        source: published.source.to_string(),
+        transfer_mean_ns: published.transfer_mean.as_ns(),
+    })
+}
+
+fn environment(privilege: &str) -> Vec<Fact> {
+    let mut facts = vec![Fact {
+        area: "privilege".to_owned(),
+        name: "laboratory".to_owned(),
+        value: privilege.to_owned(),
+        level: FactLevel::Ok,
+    }];
+    facts.extend(snapshot::facts().into_iter().map(|fact| Fact {
+        area: fact.area.to_owned(),
+        name: fact.name.to_owned(),
+        value: fact.value,
+        level: match fact.level {
+            snapshot::Level::Ok => FactLevel::Ok,
+            snapshot::Level::Degraded => FactLevel::Degraded,
+            snapshot::Level::Missing => FactLevel::Missing,
+        },
+    }));
+    facts
+}
+
+/// A directory for a run that nobody named: `runs/TIME-NAME` below the current one.
+pub fn default_directory(name: &str, below: &Path) -> PathBuf {
+    let seconds = clock::now::<Utc>().as_ns().div_euclid(1_000_000_000);
+    below.join("runs").join(format!("{}-{name}", utc_text(seconds)))
+}
+
+/// Seconds since 1970 as `20261121T093000Z`, by the days-to-civil rule of the Gregorian calendar.
+fn utc_text(seconds: i64) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Years that start in March make the leap day the last one; eras of 400 years repeat.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+/// Time between starting the programs and the first message: enough for all of them to be there.
+const START_AHEAD: Span = Span::from_ms(250);
+/// Time after the last message for what is still under way.
+const DRAIN: Span = Span::from_ms(150);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_dates_are_those_of_the_calendar() {
+        let cases = [
+            (0, "19700101T000000Z"),
+            (951_782_400, "20000229T000000Z"),
+            (1_767_225_599, "20251231T235959Z"),
+            (1_795_253_400, "20261121T093000Z"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(utc_text(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who takes part in one case under one load: every program with its station, its times and the name
+//! of its record file.
+//!
+//! Not here: starting them (`stage`).
+
+use std::path::Path;
+
+use timewire_base::{Instant, Port, Span, StationName, Tai};
+use timewire_path::observe::ObservedPort;
+use timewire_path::traffic::{FloodRate, Task};
+use timewire_sched::scenario::{
+    Case, CaseMac, Flood, Name, Release, RequestResponse, Scenario, Stream, StreamClass,
+};
+use timewire_trace::record::RecordHeader;
+
+use super::{DRAIN, START_AHEAD};
+use crate::CtlError;
+use crate::program::{Program, ProgramPace, Records};
+
+/// When a case happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// The first message.
+    pub(super) start: Instant<Tai>,
+    /// The measured interval starts,
+    pub(super) from: Instant<Tai>,
+    /// and ends; no request is sent after it.
+    pub(super) to: Instant<Tai>,
+    /// Everything has arrived or is lost.
+    pub(super) over: Instant<Tai>,
+}
+
+impl Times {
+    pub(super) fn starting(now: Instant<Tai>, warm_up: Span, duration: Span) -> Times {
+        let start = now + START_AHEAD;
+        let from = start + warm_up;
+        let to = from + duration;
+        Times { start, from, to, over: to + DRAIN }
+    }
+}
+
+/// One program on one station, or on the hub.
+#[derive(Clone, Debug)]
+pub(super) struct Role {
+    /// Unique in the case; also the stem of its files.
+    pub(super) name: String,
+    /// Where; `None` is the hub.
+    pub(super) station: Option<StationName>,
+    /// Whether it goes into its station's priority group where the case has priorities.
+    pub(super) real_time: bool,
+    /// What it does.
+    pub(super) program: Program,
+}
+
+/// Everybody, in the order in which they are started: those who listen first.
+#[derive(Clone, Debug)]
+pub(super) struct Cast {
+    /// `SCENARIO/CASE/LOAD`.
+    pub(super) id: String,
+    pub(super) times: Times,
+    pub(super) roles: Vec<Role>,
+}
+
+/// What the cast needs to know beside the scenario.
+pub(super) struct Casting<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) case: &'a Case,
+    pub(super) load: &'a Name,
+    pub(super) id: &'a str,
+    pub(super) times: Times,
+    /// The case's directory.
+    pub(super) directory: &'a Path,
+    /// The hub's ports, in the order of the stations.
+    pub(super) hub: Vec<ObservedPort>,
+    /// The name of a station's MAC.
+    pub(super) instance: &'a dyn Fn(&StationName) -> String,
+}
+
+impl Cast {
+    /// **Errors**: more stations or streams than a record file can number.
+    pub(super) fn of(casting: &Casting<'_>) -> Result<Cast, CtlError> {
+        let mut roles = vec![casting.observer()];
+        let streams = casting.scenario.traffic.iter();
+        for stream in streams.filter(|stream| stream.runs_in(casting.load)) {
+            match stream {
+                Stream::RequestResponse(stream) => {
+                    long_enough(stream)?;
+                    roles.push(casting.server(stream)?);
+                    roles.push(casting.client(stream)?);
+                }
+                Stream::Flood(flood) => {
+                    roles.push(casting.sink(flood)?);
+                    roles.push(casting.flood(flood)?);
+                }
+            }
+        }
+        // Who listens must be there before anybody talks.
+        roles.sort_by_key(|role| !role.listens());
+        Ok(Cast { id: casting.id.to_owned(), times: casting.times, roles })
+    }
+
+    /// Names of the record files of clients and servers.
+    pub(super) fn endpoints(&self) -> Vec<String> {
+        let records = |role: &Role| match &role.program {
+            Program::Client { .. } | Program::Server { .. } => Some(record_file(&role.name)),
+            Program::Flood { .. } | Program::Sink { .. } | Program::Observer { .. } => None,
+        };
+        self.roles.iter().filter_map(records).collect()
+    }
+
+    /// Names of the record files of observers.
+    pub(super) fn observers(&self) -> Vec<String> {
+        let observes = |role: &&Role| matches!(role.program, Program::Observer { .. });
+        self.roles.iter().filter(observes).map(|role| record_file(&role.name)).collect()
+    }
+}
+
+/// A measured message carries its number.
+fn long_enough(stream: &RequestResponse) -> Result<(), CtlError> {
+    let least = timewire_path::MIN_MESSAGE;
+    if u64::from(stream.message.get()) >= least as u64 {
+        return Ok(());
+    }
+    Err(CtlError::Invalid(format!(
+        "stream `{}` has messages of {}: a measured message carries its number, so {least}B at least",
+        stream.name, stream.message
+    )))
+}
+
+impl Role {
+    fn listens(&self) -> bool {
+        matches!(
+            self.program,
+            Program::Server { .. } | Program::Sink { .. } | Program::Observer { .. }
+        )
+    }
+}
+
+fn record_file(name: &str) -> String {
+    format!("{name}.twr")
+}
+
+impl Casting<'_> {
+    fn records(&self, name: &str, flows: Vec<String>) -> Records {
+        Records {
+            path: self.directory.join(record_file(name)),
+            header: RecordHeader {
+                writer: name.to_owned(),
+                case: self.id.to_owned(),
+                clocks: timewire_path::clocks(),
+                stations: self.scenario.stations.iter().map(|s| s.name.to_string()).collect(),
+                flows,
+                ..RecordHeader::default()
+            },
+        }
+    }
+
+    fn task(&self, station: &StationName, port: Port, message: u32) -> Result<Task, CtlError> {
+        let index = self
+            .scenario
+            .stations
+            .iter()
+            .position(|known| known.name == *station)
+            .expect("invariant: a checked scenario names known stations only");
+        Ok(Task {
+            address: self.scenario.stations[index].address.address(),
+            port,
+            message,
+            start: self.times.start,
+            end: self.times.to,
+            station: u8::try_from(index)
+                .map_err(|_| CtlError::Invalid("at most 256 stations can be recorded".into()))?,
+        })
+    }
+
+    fn pace(&self, stream: &RequestResponse, station: &StationName) -> ProgramPace {
+        let aligned = self.case.release == Release::Aligned
+            && stream.class == StreamClass::RealTime
+            && self.case.mac == CaseMac::Tdm;
+        match self.case.lead {
+            Some(lead) if aligned => {
+                ProgramPace::Aligned { instance: (self.instance)(station), lead }
+            }
+            _ => ProgramPace::Closed,
+        }
+    }
+
+    fn flows(stream: &RequestResponse) -> Vec<String> {
+        vec![format!("{}.request", stream.name), format!("{}.response", stream.name)]
+    }
+
+    fn client(&self, stream: &RequestResponse) -> Result<Role, CtlError> {
+        let name = format!("{}-client", stream.name);
+        // Without slots nothing paces the exchange; one message in a cycle keeps the load the same.
+        let pace = match self.case.mac {
+            CaseMac::None => ProgramPace::Every(self.scenario.schedule.cycle()),
+            CaseMac::Tdm => self.pace(stream, &stream.client),
+        };
+        let server = self.task(&stream.server, stream.port, stream.message.get())?.address;
+        let program = Program::Client {
+            task: self.task(&stream.client, stream.port, stream.message.get())?,
+            server,
+            pace,
+            timeout: stream.timeout,
+            records: self.records(&name, Self::flows(stream)),
+        };
+        let real_time = stream.class == StreamClass::RealTime;
+        Ok(Role { name, station: Some(stream.client.clone()), real_time, program })
+    }
+
+    fn server(&self, stream: &RequestResponse) -> Result<Role, CtlError> {
+        let name = format!("{}-server", stream.name);
+        let program = Program::Server {
+            task: self.task(&stream.server, stream.port, stream.message.get())?,
+            pace: self.pace(stream, &stream.server),
+            drain: DRAIN,
+            records: self.records(&name, Self::flows(stream)),
+        };
+        let real_time = stream.class == StreamClass::RealTime;
+        Ok(Role { name, station: Some(stream.server.clone()), real_time, program })
+    }
+
+    fn flood(&self, flood: &Flood) -> Result<Role, CtlError> {
+        let to = self.task(&flood.to, flood.port, flood.message.get())?.address;
+        let program = Program::Flood {
+            task: self.task(&flood.from, flood.port, flood.message.get())?,
+            to,
+            flow: FloodRate { bits_per_second: flood.rate.get(), burst: flood.burst.get() },
+        };
+        let (name, station) = (flood.name.to_string(), Some(flood.from.clone()));
+        Ok(Role { name, station, real_time: false, program })
+    }
+
+    fn sink(&self, flood: &Flood) -> Result<Role, CtlError> {
+        let program =
+            Program::Sink { task: self.task(&flood.to, flood.port, flood.message.get())? };
+        let (name, station) = (format!("{}-sink", flood.name), Some(flood.to.clone()));
+        Ok(Role { name, station, real_time: false, program })
+    }
+
+    fn observer(&self) -> Role {
+        let name = "hub".to_owned();
+        let measured: Vec<_> = self.scenario.measured_in(self.load).collect();
+        let flows = measured.iter().flat_map(|stream| Self::flows(stream)).collect();
+        let program = Program::Observer {
+            hub: self.hub.clone(),
+            ports: measured.iter().map(|stream| stream.port).collect(),
+            end: self.times.over,
+            records: self.records(&name, flows),
+        };
+        Role { name, station: None, real_time: false, program }
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One program of an experiment, in a process of its own: it reads what to do from a file, does it
+//! between two instants, and leaves its records behind.
+//!
+//! Not here: which programs an experiment has (`experiment`), what they do (`timewire_path`).
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use timewire_base::{Instant, Port, Span, Tai};
+use timewire_path::observe::{ObservedPort, observe};
+use timewire_path::record::Recorder;
+use timewire_path::traffic::{self, FloodRate, Pace, Task};
+use timewire_trace::record::RecordHeader;
+
+use crate::CtlError;
+use crate::control::Client;
+
+/// What a program is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Program {
+    /// Sends requests and measures.
+    Client {
+        /// Where from, what and how long.
+        task: Task,
+        /// Whom to.
+        server: Ipv4Addr,
+        /// When.
+        pace: ProgramPace,
+        /// A response later than this is lost.
+        timeout: Span,
+        /// Where the records go.
+        records: Records,
+    },
+    /// Answers requests and measures.
+    Server {
+        /// Where and how long.
+        task: Task,
+        /// When the answers leave.
+        pace: ProgramPace,
+        /// How long to go on after the end.
+        drain: Span,
+        /// Where the records go.
+        records: Records,
+    },
+    /// Sends best-effort messages at a rate.
+    Flood {
+        /// Where from, what and how long.
+        task: Task,
+        /// Whom to.
+        to: Ipv4Addr,
+        /// How much.
+        flow: FloodRate,
+    },
+    /// Keeps a port open.
+    Sink {
+        /// Where and how long.
+        task: Task,
+    },
+    /// Stamps every frame on the segment.
+    Observer {
+        /// The ports of the hub.
+        hub: Vec<ObservedPort>,
+        /// The measured streams' ports.
+        ports: Vec<Port>,
+        /// Until when.
+        end: Instant<Tai>,
+        /// Where the records go.
+        records: Records,
+    },
+}
+
+/// When a program sends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgramPace {
+    /// As soon as it can.
+    Closed,
+    /// Once in so much time.
+    Every(Span),
+    /// Before each slot of its station, which the station's MAC is asked for.
+    Aligned {
+        /// Name of the MAC.
+        instance: String,
+        /// How long before.
+        lead: Span,
+    },
+}
+
+/// Where records go.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Records {
+    /// The file.
+    pub path: PathBuf,
+    /// Its header.
+    pub header: RecordHeader,
+}
+
+impl Records {
+    fn create(&self) -> Result<Recorder, CtlError> {
+        Recorder::create(&self.path, &self.header).map_err(CtlError::file("write", &self.path))
+    }
+
+    /// Closes the file; the program's own failure is told first.
+    fn close(&self, recorder: Recorder, result: io::Result<()>) -> Result<(), CtlError> {
+        let closed = recorder.finish().map_err(CtlError::file("write", &self.path));
+        result.map_err(|error| CtlError::Invalid(error.to_string()))?;
+        closed
+    }
+}
+
+impl ProgramPace {
+    fn resolve(&self) -> Result<Pace, CtlError> {
+        Ok(match self {
+            ProgramPace::Closed => Pace::Closed,
+            ProgramPace::Every(span) => Pace::Every(*span),
+            ProgramPace::Aligned { instance, lead } => {
+                Pace::Aligned(Client::new(instance).slot_timer(*lead)?)
+            }
+        })
+    }
+}
+
+/// Reads a program from a file and runs it to its end.
+///
+/// **Errors**: the file is none, or the program failed.
+pub fn run(file: &Path) -> Result<(), CtlError> {
+    let text = fs::read_to_string(file).map_err(CtlError::file("read", file))?;
+    let program: Program = serde_json::from_str(&text)
+        .map_err(|error| CtlError::Content { path: file.to_owned(), why: error.to_string() })?;
+    let failed = |error: io::Error| CtlError::Invalid(error.to_string());
+    match &program {
+        Program::Client { task, server, pace, timeout, records } => {
+            let pace = pace.resolve()?;
+            let recorder = records.create()?;
+            let result = traffic::client(task, *server, pace, *timeout, &recorder);
+            records.close(recorder, result)
+        }
+        Program::Server { task, pace, drain, records } => {
+            let pace = pace.resolve()?;
+            let recorder = records.create()?;
+            let result = traffic::server(task, pace, *drain, &recorder);
+            records.close(recorder, result)
+        }
+        Program::Flood { task, to, flow } => traffic::flood(task, *to, *flow).map_err(failed),
+        Program::Sink { task } => traffic::sink(task).map_err(failed),
+        Program::Observer { hub, ports, end, records } => {
+            let recorder = records.create()?;
+            let result = observe(hub, ports, *end, &recorder);
+            records.close(recorder, result)
+        }
+    }
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The run directory: everything a run was told and everything it stamped, from which its summary is
+//! computed, as often as one likes.
+//!
+//! ```text
+//! run.json                       what the run is, and what it stood on
+//! NAME.scenario.yaml             each scenario, as it was read
+//! cases/SCENARIO.CASE.LOAD/      one directory for each case under one load:
+//!     case.json                    what it was told, and the counters of its MACs
+//!     *.twr                        the records of each program
+//! logs/                          what the programs said
+//! end.json                       written last: the run came to its end
+//! summary.json  report.html      computed from all of the above
+//! ```
+//!
+//! Not here: the bytes of a record file (`timewire_trace::record`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use timewire_base::{BitsPerSecond, Instant, Span, Tai};
+use timewire_sched::scenario::{self, Scenario};
+use timewire_sched::tdm::TdmSchedule;
+use timewire_trace::analyse::{Analysis, CaseInput, StampBound, StreamInput, analyse};
+use timewire_trace::judge::{Bound, LimitInput, Metric, judge, verdict};
+use timewire_trace::record::RecordFile;
+use timewire_trace::summary::{
+    Fact, Finding, MacSummary, Outcome, Published, SUMMARY_SCHEMA, SlotShape, StreamClass, Summary,
+};
+
+use crate::CtlError;
+
+const RUN_SCHEMA: &str = "timewire.run/1";
+
+/// What a run is; `run.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunMeta {
+    /// Format and version.
+    pub schema: String,
+    /// Program and version that ran it.
+    pub tool: String,
+    /// Title for people.
+    pub title: String,
+    /// When it started, nanoseconds since 1970 UTC.
+    pub started_utc_ns: i64,
+    /// Names of the scenarios, in order.
+    pub scenarios: Vec<String>,
+    /// The cases that are to run, `SCENARIO/CASE/LOAD`, in order.
+    pub cases: Vec<String>,
+    /// What the run stands on.
+    pub environment: Vec<Fact>,
+}
+
+impl RunMeta {
+    /// A run that starts now.
+    pub fn new(title: String, started_utc_ns: i64) -> RunMeta {
+        RunMeta {
+            schema: RUN_SCHEMA.to_owned(),
+            tool: concat!("timewire ", env!("CARGO_PKG_VERSION")).to_owned(),
+            title,
+            started_utc_ns,
+            scenarios: Vec::new(),
+            cases: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+}
+
+/// How a run ended; `end.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunEnd {
+    /// How long it took.
+    pub elapsed_ns: Span,
+}
+
+/// One case under one load; `case.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaseMeta {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Name of the case.
+    pub case: String,
+    /// Its title.
+    pub title: String,
+    /// Name of the load.
+    pub load: String,
+    /// Payload of a measured message, bytes.
+    pub message_bytes: u32,
+    /// Whether the schedule is in force.
+    pub tdm: bool,
+    /// The schedule.
+    pub schedule: TdmSchedule,
+    /// Rate of the segment.
+    pub rate: BitsPerSecond,
+    /// Figure published for this case.
+    pub published: Option<Published>,
+    /// The measured streams.
+    pub streams: Vec<StreamMeta>,
+    /// Record files of the programs, relative to the case's directory.
+    pub endpoints: Vec<String>,
+    /// Record files of the observers.
+    pub observers: Vec<String>,
+    /// The measured interval.
+    pub from_ns: Instant<Tai>,
+    /// Its end.
+    pub to_ns: Instant<Tai>,
+    /// Counters of the MACs over the case; empty until it has ended.
+    pub macs: Vec<MacSummary>,
+    /// Bound of the segment's stamps; absent until the case has ended, and without MACs.
+    pub stamp_bound: Option<StampBoundMeta>,
+}
+
+/// One measured stream.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamMeta {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: StreamClass,
+    /// Its deadline.
+    pub deadline_ns: Span,
+}
+
+/// How late the segment's stamps can be.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StampBoundMeta {
+    /// 99.9th percentile.
+    pub p999_ns: Span,
+    /// Maximum.
+    pub max_ns: Span,
+}
+
+/// A run directory.
+#[derive(Clone, Debug)]
+pub struct RunDir(PathBuf);
+
+impl RunDir {
+    /// Makes a new one.
+    ///
+    /// **Errors**: the path exists and is not an empty directory, or cannot be made.
+    pub fn create(path: &Path) -> Result<RunDir, CtlError> {
+        fs::create_dir_all(path).map_err(CtlError::file("create", path))?;
+        let mut entries = fs::read_dir(path).map_err(CtlError::file("read", path))?;
+        if entries.next().is_some() {
+            let path = path.to_owned();
+            let why = "it is not empty; a run needs a directory of its own".to_owned();
+            return Err(CtlError::Content { path, why });
+        }
+        let directory = RunDir(fs::canonicalize(path).map_err(CtlError::file("find", path))?);
+        for part in ["cases", "logs"] {
+            let part = directory.0.join(part);
+            fs::create_dir(&part).map_err(CtlError::file("create", &part))?;
+        }
+        Ok(directory)
+    }
+
+    /// Opens an existing one.
+    ///
+    /// **Errors**: it has no `run.json`.
+    pub fn open(path: &Path) -> Result<RunDir, CtlError> {
+        let directory = RunDir(path.to_owned());
+        if !path.join("run.json").is_file() {
+            let why = if path.is_dir() { "it has no file run.json" } else { "no such directory" };
+            let why = format!("{why}, so it is no run directory of `timewire run` or `demo`");
+            return Err(CtlError::Content { path: path.to_owned(), why });
+        }
+        directory.meta()?;
+        Ok(directory)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The directory of a case `SCENARIO/CASE/LOAD`.
+    pub fn case_path(&self, id: &str) -> PathBuf {
+        self.0.join("cases").join(id.replace('/', "."))
+    }
+
+    /// Where a program's words go.
+    pub fn log_path(&self, what: &str) -> PathBuf {
+        self.0.join("logs").join(format!("{}.log", what.replace(['/', ' '], ".")))
+    }
+
+    /// The text of a scenario.
+    pub fn scenario_path(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.scenario.yaml"))
+    }
+
+    /// What the run is.
+    pub fn meta(&self) -> Result<RunMeta, CtlError> {
+        /// Read first: another version may have other fields.
+        #[derive(Deserialize)]
+        struct Versioned {
+            schema: String,
+        }
+        let path = self.0.join("run.json");
+        let Versioned { schema } = read_json(&path)?;
+        if schema != RUN_SCHEMA {
+            let why = format!(
+                "it is of version `{schema}`, and this program reads `{RUN_SCHEMA}`: use the \
+                 program that wrote it"
+            );
+            return Err(CtlError::Content { path, why });
+        }
+        read_json(&path)
+    }
+
+    /// Writes what the run is.
+    pub fn write_meta(&self, meta: &RunMeta) -> Result<(), CtlError> {
+        write_json(&self.0.join("run.json"), meta)
+    }
+
+    /// Writes what a case was told, or, once it has ended, what its MACs counted.
+    pub fn write_case(&self, id: &str, case: &CaseMeta) -> Result<(), CtlError> {
+        write_json(&self.case_path(id).join("case.json"), case)
+    }
+
+    /// Says that the run came to its end.
+    pub fn write_end(&self, end: &RunEnd) -> Result<(), CtlError> {
+        write_json(&self.0.join("end.json"), end)
+    }
+
+    /// Writes a file of text, whole or not at all.
+    pub fn write_text(&self, name: &str, text: &str) -> Result<PathBuf, CtlError> {
+        let path = self.0.join(name);
+        write_whole(&path, text.as_bytes())?;
+        Ok(path)
+    }
+
+    /// Computes the summary from everything else in the directory.
+    ///
+    /// A run that was cut short has a summary too: of the cases that it finished.
+    ///
+    /// **Errors**: a file is missing or does not hold what it should.
+    pub fn summarise(&self) -> Result<Summary, CtlError> {
+        let meta = self.meta()?;
+        let end: Option<RunEnd> = read_json_if_there(&self.0.join("end.json"))?;
+        let mut cases = Vec::new();
+        let mut notes = Vec::new();
+        for id in &meta.cases {
+            let path = self.case_path(id).join("case.json");
+            let Some(case) = read_json_if_there::<CaseMeta>(&path)? else {
+                notes.push(did_not_run(id));
+                continue;
+            };
+            notes.extend(self.missing_records(id, &case));
+            let analysis = self.analyse(id, case)?;
+            cases.push(analysis.case);
+            notes.extend(analysis.notes);
+        }
+        let mut limits = Vec::new();
+        for name in &meta.scenarios {
+            limits.extend(limits_of(&self.read_scenario(name)?));
+        }
+        let mut findings = judge(&limits, &cases);
+        let verdict = verdict(&findings);
+        findings.extend(notes);
+        Ok(Summary {
+            schema: SUMMARY_SCHEMA.to_owned(),
+            tool: meta.tool,
+            title: meta.title,
+            started_utc_ns: meta.started_utc_ns,
+            elapsed_ns: end.as_ref().map_or(0, |end| end.elapsed_ns.as_ns()),
+            complete: end.is_some(),
+            environment: meta.environment,
+            cases,
+            findings,
+            verdict,
+        })
+    }
+
+    fn read_scenario(&self, name: &str) -> Result<Scenario, CtlError> {
+        let path = self.scenario_path(name);
+        let text = fs::read_to_string(&path).map_err(CtlError::file("read", &path))?;
+        Scenario::parse(&path.to_string_lossy(), &text)
+            .map_err(|errors| CtlError::Content { path, why: format!("it is no scenario\n{errors}") })
+    }
+
+    fn missing_records(&self, id: &str, case: &CaseMeta) -> Option<Finding> {
+        let directory = self.case_path(id);
+        let names = case.endpoints.iter().chain(&case.observers);
+        let missing: Vec<&str> =
+            names.filter(|name| !directory.join(name).exists()).map(String::as_str).collect();
+        let note = "its figures do not have what these programs stamped".to_owned();
+        (!missing.is_empty()).then(|| Finding {
+            id: "records-missing".to_owned(),
+            outcome: Outcome::Note,
+            limit: String::new(),
+            measured: format!("{id} has no {}", missing.join(", ")),
+            note,
+        })
+    }
+
+    fn analyse(&self, id: &str, case: CaseMeta) -> Result<Analysis, CtlError> {
+        let directory = self.case_path(id);
+        let read = |names: &[String]| -> Result<Vec<RecordFile>, CtlError> {
+            // A run that was killed may have cases whose programs had not all begun
+            // (`missing_records` says so).
+            let paths = names.iter().map(|name| directory.join(name));
+            paths.filter(|path| path.exists()).map(|path| read_records(&path)).collect()
+        };
+        let input = CaseInput {
+            scenario: case.scenario,
+            case: case.case,
+            title: case.title,
+            load: case.load,
+            message_bytes: case.message_bytes,
+            tdm: case.tdm,
+            base_time: case.schedule.base_time(),
+            cycle: case.schedule.cycle(),
+            slots: slot_shapes(&case.schedule),
+            rate: case.rate,
+            published: case.published,
+            streams: case
+                .streams
+                .into_iter()
+                .map(|stream| StreamInput {
+                    name: stream.name,
+                    class: stream.class,
+                    deadline: stream.deadline_ns,
+                })
+                .collect(),
+            from: case.from_ns,
+            to: case.to_ns,
+            endpoints: read(&case.endpoints)?,
+            observers: read(&case.observers)?,
+            macs: case.macs,
+            stamp_bound: case
+                .stamp_bound
+                .map(|bound| StampBound { p999: bound.p999_ns, max: bound.max_ns }),
+        };
+        analyse(input).map_err(|error| CtlError::Content {
+            path: directory.join("case.json"),
+            why: error.to_string(),
+        })
+    }
+}
+
+fn did_not_run(id: &str) -> Finding {
+    Finding {
+        id: "case-missing".to_owned(),
+        outcome: Outcome::Note,
+        limit: String::new(),
+        measured: format!("{id} did not run"),
+        note: "the run was cut short before it".to_owned(),
+    }
+}
+
+fn slot_shapes(schedule: &TdmSchedule) -> Vec<SlotShape> {
+    let shape = |slot: &timewire_sched::tdm::Slot| SlotShape {
+        station: slot.station.to_string(),
+        offset_ns: slot.offset.as_ns(),
+        transmit_ns: slot.transmit.as_ns(),
+        guard_ns: slot.guard.as_ns(),
+    };
+    schedule.slots().iter().map(shape).collect()
+}
+
+/// The limits of a scenario as the judge takes them.
+fn limits_of(scenario: &Scenario) -> Vec<LimitInput> {
+    let convert = |limit: &scenario::Limit| LimitInput {
+        id: limit.id.to_string(),
+        scenario: scenario.name.to_string(),
+        case: limit.case.to_string(),
+        load: limit.load.to_string(),
+        stream: limit.stream.as_ref().map(ToString::to_string),
+        metric: Metric::from_name(limit.metric.word())
+            .expect("invariant: every metric of a scenario is one of the judge's"),
+        bound: match (limit.at_most, &limit.relative_to) {
+            (scenario::AtMost::Time(span), _) => Bound::Time(span),
+            (scenario::AtMost::Share(ppm), _) => Bound::Share(of_million(ppm.get())),
+            (scenario::AtMost::Ratio(ppm), Some(to)) => Bound::Ratio {
+                to_case: to.case.to_string(),
+                to_load: to.load.to_string(),
+                at_most: of_million(ppm.get()),
+            },
+            (scenario::AtMost::Ratio(ppm), None) => Bound::Share(of_million(ppm.get())),
+        },
+    };
+    scenario.limits.iter().map(convert).collect()
+}
+
+fn of_million(ppm: u64) -> f64 {
+    let ppm = u32::try_from(ppm).unwrap_or(u32::MAX);
+    f64::from(ppm) / 1e6
+}
+
+fn read_records(path: &Path) -> Result<RecordFile, CtlError> {
+    let bytes = fs::read(path).map_err(CtlError::file("read", path))?;
+    RecordFile::decode(&bytes).map_err(|source| CtlError::Records { path: path.to_owned(), source })
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, CtlError> {
+    let text = fs::read_to_string(path).map_err(CtlError::file("read", path))?;
+    serde_json::from_str(&text)
+        .map_err(|error| CtlError::Content { path: path.to_owned(), why: error.to_string() })
+}
+
+fn read_json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CtlError> {
+    if path.exists() { read_json(path).map(Some) } else { Ok(None) }
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CtlError> {
+    let mut text = serde_json::to_vec_pretty(value)
+        .map_err(|error| CtlError::Content { path: path.to_owned(), why: error.to_string() })?;
+    text.push(b'\n');
+    write_whole(path, &text)
+}
+
+/// Writes beside the file first, so that a reader never sees a half.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CtlError> {
+    let beside = path.with_extension("new");
+    fs::write(&beside, bytes)
+        .and_then(|()| fs::rename(&beside, path))
+        .map_err(CtlError::file("write", path))
+}
