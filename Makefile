@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# Timewire: build, prove, measure. `make` alone lists the targets.
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+# For the demo: DEMO_FLAGS=--quick
+DEMO_FLAGS ?=
+
+# Where rustup puts cargo, in case `make setup` has just installed it.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+# No progress of the compiler where nobody watches it; errors are always shown.
+QUIET := $(shell test -t 2 || echo --quiet)
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what the build needs and this machine lacks (Debian: apt as root; Rust: rustup)
+	@scripts/setup.sh demo
+
+.PHONY: demo
+demo: setup ## build Timewire and run the experiment in the local laboratory (DEMO_FLAGS=--quick)
+	@$(CARGO) build $(QUIET) --release --package timewire-cli
+	@$(TARGET_DIR)/release/timewire demo $(DEMO_FLAGS)
+
+.PHONY: test
+test: ## format, lints, licences, repository rules, all tests; ends with `N passed, N failed, N skipped`
+	@scripts/setup.sh test
+	@$(CARGO) run $(QUIET) --package xtask -- test
+
+.PHONY: bench
+bench: ## all benchmarks, then the instruction count gate
+	@scripts/setup.sh bench
+	@$(CARGO) run $(QUIET) --package xtask -- bench
+
+.PHONY: fmt
+fmt: ## format the sources
+	@$(CARGO) fmt --all
+
+.PHONY: clean
+clean: ## remove what was built
+	@$(CARGO) clean $(QUIET)

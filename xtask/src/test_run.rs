@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The test run: format, lints, licences, advisories, then every test of the workspace. Each check
+//! counts as one; the last line is `N passed, N failed, N skipped`.
+//!
+//! Not here: the rules of the repository (`tidy`, a test of this crate).
+
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::command::{self, cargo, exists};
+use crate::skip::{Runner, Skip, SkipList};
+use crate::test_output::TestOutput;
+
+/// Runs everything, whatever fails on the way.
+///
+/// **Errors**: something failed, or was skipped that may not be skipped here.
+pub fn run(root: &Path) -> Result<(), String> {
+    let allowed = SkipList::load(root)?;
+    let mut tally = Tally::default();
+    tally.add("format", command::succeed(&mut cargo(root, &["fmt", "--all", "--check"])));
+    tally.add("lints", lints(root));
+    tally.add("licences", licences(root));
+    advisories(root, &mut tally);
+    tests(root, &mut tally);
+    tally.finish(&allowed, Runner::here())
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    passed: u64,
+    failures: Vec<String>,
+    failed_tests: u64,
+    skips: Vec<Skip>,
+}
+
+impl Tally {
+    fn add(&mut self, name: &str, outcome: Result<(), String>) {
+        match outcome {
+            Ok(()) => {
+                println!("ok: {name}");
+                self.passed += 1;
+            }
+            Err(why) => {
+                println!("FAILED: {name}: {why}");
+                self.failures.push(name.to_owned());
+            }
+        }
+    }
+
+    /// Prints the totals.
+    fn finish(mut self, allowed: &SkipList, runner: Runner) -> Result<(), String> {
+        println!();
+        for skip in &self.skips {
+            if allowed.allows(runner, skip) {
+                println!("{skip}");
+            } else {
+                println!("{skip} (not in xtask/skips.txt)");
+                if runner == Runner::Ci {
+                    self.failures.push(format!("{} may not be skipped here", skip.name));
+                }
+            }
+        }
+        for failure in &self.failures {
+            println!("FAILED: {failure}");
+        }
+        let failures = u64::try_from(self.failures.len()).unwrap_or(u64::MAX);
+        let failed = self.failed_tests.saturating_add(failures);
+        println!("{} passed, {failed} failed, {} skipped", self.passed, self.skips.len());
+        if failed == 0 { Ok(()) } else { Err("the test run failed".to_owned()) }
+    }
+}
+
+/// Nothing about progress where nobody watches it.
+fn quiet() -> &'static [&'static str] {
+    if std::io::stderr().is_terminal() { &[] } else { &["--quiet"] }
+}
+
+fn lints(root: &Path) -> Result<(), String> {
+    let mut clippy = cargo(root, &["clippy", "--workspace", "--all-targets"]);
+    command::succeed(clippy.args(quiet()).args(["--", "--deny", "warnings"]))
+}
+
+fn licences(root: &Path) -> Result<(), String> {
+    if !exists("cargo-deny") {
+        return Err("cargo-deny is not installed; run scripts/setup.sh test".to_owned());
+    }
+    let check = ["deny", "--log-level", "error", "check", "licenses", "bans", "sources"];
+    command::succeed(&mut cargo(root, &check))
+}
+
+/// Known vulnerabilities of the dependencies; their list lives on the network.
+fn advisories(root: &Path, tally: &mut Tally) {
+    if command::output_of(&mut cargo(root, &["deny", "fetch", "db"])).is_err() {
+        let reason = "the advisory database cannot be fetched from here".to_owned();
+        tally.skips.push(Skip { name: "advisories".to_owned(), reason });
+        return;
+    }
+    let check = ["deny", "--log-level", "error", "check", "--disable-fetch", "advisories"];
+    tally.add("advisories", command::succeed(&mut cargo(root, &check)));
+}
+
+fn tests(root: &Path, tally: &mut Tally) {
+    // Built first and apart, so that its messages and those of the tests do not mix.
+    let mut build = cargo(root, &["test", "--workspace", "--no-run"]);
+    let built = command::succeed(build.args(quiet()));
+    let compiles = built.is_ok();
+    tally.add("build of the tests", built);
+    if compiles && let Err(why) = run_tests(root, tally) {
+        tally.add("test programs", Err(why));
+    }
+}
+
+fn run_tests(root: &Path, tally: &mut Tally) -> Result<(), String> {
+    let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
+    command.args(["--", "--show-output"]).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
+    let stdout = child.stdout.take().expect("invariant: standard output was piped");
+    let mut output = TestOutput::default();
+    for line in BufReader::new(stdout).split(b'\n') {
+        let line = line.map_err(|error| format!("cargo test: {error}"))?;
+        if let Some(shown) = output.on(&String::from_utf8_lossy(&line)) {
+            println!("{shown}");
+        }
+    }
+    let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
+    tally.passed += output.passed();
+    tally.failed_tests += output.failed;
+    tally.skips.append(&mut output.skips);
+    // A test program that crashes prints no totals, so the exit status counts as well.
+    let told = status.success() || output.failed > 0;
+    if told { Ok(()) } else { Err(format!("cargo test: {status}")) }
+}
