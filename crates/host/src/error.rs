@@ -51,7 +51,9 @@ pub enum HostError {
         source: io::Error,
     },
     /// There is no directory for journals and sockets.
-    #[error("no directory for control sockets and undo journals: set XDG_RUNTIME_DIR, or run as root")]
+    #[error(
+        "no directory for control sockets and undo journals: set XDG_RUNTIME_DIR, or run as root"
+    )]
     NoRuntimeDir,
     /// The directory for journals belongs to someone else.
     #[error(

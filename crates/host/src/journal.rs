@@ -13,13 +13,14 @@ use std::env;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use timewire_sys::namespace::{self, Process};
+use timewire_sys::namespace::{self, Namespace, Process};
 
 use crate::guardian::Guardian;
 use crate::{HostError, Undo};
@@ -49,7 +50,7 @@ pub struct EntryId(u64);
 #[serde(rename_all = "snake_case")]
 enum Line {
     /// The first line.
-    Journal { schema: String, title: String, boot: String },
+    Journal { schema: String, title: String, boot: String, netns: u64 },
     /// A change that is made, or about to be.
     Open { id: u64, undo: Undo },
     /// It is undone, or was not made after all.
@@ -75,8 +76,8 @@ impl Journal {
             .mode(0o600)
             .open(&path)
             .map_err(|e| HostError::file("create", &path, e))?;
-        let (schema, boot) = (SCHEMA.to_owned(), boot_id()?);
-        let line = Line::Journal { schema, title: title.to_owned(), boot };
+        let (schema, boot, netns) = (SCHEMA.to_owned(), boot_id()?, own_netns()?);
+        let line = Line::Journal { schema, title: title.to_owned(), boot, netns };
         let started = append(&file, &path, &line).and_then(|()| Guardian::start(&path));
         let guardian = match started {
             Ok(guardian) => Some(guardian),
@@ -235,7 +236,48 @@ pub(crate) fn carry_out_journal(path: &Path) -> Result<Option<Leftovers>, HostEr
     if !lock_if_current(&file, path)? {
         return Ok(None);
     }
-    carry_out_locked(path).map(Some)
+    in_namespace_of(&read(path)?, || carry_out_locked(path))?.map(Some)
+}
+
+/// Runs `work` where the journal's owner was: interfaces of other network namespaces may have the
+/// same names. When that namespace is gone, so is what was in it, and an empty one takes its place.
+fn in_namespace_of<T: Send>(
+    journal: &Content,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, HostError> {
+    if journal.boot != boot_id()? || journal.netns == own_netns()? {
+        return Ok(work());
+    }
+    let file = find_netns(journal.netns);
+    let enter = || match &file {
+        Some(file) => namespace::enter_network(file.as_fd()),
+        None => namespace::unshare(&[Namespace::Network]),
+    };
+    let inside = || enter().map(|()| work());
+    let result = std::thread::scope(|scope| scope.spawn(inside).join());
+    match result {
+        Ok(result) => {
+            result.map_err(|e| HostError::kernel("enter the network namespace of a journal", e))
+        }
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// The network namespace of that number, by its name or by a process in it.
+fn find_netns(number: u64) -> Option<File> {
+    let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let named = named.map(|entry| entry.path());
+    let of_processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of_processes = of_processes.map(|entry| entry.path().join("ns/net"));
+    let mut files = named.chain(of_processes);
+    let is_it = |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.ino() == number);
+    files.find(is_it).and_then(|path| File::open(path).ok())
+}
+
+/// The number of the calling thread's network namespace.
+fn own_netns() -> Result<u64, HostError> {
+    let path = Path::new("/proc/thread-self/ns/net");
+    fs::metadata(path).map(|file| file.ino()).map_err(|e| HostError::file("read", path, e))
 }
 
 /// Takes the lock of a journal; whether it was free and the file is still the one at this path.
@@ -250,9 +292,9 @@ pub(crate) fn lock_if_current(file: &File, path: &Path) -> Result<bool, HostErro
 
 /// As [`carry_out_journal`], by whoever holds the lock.
 pub(crate) fn carry_out_locked(path: &Path) -> Result<Leftovers, HostError> {
-    let (title, boot, mut open) = read(path)?;
+    let Content { title, boot, mut open, .. } = read(path)?;
     if boot != boot_id()? {
-        open.retain(|_, undo| !undo.is_about_a_process());
+        open.retain(|_, undo| undo.outlives_a_reboot());
     }
     let (undone, failures) = undo_all(&open);
     if failures.is_empty() {
@@ -274,10 +316,19 @@ fn undo_all(open: &BTreeMap<u64, Undo>) -> (Vec<String>, Vec<String>) {
     (undone, failures)
 }
 
-/// Title, boot and open entries of a journal.
-fn read(path: &Path) -> Result<(String, String, BTreeMap<u64, Undo>), HostError> {
+/// What a journal says.
+#[derive(Debug, Default)]
+struct Content {
+    title: String,
+    boot: String,
+    /// The number of its owner's network namespace.
+    netns: u64,
+    open: BTreeMap<u64, Undo>,
+}
+
+fn read(path: &Path) -> Result<Content, HostError> {
     let text = fs::read_to_string(path).map_err(|e| HostError::file("read", path, e))?;
-    let (mut of, mut from, mut open) = (String::new(), String::new(), BTreeMap::new());
+    let mut content = Content::default();
     // A last line without its end was being written when the owner died: its change was not made.
     let complete = text.rfind('\n').map_or("", |end| &text[..end]);
     for (index, line) in complete.lines().enumerate() {
@@ -286,12 +337,14 @@ fn read(path: &Path) -> Result<(String, String, BTreeMap<u64, Undo>), HostError>
             Line::Journal { schema, .. } if schema != SCHEMA => {
                 return Err(damaged(format!("it is of version `{schema}`, not `{SCHEMA}`")));
             }
-            Line::Journal { title, boot, .. } => (of, from) = (title, boot),
-            Line::Open { id, undo } => drop(open.insert(id, undo)),
-            Line::Closed { id } => drop(open.remove(&id)),
+            Line::Journal { title, boot, netns, .. } => {
+                content = Content { title, boot, netns, open: BTreeMap::new() };
+            }
+            Line::Open { id, undo } => drop(content.open.insert(id, undo)),
+            Line::Closed { id } => drop(content.open.remove(&id)),
         }
     }
-    Ok((of, from, open))
+    Ok(content)
 }
 
 fn append(mut file: &File, path: &Path, line: &Line) -> Result<(), HostError> {
@@ -358,8 +411,11 @@ mod tests {
         path
     }
 
-    const HEAD: &str =
-        concat!(r#"{"journal":{"schema":"timewire.journal/1","title":"a test","boot":"b"}}"#, "\n");
+    const HEAD: &str = concat!(
+        r#"{"journal":{"schema":"timewire.journal/1","title":"a test","boot":"b","#,
+        r#""netns":7}}"#,
+        "\n"
+    );
 
     #[test]
     fn t0_what_is_closed_or_cut_short_is_not_undone() {
@@ -369,9 +425,10 @@ mod tests {
         let text = format!("{HEAD}{}\n{}\n", entry(1), entry(2));
         let text = format!("{text}{{\"closed\":{{\"id\":1}}}}\n{}", entry(3));
         let path = write("read", &text);
-        let (title, boot, open) = read(&path).unwrap();
-        assert_eq!((title.as_str(), boot.as_str()), ("a test", "b"));
-        let rest: Vec<_> = open.values().map(Undo::to_string).collect();
+        let content = read(&path).unwrap();
+        let Content { title, boot, netns, .. } = &content;
+        assert_eq!((title.as_str(), boot.as_str(), *netns), ("a test", "b", 7));
+        let rest: Vec<_> = content.open.values().map(Undo::to_string).collect();
         assert_eq!(rest, ["remove /2"]);
         fs::remove_file(path).unwrap();
     }
@@ -389,16 +446,19 @@ mod tests {
             fs::remove_file(path).unwrap();
         }
         let empty = write("empty", "");
-        assert!(read(&empty).unwrap().2.is_empty());
+        assert!(read(&empty).unwrap().open.is_empty());
         fs::remove_file(empty).unwrap();
     }
 
     #[test]
-    fn t0_after_a_reboot_processes_are_left_alone() {
+    fn t0_after_a_reboot_only_files_are_left_to_undo() {
         let this = Process::this().unwrap();
         let kill = Undo::KillProcess { pid: this.pid, start_ticks: this.start_ticks };
-        let line = serde_json::to_string(&Line::Open { id: 1, undo: kill }).unwrap();
-        let path = write("boot", &format!("{HEAD}{line}\n"));
+        let link =
+            Undo::DeleteLink { netns: None, name: timewire_base::IfName::new("lo").unwrap() };
+        let lines = [(1, kill), (2, link)]
+            .map(|(id, undo)| serde_json::to_string(&Line::Open { id, undo }).unwrap());
+        let path = write("boot", &format!("{HEAD}{}\n", lines.join("\n")));
         let done = carry_out_journal(&path).unwrap().unwrap();
         assert_eq!((done.undone.len(), done.failures.len()), (0, 0));
         assert!(!path.exists());

@@ -137,9 +137,10 @@ impl Undo {
         }
     }
 
-    /// Whether it is about a running process, and so moot after a reboot.
-    pub(crate) fn is_about_a_process(&self) -> bool {
-        matches!(self, Undo::KillProcess { .. } | Undo::RestoreScheduling { .. })
+    /// Whether it is about files. Processes, interfaces and settings of the kernel are made anew by a
+    /// reboot; what has the same name then is not what was changed.
+    pub(crate) fn outlives_a_reboot(&self) -> bool {
+        matches!(self, Undo::RemoveFile { .. } | Undo::RemoveDir { .. })
     }
 }
 

@@ -7,16 +7,19 @@
 mod harness;
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::thread;
 
 use harness::{Role, guardian_of, hear_line, scratch, wait_until};
+use timewire_base::IfName;
 use timewire_host::group::{Group, MemberId};
 use timewire_host::journal::{Journal, recover};
+use timewire_host::tool::{self, Tool, netns_path};
 use timewire_host::{HostError, Undo, guardian};
-use timewire_sys::namespace::Process;
+use timewire_sys::namespace::{self, Namespace, Process};
 use timewire_sys::scheduler::{self, Attributes, RtPriority};
 
 fn main() -> ExitCode {
@@ -25,6 +28,8 @@ fn main() -> ExitCode {
             ("t3_the_normal_end_undoes_all_and_leaves_no_guardian", normal_end),
             ("t3_the_guardian_undoes_when_its_owner_is_killed", owner_killed),
             ("t3_the_next_start_undoes_when_the_guardian_is_killed_too", both_killed),
+            ("t3_links_are_undone_in_the_namespace_of_their_owner", other_namespace),
+            ("t3_links_of_a_namespace_that_is_gone_are_gone", namespace_gone),
             ("t3_a_live_owner_is_not_recovered", live_owner),
             ("t3_no_guardian_no_journal", no_guardian),
             ("t3_what_cannot_be_undone_stays_in_the_journal", not_undone),
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
         ],
         &[
             ("owner", role_owner),
+            ("link-owner", role_link_owner),
             ("broken-guardian", role_broken_guardian),
             ("obstacle", role_obstacle),
             ("worker", role_worker),
@@ -93,6 +99,65 @@ fn both_killed() {
     assert_eq!(found[0].undone, [format!("remove {}", file.display())]);
     assert!(!file.exists() && !Path::new(&journal).exists());
     assert!(recover().unwrap().is_empty());
+}
+
+/// Makes an interface in a named network namespace. Says the journal's path; ends when told.
+fn role_link_owner(arguments: &[String]) {
+    let netns = fs::File::open(netns_path(&arguments[0])).unwrap();
+    namespace::enter_network(netns.as_fd()).unwrap();
+    let journal = Journal::begin("a link").unwrap();
+    let undo = Undo::DeleteLink { netns: None, name: IfName::new("twlink").unwrap() };
+    journal.record(undo).unwrap();
+    ip("link add twlink type veth peer name twpeer");
+    println!("{}", journal.path().display());
+    hear_line();
+}
+
+fn ip(line: &str) {
+    tool::batch(Tool::Ip, None, &[line.to_owned()]).unwrap();
+}
+
+/// A namespace with an interface whose owner and guardian are dead.
+fn orphaned_link(name: &str) {
+    ip(&format!("netns add {name}"));
+    let mut owner = Role::start("link-owner", &[name]);
+    let journal = owner.hear();
+    let guardian = guardian_of(&journal).unwrap();
+    guardian.kill().unwrap();
+    wait_until("the guardian is gone", || !guardian.is_alive());
+    owner.kill();
+}
+
+/// Runs a test in a network namespace of its own that has an interface of the orphan's name.
+fn beside_a_namesake(test: fn()) {
+    let inside = || {
+        namespace::unshare(&[Namespace::Network]).unwrap();
+        ip("link add twlink type veth peer name twpeer");
+        test();
+        tool::run(Tool::Ip, &["link", "show", "twlink"]).unwrap();
+    };
+    thread::scope(|scope| scope.spawn(inside).join()).unwrap();
+}
+
+fn other_namespace() {
+    beside_a_namesake(|| {
+        orphaned_link("orphan");
+        tool::run(Tool::Ip, &["-n", "orphan", "link", "show", "twlink"]).unwrap();
+        let found = recover().unwrap();
+        assert_eq!(found[0].undone, ["delete interface twlink"], "{found:?}");
+        assert!(tool::run(Tool::Ip, &["-n", "orphan", "link", "show", "twlink"]).is_err());
+        ip("netns del orphan");
+    });
+}
+
+fn namespace_gone() {
+    beside_a_namesake(|| {
+        orphaned_link("gone");
+        ip("netns del gone");
+        let found = recover().unwrap();
+        assert_eq!(found[0].failures, [""; 0], "{found:?}");
+        assert!(recover().unwrap().is_empty());
+    });
 }
 
 fn live_owner() {
