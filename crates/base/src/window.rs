@@ -62,8 +62,10 @@ pub enum WindowError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Window {
     /// Start, from the start of the cycle.
+    #[serde(rename = "offset_ns")]
     pub offset: Span,
     /// Length.
+    #[serde(rename = "length_ns")]
     pub length: Span,
 }
 

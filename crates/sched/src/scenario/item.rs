@@ -218,18 +218,6 @@ impl Item for bool {
     }
 }
 
-impl Item for u64 {
-    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        reader.integer(node, "a whole number")
-    }
-    fn emit(&self) -> Option<Json> {
-        Some(json!(self))
-    }
-    fn schema() -> Json {
-        json!({"type": "integer", "minimum": 0})
-    }
-}
-
 /// What to write, after a quantity that could not be read.
 fn quantity_hint(error: &QuantityError) -> &'static str {
     match error {

@@ -224,8 +224,6 @@ record! {
         duration: Span,
         /// The same for a quick run.
         quick_duration: Span = "1s",
-        /// Seed of everything random in the experiment.
-        seed: u64 = "1",
         /// Names of the loads; a stream names those in which it runs.
         loads: Vec<Name>,
         /// What is compared.
@@ -244,9 +242,10 @@ record! {
         mac: CaseMac,
         /// Whether the priorities of `queues` are in force.
         priorities: bool = "false",
-        /// When the client of a real-time stream sends.
+        /// When client and server of a real-time stream send.
         release: Release = "free",
-        /// With the aligned release: how long before the slot of its station the client wakes up.
+        /// With the aligned release: how long before the slot of its station a program sends. Long
+        /// enough for the message to pass the stack, short enough to be fresh.
         lead: Option<Span>,
     }
 }
@@ -315,6 +314,8 @@ record! {
 choice! {
     /// What a limit judges.
     pub enum Metric {
+        /// Shortest end-to-end transfer time.
+        TransferMin = "transfer_min",
         /// Median of the end-to-end transfer times.
         TransferP50 = "transfer_p50",
         /// 90th percentile of the end-to-end transfer times.
@@ -327,9 +328,33 @@ choice! {
         TransferMax = "transfer_max",
         /// Mean of the end-to-end transfer times.
         TransferMean = "transfer_mean",
+        /// Median of the times from sending to the segment.
+        SlotWaitP50 = "slot_wait_p50",
+        /// 90th percentile of the times from sending to the segment.
+        SlotWaitP90 = "slot_wait_p90",
+        /// 99th percentile of the times from sending to the segment.
+        SlotWaitP99 = "slot_wait_p99",
+        /// 99.9th percentile of the times from sending to the segment.
+        SlotWaitP999 = "slot_wait_p999",
+        /// Longest time from sending to the segment.
+        SlotWaitMax = "slot_wait_max",
+        /// Mean of the times from sending to the segment.
+        SlotWaitMean = "slot_wait_mean",
+        /// Median of the times from the stack to the program.
+        ReceiveP50 = "receive_p50",
+        /// 90th percentile of the times from the stack to the program.
+        ReceiveP90 = "receive_p90",
+        /// 99th percentile of the times from the stack to the program.
+        ReceiveP99 = "receive_p99",
+        /// 99.9th percentile of the times from the stack to the program.
+        ReceiveP999 = "receive_p999",
+        /// Longest time from the stack to the program.
+        ReceiveMax = "receive_max",
+        /// Mean of the times from the stack to the program.
+        ReceiveMean = "receive_mean",
         /// Share of the messages sent that never arrived.
         Lost = "lost",
-        /// Share of the messages received that arrived after the deadline.
+        /// Share of the messages sent that arrived after the deadline.
         Late = "late",
         /// Share of all frames on the segment that were outside the slot and guard of their
         /// station.
