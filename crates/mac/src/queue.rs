@@ -23,6 +23,11 @@ impl QueueIndex {
     /// How many queues there can be: one for each priority, and the default queue.
     pub const COUNT: usize = Priority::MAX as usize + 1;
 
+    /// Every queue there can be, the most urgent first, the default queue last.
+    pub fn all() -> impl Iterator<Item = QueueIndex> {
+        (0..=Self::DEFAULT.0).map(QueueIndex)
+    }
+
     fn of(priority: Priority) -> QueueIndex {
         QueueIndex(priority.get() - 1)
     }

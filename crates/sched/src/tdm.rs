@@ -403,8 +403,8 @@ mod tests {
             raw in proptest::collection::vec((0_i64..40, 1_i64..8, 0_i64..4), 1..6),
             cycle in 1_i64..50,
         ) {
-            let slots: Vec<Slot> =
-                raw.iter().map(|&(offset, length, guard)| slot("a", offset, length, guard)).collect();
+            let slots = raw.iter().map(|&(offset, length, guard)| slot("a", offset, length, guard));
+            let slots: Vec<Slot> = slots.collect();
             let mut owners = [0_u8; 64];
             for &(offset, transmit, guard) in &raw {
                 for us in offset..offset + transmit + guard {
