@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The eBPF programs of the data path: each is a directory with its C source and the Rust that loads
-//! it and reads its maps. Programs are attached by links, so they go away with their owner, also when
-//! it is killed.
+//! The eBPF programs of the data path: each is a directory with its C source and the Rust that
+//! loads it and reads its maps. Programs are attached by links, so they go away with their owner,
+//! also when it is killed.
 //!
 //! Needs CAP_BPF and CAP_NET_ADMIN in the first user namespace.
 //!

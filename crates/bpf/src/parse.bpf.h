@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Finds the UDP or TCP ports of a frame. A cursor walks the headers, bounds first, and every loop is
- * bounded. Any doubt (fragment, truncated, shorter than its headers say, too many tags or extension
- * headers) means "no ports", so that the frame is treated as normal traffic.
+ * Finds the UDP or TCP ports of a frame. A cursor walks the headers, bounds first, and every loop
+ * is bounded. Any doubt (fragment, truncated, shorter than its headers say, too many tags or
+ * extension headers) means "no ports", so that the frame is treated as normal traffic.
  *
  * Not here: what is done with the ports.
  */

@@ -57,7 +57,8 @@ pub struct Observation {
     /// How long the call took that put a frame on the link, the clock read before it included: the
     /// stamp of the segment is at most this much later than the release.
     ///
-    /// **Shape**: bin `i` counts calls of `[i, i + 1)` times half a microsecond; the last, all longer.
+    /// **Shape**: bin `i` counts calls of `[i, i + 1)` times half a microsecond; the last, all
+    /// longer.
     pub call_bins: Box<[u64; CALL_BINS]>,
     /// The longest such call.
     pub call_max: Span,
@@ -178,17 +179,15 @@ impl Engine {
 
     /// Takes frames of the local stack into the queues.
     fn take_in(&mut self) -> Result<usize, String> {
-        self.carrier.egress.reclaim(&mut self.free);
-        let memory = Arc::clone(&self.carrier.memory);
-        let count = self
-            .carrier
-            .ingress
-            .receive(&memory, &mut self.free, &mut self.got)
+        let Carrier { memory, ingress, egress, .. } = &mut self.carrier;
+        egress.reclaim(&mut self.free);
+        let count = ingress
+            .receive(memory, &mut self.free, &mut self.got)
             .map_err(|error| format!("cannot read from the stack's interface: {error}"))?;
         for index in 0..self.got.len() {
             let frame = self.got[index];
             let mut bytes = [0; LOOKED_AT];
-            let length = memory.copy_prefix(frame, &mut bytes);
+            let length = self.carrier.memory.copy_prefix(frame, &mut bytes);
             let priority =
                 self.list.rules.classify_captured(&bytes[..length], frame.len() as usize);
             let queue = self.list.queues.queue_for(priority);
@@ -253,8 +252,8 @@ impl Engine {
             (Next::At(until), _) => self.wait_until(until),
             // Nothing waits, the window is open: the next frame may go when it comes.
             (Next::WhenFrameArrives, Some(Phase::Inside { end, .. })) => self.wait_for_frame(end),
-            // Nothing waits, the window is shut: no use in waking before it opens, unless best effort
-            // is not bound to it.
+            // Nothing waits, the window is shut: no use in waking before it opens, unless best
+            // effort is not bound to it.
             (Next::WhenFrameArrives, Some(Phase::Before { start, .. })) if self.probe.is_some() => {
                 self.wait_for_frame(start)
             }

@@ -120,11 +120,14 @@ impl PortList {
 /// Everything a MAC is started with.
 #[derive(Clone, Debug)]
 pub struct MacSpec {
-    /// The interface to the segment; it carries no addresses.
+    /// The interface to the segment. It carries no addresses, and the kernel must neither take IPv4
+    /// packets from it (`rp_filter` 1) nor answer address requests on it (`arp_ignore` 8): without
+    /// eBPF it sees what the link receives as well, and by default it takes a packet for any of its
+    /// addresses on any interface.
     pub link: IfName,
     /// The interface with the station's addresses.
     pub stack: IfName,
-    /// Its far side.
+    /// Its far side, set like the link.
     pub far: IfName,
     /// The station's Ethernet address.
     pub address: [u8; 6],

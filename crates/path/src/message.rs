@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The eight bytes at the start of every measured message.
 //!
-//! **Shape**: bytes 0 to 3 the sequence number, bytes 4 to 7 [`MAGIC`], both little endian; the rest
-//! of the message is filler.
+//! **Shape**: bytes 0 to 3 the sequence number, bytes 4 to 7 [`MAGIC`], both little endian; the
+//! rest of the message is filler.
 
 const MAGIC: [u8; 4] = *b"TWm1";
 

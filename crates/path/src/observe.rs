@@ -56,20 +56,29 @@ pub fn observe(
     }
     let tai_offset = clock::tai_offset();
     let mut batch = [Observed::default(); BATCH];
-    while now() < end {
-        let waits: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
-        event::wait_readable(&waits, Some(LOOK))?;
+    loop {
+        let over = now() >= end;
+        if !over {
+            let waits: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
+            event::wait_readable(&waits, Some(LOOK))?;
+        }
         for (station, socket) in &mut sockets {
-            let count = socket.observe(&mut batch)?;
-            for frame in &batch[..count] {
-                match frame.stamp {
-                    Some(stamp) => {
-                        let at = kernel_stamp_as_tai(stamp, tai_offset);
-                        recorder.push(record(frame, at, *station, ports));
+            // At the end everything that waits is taken, up to the first frame after it.
+            let mut more = true;
+            while more {
+                let count = socket.observe(&mut batch)?;
+                more = over && count > 0;
+                for frame in &batch[..count] {
+                    match frame.stamp.map(|stamp| kernel_stamp_as_tai(stamp, tai_offset)) {
+                        Some(at) if at < end => recorder.push(record(frame, at, *station, ports)),
+                        Some(_) => more = false,
+                        None => recorder.add_lost(1),
                     }
-                    None => recorder.add_lost(1),
                 }
             }
+        }
+        if over {
+            break;
         }
     }
     for (_, socket) in &mut sockets {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The receive side of a station: frames from the link reach the stack's interface, priority ones at
-//! once, the others when nothing urgent waits.
+//! The receive side of a station: frames from the link reach the stack's interface, priority ones
+//! at once, the others when nothing urgent waits.
 //!
 //! With eBPF this happens in the kernel (`timewire_bpf::receive`). Without, a thread reads the link
 //! with AF_PACKET and writes to the stack's interface; it costs a copy and a wake-up per frame.

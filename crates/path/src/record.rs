@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writing records to a file while traffic runs, without making the measured thread wait: it hands a
-//! record to a bounded queue, and another thread writes blocks. What does not fit is counted and goes
-//! into the file as lost.
+//! Writing records to a file while traffic runs, without making the measured thread wait: it hands
+//! a record to a bounded queue, and another thread writes blocks. What does not fit is counted and
+//! goes into the file as lost.
 //!
 //! A killed program keeps all but its last moments: open blocks are written every
 //! [`FLUSH`] milliseconds.
@@ -25,8 +25,8 @@ const WAITING: usize = 32_768;
 /// How often open blocks are written, milliseconds.
 const FLUSH: u64 = 10;
 
-/// The measured thread's end. Dropping it without [`Recorder::finish`] leaves a valid file that says
-/// it was cut short.
+/// The measured thread's end. Dropping it without [`Recorder::finish`] leaves a valid file that
+/// says it was cut short.
 #[derive(Debug)]
 pub struct Recorder {
     queue: SyncSender<Record>,

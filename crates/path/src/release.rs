@@ -8,6 +8,9 @@
 //!           sleep ... spin ^ send      ^ frame leaves
 //! ```
 //!
+//! A sleep ends late, so the thread spins for the last [`SPIN`] before the release: of a cycle of a
+//! millisecond that is less than a tenth of one CPU.
+//!
 //! Not here: the frame's own wait in the MAC (`mac`).
 
 use timewire_base::{CyclicWindows, Instant, Span, Tai};

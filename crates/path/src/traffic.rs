@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The programs that talk: the request/response client and server whose transfers are measured, and
-//! the flood they compete with. Each runs from one instant to another, in its own process, so that it
-//! can be put into the priority group like any program.
+//! the flood they compete with. Each runs from one instant to another, in its own process, so that
+//! it can be put into the priority group like any program.
 //!
 //! Not here: frames that are not UDP; the station's MAC, which these programs know nothing of.
 
@@ -144,8 +144,8 @@ pub fn client(
     Ok(())
 }
 
-/// Receives until the response `seq` came or the time is over. A late response of an earlier request
-/// is recorded too: it was received, only not in time.
+/// Receives until the response `seq` came or the time is over. A late response of an earlier
+/// request is recorded too: it was received, only not in time.
 fn await_response(
     socket: &StampedUdp,
     seq: u32,
@@ -215,8 +215,8 @@ pub struct FloodRate {
     pub burst: u64,
 }
 
-/// Sends to `to` at a steady mean rate of the link's time, a millisecond's worth at a time. Not measured; it has no
-/// mark, so nobody takes it for a measured message.
+/// Sends to `to` at a steady mean rate of the link's time, a millisecond's worth at a time. Not
+/// measured; it has no mark, so nobody takes it for a measured message.
 ///
 /// **Errors**: as [`client`].
 pub fn flood(task: &Task, to: Ipv4Addr, flow: FloodRate) -> io::Result<()> {

@@ -110,8 +110,8 @@ impl PacketSocket {
             let buffer = free[free.len() - 1 - slot];
             self.batch.point(slot, memory.at(buffer_address(buffer), LONGEST), LONGEST as usize);
         }
-        // SAFETY: each of the `room` entries points to its own free buffer inside `memory`, which the
-        // caller keeps alive and nobody else uses while it is free.
+        // SAFETY: each of the `room` entries points to its own free buffer inside `memory`, which
+        // the caller keeps alive and nobody else uses while it is free.
         let count = unsafe { self.batch.receive(self.fd.as_fd(), room)? };
         let top = free.len();
         for slot in 0..count {
@@ -222,15 +222,16 @@ struct Extras {
     stamp: Option<Instant<Utc>>,
 }
 
-/// The arrays `recvmmsg` works on. Kept from call to call: clearing them takes longer than the call.
+/// The arrays `recvmmsg` works on. Kept from call to call: clearing them takes longer than the
+/// call.
 struct Batch {
     iovecs: [libc::iovec; BATCH],
     headers: [libc::mmsghdr; BATCH],
     control: [[u64; CONTROL / 8]; BATCH],
 }
 
-// SAFETY: the pointers in it are written anew by each user before the call that reads them, and lead
-// to the batch itself or to memory that the user of that call vouches for.
+// SAFETY: the pointers in it are written anew by each user before the call that reads them, and
+// lead to the batch itself or to memory that the user of that call vouches for.
 unsafe impl Send for Batch {}
 
 impl fmt::Debug for Batch {

@@ -38,8 +38,8 @@ pub struct XskQueue {
 pub enum SendError {
     /// The ring is full; the frame was not taken.
     Full,
-    /// The device did not take it now. The frame waits in the ring, from which there is no way back,
-    /// and goes with the next call.
+    /// The device did not take it now. The frame waits in the ring, from which there is no way
+    /// back, and goes with the next call.
     Kept(io::Error),
 }
 

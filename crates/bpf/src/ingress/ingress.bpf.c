@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * On the far side of the station's virtual interface: every frame that the local stack sends goes to
- * the AF_XDP socket of the station's MAC. Without a socket it is dropped, as a cable without a card
- * would.
+ * On the far side of the station's virtual interface: every frame that the local stack sends goes
+ * to the AF_XDP socket of the station's MAC. Without a socket it is dropped, as a cable without a
+ * card would.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

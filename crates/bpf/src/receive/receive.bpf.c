@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The receive side of a station's link. Priority frames go up the stack at once; all others are
- * deferred to a CPUMAP thread, which takes them up when nothing urgent runs. Both then leave the link
- * and enter the station's virtual interface, where its addresses are.
+ * deferred to a CPUMAP thread, which takes them up when nothing urgent runs. Both then leave the
+ * link and enter the station's virtual interface, where its addresses are.
  *
- * Fails open: a frame that cannot be classified is normal, a frame that cannot be deferred goes up at
- * once.
+ * Fails open: a frame that cannot be classified is normal, a frame that cannot be deferred goes up
+ * at once.
  *
  * Not here: the transmit side, which is a user-space thread.
  */
