@@ -17,8 +17,8 @@ pub fn print(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error in words. Errors of the libraries name their causes themselves; what this program adds to
-/// an error of the system stands before it.
+/// An error in words. Errors of the libraries name their causes themselves; what this program adds
+/// to an error of the system stands before it.
 pub fn message(error: &anyhow::Error) -> String {
     let own = error.is::<CtlError>() || error.is::<LabError>() || error.is::<HostError>();
     if own { error.to_string() } else { format!("{error:#}") }

@@ -12,6 +12,7 @@ use timewire_ctl::control::{self, Client, Request, Response, Status};
 use timewire_ctl::station::{self, Station, StationSpec};
 use timewire_path::mac::{ClockRule, PortList};
 use timewire_sched::scenario::Scenario;
+use timewire_sched::tdm::TdmSchedule;
 
 use crate::args::{Add, Clock, Queues, Remove, Set, Show, Start, Tdm, Which};
 use crate::output;
@@ -160,13 +161,11 @@ fn recover() -> anyhow::Result<()> {
 fn stop(which: &Which) -> anyhow::Result<ExitCode> {
     let client = client(which)?;
     let name = client.status()?.name;
-    client.ask(&Request::Stop)?;
-    let give_up = Instant::now() + START;
-    while client.status().is_ok() {
-        if Instant::now() > give_up {
-            bail!("the MAC was told to end and still answers");
-        }
-        std::thread::sleep(Duration::from_millis(10));
+    let response = client.ask(&Request::Stop)?;
+    if let Response::LeftChanged { message } = response {
+        eprintln!("error: {message}");
+        eprintln!("  hint: mend what stands in the way, then `timewire lab clean` does the rest");
+        return Ok(ExitCode::from(3));
     }
     // It has one only if it ran in the background.
     let _ = fs::remove_file(control::log_path(&name)?);
@@ -188,33 +187,39 @@ fn show(args: &Show) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The station's own slots have an asterisk.
+fn describe_schedule(schedule: &TdmSchedule, station: &str) -> String {
+    let mut text = format!("  cycle {}\n", schedule.cycle());
+    for slot in schedule.slots() {
+        let own = if slot.station.as_str() == station { "*" } else { " " };
+        text += &format!(
+            "  {own} {:<12} at {:>8}  transmit {:>8}  guard {:>7}\n",
+            slot.station.to_string(),
+            slot.offset.to_string(),
+            slot.transmit.to_string(),
+            slot.guard.to_string(),
+        );
+    }
+    text
+}
+
 fn describe(status: &Status) -> String {
     let mut text = format!(
         "MAC `{}` (process {}): station {} on {}, stack on {}\n",
         status.name, status.pid, status.station, status.link, status.stack
     );
     text += &format!("  transmit {}, receive {}\n", status.transmit.carrier, status.receive);
+    text += &format!("  clock: {}\n", status.clock);
     for refused in &status.refused {
         text += &format!("  not available: {refused}\n");
     }
     match &status.schedule {
         None => text += "  no schedule: frames leave at once\n",
-        Some(schedule) => {
-            text += &format!("  cycle {}\n", schedule.cycle());
-            for slot in schedule.slots() {
-                let own = if slot.station.as_str() == status.station { "*" } else { " " };
-                text += &format!(
-                    "  {own} {:<12} at {:>8}  transmit {:>8}  guard {:>7}\n",
-                    slot.station.to_string(),
-                    slot.offset.to_string(),
-                    slot.transmit.to_string(),
-                    slot.guard.to_string(),
-                );
-            }
-        }
+        Some(schedule) => text += &describe_schedule(schedule, &status.station),
     }
-    if let Some(at) = status.change_at_ns {
-        text += &format!("  a change of the schedule takes effect at {at:?}\n");
+    if let (Some(at), Some(schedule)) = (status.change_at_ns, &status.next_schedule) {
+        text += &format!("  from TAI {}ns on:\n", at.as_ns());
+        text += &describe_schedule(schedule, &status.station);
     }
     text += "  queue      arrived    released  dropped: full    too long\n";
     for queue in &status.transmit.queues {
@@ -224,8 +229,8 @@ fn describe(status: &Status) -> String {
         );
     }
     text += &format!(
-        "  slots missed {}, lost before the queues {}, refused by the device {}, held for the clock \
-         {}\n",
+        "  slots missed {}, lost before the queues {}, refused by the device {}, held for the \
+         clock {}\n",
         status.transmit.missed_slots,
         status.transmit.ingress_dropped,
         status.send_failed,

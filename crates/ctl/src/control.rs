@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The talk between a running MAC and those who change or ask it: one request and one response, each
-//! a line of JSON, over a local socket that only root and the MAC's own user may use.
+//! The talk between a running MAC and those who change or ask it: one request and one response,
+//! each a line of JSON, over a local socket that only root and the MAC's own user may use.
 //!
 //! The socket is `NAME.sock` in the runtime directory (`/run/timewire` for root).
 //!
@@ -71,7 +71,7 @@ pub enum Request {
         /// The numbers that adding them gave.
         members: Vec<u32>,
     },
-    /// End, and put the host back.
+    /// End, and put the host back. The answer comes when that is done.
     Stop,
 }
 
@@ -90,6 +90,11 @@ pub enum Response {
     Members {
         /// Their numbers.
         members: Vec<u32>,
+    },
+    /// The MAC has ended, and the host is not as it was before.
+    LeftChanged {
+        /// What could not be put back, why, and the journal that still holds it.
+        message: String,
     },
     /// It was not done.
     Refused {
@@ -115,6 +120,8 @@ pub struct Status {
     pub stack: String,
     /// How received frames go up.
     pub receive: String,
+    /// Whether the clock is such that frames may leave, and why.
+    pub clock: String,
     /// What the host refused; it works without, less exactly.
     pub refused: Vec<String>,
     /// Transmit counters.
@@ -131,12 +138,14 @@ pub struct Status {
     pub call_max_ns: i64,
     /// Received frames per class.
     pub received: Received,
-    /// The schedule of the segment.
+    /// The schedule of the segment in force.
     pub schedule: Option<TdmSchedule>,
     /// This station's windows in force.
     pub windows: Option<CyclicWindows>,
     /// When a change of the windows takes effect, if one is to come.
     pub change_at_ns: Option<Instant<Tai>>,
+    /// The schedule that is to come then.
+    pub next_schedule: Option<TdmSchedule>,
     /// Transmit priorities.
     pub send: PortList,
     /// Receive priorities.
@@ -159,6 +168,8 @@ pub struct Received {
     pub foreign: u64,
     /// Normal frames that could not be deferred.
     pub not_deferred: u64,
+    /// Lost on the way up, without eBPF; what the kernel's own queues drop is not counted.
+    pub lost: u64,
 }
 
 /// A member of the priority group.
@@ -220,6 +231,8 @@ pub(crate) struct Server {
     listener: UnixListener,
     /// Those that have not said all yet, the oldest first.
     peers: Vec<Peer>,
+    /// Those that have asked the MAC to end.
+    stoppers: Vec<Peer>,
 }
 
 struct Peer {
@@ -257,7 +270,7 @@ impl Server {
             let _ = fs::remove_file(&hidden);
             return Err(CtlError::file("create", &path)(error));
         }
-        Ok((Server { listener, peers: Vec::new() }, path))
+        Ok((Server { listener, peers: Vec::new(), stoppers: Vec::new() }, path))
     }
 
     /// Waits until somebody says something, one of `others` is readable, or half a second is over.
@@ -269,9 +282,9 @@ impl Server {
         let _ = event::wait_readable(&fds, Some(Span::from_ms(patience)));
     }
 
-    /// Answers every request that is there. A peer that talks nonsense, too much or too slowly is
-    /// told so and dropped.
-    pub(crate) fn answer_all(&mut self, mut answer: impl FnMut(Request) -> Response) {
+    /// Answers every request that is there; whether one of them was to stop. A peer that talks
+    /// nonsense, too much or too slowly is told so and dropped.
+    pub(crate) fn answer_all(&mut self, mut answer: impl FnMut(Request) -> Response) -> bool {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 let give_up = std::time::Instant::now() + PATIENCE;
@@ -280,18 +293,33 @@ impl Server {
         }
         let too_many = self.peers.len().saturating_sub(MOST_PEERS);
         self.peers.drain(..too_many);
-        self.peers.retain_mut(|peer| match peer.hear() {
-            Heard::Nothing => true,
-            Heard::Request(request) => {
-                let response = match request {
-                    Ok(request) => answer(request),
-                    Err(why) => Response::Refused { message: format!("not a request: {why}") },
-                };
-                // The MAC goes on whatever becomes of this peer.
-                let _ = peer.tell(&response);
-                false
-            }
-        });
+        for mut peer in std::mem::take(&mut self.peers) {
+            let response = match peer.hear() {
+                Heard::Nothing => {
+                    self.peers.push(peer);
+                    continue;
+                }
+                Heard::Request(Ok(Request::Stop)) => {
+                    self.stoppers.push(peer);
+                    continue;
+                }
+                Heard::Request(Ok(request)) => answer(request),
+                Heard::Request(Err(why)) => {
+                    Response::Refused { message: format!("not a request: {why}") }
+                }
+            };
+            // The MAC goes on whatever becomes of this peer.
+            let _ = peer.tell(&response);
+        }
+        !self.stoppers.is_empty()
+    }
+
+    /// Tells those that asked the MAC to end how that went.
+    pub(crate) fn has_stopped(self, response: &Response) {
+        for peer in self.stoppers {
+            // It has ended, whether they hear of it or not.
+            let _ = peer.tell(response);
+        }
     }
 }
 

@@ -133,7 +133,10 @@ pub enum CtlError {
         stderr: String,
     },
     /// A person or a service manager asked to end.
-    #[error("ended on request; what was recorded until then is kept in {path}", path = .path.display())]
+    #[error(
+        "ended on request; what was recorded until then is kept in {path}",
+        path = .path.display()
+    )]
     EndRequested {
         /// The run directory.
         path: PathBuf,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs the experiment of a scenario in the local laboratory: builds the stations, and for each case
-//! under each load starts the programs, lets them run between two instants, and keeps what they
-//! recorded.
+//! Runs the experiment of a scenario in the local laboratory: builds the stations, and for each
+//! case under each load starts the programs, lets them run between two instants, and keeps what
+//! they recorded.
 //!
 //! Not here: what comes of the records (`rundir`), stations on other machines.
 
@@ -82,8 +82,8 @@ fn runs_of(scenario: &Scenario) -> Vec<Run<'_>> {
 
 /// Runs all scenarios, one after the other, into one run directory.
 ///
-/// **Errors**: the directory is in use, the laboratory cannot be built, a program failed, or someone
-/// asked to end. What was recorded until then is kept, and the laboratory is taken down.
+/// **Errors**: the directory is in use, the laboratory cannot be built, a program failed, or
+/// someone asked to end. What was recorded until then is kept, and the laboratory is taken down.
 pub fn run(
     scripts: &[Script],
     options: &Options,

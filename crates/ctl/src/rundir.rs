@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The run directory: everything a run was told and everything it stamped, from which its summary is
-//! computed, as often as one likes.
+//! The run directory: everything a run was told and everything it stamped, from which its summary
+//! is computed, as often as one likes.
 //!
 //! ```text
 //! run.json                       what the run is, and what it stood on
@@ -146,6 +146,10 @@ impl RunDir {
     ///
     /// **Errors**: the path exists and is not an empty directory, or cannot be made.
     pub fn create(path: &Path) -> Result<RunDir, CtlError> {
+        if path.exists() && !path.is_dir() {
+            let why = "it is no directory; a run needs a directory of its own".to_owned();
+            return Err(CtlError::Content { path: path.to_owned(), why });
+        }
         fs::create_dir_all(path).map_err(CtlError::file("create", path))?;
         let mut entries = fs::read_dir(path).map_err(CtlError::file("read", path))?;
         if entries.next().is_some() {
@@ -281,8 +285,10 @@ impl RunDir {
     fn read_scenario(&self, name: &str) -> Result<Scenario, CtlError> {
         let path = self.scenario_path(name);
         let text = fs::read_to_string(&path).map_err(CtlError::file("read", &path))?;
-        Scenario::parse(&path.to_string_lossy(), &text)
-            .map_err(|errors| CtlError::Content { path, why: format!("it is no scenario\n{errors}") })
+        Scenario::parse(&path.to_string_lossy(), &text).map_err(|errors| CtlError::Content {
+            path,
+            why: format!("it is no scenario\n{errors}"),
+        })
     }
 
     fn missing_records(&self, id: &str, case: &CaseMeta) -> Option<Finding> {
@@ -422,4 +428,20 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CtlError> {
     fs::write(&beside, bytes)
         .and_then(|()| fs::rename(&beside, path))
         .map_err(CtlError::file("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_the_judge_knows_every_metric_of_a_scenario() {
+        let schema: serde_json::Value = serde_json::from_str(&scenario::json_schema()).unwrap();
+        let metrics = &schema["properties"]["limits"]["items"]["properties"]["metric"]["oneOf"];
+        let words: Vec<_> = metrics.as_array().unwrap().iter().map(|m| &m["const"]).collect();
+        assert!(words.len() > 20, "{words:?}");
+        for word in words {
+            assert!(Metric::from_name(word.as_str().unwrap()).is_some(), "{word}");
+        }
+    }
 }

@@ -4,17 +4,15 @@
 //!
 //! Not here: how frames are released (`timewire-path`, `timewire-mac`).
 
+mod link;
+
 use std::collections::BTreeSet;
-use std::fs;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
 use timewire_base::{IfName, Instant, Span, StationName, Tai};
 use timewire_host::group::{Group, MemberId};
 use timewire_host::journal::Journal;
-use timewire_host::tool::{self, Tool};
 use timewire_host::{HostError, Undo};
 use timewire_mac::{Config, Mode, QueueIndex};
 use timewire_path::CarrierChoice;
@@ -27,11 +25,12 @@ use timewire_trace::summary::{MacSummary, QueueSummary};
 
 use crate::CtlError;
 use crate::control::{MemberStatus, Received, Request, Response, STATUS_SCHEMA, Server, Status};
+use link::{LinkState, far_name, first_word, make_interfaces};
 
 /// Of members of the priority group: below the MAC that carries their frames.
 const GROUP_PRIORITY: u8 = 60;
-/// How far ahead a change of the schedule lies when nobody says when: long enough for a command that
-/// goes to every station.
+/// How far ahead a change of the schedule lies when nobody says when: long enough for a command
+/// that goes to every station.
 const CHANGE_AHEAD: Span = Span::from_ms(50);
 
 /// What a station is started with.
@@ -141,6 +140,8 @@ fn has_slot(schedule: &TdmSchedule, station: &StationName) -> Result<(), CtlErro
 /// A running station. Dropping it puts the host back.
 pub struct Station {
     spec: StationSpec,
+    /// The schedule that is to come.
+    next: Option<TdmSchedule>,
     far: IfName,
     server: Server,
     requests: event::EndRequests,
@@ -181,7 +182,7 @@ impl Station {
         let priority = RtPriority::new(GROUP_PRIORITY)
             .expect("invariant: the priority lies in the kernel's range");
         let group = Group::new(Arc::clone(&journal), priority);
-        Ok(Station { spec, far, server, requests, group, mac, journal })
+        Ok(Station { spec, next: None, far, server, requests, group, mac, journal })
     }
 
     /// Answers requests until one says stop or a signal asks to end; then puts the host back.
@@ -193,27 +194,29 @@ impl Station {
         while !stop && ended.is_none() {
             self.server.wait(self.requests.as_fd());
             stop = self.requests.take();
-            let Station { spec, far: _, server, group, mac, .. } = &mut self;
-            server.answer_all(|request| {
-                stop |= request == Request::Stop;
-                answer(spec, group, mac, request)
-            });
+            let Station { spec, next, server, group, mac, .. } = &mut self;
+            stop |= server.answer_all(|request| answer(spec, next, group, mac, request));
             ended = self.mac.ended();
         }
-        let Station { spec, group, mac, journal, .. } = self;
+        let Station { spec, server, group, mac, journal, .. } = self;
         drop(group);
         let stopped = match ended {
             Some(error) => Err(error),
             None => mac.stop(),
         };
         let journal = Arc::into_inner(journal).expect("invariant: the group was the other owner");
-        journal.finish()?;
+        let put_back = journal.finish();
+        server.has_stopped(&match &put_back {
+            Ok(()) => Response::Done,
+            Err(error) => Response::LeftChanged { message: error.to_string() },
+        });
+        put_back?;
         stopped.map_err(|source| CtlError::Mac { link: spec.link, source })
     }
 
     /// How the station is; also what was chosen and what the host refused.
     pub fn status(&mut self) -> Result<Status, CtlError> {
-        status(&self.spec, &mut self.group, &mut self.mac)
+        status(&mut self.spec, &mut self.next, &mut self.group, &mut self.mac)
     }
 
     /// The name of the virtual interface's far side.
@@ -239,13 +242,18 @@ fn mac_spec(spec: &StationSpec, far: &IfName, address: [u8; 6]) -> MacSpec {
     }
 }
 
-fn answer(spec: &mut StationSpec, group: &mut Group, mac: &mut Mac, request: Request) -> Response {
+fn answer(
+    spec: &mut StationSpec,
+    next: &mut Option<TdmSchedule>,
+    group: &mut Group,
+    mac: &mut Mac,
+    request: Request,
+) -> Response {
     let result = match request {
-        Request::Stop => Ok(Response::Done),
-        Request::Show => {
-            status(spec, group, mac).map(|status| Response::Status { status: Box::new(status) })
-        }
-        Request::Set { schedule, not_before_ns } => set(spec, mac, schedule, not_before_ns),
+        Request::Stop => unreachable!("the server keeps it for the end"),
+        Request::Show => status(spec, next, group, mac)
+            .map(|status| Response::Status { status: Box::new(status) }),
+        Request::Set { schedule, not_before_ns } => set(spec, next, mac, schedule, not_before_ns),
         Request::Send { list } => changed(spec, mac.set_send(&list)),
         Request::Recv { list } => changed(spec, mac.set_recv(&list)),
         Request::AddProcess { pids } => add_processes(group, &pids),
@@ -265,17 +273,33 @@ fn changed(
 
 fn set(
     spec: &mut StationSpec,
+    next: &mut Option<TdmSchedule>,
     mac: &mut Mac,
     schedule: TdmSchedule,
     not_before: Option<Instant<Tai>>,
 ) -> Result<Response, CtlError> {
     has_slot(&schedule, &spec.station)?;
     let not_before = not_before.unwrap_or_else(|| clock::now::<Tai>() + CHANGE_AHEAD);
+    // An earlier change may have taken effect since anybody asked.
+    status_of(spec, next, mac)?;
     let result = mac.set_windows(Some(schedule.windows_of(&spec.station)), not_before);
     if result.is_ok() {
-        spec.schedule = Some(schedule);
+        *next = Some(schedule);
     }
     changed(spec, result)
+}
+
+/// How the MAC is. A schedule that was to come and has come is the one in force from here on.
+fn status_of(
+    spec: &mut StationSpec,
+    next: &mut Option<TdmSchedule>,
+    mac: &mut Mac,
+) -> Result<MacStatus, CtlError> {
+    let now = mac.status().map_err(|source| CtlError::Mac { link: spec.link.clone(), source })?;
+    if now.pending.is_none() {
+        spec.schedule = next.take().or_else(|| spec.schedule.take());
+    }
+    Ok(now)
 }
 
 /// All or none: when one cannot be added, those added before it are removed again.
@@ -313,8 +337,13 @@ fn remove_processes(group: &mut Group, members: &[u32]) -> Result<Response, CtlE
     Ok(Response::Done)
 }
 
-fn status(spec: &StationSpec, group: &mut Group, mac: &mut Mac) -> Result<Status, CtlError> {
-    let now = mac.status().map_err(|source| CtlError::Mac { link: spec.link.clone(), source })?;
+fn status(
+    spec: &mut StationSpec,
+    next: &mut Option<TdmSchedule>,
+    group: &mut Group,
+    mac: &mut Mac,
+) -> Result<Status, CtlError> {
+    let now = status_of(spec, next, mac)?;
     let members = group.members()?;
     let by_priority = (1_u8..).zip(now.received.by_priority).filter(|(_, frames)| *frames > 0);
     Ok(Status {
@@ -325,6 +354,7 @@ fn status(spec: &StationSpec, group: &mut Group, mac: &mut Mac) -> Result<Status
         link: spec.link.to_string(),
         stack: spec.stack.to_string(),
         receive: now.receive.clone(),
+        clock: clock_state(spec.clock),
         refused: now.refused.clone(),
         transmit: transmit_summary(&spec.station, &now),
         send_failed: now.observed.send_failed,
@@ -337,10 +367,12 @@ fn status(spec: &StationSpec, group: &mut Group, mac: &mut Mac) -> Result<Status
             by_priority: by_priority.collect(),
             foreign: now.received.foreign,
             not_deferred: now.received.not_deferred,
+            lost: now.received.lost,
         },
         schedule: spec.schedule.clone(),
         windows: now.windows,
         change_at_ns: now.pending.map(|pending| pending.config_change_time),
+        next_schedule: next.clone(),
         send: now.send,
         recv: now.recv,
         members: members
@@ -354,11 +386,35 @@ fn status(spec: &StationSpec, group: &mut Group, mac: &mut Mac) -> Result<Status
     })
 }
 
+fn clock_state(rule: ClockRule) -> String {
+    let ClockRule::Synchronised { max_error } = rule else {
+        return "that of one host, not checked".to_owned();
+    };
+    match clock::discipline() {
+        Ok(state) if state.synchronised && state.max_error <= max_error => {
+            format!("synchronised within {}", state.max_error)
+        }
+        Ok(state) if state.synchronised => format!(
+            "synchronised within {} only, not within {max_error}: nothing is sent",
+            state.max_error
+        ),
+        Ok(_) => {
+            "not synchronised by any daemon (such as ptp4l with phc2sys, or chronyd): nothing \
+                  is sent; where all stations run on this one host, start with `--clock one-host`"
+                .to_owned()
+        }
+        Err(error) => format!("cannot be asked ({error}): nothing is sent"),
+    }
+}
+
 fn transmit_summary(station: &StationName, now: &MacStatus) -> MacSummary {
-    let prioritised = (1..=u64::from(timewire_base::Priority::MAX))
-        .filter_map(|number| timewire_base::Priority::new(number).ok())
-        .filter_map(|priority| now.send.rules().ok()?.queue_set().index_of(priority));
-    let queues = prioritised.chain([QueueIndex::DEFAULT]).map(|index| {
+    let listed = now.send.rules().map(|rules| rules.queue_set()).unwrap_or_default();
+    // A queue that is no longer in the list keeps its counters, and so its line.
+    let shown = |index: &QueueIndex| {
+        index.priority().is_none_or(|priority| listed.index_of(priority).is_some())
+            || now.counters.queue(*index).arrived > 0
+    };
+    let queues = QueueIndex::all().filter(shown).map(|index| {
         let counters = now.counters.queue(index);
         QueueSummary {
             name: match index.priority() {
@@ -381,239 +437,8 @@ fn transmit_summary(station: &StationName, now: &MacStatus) -> MacSummary {
     }
 }
 
-/// What must be known of the link before it is touched.
-struct LinkState {
-    address: [u8; 6],
-    mtu: u64,
-    is_up: bool,
-    /// As `ip address add` takes them.
-    addresses: Vec<String>,
-    /// As `ip route add` takes them; those that the kernel makes by itself are not among them.
-    routes: Vec<String>,
-}
-
-impl LinkState {
-    fn read(link: &IfName) -> Result<LinkState, CtlError> {
-        let bad = |why: &str| CtlError::Link { link: link.clone(), why: why.to_owned() };
-        if timewire_sys::interface_index(link).is_err() {
-            return Err(bad("there is no such interface here; `ip link` lists those there are"));
-        }
-        let text = tool::run(Tool::Ip, &["-j", "address", "show", "dev", link.as_str()])?;
-        let list: Value = serde_json::from_str(&text).map_err(|_| bad("`ip` wrote no JSON"))?;
-        let entry = list.get(0).ok_or_else(|| bad("`ip` does not know it"))?;
-        if entry["link_type"] != "ether" {
-            return Err(bad("it is no Ethernet interface"));
-        }
-        let address = entry["address"].as_str().and_then(parse_address);
-        let infos = entry["addr_info"].as_array().into_iter().flatten();
-        let global = infos.filter(|info| info["scope"] == "global").filter_map(address_text);
-        let mut routes = Vec::new();
-        for family in ["-4", "-6"] {
-            let shown = tool::run(Tool::Ip, &[family, "route", "show", "dev", link.as_str()])?;
-            routes.extend(shown.lines().filter_map(|line| route_text(line, family == "-6")));
-        }
-        Ok(LinkState {
-            address: address.ok_or_else(|| bad("it has no Ethernet address"))?,
-            mtu: entry["mtu"].as_u64().unwrap_or(1_500),
-            is_up: entry["flags"].as_array().is_some_and(|flags| flags.contains(&"UP".into())),
-            addresses: global.collect(),
-            routes,
-        })
-    }
-}
-
-fn first_word(text: &str) -> String {
-    text.split(' ').next().unwrap_or_default().to_owned()
-}
-
-/// `10.77.0.1/24 brd 10.77.0.255`
-fn address_text(info: &Value) -> Option<String> {
-    let mut text = format!("{}/{}", info["local"].as_str()?, info["prefixlen"].as_u64()?);
-    if let Some(broadcast) = info["broadcast"].as_str() {
-        text += &format!(" brd {broadcast}");
-    }
-    Some(text)
-}
-
-/// A line of `ip route show` as `ip route add` takes it; `None` for those that come by themselves
-/// with an address or a router's advertisement.
-fn route_text(line: &str, ipv6: bool) -> Option<String> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let from = words.iter().position(|word| *word == "proto").and_then(|at| words.get(at + 1));
-    if matches!(from, Some(&"kernel" | &"ra")) {
-        return None;
-    }
-    let states = ["linkdown", "dead"];
-    let text: Vec<&str> = words.into_iter().filter(|word| !states.contains(word)).collect();
-    let text = text.join(" ");
-    Some(match text.strip_prefix("default") {
-        Some(rest) if ipv6 => format!("::/0{rest}"),
-        _ => text,
-    })
-}
-
-fn parse_address(text: &str) -> Option<[u8; 6]> {
-    let mut bytes = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut bytes {
-        *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
-    }
-    parts.next().is_none().then_some(bytes)
-}
-
-/// The name of the virtual interface's far side: `tw0` and `tw0-mac`.
-fn far_name(stack: &IfName) -> Result<IfName, CtlError> {
-    IfName::new(&format!("{stack}-mac")).map_err(|_| {
-        CtlError::Invalid(format!(
-            "`{stack}` is too long for the virtual interface: at most 11 characters, since its far \
-             side is called `{stack}-mac`"
-        ))
-    })
-}
-
-fn make_interfaces(
-    journal: &Journal,
-    spec: &StationSpec,
-    far: &IfName,
-    link: &LinkState,
-) -> Result<(), CtlError> {
-    let stack = &spec.stack;
-    journal.record(Undo::DeleteLink { netns: None, name: stack.clone() })?;
-    let [a, b, c, d, e, f] = link.address;
-    let address = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
-    let mtu = link.mtu;
-    tool::batch(
-        Tool::Ip,
-        None,
-        &[format!(
-            "link add {stack} address {address} mtu {mtu} numtxqueues 1 numrxqueues 1 txqueuelen \
-             1000 type veth peer name {far} mtu {mtu} numtxqueues 1 numrxqueues 1"
-        )],
-    )?;
-    // The stack's own frames must be whole when they reach the MAC: checksums filled in, no larger
-    // than the link takes, tags in place.
-    for name in [stack, far] {
-        let off = [
-            "-K",
-            name.as_str(),
-            "tx",
-            "off",
-            "sg",
-            "off",
-            "gso",
-            "off",
-            "tso",
-            "off",
-            "gro",
-            "off",
-            "rxvlan",
-            "off",
-            "txvlan",
-            "off",
-        ];
-        tool::run(Tool::Ethtool, &off)?;
-    }
-    // Neither the far side nor the link itself may speak: only the MAC does, and only in its slots.
-    silence(journal, far)?;
-    let mut lines = vec![format!("link set {far} up"), format!("link set {stack} up")];
-    if spec.move_addresses {
-        lines.extend(take_addresses(journal, &spec.link, link)?);
-    }
-    tool::batch(Tool::Ip, None, &lines)?;
-    silence(journal, &spec.link)?;
-    if !link.is_up {
-        journal.record(Undo::SetLinkDown { name: spec.link.clone() })?;
-    }
-    let mut lines = vec![format!("link set {} up", spec.link)];
-    if spec.move_addresses {
-        let add = |what: &str, value: &String| format!("{what} add {value} dev {stack}");
-        lines.extend(link.addresses.iter().map(|address| add("address", address)));
-        lines.extend(link.routes.iter().map(|route| add("route", route)));
-    }
-    lines.extend(spec.addresses.iter().map(|address| format!("address add {address} dev {stack}")));
-    Ok(tool::batch(Tool::Ip, None, &lines)?)
-}
-
-/// The lines that take the link's addresses away; the kernel takes the routes that hang on them.
-fn take_addresses(
-    journal: &Journal,
-    name: &IfName,
-    link: &LinkState,
-) -> Result<Vec<String>, CtlError> {
-    // In this order: what is recorded last is put back first, and a route needs an address.
-    for route in &link.routes {
-        journal.record(Undo::AddRoute { interface: name.clone(), route: route.clone() })?;
-    }
-    for address in &link.addresses {
-        let (interface, address) = (name.clone(), address.clone());
-        journal.record(Undo::AddAddress { netns: None, interface, address })?;
-    }
-    Ok(link.addresses.iter().map(|address| format!("address del {address} dev {name}")).collect())
-}
-
-/// Keeps the kernel from sending on an interface by itself, and from taking frames there for the
-/// addresses of another one: those come once more through the MAC.
-fn silence(journal: &Journal, name: &IfName) -> Result<(), CtlError> {
-    let silent = [
-        // No IPv6 at all.
-        ("ipv6", "disable_ipv6", "1"),
-        // No answers to address resolution.
-        ("ipv4", "arp_ignore", "8"),
-        // Whoever sent a frame is reached through another interface, so it is dropped.
-        ("ipv4", "rp_filter", "1"),
-    ];
-    for (family, setting, value) in silent {
-        let path = PathBuf::from(format!("/proc/sys/net/{family}/conf/{name}/{setting}"));
-        // A kernel without IPv6 needs nothing.
-        let Ok(was) = fs::read_to_string(&path) else { continue };
-        let was = was.trim();
-        if was != value {
-            journal.record(Undo::WriteSetting { path: path.clone(), value: was.to_owned() })?;
-            fs::write(&path, value).map_err(|source| HostError::File {
-                what: "write",
-                path,
-                source,
-            })?;
-        }
-    }
-    Ok(())
-}
-
 /// The CPU for deferred work: the last one, since the kernel and most programs favour the first.
 fn last_cpu() -> u32 {
     let cpus = timewire_sys::scheduler::affinity(0).unwrap_or_default();
     cpus.last().copied().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn t0_addresses_are_read_whole() {
-        assert_eq!(parse_address("02:00:0a:4d:00:ff"), Some([2, 0, 10, 77, 0, 255]));
-        for bad in ["", "02:00", "02:00:0a:4d:00:ff:00", "zz:00:0a:4d:00:ff"] {
-            assert_eq!(parse_address(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn t0_routes_are_read_as_they_are_written() {
-        let v4 = |line| route_text(line, false);
-        assert_eq!(v4("10.1.0.0/24 proto kernel scope link src 10.1.0.1"), None);
-        let dhcp = "default via 10.1.0.254 proto dhcp metric 100";
-        assert_eq!(v4(&format!("{dhcp} linkdown ")).unwrap(), dhcp);
-        let v6 = |line| route_text(line, true);
-        assert_eq!(v6("default via fe80::1 proto ra metric 1024 expires 9sec pref medium"), None);
-        let default = v6("default via fd00::2 metric 1024 pref medium");
-        assert_eq!(default.unwrap(), "::/0 via fd00::2 metric 1024 pref medium");
-        assert_eq!(v6("fd01::/64 metric 1024").unwrap(), "fd01::/64 metric 1024");
-    }
-
-    #[test]
-    fn t0_the_far_side_has_a_name_the_kernel_takes() {
-        assert_eq!(far_name(&IfName::new("tw0").unwrap()).unwrap().as_str(), "tw0-mac");
-        assert!(far_name(&IfName::new("elevenchars").unwrap()).is_ok());
-        assert!(far_name(&IfName::new("twelve-chars").unwrap()).is_err());
-    }
 }

@@ -60,8 +60,8 @@ pub enum Undo {
     AddRoute {
         /// The interface, in the namespace of the process that undoes.
         interface: IfName,
-        /// The route as `ip route` takes it: `default via 10.77.0.254 metric 100`; the default route
-        /// of IPv6 is `::/0`.
+        /// The route as `ip route` takes it: `default via 10.77.0.254 metric 100`; the default
+        /// route of IPv6 is `::/0`.
         route: String,
     },
     /// Takes an interface down again.
@@ -137,8 +137,8 @@ impl Undo {
         }
     }
 
-    /// Whether it is about files. Processes, interfaces and settings of the kernel are made anew by a
-    /// reboot; what has the same name then is not what was changed.
+    /// Whether it is about files. Processes, interfaces and settings of the kernel are made anew by
+    /// a reboot; what has the same name then is not what was changed.
     pub(crate) fn outlives_a_reboot(&self) -> bool {
         matches!(self, Undo::RemoveFile { .. } | Undo::RemoveDir { .. })
     }
@@ -214,7 +214,9 @@ fn add_address(netns: Option<&str>, interface: &IfName, address: &str) -> Result
     }
     let line = format!("addr add {address} dev {interface}");
     let result = tool::batch(Tool::Ip, netns, &[line]);
-    unless_it_says(unless_it_says(result, "File exists"), "Cannot find device")
+    // Linux 6 has words of its own for an address that is there.
+    let result = unless_it_says(unless_it_says(result, "File exists"), "already assigned");
+    unless_it_says(result, "Cannot find device")
 }
 
 /// A failure with this message means that there is nothing left to do.

@@ -353,7 +353,9 @@ fn switch_ipv6_off() -> io::Result<()> {
 /// follows.
 fn switch_offloads_off(interface: &IfName) -> Result<(), LabError> {
     let mut arguments = vec!["-K", interface.as_str()];
-    for feature in ["tx", "rx", "sg", "tso", "gso", "gro"] {
+    // Tags too: beside the frame, where a card would insert them, XDP does not see them.
+    let tags = ["rxvlan", "txvlan", "tx-vlan-stag-hw-insert"];
+    for feature in ["tx", "rx", "sg", "tso", "gso", "gro"].into_iter().chain(tags) {
         arguments.extend([feature, "off"]);
     }
     Ok(tool::run(Tool::Ethtool, &arguments).map(drop)?)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who takes part in one case under one load: every program with its station, its times and the name
-//! of its record file.
+//! Who takes part in one case under one load: every program with its station, its times and the
+//! name of its record file.
 //!
 //! Not here: starting them (`stage`).
 
@@ -123,7 +123,8 @@ fn long_enough(stream: &RequestResponse) -> Result<(), CtlError> {
         return Ok(());
     }
     Err(CtlError::Invalid(format!(
-        "stream `{}` has messages of {}: a measured message carries its number, so {least}B at least",
+        "stream `{}` has messages of {}: a measured message carries its number, so {least}B at \
+         least",
         stream.name, stream.message
     )))
 }

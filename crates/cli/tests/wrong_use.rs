@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Wrong use: each mistake gets its message and its exit code, and changes nothing.
+//!
+//! Not here: each wrong scenario file (`timewire-sched` has them all).
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use support::{BOTH_CASES, Host, PLAIN_CASE, Scratch, TIMEWIRE, Tiny, run, timewire};
+
+#[test]
+fn t1_an_unknown_verb_lists_what_there_is() {
+    let said = timewire(&["fly"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    assert!(said.stderr.contains("unrecognized subcommand 'fly'"), "{said:?}");
+    let near = timewire(&["rum"]);
+    assert!(near.stderr.contains("'run'"), "{near:?}");
+    let help = timewire(&["--help"]).done().stdout;
+    for verb in ["demo", "run", "report", "tdm", "lab", "schema"] {
+        assert!(help.contains(&format!("\n  {verb} ")), "{verb}: {help}");
+    }
+    assert!(!help.contains("__"), "{help}");
+}
+
+#[test]
+fn t1_run_without_a_file_or_with_a_missing_one() {
+    let said = timewire(&["run"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    assert!(said.stderr.contains("required arguments were not provided:\n  <FILE>..."), "{said:?}");
+    timewire(&["run", "no-such.yaml"])
+        .failed(2, "error: cannot read no-such.yaml: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn t1_run_shows_what_is_wrong_in_a_scenario() {
+    let bad = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sched/tests/bad");
+    for name in ["no-unit", "slots-overlap", "many-at-once", "unknown-key", "not-yaml", "empty"] {
+        let file = format!("{name}.yaml");
+        let golden = fs::read_to_string(bad.join(format!("{name}.stderr"))).unwrap();
+        let said = run(Command::new(TIMEWIRE).args(["run", &file]).current_dir(&bad));
+        said.failed(2, &format!("{golden}error: {file} is not a scenario; nothing was run\n"));
+    }
+}
+
+#[test]
+fn t1_two_files_of_one_name() {
+    let scratch = Scratch::new();
+    let text = Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text();
+    let (one, two) = (scratch.write("one.yaml", &text), scratch.write("two.yaml", &text));
+    timewire(&["run", &one, &two]).failed(
+        2,
+        &format!(
+            "error: {two}: its `name: tiny` is that of {one} too; results are kept by name, so \
+             each scenario needs its own\n"
+        ),
+    );
+}
+
+#[test]
+fn t1_dry_run_prints_the_schedule_and_runs_nothing() {
+    let scratch = Scratch::new();
+    let file = scratch.write("a.yaml", &Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text());
+    let mut command = Command::new(TIMEWIRE);
+    command.args(["run", "--dry-run", &file]).current_dir(scratch.path());
+    let said = run(&mut command).done();
+    assert_eq!(
+        said.stdout,
+        "tiny: cycle 1ms at 100Mbit
+  alpha        at      0ns  transmit    450us  guard    50us  largest frame 5601B
+  beta         at    500us  transmit    450us  guard    50us  largest frame 5601B
+  2 cases x 1 loads
+"
+    );
+    assert_eq!(said.stderr, "");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn t1_lists_of_ports_are_checked_before_any_mac_is_asked() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["1", "15001"], "port 15001 has no priority: write pairs, such as `15001 1 15002 2`"),
+        (&["1", "0", "1"], "0 is no port: 1 to 65535"),
+        (&["1", "65536", "1"], "65536 is no port: 1 to 65535"),
+        (&["1", "15001", "0"], "0 is no priority: 1 (most urgent) to 32 (least urgent)"),
+        (&["1", "15001", "33"], "33 is no priority: 1 (most urgent) to 32 (least urgent)"),
+        (
+            &["2", "15001", "1", "15001", "2"],
+            "port 15001 has two rules, priority 1 and priority 2: a port takes one",
+        ),
+        (
+            &["1", "15001", "1", "15001", "1"],
+            "port 15001 has two rules, priority 1 and priority 1: a port takes one",
+        ),
+        (
+            &["1", "15001", "1", "15002", "2"],
+            "the number of queues is 1, but the rules name 2 priorities: say 2",
+        ),
+        (
+            &["33", "15001", "1"],
+            "33 queues cannot be: there are 32 priorities, and the default queue is extra",
+        ),
+    ];
+    for verb in ["send", "recv"] {
+        for (arguments, message) in &cases {
+            timewire(&[&["tdm", verb], *arguments].concat())
+                .failed(2, &format!("error: {message}\n"));
+        }
+    }
+    let said = timewire(&["tdm", "send", "1", "fifteen", "1"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("invalid value 'fifteen'"), "{said:?}");
+}
+
+#[test]
+fn t1_report_of_what_is_no_run() {
+    let scratch = Scratch::new();
+    let path = scratch.path().display();
+    timewire(&["report", &path.to_string()]).failed(
+        2,
+        &format!(
+            "error: {path}: it has no file run.json, so it is no run directory of `timewire run` \
+             or `demo`\n"
+        ),
+    );
+    timewire(&["report", "no-such"]).failed(
+        2,
+        "error: no-such: no such directory, so it is no run directory of `timewire run` or \
+         `demo`\n",
+    );
+}
+
+#[test]
+fn t3_without_a_mac_there_is_nobody_to_ask() {
+    let Some(host) = Host::start() else { return };
+    let commands: [&[&str]; 7] = [
+        &["show"],
+        &["show", "--json"],
+        &["stop"],
+        &["send", "1", "15001", "1"],
+        &["recv", "0"],
+        &["add", "process", "1"],
+        &["remove", "process", "1"],
+    ];
+    for command in commands {
+        host.timewire(&[&["tdm"], command].concat())
+            .failed(2, "error: no MAC runs here: `timewire tdm start` starts one\n");
+    }
+    host.timewire(&["tdm", "show", "--name", "eth0"]).failed(
+        2,
+        "error: no MAC runs as `eth0`; none runs here: `timewire tdm start` starts one\n",
+    );
+    host.timewire(&["tdm", "show", "--name", "../eth0"]).failed(
+        2,
+        "error: `../eth0` is no name of a MAC: 1 to 64 of a-z, A-Z, 0-9, `-`, `_`, `.`, not \
+         starting with a dot\n",
+    );
+    assert_eq!(host.timewire(&["lab", "clean"]).done().stdout, "nothing was left behind\n");
+    host.is_clean();
+}
+
+#[test]
+fn t3_run_does_not_write_into_a_directory_in_use() {
+    let Some(host) = Host::start() else { return };
+    let scratch = host.scratch();
+    let text = Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text();
+    let file = scratch.write("tiny.yaml", &text);
+    let out = scratch.path().display().to_string();
+    host.timewire(&["run", &file, "--out", &out])
+        .failed(2, &format!("error: {out}: it is not empty; a run needs a directory of its own\n"));
+    host.timewire(&["run", &file, "--out", &file]).failed(
+        2,
+        &format!("error: {file}: it is no directory; a run needs a directory of its own\n"),
+    );
+    assert_eq!(scratch.list(), ["tiny.yaml"]);
+    host.is_clean();
+}
+
+#[test]
+fn t3_what_tdm_start_refuses() {
+    let Some(host) = Host::start() else { return };
+    let file = &host
+        .scratch()
+        .write("tiny.yaml", &Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text());
+    host.tool("ip link add phy0 type veth peer name far0");
+    host.tool("ip link add addressed type veth peer name far1");
+    host.tool("ip address add 10.1.0.1/24 dev addressed");
+    host.tool("ip address add 10.1.0.2/24 dev addressed");
+    host.tool("ip link add tw7 type veth peer name far2");
+    host.tool("ip link set phy0 up");
+    let before = host.tool("ip -o address") + &host.tool("ip -o link");
+    let start = |arguments: &str, message: &str| {
+        for foreground in [&[][..], &["--foreground"]] {
+            let words: Vec<&str> = arguments.split_whitespace().collect();
+            host.timewire(&[&["tdm", "start"], &words[..], foreground].concat())
+                .failed(2, &format!("error: {message}\n"));
+        }
+    };
+    let right = format!("--file {file} --station alpha");
+    start(
+        &format!("nosuch0 {right}"),
+        "nosuch0: there is no such interface here; `ip link` lists those there are",
+    );
+    start(
+        &format!("phy0 --file {file} --station gamma"),
+        "the scenario has no station `gamma`: it has alpha, beta",
+    );
+    start(
+        "phy0 --file no-such.yaml --station alpha",
+        "cannot read no-such.yaml: No such file or directory (os error 2)",
+    );
+    start(
+        &format!("addressed {right}"),
+        "addressed carries the addresses 10.1.0.1/24, 10.1.0.2/24, which would stop working: \
+         `--move-addresses` moves them to tw0 until the MAC ends",
+    );
+    start(
+        &format!("phy0 {right} --stack twelve-chars"),
+        "`twelve-chars` is too long for the virtual interface: at most 11 characters, since its \
+         far side is called `twelve-chars-mac`",
+    );
+    start(
+        &format!("phy0 {right} --stack tw7"),
+        "interface tw7 exists already: choose another with `--stack`, or delete it",
+    );
+    start(&format!("lo {right}"), "lo: it is no Ethernet interface");
+    start(
+        &format!("phy0 {right} --name a/b"),
+        "`a/b` is no name of a MAC: 1 to 64 of a-z, A-Z, 0-9, `-`, `_`, `.`, not starting with a \
+         dot",
+    );
+    // Refused in the way of all arguments, or by `ip` when much is done already: all is undone.
+    let address = "10.7.0.1/24";
+    for (what, message) in [
+        ("sixteen-letters0", "`sixteen-letters0` is no interface name: 1 to 15 bytes"),
+        ("phy0 --stack a/b", "`a/b` is no interface name: 1 to 15 bytes"),
+        ("phy0 --address 10.7.0.1", "an address and its prefix are like 10.77.0.1/24"),
+        ("phy0 --address 10.7.0.1/33", "an address and its prefix are like 10.77.0.1/24"),
+        ("phy0 --address fd00::/129", "an address and its prefix are like 10.77.0.1/24"),
+        ("phy0 --max-clock-error 100", "has no unit"),
+        (
+            &format!("phy0 --address {address} --address {address}"),
+            "at `address add 10.7.0.1/24 dev tw0`: ",
+        ),
+    ] {
+        let words: Vec<&str> = what.split(' ').chain(right.split(' ')).collect();
+        let said = host.timewire(&[&["tdm", "start"], &words[..]].concat());
+        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+        assert!(said.stderr.contains(message), "{said:?}");
+    }
+    assert_eq!(host.tool("ip -o address") + &host.tool("ip -o link"), before);
+    assert_eq!(host.list("/run/timewire"), ["journal"]);
+    host.is_clean();
+}
