@@ -11,7 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ use crate::CtlError;
 const LONGEST: usize = 1 << 20;
 /// How long a client waits for its answer, and a MAC for the whole of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the socket of a MAC that was killed may outlive it.
+const GOING: Duration = Duration::from_millis(500);
 /// How long a MAC waits for a peer that does not read its answer; nobody else is served meanwhile.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
 /// Peers whose requests are still under way; one more, and the one that waits longest is dropped.
@@ -388,17 +390,12 @@ impl Client {
     pub fn ask(&self, request: &Request) -> Result<Response, CtlError> {
         let path = socket_path(&self.instance)?;
         let failed = |source| CtlError::Control { instance: self.instance.clone(), source };
+        let nobody = || -> Result<CtlError, CtlError> {
+            Ok(CtlError::NoMac { instance: self.instance.clone(), running: running()? })
+        };
         let stream = match UnixStream::connect(&path) {
             Ok(stream) => stream,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-                ) =>
-            {
-                let (instance, running) = (self.instance.clone(), running()?);
-                return Err(CtlError::NoMac { instance, running });
-            }
+            Err(error) if is_nobody(&error) => return Err(nobody()?),
             Err(error) => return Err(failed(error)),
         };
         let exchange = || -> io::Result<Response> {
@@ -407,9 +404,12 @@ impl Client {
             write_line(&stream, request)?;
             serde_json::from_str(&read_line(&stream)?).map_err(io::Error::other)
         };
-        match exchange().map_err(failed)? {
-            Response::Refused { message } => Err(CtlError::Refused { message }),
-            response => Ok(response),
+        match exchange() {
+            Ok(Response::Refused { message }) => Err(CtlError::Refused { message }),
+            Ok(response) => Ok(response),
+            // Killed just now, and its socket goes with its last thread.
+            Err(error) if broke_off(&error) && is_going(&path) => Err(nobody()?),
+            Err(error) => Err(failed(error)),
         }
     }
 
@@ -430,6 +430,31 @@ impl Client {
             None => Err(CtlError::Refused {
                 message: format!("the MAC `{}` has no schedule, so no slots", self.instance),
             }),
+        }
+    }
+}
+
+/// Whether a failure to connect says that there is no MAC.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether a talk ended because the other side did.
+fn broke_off(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::InvalidData
+    )
+}
+
+/// Whether nobody listens on a socket any more, or soon.
+fn is_going(path: &Path) -> bool {
+    let give_up = std::time::Instant::now() + GOING;
+    loop {
+        match UnixStream::connect(path) {
+            Err(error) if is_nobody(&error) => return true,
+            _ if std::time::Instant::now() > give_up => return false,
+            _ => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
