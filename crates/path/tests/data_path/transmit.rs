@@ -61,7 +61,8 @@ fn observed(traffic: impl FnOnce()) -> (Vec<Record>, u64) {
     (decoded.records, decoded.lost)
 }
 
-/// How many AF_PACKET sockets receive in the station's namespace: column `R`, set once one is bound.
+/// How many AF_PACKET sockets receive in the station's namespace: column `R`, set once one is
+/// bound.
 fn packet_sockets() -> usize {
     let table = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
     table.lines().filter(|line| line.split_ascii_whitespace().nth(5) == Some("1")).count()
