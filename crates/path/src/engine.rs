@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use timewire_base::{CyclicWindows, FrameLen, Instant, Phase, Span, Tai};
+use timewire_base::{CyclicWindows, FrameLen, Instant, Mono, Phase, Span, Tai};
 use timewire_mac::{Actions, Event, MacError, Machine, Next, PortRules, QueueSet};
 use timewire_sys::{Frame, clock, event};
 
@@ -24,6 +24,8 @@ use crate::receive::{LOOKED_AT, RealTimeProbe};
 const BATCH: usize = 64;
 /// The longest sleep: a change of the running MAC waits no longer.
 const LOOK: Span = Span::from_ms(10);
+/// How far TAI and the monotonic clock can stray from each other during the longest sleep.
+const STRAY: Span = Span::from_us(20);
 /// How often the clock's own state is read.
 const CLOCK_LOOK: Span = Span::from_ms(100);
 /// In hybrid mode, how often the link is asked for real-time traffic; also the longest wait then.
@@ -279,17 +281,21 @@ impl Engine {
         let doze = until - self.spin;
         let at = now();
         if doze > at {
+            // On the clock that never steps: a step back of TAI must not make the sleep longer.
+            clock::sleep_until(clock::now::<Mono>() + (doze - at).min(self.look()));
             if doze - at > self.look() {
-                clock::sleep_until(at + self.look());
                 return Ok(());
             }
-            clock::sleep_until(doze);
         }
-        while now() < until {
+        // What is farther away than the spin is so because the clock stepped back meanwhile.
+        loop {
+            let left = until - now();
+            if left <= Span::ZERO || left > self.spin + STRAY {
+                return Ok(());
+            }
             self.take_in()?;
             std::hint::spin_loop();
         }
-        Ok(())
     }
 
     fn look_at_clock(&mut self) {
