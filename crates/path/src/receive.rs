@@ -131,7 +131,9 @@ pub(crate) struct ReceiveThread {
 }
 
 pub(crate) struct Shared {
-    rules: Mutex<Arc<PortRules>>,
+    /// Those in force, and those before: the thread may still hold the latter, and gives them up
+    /// without being the last, so that it never frees.
+    rules: Mutex<[Arc<PortRules>; 2]>,
     changed: AtomicBool,
     stop: AtomicBool,
     normal: AtomicU64,
@@ -159,7 +161,8 @@ impl Shared {
     }
 
     fn rules(&self) -> Arc<PortRules> {
-        Arc::clone(&self.rules.lock().expect("invariant: nobody panics with the rules locked"))
+        let held = self.rules.lock().expect("invariant: nobody panics with the rules locked");
+        Arc::clone(&held[0])
     }
 }
 
@@ -173,7 +176,7 @@ impl ReceiveThread {
         let memory = FrameMemory::new(BUFFERS).map_err(PathError::Memory)?;
         let wake = Arc::new(event::Wake::new().map_err(PathError::Memory)?);
         let shared = Arc::new(Shared {
-            rules: Mutex::new(Arc::new(PortRules::default())),
+            rules: Mutex::new(Default::default()),
             changed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             normal: AtomicU64::new(0),
@@ -202,7 +205,10 @@ impl ReceiveThread {
 
     fn set_rules(&self, list: &PortList) -> Result<(), PathError> {
         let rules = Arc::new(list.rules()?);
-        *self.shared.rules.lock().expect("invariant: nobody panics with the rules locked") = rules;
+        let lock = self.shared.rules.lock();
+        let mut held = lock.expect("invariant: nobody panics with the rules locked");
+        held[1] = std::mem::replace(&mut held[0], rules);
+        drop(held);
         self.shared.changed.store(true, Ordering::Release);
         Ok(())
     }
