@@ -30,7 +30,7 @@ pub enum Command {
     /// Run, change and ask a station's MAC
     #[command(subcommand)]
     Tdm(Tdm),
-    /// The local laboratory itself
+    /// Laboratories without hardware: which there are, their kernels, commands inside them
     #[command(subcommand)]
     Lab(LabCommand),
     /// Print the JSON Schema of the scenario file
@@ -84,8 +84,92 @@ pub struct Report {
 
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
+    /// Tell which laboratories this machine can have, and what mends what is missing
+    ///
+    /// Exit code 0: all work now; 1: one needs the named command first; 4: one cannot be had.
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Build the laboratory's kernel, or show the one that is there
+    ///
+    /// From the distribution's kernel source, into the cache ($TIMEWIRE_CACHE, or
+    /// ~/.cache/timewire); nothing is installed. It takes some minutes, once.
+    Uml(Uml),
+    /// Run a command in the laboratory's kernel
+    ///
+    /// It sees the host's files, read only, and what it writes to /tmp is lost.
+    Exec(Exec),
+    /// Start a shell in the laboratory's kernel
+    Shell(Shell),
     /// Remove what laboratories and MACs of dead processes have left behind
     Clean,
+}
+
+#[derive(Debug, Args)]
+pub struct Uml {
+    /// The kernel series, such as 6.1, of which the distribution has the source [default: 6.12]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Fetch the distribution's own build instead: ready at once, but without virtual time
+    #[arg(long, conflicts_with = "kernel")]
+    pub prebuilt: bool,
+    /// Only list the kernels that are there
+    #[arg(long, conflicts_with_all = ["kernel", "prebuilt"])]
+    pub list: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LabKernel {
+    /// The kernel series, such as 6.1 [default: 6.12, or the newest that is there]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Use the distribution's own build
+    #[arg(long, conflicts_with = "kernel")]
+    pub prebuilt: bool,
+    /// How time passes in the machine
+    #[arg(long, value_enum)]
+    pub time: Option<LabTime>,
+    /// Memory of the machine, MiB
+    #[arg(long, value_name = "MIB", default_value = "256", value_parser = memory_mib())]
+    pub memory: u32,
+    /// A directory of the host that the command may change; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub writable: Vec<PathBuf>,
+}
+
+fn memory_mib() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(64..=65_536)
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LabTime {
+    /// As fast as events follow each other; computing takes no time
+    Virtual,
+    /// As on the host
+    Wall,
+}
+
+#[derive(Debug, Args)]
+pub struct Exec {
+    #[command(flatten)]
+    pub kernel: LabKernel,
+    /// Say on standard error how much time passed in the machine and on the host
+    #[arg(long)]
+    pub stats: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Shell {
+    #[command(flatten)]
+    pub kernel: LabKernel,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,6 +8,7 @@
 
 mod args;
 mod experiment;
+mod lab;
 mod output;
 mod tdm;
 
@@ -19,9 +20,10 @@ use timewire_ctl::CtlError;
 use timewire_host::HostError;
 use timewire_lab::LabError;
 
-use args::{Command, Hidden, LabCommand, Request};
+use args::{Command, Hidden, Request};
 
 fn main() -> ExitCode {
+    timewire_lab::enter_guest();
     let request = Request::parse();
     match run(request.command) {
         Ok(code) => code,
@@ -45,7 +47,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) => experiment::run(&args),
         Command::Report(args) => experiment::report(&args),
         Command::Tdm(command) => tdm::run(command),
-        Command::Lab(LabCommand::Clean) => clean(),
+        Command::Lab(command) => lab::run(command),
         Command::Schema => output::print(&timewire_sched::scenario::json_schema()),
         Command::Hidden(Hidden::Guardian { journal }) => guardian(&journal),
         Command::Hidden(Hidden::Program { file }) => {
@@ -65,27 +67,15 @@ fn guardian(journal: &Path) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn clean() -> anyhow::Result<ExitCode> {
-    let leftovers = timewire_lab::clean_leftovers()?;
-    for found in &leftovers {
-        output::print(&format!("{found}\n"))?;
-    }
-    if leftovers.is_empty() {
-        output::print("nothing was left behind\n")?;
-    }
-    let failed = leftovers.iter().any(|found| !found.failures.is_empty());
-    Ok(ExitCode::from(if failed { 3 } else { 0 }))
-}
-
 /// The exit code of an error, and what the user can do about it.
-fn classify(error: &anyhow::Error) -> (u8, Option<&'static str>) {
+fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     let of_host = |error: &HostError| match error {
         HostError::NotUndone { .. } => 3,
         _ => 2,
     };
     let of_lab = |error: &LabError| match error {
-        LabError::Unsupported { .. } => 4,
         LabError::Host(error) => of_host(error),
+        error if error.is_unsupported() => 4,
         _ => 2,
     };
     if let Some(error) = error.downcast_ref::<CtlError>() {
@@ -101,7 +91,7 @@ fn classify(error: &anyhow::Error) -> (u8, Option<&'static str>) {
         return (of_lab(error), error.hint());
     }
     if let Some(error) = error.downcast_ref::<HostError>() {
-        return (of_host(error), error.hint());
+        return (of_host(error), error.hint().map(str::to_owned));
     }
     (2, None)
 }

@@ -162,12 +162,12 @@ fn said(stderr: &str) -> String {
 
 impl CtlError {
     /// What the user can do about it, where that is known.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<String> {
         match self {
-            CtlError::Host(error) => error.hint(),
+            CtlError::Host(error) => error.hint().map(str::to_owned),
             CtlError::Lab(error) => error.hint(),
             CtlError::Mac { source: PathError::NoCarrier { .. }, .. } => {
-                Some("the MAC needs at least CAP_NET_RAW (run as root)")
+                Some("the MAC needs at least CAP_NET_RAW (run as root)".to_owned())
             }
             _ => None,
         }

@@ -4,6 +4,7 @@
 //! Not here: the exit code it leads to (the command line; `Unsupported` is 4).
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use timewire_base::StationName;
@@ -62,6 +63,62 @@ pub enum LabError {
         /// The link that was waited for last.
         waiting: String,
     },
+    /// A file could not be used.
+    #[error("cannot {what} {path}: {source}", path = .path.display())]
+    File {
+        /// What was to be done with it.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is no place for laboratory kernels.
+    #[error("no directory for laboratory kernels: {why}")]
+    Cache {
+        /// Why not.
+        why: String,
+    },
+    /// Something that this host would need is not installed.
+    #[error("missing here: {what}")]
+    Missing {
+        /// What.
+        what: String,
+        /// What the user can do.
+        remedy: String,
+    },
+    /// The distribution's packages cannot be had or used.
+    #[error("cannot {what}: {why}")]
+    Packages {
+        /// What was tried.
+        what: String,
+        /// What apt or dpkg said.
+        why: String,
+    },
+    /// A kernel could not be built.
+    #[error("{step} failed: {why}")]
+    Build {
+        /// Which part of the build.
+        step: String,
+        /// What it said last.
+        why: String,
+    },
+    /// There is no such kernel in the cache.
+    #[error("no laboratory kernel {series} is there")]
+    NoKernel {
+        /// Which one was asked for.
+        series: String,
+        /// The command that gets it.
+        command: String,
+    },
+    /// A machine of the laboratory failed.
+    #[error("the laboratory's machine failed: {why}{}", last_words(.log))]
+    Guest {
+        /// How.
+        why: String,
+        /// The last lines of its kernel.
+        log: String,
+    },
     /// There is no such station.
     #[error("the laboratory has no station {name}")]
     NoStation {
@@ -72,11 +129,33 @@ pub enum LabError {
 
 impl LabError {
     /// What the user can do about it, where that is known.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<String> {
         match self {
-            LabError::Unsupported { remedy, .. } => Some(remedy),
-            LabError::Host(error) => error.hint(),
+            LabError::Unsupported { remedy, .. } => Some((*remedy).to_owned()),
+            LabError::Missing { remedy, .. } => Some(remedy.clone()),
+            LabError::NoKernel { command, .. } => {
+                Some(format!("`{command}` gets it; `timewire lab doctor` tells what is possible"))
+            }
+            LabError::Host(error) => error.hint().map(str::to_owned),
             _ => None,
         }
     }
+
+    /// Whether this host lacks something, so that the same would fail again.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(
+            self,
+            LabError::Unsupported { .. } | LabError::Missing { .. } | LabError::NoKernel { .. }
+        )
+    }
+
+    /// The error of an operation on a file.
+    pub(crate) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> LabError + use<> {
+        let path = path.to_owned();
+        move |source| LabError::File { what, path: path.clone(), source }
+    }
+}
+
+fn last_words(log: &str) -> String {
+    if log.is_empty() { String::new() } else { format!("; its kernel said last:\n{log}") }
 }

@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Laboratory stations without hardware: each one is a network namespace with one interface, and
-//! all hang on a segment that floods like a hub and has the rate of a real link. A laboratory is
-//! gone when its owner is, however that ended.
+//! The laboratory. Stations without hardware: each one is a network namespace with one interface,
+//! and all hang on a segment that floods like a hub and has the rate of a real link. A laboratory
+//! is gone when its owner is, however that ended. And kernels without hardware (`uml`): the
+//! stations and whatever else runs inside one, in virtual time.
 //!
 //! Not here: the undo journal and its guardian (`timewire-host`), what runs on the stations.
 
+pub mod cache;
+pub mod deb;
+pub mod doctor;
 mod error;
+pub mod guest;
 mod lab;
 pub mod ns;
 pub mod privilege;
+pub mod uml;
 
 pub use error::LabError;
 pub use lab::{Lab, LabSpec, StationSpec, clean_leftovers};
+
+/// To be called first in the main function of every program that starts machines: inside a machine
+/// it does the machine's job, and does not return.
+pub fn enter_guest() {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    if let Some(job) = guest::job_of(&arguments) {
+        guest::init_main(&job);
+    }
+}

@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod event;
+pub mod machine;
 mod memory;
 pub mod namespace;
 pub mod packet;

@@ -73,13 +73,13 @@ pub enum OnParentDeath {
 ///
 /// **Errors**: as [`enter_network`], and those of [`Command::spawn`].
 pub fn spawn(
-    mut command: Command,
+    command: Command,
     netns: Option<&File>,
     on_parent_death: OnParentDeath,
 ) -> io::Result<Child> {
     let netns = netns.map(|file| file.as_fd().try_clone_to_owned()).transpose()?;
     let parent = std::process::id();
-    let prepare = move || {
+    prepared(command, move || {
         if let Some(netns) = &netns {
             enter_network(netns.as_fd())?;
         }
@@ -87,10 +87,36 @@ pub fn spawn(
             OnParentDeath::LiveOn => Ok(()),
             OnParentDeath::Kill => die_with_parent(parent),
         }
-    };
-    // SAFETY: between fork and exec the closure makes only system calls (setns, prctl, getppid)
-    // that are async-signal-safe; it allocates nothing, takes no lock, and its errors are raw OS
-    // errors.
+    })
+}
+
+/// Starts a child that finds these descriptors open under these numbers, and dies with the calling
+/// thread.
+///
+/// **Errors**: those of [`Command::spawn`]; a number that another of the descriptors has now.
+pub fn spawn_with_descriptors(
+    command: Command,
+    descriptors: Vec<(OwnedFd, i32)>,
+) -> io::Result<Child> {
+    let parent = std::process::id();
+    prepared(command, move || {
+        for (descriptor, number) in &descriptors {
+            // SAFETY: dup2() takes two integers; whatever had the number in this child is closed,
+            // and nothing in it relies on a descriptor any more before the exec.
+            check(unsafe { libc::dup2(descriptor.as_raw_fd(), *number) })?;
+        }
+        die_with_parent(parent)
+    })
+}
+
+/// Starts a child that does this before its program runs; only system calls, nothing else.
+fn prepared(
+    mut command: Command,
+    prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) -> io::Result<Child> {
+    // SAFETY: between fork and exec the closures of this module make only system calls (setns,
+    // dup2, prctl, getppid) that are async-signal-safe; they allocate nothing, take no lock, and
+    // their errors are raw OS errors.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
 }

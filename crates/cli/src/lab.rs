@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `lab`: which laboratories there are, their kernels, and commands inside them.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+use timewire_lab::LabError;
+use timewire_lab::doctor::{self, Check, Level};
+use timewire_lab::uml::{About, Connection, Kernel, Machine, Time};
+use timewire_sys::machine::TerminalSettings;
+
+use crate::args::{Exec, LabCommand, LabTime, Shell, Uml};
+use crate::output::{self, ProgressLine};
+
+pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        LabCommand::Doctor { json } => doctor(json),
+        LabCommand::Uml(args) => uml(&args),
+        LabCommand::Exec(args) => exec(args),
+        LabCommand::Shell(args) => shell(args),
+        LabCommand::Clean => clean(),
+    }
+}
+
+fn clean() -> anyhow::Result<ExitCode> {
+    let leftovers = timewire_lab::clean_leftovers()?;
+    for found in &leftovers {
+        output::print(&format!("{found}\n"))?;
+    }
+    if leftovers.is_empty() {
+        output::print("nothing was left behind\n")?;
+    }
+    let failed = leftovers.iter().any(|found| !found.failures.is_empty());
+    Ok(ExitCode::from(if failed { 3 } else { 0 }))
+}
+
+/// Exit code 0: all laboratories work now; 1: some need a command first; 4: one cannot be had.
+fn doctor(json: bool) -> anyhow::Result<ExitCode> {
+    #[derive(Serialize)]
+    struct Doctor<'a> {
+        schema: &'static str,
+        laboratories: Vec<(&'static str, Level)>,
+        checks: &'a [Check],
+    }
+    let checks = doctor::checks()?;
+    let names = ["netns", "uml", "prebuilt"];
+    let laboratories: Vec<_> =
+        names.iter().map(|&name| (name, doctor::level_of(name, &checks))).collect();
+    let worst = laboratories.iter().map(|(_, level)| *level).max().unwrap_or(Level::Missing);
+    let code = match worst {
+        Level::Ok => 0,
+        Level::Degraded => 1,
+        Level::Missing => 4,
+    };
+    if json {
+        let told = Doctor { schema: "timewire.lab-doctor/1", laboratories, checks: &checks };
+        output::print(&format!("{}\n", serde_json::to_string_pretty(&told)?))?;
+        return Ok(ExitCode::from(code));
+    }
+    let mut text = String::new();
+    for (name, level) in laboratories {
+        text += &format!("{:<9} {:<9} {}\n", name, level_text(level), what_it_is(name));
+        for check in checks.iter().filter(|check| check.laboratory == name) {
+            text += &format!("  {:<9} {}: {}\n", level_text(check.level), check.name, check.found);
+            if check.level != Level::Ok {
+                text += &format!("            {}\n", check.why);
+            }
+            if let Some(mend) = &check.mend {
+                text += &format!("            mend: {mend}\n");
+            }
+        }
+    }
+    output::print(&text)?;
+    Ok(ExitCode::from(code))
+}
+
+fn level_text(level: Level) -> &'static str {
+    match level {
+        Level::Ok => "ok",
+        Level::Degraded => "degraded",
+        Level::Missing => "missing",
+    }
+}
+
+fn what_it_is(laboratory: &str) -> &'static str {
+    match laboratory {
+        "netns" => "stations on this kernel, at its own speed",
+        "uml" => "a kernel with all queueing disciplines, in virtual time",
+        _ => "the distribution's kernel with all queueing disciplines, at wall speed",
+    }
+}
+
+fn uml(args: &Uml) -> anyhow::Result<ExitCode> {
+    let kernels = if args.list {
+        Kernel::cached()?
+    } else {
+        let mut line = ProgressLine::new();
+        let mut tell = |step: &str| line.line(step);
+        let made = match (&args.kernel, args.prebuilt) {
+            (_, true) => Kernel::fetch_prebuilt(&mut tell),
+            (series, false) => Kernel::build(
+                series.as_deref().unwrap_or(timewire_lab::uml::DEFAULT_SERIES),
+                &mut tell,
+            ),
+        };
+        line.clear();
+        vec![made?]
+    };
+    if args.json {
+        let all: Vec<&About> = kernels.iter().map(Kernel::about).collect();
+        return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+    }
+    for kernel in &kernels {
+        output::print(&format!("{}\n", describe(kernel)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(kernel: &Kernel) -> String {
+    let about = kernel.about();
+    let mut text = format!(
+        "Linux {} from {} {}, configuration {}\n  {}",
+        about.release,
+        about.package,
+        about.package_version,
+        about.configuration,
+        kernel.program().display()
+    );
+    if !about.missing.is_empty() {
+        text += &format!("\n  without {}", about.missing.join(", "));
+    }
+    text
+}
+
+/// The kernel that a command asks for, and how time passes in it.
+fn kernel_for(kernel: Option<&str>, prebuilt: bool) -> anyhow::Result<Kernel> {
+    Ok(if prebuilt { Kernel::find_prebuilt()? } else { Kernel::find(kernel)? })
+}
+
+fn time_for(time: Option<LabTime>, kernel: &Kernel) -> Time {
+    match time {
+        Some(LabTime::Wall) => Time::Wall,
+        Some(LabTime::Virtual) => Time::virtual_from_2026(),
+        None if kernel.about().has_time_travel() => Time::virtual_from_2026(),
+        None => Time::Wall,
+    }
+}
+
+/// A machine that is to the command as this process would be.
+pub fn machine_like_this(command: Vec<String>) -> anyhow::Result<Machine> {
+    let init = std::env::current_exe().context("cannot find the path of this program")?;
+    let mut machine = Machine::new(&init, &[]);
+    machine.command = command;
+    machine.directory = std::env::current_dir().context("the current directory is gone")?;
+    machine.environment = std::env::vars().collect();
+    Ok(machine)
+}
+
+fn exec(args: Exec) -> anyhow::Result<ExitCode> {
+    let kernel = kernel_for(args.kernel.kernel.as_deref(), args.kernel.prebuilt)?;
+    let mut machine = machine_like_this(args.command)?;
+    machine.time = time_for(args.kernel.time, &kernel);
+    machine.memory_mib = args.kernel.memory;
+    machine.writable = writable(&args.kernel.writable)?;
+    let copy = |fd: io::Result<OwnedFd>| fd.context("cannot copy a standard descriptor");
+    machine.connection = Connection::Descriptors([
+        copy(io::stdin().as_fd().try_clone_to_owned())?,
+        copy(io::stdout().as_fd().try_clone_to_owned())?,
+        copy(io::stderr().as_fd().try_clone_to_owned())?,
+    ]);
+    let finished = machine.run(&kernel)?;
+    if args.stats {
+        let spent = finished.outcome.ended_ns - finished.outcome.started_ns;
+        let host = finished.host_time.as_nanos();
+        let _ = writeln!(io::stderr(), "time: {spent}ns in the machine, {host}ns on the host");
+    }
+    Ok(ExitCode::from(finished.outcome.code))
+}
+
+fn shell(args: Shell) -> anyhow::Result<ExitCode> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        anyhow::bail!("a shell needs a terminal; `timewire lab exec -- COMMAND` needs none");
+    }
+    let kernel = kernel_for(args.kernel.kernel.as_deref(), args.kernel.prebuilt)?;
+    let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+    let mut machine = machine_like_this(vec![shell])?;
+    // Time that runs away while a person thinks helps nobody.
+    machine.time = time_for(Some(args.kernel.time.unwrap_or(LabTime::Wall)), &kernel);
+    machine.memory_mib = args.kernel.memory;
+    machine.writable = writable(&args.kernel.writable)?;
+    let terminal = stdin.as_fd().try_clone_to_owned().context("cannot copy the terminal")?;
+    machine.connection = Connection::Terminal(terminal);
+    let about = kernel.about();
+    eprintln!(
+        "Linux {} of the laboratory; the host's files are read only, changes of /tmp are lost; \
+         `exit` ends it",
+        about.release
+    );
+    let settings = TerminalSettings::make_raw(stdin.as_fd()).context("cannot use the terminal")?;
+    let finished = machine.run(&kernel);
+    drop(settings);
+    Ok(ExitCode::from(finished?.outcome.code))
+}
+
+/// Whole paths of existing directories.
+fn writable(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
+    let whole = |path: &PathBuf| match std::fs::canonicalize(path) {
+        Ok(whole) if whole.is_dir() => Ok(whole),
+        Ok(_) => Err(LabError::Spec { why: format!("{} is no directory", path.display()) }),
+        Err(source) => Err(LabError::File { what: "find", path: path.clone(), source }),
+    };
+    paths.iter().map(whole).collect()
+}

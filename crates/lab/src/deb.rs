@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Getting packages of the distribution without installing them: a package state of our own in the
+//! cache, so that neither root nor a change of the system is needed. What is downloaded is checked
+//! by apt against the distribution's signatures.
+//!
+//! Not here: what is done with what is in them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{LabError, cache};
+
+/// A package as it can be had now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// **Units**: bytes to download.
+    pub size: u64,
+}
+
+/// The package lists of the distribution, in a state of our own.
+#[derive(Debug)]
+pub struct Packages {
+    state: PathBuf,
+    _lock: cache::Lock,
+}
+
+impl Packages {
+    /// Reads the lists of the host's own sources, and of `suites` beside them, such as `backports`
+    /// on the same mirrors.
+    ///
+    /// **Errors**: this system has no apt, or no source can be reached.
+    pub fn update(suites: &[&str], progress: &mut dyn FnMut(&str)) -> Result<Packages, LabError> {
+        let missing: Vec<_> =
+            ["apt-get", "apt-cache", "dpkg-deb"].into_iter().filter(|tool| !have(tool)).collect();
+        if !missing.is_empty() {
+            return Err(LabError::Missing {
+                what: format!("`{}`", missing.join("`, `")),
+                remedy: "packages are fetched with apt: use Debian or one of its descendants, or \
+                         set TIMEWIRE_CACHE to a cache that was filled on one"
+                    .to_owned(),
+            });
+        }
+        let lock = cache::Lock::take("apt", progress)?;
+        let state = cache::root()?.join("apt");
+        for part in ["lists/partial", "archives/partial", "parts"] {
+            let path = state.join(part);
+            fs::create_dir_all(&path).map_err(LabError::file("create", &path))?;
+        }
+        let packages = Packages { state, _lock: lock };
+        packages.write_sources(suites)?;
+        progress("reading the package lists");
+        // A source that fails need not be the one that is wanted; the look-up tells.
+        let _ = packages.apt("apt-get", &["-qq", "update"], Path::new("/"))?;
+        Ok(packages)
+    }
+
+    /// The host's sources, and those of the other suites.
+    fn write_sources(&self, suites: &[&str]) -> Result<(), LabError> {
+        let parts = self.state.join("parts");
+        let _ = fs::remove_dir_all(&parts);
+        fs::create_dir_all(&parts).map_err(LabError::file("create", &parts))?;
+        let mut mirrors = Vec::new();
+        let list = PathBuf::from("/etc/apt/sources.list");
+        let of_host = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
+        for from in of_host.map(|entry| entry.path()).chain([list]) {
+            let known = ["list", "sources"];
+            let kind = from.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
+            let Ok(text) = fs::read_to_string(&from) else { continue };
+            if !known.contains(&kind) {
+                continue;
+            }
+            mirrors.extend(mirrors_of(&text));
+            if let Some(name) = from.file_name() {
+                let to = parts.join(name);
+                fs::write(&to, text).map_err(LabError::file("write", &to))?;
+            }
+        }
+        let codename = codename().unwrap_or_default();
+        // Some releases trust this key ring by default, others only where it is named.
+        let signed = match Path::new(KEYRING).exists() {
+            true => format!("[signed-by={KEYRING}] "),
+            false => String::new(),
+        };
+        let mut extra = String::new();
+        for suite in suites {
+            for mirror in &mirrors {
+                extra += &format!("deb {signed}{mirror} {codename}-{suite} main\n");
+            }
+        }
+        let to = parts.join("timewire.list");
+        fs::write(&to, extra).map_err(LabError::file("write", &to))
+    }
+
+    /// The newest version of a package, if there is one.
+    ///
+    /// **Errors**: apt does not answer.
+    pub fn candidate(&self, name: &str) -> Result<Option<Candidate>, LabError> {
+        let text = self.apt("apt-cache", &["show", "--no-all-versions", name], Path::new("/"))?;
+        Ok(candidate_of(&text.output))
+    }
+
+    /// The names of all packages that begin like this.
+    ///
+    /// **Errors**: apt does not answer.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>, LabError> {
+        let text = self.apt("apt-cache", &["pkgnames", prefix], Path::new("/"))?;
+        let mut names: Vec<_> = text.output.lines().map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The packages that must be there for these to work, themselves included; not those that every
+    /// system has.
+    ///
+    /// **Errors**: apt finds no solution.
+    pub fn closure(&self, names: &[&str]) -> Result<Vec<String>, LabError> {
+        let mut arguments = vec!["-s", "-y", "--no-install-recommends", "install"];
+        arguments.extend(names);
+        let said = self.apt("apt-get", &arguments, Path::new("/"))?;
+        if !said.ok {
+            return Err(self.failed(&format!("find what {} needs", names.join(", ")), &said));
+        }
+        let lines = said.output.lines().filter_map(|line| line.strip_prefix("Inst "));
+        Ok(lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+    }
+
+    /// Downloads packages into a directory; their files.
+    ///
+    /// **Errors**: there is no such package, or the download failed.
+    pub fn download(&self, names: &[&str], into: &Path) -> Result<Vec<PathBuf>, LabError> {
+        let mut arguments = vec!["-q", "download"];
+        arguments.extend(names);
+        let said = self.apt("apt-get", &arguments, into)?;
+        if !said.ok {
+            return Err(self.failed(&format!("download {}", names.join(", ")), &said));
+        }
+        let mut files: Vec<_> = fs::read_dir(into)
+            .map_err(LabError::file("read", into))?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|kind| kind == "deb"))
+            .collect();
+        files.sort();
+        Ok(files)
+    }
+
+    fn failed(&self, what: &str, said: &Said) -> LabError {
+        let words = said.errors.lines().filter(|line| line.starts_with("E:"));
+        let words: Vec<_> = words.map(|line| line.trim_start_matches("E: ")).collect();
+        LabError::Packages { what: what.to_owned(), why: words.join("; ") }
+    }
+
+    fn apt(&self, program: &str, arguments: &[&str], directory: &Path) -> Result<Said, LabError> {
+        let state = self.state.display();
+        let settings = [
+            format!("Dir::State={state}"),
+            "Dir::State::status=/var/lib/dpkg/status".to_owned(),
+            format!("Dir::State::lists={state}/lists"),
+            format!("Dir::Cache={state}"),
+            format!("Dir::Cache::archives={state}/archives"),
+            "Dir::Etc::sourcelist=/nonexistent".to_owned(),
+            format!("Dir::Etc::sourceparts={state}/parts"),
+            "Debug::NoLocking=1".to_owned(),
+            // The directory is ours alone; the download needs no user of its own.
+            "APT::Sandbox::User=".to_owned(),
+            "APT::Get::List-Cleanup=0".to_owned(),
+        ];
+        let mut command = Command::new(program);
+        for setting in &settings {
+            command.args(["-o", setting]);
+        }
+        command.args(arguments).current_dir(directory).env("LC_ALL", "C").stdin(Stdio::null());
+        let output = command.output().map_err(|error| LabError::Packages {
+            what: format!("start {program}"),
+            why: error.to_string(),
+        })?;
+        Ok(Said {
+            ok: output.status.success(),
+            output: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+}
+
+struct Said {
+    ok: bool,
+    output: String,
+    errors: String,
+}
+
+/// Unpacks a package's files below a directory.
+///
+/// **Errors**: the file is no package, or there is no room.
+pub fn unpack(package: &Path, into: &Path) -> Result<(), LabError> {
+    let failed =
+        |why: String| LabError::Packages { what: format!("unpack {}", package.display()), why };
+    let output = Command::new("dpkg-deb")
+        .arg("--extract")
+        .args([package, into])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| failed(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// Whether a program is in `PATH` or where administrators' programs are.
+pub(crate) fn have(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .any(|dir| dir.join(program).is_file())
+}
+
+/// The mirrors that a file of sources names for Debian's own archive.
+fn mirrors_of(text: &str) -> Vec<String> {
+    let words = |line: &str| -> Vec<String> {
+        let words = line.split_whitespace().map(|word| word.trim_end_matches('/').to_owned());
+        words.filter(|word| word.ends_with("/debian")).collect()
+    };
+    let lines = text.lines().map(str::trim);
+    let of_lines = lines.filter(|line| line.starts_with("deb ") || line.starts_with("URIs:"));
+    let mut mirrors: Vec<String> = of_lines.flat_map(words).collect();
+    mirrors.dedup();
+    mirrors
+}
+
+fn codename() -> Option<String> {
+    let text = fs::read_to_string("/etc/os-release").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME=")).map(str::to_owned)
+}
+
+fn candidate_of(shown: &str) -> Option<Candidate> {
+    let field = |name: &str| {
+        let found = shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        found.map(str::to_owned)
+    };
+    Some(Candidate {
+        name: field("Package")?,
+        version: field("Version")?,
+        size: field("Size")?.parse().ok()?,
+    })
+}
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_a_candidate_is_read_from_what_apt_shows() {
+        let shown = "Package: linux-source-6.12\nVersion: 6.12.117-1~deb12u1\nSize: 153000000\n";
+        let candidate = candidate_of(shown).unwrap();
+        assert_eq!(candidate.version, "6.12.117-1~deb12u1");
+        assert_eq!(candidate.size, 153_000_000);
+        assert_eq!(candidate_of(""), None);
+    }
+
+    #[test]
+    fn t0_mirrors_are_found_in_both_forms_of_sources() {
+        let new = "Types: deb\n# http://old.example/debian\nURIs: http://deb.debian.org/debian\n";
+        assert_eq!(mirrors_of(new), ["http://deb.debian.org/debian"]);
+        let old = "deb [arch=amd64] http://m.example/debian/ bookworm main\n\
+                   deb http://m.example/debian-security bookworm-security main\n";
+        assert_eq!(mirrors_of(old), ["http://m.example/debian"]);
+    }
+}

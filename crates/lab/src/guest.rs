@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Inside a laboratory machine: the first process. The program that starts a machine is also the
+//! machine's first process, and does there what a [`Job`] says: mounts, one command, switching off.
+//!
+//! ```text
+//! /        the host's files, read only       /dev /proc /sys   the machine's own
+//! /tmp     the host's, changes are lost      /run              empty, in memory
+//! shares   directories of the host, at their own place, writable if they are so
+//! ```
+//!
+//! Not here: starting a machine (`uml`, `qemu`).
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde::{Deserialize, Serialize};
+use timewire_base::Utc;
+use timewire_sys::{clock, machine};
+
+/// The argument that tells a program that it is the first process of a machine; the job's file
+/// follows.
+pub const INIT_VERB: &str = "__lab-init";
+
+/// What a machine does; `job.json` in its control directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where it starts.
+    pub directory: PathBuf,
+    /// Its environment, and nothing else.
+    pub environment: Vec<(String, String)>,
+    /// Directories of the host.
+    pub shares: Vec<Share>,
+    /// Kernel modules to load first, in this order.
+    pub modules: Vec<PathBuf>,
+    /// Where the command's words go, and where it reads.
+    pub terminal: Terminal,
+    /// How the directory for [`Outcome`] is reached; the machine has it at [`CONTROL`].
+    pub control: Share,
+}
+
+/// Where a machine has the directory that it shares with its owner.
+pub const CONTROL: &str = "/run/timewire-control";
+
+/// A directory of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Where the machine has it: at the same place, as a rule.
+    pub path: PathBuf,
+    /// Whether the machine may change it.
+    pub writable: bool,
+    /// The kind of file system that reaches the host: `hostfs`, or `9p` with a tag in `source`.
+    pub kind: String,
+    /// What the kind needs to know.
+    pub source: String,
+}
+
+/// How the machine's command is connected to the outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Terminal {
+    /// Standard input and output on one device, errors on another, byte by byte.
+    Pipes {
+        /// For example `/dev/tty0`.
+        input_output: PathBuf,
+        /// For example `/dev/tty1`.
+        errors: PathBuf,
+    },
+    /// One device for all three, as its controlling terminal.
+    Interactive {
+        /// For example `/dev/tty0`.
+        device: PathBuf,
+    },
+    /// Nothing is read; words go to files of the control directory: `stdout`, `stderr`.
+    Files,
+}
+
+/// How it ended; `outcome.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// The command's exit code; 128 and the signal's number when it was killed, as in a shell.
+    pub code: u8,
+    /// What kept it from being started, in words.
+    pub failure: Option<String>,
+    /// The machine's time when the command started,
+    pub started_ns: i64,
+    /// and when it had ended.
+    pub ended_ns: i64,
+}
+
+/// Whether this process was started as the first of a machine; then the job's file.
+pub fn job_of(arguments: &[String]) -> Option<PathBuf> {
+    match arguments {
+        [_, verb, job, ..] if verb == INIT_VERB && std::process::id() == 1 => Some(job.into()),
+        _ => None,
+    }
+}
+
+/// Does the job and switches the machine off.
+///
+/// It never returns: without its first process a machine panics.
+pub fn init_main(file: &Path) -> ! {
+    let error = match read_job(file) {
+        Ok(job) => {
+            let outcome = perform(&job);
+            report(&outcome)
+        }
+        Err(error) => Err(error),
+    };
+    if let Err(error) = error {
+        // To the kernel's log: there is no other place.
+        let _ = fs::write("/dev/kmsg", format!("timewire: {error}\n"));
+        eprintln!("timewire: {error}");
+    }
+    let refused = machine::power_off();
+    eprintln!("timewire: cannot switch off: {refused}");
+    std::process::exit(1)
+}
+
+fn read_job(file: &Path) -> Result<Job, String> {
+    let text = fs::read_to_string(file).map_err(|e| format!("cannot read the job: {e}"))?;
+    serde_json::from_str(&text).map_err(|e| format!("{} is no job: {e}", file.display()))
+}
+
+fn perform(job: &Job) -> Outcome {
+    let started_ns = now();
+    let ended = set_up(job).and_then(|()| run(job));
+    let ended_ns = now();
+    match ended {
+        Ok(status) => Outcome { code: exit_code(status), failure: None, started_ns, ended_ns },
+        Err(failure) => Outcome { code: 127, failure: Some(failure), started_ns, ended_ns },
+    }
+}
+
+fn now() -> i64 {
+    clock::now::<Utc>().as_ns()
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let killed = status.signal().map(|signal| 128 + signal);
+    u8::try_from(status.code().or(killed).unwrap_or(255)).unwrap_or(255)
+}
+
+/// Written beside and renamed: whoever sees it sees all of it.
+fn report(outcome: &Outcome) -> Result<(), String> {
+    let text = serde_json::to_vec(outcome).expect("invariant: plain values");
+    let control = Path::new(CONTROL);
+    let (part, whole) = (control.join("outcome.part"), control.join("outcome.json"));
+    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &whole));
+    written.map_err(|error| format!("cannot write {}: {error}", whole.display()))
+}
+
+fn set_up(job: &Job) -> Result<(), String> {
+    for (kind, target, data) in NEEDED {
+        match machine::mount(kind, Path::new(target), data, true) {
+            // The kernel has mounted it by itself.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+            mounted => {
+                mounted.map_err(|error| format!("cannot mount {kind} on {target}: {error}"))?
+            }
+        }
+    }
+    // First of all, so that what goes wrong later can be told.
+    mount_share(&job.control).map_err(|error| format!("cannot reach the owner: {error}"))?;
+    // Modules first: the file systems below may be among them.
+    for module in &job.modules {
+        load(module)?;
+    }
+    for (kind, target, data) in OPTIONAL {
+        // What this kernel lacks the command will miss, or not.
+        let _ = fs::create_dir_all(target);
+        let _ = machine::mount(kind, Path::new(target), data, true);
+    }
+    for (link, target) in LINKS {
+        let _ = std::os::unix::fs::symlink(target, link);
+    }
+    writable_tmp().map_err(|error| format!("cannot make /tmp writable: {error}"))?;
+    for share in &job.shares {
+        mount_share(share)
+            .map_err(|error| format!("cannot reach {}: {error}", share.path.display()))?;
+    }
+    // So that file modes are what programs ask for.
+    let _ = fs::write("/proc/sys/kernel/hostname", "timewire-lab");
+    machine::loopback_up().map_err(|error| format!("cannot switch lo on: {error}"))
+}
+
+fn load(module: &Path) -> Result<(), String> {
+    let compressed = module.extension().is_some_and(|kind| kind == "xz" || kind == "zst");
+    File::open(module)
+        .and_then(|file| machine::load_module(&file, compressed))
+        .map_err(|error| format!("cannot load the module {}: {error}", module.display()))
+}
+
+/// The host's, below a layer in memory; without the kernel's support for that, empty.
+fn writable_tmp() -> io::Result<()> {
+    let (upper, work) = ("/run/tmp/changes", "/run/tmp/work");
+    fs::create_dir_all(upper)?;
+    fs::create_dir_all(work)?;
+    let layers = format!("lowerdir=/tmp,upperdir={upper},workdir={work}");
+    machine::mount("overlay", Path::new("/tmp"), &layers, true)
+        .or_else(|_| machine::mount("tmpfs", Path::new("/tmp"), "mode=1777", true))
+}
+
+fn mount_share(share: &Share) -> io::Result<()> {
+    fs::create_dir_all(&share.path)?;
+    machine::mount(&share.kind, &share.path, &share.source, share.writable)
+}
+
+fn run(job: &Job) -> Result<ExitStatus, String> {
+    let Some((program, arguments)) = job.command.split_first() else {
+        return Err("the job has no command".to_owned());
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(&job.directory).env_clear();
+    command.envs(job.environment.iter().map(|(name, value)| (name, value)));
+    let interactive = connect(job, &mut command)?;
+    let started = if interactive { machine::spawn_on_terminal(command) } else { command.spawn() };
+    let mut child = started.map_err(|error| {
+        format!("cannot run `{program}` in {}: {error}", job.directory.display())
+    })?;
+    child.wait().map_err(|error| format!("cannot wait for `{program}`: {error}"))
+}
+
+/// Gives a command its standard descriptors; whether they are a terminal for a person.
+fn connect(job: &Job, command: &mut Command) -> Result<bool, String> {
+    let open = |path: &Path| {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(|error| format!("cannot open {}: {error}", path.display()))
+    };
+    let copy = |file: &File| {
+        file.try_clone().map_err(|error| format!("cannot copy a descriptor: {error}"))
+    };
+    match &job.terminal {
+        Terminal::Pipes { input_output, errors } => {
+            let (both, errors) = (open(input_output)?, open(errors)?);
+            for terminal in [&both, &errors] {
+                machine::raw_terminal(terminal.as_fd())
+                    .map_err(|error| format!("cannot set up a terminal: {error}"))?;
+            }
+            command.stdin(copy(&both)?).stdout(both).stderr(errors);
+            Ok(false)
+        }
+        Terminal::Interactive { device } => {
+            let device = open(device)?;
+            command.stdin(copy(&device)?).stdout(copy(&device)?).stderr(device);
+            Ok(true)
+        }
+        Terminal::Files => {
+            let create = |name: &str| {
+                let path = Path::new(CONTROL).join(name);
+                File::create(&path)
+                    .map_err(|error| format!("cannot create {}: {error}", path.display()))
+            };
+            command.stdin(Stdio::null()).stdout(create("stdout")?).stderr(create("stderr")?);
+            Ok(false)
+        }
+    }
+}
+
+const NEEDED: [(&str, &str, &str); 4] = [
+    ("proc", "/proc", ""),
+    ("sysfs", "/sys", ""),
+    ("devtmpfs", "/dev", ""),
+    ("tmpfs", "/run", "mode=0755"),
+];
+const OPTIONAL: [(&str, &str, &str); 6] = [
+    ("devpts", "/dev/pts", "mode=620,ptmxmode=666"),
+    ("tmpfs", "/dev/shm", "mode=1777"),
+    ("mqueue", "/dev/mqueue", ""),
+    ("bpf", "/sys/fs/bpf", ""),
+    ("cgroup2", "/sys/fs/cgroup", ""),
+    ("debugfs", "/sys/kernel/debug", ""),
+];
+const LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_only_the_first_process_is_a_machines() {
+        let arguments = ["x", INIT_VERB, "/job.json"].map(str::to_owned);
+        assert_eq!(job_of(&arguments), None);
+        assert_eq!(job_of(&[]), None);
+    }
+
+    #[test]
+    fn t0_exit_codes_are_those_of_a_shell() {
+        for (raw, code) in [(0, 0), (3 << 8, 3), (9, 137), (15, 143)] {
+            assert_eq!(exit_code(ExitStatus::from_raw(raw)), code);
+        }
+    }
+
+    #[test]
+    fn t0_a_job_survives_its_file() {
+        let job = Job {
+            command: vec!["true".to_owned()],
+            directory: "/".into(),
+            environment: vec![("A".to_owned(), "b=c".to_owned())],
+            shares: vec![],
+            modules: vec![],
+            terminal: Terminal::Files,
+            control: Share {
+                path: CONTROL.into(),
+                writable: true,
+                kind: "hostfs".to_owned(),
+                source: "/x".to_owned(),
+            },
+        };
+        let text = serde_json::to_string(&job).unwrap();
+        assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+    }
+}

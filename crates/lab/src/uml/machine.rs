@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Running a command in a kernel of the laboratory. The machine sees the host's files, read only;
+//! it ends with its command, and dies with the process that started it.
+//!
+//! Its time is [`Time::Virtual`] for exact and repeatable experiments: computing takes no time,
+//! waiting takes exactly as long as it was asked for, and nothing of the host's load gets in.
+//! A look at the clock advances it by 256 ns (linux v6.12 `arch/um/kernel/time.c:timer_read`), so
+//! a program that spins on the clock makes time pass that slowly.
+//!
+//! Not here: kernels (`kernel`), what happens inside (`crate::guest`).
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant as HostInstant};
+
+use timewire_base::{Instant, Utc};
+use timewire_sys::namespace;
+
+use super::Kernel;
+use crate::LabError;
+use crate::guest::{CONTROL, INIT_VERB, Job, Outcome, Share, Terminal};
+
+/// How a machine's time passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// As fast as events follow each other; computing takes no time.
+    Virtual {
+        /// What the machine's clock shows at its start.
+        start: Instant<Utc>,
+    },
+    /// As the host's.
+    Wall,
+    /// As a master says, over the socket of the kernel's external time-travel protocol.
+    Master {
+        /// The master's socket.
+        socket: PathBuf,
+        /// By which the master knows the machine.
+        id: u64,
+        /// What the machine's clock shows at time zero of the master.
+        start: Instant<Utc>,
+    },
+}
+
+impl Time {
+    /// Virtual time from the start of 2026 on: the same in every run.
+    pub fn virtual_from_2026() -> Time {
+        Time::Virtual { start: Instant::from_ns(EPOCH_NS) }
+    }
+}
+
+/// Where the command's words go.
+#[derive(Debug)]
+pub enum Connection {
+    /// To these descriptors: standard input, output, errors.
+    Descriptors([OwnedFd; 3]),
+    /// To a person's terminal, all of them.
+    Terminal(OwnedFd),
+    /// Kept, and returned at the end.
+    Kept,
+}
+
+/// One machine that is to run.
+#[derive(Debug)]
+pub struct Machine {
+    /// The program that is its first process: one that begins with [`crate::enter_guest`].
+    pub init: PathBuf,
+    /// The command.
+    pub command: Vec<String>,
+    /// Where it starts; a directory of the host.
+    pub directory: PathBuf,
+    /// Its environment.
+    pub environment: Vec<(String, String)>,
+    /// Directories of the host that it may write to.
+    pub writable: Vec<PathBuf>,
+    /// **Units**: MiB.
+    pub memory_mib: u32,
+    /// How its time passes.
+    pub time: Time,
+    /// Where its words go.
+    pub connection: Connection,
+    /// More for the kernel's command line, such as devices.
+    pub kernel_arguments: Vec<String>,
+    /// After so long on the host it is killed.
+    pub limit: Option<Duration>,
+}
+
+impl Machine {
+    /// A machine that runs a command of the host in virtual time and keeps what it says.
+    pub fn new(init: &Path, command: &[&str]) -> Machine {
+        Machine {
+            init: init.to_owned(),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            directory: "/".into(),
+            environment: vec![("PATH".to_owned(), USUAL_PATH.to_owned())],
+            writable: Vec::new(),
+            memory_mib: MEMORY_MIB,
+            time: Time::virtual_from_2026(),
+            connection: Connection::Kept,
+            kernel_arguments: Vec::new(),
+            limit: None,
+        }
+    }
+
+    /// Runs it to its end.
+    ///
+    /// **Errors**: the kernel did not start, the command could not be started in it, it ended
+    /// without an outcome (its last words are in the error), or the limit was reached.
+    pub fn run(self, kernel: &Kernel) -> Result<Finished, LabError> {
+        self.start(kernel)?.wait()
+    }
+
+    /// Starts it. It dies with the calling thread.
+    ///
+    /// **Errors**: as [`Machine::run`], as far as they show at once.
+    pub fn start(self, kernel: &Kernel) -> Result<Running, LabError> {
+        if !kernel.about().has_time_travel() && self.time != Time::Wall {
+            return Err(LabError::Spec {
+                why: format!(
+                    "kernel {} has no virtual time; use wall time, or a kernel that \
+                     `timewire lab uml` builds",
+                    kernel.about().release
+                ),
+            });
+        }
+        let control = Control::make()?;
+        let job = self.job(kernel, control.path());
+        control.write_job(&job)?;
+        let limit = self.limit.map(|limit| HostInstant::now() + limit);
+        let started = HostInstant::now();
+        let child = self.spawn(kernel, &control)?;
+        Ok(Running { child: Some(child), control, limit, started })
+    }
+
+    fn job(&self, kernel: &Kernel, control: &Path) -> Job {
+        let shares = self.writable.iter().map(|path| hostfs(path, path)).collect();
+        Job {
+            command: self.command.clone(),
+            directory: self.directory.clone(),
+            environment: self.environment.clone(),
+            shares,
+            modules: kernel.modules(),
+            terminal: match self.connection {
+                Connection::Descriptors(_) => {
+                    Terminal::Pipes { input_output: "/dev/tty0".into(), errors: "/dev/tty1".into() }
+                }
+                Connection::Terminal(_) => Terminal::Interactive { device: "/dev/tty0".into() },
+                Connection::Kept => Terminal::Files,
+            },
+            control: hostfs(control, Path::new(CONTROL)),
+        }
+    }
+
+    fn spawn(self, kernel: &Kernel, control: &Control) -> Result<Child, LabError> {
+        let failed = |what: &str| LabError::file("prepare a machine:", Path::new(what));
+        let log = control.create("kernel.log")?;
+        let mut command = Command::new(kernel.program());
+        command.args(self.kernel_arguments_for(control.path()));
+        let quiet = log.try_clone().map_err(failed("kernel.log"))?;
+        let noise = log.try_clone().map_err(failed("kernel.log"))?;
+        command.stdin(Stdio::null()).stdout(quiet).stderr(noise).env_clear();
+        // For the machine's memory: in the host's memory, where there is room for it.
+        for variable in ["TMPDIR", "PATH"] {
+            if let Some(value) = std::env::var_os(variable) {
+                command.env(variable, value);
+            }
+        }
+        let mut descriptors = vec![(OwnedFd::from(log), KERNEL_FD)];
+        match self.connection {
+            Connection::Descriptors([input, output, errors]) => {
+                descriptors.extend([(input, IN_FD), (output, OUT_FD), (errors, ERR_FD)]);
+            }
+            Connection::Terminal(terminal) => {
+                let copy = terminal.as_fd().try_clone_to_owned().map_err(failed("terminal"))?;
+                descriptors.extend([(terminal, IN_FD), (copy, OUT_FD)]);
+            }
+            Connection::Kept => {}
+        }
+        namespace::spawn_with_descriptors(command, descriptors)
+            .map_err(LabError::file("start", &kernel.program()))
+    }
+
+    fn kernel_arguments_for(&self, control: &Path) -> Vec<String> {
+        let mut line = vec![
+            format!("mem={}M", self.memory_mib),
+            "root=/dev/root rootfstype=hostfs rootflags=/ ro".to_owned(),
+            format!("init={}", self.init.display()),
+            format!("uml_dir={}/", control.display()),
+            "umid=machine panic=-1 loglevel=7".to_owned(),
+            // The kernel's words are kept apart from the command's.
+            format!("con=null con2=null,fd:{KERNEL_FD} console=tty2"),
+        ];
+        match self.connection {
+            Connection::Descriptors(_) => {
+                line.push(format!("con0=fd:{IN_FD},fd:{OUT_FD} con1=null,fd:{ERR_FD}"));
+            }
+            Connection::Terminal(_) => line.push(format!("con0=fd:{IN_FD},fd:{OUT_FD}")),
+            Connection::Kept => {}
+        }
+        line.push(match &self.time {
+            Time::Virtual { start } => {
+                format!("time-travel=inf-cpu time-travel-start={}", start.as_ns())
+            }
+            Time::Wall => String::new(),
+            Time::Master { socket, id, start } => format!(
+                "time-travel=ext:{id}:{} time-travel-start={}",
+                socket.display(),
+                start.as_ns()
+            ),
+        });
+        let words = line.iter().flat_map(|part| part.split(' ')).filter(|word| !word.is_empty());
+        let mut words: Vec<String> = words.map(str::to_owned).collect();
+        words.extend(self.kernel_arguments.iter().cloned());
+        words.push("--".to_owned());
+        words.extend([INIT_VERB.to_owned(), control.join(JOB).display().to_string()]);
+        words
+    }
+}
+
+fn hostfs(of_host: &Path, at: &Path) -> Share {
+    Share {
+        path: at.to_owned(),
+        writable: true,
+        kind: "hostfs".to_owned(),
+        source: of_host.display().to_string(),
+    }
+}
+
+/// A machine that runs. Dropping it kills it.
+#[derive(Debug)]
+pub struct Running {
+    child: Option<Child>,
+    control: Control,
+    limit: Option<HostInstant>,
+    started: HostInstant,
+}
+
+/// How a machine ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The command's end.
+    pub outcome: Outcome,
+    /// What it wrote, where that was to be kept.
+    pub output: Vec<u8>,
+    /// Its errors, where they were to be kept.
+    pub errors: Vec<u8>,
+    /// How long it took on the host, from the start of the kernel to its end.
+    pub host_time: Duration,
+}
+
+impl Running {
+    /// Waits for its end.
+    ///
+    /// **Errors**: it ended without an outcome, or was killed because of its limit.
+    pub fn wait(mut self) -> Result<Finished, LabError> {
+        let mut child = self.child.take().expect("invariant: waited for once");
+        let status = match self.limit {
+            None => child.wait().map_err(LabError::file("wait for", Path::new("the machine"))),
+            Some(limit) => wait_until(&mut child, limit),
+        };
+        let status = match status {
+            Ok(status) => status,
+            Err(error) => {
+                self.child = Some(child);
+                return Err(error);
+            }
+        };
+        let host_time = self.started.elapsed();
+        let outcome = self.control.outcome(status)?;
+        let kept = |name: &str| fs::read(self.control.path().join(name)).unwrap_or_default();
+        Ok(Finished { outcome, output: kept("stdout"), errors: kept("stderr"), host_time })
+    }
+
+    /// Whether it has ended.
+    ///
+    /// **Errors**: the host does not say.
+    pub fn has_ended(&mut self) -> Result<bool, LabError> {
+        let Some(child) = &mut self.child else { return Ok(true) };
+        let ended = child.try_wait();
+        Ok(ended.map_err(LabError::file("wait for", Path::new("the machine")))?.is_some())
+    }
+
+    /// The last lines of its kernel.
+    pub fn kernel_log(&self) -> String {
+        self.control.last_words()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // Both fail only when it has ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn wait_until(child: &mut Child, limit: HostInstant) -> Result<ExitStatus, LabError> {
+    loop {
+        let ended = child.try_wait();
+        match ended.map_err(LabError::file("wait for", Path::new("the machine")))? {
+            Some(status) => return Ok(status),
+            None if HostInstant::now() > limit => {
+                return Err(LabError::Guest {
+                    why: "it did not end within its time on the host and was killed".to_owned(),
+                    log: String::new(),
+                });
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+/// A directory of the host that a machine and its owner share. It goes with its owner.
+#[derive(Debug)]
+struct Control(PathBuf);
+
+impl Control {
+    fn make() -> Result<Control, LabError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("timewire-machine-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        // What is left of a killed process with the same number.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).map_err(LabError::file("create", &path))?;
+        let path = fs::canonicalize(&path).map_err(LabError::file("find", &path))?;
+        Ok(Control(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn create(&self, name: &str) -> Result<File, LabError> {
+        let path = self.0.join(name);
+        File::create(&path).map_err(LabError::file("create", &path))
+    }
+
+    fn write_job(&self, job: &Job) -> Result<(), LabError> {
+        let path = self.0.join(JOB);
+        let text = serde_json::to_vec(job).expect("invariant: plain values");
+        fs::write(&path, text).map_err(LabError::file("write", &path))
+    }
+
+    fn outcome(&self, status: ExitStatus) -> Result<Outcome, LabError> {
+        let failed = |why: String| LabError::Guest { why, log: self.last_words() };
+        let path = self.0.join("outcome.json");
+        let text = fs::read_to_string(&path)
+            .map_err(|_| failed(format!("it ended ({status}) before its command did")))?;
+        let outcome: Outcome = serde_json::from_str(&text)
+            .map_err(|error| failed(format!("its outcome cannot be read: {error}")))?;
+        match outcome.failure {
+            Some(why) => Err(LabError::Guest { why, log: String::new() }),
+            None => Ok(outcome),
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read(self.0.join("kernel.log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log).replace('\r', "");
+        let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Whoever cleans the directory of temporary files gets the rest.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const EPOCH_NS: i64 = 1_767_225_600_000_000_000;
+const MEMORY_MIB: u32 = 256;
+const JOB: &str = "job.json";
+const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const LAST_LINES: usize = 15;
+const LOOK: Duration = Duration::from_millis(5);
+/// Numbers that no other descriptor of the kernel's program has.
+const KERNEL_FD: i32 = 60;
+const IN_FD: i32 = 61;
+const OUT_FD: i32 = 62;
+const ERR_FD: i32 = 63;
