@@ -39,11 +39,38 @@ pub enum Command {
     Hidden(Hidden),
 }
 
+/// Where an experiment runs.
+#[derive(Debug, Args)]
+pub struct Where {
+    /// The laboratory that has the stations
+    #[arg(long, value_enum, default_value = "netns")]
+    pub lab: Laboratory,
+    /// With --lab uml: the kernel series, such as 6.1 [default: 6.12, or the newest that is there]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// With --lab uml: how time passes
+    #[arg(long, value_enum)]
+    pub time: Option<LabTime>,
+    /// Only record; another process computes the rest
+    #[arg(long, hide = true, value_name = "MACHINE")]
+    pub record_for: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Laboratory {
+    /// Network namespaces on this kernel, at its own speed
+    Netns,
+    /// A kernel of its own with all queueing disciplines, in virtual time: exact and repeatable
+    Uml,
+}
+
 #[derive(Debug, Args)]
 pub struct Demo {
     /// 64-byte messages only, one second for each case
     #[arg(long)]
     pub quick: bool,
+    #[command(flatten)]
+    pub place: Where,
     #[command(flatten)]
     pub output: Output,
 }
@@ -59,6 +86,8 @@ pub struct Run {
     /// Check the files and print the schedules; run nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub place: Where,
     #[command(flatten)]
     pub output: Output,
 }
@@ -158,6 +187,9 @@ pub enum LabTime {
 pub struct Exec {
     #[command(flatten)]
     pub kernel: LabKernel,
+    /// Read standard input to its end and give it to the command; without, it reads nothing
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
     /// Say on standard error how much time passed in the machine and on the host
     #[arg(long)]
     pub stats: bool,

@@ -2,6 +2,7 @@
 //! `demo`, `run` and `report`.
 
 use std::fs;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,11 +10,13 @@ use anyhow::Context;
 use timewire_ctl::experiment::{self, Options, Script};
 use timewire_ctl::rundir::RunDir;
 use timewire_lab::privilege::{self, Privilege};
+use timewire_lab::uml::{Kernel, Time};
 use timewire_report::TableOptions;
 use timewire_sched::scenario::Scenario;
 use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
-use crate::args::{Demo, Output, Report, Run};
+use crate::args::{Demo, Laboratory, Output, Report, Run, Where};
+use crate::lab;
 use crate::output::{self, ProgressLine};
 
 /// The scenarios of the demo: name and text.
@@ -28,7 +31,7 @@ pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
     let scripts = DEMO[..count].iter().map(|(name, text)| parse(name, text));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
-    perform(&scripts, title, "demo", args.quick, &args.output)
+    perform(&scripts, title, "demo", args.quick, (&args.place, &args.output))
 }
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
@@ -57,7 +60,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         }
         _ => names.join(", "),
     };
-    perform(&scripts, title, &names[0], args.quick, &args.output)
+    perform(&scripts, title, &names[0], args.quick, (&args.place, &args.output))
 }
 
 pub fn report(args: &Report) -> anyhow::Result<ExitCode> {
@@ -109,13 +112,19 @@ fn perform(
     title: String,
     name: &str,
     quick: bool,
-    output: &Output,
+    (place, output): (&Where, &Output),
 ) -> anyhow::Result<ExitCode> {
     let here = std::env::current_dir().context("the current directory is gone")?;
     let directory = match &output.out {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(name, &here),
     };
+    if place.lab == Laboratory::Uml {
+        return in_machine(place, &directory, output.json);
+    }
+    if place.kernel.is_some() || place.time.is_some() {
+        anyhow::bail!("--kernel and --time are for `--lab uml`; this kernel is as it is");
+    }
     let program: PathBuf =
         std::env::current_exe().context("cannot find the path of this program")?;
     // Before the first thread: a user namespace can only be entered by a process with one.
@@ -123,14 +132,19 @@ fn perform(
     for found in timewire_host::journal::recover()? {
         eprintln!("note: {found}");
     }
-    let privilege = match privilege {
-        Privilege::Full => "root",
-        Privilege::UserNamespace => "user namespace: no real-time scheduling, no eBPF",
+    let laboratory = match (&place.record_for, privilege) {
+        (Some(machine), _) => machine.clone(),
+        (None, Privilege::Full) => "root".to_owned(),
+        (None, Privilege::UserNamespace) => {
+            "user namespace: no real-time scheduling, no eBPF".to_owned()
+        }
     };
-    let options = Options { title, directory, quick, program, privilege: privilege.to_owned() };
+    let options = Options { title, directory, quick, program, privilege: laboratory };
     let mut line = ProgressLine::new();
     let result = experiment::run(scripts, &options, &mut |progress| line.tell(&progress));
-    line.line("computing the summary");
+    if place.record_for.is_none() {
+        line.line("computing the summary");
+    }
     let directory = match result {
         Ok(directory) => directory,
         Err(error) => {
@@ -139,8 +153,62 @@ fn perform(
         }
     };
     line.clear();
-    finish(&directory, output.json)
+    match place.record_for {
+        Some(_) => Ok(ExitCode::SUCCESS),
+        None => finish(&directory, output.json),
+    }
 }
+
+/// Runs this same command in a machine of the laboratory, which records into the run directory, and
+/// computes the rest here.
+fn in_machine(place: &Where, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let kernel = Kernel::find(place.kernel.as_deref())?;
+    let directory = RunDir::reserve(directory)?;
+    let time = lab::time_for(place.time, &kernel);
+    let about = kernel.about();
+    let how = match time {
+        Time::Wall => "at wall speed",
+        _ => "in virtual time",
+    };
+    let what = format!(
+        "Linux {} ({} {}, configuration {}), {how}",
+        about.release, about.package, about.package_version, about.configuration
+    );
+    let mut machine = lab::machine_like_this(inner_command(&directory, &what)?)?;
+    let shown = if io::stderr().is_terminal() { "1" } else { "0" };
+    machine.environment.push((output::PROGRESS.to_owned(), shown.to_owned()));
+    machine.writable = vec![directory.clone()];
+    machine.memory_mib = RUN_MEMORY_MIB;
+    machine.time = time;
+    machine.connection = lab::to_our_descriptors(Vec::new())?;
+    let finished = machine.run(&kernel)?;
+    match finished.outcome.code {
+        0 => finish(&RunDir::open(&directory)?, json),
+        code => Ok(ExitCode::from(code)),
+    }
+}
+
+/// What was asked of this process, for the one in the machine.
+fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<String>> {
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    let mut command = vec![program.display().to_string()];
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        // These are about this process; each has a value, beside it or behind it.
+        let own = ["--lab", "--kernel", "--time", "--out"];
+        if own.contains(&word.as_str()) {
+            words.next();
+        } else if word != "--json" && !own.iter().any(|own| word.starts_with(&format!("{own}="))) {
+            command.push(word);
+        }
+    }
+    command.extend(["--out".to_owned(), directory.display().to_string()]);
+    command.extend(["--record-for".to_owned(), machine.to_owned()]);
+    Ok(command)
+}
+
+/// Enough for four stations with their buffers.
+const RUN_MEMORY_MIB: u32 = 1_024;
 
 /// Computes everything from the records, writes it beside them and prints it.
 fn finish(directory: &RunDir, json: bool) -> anyhow::Result<ExitCode> {

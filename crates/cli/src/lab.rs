@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `lab`: which laboratories there are, their kernels, and commands inside them.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -141,7 +141,8 @@ fn kernel_for(kernel: Option<&str>, prebuilt: bool) -> anyhow::Result<Kernel> {
     Ok(if prebuilt { Kernel::find_prebuilt()? } else { Kernel::find(kernel)? })
 }
 
-fn time_for(time: Option<LabTime>, kernel: &Kernel) -> Time {
+/// How time passes: as asked for, or else virtually where the kernel can.
+pub fn time_for(time: Option<LabTime>, kernel: &Kernel) -> Time {
     match time {
         Some(LabTime::Wall) => Time::Wall,
         Some(LabTime::Virtual) => Time::virtual_from_2026(),
@@ -166,12 +167,11 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     machine.time = time_for(args.kernel.time, &kernel);
     machine.memory_mib = args.kernel.memory;
     machine.writable = writable(&args.kernel.writable)?;
-    let copy = |fd: io::Result<OwnedFd>| fd.context("cannot copy a standard descriptor");
-    machine.connection = Connection::Descriptors([
-        copy(io::stdin().as_fd().try_clone_to_owned())?,
-        copy(io::stdout().as_fd().try_clone_to_owned())?,
-        copy(io::stderr().as_fd().try_clone_to_owned())?,
-    ]);
+    let mut input = Vec::new();
+    if args.stdin {
+        io::stdin().read_to_end(&mut input).context("cannot read standard input")?;
+    }
+    machine.connection = to_our_descriptors(input)?;
     let finished = machine.run(&kernel)?;
     if args.stats {
         let spent = finished.outcome.ended_ns - finished.outcome.started_ns;
@@ -179,6 +179,16 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
         let _ = writeln!(io::stderr(), "time: {spent}ns in the machine, {host}ns on the host");
     }
     Ok(ExitCode::from(finished.outcome.code))
+}
+
+/// Words of the machine's command come out as those of this process.
+pub fn to_our_descriptors(input: Vec<u8>) -> anyhow::Result<Connection> {
+    let copy = |fd: io::Result<OwnedFd>| fd.context("cannot copy a standard descriptor");
+    Ok(Connection::Descriptors {
+        output: copy(io::stdout().as_fd().try_clone_to_owned())?,
+        errors: copy(io::stderr().as_fd().try_clone_to_owned())?,
+        input,
+    })
 }
 
 fn shell(args: Shell) -> anyhow::Result<ExitCode> {

@@ -142,10 +142,11 @@ pub struct StampBoundMeta {
 pub struct RunDir(PathBuf);
 
 impl RunDir {
-    /// Makes a new one.
+    /// Sees to it that there is an empty directory for a run that another process makes; its whole
+    /// path.
     ///
     /// **Errors**: the path exists and is not an empty directory, or cannot be made.
-    pub fn create(path: &Path) -> Result<RunDir, CtlError> {
+    pub fn reserve(path: &Path) -> Result<PathBuf, CtlError> {
         if path.exists() && !path.is_dir() {
             let why = "it is no directory; a run needs a directory of its own".to_owned();
             return Err(CtlError::Content { path: path.to_owned(), why });
@@ -157,7 +158,14 @@ impl RunDir {
             let why = "it is not empty; a run needs a directory of its own".to_owned();
             return Err(CtlError::Content { path, why });
         }
-        let directory = RunDir(fs::canonicalize(path).map_err(CtlError::file("find", path))?);
+        fs::canonicalize(path).map_err(CtlError::file("find", path))
+    }
+
+    /// Makes a new one.
+    ///
+    /// **Errors**: as [`RunDir::reserve`].
+    pub fn create(path: &Path) -> Result<RunDir, CtlError> {
+        let directory = RunDir(RunDir::reserve(path)?);
         for part in ["cases", "logs"] {
             let part = directory.0.join(part);
             fs::create_dir(&part).map_err(CtlError::file("create", &part))?;

@@ -11,11 +11,13 @@
 //! Not here: starting a machine (`uml`, `qemu`).
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, PipeWriter};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Utc;
@@ -66,10 +68,11 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Terminal {
-    /// Standard input and output on one device, errors on another, byte by byte.
+    /// Output and errors are pipes, whose bytes go on to these devices as they come. What is read
+    /// is the file `stdin` of the control directory, or nothing.
     Pipes {
         /// For example `/dev/tty0`.
-        input_output: PathBuf,
+        output: PathBuf,
         /// For example `/dev/tty1`.
         errors: PathBuf,
     },
@@ -221,16 +224,54 @@ fn run(job: &Job) -> Result<ExitStatus, String> {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&job.directory).env_clear();
     command.envs(job.environment.iter().map(|(name, value)| (name, value)));
-    let interactive = connect(job, &mut command)?;
-    let started = if interactive { machine::spawn_on_terminal(command) } else { command.spawn() };
+    let connected = connect(job, &mut command)?;
+    let started = match connected {
+        Connected::Terminal => machine::spawn_on_terminal(command),
+        _ => {
+            let started = command.spawn();
+            drop(command);
+            started
+        }
+    };
+    // With the command go this process's copies of the descriptors that it was given.
     let mut child = started.map_err(|error| {
         format!("cannot run `{program}` in {}: {error}", job.directory.display())
     })?;
-    child.wait().map_err(|error| format!("cannot wait for `{program}`: {error}"))
+    let ended = child.wait().map_err(|error| format!("cannot wait for `{program}`: {error}"));
+    if let Connected::Relays(relays) = connected {
+        relays.finish();
+    }
+    ended
 }
 
-/// Gives a command its standard descriptors; whether they are a terminal for a person.
-fn connect(job: &Job, command: &mut Command) -> Result<bool, String> {
+/// How the command is connected.
+enum Connected {
+    Terminal,
+    Files,
+    Relays(Relays),
+}
+
+/// Threads that pass on what a command says.
+struct Relays {
+    done: Receiver<()>,
+    devices: Vec<File>,
+}
+
+impl Relays {
+    /// Waits until all of it is outside. What other processes of the command still hold open is
+    /// not waited for.
+    fn finish(self) {
+        for _ in &self.devices {
+            let _ = self.done.recv_timeout(AFTER_THE_END);
+        }
+        for device in &self.devices {
+            let _ = machine::drain_terminal(device.as_fd());
+        }
+    }
+}
+
+/// Gives a command its standard descriptors.
+fn connect(job: &Job, command: &mut Command) -> Result<Connected, String> {
     let open = |path: &Path| {
         OpenOptions::new()
             .read(true)
@@ -242,19 +283,21 @@ fn connect(job: &Job, command: &mut Command) -> Result<bool, String> {
         file.try_clone().map_err(|error| format!("cannot copy a descriptor: {error}"))
     };
     match &job.terminal {
-        Terminal::Pipes { input_output, errors } => {
-            let (both, errors) = (open(input_output)?, open(errors)?);
-            for terminal in [&both, &errors] {
-                machine::raw_terminal(terminal.as_fd())
-                    .map_err(|error| format!("cannot set up a terminal: {error}"))?;
-            }
-            command.stdin(copy(&both)?).stdout(both).stderr(errors);
-            Ok(false)
+        Terminal::Pipes { output, errors } => {
+            command.stdin(match File::open(Path::new(CONTROL).join("stdin")) {
+                Ok(file) => Stdio::from(file),
+                Err(_) => Stdio::null(),
+            });
+            let (tell, done) = channel();
+            let (output, errors) = (open(output)?, open(errors)?);
+            command.stdout(relay(copy(&output)?, tell.clone())?);
+            command.stderr(relay(copy(&errors)?, tell)?);
+            Ok(Connected::Relays(Relays { done, devices: vec![output, errors] }))
         }
         Terminal::Interactive { device } => {
             let device = open(device)?;
             command.stdin(copy(&device)?).stdout(copy(&device)?).stderr(device);
-            Ok(true)
+            Ok(Connected::Terminal)
         }
         Terminal::Files => {
             let create = |name: &str| {
@@ -263,11 +306,25 @@ fn connect(job: &Job, command: &mut Command) -> Result<bool, String> {
                     .map_err(|error| format!("cannot create {}: {error}", path.display()))
             };
             command.stdin(Stdio::null()).stdout(create("stdout")?).stderr(create("stderr")?);
-            Ok(false)
+            Ok(Connected::Files)
         }
     }
 }
 
+/// The writing end of a pipe whose bytes go to a device; tells when the pipe is closed.
+fn relay(mut device: File, done: Sender<()>) -> Result<PipeWriter, String> {
+    machine::raw_terminal(device.as_fd())
+        .map_err(|error| format!("cannot set up a terminal: {error}"))?;
+    let (mut reader, writer) =
+        io::pipe().map_err(|error| format!("cannot make a pipe: {error}"))?;
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut reader, &mut device);
+        let _ = done.send(());
+    });
+    Ok(writer)
+}
+
+const AFTER_THE_END: Duration = Duration::from_secs(1);
 const NEEDED: [(&str, &str, &str); 4] = [
     ("proc", "/proc", ""),
     ("sysfs", "/sys", ""),

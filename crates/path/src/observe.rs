@@ -8,13 +8,12 @@
 //! Not here: which frames were outside their slot (`timewire_trace::analyse`).
 
 use std::io;
-use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
-use timewire_base::{IfName, Instant, Port, Span, Tai};
+use timewire_base::{IfName, Instant, Mono, Port, Span, Tai};
 use timewire_mac::ports_of;
 use timewire_sys::packet::{Observed, PacketOptions, PacketSocket};
-use timewire_sys::{clock, event, interface_index};
+use timewire_sys::{clock, interface_index};
 use timewire_trace::record::{Record, Tap};
 
 use crate::message::seq_of;
@@ -25,8 +24,9 @@ use crate::{kernel_stamp_as_tai, now};
 const BUFFER: u32 = 16 << 20;
 /// Frames taken at a time from one port.
 const BATCH: usize = 32;
-/// The longest time before the clock is looked at again.
-const LOOK: Span = Span::from_ms(10);
+/// How often waiting frames are taken. Their stamps are the kernel's, and the buffer holds many
+/// times as much, so that nobody is woken for every single frame.
+const LOOK: Span = Span::from_ms(5);
 
 /// One port of the hub.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,15 +59,14 @@ pub fn observe(
     loop {
         let over = now() >= end;
         if !over {
-            let waits: Vec<_> = sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
-            event::wait_readable(&waits, Some(LOOK))?;
+            clock::sleep_until(clock::now::<Mono>() + LOOK);
         }
         for (station, socket) in &mut sockets {
-            // At the end everything that waits is taken, up to the first frame after it.
+            // Everything that waits is taken; at the end, up to the first frame after it.
             let mut more = true;
             while more {
                 let count = socket.observe(&mut batch)?;
-                more = over && count > 0;
+                more = count > 0;
                 for frame in &batch[..count] {
                     match frame.stamp.map(|stamp| kernel_stamp_as_tai(stamp, tai_offset)) {
                         Some(at) if at < end => recorder.push(record(frame, at, *station, ports)),

@@ -89,6 +89,14 @@ pub fn raw_terminal(terminal: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::tcsetattr(fd, libc::TCSANOW, &raw const settings) }).map(drop)
 }
 
+/// Waits until everything that was written to a terminal has left it.
+///
+/// **Errors**: it is no terminal.
+pub fn drain_terminal(terminal: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: tcdrain() takes a live descriptor.
+    check(unsafe { libc::tcdrain(terminal.as_raw_fd()) }).map(drop)
+}
+
 /// A terminal's settings, put back when this goes out of scope.
 #[derive(Debug)]
 pub struct TerminalSettings {
@@ -132,24 +140,6 @@ pub fn spawn_on_terminal(mut command: Command) -> io::Result<Child> {
     // SAFETY: between fork and exec only setsid and ioctl are called, which are async-signal-safe.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
-}
-
-/// Waits for any child that has ended, as the first process must for those whose parents are gone.
-/// Its number; `None` when there is no child.
-///
-/// **Errors**: none but interruption, which is waited through.
-pub fn wait_for_any() -> Option<u32> {
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is writable and ours.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if let Ok(pid) = u32::try_from(pid) {
-            return Some(pid);
-        }
-        if io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
-            return None;
-        }
-    }
 }
 
 /// Switches the machine off; what was written is on disk before. Only for the first process of a

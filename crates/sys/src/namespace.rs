@@ -90,16 +90,20 @@ pub fn spawn(
     })
 }
 
-/// Starts a child that finds these descriptors open under these numbers, and dies with the calling
-/// thread.
+/// Starts a child that finds these descriptors open under these numbers, runs on this CPU only when
+/// one is given, and dies with the calling thread.
 ///
 /// **Errors**: those of [`Command::spawn`]; a number that another of the descriptors has now.
-pub fn spawn_with_descriptors(
+pub fn spawn_machine(
     command: Command,
     descriptors: Vec<(OwnedFd, i32)>,
+    cpu: Option<u32>,
 ) -> io::Result<Child> {
     let parent = std::process::id();
     prepared(command, move || {
+        if let Some(cpu) = cpu {
+            crate::scheduler::set_affinity(0, &[cpu])?;
+        }
         for (descriptor, number) in &descriptors {
             // SAFETY: dup2() takes two integers; whatever had the number in this child is closed,
             // and nothing in it relies on a descriptor any more before the exec.
@@ -115,7 +119,7 @@ fn prepared(
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) -> io::Result<Child> {
     // SAFETY: between fork and exec the closures of this module make only system calls (setns,
-    // dup2, prctl, getppid) that are async-signal-safe; they allocate nothing, take no lock, and
+    // dup2, prctl, getppid, sched_setaffinity) that are async-signal-safe; they allocate nothing, take no lock, and
     // their errors are raw OS errors.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
