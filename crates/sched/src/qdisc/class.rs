@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use timewire_base::{SocketPriority, TrafficClass, TxQueue};
 
 use super::QdiscError;
+use super::words::{Words, integer, value};
 
 /// How many socket priorities, and how many traffic classes at most, Linux tells apart.
 pub(super) const PRIORITIES: usize = 16;
@@ -123,6 +124,39 @@ impl TrafficClasses {
         }
         None
     }
+}
+
+/// The number after `num_tc`.
+pub(super) fn parse_count(words: &mut Words<'_>) -> Result<u64, QdiscError> {
+    let count = words.decimal("num_tc", 0, 255)?;
+    Ok(u64::try_from(count).expect("invariant: read as 0 to 255"))
+}
+
+/// The classes after `map`; priorities without one go to class 0, as `tc` has it.
+pub(super) fn parse_map(words: &mut Words<'_>) -> Result<[TrafficClass; PRIORITIES], QdiscError> {
+    let first = TrafficClass::new(0)?;
+    let given = words.run("map", PRIORITIES, "socket priorities", |word| {
+        let class = integer(word, 10)?;
+        let class = u64::try_from(class).map_err(|_| value("map", word, "a traffic class"));
+        Some(class.and_then(|class| Ok(TrafficClass::new(class)?)))
+    })?;
+    let mut map = [first; PRIORITIES];
+    map[..given.len()].copy_from_slice(&given);
+    Ok(map)
+}
+
+/// The ranges after `queues`.
+pub(super) fn parse_queues(words: &mut Words<'_>) -> Result<Vec<QueueRange>, QdiscError> {
+    words.run("queues", PRIORITIES, "traffic classes", |word| {
+        let (count, offset) = word.split_once('@')?;
+        let number = |text| integer(text, 10).and_then(|n| u16::try_from(n).ok());
+        Some(match (number(count), number(offset)) {
+            (Some(count), Some(offset)) => TxQueue::new(u64::from(offset))
+                .map(|offset| QueueRange { count, offset })
+                .map_err(QdiscError::from),
+            _ => Err(value("queues", word, "COUNT@OFFSET, such as 2@4, each at most 65535")),
+        })
+    })
 }
 
 /// Prints `num_tc N map ... queues ...`.

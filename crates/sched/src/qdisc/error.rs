@@ -19,6 +19,25 @@ pub enum Refuser {
     Timewire,
 }
 
+impl QdiscError {
+    /// Who would refuse it if it were given to `tc` all the same.
+    pub fn refuser(&self) -> Refuser {
+        use QdiscError as E;
+        match self {
+            E::Missing { .. } | E::UnknownWord { .. } | E::Kind { .. } | E::Id(_) => Refuser::Tc,
+            E::NeedsHardware { key } if *key != "fp" => Refuser::Tc,
+            E::RateWithoutShaper { .. } | E::RateCount { .. } => Refuser::Tc,
+            E::Twice { .. }
+            | E::Value { .. }
+            | E::TooMany { .. }
+            | E::TooManyEntries { .. }
+            | E::NoPlace { .. }
+            | E::Json { .. } => Refuser::Timewire,
+            _ => Refuser::Kernel,
+        }
+    }
+}
+
 /// A queueing discipline that cannot be, or a command that names none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -62,6 +81,18 @@ pub enum QdiscError {
     Kind {
         /// The kind.
         kind: String,
+    },
+    /// A discipline is to be changed that Linux cannot change.
+    #[error("{kind} cannot be changed: delete it and add it, or `replace` it under another handle")]
+    NoChange {
+        /// The kind.
+        kind: &'static str,
+    },
+    /// Nothing says where the discipline is to stand.
+    #[error("`{verb}` needs a place: `root` or `parent CLASS`")]
+    NoPlace {
+        /// The command.
+        verb: &'static str,
     },
     /// A discipline that takes over all queues stands under another one.
     #[error("{kind} can only be the root of an interface, not at {place}")]
@@ -140,7 +171,10 @@ pub enum QdiscError {
         interval: Span,
     },
     /// More entries than `tc` can put into one message.
-    #[error("{count} sched-entries: tc sends at most {max} and leaves out the rest without a word")]
+    #[error(
+        "{count} sched-entries: tc has room for {max} of this command, and may leave out the rest \
+         and still succeed"
+    )]
     TooManyEntries {
         /// How many were given.
         count: usize,
@@ -216,6 +250,16 @@ pub enum QdiscError {
     RateWithoutShaper {
         /// The setting.
         key: &'static str,
+    },
+    /// Some classes have a rate and others have none.
+    #[error("{key}: {given} rates for {count} traffic classes: one for each")]
+    RateCount {
+        /// The setting.
+        key: &'static str,
+        /// How many were given.
+        given: usize,
+        /// How many are needed.
+        count: u8,
     },
     /// A mode and a shaper that the kernel does not join.
     #[error("mqprio: {why}")]

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `taprio`: gates of traffic classes that open and close by a list, over and over.
 //!
-//! Not here: the words of `tc` ([`super::words`]), where a schedule comes from ([`super::tdm`]).
+//! Not here: where a schedule comes from ([`super::taprio_of_station`]).
 
 use std::fmt;
 
 use serde::Serialize;
 use timewire_base::{GateMask, Span};
 
-use super::{QdiscClock, QdiscError, TrafficClasses};
+use super::class::{self, PRIORITIES};
+use super::words::{Words, integer, value};
+use super::{QdiscClock, QdiscError, TrafficClasses, mqprio};
 
 /// Who opens and closes the gates.
 ///
@@ -175,13 +177,141 @@ impl Taprio {
     pub fn cycle(&self) -> Span {
         if self.0.cycle_time == Span::ZERO { self.0.sum() } else { self.0.cycle_time }
     }
+
+    /// The sum of the intervals; saturates.
+    pub fn intervals(&self) -> Span {
+        self.0.sum()
+    }
+}
+
+/// What `tc` adds to its message for each entry.
+const ENTRY_BYTES: usize = 28;
+/// The longest message that `tc` writes for `taprio`.
+const MESSAGE_BYTES: usize = 1_024;
+
+impl Taprio {
+    /// How many entries `tc` has room for, with the other settings as they are. It writes what has
+    /// room and may then succeed, with a schedule that lacks its end.
+    ///
+    /// **Source**: `iproute2 v6.1.0 tc/q_taprio.c:taprio_parse_opt`, `add_sched_list`.
+    pub fn entries_in_tc_message(&self) -> usize {
+        let o = &self.0;
+        // Headers of the message (16 + 20), the kind (12), the options and the list (4 + 4).
+        let mut used = 56;
+        let given = [
+            (o.clock.is_some(), 8),
+            (o.mode != TaprioMode::Software, 8),
+            (o.classes.is_some(), 88),
+            (o.txtime_delay != Span::ZERO, 8),
+            (o.base_time != Span::ZERO, 12),
+            (o.cycle_time != Span::ZERO, 12),
+            (o.cycle_time_extension != Span::ZERO, 12),
+        ];
+        used += given.iter().filter(|(is, _)| *is).map(|(_, bytes)| bytes).sum::<usize>();
+        let (sdu, fp) = (o.max_sdu.len(), o.preemption.len());
+        used += sdu.max(fp) * 12 + (sdu + fp) * 8;
+        MESSAGE_BYTES.saturating_sub(used) / ENTRY_BYTES
+    }
+
+    /// **Errors**: more entries than `tc` has room for.
+    pub fn check_tc_message(&self) -> Result<(), QdiscError> {
+        let (count, max) = (self.0.entries.len(), self.entries_in_tc_message());
+        if count > max { Err(QdiscError::TooManyEntries { count, max }) } else { Ok(()) }
+    }
+
+    /// The words after `taprio`.
+    pub(super) fn parse(words: &mut Words<'_>) -> Result<Taprio, QdiscError> {
+        let mut o = TaprioOptions::default();
+        let mut raw = RawClasses::default();
+        while let Some(word) = words.take() {
+            match word {
+                "num_tc" => raw.count = class::parse_count(words)?,
+                "map" => raw.map = Some(class::parse_map(words)?),
+                "queues" => raw.queues = class::parse_queues(words)?,
+                "sched-entry" => o.entries.push(parse_entry(words)?),
+                "base-time" => o.base_time = words.nanoseconds("base-time")?,
+                "cycle-time" => o.cycle_time = words.nanoseconds("cycle-time")?,
+                "cycle-time-extension" => {
+                    o.cycle_time_extension = words.nanoseconds("cycle-time-extension")?;
+                }
+                "clockid" => {
+                    words.once("clockid")?;
+                    o.clock = Some(words.need("a clock")?.parse()?);
+                }
+                "flags" => {
+                    let flags = words.any_base("flags", 0, i64::from(u32::MAX))?;
+                    let flags = u32::try_from(flags).expect("invariant: read as 32 bits");
+                    o.mode = TaprioMode::from_flags(flags)?;
+                }
+                "txtime-delay" => {
+                    let ns = words.any_base("txtime-delay", 0, i64::from(u32::MAX))?;
+                    o.txtime_delay = Span::from_ns(ns);
+                }
+                "max-sdu" => o.max_sdu = parse_max_sdu(words)?,
+                "fp" => o.preemption = mqprio::parse_preemption(words)?,
+                _ => {
+                    return Err(QdiscError::UnknownWord {
+                        word: word.to_owned(),
+                        to: "taprio",
+                        takes: "num_tc, map, queues, sched-entry, base-time, cycle-time, \
+                                cycle-time-extension, clockid, flags, txtime-delay, max-sdu, fp",
+                    });
+                }
+            }
+        }
+        o.classes = raw.finish()?;
+        Taprio::new(o)
+    }
+}
+
+/// The tables as they come. Without `num_tc`, `tc` sends none of them.
+#[derive(Default)]
+struct RawClasses {
+    count: u64,
+    map: Option<[timewire_base::TrafficClass; PRIORITIES]>,
+    queues: Vec<super::QueueRange>,
+}
+
+impl RawClasses {
+    fn finish(self) -> Result<Option<TrafficClasses>, QdiscError> {
+        if self.count == 0 {
+            if self.map.is_some() || !self.queues.is_empty() {
+                return Err(QdiscError::ClassCount { count: 0 });
+            }
+            return Ok(None);
+        }
+        let first = timewire_base::TrafficClass::new(0)?;
+        let map = self.map.unwrap_or([first; PRIORITIES]);
+        TrafficClasses::new(self.count, map, self.queues).map(Some)
+    }
+}
+
+fn parse_entry(words: &mut Words<'_>) -> Result<GateControlEntry, QdiscError> {
+    let operation = words.need("S, a gate mask and an interval")?;
+    if operation != "S" {
+        return Err(value("sched-entry", operation, "S is the one command that tc knows"));
+    }
+    let gate_states = words.need("a gate mask and an interval")?.parse()?;
+    let interval = words.need("an interval in nanoseconds")?;
+    let ns = integer(interval, 0).filter(|ns| (0..=i64::from(u32::MAX)).contains(ns));
+    let ns = ns.ok_or_else(|| {
+        value("sched-entry", interval, "an interval is whole nanoseconds, 1 to 4294967295")
+    })?;
+    Ok(GateControlEntry::set_gates(gate_states, Span::from_ns(ns)))
+}
+
+fn parse_max_sdu(words: &mut Words<'_>) -> Result<Vec<u32>, QdiscError> {
+    words.run("max-sdu", PRIORITIES, "traffic classes", |word| {
+        let bytes = integer(word, 10)?;
+        Some(u32::try_from(bytes).map_err(|_| value("max-sdu", word, "bytes, 0 to 4294967295")))
+    })
 }
 
 impl TaprioOptions {
     /// **Source**: `linux v6.12 net/sched/sch_taprio.c:taprio_parse_mqprio_opt`: ranges may overlap
     /// with txtime-assist only.
     fn check_classes(&self) -> Result<(), QdiscError> {
-        let max = super::class::PRIORITIES;
+        let max = PRIORITIES;
         let of = "traffic classes";
         for (key, count) in [("max-sdu", self.max_sdu.len()), ("fp", self.preemption.len())] {
             if count > max {

@@ -112,7 +112,7 @@ const REAL_TIME: u64 = 1;
 /// than `largest`, as segmentation in the device makes them, end late.
 ///
 /// **Errors**: a station without a slot; a slot too short for the longest frame; a cycle longer
-/// than 2^31 - 1 ns.
+/// than 2^31 - 1 ns; more slots of the station than `tc` has room for (15 at least).
 ///
 /// **Source**: `linux v6.12 net/sched/sch_taprio.c:taprio_dequeue_from_txq`,
 /// `taprio_entry_allows_tx`, `length_to_duration`, `fill_sched_entry`.
@@ -160,6 +160,7 @@ pub fn taprio_of_station(
         entries,
         ..TaprioOptions::default()
     })?;
+    taprio.check_tc_message()?;
     Ok(TdmTaprio { size_table, taprio })
 }
 
