@@ -11,6 +11,7 @@
 mod id;
 mod length;
 mod quantity;
+mod queue;
 mod rate;
 mod time;
 mod window;
@@ -18,6 +19,7 @@ mod window;
 pub use id::{IdError, IfName, Port, Priority, StationName};
 pub use length::{FrameLen, LengthError, SduLen, WireLen};
 pub use quantity::{QuantityError, parse_bytes, parse_rate, parse_span};
+pub use queue::{GateMask, QueueError, SocketPriority, TrafficClass, TxQueue};
 pub use rate::BitsPerSecond;
 pub use time::{Instant, Mono, Scale, Span, Tai, Utc};
 pub use window::{CyclicWindows, Phase, Window, WindowError};

@@ -7,5 +7,6 @@
 //! limits of an experiment (`timewire-trace`).
 #![forbid(unsafe_code)]
 
+pub mod qdisc;
 pub mod scenario;
 pub mod tdm;
