@@ -25,6 +25,13 @@ demo: setup ## build Timewire and run the experiment in the local laboratory (DE
 	@$(CARGO) build $(QUIET) --release --package timewire-cli
 	@$(TARGET_DIR)/release/timewire demo $(DEMO_FLAGS)
 
+.PHONY: lab
+lab: ## build the laboratory's kernel (once, some minutes), and run the same experiment in it, exactly
+	@scripts/setup.sh lab
+	@$(CARGO) build $(QUIET) --release --package timewire-cli
+	@$(TARGET_DIR)/release/timewire lab uml
+	@$(TARGET_DIR)/release/timewire demo --lab uml $(DEMO_FLAGS)
+
 .PHONY: test
 test: ## format, lints, licences, repository rules, all tests; ends with `N passed, N failed, N skipped`
 	@scripts/setup.sh test

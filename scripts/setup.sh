@@ -3,9 +3,10 @@
 #
 # Installs what a build of Timewire needs and this machine lacks, and says what it does.
 #
-#   scripts/setup.sh [demo | test | bench | ci]
+#   scripts/setup.sh [demo | lab | test | bench | ci]
 #
 #   demo   the compilers and the tools of the local laboratory (default)
+#   lab    demo, and what builds the laboratory's kernel
 #   test   demo, and cargo-deny (git for its list of advisories)
 #   bench  demo, and valgrind
 #   ci     everything, and a browser that opens the report
@@ -62,6 +63,15 @@ missing_packages() {
         absent curl curl
         absent /etc/ssl/certs/ca-certificates.crt ca-certificates
     fi
+    case $want in lab | ci)
+        absent flex flex
+        absent bison bison
+        absent bc bc
+        absent perl perl
+        absent tar tar
+        absent xz xz-utils
+        ;;
+    esac
     case $want in test | ci) absent git git ;; esac
     case $want in bench | ci) absent valgrind valgrind ;; esac
     case $want in ci) absent chromium chromium ;; esac
@@ -133,8 +143,8 @@ install_cargo_deny() {
 
 want=${1:-demo}
 case $want in
-demo | test | bench | ci) ;;
-*) fail "unknown group \`$want\`; one of: demo, test, bench, ci" ;;
+demo | lab | test | bench | ci) ;;
+*) fail "unknown group \`$want\`; one of: demo, lab, test, bench, ci" ;;
 esac
 install_packages
 install_toolchain

@@ -26,9 +26,18 @@ const DEMO: [(&str, &str); 3] = [
     ("tdm-1472.yaml", include_str!("../../../scenarios/tdm-1472.yaml")),
 ];
 
+/// The same with both carriers, where the kernel has taprio.
+const DEMO_OF_BOTH: [(&str, &str); 3] = [
+    ("taprio-64.yaml", include_str!("../../../scenarios/taprio-64.yaml")),
+    ("taprio-256.yaml", include_str!("../../../scenarios/taprio-256.yaml")),
+    ("taprio-1472.yaml", include_str!("../../../scenarios/taprio-1472.yaml")),
+];
+
 pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
-    let count = if args.quick { 1 } else { DEMO.len() };
-    let scripts = DEMO[..count].iter().map(|(name, text)| parse(name, text));
+    let of_both = args.place.lab == Laboratory::Uml || args.place.record_for.is_some();
+    let all = if of_both { &DEMO_OF_BOTH } else { &DEMO };
+    let count = if args.quick { 1 } else { all.len() };
+    let scripts = all[..count].iter().map(|(name, text)| parse(name, text));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
     perform(&scripts, title, "demo", args.quick, (&args.place, &args.output))

@@ -6,13 +6,14 @@
 //! Not here: what comes of the records (`rundir`), stations on other machines.
 
 mod cast;
+mod gates;
 mod stage;
 
 use std::path::{Path, PathBuf};
 
 use timewire_base::{Instant, Span, Utc};
 use timewire_host::snapshot;
-use timewire_lab::Lab;
+use timewire_lab::{Lab, Pacing};
 use timewire_sched::scenario::{Case, CaseMac, Name, Release, Scenario};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
@@ -129,6 +130,8 @@ fn run_all(
     for script in scripts {
         let scenario = &script.scenario;
         let lab = build_lab(scenario, progress)?;
+        meta.environment.push(pacing_fact(scenario, &lab));
+        directory.write_meta(&meta)?;
         let mut stage = Stage::new(scenario, &lab, directory, options);
         for run in runs_of(scenario) {
             number += 1;
@@ -155,12 +158,19 @@ fn build_lab(scenario: &Scenario, progress: &mut dyn FnMut(Progress)) -> Result<
             name: station.name.clone(),
             mac: [0x02, 0x54, 0x57, 0, 0, number],
         });
+    let taprio = scenario.experiment.cases.iter().any(|case| case.mac == CaseMac::Taprio);
     let spec = timewire_lab::LabSpec {
         stations: stations.collect(),
         rate: scenario.segment.rate,
-        queues: 1,
+        delay: scenario.segment.delay,
+        // The real-time class of taprio has a queue of its own.
+        queues: if taprio { 2 } else { 1 },
     };
-    Ok(Lab::create(&spec, &mut |step| progress(Progress::Step(step.to_owned())))?)
+    let lab = Lab::create(&spec, &mut |step| progress(Progress::Step(step.to_owned())))?;
+    if taprio {
+        gates::probe(scenario, &lab)?;
+    }
+    Ok(lab)
 }
 
 fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Result<(), CtlError> {
@@ -173,7 +183,7 @@ fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Res
         title: run.case.title.to_string(),
         load: run.load.to_string(),
         message_bytes: measured.first().map_or(0, |stream| stream.message.get()),
-        tdm: run.case.mac == CaseMac::Tdm,
+        tdm: run.case.mac != CaseMac::None,
         schedule: scenario.schedule.clone(),
         rate: scenario.segment.rate,
         published: published(scenario, run.case),
@@ -204,11 +214,27 @@ fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Res
 
 /// The published figure, in the cases it is about: TDM, and programs that send when they like.
 fn published(scenario: &Scenario, case: &Case) -> Option<Published> {
-    let about = case.mac == CaseMac::Tdm && case.release == Release::Free;
+    let about = case.mac != CaseMac::None && case.release == Release::Free;
     scenario.published.as_ref().filter(|_| about).map(|published| Published {
         source: published.source.to_string(),
         transfer_mean_ns: published.transfer_mean.as_ns(),
     })
+}
+
+/// How exactly the segment has its rate.
+fn pacing_fact(scenario: &Scenario, lab: &Lab) -> Fact {
+    let (value, level) = match lab.pacing() {
+        Pacing::Netem => ("netem: frame by frame", FactLevel::Ok),
+        Pacing::Tbf => {
+            ("tbf: the mean rate, two frames may follow without a gap", FactLevel::Degraded)
+        }
+    };
+    Fact {
+        area: format!("segment of {}", scenario.name),
+        name: "rate".to_owned(),
+        value: value.to_owned(),
+        level,
+    }
 }
 
 fn environment(privilege: &str) -> Vec<Fact> {

@@ -10,9 +10,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use timewire_base::{Instant, Port, Span, Tai};
+use timewire_base::{CyclicWindows, Instant, Port, Span, Tai};
 use timewire_path::observe::{ObservedPort, observe};
 use timewire_path::record::Recorder;
+use timewire_path::release::SlotTimer;
 use timewire_path::traffic::{self, FloodRate, Pace, Task};
 use timewire_trace::record::RecordHeader;
 
@@ -89,6 +90,13 @@ pub enum ProgramPace {
         /// How long before.
         lead: Span,
     },
+    /// Before each of these windows.
+    Windows {
+        /// Which.
+        windows: CyclicWindows,
+        /// How long before.
+        lead: Span,
+    },
 }
 
 /// Where records go.
@@ -121,6 +129,9 @@ impl ProgramPace {
             ProgramPace::Every(span) => Pace::Every(*span),
             ProgramPace::Aligned { instance, lead } => {
                 Pace::Aligned(Client::new(instance).slot_timer(*lead)?)
+            }
+            ProgramPace::Windows { windows, lead } => {
+                Pace::Aligned(SlotTimer::new(windows.clone(), *lead))
             }
         })
     }

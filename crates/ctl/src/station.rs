@@ -28,7 +28,7 @@ use crate::control::{MemberStatus, Received, Request, Response, STATUS_SCHEMA, S
 use link::{LinkState, far_name, first_word, make_interfaces};
 
 /// Of members of the priority group: below the MAC that carries their frames.
-const GROUP_PRIORITY: u8 = 60;
+pub(crate) const GROUP_PRIORITY: u8 = 60;
 /// How far ahead a change of the schedule lies when nobody says when: long enough for a command
 /// that goes to every station.
 const CHANGE_AHEAD: Span = Span::from_ms(50);

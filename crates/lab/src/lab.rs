@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use timewire_base::{BitsPerSecond, IfName, Span, StationName};
-use timewire_host::Undo;
 use timewire_host::journal::{self, EntryId, Journal, Leftovers};
 use timewire_host::tool::{self, Tool, netns_path};
+use timewire_host::{HostError, Undo};
 
 use crate::{LabError, ns};
 
@@ -38,6 +38,8 @@ pub struct LabSpec {
     pub stations: Vec<StationSpec>,
     /// The rate of the segment.
     pub rate: BitsPerSecond,
+    /// How long a frame takes through the segment, beside its own length.
+    pub delay: Span,
     /// Transmit and receive queues of each station's interface, 1 to 64.
     pub queues: u32,
 }
@@ -60,6 +62,16 @@ pub struct Lab {
     journal: Arc<Journal>,
     /// How to take it down, in the order it was built.
     entries: Vec<EntryId>,
+    pacing: Pacing,
+}
+
+/// What gives the segment its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// A frame arrives when its last bit has: as exactly as the kernel's timers are.
+    Netem,
+    /// The mean rate: a frame or two may follow each other without a gap. Where netem is missing.
+    Tbf,
 }
 
 impl Lab {
@@ -81,6 +93,7 @@ impl Lab {
             stations: spec.stations.iter().map(|station| station.name.clone()).collect(),
             journal: Arc::new(Journal::begin(&title)?),
             entries: Vec::new(),
+            pacing: Pacing::Netem,
         };
         progress("making namespaces");
         lab.make_namespaces()?;
@@ -125,6 +138,44 @@ impl Lab {
     /// **Errors**: no such station.
     pub fn hub_port(&self, name: &StationName) -> Result<IfName, LabError> {
         self.index(name).map(port)
+    }
+
+    /// What gives the segment its rate.
+    pub fn pacing(&self) -> Pacing {
+        self.pacing
+    }
+
+    /// Gives the interface of a station a queueing discipline at its root, and others below it.
+    /// Each line is what `tc qdisc add dev INTERFACE` is given, such as `root handle 100: ...`.
+    ///
+    /// The interface is down meanwhile, so it has no routes after: give it addresses later. On one
+    /// that is up, a discipline that is put below taprio ends taprio's timer, and its gates never
+    /// begin to move (linux v6.12 `net/sched/sch_taprio.c:taprio_graft`, `taprio_reset`).
+    ///
+    /// **Errors**: no such station, or `tc` or the kernel refuses; then it has none of them.
+    pub fn add_qdiscs(&self, station: &StationName, lines: &[String]) -> Result<(), LabError> {
+        self.index(station)?;
+        let (phy, netns) = (self.phy(), self.station_netns(station));
+        let lines: Vec<_> =
+            lines.iter().map(|line| format!("qdisc add dev {phy} {line}")).collect();
+        tool::batch(Tool::Ip, Some(&netns), &[format!("link set {phy} down")])?;
+        let added = tool::batch(Tool::Tc, Some(&netns), &lines);
+        if added.is_err() {
+            // The first of them may have been installed.
+            let _ = self.remove_qdiscs(station);
+        }
+        tool::batch(Tool::Ip, Some(&netns), &[format!("link set {phy} up")])?;
+        added?;
+        self.wait_for_links()
+    }
+
+    /// Takes the queueing disciplines of a station's interface away.
+    ///
+    /// **Errors**: no such station, or it has none.
+    pub fn remove_qdiscs(&self, station: &StationName) -> Result<(), LabError> {
+        self.index(station)?;
+        let line = format!("qdisc del dev {} root", self.phy());
+        Ok(tool::batch(Tool::Tc, Some(&self.station_netns(station)), &[line])?)
     }
 
     /// The undo journal, for what else is to be undone when the owner of the laboratory ends.
@@ -203,10 +254,24 @@ impl Lab {
         Ok(())
     }
 
-    fn make_links(&self, spec: &LabSpec) -> Result<(), LabError> {
+    fn make_links(&mut self, spec: &LabSpec) -> Result<(), LabError> {
         let hub = self.hub_netns();
         tool::batch(Tool::Ip, Some(&hub), &self.hub_lines(spec))?;
-        tool::batch(Tool::Tc, Some(&hub), &rate_lines(spec))?;
+        self.pacing = match tool::batch(Tool::Tc, Some(&hub), &netem_lines(spec)) {
+            Ok(()) => Pacing::Netem,
+            Err(HostError::ToolFailed { .. }) if spec.delay == Span::ZERO => {
+                tool::batch(Tool::Tc, Some(&hub), &tbf_lines(spec))?;
+                Pacing::Tbf
+            }
+            Err(error @ HostError::ToolFailed { .. }) => {
+                return Err(LabError::Unsupported {
+                    missing: "the queueing discipline netem, for the delay of the segment",
+                    remedy: "run in a kernel that has it: --lab uml",
+                    source: io::Error::other(error),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
         ns::in_namespace(&netns_path(&hub), || {
             (0..self.stations.len()).try_for_each(|index| switch_offloads_off(&port(index)))
         })??;
@@ -320,8 +385,24 @@ fn check(spec: &LabSpec) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Each port sends one frame after the other at the rate, counting frames with check sequence,
+/// preamble and gap, and delays them all by the same.
+fn netem_lines(spec: &LabSpec) -> Vec<String> {
+    let rate = spec.rate.get();
+    // In microseconds: not every `tc` reads nanoseconds here, and all read fractions.
+    let delay = format!("{}.{:03}us", spec.delay.as_ns() / 1_000, spec.delay.as_ns() % 1_000);
+    let line = |index| {
+        let port = port(index);
+        format!(
+            "qdisc add dev {port} root netem rate {rate}bit {WIRE_OVERHEAD} delay {delay} limit \
+             {PORT_FRAMES}"
+        )
+    };
+    (0..spec.stations.len()).map(line).collect()
+}
+
 /// Shapes each port to the rate, counting frames with check sequence, preamble and gap.
-fn rate_lines(spec: &LabSpec) -> Vec<String> {
+fn tbf_lines(spec: &LabSpec) -> Vec<String> {
     // A timer of the kernel that is late by less than the burst costs no rate.
     let burst = spec.rate.bytes_in_floor(LATE_TIMER).max(TWO_FRAMES);
     let rate = spec.rate.get();
@@ -329,7 +410,7 @@ fn rate_lines(spec: &LabSpec) -> Vec<String> {
         let port = port(index);
         format!(
             "qdisc add dev {port} root tbf rate {rate}bit burst {burst} limit {PORT_BUFFER} \
-             overhead 24 mpu 84"
+             overhead {WIRE_OVERHEAD} mpu 84"
         )
     };
     (0..spec.stations.len()).map(line).collect()
@@ -416,8 +497,13 @@ const MAX_QUEUES: u32 = 64;
 const TWO_FRAMES: u64 = 3_200;
 /// How late a timer may be without costing rate.
 const LATE_TIMER: Span = Span::from_us(256);
+/// Of a frame on the wire, beside what Linux counts: check sequence, preamble, gap.
+/// **Units**: bytes.
+const WIRE_OVERHEAD: u32 = 24;
 /// What waits at a port before frames are dropped. **Units**: bytes.
 const PORT_BUFFER: u32 = 262_144;
+/// The same, in frames, where only those are counted.
+const PORT_FRAMES: u32 = 1_024;
 const LINKS_UP_WITHIN: Duration = Duration::from_secs(10);
 const LINKS_ASK_EVERY: Duration = Duration::from_millis(2);
 
@@ -433,6 +519,7 @@ mod tests {
         LabSpec {
             stations: stations.iter().map(station).collect(),
             rate: BitsPerSecond::new(100_000_000).unwrap(),
+            delay: Span::ZERO,
             queues: 1,
         }
     }
@@ -462,15 +549,20 @@ mod tests {
 
     #[test]
     fn t0_the_rate_is_that_of_the_wire() {
-        let lines = rate_lines(&spec(&[("a", [2, 0, 0, 0, 0, 1])]));
+        let lines = tbf_lines(&spec(&[("a", [2, 0, 0, 0, 0, 1])]));
         assert_eq!(
             lines,
             ["qdisc add dev port0 root tbf rate 100000000bit burst 3200 limit 262144 \
               overhead 24 mpu 84"]
         );
+        let slow = LabSpec { delay: Span::from_ns(1_500), ..spec(&[("a", [2; 6])]) };
+        assert_eq!(
+            netem_lines(&slow),
+            ["qdisc add dev port0 root netem rate 100000000bit 24 delay 1.500us limit 1024"]
+        );
         let fast =
             LabSpec { rate: BitsPerSecond::new(1_000_000_000).unwrap(), ..spec(&[("a", [2; 6])]) };
-        assert!(rate_lines(&fast)[0].contains("burst 32000 "));
+        assert!(tbf_lines(&fast)[0].contains("burst 32000 "));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub mod privilege;
 pub mod uml;
 
 pub use error::LabError;
-pub use lab::{Lab, LabSpec, StationSpec, clean_leftovers};
+pub use lab::{Lab, LabSpec, Pacing, StationSpec, clean_leftovers};
 
 /// To be called first in the main function of every program that starts machines: inside a machine
 /// it does the machine's job, and does not return.

@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::{Role, guardian_of, hear_line, scratch, wait_until};
-use timewire_base::{BitsPerSecond, StationName};
+use timewire_base::{BitsPerSecond, Span, StationName};
 use timewire_host::Undo;
 use timewire_host::tool::{self, Tool};
 use timewire_lab::ns::{self, OnParentDeath};
@@ -66,7 +66,12 @@ fn spec(names: &[&str]) -> LabSpec {
         mac: [2, 0, 0, 0, 0, number],
     };
     let stations = (1..).zip(names).map(station).collect();
-    LabSpec { stations, rate: BitsPerSecond::new(100_000_000).unwrap(), queues: 2 }
+    LabSpec {
+        stations,
+        rate: BitsPerSecond::new(100_000_000).unwrap(),
+        delay: Span::ZERO,
+        queues: 2,
+    }
 }
 
 const FOUR: [&str; 4] = ["alpha", "beta", "gamma", "delta"];

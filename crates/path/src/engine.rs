@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use timewire_base::{CyclicWindows, FrameLen, Instant, Mono, Phase, Span, Tai};
-use timewire_mac::{Actions, Event, MacError, Machine, Next, PortRules, QueueSet};
+use timewire_mac::{Actions, Event, MacError, Machine, Next, PortRules, QueueIndex, QueueSet};
 use timewire_sys::{Frame, clock, event};
 
 use crate::carrier::{Carrier, Sent};
@@ -124,6 +124,8 @@ pub(crate) struct Engine {
     wake: Arc<event::Wake>,
     free: Vec<u32>,
     got: Vec<Frame>,
+    /// The same, with their queues and in which order they came.
+    arrived: Vec<(QueueIndex, u32, Frame)>,
     observed: Observation,
     /// Windows to be freed by the next asker.
     retired: Option<CyclicWindows>,
@@ -157,6 +159,7 @@ impl Engine {
             wake,
             free,
             got: Vec::with_capacity(BATCH),
+            arrived: Vec::with_capacity(BATCH),
             observed: Observation::new(),
             retired: None,
         }
@@ -187,18 +190,22 @@ impl Engine {
         let count = ingress
             .receive(memory, &mut self.free, &mut self.got)
             .map_err(|error| format!("cannot read from the stack's interface: {error}"))?;
-        for index in 0..self.got.len() {
-            let frame = self.got[index];
+        for (order, frame) in (0_u32..).zip(self.got.drain(..)) {
             let mut bytes = [0; LOOKED_AT];
             let length = self.carrier.memory.copy_prefix(frame, &mut bytes);
             let priority =
                 self.list.rules.classify_captured(&bytes[..length], frame.len() as usize);
-            let queue = self.list.queues.queue_for(priority);
-            let length = FrameLen::new(frame.len()).expect("invariant: a frame fits its buffer");
-            let arrival = Event::Arrive { frame, length, queue };
-            self.tell(arrival);
+            self.arrived.push((self.list.queues.queue_for(priority), order, frame));
         }
-        self.got.clear();
+        // Frames that are taken in at one time have waited together: while the window is open, the
+        // first one told of may be gone before the next.
+        self.arrived.sort_unstable_by_key(|(queue, order, _)| (*queue, *order));
+        for index in 0..self.arrived.len() {
+            let (queue, _, frame) = self.arrived[index];
+            let length = FrameLen::new(frame.len()).expect("invariant: a frame fits its buffer");
+            self.tell(Event::Arrive { frame, length, queue });
+        }
+        self.arrived.clear();
         Ok(count)
     }
 

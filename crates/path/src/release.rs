@@ -25,12 +25,14 @@ pub struct SlotTimer {
     windows: CyclicWindows,
     lead: Span,
     last: Option<Instant<Tai>>,
+    /// Whether the thread's sleeps end as exactly as the kernel can.
+    exact: bool,
 }
 
 impl SlotTimer {
     /// A timer for these windows that releases `lead` before each starts.
     pub fn new(windows: CyclicWindows, lead: Span) -> SlotTimer {
-        SlotTimer { windows, lead, last: None }
+        SlotTimer { windows, lead, last: None, exact: false }
     }
 
     /// The next release: `lead` before the first slot that starts strictly after the last slot
@@ -45,7 +47,14 @@ impl SlotTimer {
 
     /// Sleeps, then spins, until the next release; returns when it was due. One slot is released
     /// for once. `None`, at once, without slots.
+    ///
+    /// Takes the calling thread's timer slack away, which lets a sleep end 50 us late.
     pub fn wait(&mut self) -> Option<Instant<Tai>> {
+        if !self.exact {
+            // Where it is refused, spinning makes up for it.
+            let _ = clock::set_timer_slack(Span::from_ns(1));
+            self.exact = true;
+        }
         let due = self.next_after(clock::now())?;
         self.last = Some(due + self.lead);
         // In virtual time a sleep ends exactly, and spinning only makes time pass.

@@ -9,7 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
-use timewire_base::{Instant, Port, SduLen, Span, Tai};
+use timewire_base::{Instant, Port, SduLen, SocketPriority, Span, Tai};
 use timewire_sys::clock;
 use timewire_sys::udp::{Received, StampedUdp};
 use timewire_trace::record::{Record, Tap};
@@ -72,6 +72,21 @@ pub struct Task {
     pub end: Instant<Tai>,
     /// Index of the own station in the record file's list.
     pub station: u8,
+    /// Socket priority of what is sent; without, 0.
+    #[serde(default)]
+    pub priority: Option<u8>,
+}
+
+impl Task {
+    /// A socket at its address and this port.
+    fn socket(&self, port: u16) -> io::Result<StampedUdp> {
+        let socket = StampedUdp::bind(SocketAddrV4::new(self.address, port))?;
+        if let Some(number) = self.priority {
+            let priority = SocketPriority::new(number.into()).map_err(io::Error::other)?;
+            socket.set_priority(priority)?;
+        }
+        Ok(socket)
+    }
 }
 
 struct Stamper<'a> {
@@ -121,7 +136,7 @@ pub fn client(
     timeout: Span,
     recorder: &Recorder,
 ) -> io::Result<()> {
-    let socket = StampedUdp::bind(SocketAddrV4::new(task.address, 0))?;
+    let socket = task.socket(0)?;
     let to = SocketAddr::from((server, task.port.get()));
     let stamper = Stamper { recorder, station: task.station, tai_offset: clock::tai_offset() };
     let mut message = message_buffer(task);
@@ -176,7 +191,7 @@ fn await_response(
 ///
 /// **Errors**: as [`client`].
 pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> io::Result<()> {
-    let socket = StampedUdp::bind(SocketAddrV4::new(task.address, task.port.get()))?;
+    let socket = task.socket(task.port.get())?;
     socket.set_timeout(LOOK)?;
     let stamper = Stamper { recorder, station: task.station, tai_offset: clock::tai_offset() };
     let mut response = message_buffer(task);
@@ -220,7 +235,7 @@ pub struct FloodRate {
 ///
 /// **Errors**: as [`client`].
 pub fn flood(task: &Task, to: Ipv4Addr, flow: FloodRate) -> io::Result<()> {
-    let socket = StampedUdp::bind(SocketAddrV4::new(task.address, 0))?;
+    let socket = task.socket(0)?;
     let to = SocketAddr::from((to, task.port.get()));
     let message = message_buffer(task);
     let per_message = u64::from(wire_bytes(task.message)) * 8;
@@ -251,7 +266,7 @@ pub fn flood(task: &Task, to: Ipv4Addr, flow: FloodRate) -> io::Result<()> {
 ///
 /// **Errors**: the socket cannot be made.
 pub fn sink(task: &Task) -> io::Result<()> {
-    let _socket = StampedUdp::bind(SocketAddrV4::new(task.address, task.port.get()))?;
+    let _socket = task.socket(task.port.get())?;
     clock::sleep_until(task.end + Span::from_ms(200));
     Ok(())
 }

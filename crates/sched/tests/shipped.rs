@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use timewire_base::{FrameLen, Span, StationName};
-use timewire_sched::scenario::{AtMost, Metric, Scenario, json_schema};
+use timewire_sched::scenario::{AtMost, CaseMac, Limit, Metric, Scenario, json_schema};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -40,6 +40,25 @@ fn t1_shipped_scenarios_are_the_published_experiment() {
         let filled: i64 =
             scenario.schedule.slots().iter().map(|s| (s.transmit + s.guard).as_ns()).sum();
         assert_eq!(Span::from_ns(filled), cycle);
+    }
+}
+
+#[test]
+fn t1_the_scenarios_of_both_carriers_are_the_same_experiment() {
+    for (file, ..) in SHIPPED {
+        let (one, other) = (shipped(file), shipped(&file.replace("tdm", "taprio")));
+        assert_eq!(one.schedule, other.schedule);
+        assert_eq!(one.stations, other.stations);
+        assert_eq!(one.queues, other.queues);
+        assert_eq!(one.traffic, other.traffic);
+        assert_eq!(one.published, other.published);
+        for mac in [CaseMac::Tdm, CaseMac::Taprio] {
+            assert_eq!(other.experiment.cases.iter().filter(|case| case.mac == mac).count(), 2);
+        }
+        // In virtual time no frame may be outside.
+        let kept = other.limits.iter().filter(|limit| limit.metric == Metric::OutsideSlots);
+        let none = |limit: &&Limit| matches!(limit.at_most, AtMost::Share(p) if p.get() == 0);
+        assert_eq!(kept.filter(none).count(), 8, "{file}");
     }
 }
 

@@ -119,8 +119,8 @@ fn prepared(
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) -> io::Result<Child> {
     // SAFETY: between fork and exec the closures of this module make only system calls (setns,
-    // dup2, prctl, getppid, sched_setaffinity) that are async-signal-safe; they allocate nothing, take no lock, and
-    // their errors are raw OS errors.
+    // dup2, prctl, getppid, sched_setaffinity) that are async-signal-safe; they allocate nothing,
+    // take no lock, and their errors are raw OS errors.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
 }

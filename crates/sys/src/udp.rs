@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use timewire_base::{Instant, Span, Utc};
+use timewire_base::{Instant, SocketPriority, Span, Utc};
 
 use crate::clock::from_timespec;
 use crate::socket::{check_len, set_option};
@@ -35,6 +35,14 @@ impl StampedUdp {
         let one: libc::c_int = 1;
         set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &one)?;
         Ok(StampedUdp(socket))
+    }
+
+    /// Sets the socket priority of what is sent, by which queueing disciplines tell classes apart.
+    ///
+    /// **Errors**: more than 6 needs `CAP_NET_ADMIN`.
+    pub fn set_priority(&self, priority: SocketPriority) -> io::Result<()> {
+        let value = libc::c_int::from(priority.get());
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, &value)
     }
 
     /// Sends one message.

@@ -172,16 +172,34 @@ impl Casting<'_> {
             end: self.times.to,
             station: u8::try_from(index)
                 .map_err(|_| CtlError::Invalid("at most 256 stations can be recorded".into()))?,
+            priority: None,
         })
     }
 
+    /// The task of a measured stream's program: where the kernel's queueing discipline carries the
+    /// schedule out, it tells real time by the socket's priority.
+    fn measured_task(
+        &self,
+        stream: &RequestResponse,
+        station: &StationName,
+    ) -> Result<Task, CtlError> {
+        let mut task = self.task(station, stream.port, stream.message.get())?;
+        let real_time = stream.class == StreamClass::RealTime;
+        if self.case.mac == CaseMac::Taprio && self.case.priorities && real_time {
+            task.priority = Some(Scenario::real_time_priority().get());
+        }
+        Ok(task)
+    }
+
     fn pace(&self, stream: &RequestResponse, station: &StationName) -> ProgramPace {
-        let aligned = self.case.release == Release::Aligned
-            && stream.class == StreamClass::RealTime
-            && self.case.mac == CaseMac::Tdm;
-        match self.case.lead {
-            Some(lead) if aligned => {
+        let aligned =
+            self.case.release == Release::Aligned && stream.class == StreamClass::RealTime;
+        match (self.case.mac, self.case.lead.filter(|_| aligned)) {
+            (CaseMac::Tdm, Some(lead)) => {
                 ProgramPace::Aligned { instance: (self.instance)(station), lead }
+            }
+            (CaseMac::Taprio, Some(lead)) => {
+                ProgramPace::Windows { windows: self.scenario.schedule.windows_of(station), lead }
             }
             _ => ProgramPace::Closed,
         }
@@ -196,11 +214,11 @@ impl Casting<'_> {
         // Without slots nothing paces the exchange; one message in a cycle keeps the load the same.
         let pace = match self.case.mac {
             CaseMac::None => ProgramPace::Every(self.scenario.schedule.cycle()),
-            CaseMac::Tdm => self.pace(stream, &stream.client),
+            CaseMac::Tdm | CaseMac::Taprio => self.pace(stream, &stream.client),
         };
         let server = self.task(&stream.server, stream.port, stream.message.get())?.address;
         let program = Program::Client {
-            task: self.task(&stream.client, stream.port, stream.message.get())?,
+            task: self.measured_task(stream, &stream.client)?,
             server,
             pace,
             timeout: stream.timeout,
@@ -213,7 +231,7 @@ impl Casting<'_> {
     fn server(&self, stream: &RequestResponse) -> Result<Role, CtlError> {
         let name = format!("{}-server", stream.name);
         let program = Program::Server {
-            task: self.task(&stream.server, stream.port, stream.message.get())?,
+            task: self.measured_task(stream, &stream.server)?,
             pace: self.pace(stream, &stream.server),
             drain: DRAIN,
             records: self.records(&name, Self::flows(stream)),

@@ -20,6 +20,7 @@ use timewire_sys::namespace::OnParentDeath;
 use timewire_trace::summary::{Fact, FactLevel, MacSummary};
 
 use super::cast::{Cast, Casting, Role, Times};
+use super::gates;
 use super::{Options, Progress};
 use crate::CtlError;
 use crate::control::{Client, Request, Response, Status};
@@ -78,6 +79,8 @@ enum Connected {
     Plainly,
     /// Addresses behind a MAC on each station.
     ByMacs(Vec<Process>),
+    /// Addresses on the link, whose queueing discipline has the station's gates.
+    ByGates,
 }
 
 pub(super) struct Stage<'a> {
@@ -113,17 +116,22 @@ impl<'a> Stage<'a> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Vec<Fact>, CtlError> {
         match (case.mac, &self.connected) {
-            (CaseMac::None, Connected::Plainly) | (CaseMac::Tdm, Connected::ByMacs(_)) => {
-                Ok(Vec::new())
-            }
+            (CaseMac::None, Connected::Plainly)
+            | (CaseMac::Tdm, Connected::ByMacs(_))
+            | (CaseMac::Taprio, Connected::ByGates) => Ok(Vec::new()),
             (CaseMac::None, _) => {
                 self.disconnect()?;
-                for station in &self.scenario.stations {
-                    let address = station.address.to_string();
-                    self.lab.assign(&station.name, &self.lab.phy(), &address)?;
-                }
+                self.assign_addresses()?;
                 self.connected = Connected::Plainly;
                 Ok(Vec::new())
+            }
+            (CaseMac::Taprio, _) => {
+                self.disconnect()?;
+                progress(Progress::Step("installing the gates of all stations".to_owned()));
+                gates::install(self.scenario, self.lab)?;
+                self.connected = Connected::ByGates;
+                self.assign_addresses()?;
+                Ok(gates::facts(self.scenario))
             }
             (CaseMac::Tdm, _) => {
                 self.disconnect()?;
@@ -142,12 +150,10 @@ impl<'a> Stage<'a> {
     fn disconnect(&mut self) -> Result<(), CtlError> {
         match std::mem::replace(&mut self.connected, Connected::Not) {
             Connected::Not => Ok(()),
-            Connected::Plainly => {
-                for station in &self.scenario.stations {
-                    let address = station.address.to_string();
-                    self.lab.unassign(&station.name, &self.lab.phy(), &address)?;
-                }
-                Ok(())
+            Connected::Plainly => self.unassign_addresses(),
+            Connected::ByGates => {
+                gates::remove(self.scenario, self.lab)?;
+                self.unassign_addresses()
             }
             Connected::ByMacs(mut macs) => {
                 for station in &self.scenario.stations {
@@ -157,6 +163,22 @@ impl<'a> Stage<'a> {
                 self.wait_for_all(&mut macs, give_up, None)
             }
         }
+    }
+
+    fn assign_addresses(&self) -> Result<(), CtlError> {
+        for station in &self.scenario.stations {
+            let address = station.address.to_string();
+            self.lab.assign(&station.name, &self.lab.phy(), &address)?;
+        }
+        Ok(())
+    }
+
+    fn unassign_addresses(&self) -> Result<(), CtlError> {
+        for station in &self.scenario.stations {
+            let address = station.address.to_string();
+            self.lab.unassign(&station.name, &self.lab.phy(), &address)?;
+        }
+        Ok(())
     }
 
     /// The name of a station's MAC: unique on this host.
@@ -276,10 +298,18 @@ impl<'a> Stage<'a> {
         let before = if tdm { self.statuses()? } else { Vec::new() };
         let mut processes = Vec::new();
         let mut members = Vec::new();
+        let mut group = gates::priority_group(self.lab);
         for role in &cast.roles {
             let process = self.start_role(cast, role)?;
-            if tdm && case.priorities && role.real_time {
-                members.extend(self.add_to_group(role, process.child.id())?);
+            match case.mac {
+                CaseMac::Tdm if case.priorities && role.real_time => {
+                    members.extend(self.add_to_group(role, process.child.id())?);
+                }
+                CaseMac::Taprio if case.priorities && role.real_time => {
+                    // Without the privilege the programs run as they are.
+                    let _ = group.add(process.child.id(), None);
+                }
+                _ => {}
             }
             processes.push(process);
         }

@@ -233,9 +233,9 @@ impl Machine {
     }
 }
 
-/// The kernel and the programs inside it hand over to each other at every system call, and never run
-/// at the same time: on one CPU that takes a quarter of the time it takes on two. Machines that
-/// run beside each other are spread.
+/// The kernel and the programs inside it hand over to each other at every system call, and never
+/// run at the same time: on one CPU that takes a quarter of the time it takes on two. Machines
+/// that run beside each other are spread.
 fn next_cpu() -> Option<u32> {
     static TURN: AtomicU32 = AtomicU32::new(0);
     let cpus = scheduler::affinity(0).ok().filter(|cpus| !cpus.is_empty())?;

@@ -11,11 +11,14 @@ use timewire_base::{FrameLen, SduLen, Span};
 
 use super::check_limits::check_limits;
 use super::item::Reader;
-use super::model::{Case, CaseMac, MacMode, Release, Scenario, Stream, StreamClass};
+use crate::qdisc::taprio_of_station;
+
+use super::model::{Case, CaseMac, MacMode, Release, Scenario, Segment, Stream, StreamClass};
 use super::suggest::{did_you_mean, listed};
 
 /// Finds what is wrong between the values, all of it.
 pub(super) fn check(scenario: &Scenario, reader: &mut Reader) {
+    check_segment(scenario, reader);
     check_stations(scenario, reader);
     check_mentions(scenario, reader);
     check_mac(scenario, reader);
@@ -65,6 +68,15 @@ fn check_mentions(scenario: &Scenario, reader: &mut Reader) {
             let hint = format!("the stations are: {}", listed(known.iter().copied()));
             reader.fail_at(&key, format!("there is no station `{name}`{meant}"), &hint);
         }
+    }
+}
+
+fn check_segment(scenario: &Scenario, reader: &mut Reader) {
+    let delay = scenario.segment.delay;
+    if delay > Segment::MAX_DELAY {
+        let message = format!("{delay} is no delay of a link");
+        let hint = format!("write at most {}: 100m of cable take 0.5us", Segment::MAX_DELAY);
+        reader.fail_at("segment.delay", message, &hint);
     }
 }
 
@@ -302,7 +314,26 @@ fn check_experiment(scenario: &Scenario, reader: &mut Reader) {
         reader.fail_at(&format!("experiment.cases[{i}].name"), message, "give it another name");
     });
     for (i, case) in experiment.cases.iter().enumerate() {
-        check_case(case, cycle, reader, &format!("experiment.cases[{i}]"));
+        let at = format!("experiment.cases[{i}]");
+        check_case(case, cycle, reader, &at);
+        if case.mac == CaseMac::Taprio {
+            check_taprio(scenario, reader, &at);
+        }
+    }
+}
+
+/// Every station that sends must have gates that open.
+fn check_taprio(scenario: &Scenario, reader: &mut Reader, at: &str) {
+    let port = scenario.virtual_port();
+    for station in &scenario.stations {
+        let has_slot = scenario.schedule.slots().iter().any(|slot| slot.station == station.name);
+        if let Err(error) = taprio_of_station(&scenario.schedule, &station.name, &port)
+            && has_slot
+        {
+            let hint = "make the slots longer, or remove the case";
+            reader.fail_at(&format!("{at}.mac"), error.to_string(), hint);
+            return;
+        }
     }
 }
 

@@ -90,7 +90,11 @@ fn check_segment(scenario: &Scenario, reader: &mut Reader, at: &str, limit: &Lim
         let case = scenario.experiment.cases.iter().find(|case| case.name == *name);
         if case.is_some_and(|case| case.mac == CaseMac::None) {
             let message = format!("the case `{name}` is plain Ethernet, without slots");
-            reader.fail_at(&format!("{at}.{key}"), message, "name a case with `mac: tdm`");
+            reader.fail_at(
+                &format!("{at}.{key}"),
+                message,
+                "name a case with `mac: tdm` or `mac: taprio`",
+            );
         }
     }
 }

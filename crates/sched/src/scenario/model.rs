@@ -7,11 +7,15 @@
 
 use std::collections::BTreeSet;
 
-use timewire_base::{BitsPerSecond, Port, Priority, Span, StationName};
+use timewire_base::{BitsPerSecond, FrameLen, Port, Priority, SocketPriority, Span, StationName};
 
 use super::record::{choice, kinds, record};
 use super::value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Text};
+use crate::qdisc::TdmPort;
 use crate::tdm::TdmSchedule;
+
+/// The longest frame of the segment, as Linux counts: 1500 bytes and the Ethernet header.
+const LARGEST_FRAME: u32 = 1_514;
 
 record! {
     /// One scenario: a network, its schedule, its traffic, the experiment and its limits.
@@ -50,6 +54,9 @@ record! {
         kind: SegmentKind,
         /// Rate of the link.
         rate: BitsPerSecond,
+        /// How long a frame takes from one end of the link to the other. More than 0us needs a
+        /// kernel with the queueing discipline netem, as the laboratory's own has it.
+        delay: Span = "0us",
     }
 }
 
@@ -255,8 +262,11 @@ choice! {
     pub enum CaseMac {
         /// Plain Ethernet.
         None = "none",
-        /// The schedule, carried out as `mac` says.
+        /// The schedule, carried out by Timewire's own MAC, as `mac` says.
         Tdm = "tdm",
+        /// The schedule, carried out by the queueing discipline taprio of the kernel. It needs a
+        /// kernel that has it, as the laboratory's own does.
+        Taprio = "taprio",
     }
 }
 
@@ -387,6 +397,27 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// The socket priority of real-time streams where a kernel's queueing discipline tells classes
+    /// apart by it; all others have 0.
+    ///
+    /// **Panics**: never; the number is in range.
+    pub fn real_time_priority() -> SocketPriority {
+        SocketPriority::new(6).expect("invariant: at most 15")
+    }
+
+    /// A station's interface in the laboratory: a virtual Ethernet pair, which states 10 Gbit/s
+    /// whatever the segment's rate (linux v6.12 `drivers/net/veth.c:veth_get_link_ksettings`).
+    pub fn virtual_port(&self) -> TdmPort {
+        TdmPort {
+            link: self.segment.rate,
+            stated: BitsPerSecond::new(10_000_000_000).expect("invariant: in range"),
+            largest: FrameLen::new(LARGEST_FRAME).expect("invariant: in range"),
+            urgent: vec![Scenario::real_time_priority()],
+        }
+    }
+}
+
 impl Queues {
     /// How many transmit queues there are beside the default queue: `count`, or else the number of
     /// different priorities in `send`.
@@ -452,6 +483,11 @@ impl Stream {
     pub fn runs_in(&self, load: &Name) -> bool {
         self.loads().is_none_or(|loads| loads.contains(load))
     }
+}
+
+impl Segment {
+    /// The longest delay that a link may have.
+    pub const MAX_DELAY: Span = Span::from_secs(1);
 }
 
 impl Case {
