@@ -8,7 +8,9 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use timewire_sched::qdisc::{QdiscCommand, Refuser};
+use timewire_base::{BitsPerSecond, FrameLen, Instant, SocketPriority, Span, StationName};
+use timewire_sched::qdisc::{QdiscCommand, Refuser, TdmPort, taprio_of_station};
+use timewire_sched::tdm::{Slot, TdmSchedule};
 use timewire_sys::namespace::{self, Namespace};
 
 use crate::guest::Place;
@@ -28,7 +30,7 @@ pub struct Ruled {
 
 /// Words after `tc qdisc add dev eth0 root handle 1:`, on an interface with 16 queues that states
 /// no rate.
-pub const RULES: [&str; 62] = [
+const RULES: [&str; 62] = [
     // Taken.
     "taprio num_tc 2 map 0 1 queues 1@0 1@1 sched-entry S 01 48000 clockid TAI",
     "taprio num_tc 2 queues 2@4 10@6 base-time -5 sched-entry S 0x3 0xbb80 clockid boottime",
@@ -105,6 +107,32 @@ pub const RULES: [&str; 62] = [
     "taprio num_tc 2 num_tc 1 queues 1@0 sched-entry S 1 50000 clockid TAI",
 ];
 
+/// The gates of the stations of a TDM schedule, in words that follow the handle.
+fn schedules() -> Vec<String> {
+    let name = |text| StationName::new(text).expect("a station's name");
+    let slot = |station, offset, transmit| Slot {
+        station: name(station),
+        offset: Span::from_us(offset),
+        transmit: Span::from_us(transmit),
+        guard: Span::from_us(40),
+    };
+    let slots = vec![slot("a", 0, 1_400), slot("b", 1_440, 1_300), slot("a", 2_780, 1_300)];
+    let schedule = TdmSchedule::new(Instant::from_ns(5), Span::from_us(4_160), slots);
+    let schedule = schedule.expect("a schedule");
+    // The device states no rate, and taprio takes that for 10 Mbit/s.
+    let rate = BitsPerSecond::new(10_000_000).expect("a rate");
+    let largest = FrameLen::new(1_514).expect("a frame");
+    let urgent = vec![SocketPriority::new(5).expect("a priority")];
+    let port = TdmPort { link: rate, stated: rate, largest, urgent };
+    let words = |station| taprio_of_station(&schedule, &name(station), &port).expect("gates");
+    ["a", "b"].map(|station| words(station).to_string()).into()
+}
+
+/// All words.
+pub fn all() -> Vec<String> {
+    RULES.into_iter().map(str::to_owned).chain(schedules()).collect()
+}
+
 /// The whole command.
 pub fn line(words: &str) -> String {
     format!("tc qdisc add dev eth0 root handle 1: {words}")
@@ -115,8 +143,8 @@ pub fn main() {
     let place = Place { directory: Path::new("/") };
     namespace::unshare(&[Namespace::Network]).expect("a network namespace");
     fs::write("/sys/bus/netdevsim/new_device", "1 1 16").expect("a device with 16 queues");
-    for words in RULES {
-        let line = line(words);
+    for words in all() {
+        let line = line(&words);
         let output = place.shell(&line);
         let code = output.status.code().unwrap_or(-1);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -125,7 +153,7 @@ pub fn main() {
             _ => None,
         };
         let said = errors.lines().next().unwrap_or_default().to_owned();
-        let ruled = Ruled { words: words.to_owned(), code, said, misread };
+        let ruled = Ruled { words, code, said, misread };
         println!("{}", serde_json::to_string(&ruled).expect("plain values"));
         place.shell("tc qdisc delete dev eth0 root");
     }
