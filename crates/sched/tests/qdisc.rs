@@ -8,10 +8,10 @@
 use proptest::prelude::*;
 use timewire_base::{BitsPerSecond, GateMask, IfName, Span, TrafficClass, TxQueue};
 use timewire_sched::qdisc::{
-    Cbs, ClassId, ClassRate, Etf, EtfFlags, FramePreemption, GateControlEntry, Handle, InstallVerb,
-    Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Place, Port, Qdisc, QdiscAction,
-    QdiscClock, QdiscCommand, QdiscKind, QueueRange, Refuser, ShownQdisc, SizeTable, Taprio,
-    TaprioMode, TaprioOptions, TrafficClasses,
+    Cbs, ClassId, ClassRate, Etf, EtfFlags, FramePreemption, GateControlEntry, GateOperation,
+    Handle, InstallVerb, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Place, Port, Qdisc,
+    QdiscAction, QdiscClock, QdiscCommand, QdiscKind, QueueRange, Refuser, ShownQdisc, SizeTable,
+    Taprio, TaprioMode, TaprioOptions, TrafficClasses,
 };
 
 fn parse(text: &str) -> Qdisc {
@@ -78,7 +78,7 @@ fn t0_what_linux_refuses_is_refused_with_the_rule() {
         (format!("{TAPRIO} clockid UTC"), "`clockid UTC`: CLOCK_TAI, CLOCK_REALTIME"),
         (format!("{TAPRIO} clockid TAI clockid TAI"), "`clockid` stands twice"),
         (format!("{TAPRIO} sched-entry S"), "`S` is the last word: a gate mask and an interval"),
-        (format!("{TAPRIO} sched-entry H 1 5"), "S is the one command that tc knows"),
+        (format!("{TAPRIO} sched-entry X 1 5"), "`sched-entry X`: S (set), H (and hold)"),
         (format!("{TAPRIO} sched-entry S 1 0 clockid TAI"), "sched-entry 1: an interval of 0ns"),
         (format!("{TAPRIO} sched-entry S 1 4294967296"), "an interval is whole nanoseconds"),
         (format!("{TAPRIO} sched-entry S 100000000 5"), "`100000000` is no gate mask"),
@@ -137,8 +137,8 @@ fn t0_whole_commands() {
     let read = |line: &str| line.parse::<QdiscCommand>().map(|command| command.to_string());
     let good = [
         (
-            "tc qdisc add dev eth0 root handle 1: cbs",
-            "tc qdisc add dev eth0 root handle 1: cbs idleslope 0 sendslope 0 hicredit 0 locredit 0",
+            "tc qdisc add dev e root handle 1: cbs",
+            "tc qdisc add dev e root handle 1: cbs idleslope 0 sendslope 0 hicredit 0 locredit 0",
         ),
         (
             "/sbin/tc -d q repl parent 8001:8 dev eth0 handle 8002 etf clockid TAI",
@@ -304,6 +304,9 @@ fn t1_what_tc_shows_reads_as_what_was_set() {
     );
     let new = ShownQdisc::parse(SHOWN_NEW).unwrap();
     assert_eq!(new[0].oper, shown[0].oper);
+    let bounded = SHOWN_NEW.replacen("\"max-sdu\":[0,0,", "\"max-sdu\":[0,361,", 1);
+    let bounded = ShownQdisc::parse(&bounded).unwrap();
+    assert_eq!((&bounded[0].oper, &bounded[0].max_sdu_in_force), (&shown[0].oper, &vec![0, 361]));
     assert_eq!(
         configured(&new[1]).as_deref(),
         Some("mqprio num_tc 2 map 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 2@1 hw 0")
@@ -319,6 +322,25 @@ fn t1_a_schedule_that_waits_is_read_of_both_versions() {
     let admin = old[0].admin.as_ref().unwrap();
     assert_eq!(admin.options().base_time, Span::from_ns(2_000_000_000_000_000_000));
     assert_eq!(admin.options().entries.len(), 2);
+}
+
+/// iproute2 6.1.0 prints the clock that full offload does not have, and times before the epoch as
+/// numbers of 64 bits without a sign.
+#[test]
+fn t1_oddities_of_tc_are_read() {
+    let text = SHOWN
+        .replace(
+            "\"clockid\":\"TAI\",\"flags\":\"0x1\"",
+            "\"clockid\":\"invalid\",\"flags\":\"0x2\"",
+        )
+        .replace("\"txtime_delay\":5000,\"base_time\":0", "\"base_time\":18446744073709551611");
+    assert_ne!(text, SHOWN);
+    let Some(Qdisc::Taprio(taprio)) = ShownQdisc::parse(&text).unwrap()[0].configured() else {
+        panic!("no taprio");
+    };
+    let options = taprio.options();
+    assert_eq!((options.mode, options.clock), (TaprioMode::FullOffload, None));
+    assert_eq!(options.base_time, Span::from_ns(-5));
 }
 
 #[test]
@@ -356,6 +378,11 @@ fn classes() -> impl Strategy<Value = TrafficClasses> {
     })
 }
 
+fn operation() -> impl Strategy<Value = GateOperation> {
+    use GateOperation as G;
+    prop_oneof![Just(G::SetGates), Just(G::SetAndHold), Just(G::SetAndRelease)]
+}
+
 fn preemption() -> impl Strategy<Value = Vec<FramePreemption>> {
     let one = prop_oneof![Just(FramePreemption::Express), Just(FramePreemption::Preemptible)];
     proptest::collection::vec(one, 0..=16)
@@ -376,13 +403,16 @@ prop_compose! {
         base_time in any::<i64>(),
         cycle in prop_oneof![Just(0), 30_i64..=2_147_483_647],
         extension in any::<i64>(),
-        entries in proptest::collection::vec((any::<u32>(), 1_i64..70_000_000), 1..30),
+        entries in proptest::collection::vec((operation(), any::<u32>(), 1_i64..70_000_000), 1..30),
         delay in 0_i64..=4_294_967_295,
         max_sdu in proptest::collection::vec(any::<u32>(), 0..=16),
         preemption in preemption(),
     ) -> Taprio {
-        let entry =
-            |(mask, ns)| GateControlEntry::set_gates(GateMask::new(mask), Span::from_ns(ns));
+        let entry = |(operation, mask, ns)| GateControlEntry {
+            operation,
+            gate_states: GateMask::new(mask),
+            interval: Span::from_ns(ns),
+        };
         let full = mode == TaprioMode::FullOffload;
         Taprio::new(TaprioOptions {
             classes,

@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bpf", &["base", "sys", "trace"]),
     ("host", &["base", "sched", "sys"]),
     ("path", &["base", "bpf", "mac", "sys", "trace"]),
-    ("lab", &["base", "host", "sys"]),
+    ("lab", &["base", "host", "sched", "sys"]),
     ("ctl", &["base", "bpf", "host", "lab", "mac", "path", "sched", "sys", "trace"]),
     ("report", &["base", "sched", "trace"]),
     (

@@ -15,28 +15,52 @@ pub enum Refuser {
     Tc,
     /// The kernel.
     Kernel,
-    /// Timewire alone: `tc` would pass over part of the command without a word.
+    /// Timewire alone: `tc` passes over part of the command without a word, keeps the last of two
+    /// settings, or takes something else than one of the four disciplines.
     Timewire,
 }
 
 impl QdiscError {
-    /// Who would refuse it if it were given to `tc` all the same.
+    /// Who would refuse it if it were given to `tc` all the same. Of a setting of `etf`, `cbs` or
+    /// `taprio` that stands twice, `tc` does not notice when the first was 0.
     pub fn refuser(&self) -> Refuser {
         use QdiscError as E;
         match self {
-            E::Missing { .. } | E::UnknownWord { .. } | E::Kind { .. } | E::Id(_) => Refuser::Tc,
-            E::NeedsHardware { key } if *key != "fp" => Refuser::Tc,
-            E::RateWithoutShaper { .. } | E::RateCount { .. } => Refuser::Tc,
-            E::Twice { .. }
-            | E::Value { .. }
+            // Of these `tc` reads on after a number that it does not understand, without a word.
+            E::Value { key, .. } if PASSED_OVER.contains(key) => Refuser::Timewire,
+            E::Twice { word } if OVERWRITTEN.contains(&word.as_str()) => Refuser::Timewire,
+            E::UnknownWord { to: "stab", .. } => Refuser::Timewire,
+            E::QueueCount { given, count } if *given > usize::from(*count) => Refuser::Timewire,
+            E::Value { .. }
+            | E::Twice { .. }
+            | E::UnknownWord { .. }
+            | E::Missing { .. }
             | E::TooMany { .. }
-            | E::TooManyEntries { .. }
-            | E::NoPlace { .. }
-            | E::Json { .. } => Refuser::Timewire,
+            | E::RateWithoutShaper { .. }
+            | E::RateCount { .. }
+            | E::NeedsHardware { key: "mode" | "shaper" }
+            | E::Queue(QueueError::NotANumber { .. })
+            | E::Id(_) => Refuser::Tc,
+            E::Kind { .. } | E::TooManyEntries { .. } | E::Json { .. } => Refuser::Timewire,
             _ => Refuser::Kernel,
         }
     }
 }
+
+const PASSED_OVER: [&str; 4] = ["base-time", "cycle-time", "cycle-time-extension", "offload"];
+const OVERWRITTEN: [&str; 11] = [
+    "num_tc",
+    "map",
+    "queues",
+    "base-time",
+    "hw",
+    "mode",
+    "shaper",
+    "min_rate",
+    "max_rate",
+    "max-sdu",
+    "fp",
+];
 
 /// A queueing discipline that cannot be, or a command that names none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

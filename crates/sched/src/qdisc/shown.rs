@@ -13,9 +13,9 @@ use super::command::{parse_handle, parse_place};
 use super::etf::on_off;
 use super::words::integer;
 use super::{
-    Cbs, ClassRate, Etf, EtfFlags, FramePreemption, GateControlEntry, Handle, Mqprio,
-    MqprioHardware, MqprioOptions, MqprioShaper, Place, Qdisc, QdiscError, QdiscKind, QueueRange,
-    SizeTable, Taprio, TaprioMode, TaprioOptions, TrafficClasses,
+    Cbs, ClassRate, Etf, EtfFlags, FramePreemption, GateControlEntry, GateOperation, Handle,
+    Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Place, Qdisc, QdiscError, QdiscKind,
+    QueueRange, SizeTable, Taprio, TaprioMode, TaprioOptions, TrafficClasses,
 };
 
 /// One discipline of an interface.
@@ -35,7 +35,11 @@ pub struct ShownQdisc {
     pub oper: Option<Qdisc>,
     /// What `taprio` will run from its base time on.
     pub admin: Option<Taprio>,
-    /// Settings that `tc` does not print, or not as they were given; read here as their default.
+    /// The longest payload of each class that `taprio` lets through, in bytes; 0 is no bound. It is
+    /// the least of what was set and what the gates leave room for: the kernel does not tell apart.
+    #[serde(rename = "max_sdu_in_force_bytes")]
+    pub max_sdu_in_force: Vec<u32>,
+    /// Settings that `tc` does not print as they were given; read here as their default.
     pub unshown: Vec<&'static str>,
 }
 
@@ -129,8 +133,12 @@ impl<'a> Object<'a> {
         }
     }
 
+    /// `tc` prints times before the epoch as numbers without a sign.
     fn nanoseconds(&self, key: &str) -> Result<Span, QdiscError> {
-        Ok(Span::from_ns(self.number(key)?.unwrap_or(0)))
+        match self.map.get(key).and_then(Value::as_u64) {
+            Some(ns) => Ok(Span::from_ns(ns.cast_signed())),
+            None => Ok(Span::from_ns(self.number(key)?.unwrap_or(0))),
+        }
     }
 
     fn list(&self, key: &str) -> Result<&'a [Value], QdiscError> {
@@ -171,6 +179,7 @@ fn read(at: &str, value: &Value) -> Result<ShownQdisc, QdiscError> {
         size_table: size_table(&object)?,
         oper: None,
         admin: None,
+        max_sdu_in_force: Vec::new(),
         unshown: Vec::new(),
     };
     let (Ok(kind), Some(options)) = (kind.parse(), object.map.get("options")) else {
@@ -239,16 +248,17 @@ fn read_taprio(options: &Object<'_>, shown: &mut ShownQdisc) -> Result<(), Qdisc
     });
     let mut max_sdu = max_sdu.collect::<Result<Vec<u32>, QdiscError>>()?;
     trim(&mut max_sdu, &0);
-    if !max_sdu.is_empty() {
-        // The kernel prints what is in force: the least of what was given and what the gates allow.
-        shown.unshown.push("max-sdu");
-    }
+    shown.max_sdu_in_force = max_sdu;
+    shown.unshown.push("max-sdu");
     let settings = TaprioOptions {
         classes,
         mode: TaprioMode::from_flags(options.hexadecimal("flags")?.unwrap_or(0))?,
-        clock: options.text("clockid")?.map(str::parse).transpose()?,
+        // iproute2 6.1 prints a clock that is not there, of full offload, as `invalid`.
+        clock: match options.text("clockid")? {
+            None | Some("invalid") => None,
+            Some(clock) => Some(clock.parse()?),
+        },
         txtime_delay: options.nanoseconds("txtime_delay")?,
-        max_sdu,
         preemption: preemption(options)?,
         ..TaprioOptions::default()
     };
@@ -265,13 +275,12 @@ fn read_taprio(options: &Object<'_>, shown: &mut ShownQdisc) -> Result<(), Qdisc
 fn schedule(object: &Object<'_>, settings: TaprioOptions) -> Result<TaprioOptions, QdiscError> {
     let entry = |value: &Value| {
         let entry = Object::of("options.schedule", value)?;
-        match entry.text("cmd")? {
-            None | Some("S") => {}
-            Some(_) => return Err(entry.bad("cmd", "is not S")),
-        }
+        let operation = GateOperation::of_letter(entry.text("cmd")?.unwrap_or("S"))
+            .ok_or_else(|| entry.bad("cmd", "is none of S, H and R"))?;
         let gates = entry.hexadecimal("gatemask")?;
-        let gates = gates.ok_or_else(|| entry.bad("gatemask", "is missing"))?;
-        Ok(GateControlEntry::set_gates(GateMask::new(gates), entry.nanoseconds("interval")?))
+        let gate_states = GateMask::new(gates.ok_or_else(|| entry.bad("gatemask", "is missing"))?);
+        let interval = entry.nanoseconds("interval")?;
+        Ok(GateControlEntry { operation, gate_states, interval })
     };
     Ok(TaprioOptions {
         base_time: object.nanoseconds("base_time")?,

@@ -55,10 +55,33 @@ impl TaprioMode {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum GateOperation {
-    /// Sets them: `S` of `tc`, the one operation that it knows.
+    /// Sets them: `S` of `tc`.
     #[doc(alias = "SetGateStates")]
     #[default]
     SetGates,
+    /// Sets them, and holds preemptible frames back: `H`. `tc` of iproute2 6.1 does not know it.
+    #[doc(alias = "Set-And-Hold-MAC")]
+    SetAndHold,
+    /// Sets them, and lets preemptible frames go: `R`. `tc` of iproute2 6.1 does not know it.
+    #[doc(alias = "Set-And-Release-MAC")]
+    SetAndRelease,
+}
+
+impl GateOperation {
+    /// The letter of `tc`.
+    pub fn letter(self) -> &'static str {
+        match self {
+            GateOperation::SetGates => "S",
+            GateOperation::SetAndHold => "H",
+            GateOperation::SetAndRelease => "R",
+        }
+    }
+
+    /// The operation of this letter.
+    pub fn of_letter(letter: &str) -> Option<GateOperation> {
+        use GateOperation as G;
+        [G::SetGates, G::SetAndHold, G::SetAndRelease].into_iter().find(|o| o.letter() == letter)
+    }
 }
 
 /// One entry of a gate control list.
@@ -287,17 +310,16 @@ impl RawClasses {
 }
 
 fn parse_entry(words: &mut Words<'_>) -> Result<GateControlEntry, QdiscError> {
-    let operation = words.need("S, a gate mask and an interval")?;
-    if operation != "S" {
-        return Err(value("sched-entry", operation, "S is the one command that tc knows"));
-    }
+    let letter = words.need("S, a gate mask and an interval")?;
+    let operation = GateOperation::of_letter(letter)
+        .ok_or_else(|| value("sched-entry", letter, "S (set), H (and hold) or R (and release)"))?;
     let gate_states = words.need("a gate mask and an interval")?.parse()?;
     let interval = words.need("an interval in nanoseconds")?;
     let ns = integer(interval, 0).filter(|ns| (0..=i64::from(u32::MAX)).contains(ns));
     let ns = ns.ok_or_else(|| {
         value("sched-entry", interval, "an interval is whole nanoseconds, 1 to 4294967295")
     })?;
-    Ok(GateControlEntry::set_gates(gate_states, Span::from_ns(ns)))
+    Ok(GateControlEntry { operation, gate_states, interval: Span::from_ns(ns) })
 }
 
 fn parse_max_sdu(words: &mut Words<'_>) -> Result<Vec<u32>, QdiscError> {
@@ -402,7 +424,8 @@ impl fmt::Display for Taprio {
         }
         write!(f, " base-time {}", o.base_time.as_ns())?;
         for entry in &o.entries {
-            write!(f, " sched-entry S {} {}", entry.gate_states, entry.interval.as_ns())?;
+            let (letter, interval) = (entry.operation.letter(), entry.interval.as_ns());
+            write!(f, " sched-entry {letter} {} {interval}", entry.gate_states)?;
         }
         for (key, span) in
             [("cycle-time", o.cycle_time), ("cycle-time-extension", o.cycle_time_extension)]
