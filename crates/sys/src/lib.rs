@@ -16,6 +16,7 @@ pub mod packet;
 pub mod scheduler;
 mod socket;
 pub mod udp;
+pub mod vhost;
 pub mod xsk;
 
 pub use memory::{Frame, FrameMemory};

@@ -15,20 +15,24 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &["base"]),
     ("mac", &["base"]),
     ("trace", &["base"]),
+    ("sim", &["base"]),
     ("sys", &["base"]),
     ("bpf", &["base", "sys", "trace"]),
     ("host", &["base", "sched", "sys"]),
     ("path", &["base", "bpf", "mac", "sys", "trace"]),
-    ("lab", &["base", "host", "sched", "sys"]),
+    ("lab", &["base", "host", "sched", "sim", "sys"]),
     ("ctl", &["base", "bpf", "host", "lab", "mac", "path", "sched", "sys", "trace"]),
     ("report", &["base", "sched", "trace"]),
     (
         "cli",
-        &["base", "bpf", "ctl", "host", "lab", "mac", "path", "report", "sched", "sys", "trace"],
+        &[
+            "base", "bpf", "ctl", "host", "lab", "mac", "path", "report", "sched", "sim", "sys",
+            "trace",
+        ],
     ),
 ];
 /// Crates without clocks, files, threads and unsafe code.
-const PURE: &[&str] = &["base", "sched", "mac", "trace"];
+const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim"];
 /// Crates in which unsafe code may stand.
 const UNSAFE: &[&str] = &["sys", "bpf"];
 /// Tests of any crate with privileges may use the laboratory's stations, and compare with the
@@ -272,6 +276,8 @@ g = \"1\"
             ("crates/mac/clippy.toml", "a"),
             ("crates/mac/src/lib.rs", "// #![forbid(unsafe_code)]\n"),
             ("crates/trace/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/sim/clippy.toml", "a"),
+            ("crates/sim/src/lib.rs", "#![forbid(unsafe_code)]\n"),
         ]);
         let expected = [
             ("crates/sched/clippy.toml", 0),
