@@ -92,6 +92,8 @@ struct State {
     phase: Phase,
     /// When it wants to run. `None`: only when it is interrupted.
     request: Option<LocalNs>,
+    /// The time at which it was last let run; it may always act at that time.
+    granted: LocalNs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +117,8 @@ enum Bound {
 impl TimeMaster {
     /// A simulation that starts at `epoch`, with one participant for each clock.
     pub fn new(epoch: Instant<Tai>, clocks: Vec<StationClock>) -> TimeMaster {
-        let state = |clock| State { clock, phase: Phase::Absent, request: None };
+        let state =
+            |clock| State { clock, phase: Phase::Absent, request: None, granted: LocalNs(0) };
         let participants = clocks.into_iter().map(state).collect();
         TimeMaster { epoch, now: SimTime::START, participants }
     }
@@ -192,7 +195,7 @@ impl TimeMaster {
     fn update(&mut self, who: Participant, time: LocalNs) -> Result<(), TimeError> {
         let state = &self.participants[who.0];
         if let Phase::Running(Bound::Before(bound)) = state.phase
-            && time >= bound
+            && time >= bound.max(LocalNs(state.granted.0 + 1))
         {
             return Err(self.error(who, format!("it ran to {} ns, beyond {} ns", time.0, bound.0)));
         }
@@ -251,6 +254,7 @@ impl TimeMaster {
         let time = time.expect("invariant: who is due has asked for a time");
         let bound = self.bound(who, network);
         self.participants[who.0].phase = Phase::Running(bound);
+        self.participants[who.0].granted = time;
         let free_until = match bound {
             Bound::Before(until) => Some(until),
             Bound::Asks | Bound::Free => None,

@@ -9,6 +9,7 @@ pub mod config;
 mod kernel;
 mod machine;
 mod prebuilt;
+pub mod segment;
 
 pub use kernel::{About, BUILD_TOOLS, DEFAULT_SERIES, Kernel, Origin, available};
 pub use machine::{Connection, Finished, Machine, Running, Time};

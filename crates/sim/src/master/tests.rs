@@ -43,6 +43,8 @@ fn t0_the_earliest_runs_until_the_next() {
     master.on(B, Message::Wait).unwrap();
     // At the same instant, the order of the list.
     assert_eq!(master.next(None), run(A, 500, Some(500)));
+    master.on(A, Message::Update(LocalNs(500))).unwrap();
+    assert!(master.on(A, Message::Update(LocalNs(501))).is_err());
     master.gone(A);
     assert_eq!(master.next(None), run(B, 500, None));
     master.gone(B);

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Several kernels on one simulated segment: every station is a kernel of its own, with its own
+//! clock, and the segment between them and the time of all are simulated here. What the stations
+//! run is real: the kernel, its queueing disciplines, the programs. What is between them is exact:
+//! the instant of every bit.
+//!
+//! Nothing depends on the host's speed or on the order in which it runs processes. One kernel runs
+//! at a time, until it waits; all it does is done at one simulated instant (`driver`). There are no
+//! threads.
+//!
+//! ```text
+//!   kernel --- time-travel socket ----- master of time ---.
+//!     |                                  (timewire-sim)    >- driver
+//!   virtio_net --- vhost-user socket --- card --- segment-'
+//!                  shared memory                (timewire-sim)
+//! ```
+//!
+//! Not here: starting a kernel and what it does first (`super::Machine`, `crate::guest`), what
+//! decides about time and frames (`timewire-sim`).
+
+mod calendar;
+mod card;
+mod driver;
+mod station;
+mod trace;
+mod wire;
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use timewire_base::{Instant, Span, StationName, Tai};
+use timewire_sim::{SegmentConfig, StationClock};
+use timewire_sys::event::EndRequests;
+
+use super::Kernel;
+use crate::LabError;
+
+/// Version of the summary.
+pub const SUMMARY_SCHEMA: &str = "timewire.segment-summary/1";
+/// Most pairs of queues of a station's card.
+pub const MAX_QUEUES: u16 = 16;
+
+/// A segment and the stations on it.
+#[derive(Clone, Debug)]
+pub struct SegmentLab {
+    /// What is between the stations.
+    pub segment: SegmentConfig,
+    /// In the order in which they run when they want to run at the same instant.
+    pub stations: Vec<KernelStation>,
+    /// When the simulation starts. The stations' clocks show it plus their offsets.
+    pub epoch: Instant<Tai>,
+    /// When, by its own clock, each station starts its command; before that it boots.
+    pub start: Span,
+    /// The stations that still run after so long, from the epoch on, are ended.
+    pub duration: Option<Span>,
+    /// On the host: a station that computes for so long at one simulated instant has failed.
+    pub patience: Duration,
+}
+
+/// A station that is a kernel of its own.
+#[derive(Clone, Debug)]
+pub struct KernelStation {
+    /// Its name.
+    pub name: StationName,
+    /// Address of its network card, `eth0`.
+    pub mac: [u8; 6],
+    /// Its address on the segment and the length of the prefix.
+    pub address: (Ipv4Addr, u8),
+    /// Its clock: `CLOCK_REALTIME` and `CLOCK_TAI` alike.
+    pub clock: StationClock,
+    /// Pairs of queues of its card.
+    pub queues: u16,
+    /// **Units**: MiB.
+    pub memory_mib: u32,
+    /// What it runs: a program of the host and its arguments. When that ends, it is switched off.
+    pub run: Vec<String>,
+}
+
+/// How it went; `summary.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// [`SUMMARY_SCHEMA`].
+    pub schema: &'static str,
+    /// The kernel that all stations ran.
+    pub kernel: String,
+    /// From the epoch to the end. **Units**: nanoseconds.
+    pub simulated_ns: u64,
+    /// Of the host, from the start of the kernels. **Units**: nanoseconds.
+    pub host_ns: u64,
+    /// Frames that crossed a link, as often as they did.
+    pub passages: u64,
+    /// In the order of the description.
+    pub stations: Vec<StationSummary>,
+}
+
+/// How a station fared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StationSummary {
+    /// Which.
+    pub name: StationName,
+    /// Of its command; `None` when it was ended after the duration.
+    pub exit_code: Option<u8>,
+    /// What its command wrote.
+    pub output: PathBuf,
+    /// Its errors.
+    pub errors: PathBuf,
+    /// Frames it sent.
+    pub frames_sent: u64,
+    /// Of these, those that found another station's frame on the medium.
+    pub found_busy: u64,
+    /// Frames that arrived at it,
+    pub frames_received: u64,
+    /// those that arrived when its driver had no buffer,
+    pub no_buffer: u64,
+    /// those that were lost on a link to it, or from it to the switch,
+    pub lost: u64,
+    /// and those for which the switch had no room.
+    pub queue_full: u64,
+}
+
+impl SegmentLab {
+    /// A laboratory that starts with the year 2026 and gives its stations a second to boot.
+    pub fn new(segment: SegmentConfig, stations: Vec<KernelStation>) -> SegmentLab {
+        SegmentLab {
+            segment,
+            stations,
+            epoch: Instant::from_ns(1_767_225_600_000_000_000),
+            start: Span::from_secs(1),
+            duration: None,
+            patience: Duration::from_secs(60),
+        }
+    }
+
+    /// Runs all stations to their ends. `init` is a program that begins with
+    /// [`crate::enter_guest`]; `out` gets `segment.jsonl`, `segment.pcapng`, `summary.json`, and a
+    /// directory for each station, in which its command starts and may write, with `stdout` and
+    /// `stderr`.
+    ///
+    /// **Errors**: the description cannot be, the kernel has no virtual time, a station's kernel
+    /// failed (its name and last words are in the error), all stations sleep for ever, or it was
+    /// asked to end. No station is left running.
+    pub fn run(
+        &self,
+        kernel: &Kernel,
+        init: &Path,
+        out: &Path,
+        end: Option<&EndRequests>,
+    ) -> Result<Summary, LabError> {
+        self.check()?;
+        let scratch = Scratch::make()?;
+        fs::create_dir_all(out).map_err(LabError::file("create", out))?;
+        let out = fs::canonicalize(out).map_err(LabError::file("find", out))?;
+        let summary = driver::Driver::start(self, kernel, init, &scratch.0, &out)?.run(end)?;
+        let path = out.join("summary.json");
+        let text = serde_json::to_string_pretty(&summary).expect("invariant: plain values");
+        fs::write(&path, text + "\n").map_err(LabError::file("write", &path))?;
+        Ok(summary)
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let refuse = |why: String| Err(LabError::Spec { why });
+        if self.stations.is_empty() {
+            return refuse("a segment without stations".to_owned());
+        }
+        for (i, station) in self.stations.iter().enumerate() {
+            let name = &station.name;
+            let same = |other: &&KernelStation| {
+                other.name == *name
+                    || other.mac == station.mac
+                    || other.address.0 == station.address.0
+            };
+            if let Some(other) = self.stations[..i].iter().find(same) {
+                return refuse(format!("{name} has name, MAC or address of {}", other.name));
+            }
+            if station.mac[0] & 1 != 0 || station.mac == [0; 6] {
+                return refuse(format!("{name}: its MAC is no address of a single station"));
+            }
+            if station.queues == 0 || station.queues > MAX_QUEUES {
+                let queues = station.queues;
+                return refuse(format!("{name}: {queues} queues; it goes from 1 to {MAX_QUEUES}"));
+            }
+            if station.run.is_empty() {
+                return refuse(format!("{name} has nothing to run"));
+            }
+        }
+        if self.segment.delay.is_negative() || self.start.is_negative() {
+            return refuse("a delay or a start before zero".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A directory for sockets, with a short path: the names of sockets are limited to 107 bytes.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> Result<Scratch, LabError> {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("timewire-segment-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        // What is left of a killed process with the same number.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).map_err(LabError::file("create", &path))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Whoever cleans the directory of temporary files gets the rest.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One station of a segment: its kernel, its two sockets, its card.
+//!
+//! Not here: when it may run (`driver.rs`).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use timewire_base::{BitsPerSecond, Instant, Span, Utc};
+
+use super::calendar::Calendar;
+use super::card::{Answer, Card};
+use super::wire::{CallLine, Line};
+use super::{KernelStation, SegmentLab};
+use crate::LabError;
+use crate::uml::{Kernel, Machine, Running, Time};
+
+/// A station whose kernel runs.
+#[derive(Debug)]
+pub struct Station {
+    pub machine: Running,
+    pub card: Card,
+    pub directory: PathBuf,
+    /// Its line to the master of time; there once it has said who it is.
+    pub calendar: Option<Calendar>,
+    /// Under which number it waits for the acknowledgement of its start.
+    pub start_sequence: u32,
+    /// Where its driver connects.
+    door: UnixListener,
+    line: Option<Line>,
+    call_line: Option<CallLine>,
+    /// Frames for which its driver had no buffer.
+    pub no_buffer: u64,
+}
+
+/// What a station's driver did.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Did {
+    /// Nothing that others can see.
+    Nothing,
+    /// It has these frames to be sent, each with a tag; [`Station::acknowledge`] is owed.
+    Kicked(Vec<(u64, Vec<u8>)>),
+}
+
+impl Station {
+    /// Starts the kernel of a station.
+    ///
+    /// **Errors**: those of [`Machine::start`]; a socket cannot be made.
+    pub fn start(
+        number: usize,
+        lab: &SegmentLab,
+        kernel: &Kernel,
+        init: &Path,
+        scratch: &Path,
+        out: &Path,
+    ) -> Result<Station, LabError> {
+        let station = &lab.stations[number];
+        let directory = out.join(station.name.as_str());
+        std::fs::create_dir_all(&directory).map_err(LabError::file("create", &directory))?;
+        let path = scratch.join(format!("card{number}"));
+        let door = UnixListener::bind(&path).map_err(LabError::file("listen on", &path))?;
+        let mut machine = Machine::new(init, &[]);
+        machine.command = command(station);
+        machine.directory.clone_from(&directory);
+        machine.writable = vec![directory.clone()];
+        let begin = lab.epoch + lab.start;
+        let own = [
+            ("TIMEWIRE_STATION", station.name.to_string()),
+            ("TIMEWIRE_START", begin.as_ns().to_string()),
+            ("HOME", "/".to_owned()),
+        ];
+        machine.environment.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        machine.memory_mib = station.memory_mib;
+        let wall = station.clock.wall(lab.epoch, timewire_sim::SimTime::START);
+        machine.time = Time::Master {
+            socket: scratch.join("time"),
+            id: u64::try_from(number).expect("invariant: few stations"),
+            start: Instant::<Utc>::from_ns(wall.as_ns()),
+        };
+        machine.kernel_arguments = vec![
+            format!("virtio_uml.device={}:1", path.display()),
+            // Its addresses' detection of duplicates waits random times.
+            "ipv6.disable=1".to_owned(),
+        ];
+        let machine = machine.start(kernel)?;
+        let card = Card::new(station.mac, mbit_per_second(lab.segment.rate), station.queues);
+        Ok(Station {
+            machine,
+            card,
+            directory,
+            calendar: None,
+            start_sequence: 0,
+            door,
+            line: None,
+            call_line: None,
+            no_buffer: 0,
+        })
+    }
+
+    /// The line to the master of time.
+    pub fn calendar(&mut self) -> io::Result<&mut Calendar> {
+        self.calendar.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Where the driver speaks next: its line, or the door while it has none.
+    pub fn driver_side(&self) -> BorrowedFd<'_> {
+        match &self.line {
+            Some(line) => line.as_fd(),
+            None => self.door.as_fd(),
+        }
+    }
+
+    /// Hears the driver; everything but a kick is answered at once.
+    ///
+    /// **Errors**: the driver breaks the protocol.
+    pub fn hear_driver(&mut self) -> io::Result<Did> {
+        let Some(line) = &mut self.line else {
+            let (stream, _) = self.door.accept()?;
+            self.line = Some(Line::new(stream));
+            return Ok(Did::Nothing);
+        };
+        let Some(asked) = line.ask()? else {
+            // It may come again.
+            self.line = None;
+            return Ok(Did::Nothing);
+        };
+        let (request, wants_reply) = (asked.request, asked.wants_reply);
+        match self.card.on(asked)? {
+            Answer::Done if wants_reply => line.answer(request, &[0; 8])?,
+            Answer::Done => {}
+            Answer::Payload(bytes) => line.answer(request, &bytes)?,
+            Answer::Kick(queue) => {
+                if !wants_reply {
+                    return Err(io::Error::other("a kick that nobody waits for"));
+                }
+                return Ok(Did::Kicked(self.card.kicked(queue)?));
+            }
+        }
+        if let Some(descriptor) = self.card.take_call_line() {
+            self.call_line = Some(CallLine::new(descriptor));
+        }
+        Ok(Did::Nothing)
+    }
+
+    /// Tells the driver that its kick was dealt with.
+    pub fn acknowledge(&mut self) -> io::Result<()> {
+        match &mut self.line {
+            Some(line) => line.answer(super::wire::request::VRING_KICK, &[0; 8]),
+            None => Ok(()),
+        }
+    }
+
+    /// The line for interrupts.
+    pub fn call_line(&mut self) -> Option<&mut CallLine> {
+        self.call_line.as_mut()
+    }
+
+    /// Both lines on which an interrupted kernel speaks: to the master, and back to the card.
+    pub fn interrupted_sides(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        Some([self.calendar.as_ref()?.as_fd(), self.call_line.as_ref()?.as_fd()])
+    }
+}
+
+/// Configures the card, waits for the common start, and becomes what the station runs.
+fn command(station: &KernelStation) -> Vec<String> {
+    let (address, prefix) = station.address;
+    let queues = match station.queues {
+        1 => String::new(),
+        count => format!("ethtool -L eth0 combined {count}\n"),
+    };
+    let script = format!(
+        "set -e\n\
+         {queues}\
+         ip address add {address}/{prefix} dev eth0\n\
+         ip link set eth0 up\n\
+         left=$((TIMEWIRE_START - $(date +%s%N)))\n\
+         if [ $left -gt 0 ]; then\n\
+         sleep $((left / 1000000000)).$(printf %09d $((left % 1000000000)))\n\
+         fi\n\
+         exec \"$@\"\n"
+    );
+    let shell = ["/bin/sh", "-c", &script, station.name.as_str()].map(str::to_owned);
+    shell.into_iter().chain(station.run.iter().cloned()).collect()
+}
+
+/// As `virtio_net` takes it: whole Mbit/s, or unknown.
+fn mbit_per_second(rate: BitsPerSecond) -> u32 {
+    const UNKNOWN: u32 = u32::MAX;
+    match rate.get() {
+        bps if bps.is_multiple_of(1_000_000) => u32::try_from(bps / 1_000_000).unwrap_or(UNKNOWN),
+        _ => UNKNOWN,
+    }
+}
+
+/// How long the driver waits for a kernel before it looks whether the kernel still lives.
+pub const LOOK: Span = Span::from_ms(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_rates_are_told_when_they_can_be() {
+        let rate = |bps| mbit_per_second(BitsPerSecond::new(bps).unwrap());
+        assert_eq!((rate(100_000_000), rate(2_500_000_000)), (100, 2_500));
+        assert_eq!(rate(1_500_000), u32::MAX);
+    }
+}
