@@ -13,6 +13,7 @@ pub mod machine;
 mod memory;
 pub mod namespace;
 pub mod packet;
+mod randomness;
 pub mod scheduler;
 mod socket;
 pub mod udp;
@@ -20,4 +21,5 @@ pub mod vhost;
 pub mod xsk;
 
 pub use memory::{Frame, FrameMemory};
+pub use randomness::Randomness;
 pub use socket::{Interfaces, interface_index};

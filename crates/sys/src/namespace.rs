@@ -16,6 +16,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::ptr;
 
+use crate::randomness::{self, Randomness};
 use crate::socket::check;
 
 /// A kind of namespace that a process can leave behind with [`unshare`].
@@ -93,11 +94,13 @@ pub fn spawn(
 /// Starts a child that finds these descriptors open under these numbers, runs on this CPU only when
 /// one is given, and dies with the calling thread.
 ///
-/// **Errors**: those of [`Command::spawn`]; a number that another of the descriptors has now.
+/// **Errors**: those of [`Command::spawn`]; a number that another of the descriptors has now; no
+/// way to keep the host's randomness from it.
 pub fn spawn_machine(
     command: Command,
     descriptors: Vec<(OwnedFd, i32)>,
     cpu: Option<u32>,
+    randomness: Randomness,
 ) -> io::Result<Child> {
     let parent = std::process::id();
     prepared(command, move || {
@@ -108,6 +111,9 @@ pub fn spawn_machine(
             // SAFETY: dup2() takes two integers; whatever had the number in this child is closed,
             // and nothing in it relies on a descriptor any more before the exec.
             check(unsafe { libc::dup2(descriptor.as_raw_fd(), *number) })?;
+        }
+        if randomness == Randomness::None {
+            randomness::refuse()?;
         }
         die_with_parent(parent)
     })

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant as HostInstant};
 
 use timewire_base::{Instant, Utc};
-use timewire_sys::{namespace, scheduler};
+use timewire_sys::{Randomness, namespace, scheduler};
 
 use super::Kernel;
 use crate::LabError;
@@ -90,6 +90,11 @@ pub struct Machine {
     pub connection: Connection,
     /// More for the kernel's command line, such as devices.
     pub kernel_arguments: Vec<String>,
+    /// More descriptors that the kernel's program finds open, each under a number above 63. What is
+    /// named through `/proc/self/fd` has the same name in every run.
+    pub descriptors: Vec<(OwnedFd, i32)>,
+    /// Whether the kernel's random numbers come from the host, or are the same in every run.
+    pub randomness: Randomness,
     /// After so long on the host it is killed.
     pub limit: Option<Duration>,
     /// The CPU of the host that it runs on; without, the next in turn.
@@ -109,6 +114,8 @@ impl Machine {
             time: Time::virtual_from_2026(),
             connection: Connection::Kept,
             kernel_arguments: Vec::new(),
+            descriptors: Vec::new(),
+            randomness: Randomness::OfTheHost,
             limit: None,
             cpu: None,
         }
@@ -171,7 +178,8 @@ impl Machine {
         let failed = |what: &str| LabError::file("prepare a machine:", Path::new(what));
         let log = control.create("kernel.log")?;
         let mut command = Command::new(kernel.program());
-        command.args(self.kernel_arguments_for(control.path()));
+        command.args(self.kernel_arguments_for());
+        let directory = File::open(control.path()).map_err(failed("its control directory"))?;
         let quiet = log.try_clone().map_err(failed("kernel.log"))?;
         let noise = log.try_clone().map_err(failed("kernel.log"))?;
         command.stdin(Stdio::null()).stdout(quiet).stderr(noise).env_clear();
@@ -181,7 +189,9 @@ impl Machine {
                 command.env(variable, value);
             }
         }
-        let mut descriptors = vec![(OwnedFd::from(log), KERNEL_FD)];
+        let (cpu, randomness) = (self.cpu.or_else(next_cpu), self.randomness);
+        let mut descriptors = self.descriptors;
+        descriptors.extend([(OwnedFd::from(log), KERNEL_FD), (directory.into(), CONTROL_FD)]);
         match self.connection {
             Connection::Descriptors { output, errors, .. } => {
                 descriptors.extend([(output, OUT_FD), (errors, ERR_FD)]);
@@ -192,11 +202,13 @@ impl Machine {
             }
             Connection::Kept => {}
         }
-        namespace::spawn_machine(command, descriptors, self.cpu.or_else(next_cpu))
+        namespace::spawn_machine(command, descriptors, cpu, randomness)
             .map_err(LabError::file("start", &kernel.program()))
     }
 
-    fn kernel_arguments_for(&self, control: &Path) -> Vec<String> {
+    /// The same in every run: it is part of what the kernel's random numbers are made from.
+    fn kernel_arguments_for(&self) -> Vec<String> {
+        let control = Path::new("/proc/self/fd").join(CONTROL_FD.to_string());
         let mut line = vec![
             format!("mem={}M", self.memory_mib),
             "root=/dev/root rootfstype=hostfs rootflags=/ ro".to_owned(),
@@ -224,6 +236,10 @@ impl Machine {
                 start.as_ns()
             ),
         });
+        if self.randomness == Randomness::None {
+            // The device that feeds the host's randomness in by and by.
+            line.push("initcall_blacklist=rng_init".to_owned());
+        }
         let words = line.iter().flat_map(|part| part.split(' ')).filter(|word| !word.is_empty());
         let mut words: Vec<String> = words.map(str::to_owned).collect();
         words.extend(self.kernel_arguments.iter().cloned());
@@ -405,6 +421,7 @@ const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 const LAST_LINES: usize = 15;
 const LOOK: Duration = Duration::from_millis(5);
 /// Numbers that no other descriptor of the kernel's program has.
+const CONTROL_FD: i32 = 59;
 const KERNEL_FD: i32 = 60;
 const IN_FD: i32 = 61;
 const OUT_FD: i32 = 62;

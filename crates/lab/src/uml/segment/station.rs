@@ -3,12 +3,14 @@
 //!
 //! Not here: when it may run (`driver.rs`).
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use timewire_base::{BitsPerSecond, Instant, Span, Utc};
+use timewire_sys::Randomness;
 
 use super::calendar::Calendar;
 use super::card::{Answer, Card};
@@ -75,15 +77,18 @@ impl Station {
         machine.memory_mib = station.memory_mib;
         let wall = station.clock.wall(lab.epoch, timewire_sim::SimTime::START);
         machine.time = Time::Master {
-            socket: scratch.join("time"),
+            socket: Path::new(SCRATCH).join("time"),
             id: u64::try_from(number).expect("invariant: few stations"),
             start: Instant::<Utc>::from_ns(wall.as_ns()),
         };
+        let sockets = File::open(scratch).map_err(LabError::file("open", scratch))?;
+        machine.descriptors = vec![(sockets.into(), SCRATCH_FD)];
         machine.kernel_arguments = vec![
-            format!("virtio_uml.device={}:1", path.display()),
+            format!("virtio_uml.device={SCRATCH}/card{number}:1"),
             // Its addresses' detection of duplicates waits random times.
             "ipv6.disable=1".to_owned(),
         ];
+        machine.randomness = Randomness::None;
         let machine = machine.start(kernel)?;
         let card = Card::new(station.mac, mbit_per_second(lab.segment.rate), station.queues);
         Ok(Station {
@@ -194,6 +199,11 @@ fn mbit_per_second(rate: BitsPerSecond) -> u32 {
     }
 }
 
+/// Under this number a kernel's program finds the directory of the sockets. The directory's own
+/// name differs from run to run, and a kernel's command line is part of what its random numbers are
+/// made from.
+const SCRATCH_FD: i32 = 64;
+const SCRATCH: &str = "/proc/self/fd/64";
 /// How long the driver waits for a kernel before it looks whether the kernel still lives.
 pub const LOOK: Span = Span::from_ms(200);
 
