@@ -226,6 +226,9 @@ impl TimeMaster {
             self.running().is_none() && self.is_complete(),
             "nobody may run, all must be there"
         );
+        if self.participants.iter().all(|state| state.phase == Phase::Gone) {
+            return Turn::Over;
+        }
         let ready = |state: &State| state.phase == Phase::Ready;
         if let Some(who) = self.participants.iter().position(ready) {
             self.participants[who].phase = Phase::Running(Bound::Asks);
@@ -238,7 +241,6 @@ impl TimeMaster {
             (Some(at), None) => self.network(at),
             (Some(at), Some((due, _))) if at <= due => self.network(at),
             (_, Some((due, who))) => self.run(Participant(who), due, network),
-            (None, None) if self.participants.iter().all(|s| s.phase == Phase::Gone) => Turn::Over,
             (None, None) => Turn::Asleep,
         }
     }

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use serde_json::Value as Json;
 use timewire_base::{Instant, Span, StationName, Tai, parse_span};
+use timewire_lab::LabError;
 use timewire_lab::uml::Kernel;
 use timewire_lab::uml::segment::{KernelStation, SegmentLab, Summary};
 use timewire_sim::{SegmentConfig, StationClock};
@@ -28,7 +29,9 @@ pub fn main(tests: &[Test]) -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["talk", to, count, bytes, interval] => talk(to, count, bytes, interval),
+        ["flood", to, bursts, frames, bytes] => flood(to, bursts, frames, bytes),
         ["listen", count] => listen(count),
+        ["sink"] => sink(),
         ["echo", count] => echo(count),
         ["ask", to, count] => ask(to, count),
         _ => return run_tests(tests, &words),
@@ -50,8 +53,10 @@ fn run_tests(tests: &[Test], arguments: &[&str]) -> ExitCode {
     }
     let mut failed = 0;
     for (name, test) in tests {
+        let began = std::time::Instant::now();
         let outcome = panic::catch_unwind(test);
         println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
+        eprintln!("{name} took {:?} of the host", began.elapsed());
         failed += u32::from(outcome.is_err());
     }
     println!("{failed} failed");
@@ -79,6 +84,20 @@ fn talk(to: &str, count: &str, bytes: &str, interval: &str) {
     }
 }
 
+/// Every millisecond, several datagrams at once.
+fn flood(to: &str, bursts: &str, frames: &str, bytes: &str) {
+    let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
+    let payload = vec![0; bytes.parse().unwrap()];
+    for number in 1..=bursts.parse().unwrap() {
+        clock::sleep_until(start() + Span::from_ms(number));
+        for _ in 0..frames.parse::<u64>().unwrap() {
+            socket.send_to(&payload, (to, PORT)).unwrap();
+        }
+    }
+    // What is queued shall leave before the kernel does.
+    clock::sleep_until(clock::now::<Tai>() + Span::from_ms(50));
+}
+
 /// Prints when each datagram came, by its clock.
 fn listen(count: &str) {
     let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
@@ -88,6 +107,14 @@ fn listen(count: &str) {
         let now = clock::now::<Tai>() - start();
         let number = u64::from_be_bytes(buffer[..8].try_into().unwrap());
         println!("{number} {length} {}", now.as_ns());
+    }
+}
+
+/// Takes what comes, so that nobody is told that the port is closed.
+fn sink() {
+    let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();
+    loop {
+        socket.recv_from(&mut [0; 2_000]).unwrap();
     }
 }
 
@@ -126,6 +153,16 @@ pub fn station(number: u8, clock: StationClock, words: &[&str]) -> KernelStation
     }
 }
 
+/// Station number N, running a shell script; in it, `$0` is this program.
+pub fn scripted(number: u8, clock: StationClock, queues: u16, script: &str) -> KernelStation {
+    let mut station = station(number, clock, &[]);
+    let this = station.run.remove(0);
+    station.run = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+    station.run.push(this);
+    station.queues = queues;
+    station
+}
+
 /// What a laboratory left behind.
 #[derive(Debug)]
 pub struct Ran {
@@ -153,6 +190,16 @@ impl Ran {
         fs::read_to_string(&self.summary.stations[station].output).unwrap()
     }
 
+    /// What a station's command complained about.
+    pub fn errors(&self, station: usize) -> String {
+        fs::read_to_string(&self.summary.stations[station].errors).unwrap()
+    }
+
+    /// A file of the laboratory's directory.
+    pub fn file(&self, name: &str) -> Vec<u8> {
+        fs::read(self.out.join(name)).unwrap()
+    }
+
     /// The frames of a station that are UDP to the port of the measurement.
     pub fn datagrams(&self, from: &str) -> Vec<Frame> {
         let is_ours = |frame: &&Frame| {
@@ -174,12 +221,17 @@ pub fn lab(name: &str, segment: SegmentConfig, stations: Vec<KernelStation>) -> 
 }
 
 pub fn run(name: &str, lab: &SegmentLab) -> Ran {
+    let (result, out) = try_run(name, lab);
+    let summary = result.unwrap();
+    let frames = frames(&out.join("segment.jsonl"));
+    Ran { summary, out, frames }
+}
+
+pub fn try_run(name: &str, lab: &SegmentLab) -> (Result<Summary, LabError>, PathBuf) {
     let kernel = Kernel::find(None).unwrap();
     let this = env::current_exe().unwrap();
     let out = env::temp_dir().join(format!("timewire-t4-{}-{name}", std::process::id()));
-    let summary = lab.run(&kernel, &this, &out, None).unwrap();
-    let frames = frames(&out.join("segment.jsonl"));
-    Ran { summary, out, frames }
+    (lab.run(&kernel, &this, &out, None), out)
 }
 
 fn frames(file: &Path) -> Vec<Frame> {

@@ -7,7 +7,6 @@
 //!
 //! Not here: who is next and when (`timewire-sim`), one kernel's sockets (`station.rs`).
 
-use std::fs;
 use std::io;
 use std::mem;
 use std::os::fd::AsFd;
@@ -23,11 +22,14 @@ use timewire_sys::event::EndRequests;
 use timewire_sys::vhost::which_readable;
 
 use super::calendar::{Calendar, is_end};
-use super::station::{Did, LOOK, Station};
+use super::station::{Did, LOOK, Place, Station};
 use super::trace::Trace;
 use super::{KernelStation, SUMMARY_SCHEMA, SegmentLab, StationSummary, Summary};
 use crate::LabError;
-use crate::uml::{Finished, Kernel};
+use crate::uml::Kernel;
+
+/// After the duration, for programs to end by themselves; who has not is killed.
+const GRACE: Span = Span::from_ms(500);
 
 pub struct Driver<'a> {
     lab: &'a SegmentLab,
@@ -55,11 +57,13 @@ impl<'a> Driver<'a> {
         init: &Path,
         scratch: &Path,
         out: &Path,
+        cpu: Option<u32>,
     ) -> Result<Driver<'a>, LabError> {
         let started = HostInstant::now();
         let path = scratch.join("time");
         let door = UnixListener::bind(&path).map_err(LabError::file("listen on", &path))?;
-        let start = |number| Station::start(number, lab, kernel, init, scratch, out);
+        let place = Place { kernel, init, scratch, out, cpu };
+        let start = |number| Station::start(number, lab, &place);
         let stations = (0..lab.stations.len()).map(start).collect::<Result<Vec<_>, _>>()?;
         let clocks = lab.stations.iter().map(|station| station.clock.clone()).collect();
         let mut driver = Driver {
@@ -117,7 +121,7 @@ impl<'a> Driver<'a> {
 
     /// Runs the laboratory to its end.
     pub fn run(mut self, end: Option<&EndRequests>) -> Result<Summary, LabError> {
-        let limit = self.lab.duration.map(|span| SimTime::START.plus(span));
+        let limit = self.lab.duration.map(|span| SimTime::START.plus(span).plus(GRACE));
         loop {
             if end.is_some_and(EndRequests::take) {
                 let why = "it was asked to end".to_owned();
@@ -341,7 +345,7 @@ impl<'a> Driver<'a> {
         self.master.gone(Participant(number));
         let seat = mem::replace(&mut self.stations[number], Seat::Left(None, 0));
         let Seat::Taken(station) = seat else { return Ok(()) };
-        let Station { machine, directory, no_buffer, .. } = *station;
+        let Station { machine, no_buffer, .. } = *station;
         let name = &self.name(number).name;
         let finished = machine.wait().map_err(|error| match error {
             LabError::Guest { why, log } => {
@@ -349,9 +353,10 @@ impl<'a> Driver<'a> {
             }
             other => other,
         })?;
-        let code = finished.outcome.code;
-        keep(&directory, &finished)?;
-        self.stations[number] = Seat::Left(Some(code), no_buffer);
+        // What `timeout` says about a program that it has ended.
+        let is_over = self.lab.duration.is_some() && matches!(finished.outcome.code, 124 | 137);
+        let code = Some(finished.outcome.code).filter(|_| !is_over);
+        self.stations[number] = Seat::Left(code, no_buffer);
         Ok(())
     }
 
@@ -389,12 +394,4 @@ impl<'a> Driver<'a> {
             stations,
         })
     }
-}
-
-fn keep(directory: &Path, finished: &Finished) -> Result<(), LabError> {
-    for (name, bytes) in [("stdout", &finished.output), ("stderr", &finished.errors)] {
-        let path = directory.join(name);
-        fs::write(&path, bytes).map_err(LabError::file("write", &path))?;
-    }
-    Ok(())
 }

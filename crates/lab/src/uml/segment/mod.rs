@@ -34,12 +34,15 @@ use serde::Serialize;
 use timewire_base::{Instant, Span, StationName, Tai};
 use timewire_sim::{SegmentConfig, StationClock};
 use timewire_sys::event::EndRequests;
+use timewire_sys::scheduler;
 
 use super::Kernel;
 use crate::LabError;
 
 /// Version of the summary.
 pub const SUMMARY_SCHEMA: &str = "timewire.segment-summary/1";
+/// Most stations of a laboratory.
+pub const MAX_STATIONS: usize = 24;
 /// Most pairs of queues of a station's card.
 pub const MAX_QUEUES: u16 = 16;
 
@@ -54,7 +57,7 @@ pub struct SegmentLab {
     pub epoch: Instant<Tai>,
     /// When, by its own clock, each station starts its command; before that it boots.
     pub start: Span,
-    /// The stations that still run after so long, from the epoch on, are ended.
+    /// What still runs after so long, from the epoch on, is ended, by the station's own clock.
     pub duration: Option<Span>,
     /// On the host: a station that computes for so long at one simulated instant has failed.
     pub patience: Duration,
@@ -151,9 +154,11 @@ impl SegmentLab {
     ) -> Result<Summary, LabError> {
         self.check()?;
         let scratch = Scratch::make()?;
+        let pinned = Pinned::here();
         fs::create_dir_all(out).map_err(LabError::file("create", out))?;
         let out = fs::canonicalize(out).map_err(LabError::file("find", out))?;
-        let summary = driver::Driver::start(self, kernel, init, &scratch.0, &out)?.run(end)?;
+        let driver = driver::Driver::start(self, kernel, init, &scratch.0, &out, pinned.cpu)?;
+        let summary = driver.run(end)?;
         let path = out.join("summary.json");
         let text = serde_json::to_string_pretty(&summary).expect("invariant: plain values");
         fs::write(&path, text + "\n").map_err(LabError::file("write", &path))?;
@@ -164,6 +169,10 @@ impl SegmentLab {
         let refuse = |why: String| Err(LabError::Spec { why });
         if self.stations.is_empty() {
             return refuse("a segment without stations".to_owned());
+        }
+        if self.stations.len() > MAX_STATIONS {
+            let count = self.stations.len();
+            return refuse(format!("{count} stations; there is room for {MAX_STATIONS}"));
         }
         for (i, station) in self.stations.iter().enumerate() {
             let name = &station.name;
@@ -190,6 +199,34 @@ impl SegmentLab {
             return refuse("a delay or a start before zero".to_owned());
         }
         Ok(())
+    }
+}
+
+/// The calling thread on one CPU of the host. The kernels and this thread hand over to each other
+/// and never run at the same time, which on one CPU takes less time than on several.
+#[derive(Debug)]
+struct Pinned {
+    cpu: Option<u32>,
+    before: Vec<u32>,
+}
+
+impl Pinned {
+    /// Where this is not allowed, it is slower.
+    fn here() -> Pinned {
+        let before = scheduler::affinity(0).unwrap_or_default();
+        let turn = usize::try_from(std::process::id()).unwrap_or(0);
+        let cpu = before.get(turn % before.len().max(1)).copied();
+        let cpu = cpu.filter(|cpu| scheduler::set_affinity(0, &[*cpu]).is_ok());
+        Pinned { cpu, before }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.cpu.is_some() {
+            // It was allowed before.
+            let _ = scheduler::set_affinity(0, &self.before);
+        }
     }
 }
 

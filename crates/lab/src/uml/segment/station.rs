@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use timewire_base::{BitsPerSecond, Instant, Span, Utc};
 use timewire_sys::Randomness;
@@ -24,7 +24,6 @@ use crate::uml::{Kernel, Machine, Running, Time};
 pub struct Station {
     pub machine: Running,
     pub card: Card,
-    pub directory: PathBuf,
     /// Its line to the master of time; there once it has said who it is.
     pub calendar: Option<Calendar>,
     /// Under which number it waits for the acknowledgement of its start.
@@ -35,6 +34,20 @@ pub struct Station {
     call_line: Option<CallLine>,
     /// Frames for which its driver had no buffer.
     pub no_buffer: u64,
+}
+
+/// Where stations run.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub kernel: &'a Kernel,
+    /// The first process of each.
+    pub init: &'a Path,
+    /// For sockets.
+    pub scratch: &'a Path,
+    /// For what the stations leave behind.
+    pub out: &'a Path,
+    /// The CPU of the host.
+    pub cpu: Option<u32>,
 }
 
 /// What a station's driver did.
@@ -50,23 +63,17 @@ impl Station {
     /// Starts the kernel of a station.
     ///
     /// **Errors**: those of [`Machine::start`]; a socket cannot be made.
-    pub fn start(
-        number: usize,
-        lab: &SegmentLab,
-        kernel: &Kernel,
-        init: &Path,
-        scratch: &Path,
-        out: &Path,
-    ) -> Result<Station, LabError> {
+    pub fn start(number: usize, lab: &SegmentLab, place: &Place<'_>) -> Result<Station, LabError> {
+        let Place { kernel, init, scratch, out, cpu } = *place;
         let station = &lab.stations[number];
         let directory = out.join(station.name.as_str());
         std::fs::create_dir_all(&directory).map_err(LabError::file("create", &directory))?;
         let path = scratch.join(format!("card{number}"));
         let door = UnixListener::bind(&path).map_err(LabError::file("listen on", &path))?;
         let mut machine = Machine::new(init, &[]);
-        machine.command = command(station);
-        machine.directory.clone_from(&directory);
+        machine.command = command(lab, station);
         machine.writable = vec![directory.clone()];
+        machine.directory = directory;
         let begin = lab.epoch + lab.start;
         let own = [
             ("TIMEWIRE_STATION", station.name.to_string()),
@@ -89,12 +96,12 @@ impl Station {
             "ipv6.disable=1".to_owned(),
         ];
         machine.randomness = Randomness::None;
+        machine.cpu = cpu;
         let machine = machine.start(kernel)?;
         let card = Card::new(station.mac, mbit_per_second(lab.segment.rate), station.queues);
         Ok(Station {
             machine,
             card,
-            directory,
             calendar: None,
             start_sequence: 0,
             door,
@@ -168,23 +175,35 @@ impl Station {
     }
 }
 
-/// Configures the card, waits for the common start, and becomes what the station runs.
-fn command(station: &KernelStation) -> Vec<String> {
+/// Configures the card, waits for the common start, and runs what the station runs, until that ends
+/// or the duration is over. What is written is in the station's directory, and complete: files are
+/// closed before the kernel ends.
+fn command(lab: &SegmentLab, station: &KernelStation) -> Vec<String> {
     let (address, prefix) = station.address;
     let queues = match station.queues {
         1 => String::new(),
         count => format!("ethtool -L eth0 combined {count}\n"),
     };
+    let run = match lab.duration {
+        None => "exec \"$@\"".to_owned(),
+        Some(duration) => {
+            let end = (lab.epoch + duration).as_ns();
+            format!("exec timeout -k 0.1 $(seconds_to {end}) \"$@\"")
+        }
+    };
     let script = format!(
-        "set -e\n\
+        "exec >stdout 2>stderr\n\
+         set -e\n\
+         seconds_to() {{\n\
+         left=$(($1 - $(date +%s%N)))\n\
+         [ $left -gt 0 ] || left=1\n\
+         printf %d.%09d $((left / 1000000000)) $((left % 1000000000))\n\
+         }}\n\
          {queues}\
          ip address add {address}/{prefix} dev eth0\n\
          ip link set eth0 up\n\
-         left=$((TIMEWIRE_START - $(date +%s%N)))\n\
-         if [ $left -gt 0 ]; then\n\
-         sleep $((left / 1000000000)).$(printf %09d $((left % 1000000000)))\n\
-         fi\n\
-         exec \"$@\"\n"
+         sleep $(seconds_to $TIMEWIRE_START)\n\
+         {run}\n"
     );
     let shell = ["/bin/sh", "-c", &script, station.name.as_str()].map(str::to_owned);
     shell.into_iter().chain(station.run.iter().cloned()).collect()
