@@ -12,6 +12,7 @@ mod check;
 mod check_limits;
 mod error;
 mod item;
+mod kernels;
 mod model;
 mod record;
 mod slots;
@@ -20,6 +21,10 @@ mod tree;
 mod value;
 
 pub use error::{ScenarioError, ScenarioErrors};
+pub use kernels::{
+    ClockErrors, Drift, DriftChange, KernelStation, LossShare, MacAddress, MediumKind, Offset,
+    SegmentFile, SimulatedSegment,
+};
 pub use model::{
     Carrier, Case, CaseMac, Experiment, Flood, Limit, MacMode, MacOptions, Metric, PortPriority,
     Published, Queues, Reference, Release, RequestResponse, Scenario, Segment, SegmentKind,

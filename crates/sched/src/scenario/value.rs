@@ -338,7 +338,7 @@ impl Item for AtMost {
 }
 
 /// `text * 10^shift` when that is a whole number of at most 15 digits.
-fn decimal(text: &str, shift: usize) -> Option<u64> {
+pub(super) fn decimal(text: &str, shift: usize) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let fraction_digits = fraction.trim_end_matches('0');
     if fraction.is_empty() || fraction_digits.len() > shift || whole.len() + shift > 15 {
@@ -348,7 +348,7 @@ fn decimal(text: &str, shift: usize) -> Option<u64> {
 }
 
 /// The inverse of [`decimal`].
-fn decimal_text(value: u64, shift: u32) -> String {
+pub(super) fn decimal_text(value: u64, shift: u32) -> String {
     let scale = 10_u64.pow(shift);
     let width = usize::try_from(shift).expect("invariant: 4 or 6");
     let digits = format!("{}.{:0width$}", value / scale, value % scale);
