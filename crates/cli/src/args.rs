@@ -132,8 +132,27 @@ pub enum LabCommand {
     Exec(Exec),
     /// Start a shell in the laboratory's kernel
     Shell(Shell),
+    /// Run several kernels, each a station with its own clock, on a simulated segment
+    ///
+    /// Exit code 0: all their commands ended well; 1: one did not, or was ended by the duration.
+    Segment(SegmentArgs),
     /// Remove what laboratories and MACs of dead processes have left behind
     Clean,
+}
+
+#[derive(Debug, Args)]
+pub struct SegmentArgs {
+    /// What is on the segment (YAML or JSON)
+    pub file: PathBuf,
+    /// The directory for results; it must be empty or not exist [default: runs/TIME-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The kernel series, such as 6.1 [default: 6.12, or the newest that is there]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Print the summary as JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -15,6 +15,7 @@ use timewire_sys::machine::TerminalSettings;
 
 use crate::args::{Exec, LabCommand, LabTime, Shell, Uml};
 use crate::output::{self, ProgressLine};
+use crate::segment;
 
 pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -22,6 +23,7 @@ pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Uml(args) => uml(&args),
         LabCommand::Exec(args) => exec(args),
         LabCommand::Shell(args) => shell(args),
+        LabCommand::Segment(args) => segment::run(&args),
         LabCommand::Clean => clean(),
     }
 }

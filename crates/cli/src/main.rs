@@ -10,6 +10,7 @@ mod args;
 mod experiment;
 mod lab;
 mod output;
+mod segment;
 mod tdm;
 
 use std::path::Path;

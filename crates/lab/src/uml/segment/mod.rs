@@ -59,6 +59,8 @@ pub struct SegmentLab {
     pub start: Span,
     /// What still runs after so long, from the epoch on, is ended, by the station's own clock.
     pub duration: Option<Span>,
+    /// What the stations' commands find in their environment beside the usual.
+    pub environment: Vec<(String, String)>,
     /// On the host: a station that computes for so long at one simulated instant has failed.
     pub patience: Duration,
 }
@@ -133,6 +135,7 @@ impl SegmentLab {
             epoch: Instant::from_ns(1_767_225_600_000_000_000),
             start: Span::from_secs(1),
             duration: None,
+            environment: Vec::new(),
             patience: Duration::from_secs(60),
         }
     }

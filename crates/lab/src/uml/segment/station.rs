@@ -80,6 +80,7 @@ impl Station {
             ("TIMEWIRE_START", begin.as_ns().to_string()),
             ("HOME", "/".to_owned()),
         ];
+        machine.environment.extend(lab.environment.iter().cloned());
         machine.environment.extend(own.map(|(name, value)| (name.to_owned(), value)));
         machine.memory_mib = station.memory_mib;
         let wall = station.clock.wall(lab.epoch, timewire_sim::SimTime::START);
