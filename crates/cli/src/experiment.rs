@@ -5,14 +5,17 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
+use timewire_ctl::CtlError;
 use timewire_ctl::experiment::{self, Options, Script};
 use timewire_ctl::rundir::RunDir;
 use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Time};
 use timewire_report::TableOptions;
 use timewire_sched::scenario::Scenario;
+use timewire_sys::event::EndRequests;
 use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
 use crate::args::{Demo, Laboratory, Output, Report, Run, Where};
@@ -183,14 +186,25 @@ fn in_machine(place: &Where, directory: &Path, json: bool) -> anyhow::Result<Exi
         "Linux {} ({} {}, configuration {}), {how}",
         about.release, about.package, about.package_version, about.configuration
     );
-    let mut machine = lab::machine_like_this(inner_command(&directory, &what)?)?;
+    let mut machine = lab::machine_like_this(inner_command(&directory, &what)?, time)?;
     let shown = if io::stderr().is_terminal() { "1" } else { "0" };
     machine.environment.push((output::PROGRESS.to_owned(), shown.to_owned()));
     machine.writable = vec![directory.clone()];
     machine.memory_mib = RUN_MEMORY_MIB;
-    machine.time = time;
     machine.connection = lab::to_our_descriptors(Vec::new())?;
-    let finished = machine.run(&kernel)?;
+    // Before the machine starts: it dies with the first of both, and the records stay.
+    let requests = EndRequests::new().context("cannot wait for signals")?;
+    let mut running = machine.start(&kernel)?;
+    while !running.has_ended()? {
+        if requests.take() {
+            return Err(CtlError::EndRequested { path: directory }.into());
+        }
+        std::thread::sleep(LOOK);
+    }
+    if requests.take() {
+        return Err(CtlError::EndRequested { path: directory }.into());
+    }
+    let finished = running.wait()?;
     match finished.outcome.code {
         0 => finish(&RunDir::open(&directory)?, json),
         code => Ok(ExitCode::from(code)),
@@ -216,6 +230,8 @@ fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<String>>
     Ok(command)
 }
 
+/// How often the machine and the user are looked at.
+const LOOK: Duration = Duration::from_millis(5);
 /// Enough for four stations with their buffers.
 const RUN_MEMORY_MIB: u32 = 1_024;
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use timewire_lab::LabError;
 use timewire_lab::doctor::{self, Check, Level};
 use timewire_lab::uml::{About, Connection, Kernel, Machine, Time};
+use timewire_sys::Randomness;
 use timewire_sys::machine::TerminalSettings;
 
 use crate::args::{Exec, LabCommand, LabTime, Shell, Uml};
@@ -154,19 +155,24 @@ pub fn time_for(time: Option<LabTime>, kernel: &Kernel) -> Time {
 }
 
 /// A machine that is to the command as this process would be.
-pub fn machine_like_this(command: Vec<String>) -> anyhow::Result<Machine> {
+pub fn machine_like_this(command: Vec<String>, time: Time) -> anyhow::Result<Machine> {
     let init = std::env::current_exe().context("cannot find the path of this program")?;
     let mut machine = Machine::new(&init, &[]);
     machine.command = command;
     machine.directory = std::env::current_dir().context("the current directory is gone")?;
     machine.environment = std::env::vars().collect();
+    // What is exact is to be the same in every run.
+    machine.randomness = match time {
+        Time::Wall => Randomness::OfTheHost,
+        _ => Randomness::None,
+    };
+    machine.time = time;
     Ok(machine)
 }
 
 fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     let kernel = kernel_for(args.kernel.kernel.as_deref(), args.kernel.prebuilt)?;
-    let mut machine = machine_like_this(args.command)?;
-    machine.time = time_for(args.kernel.time, &kernel);
+    let mut machine = machine_like_this(args.command, time_for(args.kernel.time, &kernel))?;
     machine.memory_mib = args.kernel.memory;
     machine.writable = writable(&args.kernel.writable)?;
     let mut input = Vec::new();
@@ -200,9 +206,9 @@ fn shell(args: Shell) -> anyhow::Result<ExitCode> {
     }
     let kernel = kernel_for(args.kernel.kernel.as_deref(), args.kernel.prebuilt)?;
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
-    let mut machine = machine_like_this(vec![shell])?;
     // Time that runs away while a person thinks helps nobody.
-    machine.time = time_for(Some(args.kernel.time.unwrap_or(LabTime::Wall)), &kernel);
+    let time = time_for(Some(args.kernel.time.unwrap_or(LabTime::Wall)), &kernel);
+    let mut machine = machine_like_this(vec![shell], time)?;
     machine.memory_mib = args.kernel.memory;
     machine.writable = writable(&args.kernel.writable)?;
     let terminal = stdin.as_fd().try_clone_to_owned().context("cannot copy the terminal")?;

@@ -51,7 +51,6 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!ended_well)))
 }
 
-
 /// The file's values as the laboratory takes them.
 fn laboratory(file: &SegmentFile) -> anyhow::Result<SegmentLab> {
     let segment = SegmentConfig {

@@ -11,7 +11,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use support::{BOTH_CASES, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until};
+use support::{BOTH_CASES, PLAIN_CASE, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until};
 
 /// Whether there is a kernel to test with; says so when not.
 fn kernel() -> bool {
@@ -104,6 +104,45 @@ fn t4_waiting_takes_exactly_as_long_as_asked_and_no_time_of_the_host() {
     assert!((day..day + 1_000_000).contains(&spent), "{spent}");
     let again = exec(&["--", "sh", "-c", script]).done();
     assert_eq!(said.stdout, again.stdout);
+}
+
+#[test]
+fn t4_random_numbers_are_the_same_every_time() {
+    if !kernel() {
+        return;
+    }
+    let script = "head -c 16 /dev/random | od -An -tx1; cat /proc/sys/kernel/random/uuid";
+    let (one, two) = (exec(&["--", "sh", "-c", script]).done(), exec(&["--", "sh", "-c", script]));
+    assert_eq!(one.stdout, two.stdout);
+    let wall = exec(&["--time", "wall", "--", "sh", "-c", script]).done();
+    assert_ne!(one.stdout, wall.stdout);
+}
+
+#[test]
+fn t4_an_interrupted_run_keeps_its_records() {
+    if !kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // A long experiment, so that it cannot be over before it is interrupted.
+    let text = Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text();
+    let file = scratch.write("tiny.yaml", &text.replace("duration: 200ms", "duration: 1000s"));
+    let out = scratch.join("out");
+    let mut command = Command::new(TIMEWIRE);
+    command.args(["run", &file, "--lab", "uml", "--out", &out]).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let records = scratch.path().join("out/cases/tiny.plain.alone/control-client.twr");
+    wait_until("something is recorded", || {
+        fs::metadata(&records).is_ok_and(|file| file.len() > 10_000)
+    });
+    run(Command::new("kill").args(["-INT", &child.id().to_string()])).done();
+    let said = child.wait_with_output().unwrap();
+    assert_eq!(said.status.code(), Some(2));
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert!(told.contains("what was recorded until then is kept"), "{told}");
+    let report = timewire(&["report", &out, "--json"]).json();
+    assert_eq!(report["complete"], false);
+    assert!(report["cases"][0]["streams"][0]["sent"].as_u64() > Some(0));
 }
 
 #[test]

@@ -139,8 +139,10 @@ fn run_all(
                 return Err(end_requested(directory));
             }
             let facts = stage.prepare(run.case, progress)?;
-            if !facts.is_empty() {
-                meta.environment.extend(facts);
+            // Stations that are connected once more use the same.
+            let new: Vec<_> = facts.into_iter().filter(|f| !meta.environment.contains(f)).collect();
+            if !new.is_empty() {
+                meta.environment.extend(new);
                 directory.write_meta(&meta)?;
             }
             progress(Progress::Case { number, of, id: run.id.clone() });

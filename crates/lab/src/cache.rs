@@ -65,12 +65,20 @@ impl Work {
     ///
     /// **Errors**: as [`root`].
     pub fn begin() -> Result<Work, LabError> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = root()?;
-        remove_dead(&root)?;
+        Work::below(&root, "work")
+    }
+
+    /// Makes one below another directory, which others use too, and removes those of this prefix
+    /// whose processes are gone.
+    ///
+    /// **Errors**: it cannot be made.
+    pub(crate) fn below(directory: &Path, prefix: &str) -> Result<Work, LabError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        remove_dead(directory, prefix)?;
         let this = Process::this().map_err(LabError::file("read", Path::new("/proc/self/stat")))?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = root.join(format!("work-{}-{}-{count}", this.pid, this.start_ticks));
+        let path = directory.join(format!("{prefix}-{}-{}-{count}", this.pid, this.start_ticks));
         fs::create_dir(&path).map_err(LabError::file("create", &path))?;
         Ok(Work { path })
     }
@@ -88,10 +96,10 @@ impl Drop for Work {
     }
 }
 
-fn remove_dead(root: &Path) -> Result<(), LabError> {
+fn remove_dead(root: &Path, prefix: &str) -> Result<(), LabError> {
     for entry in fs::read_dir(root).map_err(LabError::file("read", root))?.flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(owner_of);
+        let owner = name.to_str().and_then(|name| owner_of(name, prefix));
         if owner.is_some_and(|owner| !owner.is_alive()) {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -99,8 +107,8 @@ fn remove_dead(root: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-fn owner_of(name: &str) -> Option<Process> {
-    let mut numbers = name.strip_prefix("work-")?.split('-');
+fn owner_of(name: &str, prefix: &str) -> Option<Process> {
+    let mut numbers = name.strip_prefix(prefix)?.strip_prefix('-')?.split('-');
     let pid = numbers.next()?.parse().ok()?;
     Some(Process { pid, start_ticks: numbers.next()?.parse().ok()? })
 }
@@ -171,10 +179,10 @@ mod tests {
 
     #[test]
     fn t0_the_owner_of_unfinished_work_is_known() {
-        let owner = owner_of("work-12-345-0").unwrap();
+        let owner = owner_of("work-12-345-0", "work").unwrap();
         assert_eq!((owner.pid, owner.start_ticks), (12, 345));
         for name in ["kernels", "work-", "work-x-1-0", "work-12"] {
-            assert!(owner_of(name).is_none(), "{name}");
+            assert!(owner_of(name, "work").is_none(), "{name}");
         }
     }
 }

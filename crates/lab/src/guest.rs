@@ -43,6 +43,8 @@ pub struct Job {
     pub modules: Vec<PathBuf>,
     /// Where the command's words go, and where it reads.
     pub terminal: Terminal,
+    /// Whether random numbers are to be the same in every run.
+    pub repeatable: bool,
     /// How the directory for [`Outcome`] is reached; the machine has it at [`CONTROL`].
     pub control: Share,
 }
@@ -185,6 +187,9 @@ fn set_up(job: &Job) -> Result<(), String> {
     for (link, target) in LINKS {
         let _ = std::os::unix::fs::symlink(target, link);
     }
+    if job.repeatable {
+        machine::seed_random(SEED).map_err(|error| format!("cannot seed randomness: {error}"))?;
+    }
     writable_tmp().map_err(|error| format!("cannot make /tmp writable: {error}"))?;
     for share in &job.shares {
         mount_share(share)
@@ -324,6 +329,8 @@ fn relay(mut device: File, done: Sender<()>) -> Result<PipeWriter, String> {
     Ok(writer)
 }
 
+/// Any will do.
+const SEED: [u8; 32] = *b"the same in every run, for ever.";
 const AFTER_THE_END: Duration = Duration::from_secs(1);
 const NEEDED: [(&str, &str, &str); 4] = [
     ("proc", "/proc", ""),
@@ -373,6 +380,7 @@ mod tests {
             shares: vec![],
             modules: vec![],
             terminal: Terminal::Files,
+            repeatable: true,
             control: Share {
                 path: CONTROL.into(),
                 writable: true,

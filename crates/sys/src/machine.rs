@@ -142,6 +142,25 @@ pub fn spawn_on_terminal(mut command: Command) -> io::Result<Child> {
     command.spawn()
 }
 
+/// Gives the kernel's random numbers a beginning, and says that it is random enough: with the same
+/// one they are the same in every run, and nobody waits for better.
+///
+/// **Errors**: needs `CAP_SYS_ADMIN`.
+pub fn seed_random(seed: [u8; 32]) -> io::Result<()> {
+    /// As `struct rand_pool_info` of linux v6.12 `include/uapi/linux/random.h`.
+    #[repr(C)]
+    struct Pool {
+        entropy_bits: libc::c_int,
+        bytes: libc::c_int,
+        buffer: [u8; 32],
+    }
+    const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
+    let pool = Pool { entropy_bits: 256, bytes: 32, buffer: seed };
+    let device = File::options().write(true).open("/dev/random")?;
+    // SAFETY: RNDADDENTROPY reads a struct rand_pool_info with as many bytes behind it as it says.
+    check(unsafe { libc::ioctl(device.as_raw_fd(), RNDADDENTROPY, &raw const pool) }).map(drop)
+}
+
 /// Switches the machine off; what was written is on disk before. Only for the first process of a
 /// machine.
 ///

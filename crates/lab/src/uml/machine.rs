@@ -21,6 +21,7 @@ use timewire_sys::{Randomness, namespace, scheduler};
 
 use super::Kernel;
 use crate::LabError;
+use crate::cache::Work;
 use crate::guest::{CONTROL, INIT_VERB, Job, Outcome, Share, Terminal};
 
 /// How a machine's time passes.
@@ -170,6 +171,7 @@ impl Machine {
                 Connection::Terminal(_) => Terminal::Interactive { device: "/dev/tty0".into() },
                 Connection::Kept => Terminal::Files,
             },
+            repeatable: self.randomness == Randomness::None,
             control: hostfs(control, Path::new(CONTROL)),
         }
     }
@@ -356,39 +358,34 @@ fn wait_until(child: &mut Child, limit: HostInstant) -> Result<ExitStatus, LabEr
 
 /// A directory of the host that a machine and its owner share. It goes with its owner.
 #[derive(Debug)]
-struct Control(PathBuf);
+struct Control(Work);
 
 impl Control {
+    /// Whoever makes one also removes those of killed owners.
     fn make() -> Result<Control, LabError> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("timewire-machine-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        // What is left of a killed process with the same number.
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).map_err(LabError::file("create", &path))?;
-        let path = fs::canonicalize(&path).map_err(LabError::file("find", &path))?;
-        Ok(Control(path))
+        let below = std::env::temp_dir();
+        let below = fs::canonicalize(&below).map_err(LabError::file("find", &below))?;
+        Ok(Control(Work::below(&below, "timewire-machine")?))
     }
 
     fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     fn create(&self, name: &str) -> Result<File, LabError> {
-        let path = self.0.join(name);
+        let path = self.path().join(name);
         File::create(&path).map_err(LabError::file("create", &path))
     }
 
     fn write_job(&self, job: &Job) -> Result<(), LabError> {
-        let path = self.0.join(JOB);
+        let path = self.path().join(JOB);
         let text = serde_json::to_vec(job).expect("invariant: plain values");
         fs::write(&path, text).map_err(LabError::file("write", &path))
     }
 
     fn outcome(&self, status: ExitStatus) -> Result<Outcome, LabError> {
         let failed = |why: String| LabError::Guest { why, log: self.last_words() };
-        let path = self.0.join("outcome.json");
+        let path = self.path().join("outcome.json");
         let text = fs::read_to_string(&path)
             .map_err(|_| failed(format!("it ended ({status}) before its command did")))?;
         let outcome: Outcome = serde_json::from_str(&text)
@@ -400,17 +397,10 @@ impl Control {
     }
 
     fn last_words(&self) -> String {
-        let log = fs::read(self.0.join("kernel.log")).unwrap_or_default();
+        let log = fs::read(self.path().join("kernel.log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).replace('\r', "");
         let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        // Whoever cleans the directory of temporary files gets the rest.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
