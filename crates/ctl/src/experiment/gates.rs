@@ -8,6 +8,7 @@
 //!
 //! Not here: which gates (`timewire_sched::qdisc`), who sends.
 
+use std::fs;
 use std::io;
 use std::sync::Arc;
 
@@ -65,9 +66,31 @@ pub(super) fn priority_group(lab: &Lab) -> Group {
 
 /// What the stations use.
 pub(super) fn facts(scenario: &Scenario) -> Vec<Fact> {
-    let value = "taprio in software, by socket priority; tbf for best effort".to_owned();
-    let area = format!("gates of {}", scenario.name);
-    vec![Fact { area, name: "transmit".to_owned(), value, level: FactLevel::Ok }]
+    let fact = |name: &str, value: &str, level| Fact {
+        area: format!("gates of {}", scenario.name),
+        name: name.to_owned(),
+        value: value.to_owned(),
+        level,
+    };
+    let carrier = "taprio in software, by socket priority; tbf for best effort";
+    let mut facts = vec![fact("transmit", carrier, FactLevel::Ok)];
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if serves_best_effort_first(&release) {
+        let what = "while the gates are open, best effort goes first: taprio before Linux 6.3 \
+                    serves queues in ascending order";
+        facts.push(fact("priorities", what, FactLevel::Degraded));
+    }
+    facts
+}
+
+/// Whether taprio of this kernel takes the lowest queue first
+/// (linux v6.2 `net/sched/sch_taprio.c:taprio_dequeue_soft`, changed in v6.3).
+fn serves_best_effort_first(release: &str) -> bool {
+    let mut numbers = release.trim().split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (6, 3),
+        _ => false,
+    }
 }
 
 fn with_slots(scenario: &Scenario) -> impl Iterator<Item = &Station> {
@@ -90,4 +113,22 @@ fn lines(scenario: &Scenario, station: &Station) -> Result<Vec<String>, CtlError
         // The best-effort class has the first queue.
         format!("parent 100:1 tbf rate {rate}bit burst {burst} limit {queued} overhead 24 mpu 84"),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_kernels_that_serve_best_effort_first_are_known() {
+        for (release, old) in [
+            ("6.1.192", true),
+            ("5.10.0-28-amd64", true),
+            ("6.3.0-rc1", false),
+            ("6.12.117", false),
+        ] {
+            assert_eq!(serves_best_effort_first(release), old, "{release}");
+        }
+        assert!(!serves_best_effort_first("unknown"));
+    }
 }
