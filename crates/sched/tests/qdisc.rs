@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use timewire_base::{BitsPerSecond, GateMask, IfName, Span, TrafficClass, TxQueue};
 use timewire_sched::qdisc::{
     Cbs, ClassId, ClassRate, Etf, EtfFlags, FramePreemption, GateControlEntry, GateOperation,
-    Handle, InstallVerb, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Place, Port, Qdisc,
-    QdiscAction, QdiscClock, QdiscCommand, QdiscKind, QueueRange, Refuser, ShownQdisc, SizeTable,
-    Taprio, TaprioMode, TaprioOptions, TrafficClasses,
+    Handle, InstallVerb, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Place, PortLimits,
+    Qdisc, QdiscAction, QdiscClock, QdiscCommand, QdiscKind, QueueRange, Refuser, ShownQdisc,
+    SizeTable, Taprio, TaprioMode, TaprioOptions, TrafficClasses,
 };
 
 fn parse(text: &str) -> Qdisc {
@@ -207,14 +207,14 @@ fn t0_a_schedule_that_tc_would_cut_is_refused() {
 
 #[test]
 fn t0_what_one_interface_refuses() {
-    let port = |tx_queues, mbit: u64| Port {
+    let port = |tx_queues, mbit: u64| PortLimits {
         tx_queues,
         stated: BitsPerSecond::new(mbit * 1_000_000).unwrap(),
     };
     let short = parse(
         "taprio num_tc 2 queues 1@0 1@1 sched-entry S 01 300 sched-entry S 02 1700 clockid TAI",
     );
-    let text = |port: Port, qdisc: &Qdisc| {
+    let text = |port: PortLimits, qdisc: &Qdisc| {
         port.problems(qdisc).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
     assert_eq!(text(port(2, 10_000), &short), "");

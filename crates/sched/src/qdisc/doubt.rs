@@ -192,14 +192,14 @@ fn of_cbs(cbs: &Cbs) -> Vec<Doubt> {
 
 /// What must be known of an interface to say what it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Port {
+pub struct PortLimits {
     /// How many transmit queues are in use.
     pub tx_queues: u16,
     /// The rate that it states: that of `ethtool`, and 10 Mbit/s when it states none.
     pub stated: BitsPerSecond,
 }
 
-impl Port {
+impl PortLimits {
     /// What this interface refuses of a discipline that another would take.
     ///
     /// **Source**: `linux v6.12 net/sched/sch_taprio.c:taprio_init`, `taprio_parse_mqprio_opt`,

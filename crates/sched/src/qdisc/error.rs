@@ -291,7 +291,7 @@ pub enum QdiscError {
         /// Which rule is broken.
         why: &'static str,
     },
-    /// A schedule on an interface that cannot carry it out: see [`super::Port`].
+    /// A schedule on an interface that cannot carry it out: see [`super::PortLimits`].
     #[error("{kind} on {queues} transmit queues: {why}")]
     TooFewQueues {
         /// The kind.

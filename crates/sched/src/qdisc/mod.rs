@@ -32,7 +32,7 @@ pub use credit::{
     CLASS_A_INTERVAL, CLASS_B_INTERVAL, CreditError, CreditShaper, ReservedClass, ReservedStream,
     rate_of_streams_ceil,
 };
-pub use doubt::{Doubt, Port};
+pub use doubt::{Doubt, PortLimits};
 pub use error::{QdiscError, Refuser};
 pub use etf::{Etf, EtfFlags};
 pub use mqprio::{ClassRate, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper};

@@ -182,7 +182,7 @@ impl Taprio {
     /// Checks the settings against each other and against what every interface refuses.
     ///
     /// **Errors**: the first rule of Linux that is broken. Rules that depend on the interface are
-    /// those of [`super::Port::problems`].
+    /// those of [`super::PortLimits::problems`].
     pub fn new(options: TaprioOptions) -> Result<Taprio, QdiscError> {
         options.check_classes()?;
         options.check_entries()?;

@@ -9,7 +9,7 @@
 //!                            |<- rest->|  what taprio does not keep free by itself
 //! ```
 //!
-//! Not here: whether the interface can carry it out ([`super::Port`]).
+//! Not here: whether the interface can carry it out ([`super::PortLimits`]).
 
 use std::fmt;
 
