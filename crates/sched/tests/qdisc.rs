@@ -259,6 +259,7 @@ fn t0_what_linux_takes_and_a_reader_would_not_expect() {
             "taprio num_tc 2 map 0 1 queues 1@0 1@1 sched-entry S 103 9 clockid TAI",
             "sched-entry 0 opens gates 103 of 2 traffic classes",
         ),
+        ("mqprio num_tc 2 map 0 1 queues 1@1 1@0 hw 0", "traffic class 1 has queues before"),
         ("etf clockid TAI", "a delta of 0 wakes etf at the launch time"),
         ("cbs sendslope -1", "idleslope 0 is no rate"),
         ("cbs idleslope 1 sendslope 888", "sendslope 888 is not negative"),

@@ -107,6 +107,25 @@ const RULES: [&str; 62] = [
     "taprio num_tc 2 num_tc 1 queues 1@0 sched-entry S 1 50000 clockid TAI",
 ];
 
+/// Rules that older kernels do not have, or have otherwise, by what is in the words: the first
+/// series that has them as the model does.
+const YOUNGER: [(&str, [u32; 2]); 3] = [
+    // Queues in another order than their classes count as overlapping.
+    ("queues 1@15 1@14", [6, 3]),
+    // The device has no clock of its own.
+    ("flags 0x2", [6, 6]),
+    // Linux 6.1 takes a cycle of any length.
+    ("cycle-time 1 clockid", [6, 12]),
+];
+
+/// Whether a kernel of this release has the rule.
+pub fn is_known_to(words: &str, release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut next = || numbers.next().and_then(Result::ok).unwrap_or(u32::MAX);
+    let series = [next(), next()];
+    YOUNGER.iter().all(|(part, since)| !words.contains(part) || series >= *since)
+}
+
 /// The gates of the stations of a TDM schedule, in words that follow the handle.
 fn schedules() -> Vec<String> {
     let name = |text| StationName::new(text).expect("a station's name");

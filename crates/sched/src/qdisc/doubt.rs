@@ -45,6 +45,12 @@ pub enum Doubt {
         /// How many classes there are.
         count: u8,
     },
+    /// A class has queues before those of a class with a lower number: Linux before 6.3 takes that
+    /// for queues shared.
+    QueueOrder {
+        /// Which class.
+        class: usize,
+    },
     /// The schedule runs on a clock that does not tell the network's time.
     Clock {
         /// Which clock.
@@ -95,6 +101,11 @@ impl fmt::Display for Doubt {
             Doubt::NoSuchGate { entry, gates, count } => {
                 write!(f, "sched-entry {entry} opens gates {gates} of {count} traffic classes")
             }
+            Doubt::QueueOrder { class } => write!(
+                f,
+                "traffic class {class} has queues before those of a lower class: Linux before 6.3 \
+                 refuses that"
+            ),
             Doubt::Clock { clock } => {
                 write!(f, "{clock} is not the time of the network: CLOCK_TAI is")
             }
@@ -124,7 +135,7 @@ impl Qdisc {
     /// What Linux takes and a reader would not expect, in the order of the settings.
     pub fn doubts(&self) -> Vec<Doubt> {
         match self {
-            Qdisc::Mqprio(_) => Vec::new(),
+            Qdisc::Mqprio(mqprio) => order(&mqprio.options().classes).into_iter().collect(),
             Qdisc::Taprio(taprio) => of_taprio(taprio),
             Qdisc::Etf(etf) => of_etf(etf),
             Qdisc::Cbs(cbs) => of_cbs(cbs),
@@ -145,9 +156,17 @@ fn of_taprio(taprio: &Taprio) -> Vec<Doubt> {
         doubts.push(Doubt::Clock { clock });
     }
     if let Some(classes) = &o.classes {
+        doubts.extend(order(classes));
         doubts.extend(gates(taprio, classes));
     }
     doubts
+}
+
+/// The first class whose queues come too early. Classes that share queues are in no order.
+fn order(classes: &TrafficClasses) -> Option<Doubt> {
+    let ranges = classes.queues();
+    let early = ranges.windows(2).position(|pair| pair[1].offset < pair[0].offset);
+    early.map(|before| Doubt::QueueOrder { class: before + 1 })
 }
 
 fn gates(taprio: &Taprio, classes: &TrafficClasses) -> Vec<Doubt> {
