@@ -36,6 +36,9 @@ use timewire_sim::{SegmentConfig, StationClock};
 use timewire_sys::event::EndRequests;
 use timewire_sys::scheduler;
 
+use driver::Driver;
+use station::Place;
+
 use super::Kernel;
 use crate::LabError;
 
@@ -160,8 +163,8 @@ impl SegmentLab {
         let pinned = Pinned::here();
         fs::create_dir_all(out).map_err(LabError::file("create", out))?;
         let out = fs::canonicalize(out).map_err(LabError::file("find", out))?;
-        let driver = driver::Driver::start(self, kernel, init, &scratch.0, &out, pinned.cpu)?;
-        let summary = driver.run(end)?;
+        let place = Place { kernel, init, scratch: &scratch.0, out: &out, cpu: pinned.cpu };
+        let summary = Driver::start(self, &place, end)?.run()?;
         let path = out.join("summary.json");
         let text = serde_json::to_string_pretty(&summary).expect("invariant: plain values");
         fs::write(&path, text + "\n").map_err(LabError::file("write", &path))?;
