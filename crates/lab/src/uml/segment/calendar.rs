@@ -81,19 +81,29 @@ impl Calendar {
         if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Lets the kernel run at a time it asked for.
-    pub fn run(&mut self, time: LocalNs) -> io::Result<()> {
-        self.tell(RUN, time)
+    /// Lets the kernel run at a time it asked for, and move its time by itself before another.
+    pub fn run(&mut self, time: LocalNs, free_until: Option<LocalNs>) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(32);
+        let free = free_until.map(|until| (FREE_UNTIL, until));
+        let messages = free.into_iter().chain([(RUN, time)]);
+        let mut count = 0;
+        for (operation, time) in messages {
+            count += 1;
+            bytes.extend(encode(operation, self.sequence.wrapping_add(count), time.0));
+        }
+        // In one piece: the kernel wakes once.
+        self.stream.write_all(&bytes)?;
+        (0..count).try_for_each(|_| self.acknowledged())
     }
 
-    /// Lets the kernel move its time by itself before the given one.
+    /// Lets a running kernel move its time by itself before the given one.
     pub fn free_until(&mut self, time: LocalNs) -> io::Result<()> {
-        self.tell(FREE_UNTIL, time)
+        self.stream.write_all(&encode(FREE_UNTIL, self.sequence.wrapping_add(1), time.0))?;
+        self.acknowledged()
     }
 
-    fn tell(&mut self, operation: u32, time: LocalNs) -> io::Result<()> {
+    fn acknowledged(&mut self) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        self.stream.write_all(&encode(operation, self.sequence, time.0))?;
         match self.receive()? {
             Some((ACK, sequence, _)) if sequence == self.sequence => Ok(()),
             Some((other, _, _)) => Err(unexpected(other)),
@@ -160,11 +170,17 @@ mod tests {
         theirs.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, encode(ACK, 7, 3));
         theirs.write_all(&encode(ACK, 1, 0)).unwrap();
-        calendar.run(LocalNs(500)).unwrap();
+        calendar.run(LocalNs(500), None).unwrap();
         theirs.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, encode(RUN, 1, 500));
+        theirs.write_all(&[encode(ACK, 2, 0), encode(ACK, 3, 0)].concat()).unwrap();
+        calendar.run(LocalNs(600), Some(LocalNs(900))).unwrap();
+        for expected in [encode(FREE_UNTIL, 2, 900), encode(RUN, 3, 600)] {
+            theirs.read_exact(&mut bytes).unwrap();
+            assert_eq!(bytes, expected);
+        }
         theirs.write_all(&encode(WAIT, 8, 0)).unwrap();
-        assert!(calendar.run(LocalNs(600)).is_err());
+        assert!(calendar.free_until(LocalNs(700)).is_err());
         drop(theirs);
         assert_eq!(calendar.hear().unwrap(), None);
     }

@@ -26,7 +26,6 @@ use super::station::{Did, LOOK, Place, Station};
 use super::trace::Trace;
 use super::{KernelStation, SUMMARY_SCHEMA, SegmentLab, StationSummary, Summary};
 use crate::LabError;
-use crate::uml::Kernel;
 
 /// After the duration, for programs to end by themselves; who has not is killed.
 const GRACE: Span = Span::from_ms(500);
@@ -40,6 +39,7 @@ pub struct Driver<'a> {
     trace: Trace,
     out: PathBuf,
     started: HostInstant,
+    end: Option<&'a EndRequests>,
 }
 
 /// A station, until it has ended.
@@ -53,28 +53,25 @@ impl<'a> Driver<'a> {
     /// Starts all kernels and waits until each has asked to begin.
     pub fn start(
         lab: &'a SegmentLab,
-        kernel: &Kernel,
-        init: &Path,
-        scratch: &Path,
-        out: &Path,
-        cpu: Option<u32>,
+        place: &Place<'_>,
+        end: Option<&'a EndRequests>,
     ) -> Result<Driver<'a>, LabError> {
         let started = HostInstant::now();
-        let path = scratch.join("time");
+        let path = place.scratch.join("time");
         let door = UnixListener::bind(&path).map_err(LabError::file("listen on", &path))?;
-        let place = Place { kernel, init, scratch, out, cpu };
-        let start = |number| Station::start(number, lab, &place);
+        let start = |number| Station::start(number, lab, place);
         let stations = (0..lab.stations.len()).map(start).collect::<Result<Vec<_>, _>>()?;
         let clocks = lab.stations.iter().map(|station| station.clock.clone()).collect();
         let mut driver = Driver {
             lab,
-            kernel: kernel.about().release.clone(),
+            kernel: place.kernel.about().release.clone(),
             master: TimeMaster::new(lab.epoch, clocks),
             segment: Segment::new(lab.segment, lab.stations.len()),
             stations: stations.into_iter().map(|s| Seat::Taken(Box::new(s))).collect(),
-            trace: Trace::create(lab, out)?,
-            out: out.to_owned(),
+            trace: Trace::create(lab, place.out)?,
+            out: place.out.to_owned(),
             started,
+            end,
         };
         while !driver.master.is_complete() {
             driver.welcome(&door)?;
@@ -120,13 +117,10 @@ impl<'a> Driver<'a> {
     }
 
     /// Runs the laboratory to its end.
-    pub fn run(mut self, end: Option<&EndRequests>) -> Result<Summary, LabError> {
+    pub fn run(mut self) -> Result<Summary, LabError> {
         let limit = self.lab.duration.map(|span| SimTime::START.plus(span).plus(GRACE));
         loop {
-            if end.is_some_and(EndRequests::take) {
-                let why = "it was asked to end".to_owned();
-                return Err(LabError::Guest { why, log: String::new() });
-            }
+            self.check_requests()?;
             let event = [self.segment.next(), limit].into_iter().flatten().min();
             match self.master.next(event) {
                 Turn::Network(now) if limit.is_some_and(|limit| limit <= now) => break,
@@ -137,10 +131,8 @@ impl<'a> Driver<'a> {
                     self.serve(number, limit)?;
                 }
                 Turn::Run { who: Participant(number), time, free_until } => {
-                    if let Some(until) = free_until.filter(|until| *until > time) {
-                        self.with(number, |station| station.calendar()?.free_until(until))?;
-                    }
-                    self.with(number, |station| station.calendar()?.run(time))?;
+                    let until = free_until.filter(|until| *until > time);
+                    self.with(number, |station| station.calendar()?.run(time, until))?;
                     self.serve(number, limit)?;
                 }
                 Turn::Asleep => {
@@ -151,6 +143,15 @@ impl<'a> Driver<'a> {
             }
         }
         self.finish()
+    }
+
+    /// **Errors**: someone asks the laboratory to end.
+    fn check_requests(&self) -> Result<(), LabError> {
+        if self.end.is_some_and(EndRequests::take) {
+            let why = "it was asked to end".to_owned();
+            return Err(LabError::Guest { why, log: String::new() });
+        }
+        Ok(())
     }
 
     /// Hears a running kernel until it waits or has ended.
@@ -174,6 +175,7 @@ impl<'a> Driver<'a> {
                 }
                 _ if self.has_ended(number)? => self.leave(number)?,
                 _ => {
+                    self.check_requests()?;
                     let since = *silent_since.get_or_insert_with(HostInstant::now);
                     if since.elapsed() > self.lab.patience {
                         let why = "it computes without ever waiting, for longer than the patience \

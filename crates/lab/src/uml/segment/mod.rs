@@ -36,8 +36,12 @@ use timewire_sim::{SegmentConfig, StationClock};
 use timewire_sys::event::EndRequests;
 use timewire_sys::scheduler;
 
+use driver::Driver;
+use station::Place;
+
 use super::Kernel;
 use crate::LabError;
+use crate::cache::Work;
 
 /// Version of the summary.
 pub const SUMMARY_SCHEMA: &str = "timewire.segment-summary/1";
@@ -156,12 +160,13 @@ impl SegmentLab {
         end: Option<&EndRequests>,
     ) -> Result<Summary, LabError> {
         self.check()?;
-        let scratch = Scratch::make()?;
+        // The names of sockets are limited to 107 bytes; this one is short.
+        let scratch = Work::below(&std::env::temp_dir(), "timewire-segment")?;
         let pinned = Pinned::here();
         fs::create_dir_all(out).map_err(LabError::file("create", out))?;
         let out = fs::canonicalize(out).map_err(LabError::file("find", out))?;
-        let driver = driver::Driver::start(self, kernel, init, &scratch.0, &out, pinned.cpu)?;
-        let summary = driver.run(end)?;
+        let place = Place { kernel, init, scratch: scratch.path(), out: &out, cpu: pinned.cpu };
+        let summary = Driver::start(self, &place, end)?.run()?;
         let path = out.join("summary.json");
         let text = serde_json::to_string_pretty(&summary).expect("invariant: plain values");
         fs::write(&path, text + "\n").map_err(LabError::file("write", &path))?;
@@ -230,30 +235,5 @@ impl Drop for Pinned {
             // It was allowed before.
             let _ = scheduler::set_affinity(0, &self.before);
         }
-    }
-}
-
-/// A directory for sockets, with a short path: the names of sockets are limited to 107 bytes.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn make() -> Result<Scratch, LabError> {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("timewire-segment-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        // What is left of a killed process with the same number.
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).map_err(LabError::file("create", &path))?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Whoever cleans the directory of temporary files gets the rest.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
