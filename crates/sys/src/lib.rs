@@ -8,6 +8,7 @@
 //! (`timewire-path`, `timewire-host`).
 
 pub mod clock;
+pub mod error_queue;
 pub mod event;
 pub mod machine;
 mod memory;
@@ -16,6 +17,7 @@ pub mod packet;
 mod randomness;
 pub mod scheduler;
 mod socket;
+pub mod talk;
 pub mod udp;
 pub mod vhost;
 pub mod xsk;
