@@ -15,6 +15,7 @@ mod memory;
 pub mod namespace;
 pub mod packet;
 mod randomness;
+pub mod registers;
 pub mod scheduler;
 mod socket;
 pub mod talk;

@@ -22,12 +22,27 @@ use crate::socket::{check, socket};
 ///
 /// **Errors**: needs `CAP_SYS_ADMIN`; `ENODEV` when the kernel does not have the kind.
 pub fn mount(kind: &str, target: &Path, data: &str, writable: bool) -> io::Result<()> {
+    mount_from(kind, kind, target, data, writable)
+}
+
+/// Mounts a file system of this kind from a source that the kind knows by this name, such as the
+/// tag of a `9p` directory.
+///
+/// **Errors**: as [`mount`]; `NotFound` when there is no such source.
+pub fn mount_from(
+    kind: &str,
+    source: &str,
+    target: &Path,
+    data: &str,
+    writable: bool,
+) -> io::Result<()> {
     let (kind, data) = (c_string(kind.as_bytes())?, c_string(data.as_bytes())?);
     let target = c_string(target.as_os_str().as_bytes())?;
+    let source = c_string(source.as_bytes())?;
     let flags = if writable { 0 } else { libc::MS_RDONLY };
     // SAFETY: all four pointers are NUL-terminated strings that outlive the call.
     let result = unsafe {
-        libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast())
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast())
     };
     check(result).map(drop)
 }

@@ -171,6 +171,7 @@ impl Machine {
                 Connection::Kept => Terminal::Files,
             },
             control: hostfs(control, Path::new(CONTROL)),
+            sealed: false,
         }
     }
 
@@ -356,10 +357,10 @@ fn wait_until(child: &mut Child, limit: HostInstant) -> Result<ExitStatus, LabEr
 
 /// A directory of the host that a machine and its owner share. It goes with its owner.
 #[derive(Debug)]
-struct Control(PathBuf);
+pub(crate) struct Control(PathBuf);
 
 impl Control {
-    fn make() -> Result<Control, LabError> {
+    pub(crate) fn make() -> Result<Control, LabError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("timewire-machine-{}-{count}", std::process::id());
@@ -371,22 +372,22 @@ impl Control {
         Ok(Control(path))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    fn create(&self, name: &str) -> Result<File, LabError> {
+    pub(crate) fn create(&self, name: &str) -> Result<File, LabError> {
         let path = self.0.join(name);
         File::create(&path).map_err(LabError::file("create", &path))
     }
 
-    fn write_job(&self, job: &Job) -> Result<(), LabError> {
+    pub(crate) fn write_job(&self, job: &Job) -> Result<(), LabError> {
         let path = self.0.join(JOB);
         let text = serde_json::to_vec(job).expect("invariant: plain values");
         fs::write(&path, text).map_err(LabError::file("write", &path))
     }
 
-    fn outcome(&self, status: ExitStatus) -> Result<Outcome, LabError> {
+    pub(crate) fn outcome(&self, status: ExitStatus) -> Result<Outcome, LabError> {
         let failed = |why: String| LabError::Guest { why, log: self.last_words() };
         let path = self.0.join("outcome.json");
         let text = fs::read_to_string(&path)
@@ -399,7 +400,7 @@ impl Control {
         }
     }
 
-    fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let log = fs::read(self.0.join("kernel.log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).replace('\r', "");
         let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -416,8 +417,8 @@ impl Drop for Control {
 
 const EPOCH_NS: i64 = 1_767_225_600_000_000_000;
 const MEMORY_MIB: u32 = 256;
-const JOB: &str = "job.json";
-const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const JOB: &str = "job.json";
+pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const LAST_LINES: usize = 15;
 const LOOK: Duration = Duration::from_millis(5);
 /// Numbers that no other descriptor of the kernel's program has.
