@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use timewire_base::{IfName, Span, StationName, parse_span};
+use timewire_lab::qemu::card::Stamped;
 
 /// Deterministic Ethernet on ordinary Linux.
 ///
@@ -126,10 +127,24 @@ pub enum LabCommand {
     /// From the distribution's kernel source, into the cache ($TIMEWIRE_CACHE, or
     /// ~/.cache/timewire); nothing is installed. It takes some minutes, once.
     Uml(Uml),
+    /// Fetch a kernel of the distribution and an emulator for it, or show those that are there
+    ///
+    /// For what User-Mode Linux lacks: XDP in drivers, BTF, kprobes, network cards with clocks.
+    /// Packages (about 130 MB) go into the cache; nothing is installed.
+    Qemu(Qemu),
     /// Run a command in the laboratory's kernel
     ///
     /// It sees the host's files, read only, and what it writes to /tmp is lost.
     Exec(Exec),
+    /// Inside `exec --in qemu`: keep the receive stamps of the emulated cards coming
+    ///
+    /// The emulated card stamps one kind of message, and after it no other until it is helped. Runs
+    /// until it is ended.
+    Stamps {
+        /// What each card is to stamp: a time transmitter needs `delay-req`, a receiver `sync`
+        #[arg(required = true, value_name = "sync|delay-req")]
+        cards: Vec<Stamped>,
+    },
     /// Start a shell in the laboratory's kernel
     Shell(Shell),
     /// Run several kernels, each a station with its own clock, on a simulated segment
@@ -172,6 +187,28 @@ pub struct Uml {
 }
 
 #[derive(Debug, Args)]
+pub struct Qemu {
+    /// The kernel series, such as 6.1, of which the distribution has a kernel [default: the newest]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Only list the kernels that are there
+    #[arg(long, conflicts_with = "kernel")]
+    pub list: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A kernel to run a command in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum In {
+    /// User-Mode Linux: boots in a fraction of a second, exact
+    Uml,
+    /// An emulated machine with the distribution's kernel: boots in seconds
+    Qemu,
+}
+
+#[derive(Debug, Args)]
 pub struct LabKernel {
     /// The kernel series, such as 6.1 [default: 6.12, or the newest that is there]
     #[arg(long, value_name = "SERIES")]
@@ -182,9 +219,9 @@ pub struct LabKernel {
     /// How time passes in the machine
     #[arg(long, value_enum)]
     pub time: Option<LabTime>,
-    /// Memory of the machine, MiB
-    #[arg(long, value_name = "MIB", default_value = "256", value_parser = memory_mib())]
-    pub memory: u32,
+    /// Memory of the machine, MiB [default: 256, of an emulated one 512]
+    #[arg(long, value_name = "MIB", value_parser = memory_mib())]
+    pub memory: Option<u32>,
     /// A directory of the host that the command may change; may be repeated
     #[arg(long, value_name = "DIR")]
     pub writable: Vec<PathBuf>,
@@ -204,8 +241,18 @@ pub enum LabTime {
 
 #[derive(Debug, Args)]
 pub struct Exec {
+    /// Which kernel of the laboratory
+    #[arg(long = "in", value_enum, default_value = "uml")]
+    pub place: In,
     #[command(flatten)]
     pub kernel: LabKernel,
+    /// Network cards of an emulated machine, 0 to 8, on one hub: eth0, eth1, ... with clocks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
+    pub cards: Option<u32>,
+    /// Programs that an emulated machine has, with their libraries, instead of the host's files:
+    /// two such runs are the same to the nanosecond
+    #[arg(long, value_name = "PROGRAM,...", value_delimiter = ',')]
+    pub sealed: Option<Vec<PathBuf>>,
     /// Read standard input to its end and give it to the command; without, it reads nothing
     #[arg(short = 'i', long)]
     pub stdin: bool,

@@ -10,11 +10,12 @@ use anyhow::Context;
 use serde::Serialize;
 use timewire_lab::LabError;
 use timewire_lab::doctor::{self, Check, Level};
-use timewire_lab::uml::{About, Connection, Kernel, Machine, Time};
+use timewire_lab::qemu;
+use timewire_lab::uml::{About, Connection, Finished, Kernel, Machine, Time};
 use timewire_sys::Randomness;
 use timewire_sys::machine::TerminalSettings;
 
-use crate::args::{Exec, LabCommand, LabTime, Shell, Uml};
+use crate::args::{Exec, In, LabCommand, LabTime, Qemu, Shell, Uml};
 use crate::output::{self, ProgressLine};
 use crate::segment;
 
@@ -22,7 +23,9 @@ pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
         LabCommand::Doctor { json } => doctor(json),
         LabCommand::Uml(args) => uml(&args),
+        LabCommand::Qemu(args) => qemu(&args),
         LabCommand::Exec(args) => exec(args),
+        LabCommand::Stamps { cards } => match qemu::card::keep_stamping(&cards)? {},
         LabCommand::Shell(args) => shell(args),
         LabCommand::Segment(args) => segment::run(&args),
         LabCommand::Clean => clean(),
@@ -50,7 +53,7 @@ fn doctor(json: bool) -> anyhow::Result<ExitCode> {
         checks: &'a [Check],
     }
     let checks = doctor::checks()?;
-    let names = ["netns", "uml", "prebuilt"];
+    let names = ["netns", "uml", "prebuilt", "qemu"];
     let laboratories: Vec<_> =
         names.iter().map(|&name| (name, doctor::level_of(name, &checks))).collect();
     let worst = laboratories.iter().map(|(_, level)| *level).max().unwrap_or(Level::Missing);
@@ -93,6 +96,7 @@ fn what_it_is(laboratory: &str) -> &'static str {
     match laboratory {
         "netns" => "stations on this kernel, at its own speed",
         "uml" => "a kernel with all queueing disciplines, in virtual time",
+        "qemu" => "the distribution's kernel in an emulated machine, with network cards",
         _ => "the distribution's kernel with all queueing disciplines, at wall speed",
     }
 }
@@ -139,6 +143,36 @@ fn describe(kernel: &Kernel) -> String {
     text
 }
 
+fn qemu(args: &Qemu) -> anyhow::Result<ExitCode> {
+    let kernels = if args.list {
+        qemu::Kernel::cached()?
+    } else {
+        let mut line = ProgressLine::new();
+        let kernel = qemu::Kernel::fetch(args.kernel.as_deref(), &mut |step| line.line(step));
+        line.clear();
+        vec![kernel?]
+    };
+    let all: Vec<&qemu::About> = kernels.iter().map(qemu::Kernel::about).collect();
+    if args.json {
+        return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+    }
+    for about in all {
+        let mut text = format!(
+            "Linux {} from {} {}, configuration {}\n  in the emulator {}\n",
+            about.release,
+            about.package,
+            about.package_version,
+            about.configuration,
+            about.emulator_version
+        );
+        if !about.missing_modules.is_empty() {
+            text += &format!("  without {}\n", about.missing_modules.join(", "));
+        }
+        output::print(&text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The kernel that a command asks for, and how time passes in it.
 fn kernel_for(kernel: Option<&str>, prebuilt: bool) -> anyhow::Result<Kernel> {
     Ok(if prebuilt { Kernel::find_prebuilt()? } else { Kernel::find(kernel)? })
@@ -171,17 +205,12 @@ pub fn machine_like_this(command: Vec<String>, time: Time) -> anyhow::Result<Mac
 }
 
 fn exec(args: Exec) -> anyhow::Result<ExitCode> {
-    let kernel = kernel_for(args.kernel.kernel.as_deref(), args.kernel.prebuilt)?;
-    let mut machine = machine_like_this(args.command, time_for(args.kernel.time, &kernel))?;
-    machine.memory_mib = args.kernel.memory;
-    machine.writable = writable(&args.kernel.writable)?;
-    let mut input = Vec::new();
-    if args.stdin {
-        io::stdin().read_to_end(&mut input).context("cannot read standard input")?;
-    }
-    machine.connection = to_our_descriptors(input)?;
-    let finished = machine.run(&kernel)?;
-    if args.stats {
+    let stats = args.stats;
+    let finished = match args.place {
+        In::Uml => exec_in_uml(args)?,
+        In::Qemu => exec_in_qemu(args)?,
+    };
+    if stats {
         let spent = finished.outcome.ended_ns - finished.outcome.started_ns;
         let host = finished.host_time.as_nanos();
         let _ = writeln!(io::stderr(), "time: {spent}ns in the machine, {host}ns on the host");
@@ -190,6 +219,55 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
 }
 
 /// Words of the machine's command come out as those of this process.
+fn exec_in_uml(args: Exec) -> anyhow::Result<Finished> {
+    if args.cards.is_some() {
+        anyhow::bail!("--cards is for `--in qemu`; User-Mode Linux has no network cards");
+    }
+    if args.sealed.is_some() {
+        anyhow::bail!("--sealed is for `--in qemu`; User-Mode Linux repeats itself without");
+    }
+    let kernel = kernel_for(args.kernel.kernel.as_deref(), args.kernel.prebuilt)?;
+    let mut machine = machine_like_this(args.command, time_for(args.kernel.time, &kernel))?;
+    machine.memory_mib = args.kernel.memory.unwrap_or(machine.memory_mib);
+    machine.writable = writable(&args.kernel.writable)?;
+    machine.connection = to_our_descriptors(input(args.stdin)?)?;
+    Ok(machine.run(&kernel)?)
+}
+
+fn exec_in_qemu(args: Exec) -> anyhow::Result<Finished> {
+    if args.kernel.prebuilt || args.kernel.time.is_some() {
+        anyhow::bail!(
+            "--prebuilt and --time are for `--in uml`; the emulated kernel is always the \
+             distribution's, and its time always counts instructions"
+        );
+    }
+    let kernel = qemu::Kernel::find(args.kernel.kernel.as_deref())?;
+    let like_this = machine_like_this(args.command)?;
+    let mut machine = qemu::Machine::new(&like_this.init, &[]);
+    machine.command = like_this.command;
+    machine.directory = like_this.directory;
+    machine.environment = like_this.environment;
+    machine.memory_mib = args.kernel.memory.unwrap_or(machine.memory_mib);
+    machine.writable = writable(&args.kernel.writable)?;
+    machine.cards = args.cards.unwrap_or(0);
+    if let Some(mut programs) = args.sealed {
+        programs.extend(machine.command.first().map(PathBuf::from));
+        machine.directory = "/".into();
+        machine.sealed = Some(programs);
+    }
+    machine.connection = to_our_descriptors(input(args.stdin)?)?;
+    Ok(machine.run(&kernel)?)
+}
+
+/// Standard input to its end, or nothing.
+fn input(wanted: bool) -> anyhow::Result<Vec<u8>> {
+    let mut input = Vec::new();
+    if wanted {
+        io::stdin().read_to_end(&mut input).context("cannot read standard input")?;
+    }
+    Ok(input)
+}
+
 pub fn to_our_descriptors(input: Vec<u8>) -> anyhow::Result<Connection> {
     let copy = |fd: io::Result<OwnedFd>| fd.context("cannot copy a standard descriptor");
     Ok(Connection::Descriptors {
@@ -209,7 +287,7 @@ fn shell(args: Shell) -> anyhow::Result<ExitCode> {
     // Time that runs away while a person thinks helps nobody.
     let time = time_for(Some(args.kernel.time.unwrap_or(LabTime::Wall)), &kernel);
     let mut machine = machine_like_this(vec![shell], time)?;
-    machine.memory_mib = args.kernel.memory;
+    machine.memory_mib = args.kernel.memory.unwrap_or(machine.memory_mib);
     machine.writable = writable(&args.kernel.writable)?;
     let terminal = stdin.as_fd().try_clone_to_owned().context("cannot copy the terminal")?;
     machine.connection = Connection::Terminal(terminal);

@@ -26,6 +26,10 @@ pub struct Candidate {
 #[derive(Debug)]
 pub struct Packages {
     state: PathBuf,
+    /// The suite whose versions are taken before all others.
+    preferred: Option<String>,
+    /// What is installed.
+    status: PathBuf,
     _lock: cache::Lock,
 }
 
@@ -51,7 +55,8 @@ impl Packages {
             let path = state.join(part);
             fs::create_dir_all(&path).map_err(LabError::file("create", &path))?;
         }
-        let packages = Packages { state, _lock: lock };
+        let status = PathBuf::from(STATUS);
+        let packages = Packages { state, preferred: None, status, _lock: lock };
         packages.write_sources(suites)?;
         progress("reading the package lists");
         // A source that fails need not be the one that is wanted; the look-up tells.
@@ -94,6 +99,44 @@ impl Packages {
         }
         let to = parts.join("timewire.list");
         fs::write(&to, extra).map_err(LabError::file("write", &to))
+    }
+
+    /// Takes the versions of this suite before all others from now on.
+    pub fn prefer(&mut self, suite: &str) {
+        self.preferred = Some(suite.to_owned());
+    }
+
+    /// Takes packages that begin like this as not installed from now on, so that what is needed
+    /// includes them.
+    ///
+    /// **Errors**: the list of what is installed cannot be read or copied.
+    pub fn hide_installed(&mut self, prefixes: &[&str]) -> Result<(), LabError> {
+        let installed = Path::new(STATUS);
+        let text = fs::read_to_string(installed).map_err(LabError::file("read", installed))?;
+        let path = self.state.join("status");
+        fs::write(&path, without(&text, prefixes)).map_err(LabError::file("write", &path))?;
+        self.status = path;
+        Ok(())
+    }
+
+    /// Every version of a package that can be had.
+    ///
+    /// **Shape**: as apt lists them, the newest first, one for each suite that has it.
+    ///
+    /// **Errors**: apt does not answer.
+    pub fn versions(&self, name: &str) -> Result<Vec<Offer>, LabError> {
+        let text = self.apt("apt-cache", &["madison", name], Path::new("/"))?;
+        Ok(text.output.lines().filter_map(offer_of).collect())
+    }
+
+    /// What a version of a package depends on, as its control file says.
+    ///
+    /// **Errors**: apt does not answer, or has no such version.
+    pub fn depends(&self, name: &str, version: &str) -> Result<String, LabError> {
+        let wanted = format!("{name}={version}");
+        let said = self.apt("apt-cache", &["show", &wanted], Path::new("/"))?;
+        let line = said.output.lines().find_map(|line| line.strip_prefix("Depends: "));
+        line.map(str::to_owned).ok_or_else(|| self.failed(&format!("look up {wanted}"), &said))
     }
 
     /// The newest version of a package, if there is one.
@@ -159,7 +202,7 @@ impl Packages {
         let state = self.state.display();
         let settings = [
             format!("Dir::State={state}"),
-            "Dir::State::status=/var/lib/dpkg/status".to_owned(),
+            format!("Dir::State::status={}", self.status.display()),
             format!("Dir::State::lists={state}/lists"),
             format!("Dir::Cache={state}"),
             format!("Dir::Cache::archives={state}/archives"),
@@ -174,6 +217,9 @@ impl Packages {
         for setting in &settings {
             command.args(["-o", setting]);
         }
+        if let Some(suite) = &self.preferred {
+            command.args(["-o", &format!("APT::Default-Release={suite}")]);
+        }
         command.args(arguments).current_dir(directory).env("LC_ALL", "C").stdin(Stdio::null());
         let output = command.output().map_err(|error| LabError::Packages {
             what: format!("start {program}"),
@@ -185,6 +231,25 @@ impl Packages {
             errors: String::from_utf8_lossy(&output.stderr).into_owned(),
         })
     }
+}
+
+/// A version of a package, and where it can be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The version.
+    pub version: String,
+    /// The suite, such as `bookworm-backports`.
+    pub suite: String,
+}
+
+/// A line of `apt-cache madison`: `NAME | VERSION | URL SUITE/COMPONENT ARCHITECTURE Packages`.
+fn offer_of(line: &str) -> Option<Offer> {
+    let mut fields = line.split('|').map(str::trim);
+    let (_, version, place) = (fields.next()?, fields.next()?, fields.next()?);
+    let mut words = place.split(' ');
+    let (suite, _) = words.nth(1)?.split_once('/')?;
+    let of_binary = words.next_back() == Some("Packages");
+    of_binary.then(|| Offer { version: version.to_owned(), suite: suite.to_owned() })
 }
 
 struct Said {
@@ -249,6 +314,17 @@ fn candidate_of(shown: &str) -> Option<Candidate> {
     })
 }
 
+/// A list of installed packages without those that begin like this.
+fn without(status: &str, prefixes: &[&str]) -> String {
+    let hidden = |entry: &&str| {
+        let name = entry.lines().find_map(|line| line.strip_prefix("Package: "));
+        name.is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+    };
+    let kept = status.split("\n\n").filter(|entry| !hidden(entry));
+    kept.collect::<Vec<_>>().join("\n\n")
+}
+
+const STATUS: &str = "/var/lib/dpkg/status";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 #[cfg(test)]
@@ -262,6 +338,24 @@ mod tests {
         assert_eq!(candidate.version, "6.12.117-1~deb12u1");
         assert_eq!(candidate.size, 153_000_000);
         assert_eq!(candidate_of(""), None);
+    }
+
+    #[test]
+    fn t0_an_offer_is_read_with_its_suite() {
+        let line = "linux-image-amd64 | 6.12.95-1~bpo12+1 | http://deb.debian.org/debian \
+                    bookworm-backports/main amd64 Packages";
+        let offer = offer_of(line).unwrap();
+        assert_eq!(offer.version, "6.12.95-1~bpo12+1");
+        assert_eq!(offer.suite, "bookworm-backports");
+        assert_eq!(offer_of(&line.replace("Packages", "Sources")), None);
+        assert_eq!(offer_of("N: no package"), None);
+    }
+
+    #[test]
+    fn t0_installed_packages_can_be_hidden() {
+        let status = "Package: qemu-utils\nStatus: x\n\nPackage: libc6\nStatus: y\n\n";
+        assert_eq!(without(status, &["qemu-"]), "Package: libc6\nStatus: y\n\n");
+        assert_eq!(without(status, &[]), status);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use timewire_host::tool::Tool;
 use timewire_sys::namespace::{self, Capabilities, Capability};
 
+use crate::qemu;
 use crate::uml::{self, Kernel, Origin};
 use crate::{LabError, cache, deb};
 
@@ -30,7 +31,7 @@ pub enum Level {
 /// One laboratory, or one thing that a laboratory needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Which laboratory: `netns`, `uml`, `prebuilt`.
+    /// Which laboratory: `netns`, `uml`, `prebuilt`, `qemu`.
     pub laboratory: &'static str,
     /// What was looked at.
     pub name: String,
@@ -58,6 +59,7 @@ pub fn checks() -> Result<Vec<Check>, LabError> {
     checks.push(packages(&kernels));
     checks.push(room()?);
     checks.push(prebuilt(&kernels));
+    checks.push(emulated()?);
     Ok(checks)
 }
 
@@ -213,6 +215,22 @@ fn room() -> Result<Check, LabError> {
             mend: Some("set TIMEWIRE_CACHE to a directory with more room".to_owned()),
             ..check("uml", &name, Level::Degraded, found)
         }
+    })
+}
+
+/// The distribution's kernel in an emulated machine.
+fn emulated() -> Result<Check, LabError> {
+    let (laboratory, name) = ("qemu", "kernel");
+    let kernels = qemu::Kernel::cached()?;
+    if !kernels.is_empty() {
+        let releases: Vec<_> = kernels.iter().map(|k| k.about().release.clone()).collect();
+        return Ok(check(laboratory, name, Level::Ok, releases.join(", ")));
+    }
+    let level = if cfg!(target_arch = "x86_64") { Level::Degraded } else { Level::Missing };
+    Ok(Check {
+        why: "for XDP in drivers, BTF, and network cards with clocks; only on x86-64",
+        mend: Some("timewire lab qemu".to_owned()),
+        ..check(laboratory, name, level, "not fetched".to_owned())
     })
 }
 

@@ -47,6 +47,8 @@ pub struct Job {
     pub repeatable: bool,
     /// How the directory for [`Outcome`] is reached; the machine has it at [`CONTROL`].
     pub control: Share,
+    /// Nothing of the host is seen, nor that directory, before the command has ended.
+    pub sealed: bool,
 }
 
 /// Where a machine has the directory that it shares with its owner.
@@ -116,7 +118,7 @@ pub fn init_main(file: &Path) -> ! {
     let error = match read_job(file) {
         Ok(job) => {
             let outcome = perform(&job);
-            report(&outcome)
+            report(&job, &outcome)
         }
         Err(error) => Err(error),
     };
@@ -155,7 +157,10 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Written beside and renamed: whoever sees it sees all of it.
-fn report(outcome: &Outcome) -> Result<(), String> {
+fn report(job: &Job, outcome: &Outcome) -> Result<(), String> {
+    if job.sealed {
+        mount_share(&job.control).map_err(|error| format!("cannot reach the owner: {error}"))?;
+    }
     let text = serde_json::to_vec(outcome).expect("invariant: plain values");
     let control = Path::new(CONTROL);
     let (part, whole) = (control.join("outcome.part"), control.join("outcome.json"));
@@ -174,7 +179,9 @@ fn set_up(job: &Job) -> Result<(), String> {
         }
     }
     // First of all, so that what goes wrong later can be told.
-    mount_share(&job.control).map_err(|error| format!("cannot reach the owner: {error}"))?;
+    if !job.sealed {
+        mount_share(&job.control).map_err(|error| format!("cannot reach the owner: {error}"))?;
+    }
     // Modules first: the file systems below may be among them.
     for module in &job.modules {
         load(module)?;
@@ -219,7 +226,13 @@ fn writable_tmp() -> io::Result<()> {
 
 fn mount_share(share: &Share) -> io::Result<()> {
     fs::create_dir_all(&share.path)?;
-    machine::mount(&share.kind, &share.path, &share.source, share.writable)
+    match share.kind.as_str() {
+        "9p" => {
+            let (kind, tag) = (&share.kind, &share.source);
+            machine::mount_from(kind, tag, &share.path, OVER_9P, share.writable)
+        }
+        kind => machine::mount(kind, &share.path, &share.source, share.writable),
+    }
 }
 
 fn run(job: &Job) -> Result<ExitStatus, String> {
@@ -332,6 +345,8 @@ fn relay(mut device: File, done: Sender<()>) -> Result<PipeWriter, String> {
 /// Any will do.
 const SEED: [u8; 32] = *b"the same in every run, for ever.";
 const AFTER_THE_END: Duration = Duration::from_secs(1);
+/// Nothing of a writable directory is kept in the machine's memory.
+const OVER_9P: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=none";
 const NEEDED: [(&str, &str, &str); 4] = [
     ("proc", "/proc", ""),
     ("sysfs", "/sys", ""),
@@ -387,6 +402,7 @@ mod tests {
                 kind: "hostfs".to_owned(),
                 source: "/x".to_owned(),
             },
+            sealed: false,
         };
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);

@@ -14,6 +14,7 @@ pub mod guest;
 mod lab;
 pub mod ns;
 pub mod privilege;
+pub mod qemu;
 pub mod uml;
 
 pub use error::LabError;
@@ -24,6 +25,9 @@ pub use lab::{Lab, LabSpec, Pacing, StationSpec, clean_leftovers};
 pub fn enter_guest() {
     let arguments: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    if qemu::init::is_first_process(&arguments) {
+        qemu::init::main();
+    }
     if let Some(job) = guest::job_of(&arguments) {
         guest::init_main(&job);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading clocks, sleeping on them, and what the kernel knows about their accuracy.
 //!
-//! Not here: setting a clock. Timewire never sets one unasked.
+//! Not here: setting a clock. Timewire sets none but that of a laboratory machine (`machine`).
 
 use std::io;
 use std::sync::OnceLock;

@@ -8,14 +8,17 @@
 //! (`timewire-path`, `timewire-host`).
 
 pub mod clock;
+pub mod error_queue;
 pub mod event;
 pub mod machine;
 mod memory;
 pub mod namespace;
 pub mod packet;
 mod randomness;
+pub mod registers;
 pub mod scheduler;
 mod socket;
+pub mod talk;
 pub mod udp;
 pub mod vhost;
 pub mod xsk;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the first process of a machine does for all others: mounts, the loopback interface, kernel
-//! modules, terminals, and switching the machine off.
+//! modules, terminals, its clock, and switching the machine off.
 //!
 //! Not here: in which order (`timewire-lab`'s guest).
 
@@ -13,6 +13,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use timewire_base::{Instant, Utc};
+
 use crate::socket::{check, socket};
 
 /// Mounts a file system of this kind. `data` is what the kind understands: for `hostfs` the
@@ -20,12 +22,27 @@ use crate::socket::{check, socket};
 ///
 /// **Errors**: needs `CAP_SYS_ADMIN`; `ENODEV` when the kernel does not have the kind.
 pub fn mount(kind: &str, target: &Path, data: &str, writable: bool) -> io::Result<()> {
+    mount_from(kind, kind, target, data, writable)
+}
+
+/// Mounts a file system of this kind from a source that the kind knows by this name, such as the
+/// tag of a `9p` directory.
+///
+/// **Errors**: as [`mount`]; `NotFound` when there is no such source.
+pub fn mount_from(
+    kind: &str,
+    source: &str,
+    target: &Path,
+    data: &str,
+    writable: bool,
+) -> io::Result<()> {
     let (kind, data) = (c_string(kind.as_bytes())?, c_string(data.as_bytes())?);
     let target = c_string(target.as_os_str().as_bytes())?;
+    let source = c_string(source.as_bytes())?;
     let flags = if writable { 0 } else { libc::MS_RDONLY };
     // SAFETY: all four pointers are NUL-terminated strings that outlive the call.
     let result = unsafe {
-        libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast())
+        libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast())
     };
     check(result).map(drop)
 }
@@ -36,6 +53,31 @@ pub fn mount(kind: &str, target: &Path, data: &str, writable: bool) -> io::Resul
 pub fn change_root(root: &Path) -> io::Result<()> {
     std::os::unix::fs::chroot(root)?;
     std::env::set_current_dir("/")
+}
+
+/// Sets the machine's clock. All of the machine's clocks but the monotonic one jump with it, so
+/// this is for machines that exist for an experiment.
+///
+/// **Errors**: needs `CAP_SYS_TIME`.
+pub fn set_clock(to: Instant<Utc>) -> io::Result<()> {
+    let time = libc::timespec {
+        tv_sec: to.as_ns().div_euclid(1_000_000_000),
+        tv_nsec: to.as_ns().rem_euclid(1_000_000_000),
+    };
+    // SAFETY: `time` is a valid timespec that outlives the call.
+    check(unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const time) }).map(drop)
+}
+
+/// Sets how far TAI is ahead of UTC on the machine.
+///
+/// **Errors**: needs `CAP_SYS_TIME`.
+pub fn set_tai_offset(seconds: i32) -> io::Result<()> {
+    // SAFETY: all-zero is a valid timex (plain integers).
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    timex.modes = libc::ADJ_TAI;
+    timex.constant = seconds.into();
+    // SAFETY: `timex` is valid and exclusively ours for the duration of the call.
+    check(unsafe { libc::adjtimex(&raw mut timex) }).map(drop)
 }
 
 /// Loads a kernel module from a file; one that is there already is fine.

@@ -15,7 +15,7 @@ use timewire_base::{Instant, Utc};
 
 use crate::clock::from_timespec;
 use crate::memory::{Frame, FrameMemory};
-use crate::socket::{check, check_len, get_option, set_option, size_of_u32, socket};
+use crate::socket::{bind_packet, check, check_len, get_option, set_option, socket};
 
 /// Frames taken per system call.
 const BATCH: usize = 32;
@@ -23,6 +23,8 @@ const BATCH: usize = 32;
 const CONTROL: usize = 128;
 /// The longest frame that fits a buffer.
 const LONGEST: u32 = FrameMemory::BUFFER - FrameMemory::HEADROOM;
+/// Every protocol: linux v6.12 `include/uapi/linux/if_ether.h`.
+const ETH_P_ALL: u16 = 0x0003;
 /// Bytes of a frame that an observer looks at: every header up to a message's own.
 pub const PREFIX: usize = 128;
 
@@ -92,7 +94,7 @@ impl PacketSocket {
             set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &one)?;
         }
         set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &one)?;
-        bind(fd.as_fd(), interface, options.receive)?;
+        bind_packet(fd.as_fd(), interface, if options.receive { ETH_P_ALL } else { 0 })?;
         Ok(PacketSocket { fd, batch: Box::new(Batch::new()), too_long: 0 })
     }
 
@@ -183,20 +185,6 @@ impl AsFd for PacketSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-fn bind(fd: BorrowedFd<'_>, interface: u32, receive: bool) -> io::Result<()> {
-    // SAFETY: all-zero is a valid sockaddr_ll (plain integers).
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::sa_family_t::try_from(libc::AF_PACKET).expect("invariant: 17");
-    address.sll_ifindex =
-        libc::c_int::try_from(interface).expect("invariant: an index is positive");
-    if receive {
-        address.sll_protocol = 0x0003_u16.to_be(); // ETH_P_ALL
-    }
-    let length = size_of_u32::<libc::sockaddr_ll>();
-    // SAFETY: `address` is a valid sockaddr_ll of `length` bytes.
-    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
 }
 
 fn buffer_address(buffer: u32) -> u64 {

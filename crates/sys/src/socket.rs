@@ -69,6 +69,19 @@ pub(crate) fn get_option<T: Copy>(
     check(result).map(|_| value)
 }
 
+/// Binds an AF_PACKET socket to an interface, to receive frames of a protocol; of none with 0.
+pub(crate) fn bind_packet(fd: BorrowedFd<'_>, interface: u32, protocol: u16) -> io::Result<()> {
+    // SAFETY: all-zero is a valid sockaddr_ll (plain integers).
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::sa_family_t::try_from(libc::AF_PACKET).expect("invariant: 17");
+    address.sll_ifindex =
+        libc::c_int::try_from(interface).expect("invariant: an index is positive");
+    address.sll_protocol = protocol.to_be();
+    let length = size_of_u32::<libc::sockaddr_ll>();
+    // SAFETY: `address` is a valid sockaddr_ll of `length` bytes.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) }).map(drop)
+}
+
 /// The index of an interface in the caller's network namespace.
 ///
 /// **Errors**: `NotFound` when there is none of that name.

@@ -173,6 +173,7 @@ impl Machine {
             },
             repeatable: self.randomness == Randomness::None,
             control: hostfs(control, Path::new(CONTROL)),
+            sealed: false,
         }
     }
 
@@ -358,32 +359,32 @@ fn wait_until(child: &mut Child, limit: HostInstant) -> Result<ExitStatus, LabEr
 
 /// A directory of the host that a machine and its owner share. It goes with its owner.
 #[derive(Debug)]
-struct Control(Work);
+pub(crate) struct Control(Work);
 
 impl Control {
     /// Whoever makes one also removes those of killed owners.
-    fn make() -> Result<Control, LabError> {
+    pub(crate) fn make() -> Result<Control, LabError> {
         let below = std::env::temp_dir();
         let below = fs::canonicalize(&below).map_err(LabError::file("find", &below))?;
         Ok(Control(Work::below(&below, "timewire-machine")?))
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn create(&self, name: &str) -> Result<File, LabError> {
+    pub(crate) fn create(&self, name: &str) -> Result<File, LabError> {
         let path = self.path().join(name);
         File::create(&path).map_err(LabError::file("create", &path))
     }
 
-    fn write_job(&self, job: &Job) -> Result<(), LabError> {
+    pub(crate) fn write_job(&self, job: &Job) -> Result<(), LabError> {
         let path = self.path().join(JOB);
         let text = serde_json::to_vec(job).expect("invariant: plain values");
         fs::write(&path, text).map_err(LabError::file("write", &path))
     }
 
-    fn outcome(&self, status: ExitStatus) -> Result<Outcome, LabError> {
+    pub(crate) fn outcome(&self, status: ExitStatus) -> Result<Outcome, LabError> {
         let failed = |why: String| LabError::Guest { why, log: self.last_words() };
         let path = self.path().join("outcome.json");
         let text = fs::read_to_string(&path)
@@ -396,7 +397,7 @@ impl Control {
         }
     }
 
-    fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let log = fs::read(self.path().join("kernel.log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).replace('\r', "");
         let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -406,8 +407,8 @@ impl Control {
 
 const EPOCH_NS: i64 = 1_767_225_600_000_000_000;
 const MEMORY_MIB: u32 = 256;
-const JOB: &str = "job.json";
-const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const JOB: &str = "job.json";
+pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const LAST_LINES: usize = 15;
 const LOOK: Duration = Duration::from_millis(5);
 /// Numbers that no other descriptor of the kernel's program has.

@@ -7,7 +7,7 @@
 
 pub mod config;
 mod kernel;
-mod machine;
+pub(crate) mod machine;
 mod prebuilt;
 pub mod segment;
 

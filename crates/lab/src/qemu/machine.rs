@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Running a command in an emulated machine. It sees the host's files, read only; it ends with its
+//! command, and dies with the process that started it.
+//!
+//! One instruction takes one nanosecond of the machine's time, and time in which it has nothing to
+//! do is skipped (`-icount shift=0,sleep=off`): the host's load changes how long a run takes, not
+//! what happens in it, but for one thing: the time at which a file of the host arrives. A machine
+//! that is sealed sees none, and its runs are the same.
+//!
+//! Not here: kernels (`kernel`), what happens inside (`init`, `crate::guest`).
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use timewire_sys::namespace::{self, OnParentDeath};
+use timewire_sys::scheduler;
+
+use super::init::{self, EXIT_PORT, HOST, Next};
+use super::{Kernel, image};
+use crate::LabError;
+use crate::guest::{CONTROL, Job, Share, Terminal};
+use crate::uml::machine::{Control, JOB, USUAL_PATH};
+use crate::uml::{Connection, Finished};
+
+/// One machine that is to run.
+#[derive(Debug)]
+pub struct Machine {
+    /// The program that starts it: one that begins with [`crate::enter_guest`], by its path.
+    pub init: PathBuf,
+    /// The command.
+    pub command: Vec<String>,
+    /// Where it starts; a directory of the host.
+    pub directory: PathBuf,
+    /// Its environment.
+    pub environment: Vec<(String, String)>,
+    /// Directories of the host that it may write to.
+    pub writable: Vec<PathBuf>,
+    /// Programs of the host, by name or path: the machine has these and their libraries, and sees
+    /// nothing else of the host. So nothing of the host's speed gets in, and the same experiment
+    /// has the same stamps. `None`: it sees the host's files.
+    pub sealed: Option<Vec<PathBuf>>,
+    /// **Units**: MiB.
+    pub memory_mib: u32,
+    /// Network cards (igb), 0 to [`MAX_CARDS`], all on one hub: `eth0`, `eth1`, ... with a clock
+    /// (`/dev/ptp0`, ...) and hardware time stamps.
+    pub cards: u32,
+    /// Where its words go; not a terminal.
+    pub connection: Connection,
+    /// After so long on the host it is killed.
+    pub limit: Option<Duration>,
+}
+
+/// Most network cards of a machine.
+pub const MAX_CARDS: u32 = 8;
+
+impl Machine {
+    /// A machine that runs a command of the host and keeps what it says.
+    pub fn new(init: &Path, command: &[&str]) -> Machine {
+        Machine {
+            init: init.to_owned(),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            directory: "/".into(),
+            environment: vec![("PATH".to_owned(), USUAL_PATH.to_owned())],
+            writable: Vec::new(),
+            sealed: None,
+            memory_mib: MEMORY_MIB,
+            cards: 0,
+            connection: Connection::Kept,
+            limit: None,
+        }
+    }
+
+    /// Runs it to its end.
+    ///
+    /// **Errors**: it did not start, its command could not be started in it, it ended without an
+    /// outcome (its last words are in the error), or the limit was reached.
+    pub fn run(self, kernel: &Kernel) -> Result<Finished, LabError> {
+        self.check()?;
+        let to = match &self.connection {
+            Connection::Kept => None,
+            Connection::Descriptors { output, errors, .. } => Some((output, errors)),
+            Connection::Terminal(_) => None,
+        };
+        let to = to.map(|(output, errors)| Ok([output.try_clone()?, errors.try_clone()?]));
+        let to = to.transpose().map_err(LabError::file("copy", Path::new("a descriptor")))?;
+        let control = Control::make()?;
+        control.write_job(&self.job())?;
+        if let Connection::Descriptors { input, .. } = &self.connection {
+            let path = control.path().join(INPUT);
+            fs::write(&path, input).map_err(LabError::file("write", &path))?;
+        }
+        // The kernel's words come through the emulator, which opens it anew.
+        drop(control.create(LOG)?);
+        let command = self.emulator(kernel, &control)?;
+        let sealed = self.sealed.is_some();
+        let started = Instant::now();
+        let until = self.limit.map(|limit| started + limit);
+        let mut child =
+            spawn(command, sealed).map_err(LabError::file("start", &kernel.emulator()))?;
+        let (status, output, errors) = follow(&mut child, to, until);
+        let host_time = started.elapsed();
+        let why = |why: String| LabError::Guest { why, log: control.last_words() };
+        let status = status
+            .map_err(|error| why(format!("cannot wait for it: {error}")))?
+            .ok_or_else(|| why("it did not end within its time on the host".to_owned()))?;
+        // The emulator's own complaints come on the same descriptor as the command's errors.
+        let outcome = control.outcome(status).map_err(|error| match error {
+            LabError::Guest { why, log } if log.is_empty() => {
+                let log = String::from_utf8_lossy(&errors).into_owned();
+                LabError::Guest { why, log }
+            }
+            error => error,
+        })?;
+        Ok(Finished { outcome, output, errors, host_time })
+    }
+
+    fn check(&self) -> Result<(), LabError> {
+        let wrong = |why: &str| Err(LabError::Spec { why: why.to_owned() });
+        if self.cards > MAX_CARDS {
+            return wrong(&format!("{} network cards are more than {MAX_CARDS}", self.cards));
+        }
+        let reads = matches!(&self.connection, Connection::Descriptors { input, .. }
+            if !input.is_empty());
+        if matches!(self.connection, Connection::Terminal(_)) {
+            wrong("an emulated machine has no terminal for a person")
+        } else if self.sealed.is_some() && !self.writable.is_empty() {
+            wrong("a sealed machine sees no directory of the host, so it can write to none")
+        } else if self.sealed.is_some() && reads {
+            wrong("a sealed machine reads nothing from outside")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn job(&self) -> Job {
+        let share = |(number, path): (usize, &PathBuf)| nine_p(&writable_tag(number), path);
+        let mut environment = self.environment.clone();
+        if !environment.iter().any(|(name, _)| name == "PATH") {
+            environment.push(("PATH".to_owned(), USUAL_PATH.to_owned()));
+        }
+        Job {
+            command: self.command.clone(),
+            directory: self.directory.clone(),
+            environment,
+            shares: self.writable.iter().enumerate().map(share).collect(),
+            modules: Vec::new(),
+            terminal: Terminal::Pipes { output: "/dev/hvc0".into(), errors: "/dev/hvc1".into() },
+            control: nine_p(CONTROL_TAG, Path::new(CONTROL)),
+            repeatable: self.sealed.is_some(),
+            sealed: self.sealed.is_some(),
+        }
+    }
+
+    fn emulator(&self, kernel: &Kernel, control: &Control) -> Result<Command, LabError> {
+        let program = self.init.clone();
+        let first = match &self.sealed {
+            None => {
+                let job = control.path().join(JOB);
+                image::first_process(&Next { program, job, on_host_files: true })?
+            }
+            Some(programs) => {
+                let next = Next { program, job: SEALED_JOB.into(), on_host_files: false };
+                image::sealed_root(&next, &self.job(), programs)?
+            }
+        };
+        let modules = kernel.modules();
+        let mut archive = fs::read(&modules).map_err(LabError::file("read", &modules))?;
+        archive.extend(first.archive);
+        let initrd = control.path().join("initrd");
+        fs::write(&initrd, archive).map_err(LabError::file("write", &initrd))?;
+        let mut command = kernel.emulator_command();
+        command.args(FIXED).arg("-m").arg(self.memory_mib.to_string());
+        command.arg("-kernel").arg(kernel.vmlinux()).arg("-initrd").arg(initrd);
+        command.arg("-append").arg(format!(
+            "{KERNEL_LINE} initcall_blacklist={LEFT_OUT} {} {}",
+            first.line,
+            init::VERB
+        ));
+        command.arg("-serial").arg(with_path("file:", &control.path().join(LOG)));
+        command.arg("-device").arg(format!("isa-debug-exit,iobase={EXIT_PORT:#x},iosize=0x04"));
+        // The processor's own thread hands words over, so that when is no matter of chance.
+        command.arg("-device").arg("virtio-serial-pci,ioeventfd=off");
+        for (name, descriptor) in [("output", 1), ("errors", 2)] {
+            let file = format!("file,id={name},path=/proc/self/fd/{descriptor},append=on");
+            command.arg("-chardev").arg(file);
+            command.arg("-device").arg(format!("virtconsole,chardev={name}"));
+        }
+        if self.sealed.is_none() {
+            share(&mut command, HOST, Path::new("/"), false);
+        }
+        share(&mut command, CONTROL_TAG, control.path(), true);
+        for (number, path) in self.writable.iter().enumerate() {
+            share(&mut command, &writable_tag(number), path, true);
+        }
+        (0..self.cards).for_each(|card| add_card(&mut command, card));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(command)
+    }
+}
+
+fn nine_p(tag: &str, at: &Path) -> Share {
+    Share { path: at.to_owned(), writable: true, kind: "9p".to_owned(), source: tag.to_owned() }
+}
+
+fn writable_tag(number: usize) -> String {
+    format!("writable{number}")
+}
+
+/// Lets the machine see a directory of the host.
+fn share(command: &mut Command, tag: &str, path: &Path, writable: bool) {
+    // In a list of options a comma is written twice.
+    let path = PathBuf::from(path.to_string_lossy().replace(',', ",,"));
+    let mut options = with_path(&format!("local,id={tag},path="), &path);
+    let access = if writable { "off" } else { "on" };
+    options.push(format!(",security_model=none,multidevs=remap,readonly={access}"));
+    command.arg("-fsdev").arg(options);
+    command.arg("-device").arg(format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
+}
+
+/// Each card is behind a port of its own: on the root bus the second one finds no room for its
+/// virtual functions.
+fn add_card(command: &mut Command, card: u32) {
+    let number = card + 1;
+    let port = format!("pcie-root-port,id=port{card},chassis={number},slot={number}");
+    let address = format!("02:00:00:00:00:{number:02x}");
+    command.arg("-device").arg(port);
+    command.arg("-netdev").arg(format!("hubport,id=hub{card},hubid=0"));
+    command.arg("-device").arg(format!("igb,bus=port{card},netdev=hub{card},mac={address}"));
+}
+
+fn with_path(before: &str, path: &Path) -> OsString {
+    let mut text = OsString::from(before);
+    text.push(path);
+    text
+}
+
+/// Starts a command, on one CPU of the host if wanted; successive ones get different ones. Threads
+/// of the emulator that race on two CPUs for who sees a timer first make runs differ. On one CPU
+/// the thread that serves files can be kept waiting for long by a machine that is never idle, so
+/// only a sealed one, which needs no files, is kept there.
+fn spawn(command: Command, on_one_cpu: bool) -> io::Result<Child> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    if !on_one_cpu {
+        return namespace::spawn(command, None, OnParentDeath::Kill);
+    }
+    let allowed = scheduler::affinity(0)?;
+    let turn = COUNT.fetch_add(1, Ordering::Relaxed);
+    let offset = usize::try_from(std::process::id()).unwrap_or_default();
+    let one = allowed.iter().copied().cycle().nth((turn + offset) % allowed.len().max(1));
+    // A child inherits it, so from its first instruction on it is where it belongs.
+    scheduler::set_affinity(0, &Vec::from_iter(one))?;
+    let child = namespace::spawn(command, None, OnParentDeath::Kill);
+    scheduler::set_affinity(0, &allowed)?;
+    child
+}
+
+type Followed = (io::Result<Option<ExitStatus>>, Vec<u8>, Vec<u8>);
+
+/// Reads all words to their end while waiting; a status of `None` means that it was killed.
+fn follow(child: &mut Child, to: Option<[OwnedFd; 2]>, until: Option<Instant>) -> Followed {
+    let stdout = child.stdout.take().expect("invariant: stdout was piped");
+    let stderr = child.stderr.take().expect("invariant: stderr was piped");
+    let (to, errors_to) = match to {
+        None => (None, None),
+        Some([to, errors_to]) => (Some(to.into()), Some(errors_to.into())),
+    };
+    thread::scope(|scope| {
+        let output = scope.spawn(move || collect(stdout, to));
+        let errors = scope.spawn(move || collect(stderr, errors_to));
+        let status = wait(child, until);
+        let words = |thread: thread::ScopedJoinHandle<'_, Vec<u8>>| {
+            thread.join().expect("invariant: reading does not panic")
+        };
+        (status, words(output), words(errors))
+    })
+}
+
+/// Passes words on, or keeps them.
+fn collect(mut from: impl Read, mut to: Option<File>) -> Vec<u8> {
+    let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        match &mut to {
+            None => kept.extend_from_slice(&buffer[..count]),
+            // A reader that has gone away does not end the machine.
+            Some(to) => drop(to.write_all(&buffer[..count])),
+        }
+    }
+    kept
+}
+
+fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if until.is_some_and(|until| Instant::now() > until) {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+const CONTROL_TAG: &str = "control";
+const INPUT: &str = "stdin";
+const SEALED_JOB: &str = "/job.json";
+const LOG: &str = "kernel.log";
+const MEMORY_MIB: u32 = 512;
+const LOOK: Duration = Duration::from_millis(10);
+/// The same for every machine: the clock starts at a fixed date, chance at a fixed seed.
+const FIXED: [&str; 17] = [
+    "-nodefaults",
+    "-no-user-config",
+    "-no-reboot",
+    "-display",
+    "none",
+    "-M",
+    "q35",
+    "-smp",
+    "1",
+    "-accel",
+    "tcg",
+    "-icount",
+    "shift=0,sleep=off",
+    "-rtc",
+    "base=2026-01-01T00:00:00,clock=vm",
+    "-seed",
+    "1",
+];
+/// `iomem=relaxed` lets a program read the registers of a card (`card`).
+const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr iomem=relaxed \
+                           mitigations=off no_timer_check cryptomgr.notests";
+/// What no laboratory needs and takes a second of the machine's time.
+const LEFT_OUT: &str = "jent_mod_init,bpf_tcp_ca_kfunc_init,bpf_dummy_struct_ops_init,\
+                        trace_eval_init,load_system_certificate_list,init_encrypted,\
+                        init_kprobe_trace";
