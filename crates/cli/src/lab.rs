@@ -242,7 +242,7 @@ fn exec_in_qemu(args: Exec) -> anyhow::Result<Finished> {
         );
     }
     let kernel = qemu::Kernel::find(args.kernel.kernel.as_deref())?;
-    let like_this = machine_like_this(args.command)?;
+    let like_this = machine_like_this(args.command, Time::Wall)?;
     let mut machine = qemu::Machine::new(&like_this.init, &[]);
     machine.command = like_this.command;
     machine.directory = like_this.directory;
