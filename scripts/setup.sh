@@ -70,6 +70,7 @@ missing_packages() {
         absent perl perl
         absent tar tar
         absent xz xz-utils
+        absent zstd zstd
         ;;
     esac
     case $want in test | ci) absent git git ;; esac

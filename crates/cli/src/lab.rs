@@ -218,7 +218,6 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(finished.outcome.code))
 }
 
-/// Words of the machine's command come out as those of this process.
 fn exec_in_uml(args: Exec) -> anyhow::Result<Finished> {
     if args.cards.is_some() {
         anyhow::bail!("--cards is for `--in qemu`; User-Mode Linux has no network cards");
@@ -268,6 +267,7 @@ fn input(wanted: bool) -> anyhow::Result<Vec<u8>> {
     Ok(input)
 }
 
+/// Words of the machine's command come out as those of this process.
 pub fn to_our_descriptors(input: Vec<u8>) -> anyhow::Result<Connection> {
     let copy = |fd: io::Result<OwnedFd>| fd.context("cannot copy a standard descriptor");
     Ok(Connection::Descriptors {

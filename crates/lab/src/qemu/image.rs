@@ -83,7 +83,7 @@ pub const WANTED: &[&str] = &[
     "udp_diag",
     "tcp_diag",
     "unix_diag",
-    "packet_diag",
+    "af_packet_diag",
     "netlink_diag",
     "igb",
 ];

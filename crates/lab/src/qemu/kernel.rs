@@ -141,7 +141,8 @@ impl Kernel {
             return Ok(kernel);
         }
         let work = Work::begin()?;
-        progress(&format!("downloading {package} {} (70 to 130 MB)", offer.version));
+        let size = packages.candidate(&package)?.map_or(0, |candidate| candidate.size);
+        progress(&format!("downloading {package} {} ({} MB)", offer.version, size / 1_000_000));
         let wanted = format!("{package}={}", offer.version);
         let files = packages.download(&[&wanted], work.path())?;
         drop(packages);
@@ -291,7 +292,7 @@ fn fetch_emulator(
     }
     let work = Work::begin()?;
     progress(&format!(
-        "downloading {EMULATOR_PACKAGE} {} and {} packages that it needs (16 MB)",
+        "downloading {EMULATOR_PACKAGE} {} and {} packages that it needs (about 16 MB)",
         offer.version,
         names.len().saturating_sub(1)
     ));

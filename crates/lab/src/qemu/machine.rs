@@ -11,7 +11,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,8 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use timewire_sys::namespace::{self, OnParentDeath};
-use timewire_sys::scheduler;
+use timewire_sys::{Randomness, namespace, scheduler};
 
 use super::init::{self, EXIT_PORT, HOST, Next};
 use super::{Kernel, image};
@@ -102,18 +101,19 @@ impl Machine {
         let sealed = self.sealed.is_some();
         let started = Instant::now();
         let until = self.limit.map(|limit| started + limit);
-        let mut child =
-            spawn(command, sealed).map_err(LabError::file("start", &kernel.emulator()))?;
-        let (status, output, errors) = follow(&mut child, to, until);
+        let failed = LabError::file("start", &kernel.emulator());
+        let (errors, errors_in) = io::pipe().map_err(&failed)?;
+        let mut child = spawn(command, errors_in.into(), sealed).map_err(failed)?;
+        let Followed { status, output, errors, own } = follow(&mut child, errors, to, until);
         let host_time = started.elapsed();
         let why = |why: String| LabError::Guest { why, log: control.last_words() };
         let status = status
             .map_err(|error| why(format!("cannot wait for it: {error}")))?
             .ok_or_else(|| why("it did not end within its time on the host".to_owned()))?;
-        // The emulator's own complaints come on the same descriptor as the command's errors.
+        // Before its kernel speaks, the emulator does.
         let outcome = control.outcome(status).map_err(|error| match error {
             LabError::Guest { why, log } if log.is_empty() => {
-                let log = String::from_utf8_lossy(&errors).into_owned();
+                let log = String::from_utf8_lossy(&own).into_owned();
                 LabError::Guest { why, log }
             }
             error => error,
@@ -187,7 +187,7 @@ impl Machine {
         command.arg("-device").arg(format!("isa-debug-exit,iobase={EXIT_PORT:#x},iosize=0x04"));
         // The processor's own thread hands words over, so that when is no matter of chance.
         command.arg("-device").arg("virtio-serial-pci,ioeventfd=off");
-        for (name, descriptor) in [("output", 1), ("errors", 2)] {
+        for (name, descriptor) in [("output", 1), ("errors", ERRORS_FD)] {
             let file = format!("file,id={name},path=/proc/self/fd/{descriptor},append=on");
             command.arg("-chardev").arg(file);
             command.arg("-device").arg(format!("virtconsole,chardev={name}"));
@@ -245,26 +245,38 @@ fn with_path(before: &str, path: &Path) -> OsString {
 /// of the emulator that race on two CPUs for who sees a timer first make runs differ. On one CPU
 /// the thread that serves files can be kept waiting for long by a machine that is never idle, so
 /// only a sealed one, which needs no files, is kept there.
-fn spawn(command: Command, on_one_cpu: bool) -> io::Result<Child> {
+fn spawn(command: Command, errors: OwnedFd, on_one_cpu: bool) -> io::Result<Child> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    if !on_one_cpu {
-        return namespace::spawn(command, None, OnParentDeath::Kill);
-    }
-    let allowed = scheduler::affinity(0)?;
-    let turn = COUNT.fetch_add(1, Ordering::Relaxed);
-    let offset = usize::try_from(std::process::id()).unwrap_or_default();
-    let one = allowed.iter().copied().cycle().nth((turn + offset) % allowed.len().max(1));
-    // A child inherits it, so from its first instruction on it is where it belongs.
-    scheduler::set_affinity(0, &Vec::from_iter(one))?;
-    let child = namespace::spawn(command, None, OnParentDeath::Kill);
-    scheduler::set_affinity(0, &allowed)?;
-    child
+    let cpu = if on_one_cpu {
+        let allowed = scheduler::affinity(0)?;
+        let turn = COUNT.fetch_add(1, Ordering::Relaxed);
+        let offset = usize::try_from(std::process::id()).unwrap_or_default();
+        allowed.iter().copied().cycle().nth((turn + offset) % allowed.len().max(1))
+    } else {
+        None
+    };
+    let descriptors = vec![(errors, ERRORS_FD)];
+    namespace::spawn_machine(command, descriptors, cpu, Randomness::OfTheHost)
 }
 
-type Followed = (io::Result<Option<ExitStatus>>, Vec<u8>, Vec<u8>);
+/// A machine to its end.
+struct Followed {
+    /// `None` means that it was killed.
+    status: io::Result<Option<ExitStatus>>,
+    /// Words of its command, where they were to be kept.
+    output: Vec<u8>,
+    errors: Vec<u8>,
+    /// Words of the emulator itself.
+    own: Vec<u8>,
+}
 
-/// Reads all words to their end while waiting; a status of `None` means that it was killed.
-fn follow(child: &mut Child, to: Option<[OwnedFd; 2]>, until: Option<Instant>) -> Followed {
+/// Reads all words to their end while waiting.
+fn follow(
+    child: &mut Child,
+    errors: PipeReader,
+    to: Option<[OwnedFd; 2]>,
+    until: Option<Instant>,
+) -> Followed {
     let stdout = child.stdout.take().expect("invariant: stdout was piped");
     let stderr = child.stderr.take().expect("invariant: stderr was piped");
     let (to, errors_to) = match to {
@@ -273,12 +285,13 @@ fn follow(child: &mut Child, to: Option<[OwnedFd; 2]>, until: Option<Instant>) -
     };
     thread::scope(|scope| {
         let output = scope.spawn(move || collect(stdout, to));
-        let errors = scope.spawn(move || collect(stderr, errors_to));
+        let errors = scope.spawn(move || collect(errors, errors_to));
+        let own = scope.spawn(move || collect(stderr, None));
         let status = wait(child, until);
         let words = |thread: thread::ScopedJoinHandle<'_, Vec<u8>>| {
             thread.join().expect("invariant: reading does not panic")
         };
-        (status, words(output), words(errors))
+        Followed { status, output: words(output), errors: words(errors), own: words(own) }
     })
 }
 
@@ -309,6 +322,8 @@ fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStat
     }
 }
 
+/// A number that no other descriptor of the emulator has when it starts.
+const ERRORS_FD: i32 = 63;
 const CONTROL_TAG: &str = "control";
 const INPUT: &str = "stdin";
 const SEALED_JOB: &str = "/job.json";
