@@ -49,8 +49,9 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     if !kernel() {
         return;
     }
+    const SCRIPT: &str = "echo $TIMEWIRE_STATION; cat $TIMEWIRE_FILES/one.yaml";
     let scratch = Scratch::new();
-    let path = scratch.write("one.yaml", &file("echo $TIMEWIRE_STATION; cat $TIMEWIRE_FILES/one.yaml"));
+    let path = scratch.write("one.yaml", &file(SCRIPT));
     let out = scratch.join("out");
     let said = timewire(&["lab", "segment", &path, "--out", &out]).done();
     assert!(said.stdout.contains("a                0        0"), "{said:?}");
