@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         ("t4_a_fast_clock_sends_early_by_exactly_its_drift", drift),
         ("t4_an_offset_is_seen_in_the_phase", offset),
         ("t4_gates_keep_frames_apart_until_drift_has_eaten_the_guard", gates),
+        ("t4_ptp4l_finds_the_drift_of_a_clock", ptp),
         ("t4_a_duration_ends_who_still_runs", duration),
         ("t4_a_station_that_fails_is_named", failure),
     ])
@@ -263,6 +264,44 @@ fn gates() {
     for cycle in &drifting {
         assert!(cycle.ready_ps >= opens(cycle, 0) && cycle.ready_ps <= opens(cycle, LATE_NS));
         assert_eq!(cycle.meets, cycle.ready_ps < cycle.free_ps);
+    }
+}
+
+/// Two kernels with clocks of their own, and the usual program that makes one follow the other.
+fn ptp() {
+    let found = Command::new("/bin/sh").args(["-c", "command -v ptp4l"]).output().unwrap();
+    let program = String::from_utf8(found.stdout).unwrap();
+    let program = program.trim();
+    if program.is_empty() {
+        eprintln!("SKIP: ptp4l (package linuxptp) is needed");
+        return;
+    }
+    let runs = |number, clock, role: &str| {
+        let options = format!("-i eth0 -S -m {role} --uds_address /run/ptp4l");
+        scripted(number, clock, 1, &format!("exec {program} {options}"))
+    };
+    let ahead = StationClock::new(Span::from_us(30), 20_000).unwrap();
+    let stations = vec![runs(1, fast(0), "--priority1 10"), runs(2, ahead, "-s")];
+    let mut lab = SegmentLab::new(segment(SegmentKind::Switch), stations);
+    lab.duration = Some(Span::from_secs(60));
+    let said = run("ptp", &lab).output(1);
+    // `ptp4l[SECONDS]: master offset OFFSET STATE freq FREQUENCY path delay DELAY`
+    let figures: Vec<(f64, f64, f64)> = said
+        .lines()
+        .filter(|line| line.contains("master offset"))
+        .map(|line| line.split(['[', ']', ' ']).filter(|word| !word.is_empty()).collect())
+        .map(|words: Vec<&str>| {
+            (words[1].parse().unwrap(), words[5].parse().unwrap(), words[8].parse().unwrap())
+        })
+        .collect();
+    assert!(figures.len() > 30, "{said}");
+    // At first what the clock is off, by the arithmetic of clocks; stamps are good to 256 ns, and
+    // the path of 17 us is measured with such stamps.
+    let (seconds, first, _) = figures[0];
+    assert!((first - (30_000.0 + 20_000.0 * seconds)).abs() < 8_000.0, "{said}");
+    for (_, offset, frequency) in &figures[figures.len() - 10..] {
+        assert!(offset.abs() < 10_000.0, "{said}");
+        assert!((19_000.0..21_000.0).contains(frequency), "{said}");
     }
 }
 
