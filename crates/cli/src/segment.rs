@@ -145,7 +145,7 @@ mod tests {
         let text = include_str!("../../../scenarios/two-gates.segment.yaml");
         let file = SegmentFile::parse("two-gates.segment.yaml", text).unwrap();
         let lab = laboratory(&file).unwrap();
-        assert_eq!(lab.stations.len(), 3);
+        assert_eq!(lab.stations.len(), 2);
         assert_eq!(lab.stations[1].mac, [2, 0, 0, 0, 0, 2]);
         assert_eq!(lab.stations[1].queues, 2);
     }

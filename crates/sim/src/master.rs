@@ -5,7 +5,7 @@
 //! Not here: sockets, sequence numbers and acknowledgements (`timewire-lab`).
 
 use thiserror::Error;
-use timewire_base::{Instant, Tai};
+use timewire_base::{Instant, Span, Tai};
 
 use crate::{SimTime, StationClock};
 
@@ -49,8 +49,8 @@ pub enum Turn {
         who: Participant,
         /// The time it asked for.
         time: LocalNs,
-        /// It need not ask again for any time before this one; without, it need never.
-        free_until: Option<LocalNs>,
+        /// It need not ask again for any time before this one.
+        free_until: LocalNs,
     },
     /// Nobody will ever run again: all wait for ever, and the network is quiet.
     Asleep,
@@ -69,6 +69,9 @@ pub struct TimeError {
     /// What it did.
     pub what: String,
 }
+
+/// How far a participant may move its time by itself.
+const LONGEST_FREE: Span = Span::from_ms(100);
 
 /// Decides who runs when. One participant runs at a time, the others wait, and what it does is done
 /// at one instant, [`TimeMaster::now`], until it tells a later one.
@@ -111,7 +114,6 @@ enum Bound {
     /// It must ask for every step.
     Asks,
     Before(LocalNs),
-    Free,
 }
 
 impl TimeMaster {
@@ -254,13 +256,9 @@ impl TimeMaster {
         self.now = due;
         let time = self.participants[who.0].request.take();
         let time = time.expect("invariant: who is due has asked for a time");
-        let bound = self.bound(who, network);
-        self.participants[who.0].phase = Phase::Running(bound);
+        let free_until = self.bound(who, network);
+        self.participants[who.0].phase = Phase::Running(Bound::Before(free_until));
         self.participants[who.0].granted = time;
-        let free_until = match bound {
-            Bound::Before(until) => Some(until),
-            Bound::Asks | Bound::Free => None,
-        };
         Turn::Run { who, time, free_until }
     }
 
@@ -270,24 +268,23 @@ impl TimeMaster {
         let who = self.running()?;
         let Phase::Running(old) = self.participants[who.0].phase else { return None };
         let new = self.bound(who, network);
-        let until = match (old, new) {
-            (Bound::Before(old), Bound::Before(new)) if new < old => new,
-            (Bound::Free, Bound::Before(new)) => new,
-            _ => return None,
-        };
-        self.participants[who.0].phase = Phase::Running(new);
-        Some((who, until))
+        let Bound::Before(old) = old else { return None };
+        if new >= old {
+            return None;
+        }
+        self.participants[who.0].phase = Phase::Running(Bound::Before(new));
+        Some((who, new))
     }
 
-    /// Until when a participant may run: before anything else happens.
-    fn bound(&self, who: Participant, network: Option<SimTime>) -> Bound {
+    /// Until when a participant may run: before anything else happens, and not for too long without
+    /// a word.
+    fn bound(&self, who: Participant, network: Option<SimTime>) -> LocalNs {
         let others = (0..self.participants.len()).map(Participant).filter(|other| *other != who);
-        let next = others.filter_map(|other| self.due(other)).chain(network).min();
-        let Some(next) = next else { return Bound::Free };
+        let next = others.filter_map(|other| self.due(other)).chain(network);
+        let next = next.fold(self.now.plus(LONGEST_FREE), SimTime::min);
         // Its clock's reading at the last picosecond before that is the last it may have.
         let last = next.as_ps().checked_sub(1).map(SimTime::from_ps);
-        let last = last.map_or(0, |last| self.participants[who.0].clock.read(last).0 + 1);
-        Bound::Before(LocalNs(last))
+        LocalNs(last.map_or(0, |last| self.participants[who.0].clock.read(last).0 + 1))
     }
 
     /// When a waiting participant wants to run: never before the present.

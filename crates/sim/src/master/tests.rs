@@ -8,6 +8,7 @@ use super::*;
 
 const A: Participant = Participant(0);
 const B: Participant = Participant(1);
+const FREE: u64 = 100_000_000;
 
 fn clock(drift_ppb: i32) -> StationClock {
     StationClock::new(Span::ZERO, drift_ppb).unwrap()
@@ -28,25 +29,25 @@ fn waiting(clocks: Vec<StationClock>, times: &[u64]) -> TimeMaster {
     master
 }
 
-fn run(who: Participant, time: u64, free_until: Option<u64>) -> Turn {
-    Turn::Run { who, time: LocalNs(time), free_until: free_until.map(LocalNs) }
+fn run(who: Participant, time: u64, free_until: u64) -> Turn {
+    Turn::Run { who, time: LocalNs(time), free_until: LocalNs(free_until) }
 }
 
 #[test]
 fn t0_the_earliest_runs_until_the_next() {
     let mut master = waiting(vec![clock(0), clock(0)], &[500, 300]);
-    assert_eq!(master.next(None), run(B, 300, Some(500)));
+    assert_eq!(master.next(None), run(B, 300, 500));
     assert_eq!(master.now(), SimTime::from_ns(300));
     master.on(B, Message::Update(LocalNs(499))).unwrap();
     assert_eq!(master.now(), SimTime::from_ns(499));
     master.on(B, Message::Request(LocalNs(500))).unwrap();
     master.on(B, Message::Wait).unwrap();
     // At the same instant, the order of the list.
-    assert_eq!(master.next(None), run(A, 500, Some(500)));
+    assert_eq!(master.next(None), run(A, 500, 500));
     master.on(A, Message::Update(LocalNs(500))).unwrap();
     assert!(master.on(A, Message::Update(LocalNs(501))).is_err());
     master.gone(A);
-    assert_eq!(master.next(None), run(B, 500, None));
+    assert_eq!(master.next(None), run(B, 500, 500 + FREE));
     master.gone(B);
     // What the network still has to do concerns nobody.
     assert_eq!(master.next(Some(SimTime::from_ns(900))), Turn::Over);
@@ -57,7 +58,7 @@ fn t0_the_network_goes_first_and_narrows_freedom() {
     let mut master = waiting(vec![clock(0), clock(0)], &[500, 9_000]);
     let at = SimTime::from_ns(500);
     assert_eq!(master.next(Some(at)), Turn::Network(at));
-    assert_eq!(master.next(Some(SimTime::from_ps(1_000_001))), run(A, 500, Some(1_001)));
+    assert_eq!(master.next(Some(SimTime::from_ps(1_000_001))), run(A, 500, 1_001));
     assert_eq!(master.narrowed(Some(SimTime::from_ns(2_000))), None);
     assert_eq!(master.narrowed(Some(SimTime::from_ns(700))), Some((A, LocalNs(700))));
     let too_far = master.on(A, Message::Update(LocalNs(700))).unwrap_err();
@@ -72,7 +73,7 @@ fn t0_an_interrupted_participant_runs_at_once() {
     let Ok(Some(read)) = master.on(A, Message::Get) else { panic!("no answer") };
     assert_eq!(read, LocalNs(499_950));
     master.on(A, Message::Request(read)).unwrap();
-    assert_eq!(master.next(None), run(A, 499_950, None));
+    assert_eq!(master.next(None), run(A, 499_950, 100_489_951));
     assert_eq!(master.now(), at);
     // What it does now happens at the instant of the interrupt, not before it.
     master.on(A, Message::Update(read)).unwrap();
@@ -91,7 +92,7 @@ fn t0_who_waits_for_ever_is_asleep() {
 fn t0_the_wall_clock_has_the_offset() {
     let ahead = StationClock::new(Span::from_us(5), 0).unwrap();
     let mut master = waiting(vec![ahead], &[2_000]);
-    assert_eq!(master.next(None), run(A, 2_000, None));
+    assert_eq!(master.next(None), run(A, 2_000, 2_000 + FREE));
     let wall = master.on(A, Message::GetTimeOfDay);
     assert_eq!(wall, Ok(Some(LocalNs(1_000_000 + 5_000 + 2_000))));
 }
@@ -102,7 +103,7 @@ fn t0_messages_out_of_turn_are_refused() {
     assert!(master.on(A, Message::Wait).is_err());
     assert!(master.on(A, Message::Update(LocalNs(11))).is_err());
     assert!(master.on(A, Message::Start).is_err());
-    assert_eq!(master.next(None), run(A, 10, None));
+    assert_eq!(master.next(None), run(A, 10, 10 + FREE));
     master.gone(A);
     assert!(master.on(A, Message::Get).is_err());
 }
@@ -135,13 +136,10 @@ proptest! {
                 Turn::Run { who, time, free_until } => {
                     prop_assert_eq!(time.0, asked[who.0]);
                     prop_assert_eq!(clocks[who.0].read(master.now()), time);
-                    if let Some(until) = free_until {
-                        let last = clocks[who.0].reaches(LocalNs(until.0.max(1) - 1)).unwrap();
-                        let others = (0..asked.len()).filter(|o| *o != who.0);
-                        for other in others {
-                            let due = clocks[other].reaches(LocalNs(asked[other])).unwrap();
-                            prop_assert!(last < due || until.0 <= time.0);
-                        }
+                    let last = clocks[who.0].reaches(LocalNs(free_until.0.max(1) - 1)).unwrap();
+                    for other in (0..asked.len()).filter(|other| *other != who.0) {
+                        let due = clocks[other].reaches(LocalNs(asked[other])).unwrap();
+                        prop_assert!(last < due || free_until <= time);
                     }
                     asked[who.0] = time.0 + sleep;
                     master.on(who, Message::Request(LocalNs(asked[who.0]))).unwrap();

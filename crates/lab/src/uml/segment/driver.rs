@@ -131,7 +131,7 @@ impl<'a> Driver<'a> {
                     self.serve(number, limit)?;
                 }
                 Turn::Run { who: Participant(number), time, free_until } => {
-                    let until = free_until.filter(|until| *until > time);
+                    let until = Some(free_until).filter(|until| *until > time);
                     self.with(number, |station| station.calendar()?.run(time, until))?;
                     self.serve(number, limit)?;
                 }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire lab segment` as a user meets it: the file, the results, wrong use, and ends.
+//!
+//! Not here: what is on the segment when (tests of `timewire-lab`).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use support::{Said, Scratch, TIMEWIRE, timewire, wait_until};
+use timewire_sys::namespace::Process;
+
+/// Whether there is a kernel to test with; says so when not.
+fn kernel() -> bool {
+    let there = timewire(&["lab", "exec", "--", "true"]).code == Some(0);
+    if !there {
+        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    }
+    there
+}
+
+/// One station that runs this shell script.
+fn file(script: &str) -> String {
+    format!(
+        "timewire: 1\nname: one\nsegment: {{kind: hub}}\nstations:\n\
+         - {{name: a, address: 10.0.0.1/24, run: [sh, -c, \"{script}\"]}}\n"
+    )
+}
+
+#[test]
+fn t1_a_file_that_describes_no_segment_is_shown() {
+    let scratch = Scratch::new();
+    let text = file("true").replace("name: a", "nme: a");
+    let path = scratch.write("bad.yaml", &text);
+    let said = timewire(&["lab", "segment", &path]);
+    let place = "5:4: stations[0]: unknown key `nme`: did you mean `name`?\n";
+    assert!(said.stderr.starts_with(&format!("error: {path}:{place}")), "{said:?}");
+    assert!(said.stderr.ends_with("describes no segment; nothing was run\n"), "{said:?}");
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    timewire(&["lab", "segment", "no.yaml"])
+        .failed(2, "error: cannot read no.yaml: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn t4_a_segment_leaves_its_results_in_a_directory() {
+    if !kernel() {
+        return;
+    }
+    const SCRIPT: &str = "echo $TIMEWIRE_STATION; cat $TIMEWIRE_FILES/one.yaml";
+    let scratch = Scratch::new();
+    let path = scratch.write("one.yaml", &file(SCRIPT));
+    let out = scratch.join("out");
+    let said = timewire(&["lab", "segment", &path, "--out", &out]).done();
+    assert!(said.stdout.contains("a                0        0"), "{said:?}");
+    assert!(said.stdout.contains("results: "), "{said:?}");
+    let wrote = fs::read_to_string(format!("{out}/a/stdout")).unwrap();
+    assert_eq!(wrote, format!("a\n{}", fs::read_to_string(&path).unwrap()));
+    let files = ["a", "segment.jsonl", "segment.pcapng", "segment.yaml", "summary.json"];
+    let mut found: Vec<_> = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    assert_eq!(found, files);
+    // A directory is for one segment.
+    let again = timewire(&["lab", "segment", &path, "--out", &out]);
+    assert!(again.code == Some(2) && again.stderr.contains("it is not empty"), "{again:?}");
+    // A command that fails is a finding.
+    let path = scratch.write("fails.yaml", &file("exit 9"));
+    let said = timewire(&["lab", "segment", &path, "--out", &scratch.join("fails"), "--json"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.json()["stations"][0]["exit_code"], 9);
+}
+
+/// A segment whose station does not end, and its kernel's process.
+fn endless(scratch: &Scratch, script: &str) -> (Child, Process) {
+    let path = scratch.write("endless.yaml", &file(script));
+    let out = scratch.join("out");
+    let child = Command::new(TIMEWIRE)
+        .args(["lab", "segment", &path, "--out", &out])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = format!("{out}/a/begun");
+    wait_until("the station has begun", || fs::exists(&begun).unwrap());
+    let kernels = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
+    let kernel = kernels.split_whitespace().next().expect("a kernel").parse().unwrap();
+    (child, Process::of(kernel).unwrap())
+}
+
+fn end_of(mut child: Child) -> Said {
+    let mut stderr = String::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines() {
+        stderr += &line.unwrap();
+    }
+    Said { code: child.wait().unwrap().code(), stdout: String::new(), stderr }
+}
+
+#[test]
+fn t4_a_segment_ends_when_it_is_asked_to_even_while_a_station_spins() {
+    if !kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (child, kernel) = endless(&scratch, "mkdir begun; while :; do :; done");
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let said = end_of(child);
+    assert!(said.code == Some(2) && said.stderr.contains("it was asked to end"), "{said:?}");
+    assert!(!kernel.is_alive());
+}
+
+#[test]
+fn t4_kernels_die_with_a_killed_segment() {
+    if !kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mut child, kernel) = endless(&scratch, "mkdir begun; while :; do :; done");
+    child.kill().unwrap();
+    assert_eq!(end_of(child).code, None);
+    wait_until("the kernel is gone", || !kernel.is_alive());
+}
