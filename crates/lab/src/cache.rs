@@ -14,11 +14,12 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use timewire_sys::namespace::{self, Process};
+use timewire_sys::namespace;
 
 use crate::LabError;
 
@@ -55,9 +56,13 @@ pub fn kernels() -> Result<PathBuf, LabError> {
 }
 
 /// A directory to make something in. It goes when this does; what is finished is moved out of it.
+///
+/// Its owner holds a lock on it, by which others know that it is in use: numbers of processes are
+/// not the same in every container that shares the directory above.
 #[derive(Debug)]
 pub struct Work {
     path: PathBuf,
+    _lock: File,
 }
 
 impl Work {
@@ -70,17 +75,24 @@ impl Work {
     }
 
     /// Makes one below another directory, which others use too, and removes those of this prefix
-    /// whose processes are gone.
+    /// whose owners are gone.
     ///
     /// **Errors**: it cannot be made.
     pub(crate) fn below(directory: &Path, prefix: &str) -> Result<Work, LabError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         remove_dead(directory, prefix)?;
-        let this = Process::this().map_err(LabError::file("read", Path::new("/proc/self/stat")))?;
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!("{prefix}-{}-{}-{count}", this.pid, this.start_ticks));
-        fs::create_dir(&path).map_err(LabError::file("create", &path))?;
-        Ok(Work { path })
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = directory.join(format!("{prefix}-{}-{count}", std::process::id()));
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made.map_err(LabError::file("create", &path))?,
+            }
+            // Who removes the dead may have taken it for one of them before it was locked.
+            if let Some(lock) = lock_of(&path).filter(|_| path.exists()) {
+                return Ok(Work { path, _lock: lock });
+            }
+        }
     }
 
     /// Where it is.
@@ -96,21 +108,23 @@ impl Drop for Work {
     }
 }
 
+/// The lock of a directory, if nobody has it.
+fn lock_of(path: &Path) -> Option<File> {
+    let directory = File::open(path).ok()?;
+    namespace::try_lock(&directory).is_ok_and(|free| free).then_some(directory)
+}
+
 fn remove_dead(root: &Path, prefix: &str) -> Result<(), LabError> {
     for entry in fs::read_dir(root).map_err(LabError::file("read", root))?.flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| owner_of(name, prefix));
-        if owner.is_some_and(|owner| !owner.is_alive()) {
+        let ours = name.to_str().and_then(|name| name.strip_prefix(prefix)?.strip_prefix('-'));
+        if ours.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+            && let Some(_lock) = lock_of(&entry.path())
+        {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
     Ok(())
-}
-
-fn owner_of(name: &str, prefix: &str) -> Option<Process> {
-    let mut numbers = name.strip_prefix(prefix)?.strip_prefix('-')?.split('-');
-    let pid = numbers.next()?.parse().ok()?;
-    Some(Process { pid, start_ticks: numbers.next()?.parse().ok()? })
 }
 
 /// Holds a lock of the cache: one at a time makes a kernel or changes the package lists.
@@ -178,11 +192,21 @@ mod tests {
     }
 
     #[test]
-    fn t0_the_owner_of_unfinished_work_is_known() {
-        let owner = owner_of("work-12-345-0", "work").unwrap();
-        assert_eq!((owner.pid, owner.start_ticks), (12, 345));
-        for name in ["kernels", "work-", "work-x-1-0", "work-12"] {
-            assert!(owner_of(name, "work").is_none(), "{name}");
-        }
+    fn t0_only_what_nobody_holds_is_removed() {
+        let below = env::temp_dir().join(format!("timewire-cache-{}", std::process::id()));
+        fs::create_dir(&below).unwrap();
+        let held = Work::below(&below, "work").unwrap();
+        let dead = below.join("work-1-0");
+        let others = ["work", "work-", "work-x", "other-1-0"].map(|name| below.join(name));
+        fs::create_dir(&dead).unwrap();
+        others.iter().for_each(|path| fs::create_dir(path).unwrap());
+        let second = Work::below(&below, "work").unwrap();
+        assert!(held.path().is_dir() && second.path().is_dir() && !dead.exists());
+        assert!(others.iter().all(|path| path.is_dir()));
+        let path = held.path().to_owned();
+        drop(held);
+        assert!(!path.exists() && second.path().is_dir());
+        drop(second);
+        fs::remove_dir_all(&below).unwrap();
     }
 }
