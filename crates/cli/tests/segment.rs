@@ -75,6 +75,45 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     assert_eq!(said.json()["stations"][0]["exit_code"], 9);
 }
 
+/// Two kernels, each with a MAC of ours over AF_XDP, on one hub.
+#[test]
+fn t4_the_mac_keeps_its_slots_between_kernels() {
+    if !kernel() {
+        return;
+    }
+    if Command::new("bash").arg("-c").arg("true").output().is_err() {
+        eprintln!("SKIP: bash is needed, which can send datagrams");
+        return;
+    }
+    const CYCLE_PS: u64 = 1_040_000_000;
+    const EPOCH_NS: u64 = 1_767_225_600_000_000_000;
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/mac.segment.yaml");
+    timewire(&["lab", "segment", file, "--out", &out]).done();
+    let said = fs::read_to_string(format!("{out}/alpha/stdout")).unwrap();
+    assert!(said.contains("transmit af_xdp"), "{said}");
+    let lines = fs::read_to_string(format!("{out}/segment.jsonl")).unwrap();
+    let mut count = 0;
+    for line in lines.lines() {
+        let frame = serde_json::from_str::<serde_json::Value>(line).unwrap()["data"].clone();
+        if frame["length"] != 142 {
+            continue;
+        }
+        count += 1;
+        // The slots of alpha and beta in tdm-64: each 220 us, 260 us apart.
+        let slot_ps = if frame["from"] == "alpha" { 0 } else { 260_000_000 };
+        let phase = |key: &str| {
+            let epoch_ps = EPOCH_NS % (CYCLE_PS / 1_000) * 1_000;
+            (epoch_ps + frame[key].as_u64().unwrap() + CYCLE_PS - slot_ps) % CYCLE_PS
+        };
+        assert!(phase("start_ps") < phase("end_ps") && phase("end_ps") < 220_000_000, "{frame}");
+        let met = &frame["found_busy_with"];
+        assert!(met.is_null() || *met == frame["from"], "{frame}");
+    }
+    assert_eq!(count, 2 * 60 * 4);
+}
+
 /// A segment whose station does not end, and its kernel's process.
 fn endless(scratch: &Scratch, script: &str) -> (Child, Process) {
     let path = scratch.write("endless.yaml", &file(script));
