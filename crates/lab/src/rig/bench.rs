@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use timewire_base::{Instant, Tai};
 use timewire_host::tool::{self, Tool, netns_path};
@@ -19,11 +20,12 @@ use crate::ns::{self, OnParentDeath};
 pub struct Bench {
     pub(super) rig: Rig,
     prefix: String,
+    runs: AtomicU16,
 }
 
 impl Bench {
     pub(super) fn of(rig: Rig, prefix: String) -> Bench {
-        Bench { rig, prefix }
+        Bench { rig, prefix, runs: AtomicU16::new(0) }
     }
 
     /// A whole second of TAI, at least one second from now.
@@ -88,6 +90,11 @@ impl Bench {
     /// Sleeps until an instant: exact in virtual time.
     pub fn sleep_until(&self, at: Instant<Tai>) {
         clock::sleep_until(at);
+    }
+
+    /// The number of a new run of flows.
+    pub(super) fn next_run(&self) -> u16 {
+        self.runs.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn node(&self, name: &str) -> usize {

@@ -7,6 +7,8 @@
 /// A frame's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity {
+    /// Which run of flows, so that what an earlier one left behind is not counted.
+    pub run: u16,
     pub flow: u16,
     pub sequence: u32,
 }
@@ -39,6 +41,7 @@ pub(super) fn whole(header: &Header, identity: Identity, length: usize) -> Vec<u
 pub(super) fn payload(identity: Identity, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length);
     bytes.extend(MARK);
+    bytes.extend(identity.run.to_be_bytes());
     bytes.extend(identity.flow.to_be_bytes());
     bytes.extend(identity.sequence.to_be_bytes());
     bytes.resize(length.max(bytes.len()), 0);
@@ -59,9 +62,10 @@ pub(super) fn identity(frame: &[u8]) -> Option<Identity> {
         _ => return None,
     };
     let rest = payload.strip_prefix(&MARK)?;
-    let flow = u16::from_be_bytes(rest.get(..2)?.try_into().ok()?);
-    let sequence = u32::from_be_bytes(rest.get(2..6)?.try_into().ok()?);
-    Some(Identity { flow, sequence })
+    let run = u16::from_be_bytes(rest.get(..2)?.try_into().ok()?);
+    let flow = u16::from_be_bytes(rest.get(2..4)?.try_into().ok()?);
+    let sequence = u32::from_be_bytes(rest.get(4..8)?.try_into().ok()?);
+    Some(Identity { run, flow, sequence })
 }
 
 /// For local experiments, by IEEE 802.
@@ -74,7 +78,7 @@ const MARK: [u8; 4] = *b"twrg";
 mod tests {
     use super::*;
 
-    const SOME: Identity = Identity { flow: 3, sequence: 70_000 };
+    const SOME: Identity = Identity { run: 2, flow: 3, sequence: 70_000 };
 
     #[test]
     fn t0_a_frame_has_the_length_and_identity_it_was_made_with() {

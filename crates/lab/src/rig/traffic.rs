@@ -201,7 +201,8 @@ impl Socket {
 /// A talker with its socket.
 struct Ready<'a> {
     talker: &'a Talker,
-    flow: u16,
+    /// Of its first frame.
+    identity: Identity,
     socket: Socket,
     header: Header,
     start: Instant<Tai>,
@@ -211,7 +212,7 @@ struct Ready<'a> {
 
 impl Ready<'_> {
     fn bytes(&self, sequence: u32) -> Vec<u8> {
-        let identity = Identity { flow: self.flow, sequence };
+        let identity = Identity { sequence, ..self.identity };
         let length = usize::try_from(self.talker.length).expect("invariant: 32 bits fit");
         match self.talker.transport {
             Transport::Frames => frame::whole(&self.header, identity, length),
@@ -270,8 +271,10 @@ impl Bench {
         let _sinks = self.sinks(talkers)?;
         let ahead = tai_ahead_of_mono();
         let mut ready = Vec::new();
+        let run = self.next_run();
         for (flow, talker) in (0..).zip(talkers) {
-            ready.push(self.ready(flow, talker, talker.start.unwrap_or(soon), ahead)?);
+            let identity = Identity { run, flow, sequence: 0 };
+            ready.push(self.ready(identity, talker, talker.start.unwrap_or(soon), ahead)?);
         }
         let last = |one: &Ready<'_>| {
             let last = one.talker.planned(one.start, one.talker.frames().saturating_sub(1));
@@ -291,7 +294,8 @@ impl Bench {
             }
             // A listener that cannot be told to end would never be joined.
             wake.set().expect("invariant: an event counter takes one");
-            let arrivals: Vec<_> = hearing.into_iter().flat_map(joined).collect();
+            let arrivals = hearing.into_iter().flat_map(joined);
+            let arrivals: Vec<_> = arrivals.filter(|(identity, _)| identity.run == run).collect();
             (fates, arrivals)
         });
         Ok(gather(talkers, fates, &arrivals))
@@ -299,7 +303,7 @@ impl Bench {
 
     fn ready<'a>(
         &self,
-        flow: u16,
+        identity: Identity,
         talker: &'a Talker,
         start: Instant<Tai>,
         ahead: i64,
@@ -315,7 +319,7 @@ impl Bench {
         let socket = ns::in_namespace(&self.netns(&talker.from), open)?
             .map_err(failed(&format!("open a socket at {}", talker.from)))?;
         let header = Header { to: Rig::mac(to, 0), from: Rig::mac(from, 0), tag: talker.tag };
-        Ok(Ready { talker, flow, socket, header, start, ahead })
+        Ok(Ready { talker, identity, socket, header, start, ahead })
     }
 
     /// In the namespace of the talker.
@@ -423,6 +427,8 @@ fn listen(mut socket: PacketSocket, wake: &Wake) -> Vec<(Identity, Arrival)> {
         let told = wait_readable(&[wake.as_fd()], Some(Span::ZERO));
         // It stays set for the others.
         if count == 0 && told.expect("invariant: the descriptor is ours") {
+            let lost = socket.take_drops().expect("invariant: the interface stays");
+            assert_eq!(lost, 0, "a listener's buffer of {BUFFER} bytes was too small");
             return arrivals;
         }
     }
