@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate`.
+//! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate |
+//! lab-stress`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
@@ -11,7 +12,7 @@ mod test_output;
 mod test_run;
 mod tidy;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -19,7 +20,9 @@ usage: cargo xtask VERB
   tidy        check the rules of the repository (also a test of this crate)
   test        format, lints, licences, advisories, all tests; ends with the totals
   bench       every benchmark, then the gate
-  bench-gate  instructions per frame of the MAC against their bound (needs valgrind)";
+  bench-gate  instructions per frame of the MAC against their bound (needs valgrind)
+  lab-stress N  the tests in the laboratory's kernel, N times each with all processors busy: every
+              run must give the same stamps";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
         ["test"] => test_run::run(&root()),
         ["bench"] => bench::all(&root()).and_then(|()| bench::gate(&root())),
         ["bench-gate"] => bench::gate(&root()),
+        ["lab-stress", times] => lab_stress(&root(), times),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -37,6 +41,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// **Errors**: a test failed, or once wrote something else than before.
+fn lab_stress(root: &Path, times: &str) -> Result<(), String> {
+    if times.parse::<u32>().map_or(true, |times| times == 0) {
+        return Err(format!("`{times}` is no number of runs\n{USAGE}"));
+    }
+    let mut test = command::cargo(root, &["test", "-p", "timewire-lab", "--test", "kernel"]);
+    test.env("TIMEWIRE_LAB_REPEAT", times).env("TIMEWIRE_LAB_LOAD", "1");
+    command::succeed(&mut test)
 }
 
 /// The top of the repository. Cargo names this crate's directory when it runs it; a path kept from

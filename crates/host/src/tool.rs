@@ -22,10 +22,12 @@ pub enum Tool {
     Tc,
     /// Properties of network cards.
     Ethtool,
+    /// Tables of bridges; only laboratories need it.
+    Bridge,
 }
 
 impl Tool {
-    /// All of them.
+    /// Those that a station needs.
     pub const ALL: [Tool; 3] = [Tool::Ip, Tool::Tc, Tool::Ethtool];
 
     /// The program's name.
@@ -34,13 +36,14 @@ impl Tool {
             Tool::Ip => "ip",
             Tool::Tc => "tc",
             Tool::Ethtool => "ethtool",
+            Tool::Bridge => "bridge",
         }
     }
 
     /// The Debian package that has it.
     pub fn package(self) -> &'static str {
         match self {
-            Tool::Ip | Tool::Tc => "iproute2",
+            Tool::Ip | Tool::Tc | Tool::Bridge => "iproute2",
             Tool::Ethtool => "ethtool",
         }
     }

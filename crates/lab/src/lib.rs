@@ -15,6 +15,8 @@ mod lab;
 pub mod ns;
 pub mod privilege;
 pub mod qemu;
+pub mod rig;
+pub mod trial;
 pub mod uml;
 
 pub use error::LabError;

@@ -13,6 +13,7 @@ pub mod event;
 pub mod machine;
 mod memory;
 pub mod namespace;
+pub mod netlink;
 pub mod packet;
 mod randomness;
 pub mod registers;
