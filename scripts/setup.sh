@@ -9,7 +9,7 @@
 #   lab    demo, and what builds the laboratory's kernel
 #   test   demo, and cargo-deny (git for its list of advisories)
 #   bench  demo, and valgrind
-#   ci     everything, and a browser that opens the report
+#   ci     everything, a browser that opens the report, and ptp4l for a test of clocks
 #
 # Debian packages come through apt-get and need root; Rust and cargo-deny go into the home directory
 # of the caller. With nothing to do it is silent and takes a blink.
@@ -75,7 +75,11 @@ missing_packages() {
     esac
     case $want in test | ci) absent git git ;; esac
     case $want in bench | ci) absent valgrind valgrind ;; esac
-    case $want in ci) absent chromium chromium ;; esac
+    case $want in ci)
+        absent chromium chromium
+        absent ptp4l linuxptp
+        ;;
+    esac
 }
 
 # Debian 12 has clang 14 as `clang`, and clang-16 beside it; later releases have a newer `clang`.
