@@ -172,7 +172,8 @@ pub struct SegmentArgs {
 
 #[derive(Debug, Args)]
 pub struct Uml {
-    /// The kernel series, such as 6.1, of which the distribution has the source [default: 6.12]
+    /// The kernel series, such as 6.1, of which the distribution has the source [default: 6.12, or
+    /// else the newest there is]
     #[arg(long, value_name = "SERIES")]
     pub kernel: Option<String>,
     /// Fetch the distribution's own build instead: ready at once, but without virtual time

@@ -109,10 +109,7 @@ fn uml(args: &Uml) -> anyhow::Result<ExitCode> {
         let mut tell = |step: &str| line.line(step);
         let made = match (&args.kernel, args.prebuilt) {
             (_, true) => Kernel::fetch_prebuilt(&mut tell),
-            (series, false) => Kernel::build(
-                series.as_deref().unwrap_or(timewire_lab::uml::DEFAULT_SERIES),
-                &mut tell,
-            ),
+            (series, false) => Kernel::build(series.as_deref(), &mut tell),
         };
         line.clear();
         vec![made?]

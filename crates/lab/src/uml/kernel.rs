@@ -178,20 +178,28 @@ impl Kernel {
     }
 
     /// Builds the newest kernel of a series that the distribution has the source of, unless it is
-    /// in the cache already. `progress` is told each step.
+    /// in the cache already; without a series, of [`DEFAULT_SERIES`], or else the newest of all.
+    /// `progress` is told each step.
     ///
     /// **Errors**: tools or the package are missing, or the build failed; the cache is as it was.
-    pub fn build(series: &str, progress: &mut dyn FnMut(&str)) -> Result<Kernel, LabError> {
-        if Series::parse(series).is_none() {
-            let why = format!("`{series}` is no kernel series such as `{DEFAULT_SERIES}`");
+    pub fn build(series: Option<&str>, progress: &mut dyn FnMut(&str)) -> Result<Kernel, LabError> {
+        if let Some(bad) = series.filter(|series| Series::parse(series).is_none()) {
+            let why = format!("`{bad}` is no kernel series such as `{DEFAULT_SERIES}`");
             return Err(LabError::Spec { why });
         }
         let compiler = needs_build_tools()?;
         let packages = Packages::update(&["backports"], progress)?;
-        let name = format!("linux-source-{series}");
-        let Some(candidate) = packages.candidate(&name)? else {
-            return Err(no_source(&packages, series)?);
+        let wanted =
+            packages.candidate(&format!("{SOURCE}{}", series.unwrap_or(DEFAULT_SERIES)))?;
+        let newest = match (&wanted, series) {
+            (None, None) => newest_source(&packages)?,
+            _ => None,
         };
+        let Some(candidate) = wanted.or(newest) else {
+            return Err(no_source(&packages, series.unwrap_or(DEFAULT_SERIES))?);
+        };
+        let name = candidate.name.clone();
+        let series = name.strip_prefix(SOURCE).unwrap_or(DEFAULT_SERIES);
         let print = cache::fingerprint(&[&candidate.version, config::FRAGMENT, &compiler]);
         let release = candidate.version.split(['-', '~', '+']).next().unwrap_or_default();
         let directory = cache::kernels()?.join(format!("uml-{release}-{print}"));
@@ -304,9 +312,8 @@ fn needs_build_tools() -> Result<String, LabError> {
 }
 
 fn no_source(packages: &Packages, series: &str) -> Result<LabError, LabError> {
-    let names = packages.names("linux-source-")?;
-    let known: Vec<_> =
-        names.iter().filter_map(|name| name.strip_prefix("linux-source-")).collect();
+    let names = packages.names(SOURCE)?;
+    let known: Vec<_> = names.iter().filter_map(|name| name.strip_prefix(SOURCE)).collect();
     let remedy = match known.as_slice() {
         [] => "enable the distribution's main archive in /etc/apt/sources.list.d".to_owned(),
         known => format!("this distribution has the source of: {}", known.join(", ")),
@@ -456,25 +463,23 @@ fn version_key(release: &str) -> Vec<u32> {
     release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
-/// Kernels that can be built here, by series, oldest first.
-///
-/// **Errors**: as [`Packages::update`].
-pub fn available(progress: &mut dyn FnMut(&str)) -> Result<Vec<Candidate>, LabError> {
-    let packages = Packages::update(&["backports"], progress)?;
-    let names = packages.names("linux-source-")?;
+/// The newest kernel that the distribution has the source of.
+fn newest_source(packages: &Packages) -> Result<Option<Candidate>, LabError> {
+    let names = packages.names(SOURCE)?;
     let of_series = names.iter().filter(|name| {
-        name.strip_prefix("linux-source-").is_some_and(|series| Series::parse(series).is_some())
+        name.strip_prefix(SOURCE).is_some_and(|series| Series::parse(series).is_some())
     });
     let found: Result<Vec<_>, _> = of_series.map(|name| packages.candidate(name)).collect();
-    let mut found: Vec<_> = found?.into_iter().flatten().collect();
-    found.sort_by_key(|candidate| version_key(&candidate.version));
-    Ok(found)
+    let found = found?.into_iter().flatten();
+    Ok(found.max_by_key(|candidate| version_key(&candidate.version)))
 }
 
 fn mb(bytes: u64) -> String {
     format!("{} MB", bytes.div_ceil(1_000_000))
 }
 
+/// How packages of kernel sources begin; the series follows.
+const SOURCE: &str = "linux-source-";
 const PREBUILT: &str = "user-mode-linux";
 /// Files that a build of the laboratory's configuration compiles, for progress only.
 const FILES: u32 = 920;

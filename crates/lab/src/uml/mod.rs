@@ -11,5 +11,5 @@ pub(crate) mod machine;
 mod prebuilt;
 pub mod segment;
 
-pub use kernel::{About, BUILD_TOOLS, DEFAULT_SERIES, Kernel, Origin, available};
+pub use kernel::{About, BUILD_TOOLS, DEFAULT_SERIES, Kernel, Origin};
 pub use machine::{Connection, Finished, Machine, Running, Time};
