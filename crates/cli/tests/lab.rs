@@ -118,6 +118,20 @@ fn t4_random_numbers_are_the_same_every_time() {
     assert_ne!(one.stdout, wall.stdout);
 }
 
+/// How much there is depends on where the host puts the parts of the kernel's program; what a
+/// program may do then depends on that.
+#[test]
+fn t4_a_machine_has_the_same_memory_every_time() {
+    if !kernel() {
+        return;
+    }
+    let total = || exec(&["--memory", "64", "--", "grep", "MemTotal", "/proc/meminfo"]).done();
+    let first = total();
+    for _ in 0..5 {
+        assert_eq!(total().stdout, first.stdout);
+    }
+}
+
 #[test]
 fn t4_an_interrupted_run_keeps_its_records() {
     if !kernel() {

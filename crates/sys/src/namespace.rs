@@ -92,7 +92,8 @@ pub fn spawn(
 }
 
 /// Starts a child that finds these descriptors open under these numbers, runs on this CPU only when
-/// one is given, and dies with the calling thread.
+/// one is given, and dies with the calling thread. Its addresses are the same in every run: how
+/// much memory a kernel has that runs as a program depends on where its parts are.
 ///
 /// **Errors**: those of [`Command::spawn`]; a number that another of the descriptors has now; no
 /// way to keep the host's randomness from it.
@@ -115,6 +116,9 @@ pub fn spawn_machine(
         if randomness == Randomness::None {
             randomness::refuse()?;
         }
+        let fixed = libc::c_ulong::from(libc::ADDR_NO_RANDOMIZE.unsigned_abs());
+        // SAFETY: personality() takes one integer, which counts from the next exec on.
+        check(unsafe { libc::personality(fixed) })?;
         die_with_parent(parent)
     })
 }
@@ -125,8 +129,8 @@ fn prepared(
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) -> io::Result<Child> {
     // SAFETY: between fork and exec the closures of this module make only system calls (setns,
-    // dup2, prctl, getppid, sched_setaffinity) that are async-signal-safe; they allocate nothing,
-    // take no lock, and their errors are raw OS errors.
+    // dup2, prctl, getppid, personality, sched_setaffinity) that are async-signal-safe; they
+    // allocate nothing, take no lock, and their errors are raw OS errors.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
 }

@@ -78,7 +78,7 @@ record! {
         /// How many transmit and receive queues its card has.
         queues: Count<1, 16> = "1",
         /// Memory of the kernel, in MiB.
-        memory_mib: Count<32, 4096> = "64",
+        memory_mib: Count<32, 4096> = "128",
         /// The program it runs, and its arguments.
         run: Vec<Text>,
     }
