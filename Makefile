@@ -32,6 +32,11 @@ lab: ## build the laboratory's kernel (once, some minutes), and run the same exp
 	@$(TARGET_DIR)/release/timewire lab uml
 	@$(TARGET_DIR)/release/timewire demo --lab uml $(DEMO_FLAGS)
 
+.PHONY: lib
+lib: setup ## build libtimewire for programs in C, C++ and Python; prints where header and library are
+	@$(CARGO) build $(QUIET) --release --package timewire-capi
+	@scripts/stage-library.sh $(TARGET_DIR)/release $(TARGET_DIR)/libtimewire
+
 .PHONY: test
 test: ## format, lints, licences, repository rules, all tests; ends with `N passed, N failed, N skipped`
 	@scripts/setup.sh test

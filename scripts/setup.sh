@@ -7,7 +7,8 @@
 #
 #   demo   the compilers and the tools of the local laboratory (default)
 #   lab    demo, and what builds the laboratory's kernel
-#   test   demo, and cargo-deny (git for its list of advisories)
+#   test   demo, cargo-deny (git for its list of advisories), and g++ and python3, whose programs
+#          use the library in tests
 #   bench  demo, and valgrind
 #   ci     everything, a browser that opens the report, and ptp4l for a test of clocks
 #
@@ -73,7 +74,12 @@ missing_packages() {
         absent zstd zstd
         ;;
     esac
-    case $want in test | ci) absent git git ;; esac
+    case $want in test | ci)
+        absent git git
+        absent c++ g++
+        absent python3 python3
+        ;;
+    esac
     case $want in bench | ci) absent valgrind valgrind ;; esac
     case $want in ci)
         absent chromium chromium

@@ -5,7 +5,17 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAMS: [&str; 2] = ["src/receive/receive.bpf.c", "src/ingress/ingress.bpf.c"];
+const PROGRAMS: [&str; 9] = [
+    "src/receive/receive.bpf.c",
+    "src/losses/losses.bpf.c",
+    "src/ingress/ingress.bpf.c",
+    "src/pass/pass.bpf.c",
+    "src/egress/egress.bpf.c",
+    "src/listen/listen.bpf.c",
+    "src/probe/probe.bpf.c",
+    "src/trace/trace.bpf.c",
+    "src/probe/metadata.bpf.c",
+];
 /// clang 14 miscompiles some kernel pointer types; any later one will do.
 const CLANGS: [&str; 6] = ["clang-16", "clang-19", "clang-18", "clang-17", "clang-15", "clang"];
 
@@ -19,7 +29,9 @@ fn main() {
         println!("cargo:rerun-if-changed={source}");
         compile(&clang, &include, Path::new(source), &out);
     }
-    println!("cargo:rerun-if-changed=src/parse.bpf.h");
+    for header in ["src/parse.bpf.h", "src/trace/trace.bpf.h", "src/trace/identity.bpf.h"] {
+        println!("cargo:rerun-if-changed={header}");
+    }
 }
 
 fn find_clang() -> String {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate |
-//! lab-stress`.
+//! lab-stress | peers`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
 
 mod bench;
 mod command;
+mod peers;
 mod skip;
 mod test_output;
 mod test_run;
@@ -22,7 +23,9 @@ usage: cargo xtask VERB
   bench       every benchmark, then the gate
   bench-gate  instructions per frame of the MAC against their bound (needs valgrind)
   lab-stress N  the tests in the laboratory's kernel, N times each with all processors busy: every
-              run must give the same stamps";
+              run must give the same stamps
+  peers [--rounds N] [--json]  CPU time and instructions per frame beside isochron and
+              xdp-trafficgen, which are fetched; as root";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         ["bench"] => bench::all(&root()).and_then(|()| bench::gate(&root())),
         ["bench-gate"] => bench::gate(&root()),
         ["lab-stress", times] => lab_stress(&root(), times),
+        ["peers", ref arguments @ ..] => peers::run(&root(), arguments),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

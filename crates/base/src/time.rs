@@ -140,15 +140,15 @@ pub trait Scale: Copy + 'static {
 }
 
 /// International Atomic Time, Linux `CLOCK_TAI`: no leap seconds. Schedules live on this scale.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tai {}
 
 /// Linux `CLOCK_MONOTONIC`: never steps, no relation to other hosts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mono {}
 
 /// Linux `CLOCK_REALTIME`: UTC with leap seconds smeared or stepped by the host's daemon.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Utc {}
 
 impl Scale for Tai {

@@ -3,14 +3,17 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libbpf_sys::{BPF_TCX_INGRESS, BPF_XDP, bpf_link_create, bpf_link_create_opts};
+use libbpf_sys::{BPF_TCX_EGRESS, BPF_TCX_INGRESS, BPF_XDP, bpf_link_create, bpf_link_create_opts};
 
 /// Linux `XDP_FLAGS_SKB_MODE`.
 const SKB_MODE: u32 = 1 << 1;
 /// Linux `XDP_FLAGS_DRV_MODE`.
 const DRV_MODE: u32 = 1 << 2;
+/// Linux `BPF_F_BEFORE`: without another program named, before all (linux v6.12
+/// `kernel/bpf/mprog.c:bpf_mprog_pos_before`). Without it, after all.
+const BEFORE: u32 = 1 << 3;
 
 /// How an XDP program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,15 @@ pub enum AttachMode {
     Native,
     /// In the stack, on a socket buffer: slower, every driver.
     Generic,
+}
+
+impl AttachMode {
+    pub(crate) fn flags(self) -> u32 {
+        match self {
+            AttachMode::Native => DRV_MODE,
+            AttachMode::Generic => SKB_MODE,
+        }
+    }
 }
 
 impl fmt::Display for AttachMode {
@@ -32,20 +44,27 @@ impl fmt::Display for AttachMode {
 
 /// An attached program; dropping it detaches, as does the end of the process.
 #[derive(Debug)]
-pub struct Link(#[expect(dead_code, reason = "held to stay attached")] OwnedFd);
+pub struct Link(OwnedFd);
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 /// Attaches an XDP program.
 pub(crate) fn xdp(program: BorrowedFd<'_>, interface: u32, mode: AttachMode) -> io::Result<Link> {
-    let flags = match mode {
-        AttachMode::Native => DRV_MODE,
-        AttachMode::Generic => SKB_MODE,
-    };
-    create(program, interface, BPF_XDP, flags)
+    create(program, interface, BPF_XDP, mode.flags())
 }
 
-/// Attaches a traffic-control program before all others that handle received frames (Linux 6.6).
+/// Attaches a traffic-control program before those that handle received frames now (Linux 6.6).
 pub(crate) fn tcx_ingress(program: BorrowedFd<'_>, interface: u32) -> io::Result<Link> {
-    create(program, interface, BPF_TCX_INGRESS, 0)
+    create(program, interface, BPF_TCX_INGRESS, BEFORE)
+}
+
+/// Attaches a traffic-control program before those that handle frames to be sent now (Linux 6.6).
+pub(crate) fn tcx_egress(program: BorrowedFd<'_>, interface: u32) -> io::Result<Link> {
+    create(program, interface, BPF_TCX_EGRESS, BEFORE)
 }
 
 fn create(program: BorrowedFd<'_>, interface: u32, kind: u32, flags: u32) -> io::Result<Link> {

@@ -7,10 +7,14 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use timewire_base::{IfName, Span, StationName, parse_span};
 use timewire_lab::qemu::card::Stamped;
+use timewire_sched::carrier::{Asked, ScheduleCarrier};
+
+use crate::clock::Clocks;
 
 /// Deterministic Ethernet on ordinary Linux.
 ///
-/// Exit codes: 0 done and within limits; 1 done, with a missed limit; 2 usage or operation failed,
+/// Exit codes: 0 done, and all is well; 1 done, with bad findings: a missed limit, a setting that
+/// was changed since, a host or clock that is less than it should be; 2 usage or operation failed,
 /// host unchanged; 3 host left changed; 4 not supported here, the missing piece named.
 #[derive(Debug, Parser)]
 #[command(name = "timewire", version, max_term_width = 100)]
@@ -28,14 +32,59 @@ pub enum Command {
     Run(Run),
     /// Compute summary, table and report of a run directory again
     Report(Report),
+    /// Set this host up as a file describes it, as one transaction that `undo` takes back
+    ///
+    /// Every change and what takes it back is on disk before it is made. Whatever fails or is
+    /// killed on the way, the host is put back; what cannot be put back exactly is refused before
+    /// anything is changed.
+    Apply(crate::apply::Apply),
+    /// Show what is applied on this host, and what was changed since
+    ///
+    /// Exit code 0: all is as applied, or nothing is; 1: something was changed since.
+    Status(crate::apply::StatusArgs),
+    /// Take back what is applied on this host, exactly
+    Undo(crate::apply::Undo),
     /// Run, change and ask a station's MAC
     #[command(subcommand)]
     Tdm(Tdm),
+    /// Receive priority on an interface: start, change, show and stop it
+    #[command(subcommand)]
+    Receive(crate::receive::ReceiveCommand),
+    /// Send streams: by a cycle, before a slot or with launch times, through UDP, frames or AF_XDP
+    ///
+    /// Exit code 0: everything was sent, and every stamp that was asked for came back; 1: not.
+    Talk(Box<crate::talk::Talk>),
+    /// Receive streams and show rate, loss, order, latencies and when in a cycle they arrive
+    ///
+    /// Exit code 1 when a limit of --expect is missed.
+    Listen(Box<crate::listen::Listen>),
+    /// Keep the clock on time with linuxptp, watch it, and close real-time slots when it is not
+    #[command(subcommand)]
+    Clock(Clocks),
+    /// Put trees of scheduling groups in force, change and show them
+    #[command(subcommand)]
+    Group(crate::group::GroupCommand),
+    /// Audio, video, clocks and CAN frames as streams of IEEE 1722: send, record, reserve
+    #[command(subcommand)]
+    Avtp(crate::avtp::AvtpCommand),
     /// Laboratories without hardware: which there are, their kernels, commands inside them
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Print the JSON Schema of the scenario file
-    Schema,
+    /// Measure how exact this host, or an interface of it, is
+    #[command(subcommand)]
+    Measure(crate::measure::MeasureCommand),
+    /// Follow packets through the kernel, and tell where each spent its time
+    #[command(subcommand)]
+    Trace(crate::trace::TraceCommand),
+    /// Print the JSON Schema of the scenario file, of the host file, or of a file of streams
+    Schema(crate::schema::Schema),
+    /// Show what this host and its interfaces are like, as far as timing depends on it
+    Snapshot(crate::snapshot::SnapshotArgs),
+    /// Tell whether something can run here, and what mends it where not
+    ///
+    /// Exit code 0: all is well; 1: degraded, or a named command is needed first; 4: something
+    /// needed is missing here.
+    Doctor(crate::doctor::Doctor),
     #[command(flatten)]
     Hidden(Hidden),
 }
@@ -87,10 +136,44 @@ pub struct Run {
     /// Check the files and print the schedules; run nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Who carries the schedule out in the cases with `mac: tdm` [default: mac]
+    #[arg(long, value_enum, value_name = "CARRIER")]
+    pub carrier: Option<CarrierChoice>,
     #[command(flatten)]
     pub place: Where,
     #[command(flatten)]
     pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CarrierChoice {
+    /// The best one that works there, found by trying; the result says why
+    Auto,
+    /// Timewire's own MAC: every frame in its slot
+    Mac,
+    /// Gates of the kernel: every frame in its slot
+    Taprio,
+    /// Gates of the kernel as launch times: every frame in its slot
+    #[value(alias = "taprio_assist")]
+    TaprioAssist,
+    /// A launch time for each real-time frame; best effort at any time
+    Etf,
+    /// No slots: real time shaped to its reserved rate
+    Cbs,
+}
+
+impl CarrierChoice {
+    /// What the experiment is asked.
+    pub fn asked(self) -> Asked {
+        match self {
+            CarrierChoice::Auto => Asked::Auto,
+            CarrierChoice::Mac => Asked::Only(ScheduleCarrier::Mac),
+            CarrierChoice::Taprio => Asked::Only(ScheduleCarrier::Taprio),
+            CarrierChoice::TaprioAssist => Asked::Only(ScheduleCarrier::TaprioAssist),
+            CarrierChoice::Etf => Asked::Only(ScheduleCarrier::Etf),
+            CarrierChoice::Cbs => Asked::Only(ScheduleCarrier::Cbs),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -276,9 +359,15 @@ pub enum Hidden {
     /// Puts the host back when the process that changed it dies.
     #[command(name = "__guardian", hide = true)]
     Guardian { journal: PathBuf },
+    /// Puts the host back when the process that applies dies, or when nobody confirms.
+    #[command(name = "__keeper", hide = true)]
+    Keeper { record: PathBuf },
     /// One program of an experiment.
     #[command(name = "__program", hide = true)]
     Program { file: PathBuf },
+    /// Tries what the kernel can do.
+    #[command(name = "__probe", hide = true)]
+    Probe,
 }
 
 #[derive(Debug, Subcommand)]
@@ -365,6 +454,8 @@ fn address_with_prefix(text: &str) -> Result<String, String> {
 pub enum Clock {
     /// A daemon keeps this host's clock synchronised; when it does not, nothing is sent
     Synchronised,
+    /// `timewire clock start` or `watch` with `--tdm` says when it is on time
+    Watched,
     /// All stations run on this one host (laboratory): nothing is checked
     OneHost,
 }

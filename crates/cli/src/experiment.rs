@@ -14,11 +14,12 @@ use timewire_ctl::rundir::RunDir;
 use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Time};
 use timewire_report::TableOptions;
+use timewire_sched::carrier::Asked;
 use timewire_sched::scenario::Scenario;
 use timewire_sys::event::EndRequests;
 use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
-use crate::args::{Demo, Laboratory, Output, Report, Run, Where};
+use crate::args::{CarrierChoice, Demo, Laboratory, Output, Report, Run, Where};
 use crate::lab;
 use crate::output::{self, ProgressLine};
 
@@ -43,7 +44,8 @@ pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
     let scripts = all[..count].iter().map(|(name, text)| parse(name, text));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
-    perform(&scripts, title, "demo", args.quick, (&args.place, &args.output))
+    let what = What { title, name: "demo", quick: args.quick, carrier: None };
+    perform(&scripts, what, (&args.place, &args.output))
 }
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
@@ -62,6 +64,9 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         }
         scripts.push(script);
     }
+    let carrier = args.carrier.map(CarrierChoice::asked);
+    // Before a directory is made, a kernel is started, or a dry run says that all is well.
+    experiment::check_carriers(&scripts, carrier)?;
     if args.dry_run {
         return dry_run(&scripts, args.output.json);
     }
@@ -72,7 +77,8 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         }
         _ => names.join(", "),
     };
-    perform(&scripts, title, &names[0], args.quick, (&args.place, &args.output))
+    let what = What { title, name: &names[0], quick: args.quick, carrier };
+    perform(&scripts, what, (&args.place, &args.output))
 }
 
 pub fn report(args: &Report) -> anyhow::Result<ExitCode> {
@@ -119,11 +125,17 @@ fn dry_run(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
     output::print(&text)
 }
 
+/// What is performed of the scenarios, and as what.
+struct What<'a> {
+    title: String,
+    name: &'a str,
+    quick: bool,
+    carrier: Option<Asked>,
+}
+
 fn perform(
     scripts: &[Script],
-    title: String,
-    name: &str,
-    quick: bool,
+    What { title, name, quick, carrier }: What<'_>,
     (place, output): (&Where, &Output),
 ) -> anyhow::Result<ExitCode> {
     let here = std::env::current_dir().context("the current directory is gone")?;
@@ -151,7 +163,7 @@ fn perform(
             "user namespace: no real-time scheduling, no eBPF".to_owned()
         }
     };
-    let options = Options { title, directory, quick, program, privilege: laboratory };
+    let options = Options { title, directory, quick, program, privilege: laboratory, carrier };
     let mut line = ProgressLine::new();
     let result = experiment::run(scripts, &options, &mut |progress| line.tell(&progress));
     if place.record_for.is_none() {

@@ -2,31 +2,61 @@
 //! Printing: data to stdout, and a progress line to a terminal's stderr.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use timewire_ctl::CtlError;
+use timewire_ctl::avtp::StreamError;
 use timewire_ctl::experiment::Progress;
+use timewire_ctl::measure::MeasureError;
+use timewire_ctl::receive::ReceiveError;
+use timewire_ctl::study::StudyError;
+use timewire_ctl::trace::TraceError;
+use timewire_ctl::traffic::TrafficError;
 use timewire_host::HostError;
 use timewire_lab::LabError;
+use timewire_sys::event;
 
-/// Prints data to stdout.
+/// Prints data to stdout, however slowly it is read.
 pub fn print(text: &str) -> anyhow::Result<ExitCode> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let mut rest = text.as_bytes();
+    loop {
+        let done = match rest {
+            [] => stdout.flush().map(|()| None),
+            _ => stdout.write(rest).map(Some),
+        };
+        match done {
+            Ok(None) => return Ok(ExitCode::SUCCESS),
+            Ok(Some(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+            Ok(Some(written)) => rest = &rest[written..],
+            // Who had our stdout before, as a machine of the laboratory, may have left it so that
+            // it does not wait by itself.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                event::wait_writable(stdout.as_fd(), None)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// An error in words. Errors of the libraries name their causes themselves; what this program adds
 /// to an error of the system stands before it.
 pub fn message(error: &anyhow::Error) -> String {
     let own = error.is::<CtlError>() || error.is::<LabError>() || error.is::<HostError>();
+    let own = own || error.is::<ReceiveError>() || error.is::<TrafficError>();
+    let own = own || error.is::<MeasureError>() || error.is::<StreamError>();
+    let own = own || error.is::<TraceError>() || error.is::<StudyError>();
     if own { error.to_string() } else { format!("{error:#}") }
 }
 
 /// Whether an error is the reader of our stdout having gone, which is nobody's fault.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<io::Error>();
+    let io = match error.downcast_ref::<TrafficError>() {
+        Some(TrafficError::System { source, .. }) => Some(source),
+        _ => error.downcast_ref::<io::Error>(),
+    };
     io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 

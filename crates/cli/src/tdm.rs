@@ -13,6 +13,7 @@ use timewire_ctl::station::{self, Station, StationSpec};
 use timewire_path::mac::{ClockRule, PortList};
 use timewire_sched::scenario::Scenario;
 use timewire_sched::tdm::TdmSchedule;
+use timewire_sys::namespace::Process;
 
 use crate::args::{Add, Clock, Queues, Remove, Set, Show, Start, Tdm, Which};
 use crate::output;
@@ -90,6 +91,7 @@ fn station_spec(args: Start) -> anyhow::Result<StationSpec> {
     let scenario = read_scenario(&args.file)?;
     let clock = match args.clock {
         Clock::OneHost => ClockRule::OneHost,
+        Clock::Watched => ClockRule::Watched,
         Clock::Synchronised => ClockRule::Synchronised { max_error: args.max_clock_error },
     };
     let instance = args.name.unwrap_or_else(|| args.link.to_string());
@@ -155,14 +157,29 @@ fn recover() -> anyhow::Result<()> {
     for found in timewire_host::journal::recover()? {
         eprintln!("note: {found}");
     }
+    // A host without a place for records has none.
+    match timewire_host::apply::keeper::recover() {
+        Ok(done) => done.iter().for_each(|done| eprintln!("note: {done}")),
+        Err(error) => eprintln!("note: {error}"),
+    }
     Ok(())
 }
 
+/// How long a MAC may take from its last word to its end.
+const END: Duration = Duration::from_secs(10);
+
 fn stop(which: &Which) -> anyhow::Result<ExitCode> {
     let client = client(which)?;
-    let name = client.status()?.name;
+    let status = client.status()?;
+    let name = status.name;
+    let process = Process::of(status.pid);
     let response = client.ask(&Request::Stop)?;
     if let Response::LeftChanged { message } = response {
+        // Its journal can be carried out once it is gone.
+        let give_up = Instant::now() + END;
+        while process.as_ref().is_ok_and(|it| it.is_alive()) && Instant::now() < give_up {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         eprintln!("error: {message}");
         eprintln!("  hint: mend what stands in the way, then `timewire lab clean` does the rest");
         return Ok(ExitCode::from(3));
@@ -210,6 +227,15 @@ fn describe(status: &Status) -> String {
     );
     text += &format!("  transmit {}, receive {}\n", status.transmit.carrier, status.receive);
     text += &format!("  clock: {}\n", status.clock);
+    if let Some(sync) = status.sync.as_ref().filter(|sync| sync.losses > 0 || sync.keep_open) {
+        let kept = if sync.keep_open { ", slots stay open then" } else { "" };
+        text += &format!("  clock lost {} times{kept}\n", sync.losses);
+    }
+    if let Some(said) = status.sync.as_ref().and_then(|sync| sync.said.as_ref()) {
+        let off = said.offset_ns.map(|offset| format!(", off by {offset}")).unwrap_or_default();
+        let why = said.why.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+        text += &format!("  last word by {}{off}{why}\n", said.by);
+    }
     for refused in &status.refused {
         text += &format!("  not available: {refused}\n");
     }

@@ -69,6 +69,197 @@ fn t4_qemu_a_sealed_command_has_what_was_named() {
     assert_eq!(first.stdout, second.stdout);
 }
 
+/// A host that gives the time by the clock of its card. That clock is set by the system's, and goes
+/// a millionth slower: nobody may steer it, for the emulated card then jumps (`phc2sys` drives it
+/// away by hours). So the limits are wide, and hold for minutes of the machine's time, however much
+/// of that passes while the host is slow to give it files.
+const GIVER: &str = "\
+timewire: 1
+name: giver
+host:
+  clock:
+    interfaces: [eth0]
+    daemons: [ptp4l]
+    role: transmitter
+    timestamps: hardware
+    limits: {offset: 500us, silence: 60s}
+";
+/// The card's clock is set back by so much.
+const BACK_NS: i64 = 1_000_000;
+/// How many parts per million it goes slower, at most.
+const SLOWER: i64 = 4;
+
+#[test]
+fn t4_qemu_a_card_that_follows_the_system_is_on_time_until_it_jumps() {
+    if !asked() {
+        return;
+    }
+    kernel();
+    let scratch = Scratch::new();
+    let file = scratch.write("giver.yaml", GIVER);
+    // The last time that it is set, nothing has to be read from the host any more.
+    let script = format!(
+        "ip link set eth0 up
+         until grep -q 1 /sys/class/net/eth0/carrier; do sleep 0.1; done
+         for i in 1 2 3 4 5; do phc_ctl -q eth0 set adj 37 cmp > /tmp/set; done; cat /tmp/set
+         {TIMEWIRE} clock start {file} --record /tmp/sync > /tmp/said 2>&1 &
+         for i in $(seq 200); do
+             {TIMEWIRE} clock status > /tmp/status 2>&1 && break; sleep 0.2
+         done; cat /tmp/status
+         phc_ctl -q eth0 -- adj -0.001
+         for i in $(seq 200); do
+             {TIMEWIRE} clock status > /tmp/status || break; sleep 0.2
+         done; cat /tmp/status
+         {TIMEWIRE} clock stop; wait; cat /tmp/said; grep sample /tmp/sync"
+    );
+    let exec = ["lab", "exec", "--in", "qemu", "--cards", "1", "--", "sh", "-c", &script];
+    let said = timewire(&exec).done();
+    let (samples, words): (Vec<_>, Vec<_>) =
+        said.stdout.lines().partition(|line| line.starts_with("{\"type\":\"sample\""));
+    let words = words.join("\n");
+    eprintln!("{words}\n{}", said.stderr);
+    let in_order = ["): on time for ", "gives the time; time from itself", "): NOT on time for "];
+    let places: Vec<_> = in_order.iter().map(|what| words.find(what)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} of {in_order:?}");
+    assert!(words.contains("\nlocked: the clock is on time, after "), "{words}");
+    let lost: Vec<_> = words.lines().filter_map(|line| line.strip_prefix("lost: ")).collect();
+    let [lost] = lost[..] else { panic!("{lost:?}") };
+    let off = lost.strip_prefix("it is off by ").and_then(|off| off.strip_suffix("ns")).unwrap();
+    // The system's clock is ahead of a card that was set back.
+    assert!((BACK_NS..BACK_NS + 500_000).contains(&off.parse().unwrap()), "{lost}");
+    let cards: Vec<Card> = samples.iter().filter_map(|line| Card::of(line)).collect();
+    // The card has TAI, which is 37 s ahead of the system's UTC.
+    let ahead = cards[0].ahead_ns - 37_000_000_000;
+    assert!((-250_000..10_000).contains(&ahead), "{:?}", cards[0]);
+    assert!(cards.iter().all(|card| (1..1_000).contains(&card.error_ns)), "{cards:?}");
+    // From one look to the next it is what it was, less its slowness, but once, by what was asked.
+    let jumps = cards.windows(2).filter(|pair| {
+        let slower = (pair[1].raw_ns - pair[0].raw_ns) * SLOWER / 1_000_000;
+        let back = pair[0].ahead_ns - pair[1].ahead_ns;
+        let error = pair[0].error_ns + pair[1].error_ns;
+        let jumped = (back - BACK_NS).abs() <= slower + error;
+        assert!(jumped || back.abs() <= slower + error, "{pair:?}");
+        jumped
+    });
+    assert_eq!(jumps.count(), 1, "{cards:?}");
+}
+
+/// What one look at the card's clock found.
+#[derive(Debug)]
+struct Card {
+    raw_ns: i64,
+    ahead_ns: i64,
+    error_ns: i64,
+}
+
+impl Card {
+    /// Of a line of the record; `None` when it was not looked at.
+    fn of(line: &str) -> Option<Card> {
+        let sample: Value = serde_json::from_str(line).expect("a line is JSON");
+        let card = sample["data"]["cards"].get(0)?;
+        let number = |value: &Value| value.as_i64().expect("a number");
+        Some(Card {
+            raw_ns: number(&sample["data"]["raw_ns"]),
+            ahead_ns: number(&card["ahead_ns"]),
+            error_ns: number(&card["error_ns"]),
+        })
+    }
+}
+
+/// Two cards on one hub: each verb tells the card what to stamp and puts that back, also when it is
+/// killed, and what the cards stamp is where it belongs. The one that receives stamps PTP only, so
+/// messages are wrapped into it.
+#[test]
+fn t4_qemu_cards_stamp_for_the_verbs_and_as_before_after_them() {
+    if !asked() {
+        return;
+    }
+    kernel();
+    let script = format!(
+        "now() {{ {TIMEWIRE} snapshot $1 | grep 'stamps now'; }}
+         until_now() {{
+             for i in $(seq 100); do now $1 | grep -q \"$2\" && return; sleep 0.2; done; now $1
+         }}
+         {TIMEWIRE} lab stamps sync sync &
+         for card in eth0 eth1; do ip link set $card up; done
+         ethtool -L eth0 combined 4
+         for card in eth0 eth1; do
+             until grep -q 1 /sys/class/net/$card/carrier; do sleep 0.1; done
+         done
+         to=$(cat /sys/class/net/eth1/address)
+         {TIMEWIRE} listen --interface eth1 --ethertype 0x88f7 --stamps software,hardware \
+             --card-ahead 0s --count 40 --json > /tmp/heard 2>/tmp/said & listener=$!
+         until grep -q listening: /tmp/said; do sleep 0.1; done
+         echo while listening $(now eth1)
+         {TIMEWIRE} talk $to --interface eth0 --ptp 200 --cycle 20ms --count 40 \
+             --stamps software,hardware --json > /tmp/talked
+         wait $listener; cat /tmp/said; tail -n 1 /tmp/heard; tr -d '\\n' < /tmp/talked; echo
+         echo after $(now eth0) $(now eth1)
+         {TIMEWIRE} talk $to --interface eth0 --stamps hardware > /tmp/killed 2>&1 & talker=$!
+         until_now eth0 'tx on'; echo while talking $(now eth0)
+         kill -9 $talker; wait $talker; until_now eth0 'tx off'; echo killed $(now eth0)
+         {TIMEWIRE} measure receive --interface eth1 --over frames --count 20 --for 60s \
+             --repeat 1 --stamps hardware --max-clock-error 1ms > /tmp/received 2>&1 & receiver=$!
+         until_now eth1 'rx ptp'
+         {TIMEWIRE} talk $to --interface eth0 --ptp 200 --cycle 20ms --for 60s > /tmp/more & more=$!
+         wait $receiver; kill $more; wait $more; cat /tmp/received
+         {TIMEWIRE} measure launch --interface eth0 --how plain,etf,etf-offload --cycle 10ms \
+             --count 40 --repeats 1 --delta 1ms --at tx-hardware 2>&1
+         ip netns add far; ip link set eth1 netns far; ip -n far addr add 10.0.0.2/24 dev eth1
+         ip -n far link set eth1 up; ip addr add 10.0.0.1/24 dev eth0
+         until ip netns exec far grep -q 1 /sys/class/net/eth1/carrier; do sleep 0.1; done
+         ip netns exec far {TIMEWIRE} measure path --answer 10.0.0.2:15100 2> /tmp/answer &
+         until grep -q answering /tmp/answer; do sleep 0.1; done
+         {TIMEWIRE} measure path --to 10.0.0.2:15100 --interface eth0 --reflect --rate 20 \
+             --loads 100 --trial 2s --stamps hardware --max-clock-error 1ms 2>&1
+         ip link add v0 type veth peer name v1
+         {TIMEWIRE} talk $to --interface v0 --stamps hardware 2>&1; echo refused $?
+         {TIMEWIRE} listen --interface v0 --stamps hardware 2>&1; echo refused $?
+         echo at the end $(now eth0)"
+    );
+    let said =
+        timewire(&["lab", "exec", "--in", "qemu", "--cards", "2", "--", "sh", "-c", &script]);
+    let text = said.done().stdout;
+    eprintln!("{text}");
+    let off = "stamps now tx off, rx none";
+    for line in [
+        "while listening stamps now tx off, rx ptpv2-event".to_owned(),
+        format!("after {off} {off}"),
+        "while talking stamps now tx on, rx none".to_owned(),
+        format!("killed {off}"),
+        format!("at the end {off}"),
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line}");
+    }
+    let told = "note: of received frames the card of eth1 stamps PTP's event messages only";
+    assert_eq!(text.matches(told).count(), 2);
+    let json = |start: &str| -> Value {
+        serde_json::from_str(text.lines().find(|line| line.starts_with(start)).unwrap()).unwrap()
+    };
+    // Two stamps of each message that was sent, and a card's of each that came.
+    let talked = json("{  \"schema\": \"timewire.talk");
+    let total = &talked["total"];
+    assert_eq!((&total["sent"], &total["stamps"]), (&40.into(), &80.into()), "{total}");
+    let heard = json("{\"data\":");
+    let ways = heard["data"]["heard"]["ways"].as_array().unwrap();
+    let of_card = ways.iter().find(|way| way["from_tap"] == "RxHw").unwrap();
+    assert_eq!(of_card["between"]["count"], 40, "{of_card}");
+    let row = |name: &str| {
+        let row = text.lines().map(str::trim_start).find(|line| line.starts_with(name));
+        row.unwrap_or_else(|| panic!("no row {name}")).to_owned()
+    };
+    for name in ["hardware->kernel", "hardware->user", "kernel->user", "tx-sw -> tx-hw"] {
+        row(name);
+    }
+    assert!(row("etf-offload: not measured: ").contains("eth0"), "{text}");
+    let stamps = row("stamp ");
+    assert_eq!(stamps.matches("tx-hardware").count(), 2, "{stamps}");
+    assert!(row("unstamped ").split_whitespace().skip(1).all(|count| count == "0"));
+    let refused = "error: the card of v0 cannot stamp: its driver has no stamps of the card";
+    assert_eq!(text.matches(refused).count(), 2);
+    assert_eq!(text.matches("refused 4\n").count(), 2);
+}
+
 #[test]
 fn t1_options_of_the_other_kernel_are_refused() {
     let words = |more: &[&str]| timewire(&[&["lab", "exec"], more, &["--", "true"]].concat());

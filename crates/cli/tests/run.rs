@@ -48,14 +48,26 @@ fn t3_a_run_leaves_all_that_its_summary_comes_from() {
         [
             "cases",
             "end.json",
+            "hosts",
             "logs",
             "report.html",
             "run.json",
             "summary.json",
+            "sync.jsonl",
             "tiny.scenario.yaml"
         ]
     );
     assert_eq!(list("out/cases"), ["tiny.plain.alone", "tiny.tdm.alone"]);
+    // The stations are left as they were.
+    let hosts = list("out/hosts");
+    for before in hosts.iter().filter(|name| name.ends_with(".before.json")) {
+        let after = before.replace(".before.", ".after.");
+        let [before, after] =
+            [before, &after].map(|name| json(&host, &format!("out/hosts/{name}")));
+        assert_eq!(before["schema"], "timewire.snapshot/1");
+        assert_eq!(before["settings"], after["settings"]);
+    }
+    assert_eq!(hosts.len(), 4, "{hosts:?}");
     for case in ["tiny.plain.alone", "tiny.tdm.alone"] {
         let names = list(&format!("out/cases/{case}"));
         for part in ["control-client", "control-server", "hub"] {
@@ -224,7 +236,7 @@ fn t3_an_ordinary_user_without_a_runtime_directory_is_told_so() {
     assert!(said.stderr.contains("Operation not permitted"), "{said:?}");
     assert!(said.stderr.ends_with("\n  hint: needs CAP_NET_ADMIN (run as root)\n"), "{said:?}");
     let left = host.scratch().path().join("timewire");
-    assert_eq!(support::list(&left), ["journal"]);
+    assert_eq!(support::list(&left), ["applied", "journal"]);
     assert!(support::list(&left.join("journal")).is_empty());
     host.is_clean();
 }

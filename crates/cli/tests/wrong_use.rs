@@ -79,6 +79,32 @@ fn t1_dry_run_prints_the_schedule_and_runs_nothing() {
 }
 
 #[test]
+fn t1_a_carrier_is_checked_before_anything_is_made_or_told() {
+    let scratch = Scratch::new();
+    let tiny = |cases| Tiny { name: "tiny", cases, more: "" }.text();
+    let plain = scratch.write("plain.yaml", &tiny(PLAIN_CASE));
+    // Long enough for each message, not for one of best effort beside the real-time one.
+    let short = tiny(BOTH_CASES).replace("transmit: 450us", "transmit: 20us");
+    let short = scratch.write("short.yaml", &short);
+    let none = "error: --carrier is for cases with `mac: tdm`, and tiny has none\n";
+    let what = "error: the carrier taprio-assist, which --carrier asks for, cannot carry tiny: ";
+    let why = "the slot of `alpha` at 0ns transmits for 20us";
+    for more in [&["--dry-run"][..], &["--lab", "uml", "--out", "out"], &["--out", "out"]] {
+        let run = |file: &str| {
+            let mut command = Command::new(TIMEWIRE);
+            command.args(["run", file, "--carrier", "taprio-assist"]).args(more);
+            run(command.current_dir(scratch.path()))
+        };
+        run(&plain).failed(2, none);
+        let said = run(&short);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{said:?}");
+        assert!(said.stderr.starts_with(&format!("{what}{why}")), "{said:?}");
+        assert!(!said.stderr.contains("hint"), "{said:?}");
+    }
+    assert_eq!(scratch.list(), ["plain.yaml", "short.yaml"]);
+}
+
+#[test]
 fn t1_lists_of_ports_are_checked_before_any_mac_is_asked() {
     let cases: [(&[&str], &str); 9] = [
         (&["1", "15001"], "port 15001 has no priority: write pairs, such as `15001 1 15002 2`"),

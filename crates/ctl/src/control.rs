@@ -14,13 +14,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use timewire_base::{CyclicWindows, Instant, Span, Tai};
 use timewire_host::journal::runtime_dir;
 use timewire_path::mac::PortList;
 use timewire_path::release::SlotTimer;
 use timewire_sched::tdm::TdmSchedule;
-use timewire_sys::event;
+use timewire_sys::{connect_local, event};
 use timewire_trace::summary::MacSummary;
 
 use crate::CtlError;
@@ -39,6 +40,26 @@ const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
 const MOST_PEERS: usize = 256;
 /// Of those, how many wake the MAC up when they say something; the others are looked at in turn.
 const WAITED_FOR: usize = 6;
+
+/// Something that can be asked over a control socket.
+pub(crate) trait Ask: DeserializeOwned + Serialize {
+    /// What is answered.
+    type Answer: DeserializeOwned + Serialize;
+    /// Whether it asks to end; the answer comes when that is done.
+    fn is_stop(&self) -> bool;
+    /// The answer that it was not done.
+    fn refused(message: String) -> Self::Answer;
+}
+
+impl Ask for Request {
+    type Answer = Response;
+    fn is_stop(&self) -> bool {
+        *self == Request::Stop
+    }
+    fn refused(message: String) -> Response {
+        Response::Refused { message }
+    }
+}
 
 /// What can be asked of a running MAC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,6 +84,12 @@ pub enum Request {
         /// The list.
         list: PortList,
     },
+    /// This is how the clock is; a MAC that was started to take somebody's word opens its slots for
+    /// as long as it says.
+    OnTime {
+        /// What is said.
+        word: OnTime,
+    },
     /// Put processes into the priority group.
     AddProcess {
         /// Their numbers.
@@ -75,6 +102,20 @@ pub enum Request {
     },
     /// End, and put the host back. The answer comes when that is done.
     Stop,
+}
+
+/// Somebody's word about the clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnTime {
+    /// From now on it is on time for so long at least; `null` when it is not.
+    pub hold_ns: Option<Span>,
+    /// How far it is off.
+    pub offset_ns: Option<Span>,
+    /// Who says it.
+    pub by: String,
+    /// Why it is not.
+    pub why: Option<String>,
 }
 
 /// What a running MAC answers.
@@ -124,6 +165,9 @@ pub struct Status {
     pub receive: String,
     /// Whether the clock is such that frames may leave, and why.
     pub clock: String,
+    /// The same for programs; `None` when the clock is that of one host, which is not checked.
+    #[serde(default)]
+    pub sync: Option<SyncStatus>,
     /// What the host refused; it works without, less exactly.
     pub refused: Vec<String>,
     /// Transmit counters.
@@ -156,6 +200,21 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
 }
 
+/// How a MAC knows that the clock is on time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SyncStatus {
+    /// Whether it is.
+    pub on_time: bool,
+    /// How often it was and then was not any more.
+    pub losses: u64,
+    /// Slots stay open then (`on_sync_loss: keep`).
+    pub keep_open: bool,
+    /// The last word about it.
+    pub said: Option<OnTime>,
+    /// How long ago.
+    pub said_ago_ns: Option<Span>,
+}
+
 /// The `schema` field of a [`Status`].
 pub const STATUS_SCHEMA: &str = "timewire.tdm-status/1";
 
@@ -170,8 +229,9 @@ pub struct Received {
     pub foreign: u64,
     /// Normal frames that could not be deferred.
     pub not_deferred: u64,
-    /// Lost on the way up, without eBPF; what the kernel's own queues drop is not counted.
-    pub lost: u64,
+    /// Normal frames lost on the way up, because too many waited; `None` where the kernel does not
+    /// tell.
+    pub lost: Option<u64>,
 }
 
 /// A member of the priority group.
@@ -209,6 +269,11 @@ pub(crate) fn socket_path(instance: &str) -> Result<PathBuf, CtlError> {
 
 /// The names under which MACs seem to run, sorted.
 pub fn running() -> Result<Vec<String>, CtlError> {
+    running_within(PATIENCE)
+}
+
+/// The same, with so much patience for each.
+fn running_within(patience: Duration) -> Result<Vec<String>, CtlError> {
     let directory = runtime_dir()?;
     let entries = match fs::read_dir(&directory) {
         Ok(entries) => entries,
@@ -219,7 +284,7 @@ pub fn running() -> Result<Vec<String>, CtlError> {
     for entry in entries.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if let Some(name) = name.strip_suffix(".sock")
-            && UnixStream::connect(entry.path()).is_ok()
+            && connect_local(&entry.path(), patience).is_ok()
         {
             names.push(name.to_owned());
         }
@@ -244,11 +309,11 @@ struct Peer {
 }
 
 /// What became of a peer.
-enum Heard {
+enum Heard<Q> {
     /// It goes on.
     Nothing,
     /// A whole line, or what is wrong with it.
-    Request(Result<Request, String>),
+    Request(Result<Q, String>),
 }
 
 impl Server {
@@ -260,33 +325,43 @@ impl Server {
         if UnixStream::connect(&path).is_ok() {
             return Err(CtlError::MacRuns { instance: instance.to_owned() });
         }
+        Ok((Server::bind_at(&path)?, path))
+    }
+
+    /// Makes a socket of this path, where nobody listens.
+    pub(crate) fn bind_at(path: &Path) -> Result<Server, CtlError> {
         let directory = path.parent().expect("invariant: it is in the runtime directory");
         fs::create_dir_all(directory).map_err(CtlError::file("create", directory))?;
         // Under a name of its own first, so that nobody can connect before the mode is set.
         let hidden = path.with_extension(format!("new-{}", std::process::id()));
         let listener = UnixListener::bind(&hidden).map_err(CtlError::file("create", &hidden))?;
         let shown = fs::set_permissions(&hidden, fs::Permissions::from_mode(0o600))
-            .and_then(|()| fs::rename(&hidden, &path))
+            .and_then(|()| fs::rename(&hidden, path))
             .and_then(|()| listener.set_nonblocking(true));
         if let Err(error) = shown {
             let _ = fs::remove_file(&hidden);
-            return Err(CtlError::file("create", &path)(error));
+            return Err(CtlError::file("create", path)(error));
         }
-        Ok((Server { listener, peers: Vec::new(), stoppers: Vec::new() }, path))
+        Ok(Server { listener, peers: Vec::new(), stoppers: Vec::new() })
     }
 
     /// Waits until somebody says something, one of `others` is readable, or half a second is over.
     pub(crate) fn wait(&self, others: BorrowedFd<'_>) {
+        self.wait_for(others, 500);
+    }
+
+    /// The same, for so many milliseconds at most.
+    pub(crate) fn wait_for(&self, others: BorrowedFd<'_>, most_ms: i64) {
         let mut fds = vec![self.listener.as_fd(), others];
         fds.extend(self.peers.iter().take(WAITED_FOR).map(|peer| peer.stream.as_fd()));
-        let patience = if self.peers.len() > WAITED_FOR { 10 } else { 500 };
+        let patience = if self.peers.len() > WAITED_FOR { 10 } else { most_ms };
         // An error here is a signal's doing; the caller looks at everything anyway.
         let _ = event::wait_readable(&fds, Some(Span::from_ms(patience)));
     }
 
     /// Answers every request that is there; whether one of them was to stop. A peer that talks
     /// nonsense, too much or too slowly is told so and dropped.
-    pub(crate) fn answer_all(&mut self, mut answer: impl FnMut(Request) -> Response) -> bool {
+    pub(crate) fn answer_all<Q: Ask>(&mut self, mut answer: impl FnMut(Q) -> Q::Answer) -> bool {
         while let Ok((stream, _)) = self.listener.accept() {
             if stream.set_nonblocking(true).is_ok() {
                 let give_up = std::time::Instant::now() + PATIENCE;
@@ -296,19 +371,17 @@ impl Server {
         let too_many = self.peers.len().saturating_sub(MOST_PEERS);
         self.peers.drain(..too_many);
         for mut peer in std::mem::take(&mut self.peers) {
-            let response = match peer.hear() {
+            let response = match peer.hear::<Q>() {
                 Heard::Nothing => {
                     self.peers.push(peer);
                     continue;
                 }
-                Heard::Request(Ok(Request::Stop)) => {
+                Heard::Request(Ok(request)) if request.is_stop() => {
                     self.stoppers.push(peer);
                     continue;
                 }
                 Heard::Request(Ok(request)) => answer(request),
-                Heard::Request(Err(why)) => {
-                    Response::Refused { message: format!("not a request: {why}") }
-                }
+                Heard::Request(Err(why)) => Q::refused(format!("not a request: {why}")),
             };
             // The MAC goes on whatever becomes of this peer.
             let _ = peer.tell(&response);
@@ -317,7 +390,7 @@ impl Server {
     }
 
     /// Tells those that asked the MAC to end how that went.
-    pub(crate) fn has_stopped(self, response: &Response) {
+    pub(crate) fn has_stopped(self, response: &impl Serialize) {
         for peer in self.stoppers {
             // It has ended, whether they hear of it or not.
             let _ = peer.tell(response);
@@ -327,7 +400,7 @@ impl Server {
 
 impl Peer {
     /// Takes what has come.
-    fn hear(&mut self) -> Heard {
+    fn hear<Q: Ask>(&mut self) -> Heard<Q> {
         let mut piece = [0; 4_096];
         loop {
             match (&self.stream).read(&mut piece) {
@@ -352,7 +425,7 @@ impl Peer {
         Heard::Nothing
     }
 
-    fn tell(&self, response: &Response) -> io::Result<()> {
+    fn tell(&self, response: &impl Serialize) -> io::Result<()> {
         self.stream.set_nonblocking(false)?;
         self.stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
         write_line(&self.stream, response)
@@ -364,12 +437,19 @@ impl Peer {
 #[derive(Clone, Debug)]
 pub struct Client {
     instance: String,
+    patience: Duration,
 }
 
 impl Client {
     /// A client of the MAC of that name; nothing is connected yet.
     pub fn new(instance: &str) -> Client {
-        Client { instance: instance.to_owned() }
+        Client { instance: instance.to_owned(), patience: PATIENCE }
+    }
+
+    /// The same, which waits no longer than this for a MAC that hangs.
+    #[must_use]
+    pub(crate) fn with_patience(self, patience: Duration) -> Client {
+        Client { patience, ..self }
     }
 
     /// A client of the one MAC that runs.
@@ -391,24 +471,19 @@ impl Client {
         let path = socket_path(&self.instance)?;
         let failed = |source| CtlError::Control { instance: self.instance.clone(), source };
         let nobody = || -> Result<CtlError, CtlError> {
-            Ok(CtlError::NoMac { instance: self.instance.clone(), running: running()? })
+            let running = running_within(self.patience)?;
+            Ok(CtlError::NoMac { instance: self.instance.clone(), running })
         };
-        let stream = match UnixStream::connect(&path) {
+        let stream = match connect_local(&path, self.patience) {
             Ok(stream) => stream,
             Err(error) if is_nobody(&error) => return Err(nobody()?),
             Err(error) => return Err(failed(error)),
         };
-        let exchange = || -> io::Result<Response> {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            write_line(&stream, request)?;
-            serde_json::from_str(&read_line(&stream)?).map_err(io::Error::other)
-        };
-        match exchange() {
+        match exchange(&stream, request, self.patience) {
             Ok(Response::Refused { message }) => Err(CtlError::Refused { message }),
             Ok(response) => Ok(response),
             // Killed just now, and its socket goes with its last thread.
-            Err(error) if broke_off(&error) && is_going(&path) => Err(nobody()?),
+            Err(error) if broke_off(&error) && is_going(&path, self.patience) => Err(nobody()?),
             Err(error) => Err(failed(error)),
         }
     }
@@ -434,8 +509,20 @@ impl Client {
     }
 }
 
+/// Asks over a stream and waits for the answer so long at most.
+pub(crate) fn exchange<Q: Ask>(
+    stream: &UnixStream,
+    request: &Q,
+    patience: Duration,
+) -> io::Result<Q::Answer> {
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    write_line(stream, request)?;
+    serde_json::from_str(&read_line(stream)?).map_err(io::Error::other)
+}
+
 /// Whether a failure to connect says that there is no MAC.
-fn is_nobody(error: &io::Error) -> bool {
+pub(crate) fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
@@ -448,10 +535,10 @@ fn broke_off(error: &io::Error) -> bool {
 }
 
 /// Whether nobody listens on a socket any more, or soon.
-fn is_going(path: &Path) -> bool {
-    let give_up = std::time::Instant::now() + GOING;
+fn is_going(path: &Path, patience: Duration) -> bool {
+    let give_up = std::time::Instant::now() + GOING.min(patience);
     loop {
-        match UnixStream::connect(path) {
+        match connect_local(path, patience) {
             Err(error) if is_nobody(&error) => return true,
             _ if std::time::Instant::now() > give_up => return false,
             _ => std::thread::sleep(Duration::from_millis(5)),

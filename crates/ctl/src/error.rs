@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use timewire_base::{IfName, StationName};
+use timewire_bpf::BpfError;
 use timewire_host::HostError;
+use timewire_host::clock::config::ConfigError;
 use timewire_lab::LabError;
 use timewire_path::mac::PathError;
 use timewire_trace::record::RecordError;
@@ -38,6 +40,12 @@ pub enum CtlError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// The process that tries what the kernel can do failed.
+    #[error("what the kernel can do could not be tried: {why}")]
+    Probes {
+        /// What went wrong.
+        why: String,
     },
     /// A file of a run directory does not hold what it should.
     #[error("{path}: {why}", path = .path.display())]
@@ -122,6 +130,16 @@ pub enum CtlError {
         /// Those it has.
         known: Vec<String>,
     },
+    /// A carrier of the schedule does not work here.
+    #[error("{what}: {why}")]
+    NoCarrier {
+        /// Which one, and who wants it.
+        what: String,
+        /// What is missing, or what came of trying it.
+        why: String,
+        /// Whether another kernel would have it.
+        missing: bool,
+    },
     /// A program of the experiment failed.
     #[error("{what} {how}{}", said(.stderr))]
     Program {
@@ -140,6 +158,25 @@ pub enum CtlError {
     EndRequested {
         /// The run directory.
         path: PathBuf,
+    },
+    /// The clock cannot be kept as the file has it.
+    #[error(transparent)]
+    Clock(#[from] ConfigError),
+    /// Somebody else steers the same clock.
+    #[error("{why}; two that steer one clock spoil it")]
+    Rival {
+        /// Who.
+        why: String,
+        /// What the user can do.
+        hint: String,
+    },
+    /// The gate before an interface's queueing discipline cannot be had.
+    #[error("{link}: {source}")]
+    Gate {
+        /// The interface.
+        link: IfName,
+        /// Why not.
+        source: BpfError,
     },
     /// A request or a task that cannot be.
     #[error("{0}")]
@@ -166,8 +203,16 @@ impl CtlError {
         match self {
             CtlError::Host(error) => error.hint().map(str::to_owned),
             CtlError::Lab(error) => error.hint(),
+            CtlError::Clock(error) => Some(error.hint().to_owned()),
+            CtlError::Rival { hint, .. } => Some(hint.clone()),
+            CtlError::Gate { .. } => {
+                Some("it needs Linux 6.6, CAP_BPF and CAP_NET_ADMIN (run as root)".to_owned())
+            }
             CtlError::Mac { source: PathError::NoCarrier { .. }, .. } => {
                 Some("the MAC needs at least CAP_NET_RAW (run as root)".to_owned())
+            }
+            CtlError::NoCarrier { missing: true, .. } => {
+                Some("run in a kernel that has it: --lab uml".to_owned())
             }
             _ => None,
         }

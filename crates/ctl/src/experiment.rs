@@ -5,22 +5,28 @@
 //!
 //! Not here: what comes of the records (`rundir`), stations on other machines.
 
+mod carrier;
 mod cast;
-mod gates;
+mod hosts;
+mod probe;
 mod stage;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use timewire_base::{Instant, Span, Utc};
 use timewire_host::snapshot;
 use timewire_lab::{Lab, Pacing};
+use timewire_sched::carrier::{Asked, ScheduleCarrier, check_carrier};
 use timewire_sched::scenario::{Case, CaseMac, Name, Release, Scenario};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
-use timewire_trace::summary::{Fact, FactLevel, Published, StreamClass};
+use timewire_trace::summary::{Fact, FactLevel, Published, SlotPromise, StreamClass};
 
 use crate::CtlError;
-use crate::rundir::{CaseMeta, RunDir, RunEnd, RunMeta, StreamMeta};
+use crate::rundir::{CaseMeta, Moment, RunDir, RunEnd, RunMeta, StreamMeta};
+use crate::sync::RunSync;
 use stage::Stage;
 
 /// One scenario with the text it was read from.
@@ -45,6 +51,8 @@ pub struct Options {
     pub program: PathBuf,
     /// How the laboratory was entered, for the record.
     pub privilege: String,
+    /// Which carrier the cases with `mac: tdm` get; without, Timewire's own MAC.
+    pub carrier: Option<Asked>,
 }
 
 /// What a run tells while it goes on.
@@ -84,7 +92,8 @@ fn runs_of(scenario: &Scenario) -> Vec<Run<'_>> {
 /// Runs all scenarios, one after the other, into one run directory.
 ///
 /// **Errors**: the directory is in use, the laboratory cannot be built, a program failed, or
-/// someone asked to end. What was recorded until then is kept, and the laboratory is taken down.
+/// someone asked to end; a carrier is asked for that [`check_carriers`] refuses, or that does not
+/// work here. What was recorded until then is kept, and the laboratory is taken down.
 pub fn run(
     scripts: &[Script],
     options: &Options,
@@ -93,6 +102,7 @@ pub fn run(
     // Before any thread or child: all of them leave the signals to us.
     let requests = EndRequests::new()
         .map_err(|error| CtlError::Invalid(format!("cannot wait for signals: {error}")))?;
+    check_carriers(scripts, options.carrier)?;
     let started: Instant<Utc> = clock::now();
     let directory = RunDir::create(&options.directory)?;
     let mut meta = RunMeta::new(options.title.clone(), started.as_ns());
@@ -113,6 +123,31 @@ pub fn run(
     Ok(directory)
 }
 
+/// Whether a carrier that is asked for has something to carry in each scenario, and can carry it:
+/// what is known before a kernel is asked.
+///
+/// **Errors**: a scenario leaves no case open, or has a schedule or streams that the carrier cannot
+/// carry.
+pub fn check_carriers(scripts: &[Script], asked: Option<Asked>) -> Result<(), CtlError> {
+    let Some(asked) = asked else { return Ok(()) };
+    for Script { scenario, .. } in scripts {
+        let name = &scenario.name;
+        if scenario.experiment.cases.iter().all(|case| case.mac != CaseMac::Tdm) {
+            return Err(CtlError::Invalid(format!(
+                "--carrier is for cases with `mac: tdm`, and {name} has none"
+            )));
+        }
+        if let Asked::Only(carrier) = asked {
+            check_carrier(scenario, carrier).map_err(|error| {
+                CtlError::Invalid(format!(
+                    "the carrier {carrier}, which --carrier asks for, cannot carry {name}: {error}"
+                ))
+            })?;
+        }
+    }
+    Ok(())
+}
+
 fn end_requested(directory: &RunDir) -> CtlError {
     CtlError::EndRequested { path: directory.path().to_owned() }
 }
@@ -127,12 +162,20 @@ fn run_all(
 ) -> Result<(), CtlError> {
     let of = meta.cases.len();
     let mut number = 0;
+    // All stations of the local laboratory are on one kernel and share its clocks.
+    let names = scripts.iter().flat_map(|script| &script.scenario.stations);
+    let names: BTreeSet<String> = names.map(|station| station.name.to_string()).collect();
+    let names: Vec<String> = names.into_iter().collect();
+    let sync = RefCell::new(RunSync::begin(&directory.sync_path(), &names)?);
     for script in scripts {
-        let scenario = &script.scenario;
-        let lab = build_lab(scenario, progress)?;
+        let lab = build_lab(&script.scenario, options, progress)?;
+        let resolved = carrier::resolve(&script.scenario, options.carrier, &lab, progress)?;
+        let scenario = &resolved.scenario;
+        hosts::save(directory, scenario, &lab, Moment::Before)?;
         meta.environment.push(pacing_fact(scenario, &lab));
+        meta.carriers.extend(resolved.choice.clone());
         directory.write_meta(&meta)?;
-        let mut stage = Stage::new(scenario, &lab, directory, options);
+        let mut stage = Stage::new(&resolved, &lab, directory, options, &sync);
         for run in runs_of(scenario) {
             number += 1;
             if requests.take() {
@@ -149,43 +192,51 @@ fn run_all(
             run_case(&mut stage, &run, requests)?;
         }
         stage.close()?;
+        hosts::save(directory, scenario, &lab, Moment::After)?;
         lab.destroy()?;
     }
+    sync.borrow_mut().end();
     Ok(())
 }
 
-fn build_lab(scenario: &Scenario, progress: &mut dyn FnMut(Progress)) -> Result<Lab, CtlError> {
+fn build_lab(
+    scenario: &Scenario,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Lab, CtlError> {
     let stations =
         (1_u8..).zip(&scenario.stations).map(|(number, station)| timewire_lab::StationSpec {
             name: station.name.clone(),
             mac: [0x02, 0x54, 0x57, 0, 0, number],
         });
-    let taprio = scenario.experiment.cases.iter().any(|case| case.mac == CaseMac::Taprio);
+    let of_kernel =
+        |case: &Case| ScheduleCarrier::of_case(case.mac).is_some_and(ScheduleCarrier::is_kernels);
+    let classes = options.carrier.is_some_and(|asked| asked != Asked::Only(ScheduleCarrier::Mac))
+        || scenario.experiment.cases.iter().any(of_kernel);
     let spec = timewire_lab::LabSpec {
         stations: stations.collect(),
         rate: scenario.segment.rate,
         delay: scenario.segment.delay,
-        // The real-time class of taprio has a queue of its own.
-        queues: if taprio { 2 } else { 1 },
+        // The kernel's carriers have a queue for the real-time class.
+        queues: if classes { 2 } else { 1 },
     };
-    let lab = Lab::create(&spec, &mut |step| progress(Progress::Step(step.to_owned())))?;
-    if taprio {
-        gates::probe(scenario, &lab)?;
-    }
-    Ok(lab)
+    Ok(Lab::create(&spec, &mut |step| progress(Progress::Step(step.to_owned())))?)
 }
 
 fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Result<(), CtlError> {
     let scenario = stage.scenario();
     let cast = stage.cast(run.case, run.load, &run.id)?;
     let measured: Vec<_> = scenario.measured_in(run.load).collect();
+    let carrier = carrier::of_case(run.case.mac);
     let mut meta = CaseMeta {
         scenario: scenario.name.to_string(),
         case: run.case.name.to_string(),
         title: run.case.title.to_string(),
         load: run.load.to_string(),
         message_bytes: measured.first().map_or(0, |stream| stream.message.get()),
-        tdm: run.case.mac != CaseMac::None,
+        tdm: carrier.as_ref().is_some_and(|carrier| carrier.slots != SlotPromise::None),
+        carrier,
+        reserved: carrier::reserved(scenario, run.case.mac)?,
         schedule: scenario.schedule.clone(),
         rate: scenario.segment.rate,
         published: published(scenario, run.case),

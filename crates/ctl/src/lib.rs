@@ -5,11 +5,25 @@
 //! Not here: the frames (`timewire-path`), the laboratory's links (`timewire-lab`), drawing
 //! (`timewire-report`), the command line (`timewire-cli`).
 
+pub mod avtp;
+pub mod clock;
 pub mod control;
+pub mod doctor;
 mod error;
 pub mod experiment;
+pub mod groups;
+pub mod markers;
+pub mod measure;
 pub mod program;
+pub mod receive;
 pub mod rundir;
+mod stamping;
 pub mod station;
+pub mod study;
+mod sync;
+pub mod trace;
+pub mod traffic;
 
 pub use error::CtlError;
+pub use stamping::CardStamping;
+pub use sync::ptp_offset;

@@ -8,7 +8,10 @@
 //! cases/SCENARIO.CASE.LOAD/      one directory for each case under one load:
 //!     case.json                    what it was told, and the counters of its MACs
 //!     *.twr                        the records of each program
+//! hosts/SCENARIO.STATION.before.json, .after.json
+//!                                what the host and each station's interfaces were like
 //! logs/                          what the programs said
+//! sync.jsonl                     how the clocks were through the run
 //! end.json                       written last: the run came to its end
 //! summary.json  report.html      computed from all of the above
 //! ```
@@ -21,14 +24,20 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use timewire_base::{BitsPerSecond, Instant, Span, Tai};
+use timewire_host::snapshot::Snapshot;
 use timewire_sched::scenario::{self, Scenario};
 use timewire_sched::tdm::TdmSchedule;
-use timewire_trace::analyse::{Analysis, CaseInput, StampBound, StreamInput, analyse};
+use timewire_trace::analyse::{
+    Analysis, CaseInput, ReservedInput, StampBound, StreamInput, analyse,
+};
 use timewire_trace::judge::{Bound, LimitInput, Metric, judge, verdict};
 use timewire_trace::record::RecordFile;
 use timewire_trace::summary::{
-    Fact, Finding, MacSummary, Outcome, Published, SUMMARY_SCHEMA, SlotShape, StreamClass, Summary,
+    CarrierChoice, CarrierSummary, Fact, Finding, MacSummary, Outcome, Published, SUMMARY_SCHEMA,
+    SlotShape, StreamClass, Summary,
 };
+
+use timewire_trace::sync::{SyncLine, SyncSummary, summarise};
 
 use crate::CtlError;
 
@@ -52,6 +61,9 @@ pub struct RunMeta {
     pub cases: Vec<String>,
     /// What the run stands on.
     pub environment: Vec<Fact>,
+    /// Which carriers were taken, where the user left or forced the choice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub carriers: Vec<CarrierChoice>,
 }
 
 impl RunMeta {
@@ -65,6 +77,7 @@ impl RunMeta {
             scenarios: Vec::new(),
             cases: Vec::new(),
             environment: Vec::new(),
+            carriers: Vec::new(),
         }
     }
 }
@@ -91,8 +104,14 @@ pub struct CaseMeta {
     pub load: String,
     /// Payload of a measured message, bytes.
     pub message_bytes: u32,
-    /// Whether the schedule is in force.
+    /// Whether slots are in force.
     pub tdm: bool,
+    /// Who carries the schedule out; absent for plain Ethernet.
+    #[serde(default)]
+    pub carrier: Option<CarrierSummary>,
+    /// What the real-time classes of the stations reserve, where the carrier is about that.
+    #[serde(default)]
+    pub reserved: Vec<ReservedMeta>,
     /// The schedule.
     pub schedule: TdmSchedule,
     /// Rate of the segment.
@@ -127,6 +146,18 @@ pub struct StreamMeta {
     pub deadline_ns: Span,
 }
 
+/// What one station's real-time class reserves.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReservedMeta {
+    /// The station.
+    pub station: String,
+    /// The rate on the wire.
+    pub rate: BitsPerSecond,
+    /// What it may send at once. **Units**: bits.
+    pub burst_bits: u64,
+}
+
 /// How late the segment's stamps can be.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -135,6 +166,15 @@ pub struct StampBoundMeta {
     pub p999_ns: Span,
     /// Maximum.
     pub max_ns: Span,
+}
+
+/// When a host was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The stations are there, and nothing has run.
+    Before,
+    /// Everything has run, and the stations are about to go.
+    After,
 }
 
 /// A run directory.
@@ -166,7 +206,7 @@ impl RunDir {
     /// **Errors**: as [`RunDir::reserve`].
     pub fn create(path: &Path) -> Result<RunDir, CtlError> {
         let directory = RunDir(RunDir::reserve(path)?);
-        for part in ["cases", "logs"] {
+        for part in ["cases", "hosts", "logs"] {
             let part = directory.0.join(part);
             fs::create_dir(&part).map_err(CtlError::file("create", &part))?;
         }
@@ -202,6 +242,11 @@ impl RunDir {
         self.0.join("logs").join(format!("{}.log", what.replace(['/', ' '], ".")))
     }
 
+    /// The record of the clocks.
+    pub fn sync_path(&self) -> PathBuf {
+        self.0.join("sync.jsonl")
+    }
+
     /// The text of a scenario.
     pub fn scenario_path(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.scenario.yaml"))
@@ -234,6 +279,22 @@ impl RunDir {
     /// Writes what a case was told, or, once it has ended, what its MACs counted.
     pub fn write_case(&self, id: &str, case: &CaseMeta) -> Result<(), CtlError> {
         write_json(&self.case_path(id).join("case.json"), case)
+    }
+
+    /// Keeps what the host and a station's interfaces were like.
+    pub fn write_host(
+        &self,
+        scenario: &str,
+        station: &str,
+        moment: Moment,
+        snapshot: &Snapshot,
+    ) -> Result<(), CtlError> {
+        let moment = match moment {
+            Moment::Before => "before",
+            Moment::After => "after",
+        };
+        let name = format!("hosts/{scenario}.{station}.{moment}.json");
+        self.write_text(&name, &snapshot.to_text()).map(drop)
     }
 
     /// Says that the run came to its end.
@@ -284,6 +345,8 @@ impl RunDir {
             elapsed_ns: end.as_ref().map_or(0, |end| end.elapsed_ns.as_ns()),
             complete: end.is_some(),
             environment: meta.environment,
+            carriers: meta.carriers,
+            sync: self.read_sync()?,
             cases,
             findings,
             verdict,
@@ -299,11 +362,24 @@ impl RunDir {
         })
     }
 
+    /// What the record of the clocks comes to; older runs have none.
+    fn read_sync(&self) -> Result<Option<SyncSummary>, CtlError> {
+        let path = self.sync_path();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(CtlError::file("read", &path)(error)),
+        };
+        let lines = SyncLine::read(&text)
+            .map_err(|error| CtlError::Content { path, why: error.to_string() })?;
+        Ok(Some(summarise(&lines)))
+    }
+
     fn missing_records(&self, id: &str, case: &CaseMeta) -> Option<Finding> {
         let directory = self.case_path(id);
         let names = case.endpoints.iter().chain(&case.observers);
         let missing: Vec<&str> =
-            names.filter(|name| !directory.join(name).exists()).map(String::as_str).collect();
+            names.filter(|name| !has_begun(&directory.join(name))).map(String::as_str).collect();
         let note = "its figures do not have what these programs stamped".to_owned();
         (!missing.is_empty()).then(|| Finding {
             id: "records-missing".to_owned(),
@@ -320,7 +396,7 @@ impl RunDir {
             // A run that was killed may have cases whose programs had not all begun
             // (`missing_records` says so).
             let paths = names.iter().map(|name| directory.join(name));
-            paths.filter(|path| path.exists()).map(|path| read_records(&path)).collect()
+            paths.filter(|path| has_begun(path)).map(|path| read_records(&path)).collect()
         };
         let input = CaseInput {
             scenario: case.scenario,
@@ -329,6 +405,16 @@ impl RunDir {
             load: case.load,
             message_bytes: case.message_bytes,
             tdm: case.tdm,
+            carrier: case.carrier,
+            reserved: case
+                .reserved
+                .into_iter()
+                .map(|reserved| ReservedInput {
+                    station: reserved.station,
+                    rate: reserved.rate,
+                    burst_bits: reserved.burst_bits,
+                })
+                .collect(),
             base_time: case.schedule.base_time(),
             cycle: case.schedule.cycle(),
             slots: slot_shapes(&case.schedule),
@@ -408,6 +494,12 @@ fn of_million(ppm: u64) -> f64 {
     f64::from(ppm) / 1e6
 }
 
+/// Whether a program has written to its file of records: one that is ended as it opens the file
+/// leaves an empty one.
+fn has_begun(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.len() > 0)
+}
+
 fn read_records(path: &Path) -> Result<RecordFile, CtlError> {
     let bytes = fs::read(path).map_err(CtlError::file("read", path))?;
     RecordFile::decode(&bytes).map_err(|source| CtlError::Records { path: path.to_owned(), source })
@@ -423,7 +515,7 @@ fn read_json_if_there<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Ctl
     if path.exists() { read_json(path).map(Some) } else { Ok(None) }
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CtlError> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CtlError> {
     let mut text = serde_json::to_vec_pretty(value)
         .map_err(|error| CtlError::Content { path: path.to_owned(), why: error.to_string() })?;
     text.push(b'\n');
@@ -431,7 +523,7 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<(), CtlError> {
 }
 
 /// Writes beside the file first, so that a reader never sees a half.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CtlError> {
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CtlError> {
     let beside = path.with_extension("new");
     fs::write(&beside, bytes)
         .and_then(|()| fs::rename(&beside, path))

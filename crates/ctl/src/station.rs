@@ -10,21 +10,23 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use timewire_base::{IfName, Instant, Span, StationName, Tai};
+use timewire_base::{IfName, Instant, Mono, Span, StationName, Tai};
 use timewire_host::group::{Group, MemberId};
 use timewire_host::journal::Journal;
 use timewire_host::{HostError, Undo};
 use timewire_mac::{Config, Mode, QueueIndex};
 use timewire_path::CarrierChoice;
 use timewire_path::mac::{ClockRule, Mac, MacSpec, MacStatus, PortList};
-use timewire_sched::scenario::{Carrier, MacMode, PortPriority, Queues, Scenario};
+use timewire_sched::scenario::{Carrier, MacMode, OnSyncLoss, PortPriority, Queues, Scenario};
 use timewire_sched::tdm::TdmSchedule;
 use timewire_sys::scheduler::RtPriority;
 use timewire_sys::{clock, event};
 use timewire_trace::summary::{MacSummary, QueueSummary};
 
 use crate::CtlError;
-use crate::control::{MemberStatus, Received, Request, Response, STATUS_SCHEMA, Server, Status};
+use crate::control::{
+    MemberStatus, OnTime, Received, Request, Response, STATUS_SCHEMA, Server, Status, SyncStatus,
+};
 use link::{LinkState, far_name, first_word, make_interfaces};
 
 /// Of members of the priority group: below the MAC that carries their frames.
@@ -32,6 +34,8 @@ pub(crate) const GROUP_PRIORITY: u8 = 60;
 /// How far ahead a change of the schedule lies when nobody says when: long enough for a command
 /// that goes to every station.
 const CHANGE_AHEAD: Span = Span::from_ms(50);
+/// For how long somebody's word about the clock can hold.
+const HOLD_MAX: Span = Span::from_secs(60);
 
 /// What a station is started with.
 #[derive(Clone, Debug)]
@@ -58,6 +62,8 @@ pub struct StationSpec {
     pub carrier: CarrierChoice,
     /// How the clock must be.
     pub clock: ClockRule,
+    /// Slots that have opened stay open when the clock is not on time any more.
+    pub keep_open: bool,
     /// Transmit priorities.
     pub send: PortList,
     /// Receive priorities.
@@ -110,6 +116,7 @@ pub fn from_scenario(
         spin: options.spin,
         carrier,
         clock,
+        keep_open: options.on_sync_loss == OnSyncLoss::Keep,
         send,
         recv,
     };
@@ -142,6 +149,8 @@ pub struct Station {
     spec: StationSpec,
     /// The schedule that is to come.
     next: Option<TdmSchedule>,
+    /// The last word about the clock.
+    said: Option<Said>,
     far: IfName,
     server: Server,
     requests: event::EndRequests,
@@ -182,7 +191,7 @@ impl Station {
         let priority = RtPriority::new(GROUP_PRIORITY)
             .expect("invariant: the priority lies in the kernel's range");
         let group = Group::new(Arc::clone(&journal), priority);
-        Ok(Station { spec, next: None, far, server, requests, group, mac, journal })
+        Ok(Station { spec, next: None, said: None, far, server, requests, group, mac, journal })
     }
 
     /// Answers requests until one says stop or a signal asks to end; then puts the host back.
@@ -194,8 +203,8 @@ impl Station {
         while !stop && ended.is_none() {
             self.server.wait(self.requests.as_fd());
             stop = self.requests.take();
-            let Station { spec, next, server, group, mac, .. } = &mut self;
-            stop |= server.answer_all(|request| answer(spec, next, group, mac, request));
+            let Station { spec, next, said, server, group, mac, .. } = &mut self;
+            stop |= server.answer_all(|request| answer(spec, next, group, mac, said, request));
             ended = self.mac.ended();
         }
         let Station { spec, server, group, mac, journal, .. } = self;
@@ -216,7 +225,8 @@ impl Station {
 
     /// How the station is; also what was chosen and what the host refused.
     pub fn status(&mut self) -> Result<Status, CtlError> {
-        status(&mut self.spec, &mut self.next, &mut self.group, &mut self.mac)
+        let Station { spec, next, said, group, mac, .. } = self;
+        status(spec, next, group, mac, said.as_ref())
     }
 
     /// The name of the virtual interface's far side.
@@ -239,6 +249,7 @@ fn mac_spec(spec: &StationSpec, far: &IfName, address: [u8; 6]) -> MacSpec {
         recv: spec.recv.clone(),
         defer_cpu: last_cpu(),
         clock: spec.clock,
+        keep_open: spec.keep_open,
     }
 }
 
@@ -247,15 +258,17 @@ fn answer(
     next: &mut Option<TdmSchedule>,
     group: &mut Group,
     mac: &mut Mac,
+    said: &mut Option<Said>,
     request: Request,
 ) -> Response {
     let result = match request {
         Request::Stop => unreachable!("the server keeps it for the end"),
-        Request::Show => status(spec, next, group, mac)
+        Request::Show => status(spec, next, group, mac, said.as_ref())
             .map(|status| Response::Status { status: Box::new(status) }),
         Request::Set { schedule, not_before_ns } => set(spec, next, mac, schedule, not_before_ns),
         Request::Send { list } => changed(spec, mac.set_send(&list)),
         Request::Recv { list } => changed(spec, mac.set_recv(&list)),
+        Request::OnTime { word } => on_time(spec, mac, said, word),
         Request::AddProcess { pids } => add_processes(group, &pids),
         Request::RemoveProcess { members } => remove_processes(group, &members),
     };
@@ -342,6 +355,7 @@ fn status(
     next: &mut Option<TdmSchedule>,
     group: &mut Group,
     mac: &mut Mac,
+    said: Option<&Said>,
 ) -> Result<Status, CtlError> {
     let now = status_of(spec, next, mac)?;
     let members = group.members()?;
@@ -354,7 +368,8 @@ fn status(
         link: spec.link.to_string(),
         stack: spec.stack.to_string(),
         receive: now.receive.clone(),
-        clock: clock_state(spec.clock),
+        clock: clock_state(spec.clock, now.observed.on_time),
+        sync: sync_status(spec, &now, said),
         refused: now.refused.clone(),
         transmit: transmit_summary(&spec.station, &now),
         send_failed: now.observed.send_failed,
@@ -386,9 +401,57 @@ fn status(
     })
 }
 
-fn clock_state(rule: ClockRule) -> String {
-    let ClockRule::Synchronised { max_error } = rule else {
-        return "that of one host, not checked".to_owned();
+/// Takes somebody's word about the clock.
+fn on_time(
+    spec: &StationSpec,
+    mac: &mut Mac,
+    said: &mut Option<Said>,
+    word: OnTime,
+) -> Result<Response, CtlError> {
+    if spec.clock != ClockRule::Watched {
+        return Err(CtlError::Invalid(format!(
+            "the MAC `{}` does not take anybody's word about the clock: start it with `--clock \
+             watched`",
+            spec.instance
+        )));
+    }
+    let hold = word.hold_ns.filter(|hold| *hold > Span::ZERO);
+    if hold.is_some_and(|hold| hold > HOLD_MAX) {
+        let message = format!("a clock is on time for {HOLD_MAX} at most, then say it again");
+        return Err(CtlError::Invalid(message));
+    }
+    let until = hold.map(|hold| clock::now::<Mono>() + hold);
+    let response = changed(spec, mac.set_on_time(until));
+    *said = Some(Said { word, at: clock::now() });
+    response
+}
+
+/// Somebody's last word about the clock.
+struct Said {
+    word: OnTime,
+    at: Instant<Mono>,
+}
+
+fn sync_status(spec: &StationSpec, now: &MacStatus, said: Option<&Said>) -> Option<SyncStatus> {
+    (spec.clock != ClockRule::OneHost).then(|| SyncStatus {
+        on_time: now.observed.on_time,
+        losses: now.observed.sync_losses,
+        keep_open: spec.keep_open,
+        said: said.map(|said| said.word.clone()),
+        said_ago_ns: said.map(|said| clock::now::<Mono>() - said.at),
+    })
+}
+
+fn clock_state(rule: ClockRule, on_time: bool) -> String {
+    let max_error = match rule {
+        ClockRule::OneHost => return "that of one host, not checked".to_owned(),
+        ClockRule::Watched if on_time => return "watched, and on time".to_owned(),
+        ClockRule::Watched => {
+            return "watched, and not known to be on time: nothing is sent (`timewire clock start` \
+                    or `watch` with `--tdm` says when it is)"
+                .to_owned();
+        }
+        ClockRule::Synchronised { max_error } => max_error,
     };
     match clock::discipline() {
         Ok(state) if state.synchronised && state.max_error <= max_error => {

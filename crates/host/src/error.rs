@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use timewire_base::IfName;
 
 /// A change of the host, or its undoing, that failed.
 #[derive(Debug, Error)]
@@ -50,6 +51,38 @@ pub enum HostError {
         /// Why not.
         source: io::Error,
     },
+    /// A file does not hold what it should.
+    #[error("{path}: {why}", path = .path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A host does not tell what has to be known of it.
+    #[error("cannot read {what}: {why}")]
+    Unreadable {
+        /// What was asked for.
+        what: &'static str,
+        /// Why there is no answer.
+        why: String,
+    },
+    /// There is no such interface.
+    #[error("there is no interface {name}; there are {}", .there.join(", "))]
+    NoInterface {
+        /// What was asked for.
+        name: IfName,
+        /// Those that are there.
+        there: Vec<String>,
+    },
+    /// A card does not stamp frames.
+    #[error("the card of {interface} cannot stamp: {why}")]
+    CannotStamp {
+        /// The interface.
+        interface: IfName,
+        /// Why not.
+        why: String,
+    },
     /// There is no directory for journals and sockets.
     #[error(
         "no directory for control sockets and undo journals: set XDG_RUNTIME_DIR, or run as root"
@@ -86,6 +119,26 @@ pub enum HostError {
         /// What went wrong.
         why: String,
     },
+    /// Another process changes the settings of this host.
+    #[error("process {pid} is changing the settings of this host")]
+    Busy {
+        /// Which; 0 when that is not known yet.
+        pid: u32,
+    },
+    /// Something is applied already.
+    #[error("`{name}` is applied already; its journal is {path}", path = .path.display())]
+    Applied {
+        /// What is applied.
+        name: String,
+        /// Its record.
+        path: PathBuf,
+    },
+    /// The user, or a service manager, asked to end.
+    #[error("it was asked to end")]
+    Interrupted,
+    /// Nothing waits to be confirmed.
+    #[error("nothing is applied that waits to be confirmed")]
+    NothingToConfirm,
     /// Some entries of a journal could not be undone.
     #[error(
         "{} not undone; the journal is {path}: {}",
@@ -135,6 +188,41 @@ pub enum HostError {
         /// The members there are.
         members: Vec<u32>,
     },
+    /// A tree of groups asks for what this host cannot do.
+    #[error(transparent)]
+    GroupPlan(#[from] timewire_sched::groups::GroupError),
+    /// A member of a scheduling group cannot be what the tree says.
+    #[error("{member}: {source}")]
+    GroupMember {
+        /// The member, in words.
+        member: String,
+        /// Why.
+        source: Box<HostError>,
+    },
+    /// Nobody is what a tree of groups speaks of.
+    #[error("{what}")]
+    NobodyThere {
+        /// What is missing.
+        what: String,
+    },
+    /// This kernel cannot do it.
+    #[error("{what}: not supported here: {missing}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// What is missing, and what would have it.
+        missing: String,
+    },
+    /// The kernel does not admit a reservation.
+    #[error("the kernel does not admit a reservation of {wanted} for thread {tid}: {source}")]
+    NotAdmitted {
+        /// The reservation.
+        wanted: String,
+        /// The thread.
+        tid: u32,
+        /// Why not.
+        source: io::Error,
+    },
     /// The kernel refuses to change this process' scheduling.
     #[error("cannot {what} of process {pid}: {source}")]
     Scheduling {
@@ -151,6 +239,23 @@ impl HostError {
     /// What the user can do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            HostError::GroupMember { source, .. } => source.hint(),
+            HostError::CannotStamp { .. } => Some("ask for the kernel's stamps: --stamps software"),
+            HostError::GroupPlan(error) => Some(error.hint()).filter(|hint| !hint.is_empty()),
+            HostError::NotAdmitted { source, .. } => Some(match source.raw_os_error() {
+                Some(EBUSY) => {
+                    "all reservations of the host together have to fit \
+                     kernel.sched_rt_runtime_us of each kernel.sched_rt_period_us"
+                }
+                Some(EPERM) => {
+                    "a reservation needs CAP_SYS_NICE and a thread that may use all CPUs of its \
+                     scheduling domain"
+                }
+                _ => {
+                    "the period lies between kernel.sched_deadline_period_min_us and \
+                     kernel.sched_deadline_period_max_us"
+                }
+            }),
             HostError::Scheduling { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
@@ -159,10 +264,23 @@ impl HostError {
                      and a control group with a real-time budget (cpu.rt_runtime_us)",
                 )
             }
+            HostError::Applied { .. } => Some(
+                "`timewire undo` first; or let it stay, if it waits: `timewire apply --confirm`",
+            ),
+            HostError::Busy { .. } => Some("wait until it is done"),
             HostError::ToolFailed { stderr, .. } if stderr.contains("not permitted") => {
                 Some("needs CAP_NET_ADMIN (run as root)")
             }
             _ => None,
+        }
+    }
+
+    /// Whether this host lacks something that another would have.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            HostError::Unsupported { .. } | HostError::CannotStamp { .. } => true,
+            HostError::GroupMember { source, .. } => source.is_unsupported(),
+            _ => false,
         }
     }
 
@@ -174,6 +292,9 @@ impl HostError {
         HostError::Kernel { what: what.into(), source }
     }
 }
+
+const EPERM: i32 = 1;
+const EBUSY: i32 = 16;
 
 fn at_line(line: &Option<String>) -> String {
     line.as_ref().map(|line| format!(" at `{line}`")).unwrap_or_default()

@@ -35,14 +35,13 @@ pub(crate) struct Guardian {
 impl Guardian {
     /// Starts one for a journal and waits until it is on guard.
     pub(crate) fn start(journal: &Path) -> Result<Guardian, HostError> {
-        let (program, arguments) = PROGRAM
-            .get_or_init(|| (PathBuf::from("/proc/self/exe"), vec![GUARDIAN_VERB.to_owned()]));
+        let (program, arguments) = program(GUARDIAN_VERB);
         let failed = |why: String| {
             let shown = env::current_exe().unwrap_or_else(|_| program.clone());
             HostError::Guardian { program: shown.display().to_string(), why }
         };
         let (reader, pipe) = io::pipe().map_err(|e| failed(e.to_string()))?;
-        let mut process = Command::new(program)
+        let mut process = Command::new(&program)
             .args(arguments)
             .arg(journal)
             .stdin(Stdio::from(reader))
@@ -64,6 +63,15 @@ impl Guardian {
         let _ = self.pipe.write_all(&[DISMISSED]);
         drop(self.pipe);
         let _ = self.process.wait();
+    }
+}
+
+/// How a second process of this program is started: the program, and what comes before the path.
+pub(crate) fn program(verb: &str) -> (PathBuf, Vec<String>) {
+    let own = || (PathBuf::from("/proc/self/exe"), vec![verb.to_owned()]);
+    match PROGRAM.get() {
+        Some((program, arguments)) if verb == GUARDIAN_VERB => (program.clone(), arguments.clone()),
+        _ => own(),
     }
 }
 

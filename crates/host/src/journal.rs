@@ -18,6 +18,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use timewire_sys::namespace::{self, Namespace, Process};
@@ -226,6 +228,31 @@ pub fn recover() -> Result<Vec<Leftovers>, HostError> {
     Ok(found)
 }
 
+/// Waits until what a process has changed is undone that has ended; does it when nobody is at it.
+///
+/// **Errors**: `NotUndone`: something could not be undone, or not for so long; its journal stays.
+pub fn finish_of_dead(owner: Process, patience: Duration) -> Result<(), HostError> {
+    let give_up = Instant::now() + patience;
+    let dir = journal_dir()?;
+    loop {
+        let listing = fs::read_dir(&dir).map_err(|e| HostError::file("list", &dir, e))?;
+        let mut paths = listing.flatten().map(|entry| entry.path());
+        let Some(path) = paths.find(|path| owner_of(path) == Some(owner)) else { return Ok(()) };
+        let failures = match carry_out_journal(&path) {
+            Ok(found) => found.map(|found| found.failures).unwrap_or_default(),
+            Err(error) => vec![error.to_string()],
+        };
+        if !failures.is_empty() {
+            return Err(HostError::NotUndone { path, failures });
+        }
+        if Instant::now() > give_up {
+            let failures = vec!["another process has not finished with it".to_owned()];
+            return Err(HostError::NotUndone { path, failures });
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Undoes what a journal has open and removes it. `None` when someone else is at it or was.
 pub(crate) fn carry_out_journal(path: &Path) -> Result<Option<Leftovers>, HostError> {
     let file = match File::open(path) {
@@ -275,7 +302,7 @@ fn find_netns(number: u64) -> Option<File> {
 }
 
 /// The number of the calling thread's network namespace.
-fn own_netns() -> Result<u64, HostError> {
+pub(crate) fn own_netns() -> Result<u64, HostError> {
     let path = Path::new("/proc/thread-self/ns/net");
     fs::metadata(path).map(|file| file.ino()).map_err(|e| HostError::file("read", path, e))
 }
@@ -393,7 +420,7 @@ fn journal_dir() -> Result<PathBuf, HostError> {
     Ok(dir)
 }
 
-fn boot_id() -> Result<String, HostError> {
+pub(crate) fn boot_id() -> Result<String, HostError> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = fs::read_to_string(path).map_err(|e| HostError::file("read", path, e))?;
     Ok(text.trim().to_owned())

@@ -5,10 +5,16 @@
 //!
 //! Not here: the system calls (`timewire-sys`), what is set up for a laboratory (`timewire-lab`).
 
+pub mod apply;
+pub mod clock;
+pub mod doctor;
 pub mod group;
+pub mod groups;
 pub mod guardian;
 pub mod journal;
+pub mod pins;
 pub mod snapshot;
+pub mod stamping;
 pub mod tool;
 
 mod error;

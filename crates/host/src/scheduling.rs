@@ -95,10 +95,20 @@ pub(crate) fn threads(process: Process) -> io::Result<Vec<u32>> {
 ///
 /// **Errors**: the kernel refuses; the other threads are restored all the same.
 pub(crate) fn restore(process: Process, given: u8, saved: &[SavedThread]) -> Result<(), HostError> {
+    let given = RtPriority::new(given);
+    let inherited = |now: &Attributes| given.is_some_and(|given| now.is_fifo(given));
+    restore_inherited(process, inherited, saved)
+}
+
+/// The same, with the judgement whether a thread that was born later has inherited what it has.
+pub(crate) fn restore_inherited(
+    process: Process,
+    has_inherited: impl Fn(&Attributes) -> bool,
+    saved: &[SavedThread],
+) -> Result<(), HostError> {
     if !process.is_alive() {
         return Ok(());
     }
-    let given = RtPriority::new(given);
     let mut refused = None;
     // A thread that still has the priority can give birth to another one that has it; once all
     // known ones are restored, only those born meanwhile are left, so this ends soon.
@@ -110,7 +120,9 @@ pub(crate) fn restore(process: Process, given: u8, saved: &[SavedThread]) -> Res
             });
             let result = match (own, saved.first()) {
                 (Some(own), _) => own.give_to(tid),
-                (None, Some(first)) if has(tid, given) => {
+                (None, Some(first))
+                    if scheduler::attributes(tid).is_ok_and(|now| has_inherited(&now)) =>
+                {
                     inherited += 1;
                     first.give_to(tid)
                 }
@@ -123,12 +135,6 @@ pub(crate) fn restore(process: Process, given: u8, saved: &[SavedThread]) -> Res
         }
     }
     refused.map_or(Ok(()), |error| Err(not_restored(process, error)))
-}
-
-/// Whether a thread has `SCHED_FIFO` at this priority.
-pub(crate) fn has(tid: u32, given: Option<RtPriority>) -> bool {
-    let attributes = scheduler::attributes(tid);
-    matches!((attributes, given), (Ok(attributes), Some(given)) if attributes.is_fifo(given))
 }
 
 /// `None` for the errors that mean that the thread has ended.

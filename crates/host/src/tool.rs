@@ -9,12 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use serde::{Deserialize, Serialize};
 use timewire_sys::namespace::{self, OnParentDeath};
 
 use crate::HostError;
 
 /// A program of the distribution that Timewire drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Tool {
     /// Interfaces, addresses, namespaces.
     Ip,
@@ -24,6 +26,10 @@ pub enum Tool {
     Ethtool,
     /// Tables of bridges; only laboratories need it.
     Bridge,
+    /// What a network card stamps.
+    HwstampCtl,
+    /// This program itself, for what it keeps in the kernel without a process.
+    Timewire,
 }
 
 impl Tool {
@@ -37,6 +43,8 @@ impl Tool {
             Tool::Tc => "tc",
             Tool::Ethtool => "ethtool",
             Tool::Bridge => "bridge",
+            Tool::HwstampCtl => "hwstamp_ctl",
+            Tool::Timewire => "timewire",
         }
     }
 
@@ -45,6 +53,8 @@ impl Tool {
         match self {
             Tool::Ip | Tool::Tc | Tool::Bridge => "iproute2",
             Tool::Ethtool => "ethtool",
+            Tool::HwstampCtl => "linuxptp",
+            Tool::Timewire => "timewire",
         }
     }
 
@@ -59,6 +69,10 @@ impl Tool {
     /// Where it is: the first of `PATH`, then of the directories for administrators, which the
     /// `PATH` of an ordinary user lacks on Debian.
     fn find(self) -> Result<PathBuf, HostError> {
+        if self == Tool::Timewire {
+            // The same one, whatever else there is of that name.
+            return env::current_exe().map_err(|e| HostError::kernel("find this program", e));
+        }
         let path = env::var_os("PATH").unwrap_or_default();
         let dirs = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
         self.find_in(dirs)

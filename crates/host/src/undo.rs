@@ -12,10 +12,13 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use timewire_base::IfName;
 use timewire_sys::namespace::{self, Process};
+use timewire_sys::phc::CardClock;
+use timewire_sys::steering::{self, Steered};
 
-use crate::HostError;
+use crate::groups::Release;
 use crate::scheduling::{self, SavedThread};
 use crate::tool::{self, Tool, netns_path};
+use crate::{HostError, pins, stamping};
 
 /// One action that takes one change back.
 ///
@@ -69,6 +72,12 @@ pub enum Undo {
         /// The interface, in the namespace of the process that undoes.
         name: IfName,
     },
+    /// Takes the queueing discipline at the root of an interface away, which gives it the one that
+    /// the kernel puts there by itself.
+    DeleteRootQdisc {
+        /// The interface, in the namespace of the process that undoes.
+        interface: IfName,
+    },
     /// Gives a setting of the kernel, a file under `/proc/sys` or `/sys`, its former value.
     WriteSetting {
         /// Absolute path.
@@ -76,12 +85,59 @@ pub enum Undo {
         /// The value.
         value: String,
     },
+    /// Removes a directory of names in the BPF file system with all that is in it, and those above
+    /// it that are empty then; what nobody else holds, goes.
+    RemovePins {
+        /// Absolute path, with at least two directories below the mount.
+        path: PathBuf,
+    },
+    /// Puts the XDP program back that another took the place of, if that is there still.
+    RestoreXdp {
+        /// The interface, in the namespace of the process that undoes.
+        interface: IfName,
+        /// Where it runs, as `ip link` says it: `xdpdrv` or `xdpgeneric`.
+        mode: String,
+        /// The number of the program that took its place.
+        taken_by: u32,
+        /// The name of the former program in the BPF file system.
+        former: PathBuf,
+    },
+    /// Takes a mount away if nothing is in it, and then the file that says that it is ours.
+    UnmountEmpty {
+        /// Absolute path.
+        path: PathBuf,
+        /// The file.
+        marker: PathBuf,
+    },
     /// Kills a process that should not outlive its owner.
     KillProcess {
         /// Its number.
         pid: u32,
         /// When it started, clock ticks since boot; tells it from a later one of the same number.
         start_ticks: u64,
+    },
+    /// Lets a clock go as fast as it went before a daemon steered it. What the daemon stepped it by
+    /// stays: the time before was not better, and time has passed since.
+    RestoreSteering {
+        /// The number of a card's clock; `None` is the system's.
+        card: Option<u32>,
+        /// Parts per million times 65536; `None` when none of our daemons steered it, because
+        /// whoever did may have changed it since.
+        frequency: Option<i64>,
+        /// TAI - UTC that the kernel had; only of the system's clock.
+        tai_offset_s: Option<i32>,
+        /// Whether a daemon kept it synchronised; only of the system's clock.
+        synchronised: Option<bool>,
+    },
+    /// Lets a card stamp what it stamped before, if it still stamps what it was told to: whoever
+    /// told it something else since, needs that.
+    RestoreStampFilters {
+        /// The interface, in the namespace of the process that undoes.
+        interface: IfName,
+        /// What it stamped of sent frames, and what it was told to: `HWTSTAMP_TX_...`.
+        tx: [i32; 2],
+        /// The same of received frames: `HWTSTAMP_FILTER_...`.
+        rx: [i32; 2],
     },
     /// Gives the threads of a process the scheduling they had.
     RestoreScheduling {
@@ -94,6 +150,8 @@ pub enum Undo {
         /// What each thread had; the first one's is for threads that were born later.
         threads: Vec<SavedThread>,
     },
+    /// Lets a member of a scheduling group go: what it had, where it was.
+    ReleaseMember(Release),
 }
 
 impl Undo {
@@ -123,17 +181,41 @@ impl Undo {
                 let line = format!("link set {name} down");
                 unless_it_says(tool::batch(Tool::Ip, None, &[line]), "Cannot find device")
             }
+            Undo::DeleteRootQdisc { interface } => {
+                let line = format!("qdisc del dev {interface} root");
+                let result = tool::batch(Tool::Tc, None, &[line]);
+                let result = unless_it_says(result, "handle of zero");
+                unless_it_says(unless_it_says(result, "No such file"), "Cannot find device")
+            }
             Undo::WriteSetting { path, value } => {
                 gone_is_fine(fs::write(path, value)).map_err(|e| HostError::file("write", path, e))
+            }
+            Undo::RemovePins { path } => {
+                pins::remove(path).map_err(|e| HostError::file("remove", path, e))
+            }
+            Undo::RestoreXdp { interface, mode, taken_by, former } => {
+                pins::restore_xdp(interface, mode, *taken_by, former)
+            }
+            Undo::UnmountEmpty { path, marker } => {
+                pins::unmount_empty(path, marker).map_err(|e| HostError::file("unmount", path, e))
             }
             Undo::KillProcess { pid, start_ticks } => {
                 let process = Process { pid: *pid, start_ticks: *start_ticks };
                 process.kill().map_err(|e| HostError::kernel(format!("kill process {pid}"), e))
             }
+            Undo::RestoreSteering { card, frequency, tai_offset_s, synchronised } => {
+                restore_steering(*card, *frequency, *tai_offset_s, *synchronised)
+                    .map_err(|e| HostError::kernel(self.to_string(), e))
+            }
+            Undo::RestoreStampFilters { interface, tx, rx } => {
+                stamping::restore(interface, *tx, *rx)
+                    .map_err(|e| HostError::kernel(self.to_string(), e))
+            }
             Undo::RestoreScheduling { pid, start_ticks, given, threads } => {
                 let process = Process { pid: *pid, start_ticks: *start_ticks };
                 scheduling::restore(process, *given, threads)
             }
+            Undo::ReleaseMember(release) => release.carry_out(),
         }
     }
 
@@ -164,12 +246,35 @@ impl fmt::Display for Undo {
                 write!(f, "give {interface} its route `{route}` back")
             }
             Undo::SetLinkDown { name } => write!(f, "set interface {name} down"),
+            Undo::DeleteRootQdisc { interface } => {
+                write!(f, "take the queueing discipline of {interface} away")
+            }
             Undo::WriteSetting { path, value } => {
                 write!(f, "set {} back to {value}", path.display())
             }
+            Undo::RemovePins { path } => write!(f, "remove {} with its names", path.display()),
+            Undo::RestoreXdp { interface, .. } => {
+                write!(f, "give {interface} its XDP program back")
+            }
+            Undo::UnmountEmpty { path, .. } => write!(f, "unmount {}", path.display()),
             Undo::KillProcess { pid, .. } => write!(f, "end process {pid}"),
+            Undo::RestoreSteering { card: None, frequency: None, .. } => {
+                f.write_str("give the kernel its TAI - UTC back")
+            }
+            Undo::RestoreSteering { card: None, .. } => {
+                f.write_str("let the system's clock go as before")
+            }
+            Undo::RestoreSteering { card: Some(number), .. } => {
+                write!(f, "let the clock /dev/ptp{number} go as before")
+            }
+            Undo::RestoreStampFilters { interface, .. } => {
+                write!(f, "let the card of {interface} stamp what it stamped before")
+            }
             Undo::RestoreScheduling { pid, .. } => {
                 write!(f, "restore the scheduling of process {pid}")
+            }
+            Undo::ReleaseMember(release) => {
+                write!(f, "release process {} from its group", release.pid)
             }
         }
     }
@@ -179,6 +284,31 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+/// A card that is gone is as it was.
+fn restore_steering(
+    card: Option<u32>,
+    frequency: Option<i64>,
+    tai_offset_s: Option<i32>,
+    synchronised: Option<bool>,
+) -> io::Result<()> {
+    let set = |clock: Steered<'_>| {
+        frequency.map_or(Ok(()), |frequency| steering::set_frequency(clock, frequency))
+    };
+    let Some(number) = card else {
+        set(Steered::System)?;
+        if let Some(seconds) = tai_offset_s
+            && steering::steering(Steered::System)?.tai_offset_s != seconds
+        {
+            steering::set_tai_offset(seconds)?;
+        }
+        return synchronised.map_or(Ok(()), steering::set_synchronised);
+    };
+    match CardClock::open(number) {
+        Ok(clock) => set(Steered::Card(clock.device())),
+        Err(error) => gone_is_fine(Err(error)),
     }
 }
 
@@ -230,6 +360,19 @@ fn unless_it_says(result: Result<(), HostError>, message: &str) -> Result<(), Ho
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t0_how_fast_a_clock_went_is_put_back_only_when_it_was_written_down() {
+        let text = r#"{"kind": "restore_steering", "card": null, "frequency": FREQUENCY,
+            "tai_offset_s": 37, "synchronised": null}"#;
+        let undo = |frequency| -> Undo {
+            serde_json::from_str(&text.replace("FREQUENCY", frequency)).unwrap()
+        };
+        assert_eq!(undo("7").to_string(), "let the system's clock go as before");
+        assert_eq!(undo("null").to_string(), "give the kernel its TAI - UTC back");
+        // Nothing was written down, so nothing is asked of the kernel, with any rights.
+        restore_steering(None, None, None, None).unwrap();
+    }
 
     #[test]
     fn t0_undo_survives_json() {

@@ -20,6 +20,9 @@ pub enum MacError {
         /// The bound.
         max: Span,
     },
+    /// A guard that would open without a sample.
+    #[error("no good sample cannot be enough to open: it takes 1 or more")]
+    NoSamples,
     /// The queues would hold no frame, or more than memory should.
     #[error("queues of {frames} frames cannot be: a queue takes 1 to {max} frames")]
     QueueCapacity {

@@ -15,7 +15,8 @@
 //!    ([`Machine`] says what that means for shorter frames of lower queues).
 //! 4. `arrived = released + dropped + depth` in every queue, after every call.
 //!
-//! [`PortRules`] says which frame belongs to which queue.
+//! [`PortRules`] says which frame belongs to which queue. [`SyncGuard`] says whether the clock is
+//! on time, without which no window is open.
 //!
 //! Not here: how windows are planned (`timewire-sched`), clocks, sockets and threads
 //! (`timewire-path`).
@@ -26,6 +27,8 @@ mod config;
 mod counters;
 mod error;
 mod gate;
+mod guard;
+mod launch;
 mod machine;
 mod queue;
 
@@ -34,5 +37,7 @@ pub use config::{Config, Mode};
 pub use counters::{Counters, QueueCounters};
 pub use error::MacError;
 pub use gate::Pending;
+pub use guard::{Change, GuardActions, GuardLimits, Heard, Loss, SyncGuard};
+pub use launch::LaunchTimes;
 pub use machine::{Actions, DropReason, Event, Machine, Next};
 pub use queue::{QueueIndex, QueueSet};

@@ -64,6 +64,10 @@ pub struct Observation {
     pub call_bins: Box<[u64; CALL_BINS]>,
     /// The longest such call.
     pub call_max: Span,
+    /// Whether the clock is on time.
+    pub on_time: bool,
+    /// How often it was and then was not any more.
+    pub sync_losses: u64,
 }
 
 impl Observation {
@@ -73,6 +77,8 @@ impl Observation {
             send_failed: 0,
             call_bins: Box::new([0; CALL_BINS]),
             call_max: Span::ZERO,
+            on_time: false,
+            sync_losses: 0,
         }
     }
 
@@ -115,7 +121,10 @@ pub(crate) struct Engine {
     carrier: Carrier,
     spin: Span,
     clock: ClockRule,
+    keep_open: bool,
     next_clock_look: Instant<Tai>,
+    /// Until when the clock is on time, by the word of somebody who watches it.
+    on_time_until: Option<Instant<Mono>>,
     /// In hybrid mode: whether real-time traffic of others exists.
     probe: Option<RealTimeProbe>,
     next_probe: Instant<Tai>,
@@ -137,7 +146,7 @@ impl Engine {
         list: SendList,
         mut carrier: Carrier,
         spin: Span,
-        rule: ClockRule,
+        (rule, keep_open): (ClockRule, bool),
         probe: Option<RealTimeProbe>,
         (mailbox, wake): (Arc<Mailbox>, Arc<event::Wake>),
     ) -> Engine {
@@ -151,7 +160,9 @@ impl Engine {
             // Where a sleep ends exactly, spinning only makes time pass.
             spin: if clock::is_virtual() { Span::ZERO } else { spin },
             clock: rule,
+            keep_open,
             next_clock_look: Instant::from_ns(0),
+            on_time_until: None,
             probe,
             next_probe: Instant::from_ns(0),
             real_time_seen: 0,
@@ -170,7 +181,7 @@ impl Engine {
     /// **Errors**: the carrier failed for good (the interface went away), in words.
     pub(crate) fn run(mut self) -> Result<(), String> {
         if self.clock == ClockRule::OneHost {
-            self.tell(Event::ClockSync(true));
+            self.on_time(true);
         }
         while !self.mailbox.stop.load(Ordering::Acquire) {
             self.look_at_mailbox();
@@ -212,6 +223,10 @@ impl Engine {
     /// Lets the machine release frames, one per reading of the clock, until it says to wait.
     fn release(&mut self) -> Next {
         loop {
+            // Somebody's word ends between two frames, too.
+            if self.clock == ClockRule::Watched {
+                self.look_at_clock();
+            }
             let next = self.tell(Event::Tick);
             if next != Next::Now {
                 return next;
@@ -307,8 +322,13 @@ impl Engine {
     }
 
     fn look_at_clock(&mut self) {
-        let ClockRule::Synchronised { max_error } = self.clock else {
-            return;
+        let max_error = match self.clock {
+            ClockRule::OneHost => return,
+            ClockRule::Watched => {
+                let until = self.on_time_until;
+                return self.on_time(until.is_some_and(|until| clock::now::<Mono>() < until));
+            }
+            ClockRule::Synchronised { max_error } => max_error,
         };
         let at = now();
         // Also after the clock stepped back.
@@ -318,7 +338,19 @@ impl Engine {
         self.next_clock_look = at + CLOCK_LOOK;
         let good = clock::discipline()
             .is_ok_and(|state| state.synchronised && state.max_error <= max_error);
-        self.tell(Event::ClockSync(good));
+        self.on_time(good);
+    }
+
+    /// Tells the machine when the clock has become on time, or is no more.
+    fn on_time(&mut self, good: bool) {
+        if good == self.observed.on_time {
+            return;
+        }
+        self.observed.on_time = good;
+        self.observed.sync_losses += u64::from(!good);
+        if good || !self.keep_open {
+            self.tell(Event::ClockSync(good));
+        }
     }
 
     fn look_for_real_time(&mut self) {
@@ -362,6 +394,10 @@ impl Engine {
                 self.machine.replace_queues(list.queues);
                 std::mem::swap(&mut self.list, &mut list);
                 Answer::Replaced(list)
+            }
+            Command::OnTime(until) => {
+                self.on_time_until = until;
+                Answer::Done
             }
             Command::Report => {
                 // The one command that allocates: asked for by a person, between two slots.

@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The threads that move frames and take stamps: a station's MAC on a real interface, the programs
-//! that talk and listen, the observer of a segment, and the release of a program just before its
-//! slot.
+//! that talk and listen, receiving with every stamp there is, the observer of a segment, and the
+//! release of a program just before its slot.
 //!
 //! Not here: making interfaces (`timewire-ctl`, `timewire-lab`), the rules by which frames are
 //! released (`timewire-mac`), what the records come to (`timewire-trace`).
 
 mod carrier;
 mod engine;
+pub mod listen;
 pub mod mac;
 mod message;
 pub mod observe;
+pub mod probe;
+pub mod ptp_frame;
 mod realtime;
 mod receive;
 pub mod record;
 pub mod release;
+pub mod talker;
 pub mod traffic;
+pub mod transmit;
+mod xdp_mode;
 
 pub use carrier::CarrierChoice;
 pub use message::MIN_MESSAGE;
+pub use timewire_trace::marker::udp_flow;
 
 use timewire_sys::clock;
 use timewire_trace::record::ClockInfo;

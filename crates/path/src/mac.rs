@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use timewire_base::{CyclicWindows, IfName, Instant, Port, Priority, Span, Tai};
+use timewire_base::{CyclicWindows, IfName, Instant, Mono, Port, Priority, Span, Tai};
 use timewire_bpf::BpfError;
 use timewire_mac::{Config, Counters, MacError, Machine, Mode, Pending, PortRules};
 use timewire_sys::{FrameMemory, Interfaces, event, interface_index};
@@ -96,6 +96,9 @@ pub enum ClockRule {
         /// The largest error the kernel may report.
         max_error: Span,
     },
+    /// Somebody who watches the clock says again and again until when it is on time
+    /// ([`Mac::set_on_time`]); when nobody does, it is not.
+    Watched,
 }
 
 /// A list of prioritised ports, as `tdm send N port priority ...` gives it.
@@ -147,6 +150,8 @@ pub struct MacSpec {
     pub defer_cpu: u32,
     /// How the clock must be.
     pub clock: ClockRule,
+    /// Slots that have opened stay open when the clock is not on time any more.
+    pub keep_open: bool,
 }
 
 /// How a running MAC is.
@@ -178,6 +183,7 @@ pub struct MacStatus {
 pub(crate) enum Command {
     SetWindows { windows: Option<CyclicWindows>, not_before: Instant<Tai> },
     SetSend(Box<SendList>),
+    OnTime(Option<Instant<Mono>>),
     Report,
 }
 
@@ -270,7 +276,7 @@ impl Mac {
             send,
             carrier,
             spec.spin,
-            spec.clock,
+            (spec.clock, spec.keep_open),
             probe,
             (Arc::clone(&mailbox), Arc::clone(&wake)),
         );
@@ -323,6 +329,12 @@ impl Mac {
         self.receive.set_rules(list)?;
         self.lists.recv = list.clone();
         Ok(())
+    }
+
+    /// Until when the clock is on time, as far as is known now; `None` when it is not. It counts
+    /// only with [`ClockRule::Watched`]; the thread has it when this returns.
+    pub fn set_on_time(&mut self, until: Option<Instant<Mono>>) -> Result<(), PathError> {
+        self.ask(Command::OnTime(until)).map(drop)
     }
 
     /// How the MAC is now.

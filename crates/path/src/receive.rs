@@ -156,7 +156,7 @@ impl Shared {
             by_priority,
             foreign: read(&self.foreign),
             not_deferred: read(&self.not_deferred),
-            lost: read(&self.lost),
+            lost: Some(read(&self.lost)),
         }
     }
 

@@ -11,6 +11,9 @@
 //! A sleep ends late, so the thread spins for the last [`SPIN`] before the release: of a cycle of a
 //! millisecond that is less than a tenth of one CPU.
 //!
+//! [`SlotTimer`] is for a thread that sends itself, of the program or of a C library's user; a
+//! talker with many streams has [`next_release`] in its timetable and one sleep for all of them.
+//!
 //! Not here: the frame's own wait in the MAC (`mac`).
 
 use timewire_base::{CyclicWindows, Instant, Span, Tai};
@@ -18,6 +21,15 @@ use timewire_sys::clock;
 
 /// How long before the release the thread stops sleeping and spins, since a sleep ends late.
 const SPIN: Span = Span::from_us(80);
+
+/// The first release *at or after* an instant: `lead` before a slot starts. `None` without slots.
+pub fn next_release(
+    windows: &CyclicWindows,
+    lead: Span,
+    from: Instant<Tai>,
+) -> Option<Instant<Tai>> {
+    Some(windows.next_start_at_or_after(from.saturating_add(lead))? - lead)
+}
 
 /// Wakes its caller a fixed time before each slot of one station.
 #[derive(Clone, Debug)]
@@ -38,11 +50,9 @@ impl SlotTimer {
     /// The next release: `lead` before the first slot that starts strictly after the last slot
     /// released for, and whose release is still ahead of `now`. `None` without slots.
     pub fn next_after(&self, now: Instant<Tai>) -> Option<Instant<Tai>> {
-        let mut from = now.saturating_add(self.lead);
-        if let Some(last) = self.last {
-            from = from.max(last.saturating_add(Span::from_ns(1)));
-        }
-        Some(self.windows.next_start_at_or_after(from)? - self.lead)
+        let after_last = self.last.map(|last| last.saturating_add(Span::from_ns(1)) - self.lead);
+        let from = after_last.map_or(now, |after| after.max(now));
+        next_release(&self.windows, self.lead, from)
     }
 
     /// Sleeps, then spins, until the next release; returns when it was due. One slot is released

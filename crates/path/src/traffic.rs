@@ -5,13 +5,20 @@
 //!
 //! Not here: frames that are not UDP; the station's MAC, which these programs know nothing of.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
-use timewire_base::{Instant, Port, SduLen, SocketPriority, Span, Tai};
+use timewire_base::{CyclicWindows, Instant, Port, SduLen, SocketPriority, Span, Tai};
+use timewire_mac::LaunchTimes;
 use timewire_sys::clock;
+use timewire_sys::error_queue::{self, LaunchRefusal, Report};
+use timewire_sys::marker::{self, Markers, Point};
+use timewire_sys::talk::LaunchMode;
 use timewire_sys::udp::{Received, StampedUdp};
+use timewire_trace::marker::udp_flow;
 use timewire_trace::record::{Record, Tap};
 
 use crate::message::{MIN_MESSAGE, seq_of, stamp};
@@ -75,6 +82,24 @@ pub struct Task {
     /// Socket priority of what is sent; without, 0.
     #[serde(default)]
     pub priority: Option<u8>,
+    /// Launch times of what is sent; without, it is sent at once.
+    #[serde(default)]
+    pub launch: Option<LaunchTask>,
+}
+
+/// How a program's messages get their launch times.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchTask {
+    /// When they may be on the link.
+    pub windows: CyclicWindows,
+    /// How long one of them is on the link.
+    pub busy: Span,
+    /// What a message needs from the program to the queueing discipline.
+    pub margin: Span,
+    /// How long before its launch time the queueing discipline sends a frame, so how much later
+    /// than the instant on the link the launch time is.
+    pub delta: Span,
 }
 
 impl Task {
@@ -88,6 +113,76 @@ impl Task {
         Ok(socket)
     }
 }
+
+/// A socket, and the launch times of what is sent through it.
+struct Sender {
+    socket: StampedUdp,
+    launch: Option<Launcher>,
+}
+
+struct Launcher {
+    times: LaunchTimes,
+    task: LaunchTask,
+    /// Launch time and number of the messages sent last, to know those by that are refused.
+    last: VecDeque<(i64, u32)>,
+}
+
+impl Sender {
+    fn new(task: &Task, port: u16) -> io::Result<Sender> {
+        let socket = task.socket(port)?;
+        let Some(task) = task.launch.clone() else { return Ok(Sender { socket, launch: None }) };
+        socket.set_launch(LaunchMode { deadline: false, report: true })?;
+        let times = LaunchTimes::new(task.windows.clone(), task.margin);
+        let last = VecDeque::with_capacity(REMEMBERED);
+        Ok(Sender { socket, launch: Some(Launcher { times, task, last }) })
+    }
+
+    /// Sends one message, at its launch time if it has one; whether the stack took it.
+    fn send(
+        &mut self,
+        message: &[u8],
+        to: SocketAddrV4,
+        (flow, seq): (u16, u32),
+        stamper: &Stamper<'_>,
+    ) -> io::Result<bool> {
+        let Some(launcher) = &mut self.launch else {
+            return taken(self.socket.send_to(message, to.into()));
+        };
+        let task = &launcher.task;
+        let Some(on_link) = launcher.times.next(now(), task.busy) else {
+            return Err(io::Error::other("no window has room for a message"));
+        };
+        stamper.record(on_link, Tap::Scheduled, flow, seq);
+        let launch = on_link + task.delta;
+        if launcher.last.len() == REMEMBERED {
+            launcher.last.pop_front();
+        }
+        launcher.last.push_back((launch.as_ns(), seq));
+        taken(self.socket.send_at(message, to, launch))
+    }
+
+    /// Records what the queueing discipline said of launch times that it did not keep.
+    fn take_refusals(&self, flow: u16, stamper: &Stamper<'_>) -> io::Result<()> {
+        let Some(launcher) = &self.launch else { return Ok(()) };
+        while let Some(report) = error_queue::take(self.socket.as_fd())? {
+            let Report::Refused { why, launch_ns } = report else { continue };
+            let found = launcher.last.iter().find(|(launch, _)| *launch == launch_ns);
+            let Some(&(_, seq)) = found else {
+                stamper.recorder.add_lost(1);
+                continue;
+            };
+            let tap = match why {
+                LaunchRefusal::Invalid => Tap::LaunchRefused,
+                LaunchRefusal::Missed => Tap::LaunchMissed,
+            };
+            stamper.record(Instant::from_ns(launch_ns), tap, flow, seq);
+        }
+        Ok(())
+    }
+}
+
+/// How many messages of a program can wait for what becomes of them.
+const REMEMBERED: usize = 64;
 
 struct Stamper<'a> {
     recorder: &'a Recorder,
@@ -121,6 +216,52 @@ impl Stamper<'_> {
     }
 }
 
+/// The marks of a program; a load each when nobody listens.
+struct Marks {
+    markers: Markers,
+    /// Just before it sends.
+    send: Point,
+    /// When it has a message.
+    receive: Point,
+    own: SocketAddr,
+    /// The upper halves of the tags of what is sent to and received from this one.
+    flows: Option<(SocketAddr, u32, u32)>,
+}
+
+impl Marks {
+    fn new(role: &str, own: io::Result<SocketAddr>) -> io::Result<Marks> {
+        let markers = Markers::open_or_off();
+        let send = markers.point(&format!("{role}.send"))?;
+        let receive = markers.point(&format!("{role}.receive"))?;
+        Ok(Marks { markers, send, receive, own: own?, flows: None })
+    }
+
+    fn flows(&mut self, other: SocketAddr) -> (u32, u32) {
+        match self.flows {
+            Some((of, to, from)) if of == other => (to, from),
+            _ => {
+                let flows = (udp_flow(self.own, other), udp_flow(other, self.own));
+                self.flows = Some((other, flows.0, flows.1));
+                flows
+            }
+        }
+    }
+
+    fn sends(&mut self, to: SocketAddr, seq: u32) {
+        if self.markers.is_listened_to() {
+            let tag = marker::tag(self.flows(to).0, seq);
+            self.markers.mark(self.send, tag, 0);
+        }
+    }
+
+    fn received(&mut self, from: SocketAddr, seq: u32) {
+        if self.markers.is_listened_to() {
+            let tag = marker::tag(self.flows(from).1, seq);
+            self.markers.mark(self.receive, tag, 0);
+        }
+    }
+}
+
 fn message_buffer(task: &Task) -> Vec<u8> {
     let length = usize::try_from(task.message).expect("invariant: u32 fits usize on Linux");
     vec![0; length.max(MIN_MESSAGE)]
@@ -136,9 +277,11 @@ pub fn client(
     timeout: Span,
     recorder: &Recorder,
 ) -> io::Result<()> {
-    let socket = task.socket(0)?;
-    let to = SocketAddr::from((server, task.port.get()));
+    let mut sender = Sender::new(task, 0)?;
+    let to = SocketAddrV4::new(server, task.port.get());
     let stamper = Stamper { recorder, station: task.station, tai_offset: clock::tai_offset() };
+    let own = sender.socket.local_address();
+    let mut marks = Marks::new("client", own)?;
     let mut message = message_buffer(task);
     clock::sleep_until(task.start);
     for seq in 0_u32.. {
@@ -149,14 +292,16 @@ pub fn client(
         }
         stamp(&mut message, seq);
         stamper.record(sent, Tap::Send, REQUEST, seq);
-        if !send(&socket, &message, to)? {
+        marks.sends(to.into(), seq);
+        if !sender.send(&message, to, (REQUEST, seq), &stamper)? {
             // Counted as lost by its missing arrival; give the full queue a moment.
             clock::sleep_until(sent + FLOOD_TICK);
             continue;
         }
-        await_response(&socket, seq, sent + timeout, &stamper)?;
+        await_response(&sender.socket, seq, sent + timeout, &stamper, &mut marks)?;
+        sender.take_refusals(REQUEST, &stamper)?;
     }
-    Ok(())
+    sender.take_refusals(REQUEST, &stamper)
 }
 
 /// Receives until the response `seq` came or the time is over. A late response of an earlier
@@ -166,6 +311,7 @@ fn await_response(
     seq: u32,
     until: Instant<Tai>,
     stamper: &Stamper<'_>,
+    marks: &mut Marks,
 ) -> io::Result<()> {
     let mut into = [0; 2_048];
     loop {
@@ -179,6 +325,7 @@ fn await_response(
         };
         let at = now();
         if let Some(got) = seq_of(&into[..message.length]) {
+            marks.received(message.from, got);
             stamper.received(at, &message, RESPONSE, got);
             if got == seq {
                 return Ok(());
@@ -191,14 +338,17 @@ fn await_response(
 ///
 /// **Errors**: as [`client`].
 pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> io::Result<()> {
-    let socket = task.socket(task.port.get())?;
-    socket.set_timeout(LOOK)?;
+    let mut sender = Sender::new(task, task.port.get())?;
+    sender.socket.set_timeout(LOOK)?;
     let stamper = Stamper { recorder, station: task.station, tai_offset: clock::tai_offset() };
+    let own = sender.socket.local_address();
+    let mut marks = Marks::new("server", own)?;
     let mut response = message_buffer(task);
     let mut into = [0; 2_048];
     loop {
-        let message = socket.receive(&mut into)?;
+        let message = sender.socket.receive(&mut into)?;
         let at = now();
+        sender.take_refusals(RESPONSE, &stamper)?;
         if at >= task.end + drain {
             return Ok(());
         }
@@ -206,11 +356,16 @@ pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> 
         let Some(seq) = seq_of(&into[..message.length]) else {
             continue;
         };
+        marks.received(message.from, seq);
         stamper.received(at, &message, REQUEST, seq);
         pace.wait();
         stamp(&mut response, seq);
         stamper.record(now(), Tap::Send, RESPONSE, seq);
-        send(&socket, &response, message.from)?;
+        let SocketAddr::V4(from) = message.from else {
+            unreachable!("an IPv4 socket hears IPv4 addresses only")
+        };
+        marks.sends(message.from, seq);
+        sender.send(&response, from, (RESPONSE, seq), &stamper)?;
     }
 }
 
@@ -271,9 +426,14 @@ pub fn sink(task: &Task) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends one message; whether the stack took it. A full queue is no failure of the program.
+/// Sends one message; whether the stack took it.
 fn send(socket: &StampedUdp, message: &[u8], to: SocketAddr) -> io::Result<bool> {
-    match socket.send_to(message, to) {
+    taken(socket.send_to(message, to))
+}
+
+/// Whether the stack took a message. A full queue is no failure of the program.
+fn taken(sent: io::Result<()>) -> io::Result<bool> {
+    match sent {
         Ok(()) => Ok(true),
         Err(error)
             if error.kind() == io::ErrorKind::WouldBlock

@@ -3,8 +3,9 @@
 //!
 //! Not here: how cases compare (`scenario`).
 
-use timewire_trace::summary::{CaseSummary, MacSummary, StreamClass, StreamSummary};
+use timewire_trace::summary::{CaseSummary, MacSummary, SlotPromise, StreamClass, StreamSummary};
 
+use crate::carrier::{launches, reserved_text};
 use crate::figure::{self, TailLine};
 use crate::group::{Scenario, drawn, stream_name};
 use crate::text::{Escaped, grouped, put, share, us, us_whole};
@@ -118,10 +119,18 @@ fn wire(out: &mut String, case: &CaseSummary) {
     let mut row = |term: &str, value: String| {
         put!(out, "<div><dt>{term}</dt><dd>{}</dd></div>\n", Escaped(&value));
     };
+    if let Some(carrier) = &case.carrier {
+        row("Carrier", format!("{}: {}", carrier.name, carrier.promise));
+    }
     row("Frames on the segment", grouped(wire.frames));
     if case.tdm {
         let part = share(wire.outside_slots, wire.frames);
         row("Outside their slot", format!("{} ({part})", grouped(wire.outside_slots)));
+        if case.carrier.as_ref().is_some_and(|c| c.slots == SlotPromise::RealTime) {
+            let (outside, frames) = (wire.real_time_outside_slots, wire.real_time_frames);
+            let part = share(outside, frames);
+            row("Of real time, outside", format!("{} ({part})", grouped(outside)));
+        }
         if wire.outside_slots > 0 {
             row("Farthest outside", format!("{} µs", us(wire.worst_outside_ns)));
         }
@@ -130,6 +139,13 @@ fn wire(out: &mut String, case: &CaseSummary) {
         row("Bound of the stamp", bound(case));
     }
     row("Not observed", grouped(wire.unobserved));
+    for (stream, text) in launches(case) {
+        row(&Escaped(&format!("Launch times of {}", stream.name)).to_string(), text);
+    }
+    for reserved in &case.reserved {
+        let term = format!("Rate of {}", reserved.station);
+        row(&Escaped(&term).to_string(), reserved_text(reserved));
+    }
     for stream in &case.streams {
         let late = match stream.deadline_ns {
             1.. => format!(

@@ -9,13 +9,21 @@
 //! Not here: computing the summary from records (`timewire-trace`), writing files (`timewire-cli`).
 #![forbid(unsafe_code)]
 
+mod base64;
+mod carrier;
 mod case;
 mod figure;
 mod group;
+pub mod journeys;
+pub mod live;
 mod page;
+pub mod perfetto;
+mod scatter;
 mod scenario;
 mod terminal;
 mod text;
+pub mod timeline;
 
 pub use page::html;
+pub use scatter::{Scatter, ScatterRow};
 pub use terminal::{TableOptions, table};

@@ -7,7 +7,7 @@ use timewire_trace::summary::{FactLevel, Finding, Outcome, Summary, Verdict};
 
 use crate::group::{Scenario, by_weight, distinct, plural, scenarios, tally, verdict_word};
 use crate::text::{Escaped, as_f64, grouped, put, utc};
-use crate::{case, figure, scenario};
+use crate::{carrier, case, figure, scenario};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -23,6 +23,7 @@ pub fn html(summary: &Summary) -> String {
     navigation(&mut out, &scenarios);
     out.push_str("<main>\n");
     findings(&mut out, summary);
+    carrier::section(&mut out, summary);
     scenario::published_table(&mut out, &scenarios);
     for (at, one) in scenarios.iter().enumerate() {
         scenario::section(&mut out, at + 1, one);

@@ -5,9 +5,10 @@
 
 use timewire_trace::stats::Distribution;
 use timewire_trace::summary::{
-    CaseSummary, Finding, Outcome, StreamClass, StreamSummary, Summary, Verdict,
+    CarrierChoice, CaseSummary, Finding, Outcome, StreamClass, StreamSummary, Summary, Verdict,
 };
 
+use crate::carrier::{choice_text, launches, reserved_text};
 use crate::group::{Scenario, by_weight, distinct, row_name, scenarios, tally, verdict_word};
 use crate::text::{is_unprintable, put, us, us_f64};
 
@@ -35,7 +36,11 @@ pub fn table(summary: &Summary, options: TableOptions) -> String {
     let mut out = String::new();
     for scenario in scenarios(summary) {
         scenario_table(&mut out, &scenario, options.width);
+        carriers(&mut out, &scenario);
         out.push('\n');
+    }
+    for choice in &summary.carriers {
+        choice_lines(&mut out, choice);
     }
     let published = summary.cases.iter().filter_map(|c| c.published.as_ref());
     for source in distinct(published.map(|p| p.source.as_str())) {
@@ -56,6 +61,35 @@ pub fn table(summary: &Summary, options: TableOptions) -> String {
     let word = painted(verdict_word(summary.verdict), code, options.colour);
     put!(&mut out, "verdict: {word} ({})\n", tally(&summary.findings));
     out
+}
+
+/// Who carried the schedule out, what that promises, and what became of it beside the slots.
+fn carriers(out: &mut String, scenario: &Scenario<'_>) {
+    let cases = || scenario.cases.iter().map(|(_, case)| *case);
+    for carrier in distinct(cases().filter_map(|case| case.carrier.as_ref())) {
+        let of = cases().filter(|case| case.carrier.as_ref() == Some(carrier));
+        let names = distinct(of.map(|case| case.case.as_str())).join(", ");
+        let (name, promise) = (plain(&carrier.name), plain(&carrier.promise));
+        put!(out, "carrier {name} ({}): {promise}\n", plain(&names));
+    }
+    for case in cases() {
+        let place = || plain(&format!("{}/{}", case.case, case.load));
+        for (stream, launch) in launches(case) {
+            put!(out, "launch times of {}, {}: {}\n", plain(&stream.name), place(), launch);
+        }
+        for reserved in &case.reserved {
+            let text = reserved_text(reserved);
+            put!(out, "rate of {}, {}: {text}\n", plain(&reserved.station), place());
+        }
+    }
+}
+
+fn choice_lines(out: &mut String, choice: &CarrierChoice) {
+    put!(out, "{}\n", plain(&choice_text(choice)));
+    for passed in &choice.passed_over {
+        put!(out, "     not {}: {}\n", plain(&passed.carrier), plain(&passed.why));
+    }
+    out.push('\n');
 }
 
 /// ANSI codes of an outcome: bold and green, red, yellow.

@@ -53,6 +53,11 @@ pub(crate) fn us(ns: i64) -> String {
     us_f64(as_f64(ns))
 }
 
+/// Microseconds to the nanosecond.
+pub(crate) fn us_exact(ns: i64) -> String {
+    format!("{:.3}", as_f64(ns) / 1e3)
+}
+
 /// Microseconds with one decimal, of fractional nanoseconds.
 pub(crate) fn us_f64(ns: f64) -> String {
     format!("{:.1}", ns / 1e3)

@@ -18,7 +18,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use timewire_report::{TableOptions, html, table};
-use timewire_trace::summary::Summary;
+use timewire_trace::summary::{
+    CarrierChoice, CarrierSummary, LaunchSummary, PassedOver, ReservedSummary, SlotPromise, Summary,
+};
 
 const STYLE: &str = include_str!("../src/style.css");
 
@@ -47,6 +49,63 @@ fn golden(name: &str, text: &str) {
 #[test]
 fn t1_table_at_full_width() {
     golden("small.table.txt", &table(&small(), TableOptions::default()));
+}
+
+/// The small run with carriers of the kernel, one chosen and one with something to say.
+fn with_carriers() -> Summary {
+    let mut summary = small();
+    let carrier = |name: &str, slots| {
+        let promise = format!("what {name} <promises>");
+        Some(CarrierSummary { name: name.to_owned(), slots, promise })
+    };
+    summary.carriers = vec![CarrierChoice {
+        scenario: "small".to_owned(),
+        asked: "auto".to_owned(),
+        chosen: "etf".to_owned(),
+        why: "it is the best that works here".to_owned(),
+        lacks: "it is not <all> it promises".to_owned(),
+        passed_over: vec![PassedOver {
+            carrier: "taprio".to_owned(),
+            why: "the kernel refuses <it>".to_owned(),
+        }],
+    }];
+    let first = &mut summary.cases[1];
+    first.carrier = carrier("etf", SlotPromise::RealTime);
+    (first.wire.real_time_frames, first.wire.real_time_outside_slots) = (100, 1);
+    let error = first.streams[0].transfer.clone();
+    first.streams[0].launch = Some(LaunchSummary { launched: 100, refused: 1, missed: 2, error });
+    let second = &mut summary.cases[2];
+    second.tdm = false;
+    second.carrier = carrier("cbs", SlotPromise::None);
+    second.reserved = vec![ReservedSummary {
+        station: "alpha".to_owned(),
+        rate_bps: 1_250_000,
+        burst_bits: 1_042,
+        frames: 100,
+        outside_rate: 3,
+    }];
+    summary
+}
+
+#[test]
+fn t1_carriers_and_the_choice_among_them_are_told() {
+    let summary = with_carriers();
+    golden("carriers.table.txt", &table(&summary, TableOptions::default()));
+    let page = html(&summary);
+    let tell = [
+        "<h2 id=\"carriers\">Carriers</h2>",
+        "carrier of small: etf, because it is the best that works here (--carrier auto); but it is \
+         not &lt;all&gt; it promises.",
+        "<th scope=\"row\">taprio</th><td>the kernel refuses &lt;it&gt;</td>",
+        "<dt>Carrier</dt><dd>etf: what etf &lt;promises&gt;</dd>",
+        "<dt>Of real time, outside</dt><dd>1 (1.0 %)</dd>",
+        "100 given, 1 refused, 2 missed",
+        "<dt>Rate of alpha</dt><dd>1.250 Mbit/s and a burst of 1042 bit reserved; 3 of 100",
+    ];
+    for text in tell {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!html(&small()).contains("id=\"carriers\""));
 }
 
 #[test]

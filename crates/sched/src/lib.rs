@@ -7,6 +7,9 @@
 //! limits of an experiment (`timewire-trace`).
 #![forbid(unsafe_code)]
 
+pub mod carrier;
+pub mod desired;
+pub mod groups;
 pub mod qdisc;
 pub mod scenario;
 pub mod tdm;

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Wrong scenario files and what the user is told about them: `bad/x.yaml` gives exactly the text
-//! of `bad/x.stderr`. `UPDATE_GOLDEN=1 cargo test -p timewire-sched` rewrites those texts; read
-//! each as someone who does not know the code.
+//! Wrong scenario and host files and what the user is told about them: `bad/x.yaml` gives exactly
+//! the text of `bad/x.stderr`; the same for `bad_host`, `bad_clock` and `bad_groups`.
+//! `UPDATE_GOLDEN=1 cargo test -p timewire-sched` rewrites those texts; read each as someone who
+//! does not know the code.
 //!
-//! Not here: good files (`shipped.rs`).
+//! Not here: good files (`shipped.rs`, `hosts.rs`).
 #![expect(clippy::disallowed_methods, reason = "golden files are read and written by the test")]
+#![expect(clippy::unwrap_used, reason = "a test: what cannot be read fails it")]
 
 use std::path::{Path, PathBuf};
 
-use timewire_sched::scenario::Scenario;
+use timewire_sched::scenario::host::{ClockRole, HostFile};
+use timewire_sched::scenario::{Scenario, ScenarioErrors};
 
-fn bad_files() -> Vec<PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad");
+fn bad_files(directory: &str) -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(directory);
     let entries = std::fs::read_dir(directory)
         .expect("the directory of wrong files")
         .map(|entry| entry.expect("an entry of it").path());
@@ -21,15 +24,12 @@ fn bad_files() -> Vec<PathBuf> {
     files
 }
 
-#[test]
-fn t1_each_wrong_file_gets_its_message() {
-    let files = bad_files();
-    assert!(files.len() >= 30, "only {} wrong files", files.len());
+fn check(files: Vec<PathBuf>, parse: impl Fn(&str, &str) -> Option<ScenarioErrors>) {
     let mut different = Vec::new();
     for path in files {
         let text = std::fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        let errors = Scenario::parse(name, &text).err();
+        let errors = parse(name, &text);
         let told = errors.map_or_else(|| "no error\n".to_owned(), |errors| format!("{errors}\n"));
         let golden = path.with_extension("stderr");
         if std::env::var("UPDATE_GOLDEN").is_ok() {
@@ -41,4 +41,32 @@ fn t1_each_wrong_file_gets_its_message() {
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+#[test]
+fn t1_each_wrong_file_gets_its_message() {
+    let files = bad_files("bad");
+    assert!(files.len() >= 30, "only {} wrong files", files.len());
+    check(files, |name, text| Scenario::parse(name, text).err());
+}
+
+#[test]
+fn t1_each_wrong_host_file_gets_its_message() {
+    for (directory, least) in [("bad_host", 80), ("bad_clock", 8), ("bad_groups", 20)] {
+        let files = bad_files(directory);
+        assert!(files.len() >= least, "only {} wrong files in {directory}", files.len());
+        check(files, |name, text| HostFile::parse(name, text).err());
+    }
+}
+
+#[test]
+fn t0_a_clock_has_its_defaults_and_survives_writing() {
+    let text = "timewire: 1\nname: a\nhost: {clock: {interfaces: [eth0], role: transmitter}}\n";
+    let file = HostFile::parse("a.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let clock = file.host.clock.clone().expect("a clock");
+    assert_eq!(clock.role, ClockRole::Transmitter);
+    assert_eq!((clock.priority1(), clock.log_sync_interval(), clock.adjust), (64, -3, true));
+    let written = serde_json::to_string(&file).unwrap();
+    let again = HostFile::parse("a.json", &written).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(again, file);
 }

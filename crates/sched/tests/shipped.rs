@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use timewire_base::{FrameLen, Span, StationName};
+use timewire_sched::carrier::{ScheduleCarrier, SlotPromise};
 use timewire_sched::scenario::{AtMost, CaseMac, Limit, Metric, Scenario, json_schema};
 
 fn repository() -> PathBuf {
@@ -59,6 +60,29 @@ fn t1_the_scenarios_of_both_carriers_are_the_same_experiment() {
         let kept = other.limits.iter().filter(|limit| limit.metric == Metric::OutsideSlots);
         let none = |limit: &&Limit| matches!(limit.at_most, AtMost::Share(p) if p.get() == 0);
         assert_eq!(kept.filter(none).count(), 8, "{file}");
+    }
+}
+
+#[test]
+fn t1_every_carrier_runs_the_same_experiment_side_by_side() {
+    let (one, all) = (shipped("tdm-64.yaml"), shipped("carriers-64.yaml"));
+    assert_eq!(one.schedule, all.schedule);
+    assert_eq!(one.stations, all.stations);
+    assert_eq!(one.traffic, all.traffic);
+    let macs: Vec<_> = all.experiment.cases.iter().map(|case| case.mac).collect();
+    assert_eq!(macs[0], CaseMac::None);
+    for carrier in ScheduleCarrier::BY_PREFERENCE {
+        assert_eq!(macs.iter().filter(|mac| **mac == carrier.case_mac()).count(), 1, "{carrier}");
+        let case = all.experiment.cases.iter().find(|case| case.mac == carrier.case_mac()).unwrap();
+        // What it promises is held against it under every load, and may not fail once.
+        let promise = match carrier.slots() {
+            SlotPromise::All => Metric::OutsideSlots,
+            SlotPromise::RealTime => Metric::OutsideSlotsRealTime,
+            SlotPromise::None => Metric::OutsideRate,
+        };
+        let limits = all.limits.iter().filter(|l| l.case == case.name && l.metric == promise);
+        let none = |l: &&Limit| matches!(l.at_most, AtMost::Share(ppm) if ppm.get() == 0);
+        assert_eq!(limits.filter(none).count(), all.experiment.loads.len(), "{carrier}");
     }
 }
 

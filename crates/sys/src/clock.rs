@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading clocks, sleeping on them, and what the kernel knows about their accuracy.
 //!
-//! Not here: setting a clock. Timewire sets none but that of a laboratory machine (`machine`).
+//! Not here: setting a clock. Timewire sets none but that of a laboratory machine (`machine`), and
+//! puts back what daemons that it started have set (`steering`).
 
 use std::io;
 use std::sync::OnceLock;
@@ -33,6 +34,16 @@ pub fn now<S: KernelClock>() -> Instant<S> {
     let result = unsafe { libc::clock_gettime(S::ID, &raw mut time) };
     assert_eq!(result, 0, "clock_gettime({}) failed: {}", S::NAME, io::Error::last_os_error());
     from_timespec(&time)
+}
+
+/// How long the calling thread has had a CPU (`CLOCK_THREAD_CPUTIME_ID`), with the interrupts that
+/// the kernel served meanwhile.
+pub fn thread_time() -> Span {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec for the call to fill in; the clock number is a constant.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(result, 0, "every Linux has the clock of a thread");
+    Span::from_ns(time.tv_sec * 1_000_000_000 + time.tv_nsec)
 }
 
 /// An instant from the kernel's `timespec`.
@@ -80,6 +91,14 @@ pub struct Discipline {
     pub synchronised: bool,
     /// The kernel's estimate of the largest error.
     pub max_error: Span,
+    /// The kernel's estimate of the error.
+    pub estimated_error: Span,
+    /// What is still to be corrected.
+    pub offset: Span,
+    /// Correction of the frequency, parts in 10^9, rounded towards zero.
+    pub frequency_ppb: i64,
+    /// How far TAI is ahead of UTC in this kernel.
+    pub tai_offset: Span,
 }
 
 /// Reads the clock discipline; changes nothing.
@@ -94,6 +113,15 @@ pub fn discipline() -> io::Result<Discipline> {
     Ok(Discipline {
         synchronised: timex.status & libc::STA_UNSYNC == 0,
         max_error: Span::from_us(timex.maxerror),
+        estimated_error: Span::from_us(timex.esterror),
+        offset: if timex.status & libc::STA_NANO == 0 {
+            Span::from_us(timex.offset)
+        } else {
+            Span::from_ns(timex.offset)
+        },
+        // Parts in 10^6, shifted by 16 bits.
+        frequency_ppb: timex.freq * 1_000 / 65_536,
+        tai_offset: Span::from_secs(timex.tai.into()),
     })
 }
 
@@ -104,8 +132,13 @@ pub fn is_virtual() -> bool {
     static VIRTUAL: OnceLock<bool> = OnceLock::new();
     *VIRTUAL.get_or_init(|| {
         let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-        line.split_ascii_whitespace().any(|word| word.starts_with("time-travel="))
+        line_makes_virtual(&line)
     })
+}
+
+/// As [`is_virtual`], of a kernel that was started with this command line.
+pub fn line_makes_virtual(command_line: &str) -> bool {
+    command_line.split_ascii_whitespace().any(|word| word.starts_with("time-travel="))
 }
 
 /// Sets this thread's timer slack, so that its sleeps end as exactly as the kernel can.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a sending socket hears back from the kernel: software stamps of its messages on their way
-//! down, and messages that were dropped because of their launch time.
+//! What a sending socket hears back from the kernel: stamps of its messages on their way down and
+//! of the card, and messages that were dropped because of their launch time.
 //!
-//! Not here: sending (`talk`), receive stamps (`udp`, `packet`), hardware stamps.
+//! Not here: sending (`talk`, `outbox`), receive stamps (`udp`, `packet`), switching a card's
+//! stamps on, which is a setting of the interface.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use timewire_base::{Instant, Utc};
 
 use crate::clock::from_timespec;
-use crate::socket::{check_len, set_option};
+use crate::socket::{check, set_option};
 
 /// Where on its way a message is stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,8 +20,22 @@ pub enum TxTap {
     Sched,
     /// As it is handed to the interface.
     Send,
+    /// By the card, as it leaves.
+    Hardware,
     /// TCP only: when the other side has acknowledged its last byte.
     Acknowledged,
+}
+
+/// The time of a stamp, and whose clock that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxTime {
+    /// This kernel's clock.
+    System(Instant<Utc>),
+    /// The card's own clock. **Units**: nanoseconds, mostly TAI since 1970.
+    Card {
+        /// What it read.
+        ns: i64,
+    },
 }
 
 impl TxTap {
@@ -29,6 +44,12 @@ impl TxTap {
         match self {
             TxTap::Sched => libc::SOF_TIMESTAMPING_TX_SCHED,
             TxTap::Send => libc::SOF_TIMESTAMPING_TX_SOFTWARE,
+            // A software stamp comes as well, if that is asked for.
+            TxTap::Hardware => {
+                libc::SOF_TIMESTAMPING_TX_HARDWARE
+                    | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+                    | libc::SOF_TIMESTAMPING_OPT_TX_SWHW
+            }
             TxTap::Acknowledged => libc::SOF_TIMESTAMPING_TX_ACK,
         }
     }
@@ -64,7 +85,7 @@ pub enum Report {
         /// Which message: datagrams are counted from 0; a TCP message is named by its last byte.
         message: u32,
         /// When.
-        at: Instant<Utc>,
+        at: TxTime,
     },
     /// A message was dropped because of its launch time.
     Refused {
@@ -99,21 +120,67 @@ pub fn stamp_messages(fd: BorrowedFd<'_>, taps: &[TxTap]) -> io::Result<()> {
 ///
 /// **Errors**: as `recvmsg`.
 pub fn take(fd: BorrowedFd<'_>) -> io::Result<Option<Report>> {
-    let mut control = [0_u64; CONTROL / 8];
-    let mut payload = [0_u8; 64];
-    // SAFETY: all-zero is a valid msghdr: null pointers and plain integers.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    let mut iovec = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
-    header.msg_iov = &raw mut iovec;
-    header.msg_iovlen = 1;
-    header.msg_control = control.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&control);
+    let mut reader = [Room::EMPTY];
+    let mut found = None;
+    read(fd, &mut reader, &mut |report| found = Some(report))?;
+    Ok(found)
+}
+
+/// Takes many entries with one system call; keeps the room for them.
+#[derive(Debug)]
+pub struct ReportReader(Box<[Room]>);
+
+impl Default for ReportReader {
+    fn default() -> ReportReader {
+        ReportReader(vec![Room::EMPTY; BATCH].into_boxed_slice())
+    }
+}
+
+impl ReportReader {
+    /// Takes what is in a socket's error queue now, oldest first, up to [`BATCH`] entries; never
+    /// waits and never allocates. Returns how many there were.
+    ///
+    /// **Errors**: as `recvmmsg`.
+    pub fn read(&mut self, fd: BorrowedFd<'_>, on: &mut dyn FnMut(Report)) -> io::Result<usize> {
+        read(fd, &mut self.0, on)
+    }
+}
+
+/// Most entries that one call takes.
+pub const BATCH: usize = 32;
+
+/// Room for the control messages of one entry, aligned as their headers want.
+#[derive(Clone, Copy, Debug)]
+struct Room([u64; CONTROL / 8]);
+
+impl Room {
+    const EMPTY: Room = Room([0; CONTROL / 8]);
+}
+
+fn read(fd: BorrowedFd<'_>, rooms: &mut [Room], on: &mut dyn FnMut(Report)) -> io::Result<usize> {
+    // SAFETY: all-zero is a valid mmsghdr: null pointers and plain integers.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+    let mut count: libc::c_uint = 0;
+    for (header, room) in headers.iter_mut().zip(rooms.iter_mut()) {
+        // No room for bytes: with `OPT_TSONLY` there are none, and those of others are not wanted.
+        header.msg_hdr.msg_control = room.0.as_mut_ptr().cast();
+        header.msg_hdr.msg_controllen = CONTROL;
+        count += 1;
+    }
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the header points to `payload` and `control`, both alive and exclusively ours.
-    let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) };
-    match check_len(got) {
-        Ok(_) => Ok(Some(report_of(&header))),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+    // SAFETY: the first `count` headers point to rooms of CONTROL bytes, alive and exclusively
+    // ours; they ask for no bytes and no name, and no timeout is given.
+    let got = unsafe {
+        let none = std::ptr::null_mut();
+        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, flags, none)
+    };
+    match check(got) {
+        Ok(got) => {
+            let got = usize::try_from(got).expect("invariant: not negative");
+            headers[..got].iter().for_each(|header| on(report_of(&header.msg_hdr)));
+            Ok(got)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
         Err(error) => Err(error),
     }
 }
@@ -143,9 +210,9 @@ fn report_of(header: &libc::msghdr) -> Report {
             unsafe { ((*message).cmsg_level, (*message).cmsg_type, libc::CMSG_DATA(message)) };
         match (level, kind) {
             (libc::SOL_SOCKET, SO_TIMESTAMPING) => {
-                // SAFETY: the kernel put three timespecs there; the first is the software stamp.
-                let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
-                stamp = Some(from_timespec(&time));
+                // SAFETY: the kernel put three timespecs there.
+                let times = unsafe { data.cast::<[libc::timespec; 3]>().read_unaligned() };
+                stamp = stamp_of(&times);
             }
             (libc::SOL_IP, libc::IP_RECVERR)
             | (libc::SOL_IPV6, libc::IPV6_RECVERR)
@@ -164,13 +231,29 @@ fn report_of(header: &libc::msghdr) -> Report {
     }
 }
 
-fn interpret(error: &ExtendedError, stamp: Option<Instant<Utc>>) -> Report {
+/// Of three times the first is the kernel's, the last the card's; one of them is not zero.
+fn stamp_of(times: &[libc::timespec; 3]) -> Option<TxTime> {
+    let is_set = |time: &libc::timespec| time.tv_sec != 0 || time.tv_nsec != 0;
+    if is_set(&times[2]) {
+        let ns = from_timespec::<Utc>(&times[2]).as_ns();
+        return Some(TxTime::Card { ns });
+    }
+    is_set(&times[0]).then(|| TxTime::System(from_timespec(&times[0])))
+}
+
+fn interpret(error: &ExtendedError, stamp: Option<TxTime>) -> Report {
     let other = Report::Other { errno: error.errno, origin: error.origin };
     match (error.origin, error.code, stamp) {
-        (SO_EE_ORIGIN_TIMESTAMPING, _, Some(at)) => match TxTap::from_info(error.info) {
-            Some(tap) => Report::Stamped { tap, message: error.data, at },
-            None => other,
-        },
+        (SO_EE_ORIGIN_TIMESTAMPING, _, Some(at)) => {
+            let tap = match (TxTap::from_info(error.info), at) {
+                (Some(TxTap::Send), TxTime::Card { .. }) => Some(TxTap::Hardware),
+                (tap, _) => tap,
+            };
+            match tap {
+                Some(tap) => Report::Stamped { tap, message: error.data, at },
+                None => other,
+            }
+        }
         (SO_EE_ORIGIN_TXTIME, SO_EE_CODE_TXTIME_INVALID_PARAM, _) => {
             Report::Refused { why: LaunchRefusal::Invalid, launch_ns: launch_ns(error) }
         }
@@ -231,7 +314,7 @@ mod tests {
                 _ => None,
             });
             let [sched, send] = stamps.map(|report| match report {
-                Report::Stamped { tap, message, at } => (tap, message, at),
+                Report::Stamped { tap, message, at: TxTime::System(at) } => (tap, message, at),
                 other => panic!("{other:?}"),
             });
             assert_eq!(
@@ -253,6 +336,50 @@ mod tests {
         let report = next(from.as_fd());
         let named = matches!(report, Report::Stamped { tap: TxTap::Acknowledged, message: 3, .. });
         assert!(named, "{report:?}");
+    }
+
+    #[test]
+    fn t0_many_reports_are_taken_at_once_and_in_order() {
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        from.connect(to.local_addr().unwrap()).unwrap();
+        stamp_messages(from.as_fd(), &[TxTap::Send]).unwrap();
+        let count: usize = 3 * BATCH / 2;
+        for _ in 0..count {
+            from.send(b"x").unwrap();
+        }
+        let (mut reader, mut seen) = (ReportReader::default(), Vec::new());
+        while seen.len() < count {
+            reader.read(from.as_fd(), &mut |report| seen.push(report)).unwrap();
+        }
+        for (number, report) in (0..).zip(&seen) {
+            let is_it = matches!(report, Report::Stamped { message, .. } if *message == number);
+            assert!(is_it, "{report:?}");
+        }
+        assert_eq!(reader.read(from.as_fd(), &mut |_| ()).unwrap(), 0);
+    }
+
+    #[test]
+    fn t0_a_stamp_names_its_clock() {
+        let time = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
+        let none = time(0, 0);
+        let error = ExtendedError {
+            errno: 42,
+            origin: SO_EE_ORIGIN_TIMESTAMPING,
+            kind: 0,
+            code: 0,
+            pad: 0,
+            info: 0,
+            data: 7,
+        };
+        let system = interpret(&error, stamp_of(&[time(1, 5), none, none]));
+        let at = TxTime::System(Instant::from_ns(1_000_000_005));
+        assert_eq!(system, Report::Stamped { tap: TxTap::Send, message: 7, at });
+        let card = interpret(&error, stamp_of(&[none, none, time(2, 6)]));
+        let at = TxTime::Card { ns: 2_000_000_006 };
+        assert_eq!(card, Report::Stamped { tap: TxTap::Hardware, message: 7, at });
+        let none = interpret(&error, stamp_of(&[none; 3]));
+        assert_eq!(none, Report::Other { errno: 42, origin: SO_EE_ORIGIN_TIMESTAMPING });
     }
 
     #[test]

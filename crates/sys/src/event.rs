@@ -89,12 +89,22 @@ impl AsFd for EndRequests {
 ///
 /// Returns whether any is readable; a signal counts as not. At most 8 descriptors.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Span>) -> io::Result<bool> {
+    wait(fds, libc::POLLIN, timeout)
+}
+
+/// Waits until a descriptor takes what is written, or its reader has gone, or the time is over;
+/// `None` waits for ever. Returns as [`wait_readable`].
+pub fn wait_writable(fd: BorrowedFd<'_>, timeout: Option<Span>) -> io::Result<bool> {
+    wait(&[fd], libc::POLLOUT, timeout)
+}
+
+fn wait(fds: &[BorrowedFd<'_>], events: libc::c_short, timeout: Option<Span>) -> io::Result<bool> {
     const MOST: usize = 8;
     assert!(fds.len() <= MOST, "at most {MOST} descriptors");
     let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
     for (entry, fd) in list.iter_mut().zip(fds) {
         entry.fd = fd.as_raw_fd();
-        entry.events = libc::POLLIN;
+        entry.events = events;
     }
     let time = timeout.map(|span| to_timespec(span.as_ns()));
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -112,6 +122,21 @@ pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Span>) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t0_a_full_pipe_is_not_writable_until_it_is_read() {
+        use std::io::{Read, Write};
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        let now = Some(Span::ZERO);
+        assert!(wait_writable(writer.as_fd(), now).unwrap());
+        // A pipe takes a page as a whole or not at all.
+        let page = [0; 4_096];
+        while wait_writable(writer.as_fd(), now).unwrap() {
+            writer.write_all(&page).unwrap();
+        }
+        reader.read_exact(&mut [0; 4_096]).unwrap();
+        assert!(wait_writable(writer.as_fd(), None).unwrap());
+    }
 
     #[test]
     fn t0_a_wake_is_seen_once() {

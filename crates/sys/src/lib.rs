@@ -7,23 +7,42 @@
 //! Not here: eBPF loading (`timewire-bpf`), what the calls are put together to
 //! (`timewire-path`, `timewire-host`).
 
+mod busy_poll;
+pub mod card;
 pub mod clock;
 pub mod error_queue;
 pub mod event;
+pub mod filter;
+pub mod generic;
+pub mod hardware_clock;
 pub mod machine;
+pub mod marker;
 mod memory;
+mod messages;
 pub mod namespace;
 pub mod netlink;
+pub mod outbox;
 pub mod packet;
+pub mod packet_ring;
+pub mod phc;
+pub mod probe;
 mod randomness;
+pub mod receive;
 pub mod registers;
+pub mod ring;
 pub mod scheduler;
 mod socket;
+pub mod stamping;
+pub mod steering;
 pub mod talk;
+pub mod terminal;
+pub mod trace_ring;
 pub mod udp;
 pub mod vhost;
 pub mod xsk;
+pub mod xsk_talk;
 
+pub use busy_poll::BusyPoll;
 pub use memory::{Frame, FrameMemory};
 pub use randomness::Randomness;
-pub use socket::{Interfaces, interface_index};
+pub use socket::{Interfaces, Sending, connect_local, interface_index, sending_of};

@@ -9,6 +9,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -190,6 +191,44 @@ impl Process {
     ///
     /// **Errors**: `PermissionDenied` without `CAP_KILL` on another user's process.
     pub fn kill(self) -> io::Result<()> {
+        self.signal(libc::SIGKILL)
+    }
+
+    /// Asks it to end, with `SIGTERM`; gone already is fine. Never hits a later process of the same
+    /// number.
+    ///
+    /// **Errors**: `PermissionDenied` without `CAP_KILL` on another user's process.
+    pub fn ask_to_end(self) -> io::Result<()> {
+        self.signal(libc::SIGTERM)
+    }
+
+    /// Stops it with `SIGSTOP`; gone already is fine. Its parent sees that.
+    ///
+    /// **Errors**: as [`Process::kill`].
+    pub fn stop(self) -> io::Result<()> {
+        self.signal(libc::SIGSTOP)
+    }
+
+    /// Lets it go on with `SIGCONT`; gone already is fine.
+    ///
+    /// **Errors**: as [`Process::kill`].
+    pub fn go_on(self) -> io::Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
+    /// Whether it is stopped, by a signal or a debugger.
+    pub fn is_stopped(self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        matches!(stat_field(&stat, 3), Some("T" | "t"))
+    }
+
+    /// The number of its parent; `None` when it is gone.
+    pub fn parent(self) -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        stat_field(&stat, 4)?.parse().ok()
+    }
+
+    fn signal(self, signal: libc::c_int) -> io::Result<()> {
         let pid = libc::c_long::from(self.pid);
         // SAFETY: pidfd_open() takes two integers; flags 0 is valid.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0 as libc::c_long) };
@@ -204,7 +243,7 @@ impl Process {
         if !self.is_alive() {
             return Ok(());
         }
-        let signal = libc::c_long::from(libc::SIGKILL);
+        let signal = libc::c_long::from(signal);
         let no_info = ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is a live pidfd, a null siginfo means "as kill() would", flags are
         // 0.
@@ -259,6 +298,34 @@ pub fn ignore_requests_to_end() {
     }
 }
 
+/// The number of the calling thread's network namespace that no other has as long as the host is
+/// up, unlike that of its file; `None` before Linux 5.14.
+///
+/// **Errors**: no socket can be opened.
+pub fn network_cookie() -> io::Result<Option<u64>> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let mut cookie = 0_u64;
+    let mut length = libc::socklen_t::try_from(size_of_val(&cookie)).map_err(io::Error::other)?;
+    // SAFETY: `cookie` is writable for `length` bytes, and both live until the call returns.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    match check(result) {
+        Ok(_) => Ok(Some(cookie)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// `linux v6.12 include/uapi/asm-generic/socket.h`.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
 /// The effective user of the calling process.
 pub fn effective_user() -> u32 {
     // SAFETY: geteuid() has no preconditions and cannot fail.
@@ -312,7 +379,7 @@ impl Capability {
     }
 
     /// Its bit, from `linux v6.12 include/uapi/linux/capability.h`.
-    fn bit(self) -> u32 {
+    pub fn bit(self) -> u32 {
         match self {
             Capability::NetAdmin => 12,
             Capability::NetRaw => 13,
@@ -360,6 +427,14 @@ pub fn mount_tmpfs(target: &Path) -> io::Result<()> {
     mount(Some(Path::new("tmpfs")), target, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV)
 }
 
+/// Mounts what the kernel tells about devices over a directory: of interfaces, those of the
+/// caller's network namespace.
+///
+/// **Errors**: as [`mount_tmpfs`].
+pub fn mount_sysfs(target: &Path) -> io::Result<()> {
+    mount(Some(Path::new("sysfs")), target, Some(c"sysfs"), libc::MS_NOSUID | libc::MS_NODEV)
+}
+
 /// Shows a directory, with what is mounted below it, at a second place.
 ///
 /// **Errors**: as [`mount_tmpfs`].
@@ -374,6 +449,19 @@ pub fn unmount(target: &Path) -> io::Result<()> {
     let target = c_path(target)?;
     // SAFETY: `target` is a NUL-terminated string that outlives the call.
     check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) }).map(drop)
+}
+
+/// Whether what is at this path now, and not hidden by another mount, is a BPF file system.
+///
+/// **Errors**: `NotFound` without the path, `PermissionDenied` without a way to it.
+pub fn is_bpf_file_system(path: &Path) -> io::Result<bool> {
+    let path = c_path(path)?;
+    // SAFETY: all-zero is valid for this struct of integers.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` is a NUL-terminated string and `found` a struct of ours; both outlive the
+    // call.
+    check(unsafe { libc::statfs(path.as_ptr(), &raw mut found) })?;
+    Ok(found.f_type == libc::BPF_FS_MAGIC)
 }
 
 fn mount(

@@ -10,6 +10,8 @@
 use std::fs::File;
 use std::io::{self, Write};
 
+use timewire_base::Span;
+
 use crate::socket::check;
 
 /// A real-time priority of `SCHED_FIFO` and `SCHED_RR`.
@@ -54,6 +56,43 @@ impl Attributes {
     /// `SCHED_FIFO` at this priority.
     pub fn fifo(priority: RtPriority) -> Attributes {
         Attributes { policy: FIFO, rt_priority: priority.get().into(), ..Attributes::default() }
+    }
+
+    /// `SCHED_RR` at this priority.
+    pub fn round_robin(priority: RtPriority) -> Attributes {
+        Attributes { policy: RR, rt_priority: priority.get().into(), ..Attributes::default() }
+    }
+
+    /// `SCHED_DEADLINE`. What the thread starts is scheduled as usual: the kernel lets it start
+    /// nothing else.
+    ///
+    /// **Panics** for a negative time.
+    pub fn deadline(runtime: Span, deadline: Span, period: Span) -> Attributes {
+        let ns = |span: Span| u64::try_from(span.as_ns()).expect("invariant: not negative");
+        Attributes {
+            policy: DEADLINE,
+            flags: RESET_ON_FORK,
+            runtime_ns: ns(runtime),
+            deadline_ns: ns(deadline),
+            period_ns: ns(period),
+            ..Attributes::default()
+        }
+    }
+
+    /// These, so that nothing the thread starts inherits them.
+    #[must_use]
+    pub fn not_inherited(self) -> Attributes {
+        Attributes { flags: self.flags | RESET_ON_FORK, ..self }
+    }
+
+    /// Whether what the thread starts is scheduled as usual.
+    pub fn resets_on_fork(self) -> bool {
+        self.flags & RESET_ON_FORK != 0
+    }
+
+    /// Whether this is `SCHED_DEADLINE`.
+    pub fn is_deadline(self) -> bool {
+        self.policy == DEADLINE
     }
 
     /// These, with the reset-on-fork flag that `of` has.
@@ -208,6 +247,8 @@ fn pid_t(tid: u32) -> io::Result<libc::pid_t> {
 }
 
 const FIFO: u32 = libc::SCHED_FIFO.unsigned_abs();
+const RR: u32 = libc::SCHED_RR.unsigned_abs();
+const DEADLINE: u32 = libc::SCHED_DEADLINE.unsigned_abs();
 const RESET_ON_FORK: u64 = libc::SCHED_FLAG_RESET_ON_FORK.unsigned_abs() as u64;
 /// The first version of the structure, 48 bytes: the one without utilisation clamps.
 const ATTR_SIZE: u32 = 48;
@@ -245,6 +286,14 @@ mod tests {
         assert!(!fifo.is_fifo(RtPriority::new(1).unwrap()));
         let forked = Attributes { flags: 1, ..Attributes::default() };
         assert_eq!(fifo.with_reset_on_fork(forked).flags, 1);
+        assert!(fifo.not_inherited().resets_on_fork() && !fifo.resets_on_fork());
+        assert_eq!(Attributes::round_robin(RtPriority::new(7).unwrap()).policy, 2);
+        let reserved = Attributes::deadline(Span::from_us(1), Span::from_us(2), Span::from_us(3));
+        assert_eq!(
+            (reserved.runtime_ns, reserved.deadline_ns, reserved.period_ns),
+            (1_000, 2_000, 3_000)
+        );
+        assert!(reserved.is_deadline() && reserved.resets_on_fork());
     }
 
     #[test]

@@ -3,7 +3,11 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
 
 use timewire_base::IfName;
 
@@ -69,6 +73,39 @@ pub(crate) fn get_option<T: Copy>(
     check(result).map(|_| value)
 }
 
+/// Connects to a local socket, waiting so long at most for a server that takes nobody.
+///
+/// **Errors**: `WouldBlock` then; `ENOENT`, `ECONNREFUSED` when there is no server.
+pub fn connect_local(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let stream = UnixStream::from(socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
+    // The kernel bounds connecting by this, too (linux v6.12 `af_unix.c:unix_stream_connect`).
+    stream.set_write_timeout(Some(patience))?;
+    // SAFETY: all-zero is a valid sockaddr_un (plain integers).
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).expect("invariant: 1");
+    let bytes = path.as_os_str().as_bytes();
+    // The last one stays zero.
+    if bytes.len() >= address.sun_path.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    let length = size_of_u32::<libc::sockaddr_un>();
+    // SAFETY: `address` is a sockaddr_un of `length` bytes, and its path ends with a zero.
+    let result =
+        unsafe { libc::connect(stream.as_fd().as_raw_fd(), (&raw const address).cast(), length) };
+    check(result).map(|_| stream)
+}
+
+/// Asks for so large a receive buffer; the kernel grants less without CAP_NET_ADMIN.
+pub(crate) fn set_receive_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    // FORCE goes past the administrator's limit and needs CAP_NET_ADMIN in the first user
+    // namespace; without it the plain option gives as much as the limit allows.
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+        .or_else(|_| set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
+}
+
 /// Binds an AF_PACKET socket to an interface, to receive frames of a protocol; of none with 0.
 pub(crate) fn bind_packet(fd: BorrowedFd<'_>, interface: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: all-zero is a valid sockaddr_ll (plain integers).
@@ -92,6 +129,38 @@ pub fn interface_index(name: &IfName) -> io::Result<u32> {
         0 => Err(io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}"))),
         index => Ok(index),
     }
+}
+
+/// What a sender must know of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sending {
+    /// Its own address.
+    pub address: [u8; 6],
+    /// The longest payload of a frame, its MTU. **Units**: bytes.
+    pub payload: u32,
+}
+
+/// The address and the MTU of an interface in the caller's network namespace.
+///
+/// **Errors**: `NotFound` when there is none of that name.
+pub fn sending_of(name: &IfName) -> io::Result<Sending> {
+    interface_index(name)?;
+    let fd = socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)?;
+    // SAFETY: all-zero is a valid ifreq (plain integers and arrays of them).
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.as_str().bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    // SAFETY: SIOCGIFHWADDR reads the name of an ifreq and writes its address; `request` is ours.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) })?;
+    // SAFETY: the call succeeded, so the union holds the address, of plain integers.
+    let data = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
+    let address = std::array::from_fn(|at| data[at].to_ne_bytes()[0]);
+    // SAFETY: SIOCGIFMTU reads the name, which is still there, and writes the MTU.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) })?;
+    // SAFETY: the call succeeded, so the union holds the MTU, a plain integer.
+    let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+    Ok(Sending { address, payload: mtu.unsigned_abs() })
 }
 
 /// The interfaces of one network namespace, seen from wherever the caller goes later.
@@ -120,6 +189,7 @@ impl Interfaces {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn t0_interfaces_are_known_by_index() {
@@ -127,5 +197,37 @@ mod tests {
         let here = Interfaces::here().unwrap();
         assert!(here.has(lo));
         assert!(!here.has(i32::MAX.unsigned_abs()));
+    }
+
+    #[test]
+    fn t0_a_server_that_takes_nobody_is_not_waited_for() {
+        let path = std::env::temp_dir().join(format!("timewire-local-{}", std::process::id()));
+        let patience = Duration::from_millis(5);
+        let missing = connect_local(&path, patience).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut waiting = Vec::new();
+        let error = loop {
+            match connect_local(&path, patience) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        drop(listener);
+        let refused = connect_local(&path, patience).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        std::fs::remove_file(&path).unwrap();
+        let long = Path::new("/").join("x".repeat(200));
+        assert_eq!(connect_local(&long, patience).unwrap_err().raw_os_error(), Some(36));
+    }
+
+    #[test]
+    fn t0_the_loopback_interface_has_no_address_and_a_long_payload() {
+        let lo = sending_of(&IfName::new("lo").unwrap()).unwrap();
+        assert_eq!(lo.address, [0; 6]);
+        assert!(lo.payload > 1_280, "{lo:?}");
+        let none = sending_of(&IfName::new("none0").unwrap()).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 }

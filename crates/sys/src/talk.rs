@@ -69,10 +69,7 @@ impl<S: KernelClock> TalkSocket<S> {
     fn with_options(fd: OwnedFd, options: TalkOptions) -> io::Result<Self> {
         set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, &options.priority)?;
         if let Some(mode) = options.launch {
-            let deadline = if mode.deadline { libc::SOF_TXTIME_DEADLINE_MODE } else { 0 };
-            let report = if mode.report { libc::SOF_TXTIME_REPORT_ERRORS } else { 0 };
-            let txtime = TxTime { clock: S::ID, flags: deadline | report };
-            set_option(fd.as_fd(), libc::SOL_SOCKET, SO_TXTIME, &txtime)?;
+            enable_launch::<S>(fd.as_fd(), mode)?;
         }
         Ok(TalkSocket { fd, clock: PhantomData })
     }
@@ -82,7 +79,7 @@ impl<S: KernelClock> TalkSocket<S> {
     /// **Errors**: `ENOBUFS` when the discipline dropped it at once; `EINVAL` for a launch time on
     /// a socket that was opened without.
     pub fn send(&self, bytes: &[u8], launch: Option<Instant<S>>) -> io::Result<()> {
-        let mut control = Control([0; CONTROL]);
+        let mut control = Control::new();
         let iovec =
             libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: all-zero is a valid msghdr: null pointers and plain integers.
@@ -105,6 +102,17 @@ impl<S: KernelClock> AsFd for TalkSocket<S> {
     }
 }
 
+/// Lets the messages of a socket have launch times.
+pub(crate) fn enable_launch<S: KernelClock>(
+    fd: BorrowedFd<'_>,
+    mode: LaunchMode,
+) -> io::Result<()> {
+    let deadline = if mode.deadline { libc::SOF_TXTIME_DEADLINE_MODE } else { 0 };
+    let report = if mode.report { libc::SOF_TXTIME_REPORT_ERRORS } else { 0 };
+    let txtime = TxTime { clock: S::ID, flags: deadline | report };
+    set_option(fd, libc::SOL_SOCKET, SO_TXTIME, &txtime)
+}
+
 /// `struct sock_txtime` of linux v6.12 `include/uapi/linux/net_tstamp.h`.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -117,10 +125,16 @@ const _: () = assert!(size_of::<TxTime>() == 8);
 
 /// Room for one control message of 8 bytes, aligned as its header wants.
 #[repr(align(8))]
-struct Control([u8; CONTROL]);
+pub(crate) struct Control([u8; CONTROL]);
 
 impl Control {
-    fn write(&mut self, header: &mut libc::msghdr, launch_ns: i64) {
+    pub(crate) fn new() -> Control {
+        Control([0; CONTROL])
+    }
+
+    /// Puts a launch time into it, and it into the header; it must live as long as the header is
+    /// used.
+    pub(crate) fn write(&mut self, header: &mut libc::msghdr, launch_ns: i64) {
         header.msg_control = self.0.as_mut_ptr().cast();
         header.msg_controllen = CONTROL;
         let size = libc::c_uint::try_from(size_of::<i64>()).expect("invariant: 8");
@@ -140,7 +154,7 @@ const CONTROL: usize = 24;
 // SAFETY: CMSG_SPACE() only computes.
 const _: () = assert!(unsafe { libc::CMSG_SPACE(8) } as usize == CONTROL);
 /// From linux v6.12 `include/uapi/asm-generic/socket.h`; also the type of the control message.
-const SO_TXTIME: libc::c_int = 61;
+pub(crate) const SO_TXTIME: libc::c_int = 61;
 
 #[cfg(test)]
 mod tests {

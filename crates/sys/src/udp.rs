@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! UDP sockets whose received messages carry the kernel's receive stamp.
+//! UDP sockets whose received messages carry the kernel's receive stamp, and whose sent messages
+//! can have a launch time.
 //!
 //! Not here: hardware stamps.
 
@@ -8,10 +9,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use timewire_base::{Instant, SocketPriority, Span, Utc};
+use timewire_base::{Instant, SocketPriority, Span, Tai, Utc};
 
-use crate::clock::from_timespec;
+use crate::messages::Extras;
 use crate::socket::{check_len, set_option};
+use crate::talk::{Control, LaunchMode, enable_launch};
 
 /// One received message.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,11 @@ impl StampedUdp {
         Ok(StampedUdp(socket))
     }
 
+    /// The address that it is bound to.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
     /// Sets the socket priority of what is sent, by which queueing disciplines tell classes apart.
     ///
     /// **Errors**: more than 6 needs `CAP_NET_ADMIN`.
@@ -48,6 +55,39 @@ impl StampedUdp {
     /// Sends one message.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
         self.0.send_to(bytes, to).map(drop)
+    }
+
+    /// Lets messages have a launch time of TAI ([`StampedUdp::send_at`]).
+    ///
+    /// **Errors**: `EPERM` without `CAP_NET_ADMIN`.
+    pub fn set_launch(&self, mode: LaunchMode) -> io::Result<()> {
+        enable_launch::<Tai>(self.as_fd(), mode)
+    }
+
+    /// Sends one message with a launch time.
+    ///
+    /// **Errors**: `EINVAL` without [`StampedUdp::set_launch`].
+    pub fn send_at(&self, bytes: &[u8], to: SocketAddrV4, launch: Instant<Tai>) -> io::Result<()> {
+        let mut control = Control::new();
+        let mut name = libc::sockaddr_in {
+            sin_family: libc::sa_family_t::try_from(libc::AF_INET).expect("invariant: 2"),
+            sin_port: to.port().to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from(*to.ip()).to_be() },
+            sin_zero: [0; 8],
+        };
+        let iovec =
+            libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        // SAFETY: all-zero is a valid msghdr: null pointers and plain integers.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_iov = (&raw const iovec).cast_mut();
+        header.msg_iovlen = 1;
+        header.msg_name = (&raw mut name).cast();
+        header.msg_namelen = crate::socket::size_of_u32::<libc::sockaddr_in>();
+        control.write(&mut header, launch.as_ns());
+        // SAFETY: the header points to `bytes` and `name`, which the kernel only reads, and to
+        // `control`; all live until the call returns.
+        let sent = unsafe { libc::sendmsg(self.0.as_raw_fd(), &raw const header, 0) };
+        check_len(sent).map(drop)
     }
 
     /// How long [`StampedUdp::receive`] waits.
@@ -85,26 +125,10 @@ impl StampedUdp {
         };
         let address = Ipv4Addr::from(u32::from_be(name.sin_addr.s_addr));
         let from = SocketAddr::from((address, u16::from_be(name.sin_port)));
-        Ok(Some(Received { length, from, stamp: stamp_of(&header) }))
+        // SAFETY: the kernel filled the header; its control pointer and length describe `control`.
+        let extras = unsafe { Extras::of(&header) };
+        Ok(Some(Received { length, from, stamp: extras.stamp }))
     }
-}
-
-fn stamp_of(header: &libc::msghdr) -> Option<Instant<Utc>> {
-    // SAFETY: the kernel filled the header; its control pointer and length describe a live buffer.
-    let mut message = unsafe { libc::CMSG_FIRSTHDR(header) };
-    while !message.is_null() {
-        // SAFETY: FIRSTHDR and NXTHDR return only headers that lie whole in the buffer.
-        let (level, kind) = unsafe { ((*message).cmsg_level, (*message).cmsg_type) };
-        if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {
-            // SAFETY: the kernel put a timespec there; reads of any alignment are fine.
-            let time =
-                unsafe { libc::CMSG_DATA(message).cast::<libc::timespec>().read_unaligned() };
-            return Some(from_timespec(&time));
-        }
-        // SAFETY: `message` came from FIRSTHDR or NXTHDR on this header.
-        message = unsafe { libc::CMSG_NXTHDR(header, message) };
-    }
-    None
 }
 
 impl AsFd for StampedUdp {
@@ -116,6 +140,27 @@ impl AsFd for StampedUdp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t0_a_launch_time_needs_a_socket_that_can_have_one() {
+        let bind = || StampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (a, b) = (bind(), bind());
+        let SocketAddr::V4(to) = b.0.local_addr().unwrap() else { panic!("bound to IPv4") };
+        let launch = crate::clock::now::<Tai>();
+        let refused = a.send_at(b"then", to, launch).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EINVAL));
+        match a.set_launch(LaunchMode { deadline: false, report: true }) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                eprintln!("SKIP: needs CAP_NET_ADMIN");
+                return;
+            }
+            other => other.unwrap(),
+        }
+        // The loopback interface has no discipline that would wait for it.
+        a.send_at(b"then", to, launch).unwrap();
+        let mut into = [0; 16];
+        assert_eq!(b.receive(&mut into).unwrap().unwrap().length, 4);
+    }
 
     #[test]
     fn t0_a_message_on_loopback_has_a_stamp_and_a_sender() {

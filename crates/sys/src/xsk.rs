@@ -8,17 +8,21 @@
 //!
 //! Not here: AF_PACKET, which works everywhere (`packet`).
 
+mod listen;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+pub use listen::{XskArrival, XskListener};
+
 use crate::memory::{Frame, FrameMemory};
 use crate::socket::{check, check_len, get_option, set_option, size_of_u32, socket};
 
 /// Entries in each ring.
-const RING: u32 = 4_096;
+pub(crate) const RING: u32 = 4_096;
 /// Set by the kernel in a ring's flags when it wants a system call (`XDP_RING_NEED_WAKEUP`).
 const NEED_WAKEUP: u32 = 1;
 
@@ -154,6 +158,11 @@ impl XskSender {
         self.kick().map_err(SendError::Kept)
     }
 
+    /// Whether the kernel says when it wants a system call: a sender does at its start.
+    pub fn wants_wakeup(&self) -> bool {
+        self.send.wants_wakeup()
+    }
+
     /// Makes the kernel send what waits in the ring.
     pub fn kick(&self) -> io::Result<()> {
         if !self.send.wants_wakeup() {
@@ -187,20 +196,20 @@ fn register(fd: &OwnedFd, memory: &FrameMemory) -> io::Result<()> {
     set_umem_rings(fd)
 }
 
-fn set_umem_rings(fd: &OwnedFd) -> io::Result<()> {
+pub(crate) fn set_umem_rings(fd: &OwnedFd) -> io::Result<()> {
     set_ring_size(fd, libc::XDP_UMEM_FILL_RING)?;
     set_ring_size(fd, libc::XDP_UMEM_COMPLETION_RING)
 }
 
-fn set_ring_size(fd: &OwnedFd, ring: libc::c_int) -> io::Result<()> {
+pub(crate) fn set_ring_size(fd: &OwnedFd, ring: libc::c_int) -> io::Result<()> {
     set_option(fd.as_fd(), libc::SOL_XDP, ring, &RING)
 }
 
-fn pgoff(offset: libc::off_t) -> u64 {
+pub(crate) fn pgoff(offset: libc::off_t) -> u64 {
     u64::try_from(offset).expect("invariant: ring offsets are positive")
 }
 
-fn ring_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+pub(crate) fn ring_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     // SAFETY: all-zero is a valid xdp_mmap_offsets (plain integers).
     let zero: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
     get_option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, zero)
@@ -232,7 +241,7 @@ fn bind(fd: &OwnedFd, on: XskQueue, share: Option<&XskReceiver>) -> io::Result<(
 /// One ring shared with the kernel. We are its producer or its consumer, never both; the cursors of
 /// the other side are read with acquire, ours written with release.
 #[derive(Debug)]
-struct Ring<T> {
+pub(crate) struct Ring<T> {
     mapping: NonNull<u8>,
     mapped: usize,
     producer: NonNull<AtomicU32>,
@@ -248,7 +257,7 @@ struct Ring<T> {
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    fn map(fd: &OwnedFd, at: &libc::xdp_ring_offset, pgoff: u64) -> io::Result<Ring<T>> {
+    pub(crate) fn map(fd: &OwnedFd, at: &libc::xdp_ring_offset, pgoff: u64) -> io::Result<Ring<T>> {
         let entries_at = usize::try_from(at.desc).expect("invariant: offsets are small");
         let mapped = entries_at + RING as usize * size_of::<T>();
         // SAFETY: a shared mapping of the socket's ring with no address hint has no preconditions.
@@ -302,24 +311,29 @@ impl<T: Copy> Ring<T> {
     }
 
     /// As producer: entries that can be pushed.
-    fn free(&self) -> u32 {
+    pub(crate) fn free(&self) -> u32 {
         RING - self.ours.wrapping_sub(Self::load(self.consumer))
     }
 
     /// As producer: writes an entry; the other side sees it after `publish`.
-    fn push(&mut self, value: T) {
+    pub(crate) fn push(&mut self, value: T) {
         debug_assert!(self.free() > 0);
         // SAFETY: `entry` is in bounds, and between the cursors the entry is ours alone.
         unsafe { self.entry().write(value) };
         self.ours = self.ours.wrapping_add(1);
     }
 
-    fn publish(&mut self) {
+    /// As producer: entries that the other side has not taken yet.
+    pub(crate) fn pending(&self) -> u32 {
+        RING - self.free()
+    }
+
+    pub(crate) fn publish(&mut self) {
         Self::store(self.producer, self.ours);
     }
 
     /// As consumer: takes an entry; the other side may reuse it after `release`.
-    fn pop(&mut self) -> Option<T> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         if Self::load(self.producer) == self.ours {
             return None;
         }
@@ -329,11 +343,17 @@ impl<T: Copy> Ring<T> {
         Some(value)
     }
 
-    fn release(&mut self) {
+    /// As consumer: entries that can be taken.
+    fn waiting(&self) -> usize {
+        let there = Self::load(self.producer).wrapping_sub(self.ours);
+        usize::try_from(there).expect("invariant: u32 fits usize")
+    }
+
+    pub(crate) fn release(&mut self) {
         Self::store(self.consumer, self.ours);
     }
 
-    fn wants_wakeup(&self) -> bool {
+    pub(crate) fn wants_wakeup(&self) -> bool {
         Self::load(self.flags) & NEED_WAKEUP != 0
     }
 }

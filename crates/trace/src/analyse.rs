@@ -11,6 +11,7 @@
 //! Not here: the record format (`record`), whether the result is good enough (`judge`).
 
 mod messages;
+mod reserved;
 mod wire;
 
 use thiserror::Error;
@@ -19,7 +20,7 @@ use timewire_base::{BitsPerSecond, Instant, Span, Tai, WindowError};
 use crate::record::RecordFile;
 use crate::stats::Bins;
 use crate::summary::{
-    CaseSummary, Finding, MacSummary, Outcome, Published, SlotShape, StreamClass,
+    CarrierSummary, CaseSummary, Finding, MacSummary, Outcome, Published, SlotShape, StreamClass,
 };
 
 /// Everything known about one case.
@@ -35,8 +36,12 @@ pub struct CaseInput {
     pub load: String,
     /// Payload of a measured message, bytes.
     pub message_bytes: u32,
-    /// Whether a TDM schedule was in force.
+    /// Whether slots were in force.
     pub tdm: bool,
+    /// Who carried the schedule out.
+    pub carrier: Option<CarrierSummary>,
+    /// What the real-time classes of stations have reserved.
+    pub reserved: Vec<ReservedInput>,
     /// When a cycle starts.
     pub base_time: Instant<Tai>,
     /// Length of the cycle; also given without TDM, for comparison.
@@ -73,6 +78,17 @@ pub struct StreamInput {
     pub class: StreamClass,
     /// A message received later than this after its `Send` is late.
     pub deadline: Span,
+}
+
+/// What a station's real-time class may send: in any time, the rate times its length, and a burst.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReservedInput {
+    /// Whose class.
+    pub station: String,
+    /// The rate, on the wire.
+    pub rate: BitsPerSecond,
+    /// The burst. **Units**: bits.
+    pub burst_bits: u64,
 }
 
 /// How late the segment's stamp of a frame was against its release.
@@ -125,6 +141,7 @@ pub fn analyse(mut input: CaseInput) -> Result<Analysis, AnalyseError> {
     file_notes(&input, &mut notes);
     let wire = wire::summarise(&input, &mut notes)?;
     let streams = messages::summarise(&input, &mut notes);
+    let reserved = reserved::summarise(&input);
     let case = CaseSummary {
         id,
         scenario: input.scenario,
@@ -134,11 +151,13 @@ pub fn analyse(mut input: CaseInput) -> Result<Analysis, AnalyseError> {
         message_bytes: input.message_bytes,
         cycle_ns: input.cycle.as_ns(),
         tdm: input.tdm,
+        carrier: input.carrier,
         slots: input.slots,
         published: input.published,
         streams,
         wire,
         macs: input.macs,
+        reserved,
     };
     Ok(Analysis { case, notes: notes.list })
 }
@@ -150,6 +169,17 @@ impl CaseInput {
 
     fn measures(&self, at_ns: i64) -> bool {
         (self.from.as_ns()..self.to.as_ns()).contains(&at_ns)
+    }
+
+    /// For each flow of a file, whether it is of a real-time stream.
+    fn real_time_flows(&self, file: &RecordFile) -> Vec<bool> {
+        let of = |flow: &String| {
+            let stream = flow.strip_suffix(".request").or(flow.strip_suffix(".response"));
+            let name = stream.unwrap_or(flow);
+            let known = |s: &&StreamInput| s.name == *name || s.name == *flow;
+            self.streams.iter().find(known).is_some_and(|s| s.class == StreamClass::RealTime)
+        };
+        file.header.flows.iter().map(of).collect()
     }
 
     /// Every distribution of the case that contains a wait for a slot has these bins.

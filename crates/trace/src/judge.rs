@@ -11,7 +11,9 @@ mod text;
 use timewire_base::Span;
 
 use crate::stats::Distribution;
-use crate::summary::{CaseSummary, Finding, Outcome, StreamSummary, Verdict};
+use crate::summary::{
+    CaseSummary, Finding, LaunchSummary, Outcome, SlotPromise, StreamSummary, Verdict,
+};
 use text::{percent, share, thousands, time, up};
 
 /// A bound on one measured number.
@@ -25,7 +27,7 @@ pub struct LimitInput {
     pub case: String,
     /// Name of the load.
     pub load: String,
-    /// Name of the stream; not needed for [`Metric::OutsideSlots`].
+    /// Name of the stream; not needed for metrics of the segment.
     pub stream: Option<String>,
     /// What is bounded.
     pub metric: Metric,
@@ -66,6 +68,14 @@ pub enum Metric {
     Late,
     /// `outside_slots`: share of the frames of all stations outside their slots.
     OutsideSlots,
+    /// `outside_slots_real_time`: the same of the frames of real-time streams.
+    OutsideSlotsRealTime,
+    /// `outside_rate`: share of the real-time frames beyond the reserved rate of their station.
+    OutsideRate,
+    /// `launch_refused`: share of the messages sent that were dropped because of their launch time.
+    LaunchRefused,
+    /// `launch_error_max`: longest time from the instant a frame was launched for to the segment.
+    LaunchErrorMax,
 }
 
 /// Which figure of a distribution.
@@ -103,6 +113,10 @@ impl Metric {
             Metric::Lost => "lost".to_owned(),
             Metric::Late => "late".to_owned(),
             Metric::OutsideSlots => "outside_slots".to_owned(),
+            Metric::OutsideSlotsRealTime => "outside_slots_real_time".to_owned(),
+            Metric::OutsideRate => "outside_rate".to_owned(),
+            Metric::LaunchRefused => "launch_refused".to_owned(),
+            Metric::LaunchErrorMax => "launch_error_max".to_owned(),
         }
     }
 
@@ -110,7 +124,9 @@ impl Metric {
     pub fn all() -> impl Iterator<Item = Metric> {
         let of_time = [Metric::Transfer, Metric::SlotWait, Metric::Receive];
         let times = of_time.into_iter().flat_map(|metric| Statistic::ALL.map(metric));
-        times.chain([Metric::Lost, Metric::Late, Metric::OutsideSlots])
+        let of_segment = [Metric::OutsideSlots, Metric::OutsideSlotsRealTime, Metric::OutsideRate];
+        let of_launch = [Metric::LaunchRefused, Metric::LaunchErrorMax];
+        times.chain([Metric::Lost, Metric::Late]).chain(of_segment).chain(of_launch)
     }
 }
 
@@ -329,6 +345,10 @@ fn describe(metric: Metric, stream: Option<&str>) -> String {
         Metric::Lost => format!("share of messages lost{of}"),
         Metric::Late => format!("share of messages late{of}"),
         Metric::OutsideSlots => "share of frames outside slots".to_owned(),
+        Metric::OutsideSlotsRealTime => "share of real-time frames outside slots".to_owned(),
+        Metric::OutsideRate => "share of real-time frames outside the reserved rate".to_owned(),
+        Metric::LaunchRefused => format!("share of launch times not kept{of}"),
+        Metric::LaunchErrorMax => format!("launch error max{of}"),
     }
 }
 
@@ -345,7 +365,26 @@ fn measure(
         .find(wanted)
         .ok_or_else(|| NotJudged(format!("{}/{case}/{load} was not measured", limit.scenario)))?;
     match limit.metric {
-        Metric::OutsideSlots => frames_outside(found),
+        Metric::OutsideSlots => {
+            let wire = &found.wire;
+            frames_outside(found, wire.outside_slots, wire.frames)
+        }
+        Metric::OutsideSlotsRealTime => {
+            let wire = &found.wire;
+            frames_outside(found, wire.real_time_outside_slots, wire.real_time_frames)
+        }
+        Metric::OutsideRate => frames_over(found),
+        Metric::LaunchRefused => {
+            let stream = stream(limit, found)?;
+            launch(stream, found)?;
+            let dropped = |s: &StreamSummary| s.launch.as_ref().map_or(0, |l| l.refused + l.missed);
+            messages(dropped, stream, found)
+        }
+        Metric::LaunchErrorMax => {
+            let stream = stream(limit, found)?;
+            let error = launch(stream, found)?.error.as_ref();
+            time_of(Statistic::Max, error, "launch error", stream, found)
+        }
         Metric::Transfer(statistic) => {
             let stream = stream(limit, found)?;
             time_of(statistic, stream.transfer.as_ref(), "transfer", stream, found)
@@ -413,21 +452,44 @@ fn messages(
     Ok(Measured { value, caveat: String::new() })
 }
 
-fn frames_outside(case: &CaseSummary) -> Result<Measured, NotJudged> {
-    let wire = &case.wire;
-    if wire.frames == 0 {
-        return Err(NotJudged(format!("no frame was observed in {}", case.id)));
+fn launch<'a>(
+    stream: &'a StreamSummary,
+    case: &CaseSummary,
+) -> Result<&'a LaunchSummary, NotJudged> {
+    let found = stream.launch.as_ref();
+    found.ok_or_else(|| NotJudged(format!("{} has no launch times in {}", stream.name, case.id)))
+}
+
+fn frames_outside(case: &CaseSummary, part: u64, whole: u64) -> Result<Measured, NotJudged> {
+    if let Some(carrier) = case.carrier.as_ref().filter(|c| c.slots == SlotPromise::None) {
+        let name = &carrier.name;
+        return Err(NotJudged(format!("the carrier {name} of {} has no slots", case.id)));
     }
     if case.slots.is_empty() {
         return Err(NotJudged(format!("{} has no slots", case.id)));
     }
-    let unknown = wire.unobserved;
+    of_frames(case, part, whole)
+}
+
+fn frames_over(case: &CaseSummary) -> Result<Measured, NotJudged> {
+    if case.reserved.is_empty() {
+        return Err(NotJudged(format!("no rate is reserved in {}", case.id)));
+    }
+    let part = case.reserved.iter().map(|reserved| reserved.outside_rate).sum();
+    of_frames(case, part, case.reserved.iter().map(|reserved| reserved.frames).sum())
+}
+
+/// A share of frames on the segment, of which some may not have been observed.
+fn of_frames(case: &CaseSummary, part: u64, whole: u64) -> Result<Measured, NotJudged> {
+    if whole == 0 {
+        return Err(NotJudged(format!("no frame was observed in {}", case.id)));
+    }
+    let unknown = case.wire.unobserved;
     let caveat = match unknown {
         0 => String::new(),
         _ => format!("up to {} frames in {} were not observed", thousands(unknown), case.id),
     };
-    let value = Value::Share { part: wire.outside_slots, whole: wire.frames, unknown };
-    Ok(Measured { value, caveat })
+    Ok(Measured { value: Value::Share { part, whole, unknown }, caveat })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "53 bits of nanoseconds are 104 days")]

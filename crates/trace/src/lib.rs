@@ -3,13 +3,27 @@
 //!
 //! Bytes and values go in, bytes and values come out: the stations' records ([`record`]) become one
 //! [`summary::CaseSummary`] per case ([`analyse`]), the limits of the scenario become findings and
-//! a verdict ([`judge`]).
+//! a verdict ([`judge`]). The events of captures ([`event`]) become the ways of packets
+//! ([`journey`]). While a stream runs, [`stream`] sums it up, [`stamps`] says which message
+//! a transmit stamp belongs to, and [`pcapng`] writes frames for other programs to read.
 //!
 //! Not here: taking stamps (`timewire-path`), drawing (`timewire-report`).
 #![forbid(unsafe_code)]
 
+pub mod align;
 pub mod analyse;
+pub mod capture;
+pub mod event;
+pub mod filter;
+pub mod gate;
+pub mod identity;
+pub mod journey;
 pub mod judge;
+pub mod marker;
+pub mod pcapng;
 pub mod record;
+pub mod stamps;
 pub mod stats;
+pub mod stream;
 pub mod summary;
+pub mod sync;

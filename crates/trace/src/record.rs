@@ -117,11 +117,17 @@ pub enum Tap {
     /// On the shared segment, stamped where the laboratory's hub receives the frame from the
     /// station's link.
     Segment = 14,
+    /// A queueing discipline refused it as it came, because of its launch time. The stamp is the
+    /// launch time.
+    LaunchRefused = 15,
+    /// A queueing discipline dropped it, because its launch time was over when its turn came. The
+    /// stamp is the launch time.
+    LaunchMissed = 16,
 }
 
 impl Tap {
     /// Every tap, by its number.
-    pub const ALL: [Tap; 14] = [
+    pub const ALL: [Tap; 16] = [
         Tap::Scheduled,
         Tap::Wake,
         Tap::Send,
@@ -136,9 +142,11 @@ impl Tap {
         Tap::Wakeup,
         Tap::Receive,
         Tap::Segment,
+        Tap::LaunchRefused,
+        Tap::LaunchMissed,
     ];
 
-    /// The number in a record: 1 to 14.
+    /// The number in a record: 1 to 16.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -166,6 +174,8 @@ impl Tap {
             Tap::Wakeup => "Wakeup",
             Tap::Receive => "Receive",
             Tap::Segment => "Segment",
+            Tap::LaunchRefused => "LaunchRefused",
+            Tap::LaunchMissed => "LaunchMissed",
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::stats::Distribution;
+use crate::sync::SyncSummary;
 
 /// The `schema` field of a summary this version writes.
 pub const SUMMARY_SCHEMA: &str = "timewire.summary/1";
@@ -32,6 +33,12 @@ pub struct Summary {
     pub complete: bool,
     /// What the run stood on: kernel, CPUs, clocks, capabilities, what was not available.
     pub environment: Vec<Fact>,
+    /// Which carrier each scenario's schedule was given, where the user left or forced the choice.
+    #[serde(default)]
+    pub carriers: Vec<CarrierChoice>,
+    /// How the clocks were through the run; `None` when that was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncSummary>,
     /// One entry per case and load, in the order they ran.
     pub cases: Vec<CaseSummary>,
     /// Every limit with its outcome, and everything else worth saying.
@@ -84,6 +91,55 @@ impl Summary {
         }
         Ok(serde_json::from_str(text)?)
     }
+}
+
+/// Who carries the schedule of one scenario out, where `--carrier` was given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarrierChoice {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// What was asked for: `auto`, or a carrier.
+    pub asked: String,
+    /// What was taken.
+    pub chosen: String,
+    /// Why.
+    pub why: String,
+    /// What is wrong with it here; empty when nothing is.
+    pub lacks: String,
+    /// The others, the best first, when there was a choice.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// A carrier that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedOver {
+    /// Its name.
+    pub carrier: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// Who carried the schedule out in one case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CarrierSummary {
+    /// Its name: `mac`, `taprio`, `taprio-assist`, `etf` or `cbs`.
+    pub name: String,
+    /// Which frames it keeps in their slots.
+    pub slots: SlotPromise,
+    /// What it promises, in words.
+    pub promise: String,
+}
+
+/// Which frames a carrier keeps in their slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlotPromise {
+    /// All.
+    All,
+    /// Those of real-time streams.
+    RealTime,
+    /// None: it has no slots.
+    None,
 }
 
 /// One fact about the environment.
@@ -167,8 +223,11 @@ pub struct CaseSummary {
     pub message_bytes: u32,
     /// Length of the TDM cycle (also given for cases without TDM, for comparison).
     pub cycle_ns: i64,
-    /// Whether a TDM schedule was in force.
+    /// Whether slots were in force.
     pub tdm: bool,
+    /// Who carried the schedule out; `None` for plain Ethernet.
+    #[serde(default)]
+    pub carrier: Option<CarrierSummary>,
     /// The slots of the cycle, sorted by offset.
     pub slots: Vec<SlotShape>,
     /// Figure published for this case by the source the experiment follows.
@@ -179,6 +238,9 @@ pub struct CaseSummary {
     pub wire: WireSummary,
     /// Counters of each station's MAC; empty when there was none.
     pub macs: Vec<MacSummary>,
+    /// What became of each station's reserved rate; empty where none was reserved.
+    #[serde(default)]
+    pub reserved: Vec<ReservedSummary>,
 }
 
 /// One slot of the cycle.
@@ -232,6 +294,22 @@ pub struct StreamSummary {
     pub slot_wait: Option<Distribution>,
     /// Receive processing, `RxSw -> Receive`.
     pub receive: Option<Distribution>,
+    /// What became of its launch times; `None` where it had none.
+    #[serde(default)]
+    pub launch: Option<LaunchSummary>,
+}
+
+/// What became of the launch times of one stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LaunchSummary {
+    /// Messages that were given one.
+    pub launched: u64,
+    /// Messages refused as they came to the queueing discipline.
+    pub refused: u64,
+    /// Messages dropped because the launch time was over.
+    pub missed: u64,
+    /// How late a frame was on the segment, `Scheduled -> Segment`.
+    pub error: Option<Distribution>,
 }
 
 /// Real time or best effort.
@@ -252,6 +330,12 @@ pub struct WireSummary {
     /// Frames on the segment outside their station's slot and its guard time. Also counted for a
     /// case without TDM: what plain Ethernet does to the same slots.
     pub outside_slots: u64,
+    /// Of `frames`, those of real-time streams.
+    #[serde(default)]
+    pub real_time_frames: u64,
+    /// Of `outside_slots`, those of real-time streams.
+    #[serde(default)]
+    pub real_time_outside_slots: u64,
     /// Frames that reached into the guard time after their slot.
     pub in_guard: u64,
     /// The farthest any frame was outside its slot: by how much the worst one would have had to be
@@ -267,6 +351,21 @@ pub struct WireSummary {
     pub stamp_bound_max_ns: Option<i64>,
     /// Where in the cycle the frames of each station appeared.
     pub phases: Vec<PhaseHistogram>,
+}
+
+/// What one station's real-time class reserved, and what it sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReservedSummary {
+    /// Whose class.
+    pub station: String,
+    /// The reserved rate, bits per second on the wire.
+    pub rate_bps: u64,
+    /// What it may send at once, bits.
+    pub burst_bits: u64,
+    /// Real-time frames seen.
+    pub frames: u64,
+    /// Of them, those that came before rate and burst let them.
+    pub outside_rate: u64,
 }
 
 /// Arrival phase of one station's frames.
@@ -330,11 +429,20 @@ mod tests {
             started_utc_ns: 1_700_000_000_000_000_000,
             elapsed_ns: 90_000_000_000,
             complete: true,
+            sync: None,
             environment: vec![Fact {
                 area: "kernel".to_owned(),
                 name: "release".to_owned(),
                 value: "6.18.44".to_owned(),
                 level: FactLevel::Ok,
+            }],
+            carriers: vec![CarrierChoice {
+                scenario: "first".to_owned(),
+                asked: "auto".to_owned(),
+                chosen: "mac".to_owned(),
+                why: "it is the best that works here".to_owned(),
+                lacks: String::new(),
+                passed_over: Vec::new(),
             }],
             cases: vec![CaseSummary {
                 id: "first/tdm/alone".to_owned(),
@@ -345,6 +453,11 @@ mod tests {
                 message_bytes: 64,
                 cycle_ns: 1_040_000,
                 tdm: true,
+                carrier: Some(CarrierSummary {
+                    name: "mac".to_owned(),
+                    slots: SlotPromise::All,
+                    promise: "every frame inside its station's slot".to_owned(),
+                }),
                 slots: Vec::new(),
                 published: None,
                 streams: vec![StreamSummary {
@@ -360,10 +473,13 @@ mod tests {
                     transfer_response: None,
                     slot_wait: None,
                     receive: None,
+                    launch: None,
                 }],
                 wire: WireSummary {
                     frames: 0,
                     outside_slots: 0,
+                    real_time_frames: 0,
+                    real_time_outside_slots: 0,
                     in_guard: 0,
                     worst_outside_ns: 0,
                     unobserved: 0,
@@ -372,6 +488,7 @@ mod tests {
                     phases: Vec::new(),
                 },
                 macs: Vec::new(),
+                reserved: Vec::new(),
             }],
             findings: Vec::new(),
             verdict: Verdict::Pass,

@@ -22,6 +22,8 @@ const BANNED: &[(&str, &str)] = &[
     (concat!("/ro", "ot/"), "a path of one machine"),
     (concat!("/tmp/", "tgt"), "a path of one machine"),
     (concat!("../sha", "red"), "a path of one machine"),
+    (concat!("<<<<", "<<< "), "a conflict that nobody resolved"),
+    (concat!(">>>>", ">>> "), "a conflict that nobody resolved"),
 ];
 
 /// No banned word in any file we wrote.

@@ -1,29 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Classifies received frames by port: priority at once, the rest by a deferred thread
-//! (`receive.bpf.c`).
+//! Tells received frames apart by rules (`receive.bpf.c`), in two uses: of a station's MAC, for a
+//! process and by port alone (here), and of an interface, for longer and by any field
+//! ([`resident`]).
 //!
 //! Not here: the same rule on the transmit side (`timewire-mac`).
 
-use std::os::fd::{AsFd, AsRawFd};
+mod program;
+pub mod resident;
+pub mod rules;
 
-use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::os::fd::AsFd;
+
+use libbpf_rs::MapHandle;
 use timewire_base::{Port, Priority};
 
-use crate::{AttachMode, BpfError, Link, attach, load, map_of, program_of};
+use crate::losses::Losses;
+use crate::{AttachMode, BpfError, Link, attach, map_of, program_of};
 
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o"));
-const PROGRAM: &str = "receive";
+pub use program::ClassCounter;
+use program::{
+    PROGRAM, ProgramSettings, Programs, SLOT_FOREIGN, SLOT_REAL_TIME, add_thread, read_counter,
+    replace_rules,
+};
+use rules::{Class, FrameMatch, Rules, Target};
 
-/// Most ports one list can name; the size of the inner map.
+/// Most ports one list can name.
 pub const MAX_RULES: u32 = 64;
-const FOREIGN: u32 = 33;
-const NOT_DEFERRED: u32 = 34;
-const REAL_TIME: u32 = 35;
-/// Frames that can wait for the deferred thread.
-const DEFER_QUEUE: u32 = 2_048;
+/// Both ends of each port are compared.
+const _: () = assert!(2 * MAX_RULES as usize <= rules::MAX_COMPARISONS);
 
-/// What the program is told before it is loaded; mirrors `struct tw_settings`.
+/// What the program is told before it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Index of the interface that carries the station's addresses.
@@ -32,16 +38,6 @@ pub struct Settings {
     pub defer_cpu: u32,
     /// The station's address; unicast frames to others are dropped, as a card's filter would.
     pub address: [u8; 6],
-}
-
-impl Settings {
-    fn bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&self.stack_interface.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.defer_cpu.to_ne_bytes());
-        bytes[8..14].copy_from_slice(&self.address);
-        bytes
-    }
 }
 
 /// Frames per class since the program was attached.
@@ -55,16 +51,17 @@ pub struct ReceiveCounters {
     pub foreign: u64,
     /// Normal frames that could not be deferred and went up at once.
     pub not_deferred: u64,
-    /// Frames lost on the way to the stack's interface, as far as they can be counted; always 0 in
-    /// the kernel, which drops deferred frames silently when more than its queue wait.
-    pub lost: u64,
+    /// Deferred frames lost on the way to the stack's interface, because more waited than their
+    /// queue holds; `None` where the kernel does not tell.
+    pub lost: Option<u64>,
 }
 
 /// The programs, attached to a station's link.
 #[derive(Debug)]
 pub struct Receive {
-    programs: Programs,
+    programs: StationPrograms,
     mode: AttachMode,
+    losses: Option<Losses>,
     _to_stack: Link,
     _classify: Link,
 }
@@ -79,15 +76,17 @@ impl Receive {
         mode: AttachMode,
         settings: Settings,
     ) -> Result<Receive, BpfError> {
-        let programs = Programs::load(settings)?;
+        let programs = StationPrograms::load(settings)?;
+        // Receiving is worth more than counting what it loses.
+        let losses = Losses::attach(&[map_of(&programs.programs.0, "lane_0").as_fd()]).ok();
         let failed = |source| BpfError::Attach { program: PROGRAM, interface, source };
         // First the way to the stack, then the classifier, so that no frame is classified into a
         // road that is not there yet.
-        let program = program_of(&programs.0, "tw_to_stack");
+        let program = program_of(&programs.programs.0, "tw_to_stack");
         let to_stack = attach::tcx_ingress(program.as_fd(), interface).map_err(failed)?;
-        let program = program_of(&programs.0, "tw_classify");
+        let program = program_of(&programs.programs.0, "tw_classify");
         let classify = attach::xdp(program.as_fd(), interface, mode).map_err(failed)?;
-        Ok(Receive { programs, mode, _to_stack: to_stack, _classify: classify })
+        Ok(Receive { programs, mode, losses, _to_stack: to_stack, _classify: classify })
     }
 
     /// How the classifier is attached.
@@ -104,84 +103,78 @@ impl Receive {
 
     /// A handle that counts frames with a priority, whomever they are for.
     pub fn real_time_counter(&self) -> Result<RealTimeCounter, BpfError> {
-        MapHandle::try_from(&map_of(&self.programs.0, "counters"))
+        MapHandle::try_from(&map_of(&self.programs.programs.0, "counters"))
             .map(RealTimeCounter)
             .map_err(|source| BpfError::Map { map: "counters", source })
     }
 
     /// Reads the counters, summed over all CPUs.
     pub fn counters(&self) -> Result<ReceiveCounters, BpfError> {
-        self.programs.counters()
+        let lost = self.losses.as_ref().map(|losses| losses.lost(0)).transpose()?;
+        Ok(ReceiveCounters { lost, ..self.programs.counters()? })
     }
 }
 
-/// The loaded programs with their maps, attached or not.
+/// The programs of a station's MAC.
 #[derive(Debug)]
-struct Programs(libbpf_rs::Object);
+struct StationPrograms {
+    programs: Programs,
+    defer_cpu: u32,
+}
 
-impl Programs {
-    fn load(settings: Settings) -> Result<Programs, BpfError> {
-        let object = load(PROGRAM, OBJECT, |open| {
-            // The kernel refuses a CPUMAP with more entries than it can have CPUs.
-            let cpus = u32::try_from(libbpf_rs::num_possible_cpus()?).unwrap_or(1);
-            for mut map in open.maps_mut() {
-                if map.name() == "defer" {
-                    map.set_max_entries(cpus)?;
-                }
-                if map.name().to_string_lossy().ends_with(".rodata") {
-                    let data = map.initial_value_mut().expect("invariant: rodata has a value");
-                    data[..16].copy_from_slice(&settings.bytes());
-                }
-            }
-            Ok(())
-        })?;
-        let mut value = [0; 8];
-        value[..4].copy_from_slice(&DEFER_QUEUE.to_ne_bytes());
-        map_of(&object, "defer")
-            .update(&settings.defer_cpu.to_ne_bytes(), &value, MapFlags::ANY)
-            .map_err(|source| BpfError::Map { map: "defer", source })?;
-        Ok(Programs(object))
+impl StationPrograms {
+    fn load(settings: Settings) -> Result<StationPrograms, BpfError> {
+        let Settings { stack_interface, defer_cpu, address } = settings;
+        let told = ProgramSettings {
+            stack_interface,
+            only_for: Some(address),
+            ..ProgramSettings::default()
+        };
+        let programs = Programs::load(told)?;
+        add_thread(&map_of(&programs.0, "lane_0"), defer_cpu)?;
+        Ok(StationPrograms { programs, defer_cpu })
     }
 
     fn set_rules(&self, list: &[(Port, Priority)]) -> Result<(), BpfError> {
         assert!(list.len() <= MAX_RULES as usize, "at most {MAX_RULES} ports");
-        let rules = map_of(&self.0, "rules");
-        let failed = |source| BpfError::Map { map: "rules", source };
-        let first = 0_u32.to_ne_bytes();
-        if list.is_empty() {
-            return match rules.delete(&first) {
-                Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => Err(failed(error)),
-                _ => Ok(()),
-            };
-        }
-        // SAFETY: all-zero is valid for this struct of integers and null pointers.
-        let mut options: bpf_map_create_opts = unsafe { std::mem::zeroed() };
-        options.sz = size_t::try_from(size_of_val(&options)).expect("invariant: small");
-        let inner = MapHandle::create(MapType::Hash, Some("tw_rules"), 2, 1, MAX_RULES, &options)
-            .map_err(failed)?;
-        for (port, priority) in list {
-            inner
-                .update(&port.get().to_ne_bytes(), &[priority.get()], MapFlags::ANY)
-                .map_err(failed)?;
-        }
-        let inner = u32::try_from(inner.as_fd().as_raw_fd()).expect("invariant: open");
-        rules.update(&first, &inner.to_ne_bytes(), MapFlags::ANY).map_err(failed)
+        replace_rules(&map_of(&self.programs.0, "rules"), &station_rules(list, self.defer_cpu))
     }
 
     fn counters(&self) -> Result<ReceiveCounters, BpfError> {
-        let map = map_of(&self.0, "counters");
-        let read = |which| sum_over_cpus(&map, which);
+        let map = map_of(&self.programs.0, "counters");
+        let read = |slot| Ok(read_counter(&map, slot)?.into_iter().sum::<ClassCounter>());
         let mut by_priority = [0; 32];
-        for (index, counter) in by_priority.iter_mut().enumerate() {
-            *counter = read(u32::try_from(index).expect("invariant: below 32") + 1)?;
+        for (slot, counter) in (1..).zip(by_priority.iter_mut()) {
+            *counter = read(slot)?.frames;
         }
+        let normal = read(0)?;
         Ok(ReceiveCounters {
-            normal: read(0)?,
+            normal: normal.frames,
             by_priority,
-            foreign: read(FOREIGN)?,
-            not_deferred: read(NOT_DEFERRED)?,
-            lost: 0,
+            foreign: read(SLOT_FOREIGN)?.frames,
+            not_deferred: normal.turned,
+            lost: None,
         })
+    }
+}
+
+/// A station's list: the port a frame goes to counts before the one it comes from; the class of a
+/// priority has its number.
+fn station_rules(list: &[(Port, Priority)], defer_cpu: u32) -> Rules {
+    let normal = match list {
+        [] => Target::Kernel,
+        _ => Target::Threads { lane: 0, cpus: vec![defer_cpu] },
+    };
+    let with_priority = (1..=32).map(|slot| Class { slot, target: Target::Kernel });
+    let to = |port| FrameMatch { to_port: Some(port), ..FrameMatch::default() };
+    let from = |port| FrameMatch { from_port: Some(port), ..FrameMatch::default() };
+    let pair = |of: fn(u16) -> FrameMatch| {
+        move |(port, priority): &(Port, Priority)| (usize::from(priority.get()), of(port.get()))
+    };
+    Rules {
+        classes: std::iter::once(Class { slot: 0, target: normal }).chain(with_priority).collect(),
+        matches: list.iter().map(pair(to)).chain(list.iter().map(pair(from))).collect(),
+        text: String::new(),
     }
 }
 
@@ -192,17 +185,11 @@ pub struct RealTimeCounter(MapHandle);
 impl RealTimeCounter {
     /// The count since the program was attached.
     pub fn read(&self) -> Result<u64, BpfError> {
-        sum_over_cpus(&self.0, REAL_TIME)
+        Ok(read_counter(&self.0, SLOT_REAL_TIME)?.iter().map(|counter| counter.frames).sum())
     }
 }
 
-fn sum_over_cpus(map: &impl MapCore, which: u32) -> Result<u64, BpfError> {
-    let per_cpu = map
-        .lookup_percpu(&which.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|source| BpfError::Map { map: "counters", source })?;
-    let values = per_cpu.into_iter().flatten();
-    Ok(values.filter_map(|bytes| bytes.try_into().ok().map(u64::from_ne_bytes)).sum())
-}
-
 #[cfg(test)]
-mod tests;
+mod model;
+#[cfg(test)]
+pub(crate) mod tests;

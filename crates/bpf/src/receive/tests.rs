@@ -2,6 +2,8 @@
 //! The classifier in the kernel against the one of the MAC: any frame has the same class in both.
 //! The kernel runs the program on bytes of ours (`BPF_PROG_TEST_RUN`); nothing is attached.
 
+use std::os::fd::AsRawFd;
+
 use libbpf_rs::ProgramInput;
 use timewire_mac::PortRules;
 
@@ -13,9 +15,9 @@ const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
 /// The programs in the kernel, if this host lets us load them.
-fn loaded() -> Option<Programs> {
+fn loaded() -> Option<StationPrograms> {
     let settings = Settings { stack_interface: 1, defer_cpu: 0, address: OWN };
-    match Programs::load(settings) {
+    match StationPrograms::load(settings) {
         Ok(programs) => Some(programs),
         Err(error) => {
             eprintln!("SKIP: {error}");
@@ -25,15 +27,16 @@ fn loaded() -> Option<Programs> {
 }
 
 /// What the program does with a frame.
-fn verdict(programs: &mut Programs, frame: &[u8]) -> u32 {
+fn verdict(programs: &mut StationPrograms, frame: &[u8]) -> u32 {
     let input = ProgramInput { data_in: Some(frame), ..ProgramInput::default() };
-    let mut all = programs.0.progs_mut();
+    let mut all = programs.programs.0.progs_mut();
     let program = all.find(|program| program.name() == "tw_classify").unwrap();
     program.test_run(input).unwrap().return_value
 }
 
-fn count(programs: &Programs, which: u32) -> u64 {
-    sum_over_cpus(&map_of(&programs.0, "counters"), which).unwrap()
+fn count(programs: &StationPrograms, which: u32) -> u64 {
+    let counters = map_of(&programs.programs.0, "counters");
+    read_counter(&counters, which).unwrap().iter().map(|counter| counter.frames).sum()
 }
 
 fn list(ports: &[(u64, u64)]) -> Vec<(Port, Priority)> {
@@ -42,26 +45,26 @@ fn list(ports: &[(u64, u64)]) -> Vec<(Port, Priority)> {
 }
 
 /// Xorshift: the same frames every time.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 33).unwrap() % bound
     }
 
-    fn byte(&mut self) -> u8 {
+    pub(super) fn byte(&mut self) -> u8 {
         self.below(256).to_le_bytes()[0]
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
     /// A frame that is mostly right: tags, IPv4 with options or IPv6 with extensions, then ports.
-    fn frame(&mut self) -> Vec<u8> {
+    pub(crate) fn frame(&mut self) -> Vec<u8> {
         let mut frame = self.of(&[OWN, [0xff; 6], [2, 0, 0, 0, 0, 9]]).to_vec();
         frame.extend([2; 6]);
         for _ in 0..self.of(&[0, 0, 0, 1, 2, 3]) {
@@ -86,7 +89,7 @@ impl Random {
         frame
     }
 
-    fn ipv4(&mut self, frame: &mut Vec<u8>, protocol: u8, segment: &[u8]) {
+    pub(super) fn ipv4(&mut self, frame: &mut Vec<u8>, protocol: u8, segment: &[u8]) {
         let header = 20 + 4 * self.of(&[0, 0, 1, 10]);
         let total = u16::try_from(header + segment.len()).unwrap();
         let total = total.saturating_add_signed(self.of(&[0, 0, 0, 0, 0, 0, -1, 1, -13, 500]));
@@ -99,7 +102,7 @@ impl Random {
         frame.extend(segment);
     }
 
-    fn ipv6(&mut self, frame: &mut Vec<u8>, protocol: u8, segment: &[u8]) {
+    pub(super) fn ipv6(&mut self, frame: &mut Vec<u8>, protocol: u8, segment: &[u8]) {
         let kinds: Vec<u8> = (0..self.of(&[0, 0, 1, 2, 4, 5]))
             .map(|_| self.of(&[0, 43, 60, 0, 43, 60, 44]))
             .collect();
@@ -120,7 +123,7 @@ impl Random {
     }
 
     /// A frame with some of its bytes changed, or cut short.
-    fn mutated(&mut self) -> Vec<u8> {
+    pub(crate) fn mutated(&mut self) -> Vec<u8> {
         let mut frame = self.frame();
         for _ in 0..self.below(4) {
             let at = self.below(frame.len());
@@ -145,15 +148,15 @@ fn t3_kernel_and_mac_give_any_frame_the_same_class() {
         let frame = if turn % 2 == 0 { random.frame() } else { random.mutated() };
         let class = rules.classify(&frame).map_or(0, |priority| u32::from(priority.get()));
         let foreign = frame[0] & 1 == 0 && frame[..6] != OWN;
-        let counter = if foreign { FOREIGN } else { class };
-        let before = (count(&programs, counter), count(&programs, REAL_TIME));
+        let counter = if foreign { SLOT_FOREIGN } else { class };
+        let before = (count(&programs, counter), count(&programs, SLOT_REAL_TIME));
         let expected = match (foreign, class) {
             (true, _) => XDP_DROP,
             (false, 0) => XDP_REDIRECT,
             (false, _) => XDP_PASS,
         };
         assert_eq!(verdict(&mut programs, &frame), expected, "class {class}: {frame:02x?}");
-        let after = (count(&programs, counter), count(&programs, REAL_TIME));
+        let after = (count(&programs, counter), count(&programs, SLOT_REAL_TIME));
         let real_time = u64::from(class > 0);
         assert_eq!(after, (before.0 + 1, before.1 + real_time), "class {class}: {frame:02x?}");
         prioritised += u32::from(class > 0);
@@ -187,10 +190,12 @@ fn t3_the_verifier_needs_few_instructions() {
         Ok(object) => object,
         Err(error) => panic!("this host loads one program and not the other: {error}"),
     };
+    let pass = crate::pass::loaded().unwrap();
     let bounds = [
-        (&programs.0, "tw_classify", 4_000),
-        (&programs.0, "tw_to_stack", 20),
+        (&programs.programs.0, "tw_classify", 100_000),
+        (&programs.programs.0, "tw_to_stack", 20),
         (&ingress, "tw_to_mac", 20),
+        (&pass, "tw_pass", 20),
     ];
     for (object, name, bound) in bounds {
         let verified = verified_instructions(&program_of(object, name));
@@ -199,7 +204,7 @@ fn t3_the_verifier_needs_few_instructions() {
     }
 }
 
-fn verified_instructions(program: &libbpf_rs::Program<'_>) -> u32 {
+pub(crate) fn verified_instructions(program: &libbpf_rs::Program<'_>) -> u32 {
     // SAFETY: all-zero is a valid bpf_prog_info (plain integers).
     let mut info: libbpf_sys::bpf_prog_info = unsafe { std::mem::zeroed() };
     let mut length = u32::try_from(size_of_val(&info)).unwrap();

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use timewire_base::{Instant, Port, Span, StationName, Tai};
 use timewire_path::observe::ObservedPort;
-use timewire_path::traffic::{FloodRate, Task};
+use timewire_path::traffic::{FloodRate, LaunchTask, Task};
+use timewire_sched::carrier::{LaunchPlan, ScheduleCarrier, SlotPromise, launch_plan};
 use timewire_sched::scenario::{
     Case, CaseMac, Flood, Name, Release, RequestResponse, Scenario, Stream, StreamClass,
 };
@@ -173,20 +174,32 @@ impl Casting<'_> {
             station: u8::try_from(index)
                 .map_err(|_| CtlError::Invalid("at most 256 stations can be recorded".into()))?,
             priority: None,
+            launch: None,
         })
     }
 
-    /// The task of a measured stream's program: where the kernel's queueing discipline carries the
-    /// schedule out, it tells real time by the socket's priority.
+    /// The task of a measured stream's program: where the kernel's queueing disciplines carry the
+    /// schedule out, they tell real time by the socket's priority, and `etf` wants launch times.
     fn measured_task(
         &self,
         stream: &RequestResponse,
         station: &StationName,
     ) -> Result<Task, CtlError> {
         let mut task = self.task(station, stream.port, stream.message.get())?;
-        let real_time = stream.class == StreamClass::RealTime;
-        if self.case.mac == CaseMac::Taprio && self.case.priorities && real_time {
+        let carrier = ScheduleCarrier::of_case(self.case.mac).filter(|c| c.is_kernels());
+        let Some(carrier) = carrier.filter(|_| stream.class == StreamClass::RealTime) else {
+            return Ok(task);
+        };
+        if self.case.priorities || carrier.always_has_classes() {
             task.priority = Some(Scenario::real_time_priority().get());
+        }
+        if carrier == ScheduleCarrier::Etf {
+            let plan = launch_plan(self.scenario, &stream.name, station);
+            let LaunchPlan { windows, busy } =
+                plan.map_err(|error| CtlError::Invalid(error.to_string()))?;
+            let mac = &self.scenario.mac;
+            let (margin, delta) = (mac.margin, mac.launch_delta);
+            task.launch = Some(LaunchTask { windows, busy, margin, delta });
         }
         Ok(task)
     }
@@ -198,7 +211,7 @@ impl Casting<'_> {
             (CaseMac::Tdm, Some(lead)) => {
                 ProgramPace::Aligned { instance: (self.instance)(station), lead }
             }
-            (CaseMac::Taprio, Some(lead)) => {
+            (mac, Some(lead)) if mac != CaseMac::None => {
                 ProgramPace::Windows { windows: self.scenario.schedule.windows_of(station), lead }
             }
             _ => ProgramPace::Closed,
@@ -211,10 +224,16 @@ impl Casting<'_> {
 
     fn client(&self, stream: &RequestResponse) -> Result<Role, CtlError> {
         let name = format!("{}-client", stream.name);
-        // Without slots nothing paces the exchange; one message in a cycle keeps the load the same.
-        let pace = match self.case.mac {
-            CaseMac::None => ProgramPace::Every(self.scenario.schedule.cycle()),
-            CaseMac::Tdm | CaseMac::Taprio => self.pace(stream, &stream.client),
+        // Where no carrier paces the exchange, one message in a cycle keeps the load the same.
+        let paced = match ScheduleCarrier::of_case(self.case.mac) {
+            None => false,
+            Some(carrier) => {
+                carrier.slots() == SlotPromise::All || stream.class == StreamClass::RealTime
+            }
+        };
+        let pace = match paced {
+            false => ProgramPace::Every(self.scenario.schedule.cycle()),
+            true => self.pace(stream, &stream.client),
         };
         let server = self.task(&stream.server, stream.port, stream.message.get())?.address;
         let program = Program::Client {

@@ -4,6 +4,7 @@
 //!
 //! Whatever was started is ended when the stage goes, also after an error.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -13,19 +14,21 @@ use timewire_base::{IfName, Instant, Span, StationName, Tai};
 use timewire_lab::{Lab, ns};
 use timewire_path::mac::PortList;
 use timewire_path::observe::ObservedPort;
+use timewire_sched::carrier::ScheduleCarrier;
 use timewire_sched::scenario::{Case, CaseMac, Name, Scenario};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
 use timewire_sys::namespace::OnParentDeath;
 use timewire_trace::summary::{Fact, FactLevel, MacSummary};
 
+use super::carrier::{self, Resolved};
 use super::cast::{Cast, Casting, Role, Times};
-use super::gates;
 use super::{Options, Progress};
 use crate::CtlError;
 use crate::control::{Client, Request, Response, Status};
 use crate::rundir::{RunDir, StampBoundMeta};
 use crate::station::port_lists;
+use crate::sync::RunSync;
 
 /// How long a MAC may take to answer after its start.
 const MAC_START: Duration = Duration::from_secs(10);
@@ -79,26 +82,31 @@ enum Connected {
     Plainly,
     /// Addresses behind a MAC on each station.
     ByMacs(Vec<Process>),
-    /// Addresses on the link, whose queueing discipline has the station's gates.
-    ByGates,
+    /// Addresses on the link, whose queueing disciplines carry the schedule out.
+    ByKernel(ScheduleCarrier),
 }
 
 pub(super) struct Stage<'a> {
+    resolved: &'a Resolved,
     scenario: &'a Scenario,
     lab: &'a Lab,
     directory: &'a RunDir,
     options: &'a Options,
+    sync: &'a RefCell<RunSync>,
     connected: Connected,
 }
 
 impl<'a> Stage<'a> {
     pub(super) fn new(
-        scenario: &'a Scenario,
+        resolved: &'a Resolved,
         lab: &'a Lab,
         directory: &'a RunDir,
         options: &'a Options,
+        sync: &'a RefCell<RunSync>,
     ) -> Stage<'a> {
-        Stage { scenario, lab, directory, options, connected: Connected::Not }
+        let scenario = &resolved.scenario;
+        let connected = Connected::Not;
+        Stage { resolved, scenario, lab, directory, options, sync, connected }
     }
 
     pub(super) fn scenario(&self) -> &'a Scenario {
@@ -115,29 +123,30 @@ impl<'a> Stage<'a> {
         case: &Case,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Vec<Fact>, CtlError> {
-        match (case.mac, &self.connected) {
-            (CaseMac::None, Connected::Plainly)
-            | (CaseMac::Tdm, Connected::ByMacs(_))
-            | (CaseMac::Taprio, Connected::ByGates) => Ok(Vec::new()),
-            (CaseMac::None, _) => {
+        match (ScheduleCarrier::of_case(case.mac), &self.connected) {
+            (None, Connected::Plainly) | (Some(ScheduleCarrier::Mac), Connected::ByMacs(_)) => {
+                Ok(Vec::new())
+            }
+            (Some(carrier), Connected::ByKernel(now)) if carrier == *now => Ok(Vec::new()),
+            (None, _) => {
                 self.disconnect()?;
                 self.assign_addresses()?;
                 self.connected = Connected::Plainly;
                 Ok(Vec::new())
             }
-            (CaseMac::Taprio, _) => {
-                self.disconnect()?;
-                progress(Progress::Step("installing the gates of all stations".to_owned()));
-                gates::install(self.scenario, self.lab)?;
-                self.connected = Connected::ByGates;
-                self.assign_addresses()?;
-                Ok(gates::facts(self.scenario))
-            }
-            (CaseMac::Tdm, _) => {
+            (Some(ScheduleCarrier::Mac), _) => {
                 self.disconnect()?;
                 progress(Progress::Step("starting the MACs of all stations".to_owned()));
                 self.connected = Connected::ByMacs(self.start_macs()?);
                 self.mac_facts()
+            }
+            (Some(carrier), _) => {
+                self.disconnect()?;
+                progress(Progress::Step(format!("giving all stations {carrier}")));
+                carrier::install(self.scenario, self.lab, carrier)?;
+                self.connected = Connected::ByKernel(carrier);
+                self.assign_addresses()?;
+                Ok(self.resolved.facts(carrier))
             }
         }
     }
@@ -151,8 +160,8 @@ impl<'a> Stage<'a> {
         match std::mem::replace(&mut self.connected, Connected::Not) {
             Connected::Not => Ok(()),
             Connected::Plainly => self.unassign_addresses(),
-            Connected::ByGates => {
-                gates::remove(self.scenario, self.lab)?;
+            Connected::ByKernel(_) => {
+                carrier::remove(self.scenario, self.lab)?;
                 self.unassign_addresses()
             }
             Connected::ByMacs(mut macs) => {
@@ -298,14 +307,15 @@ impl<'a> Stage<'a> {
         let before = if tdm { self.statuses()? } else { Vec::new() };
         let mut processes = Vec::new();
         let mut members = Vec::new();
-        let mut group = gates::priority_group(self.lab);
+        let mut group = carrier::priority_group(self.lab);
         for role in &cast.roles {
             let process = self.start_role(cast, role)?;
             match case.mac {
                 CaseMac::Tdm if case.priorities && role.real_time => {
                     members.extend(self.add_to_group(role, process.child.id())?);
                 }
-                CaseMac::Taprio if case.priorities && role.real_time => {
+                CaseMac::None | CaseMac::Tdm => {}
+                _ if case.priorities && role.real_time => {
                     // Without the privilege the programs run as they are.
                     let _ = group.add(process.child.id(), None);
                 }
@@ -377,6 +387,7 @@ impl<'a> Stage<'a> {
         requests: Option<&EndRequests>,
     ) -> Result<(), CtlError> {
         while !processes.is_empty() {
+            self.sync.borrow_mut().look();
             let mut index = 0;
             while index < processes.len() {
                 if processes[index].ended(self.directory)? {

@@ -6,6 +6,7 @@
 //! Not here: what it means for a schedule (`timewire-sched`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
+mod apply;
 mod bridge;
 mod cbs;
 mod clock;
@@ -13,6 +14,7 @@ mod etf;
 mod isochron;
 mod pacing;
 mod selftests;
+mod snapshot;
 mod taprio;
 mod txtime_assist;
 
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         bridge::TRIALS,
         isochron::TRIALS,
         selftests::TRIALS,
+        snapshot::TRIALS,
+        apply::TRIALS,
     ] {
         trials.extend_from_slice(of_file);
     }

@@ -123,6 +123,7 @@ pub fn spec(carrier: CarrierChoice) -> MacSpec {
         recv: PortList::default(),
         defer_cpu: 0,
         clock: ClockRule::OneHost,
+        keep_open: false,
     }
 }
 

@@ -124,7 +124,7 @@ impl Svg {
 }
 
 /// A coordinate with one decimal, `.0` left out: keeps the page small.
-struct Xy(f64);
+pub(crate) struct Xy(pub f64);
 
 impl std::fmt::Display for Xy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -112,6 +112,13 @@ impl TrafficClasses {
         self.queues.get(class.index()).copied()
     }
 
+    /// The same map with these queues: one range for each class, or none.
+    ///
+    /// **Errors**: as those of [`TrafficClasses::new`].
+    pub fn with_queues(&self, queues: Vec<QueueRange>) -> Result<TrafficClasses, QdiscError> {
+        TrafficClasses::new(u64::from(self.count), self.map, queues)
+    }
+
     /// The first two classes that share a queue.
     pub fn overlap(&self) -> Option<QdiscError> {
         for (first, a) in self.queues.iter().enumerate() {

@@ -41,6 +41,7 @@ pub use shown::ShownQdisc;
 pub use taprio::{
     FramePreemption, GateControlEntry, GateOperation, Taprio, TaprioMode, TaprioOptions,
 };
+pub(crate) use tdm::best_effort_and_real_time;
 pub use tdm::{TdmPort, TdmTaprio, TdmTaprioError, taprio_of_station};
 
 use words::Words;

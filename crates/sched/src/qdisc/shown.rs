@@ -50,11 +50,29 @@ impl ShownQdisc {
     ///
     /// **Errors**: text of another kind; a discipline of the four that Linux would refuse.
     pub fn parse(text: &str) -> Result<Vec<ShownQdisc>, QdiscError> {
+        let list = ShownQdisc::objects(text)?;
+        list.iter().enumerate().map(|(index, one)| read(&format!("[{index}]"), one)).collect()
+    }
+
+    /// The same text as JSON, with every key that `tc` printed; also of a `taprio` that has yet to
+    /// start, for which iproute2 6.1 prints no JSON.
+    ///
+    /// **Errors**: text of another kind.
+    pub fn objects(text: &str) -> Result<Vec<Value>, QdiscError> {
         let name = "the whole text";
         let value: Value = serde_json::from_str(&name_admin(text))
             .map_err(|error| wrong(name, &error.to_string()))?;
-        let list = value.as_array().ok_or_else(|| wrong(name, "is no list"))?;
-        list.iter().enumerate().map(|(index, one)| read(&format!("[{index}]"), one)).collect()
+        match value {
+            Value::Array(list) => Ok(list),
+            _ => Err(wrong(name, "is no list")),
+        }
+    }
+
+    /// One of the objects.
+    ///
+    /// **Errors**: a discipline of the four that Linux would refuse.
+    pub fn of_object(object: &Value) -> Result<ShownQdisc, QdiscError> {
+        read("it", object)
     }
 
     /// What was last set: the schedule that waits for its base time, or what runs.

@@ -152,7 +152,7 @@ pub fn taprio_of_station(
     let base_time = Span::from_ns(schedule.base_time().as_ns());
     let base_time = base_time.checked_add(first.offset).unwrap_or(Span::MAX);
     let taprio = Taprio::new(TaprioOptions {
-        classes: Some(classes(&port.urgent)?),
+        classes: Some(best_effort_and_real_time(&port.urgent)?),
         mode: TaprioMode::Software,
         clock: Some(QdiscClock::Tai),
         base_time,
@@ -207,7 +207,12 @@ fn real_time() -> TrafficClass {
     TrafficClass::new(REAL_TIME).expect("invariant: 1 is a traffic class")
 }
 
-fn classes(urgent: &[SocketPriority]) -> Result<TrafficClasses, QdiscError> {
+/// Two classes with a queue each: best effort, and real time by socket priority.
+///
+/// **Errors**: none that can happen; the tables are checked like any other.
+pub(crate) fn best_effort_and_real_time(
+    urgent: &[SocketPriority],
+) -> Result<TrafficClasses, QdiscError> {
     let mut map = [best_effort(); super::class::PRIORITIES];
     for priority in urgent {
         map[priority.index()] = real_time();

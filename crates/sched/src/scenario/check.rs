@@ -11,7 +11,7 @@ use timewire_base::{FrameLen, SduLen, Span};
 
 use super::check_limits::check_limits;
 use super::item::Reader;
-use crate::qdisc::taprio_of_station;
+use crate::carrier::{ScheduleCarrier, check_carrier};
 
 use super::model::{Case, CaseMac, MacMode, Release, Scenario, Segment, Stream, StreamClass};
 use super::suggest::{did_you_mean, listed};
@@ -95,6 +95,11 @@ fn check_mac(scenario: &Scenario, reader: &mut Reader) {
         let message = format!("{} is longer than the shortest guard, {guard}", mac.ahead);
         let hint = "a frame handed over that early could meet the slot before";
         reader.fail_at("mac.ahead", message, hint);
+    }
+    if mac.launch_delta >= scenario.schedule.cycle() {
+        let message = format!("{} is a whole cycle or more", mac.launch_delta);
+        let hint = "it is the time by which a timer may be late: 100us is usual";
+        reader.fail_at("mac.launch_delta", message, hint);
     }
     if mac.spin > scenario.schedule.cycle() {
         let message = format!("{} is longer than the cycle", mac.spin);
@@ -316,23 +321,11 @@ fn check_experiment(scenario: &Scenario, reader: &mut Reader) {
     for (i, case) in experiment.cases.iter().enumerate() {
         let at = format!("experiment.cases[{i}]");
         check_case(case, cycle, reader, &at);
-        if case.mac == CaseMac::Taprio {
-            check_taprio(scenario, reader, &at);
-        }
-    }
-}
-
-/// Every station that sends must have gates that open.
-fn check_taprio(scenario: &Scenario, reader: &mut Reader, at: &str) {
-    let port = scenario.virtual_port();
-    for station in &scenario.stations {
-        let has_slot = scenario.schedule.slots().iter().any(|slot| slot.station == station.name);
-        if let Err(error) = taprio_of_station(&scenario.schedule, &station.name, &port)
-            && has_slot
+        if let Some(carrier) = ScheduleCarrier::of_case(case.mac)
+            && let Err(error) = check_carrier(scenario, carrier)
         {
             let hint = "make the slots longer, or remove the case";
             reader.fail_at(&format!("{at}.mac"), error.to_string(), hint);
-            return;
         }
     }
 }

@@ -45,14 +45,14 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, limit: &Limi
     let key = format!("{at}.stream");
     let metric = limit.metric.word();
     let Some(name) = &limit.stream else {
-        if limit.metric != Metric::OutsideSlots {
+        if !limit.metric.is_of_segment() {
             let message =
                 format!("the metric `{metric}` is of one stream, and needs the key `stream`");
             reader.fail_at(&format!("{at}.metric"), message, "add `stream: ` and its name");
         }
         return;
     };
-    if limit.metric == Metric::OutsideSlots {
+    if limit.metric.is_of_segment() {
         let message = format!("the metric `{metric}` is of all frames, not of one stream");
         reader.fail_at(&key, message, "remove `stream`");
         return;
@@ -80,22 +80,34 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, limit: &Limi
     }
 }
 
-/// Only a case with slots can have frames outside them.
+/// Only a case with slots can have frames outside them, and so on.
 fn check_segment(scenario: &Scenario, reader: &mut Reader, at: &str, limit: &Limit) {
-    if limit.metric != Metric::OutsideSlots {
-        return;
-    }
     let references = limit.relative_to.iter().map(|other| ("relative_to.case", &other.case));
     for (key, name) in std::iter::once(("case", &limit.case)).chain(references) {
         let case = scenario.experiment.cases.iter().find(|case| case.name == *name);
-        if case.is_some_and(|case| case.mac == CaseMac::None) {
-            let message = format!("the case `{name}` is plain Ethernet, without slots");
-            reader.fail_at(
-                &format!("{at}.{key}"),
-                message,
-                "name a case with `mac: tdm` or `mac: taprio`",
-            );
+        let Some(case) = case else { continue };
+        let Some((why, hint)) = has_no(limit.metric, case.mac) else { continue };
+        reader.fail_at(&format!("{at}.{key}"), format!("the case `{name}` {why}"), hint);
+    }
+}
+
+/// Why a case of this kind does not have the metric, and which does.
+fn has_no(metric: Metric, mac: CaseMac) -> Option<(&'static str, &'static str)> {
+    let slots = "name a case with `mac: tdm` or `mac: taprio`";
+    match (metric, mac) {
+        (Metric::OutsideSlots | Metric::OutsideSlotsRealTime, CaseMac::None) => {
+            Some(("is plain Ethernet, without slots", slots))
         }
+        (Metric::OutsideSlots | Metric::OutsideSlotsRealTime, CaseMac::Cbs) => {
+            Some(("keeps a rate, and has no slots", slots))
+        }
+        (Metric::OutsideRate, mac) if mac != CaseMac::Cbs => {
+            Some(("has no reserved rate", "name a case with `mac: cbs`"))
+        }
+        (Metric::LaunchRefused | Metric::LaunchErrorMax, mac) if mac != CaseMac::Etf => {
+            Some(("has no launch times", "name a case with `mac: etf`"))
+        }
+        _ => None,
     }
 }
 

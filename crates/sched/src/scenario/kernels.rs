@@ -5,6 +5,7 @@
 //! Not here: running it (`timewire-lab`).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Value as Json, json};
 use timewire_base::{BitsPerSecond, Span, StationName, parse_span};
@@ -215,6 +216,13 @@ impl MacAddress {
 
     fn text(self) -> String {
         self.0.map(|byte| format!("{byte:02x}")).join(":")
+    }
+}
+
+/// As `ip` and `ethtool` write it.
+impl fmt::Display for MacAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
     }
 }
 

@@ -11,11 +11,13 @@
 mod check;
 mod check_limits;
 mod error;
+pub mod host;
 mod item;
 mod kernels;
 mod model;
 mod record;
 mod slots;
+pub mod streams;
 mod suggest;
 mod tree;
 mod value;
@@ -26,9 +28,9 @@ pub use kernels::{
     SegmentFile, SimulatedSegment,
 };
 pub use model::{
-    Carrier, Case, CaseMac, Experiment, Flood, Limit, MacMode, MacOptions, Metric, PortPriority,
-    Published, Queues, Reference, Release, RequestResponse, Scenario, Segment, SegmentKind,
-    Station, Stream, StreamClass,
+    Carrier, Case, CaseMac, Experiment, Flood, Limit, MacMode, MacOptions, Metric, OnSyncLoss,
+    PortPriority, Published, Queues, Reference, Release, RequestResponse, Scenario, Segment,
+    SegmentKind, Station, Stream, StreamClass,
 };
 pub use value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text};
 

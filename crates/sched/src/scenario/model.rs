@@ -101,6 +101,22 @@ record! {
         /// How long before the start of its slot a frame may be handed to the carrier; at most the
         /// guard.
         ahead: Span = "0us",
+        /// How long before its launch time the queueing discipline etf hands a frame over, in cases
+        /// that use it. A timer of the host that is later than that loses frames.
+        launch_delta: Span = "100us",
+        /// What happens to the slots when the clock is not on time any more. Before it has been on
+        /// time they are closed in either case.
+        on_sync_loss: OnSyncLoss = "close",
+    }
+}
+
+choice! {
+    /// What happens to the slots when the clock is not on time any more.
+    pub enum OnSyncLoss {
+        /// They close, and open again when it is: nothing is sent in another station's slot.
+        Close = "close",
+        /// They stay open, and the loss is counted and shown.
+        Keep = "keep",
     }
 }
 
@@ -258,15 +274,25 @@ record! {
 }
 
 choice! {
-    /// Whether the schedule is in force in a case.
+    /// Whether the schedule is in force in a case, and who carries it out. All but `none` and `tdm`
+    /// need a kernel that has the queueing disciplines, as the laboratory's own does.
     pub enum CaseMac {
         /// Plain Ethernet.
         None = "none",
-        /// The schedule, carried out by Timewire's own MAC, as `mac` says.
+        /// The schedule, carried out by Timewire's own MAC, as `mac` says; or by the carrier that
+        /// `timewire run --carrier` names.
         Tdm = "tdm",
-        /// The schedule, carried out by the queueing discipline taprio of the kernel. It needs a
-        /// kernel that has it, as the laboratory's own does.
+        /// The schedule, carried out by the queueing discipline taprio of the kernel.
         Taprio = "taprio",
+        /// The schedule, carried out by taprio in its txtime-assist mode over the queueing
+        /// discipline etf.
+        TaprioAssist = "taprio_assist",
+        /// Real-time frames in the slots by a launch time each, which the queueing discipline etf
+        /// keeps; best effort at any time.
+        Etf = "etf",
+        /// No slots: the real-time class of each station is shaped to its rate by the queueing
+        /// discipline cbs.
+        Cbs = "cbs",
     }
 }
 
@@ -297,7 +323,7 @@ record! {
         id: Name,
         /// What is judged.
         metric: Metric,
-        /// The measured stream; all metrics but `outside_slots` need it.
+        /// The measured stream; all metrics but those of the segment, `outside_...`, need it.
         stream: Option<Name>,
         /// The case.
         case: Name,
@@ -369,10 +395,28 @@ choice! {
         /// Share of all frames on the segment that were outside the slot and guard of their
         /// station.
         OutsideSlots = "outside_slots",
+        /// The same, of the frames of real-time streams.
+        OutsideSlotsRealTime = "outside_slots_real_time",
+        /// Share of the real-time frames on the segment that came before the reserved rate and
+        /// burst of their station let them, in a case with `mac: cbs`.
+        OutsideRate = "outside_rate",
+        /// Share of the messages sent that the kernel dropped because of their launch time, in a
+        /// case with `mac: etf`.
+        LaunchRefused = "launch_refused",
+        /// Longest time from the instant for which a frame was launched to the segment, in a case
+        /// with `mac: etf`.
+        LaunchErrorMax = "launch_error_max",
     }
 }
 
 impl Scenario {
+    /// The stations that have a slot, in the order of the file.
+    pub fn stations_with_slots(&self) -> impl Iterator<Item = &Station> {
+        let has_slot =
+            |station: &&Station| self.schedule.slots().iter().any(|s| s.station == station.name);
+        self.stations.iter().filter(has_slot)
+    }
+
     /// The station of this name, or `None`.
     pub fn station(&self, name: &StationName) -> Option<&Station> {
         self.stations.iter().find(|station| station.name == *name)
@@ -502,8 +546,14 @@ impl Case {
 }
 
 impl Metric {
-    /// Whether it is a transfer time of a stream.
+    /// Whether it is a time.
     pub fn is_time(self) -> bool {
-        !matches!(self, Metric::Lost | Metric::Late | Metric::OutsideSlots)
+        !(self.is_of_segment()
+            || matches!(self, Metric::Lost | Metric::Late | Metric::LaunchRefused))
+    }
+
+    /// Whether it is of frames on the segment, and not of one stream.
+    pub fn is_of_segment(self) -> bool {
+        matches!(self, Metric::OutsideSlots | Metric::OutsideSlotsRealTime | Metric::OutsideRate)
     }
 }

@@ -7,7 +7,7 @@
 use super::{CaseInput, Notes, StreamInput};
 use crate::record::{RecordFile, Tap};
 use crate::stats::Distribution;
-use crate::summary::StreamSummary;
+use crate::summary::{LaunchSummary, StreamSummary};
 
 pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Vec<StreamSummary> {
     let names: Vec<[String; FLOWS]> = input.streams.iter().map(|s| flow_names(&s.name)).collect();
@@ -35,12 +35,16 @@ struct FlowStamps {
     segment: Stamps,
     rx_sw: Stamps,
     receive: Stamps,
+    scheduled: Stamps,
+    refused: Stamps,
+    missed: Stamps,
 }
 
 impl FlowStamps {
     fn new() -> FlowStamps {
-        let [send, segment, rx_sw, receive] = [const { Stamps(Vec::new()) }; 4];
-        FlowStamps { send, segment, rx_sw, receive }
+        let [send, segment, rx_sw, receive, scheduled, refused, missed] =
+            [const { Stamps(Vec::new()) }; 7];
+        FlowStamps { send, segment, rx_sw, receive, scheduled, refused, missed }
     }
 
     fn at_mut(&mut self, tap: Tap) -> Option<&mut Stamps> {
@@ -49,13 +53,17 @@ impl FlowStamps {
             Tap::Segment => Some(&mut self.segment),
             Tap::RxSw => Some(&mut self.rx_sw),
             Tap::Receive => Some(&mut self.receive),
+            Tap::Scheduled => Some(&mut self.scheduled),
+            Tap::LaunchRefused => Some(&mut self.refused),
+            Tap::LaunchMissed => Some(&mut self.missed),
             _ => None,
         }
     }
 
     /// Sorts, counts each message once per tap, and notes what does not fit together.
     fn sort(&mut self, flow: &str, notes: &mut Notes) {
-        for tap in [Tap::Send, Tap::Segment, Tap::RxSw, Tap::Receive] {
+        let launch = [Tap::Scheduled, Tap::LaunchRefused, Tap::LaunchMissed];
+        for tap in [Tap::Send, Tap::Segment, Tap::RxSw, Tap::Receive].into_iter().chain(launch) {
             let Some(stamps) = self.at_mut(tap) else {
                 continue;
             };
@@ -111,6 +119,10 @@ struct Tally {
     transfer: Vec<i64>,
     slot_wait: Vec<i64>,
     receive: Vec<i64>,
+    launched: u64,
+    refused: u64,
+    missed: u64,
+    launch_error: Vec<i64>,
 }
 
 impl Tally {
@@ -118,9 +130,17 @@ impl Tally {
         let mut tally = Tally::default();
         for &(seq, sent_ns) in flow.send.0.iter().filter(|&&(_, at)| input.measures(at)) {
             tally.sent += 1;
-            if let Some(segment_ns) = flow.segment.of(seq) {
+            let segment_ns = flow.segment.of(seq);
+            if let Some(segment_ns) = segment_ns {
                 tally.slot_wait.push(segment_ns.saturating_sub(sent_ns));
             }
+            if let Some(scheduled_ns) = flow.scheduled.of(seq) {
+                tally.launched += 1;
+                let error_ns = segment_ns.map(|at| at.saturating_sub(scheduled_ns));
+                tally.launch_error.extend(error_ns);
+            }
+            tally.refused += u64::from(flow.refused.of(seq).is_some());
+            tally.missed += u64::from(flow.missed.of(seq).is_some());
             let Some(received_ns) = flow.receive.of(seq) else {
                 continue;
             };
@@ -144,6 +164,10 @@ impl Tally {
         self.transfer.extend(&other.transfer);
         self.slot_wait.extend(&other.slot_wait);
         self.receive.extend(&other.receive);
+        self.launched += other.launched;
+        self.refused += other.refused;
+        self.missed += other.missed;
+        self.launch_error.extend(&other.launch_error);
     }
 }
 
@@ -162,6 +186,12 @@ fn summarise_stream(
     let why = "the clocks of sender and receiver disagree by more than the transfer takes";
     notes.count(all.backwards, "clocks-disagree", &what, why);
     let bins = input.transfer_bins();
+    let launch = (all.launched > 0).then(|| LaunchSummary {
+        launched: all.launched,
+        refused: all.refused,
+        missed: all.missed,
+        error: Distribution::of(std::mem::take(&mut all.launch_error), input.receive_bins()),
+    });
     StreamSummary {
         name: stream.name.clone(),
         class: stream.class,
@@ -175,6 +205,7 @@ fn summarise_stream(
         transfer_response: Distribution::of(response.transfer, bins),
         slot_wait: Distribution::of(all.slot_wait, bins),
         receive: Distribution::of(all.receive, input.receive_bins()),
+        launch,
     }
 }
 

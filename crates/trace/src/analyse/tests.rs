@@ -24,6 +24,8 @@ fn input() -> CaseInput {
         load: "alone".to_owned(),
         message_bytes: 64,
         tdm: true,
+        carrier: None,
+        reserved: Vec::new(),
         base_time: Instant::from_ns(0),
         cycle: Span::from_us(600),
         slots: vec![slot("beta", 260, 220, 40), slot("alpha", 0, 220, 40)],
@@ -355,4 +357,76 @@ proptest! {
         two.observers = vec![file(&stamps.iter().rev().copied().collect::<Vec<_>>())];
         prop_assert_eq!(analyse(one).unwrap(), analyse(two).unwrap());
     }
+}
+
+#[test]
+fn t0_frames_outside_slots_are_counted_by_class() {
+    // Alpha's slot is the first 220 us of 600 us. Flow 2 is nobody's measured stream.
+    let stamps = [
+        (Tap::Segment, 0, 1, 6_000),
+        (Tap::Segment, 0, 2, 6_300),
+        (Tap::Segment, 2, 0, 6_310),
+        (Tap::Segment, 2, 0, 6_320),
+    ];
+    let case = analyse(CaseInput { observers: vec![file(&stamps)], ..input() }).unwrap().case;
+    assert_eq!((case.wire.frames, case.wire.outside_slots), (4, 3));
+    assert_eq!((case.wire.real_time_frames, case.wire.real_time_outside_slots), (2, 1));
+}
+
+#[test]
+fn t0_launch_times_are_compared_with_the_segment_and_refusals_are_counted() {
+    let stamps = [
+        (Tap::Send, 0, 1, 6_000),
+        (Tap::Scheduled, 0, 1, 6_100),
+        (Tap::Send, 0, 2, 7_000),
+        (Tap::Scheduled, 0, 2, 7_200),
+        (Tap::LaunchMissed, 0, 2, 7_300),
+        (Tap::Send, 0, 3, 8_000),
+        (Tap::Scheduled, 0, 3, 8_100),
+        (Tap::LaunchRefused, 0, 3, 8_200),
+        // Before the measured interval.
+        (Tap::Send, 0, 4, 5_000),
+        (Tap::Scheduled, 0, 4, 5_100),
+        (Tap::LaunchMissed, 0, 4, 5_200),
+    ];
+    let seen = [(Tap::Segment, 0, 1, 6_103)];
+    let files =
+        CaseInput { endpoints: vec![file(&stamps)], observers: vec![file(&seen)], ..input() };
+    let case = analyse(files).unwrap().case;
+    let launch = case.streams[0].launch.as_ref().unwrap();
+    assert_eq!((launch.launched, launch.refused, launch.missed), (3, 1, 1));
+    let error = launch.error.as_ref().unwrap();
+    assert_eq!((error.count, error.min_ns, error.max_ns), (1, 3_000, 3_000));
+    assert_eq!(analyse(input()).unwrap().case.streams[0].launch, None);
+}
+
+#[test]
+fn t0_a_reserved_rate_is_kept_in_every_interval() {
+    // 129 bytes of each frame count, 1032 bits: one each 1032 us, and one at once.
+    let reserved = vec![ReservedInput {
+        station: "alpha".to_owned(),
+        rate: BitsPerSecond::new(1_000_000).unwrap(),
+        burst_bits: 1_040,
+    }];
+    let outside = |times_us: &[i64]| {
+        let stamps: Vec<_> = (0..).zip(times_us).map(|(n, &at)| (Tap::Segment, 0, n, at)).collect();
+        let observers = vec![file(&stamps)];
+        let case = analyse(CaseInput { observers, reserved: reserved.clone(), ..input() });
+        let [alpha] = &case.unwrap().case.reserved[..] else { panic!() };
+        assert_eq!(alpha.frames, u64::try_from(times_us.len()).unwrap());
+        alpha.outside_rate
+    };
+    let steady: Vec<_> = (0..50).map(|n| 6_000 + n * 1_032).collect();
+    assert_eq!(outside(&steady), 0);
+    // 8 us early once is the difference of burst and frame; a second time there is none left.
+    assert_eq!(outside(&[6_000, 7_024]), 0);
+    assert_eq!(outside(&[6_000, 7_024, 8_048]), 1);
+    assert_eq!(outside(&[6_000, 6_000]), 1);
+    // What was not used for a long time is not saved beyond the burst.
+    assert_eq!(outside(&[6_000, 40_000, 40_001, 40_002]), 2);
+    // Best effort and other stations have nothing to do with it.
+    let stamps = [(Tap::Segment, 1, 1, 6_000), (Tap::Segment, 2, 1, 6_000)];
+    let observers = vec![file(&stamps)];
+    let case = analyse(CaseInput { observers, reserved, ..input() }).unwrap().case;
+    assert_eq!((case.reserved[0].frames, case.reserved[0].outside_rate), (0, 0));
 }

@@ -33,11 +33,13 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSumm
         }
     }
     for file in &input.observers {
+        let real_time = input.real_time_flows(file);
         for record in file.records.iter().filter(|record| record.tap == Tap::Segment) {
             let name = file.header.stations.get(usize::from(record.station));
             let station = name.and_then(|name| stations.get_mut(name));
             if let (Some(station), true) = (station, input.measures(record.at_ns)) {
-                station.take(input, record);
+                let flow = real_time.get(usize::from(record.flow));
+                station.take(input, record, flow.copied().unwrap_or(false));
             }
         }
     }
@@ -45,6 +47,8 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSumm
     let mut summary = WireSummary {
         frames: 0,
         outside_slots: 0,
+        real_time_frames: 0,
+        real_time_outside_slots: 0,
         in_guard: 0,
         worst_outside_ns: 0,
         unobserved: unobserved.fold(0, u64::saturating_add),
@@ -63,6 +67,8 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSumm
         }
         summary.frames += station.frames;
         summary.outside_slots += station.outside;
+        summary.real_time_frames += station.real_time;
+        summary.real_time_outside_slots += station.real_time_outside;
         summary.in_guard += station.in_guard;
         summary.worst_outside_ns = summary.worst_outside_ns.max(station.worst_outside_ns);
         summary.phases.push(PhaseHistogram {
@@ -87,6 +93,8 @@ struct Station {
     transmit: CyclicWindows,
     frames: u64,
     outside: u64,
+    real_time: u64,
+    real_time_outside: u64,
     in_guard: u64,
     worst_outside_ns: i64,
     phases: Vec<u64>,
@@ -108,19 +116,22 @@ impl Station {
             transmit: windows(|slot| slot.transmit_ns)?,
             frames: 0,
             outside: 0,
+            real_time: 0,
+            real_time_outside: 0,
             in_guard: 0,
             worst_outside_ns: 0,
             phases: vec![0; phase_bins(input.cycle)],
         })
     }
 
-    fn take(&mut self, input: &CaseInput, record: &Record) {
+    fn take(&mut self, input: &CaseInput, record: &Record, real_time: bool) {
         let start = Instant::from_ns(record.at_ns);
         let phase = self.slot.offset_in_cycle(start).as_ns() / phase_bin(input.cycle).as_ns();
         let bin =
             usize::try_from(phase).expect("invariant: an offset in the cycle is not negative");
         self.phases[bin] += 1;
         self.frames += 1;
+        self.real_time += u64::from(real_time);
         if input.slots.is_empty() {
             return;
         }
@@ -129,6 +140,7 @@ impl Station {
         let end = start.saturating_add(input.rate.duration_of(len.wire_len()));
         if let Some(uncovered) = first_uncovered(&self.slot, start, end) {
             self.outside += 1;
+            self.real_time_outside += u64::from(real_time);
             let ns = outside_ns(&self.slot, start, end, uncovered);
             self.worst_outside_ns = self.worst_outside_ns.max(ns);
         } else if first_uncovered(&self.transmit, start, end).is_some() {

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::stats::Bins;
-use crate::summary::{SlotShape, StreamClass, WireSummary};
+use crate::summary::{CarrierSummary, ReservedSummary, SlotShape, StreamClass, WireSummary};
 
 /// A case whose `control` took each of these times in microseconds.
 fn case(name: &str, times_us: impl Iterator<Item = i64>) -> CaseSummary {
@@ -22,6 +22,7 @@ fn case(name: &str, times_us: impl Iterator<Item = i64>) -> CaseSummary {
         message_bytes: 64,
         cycle_ns: 1_040_000,
         tdm: true,
+        carrier: None,
         slots: vec![SlotShape {
             station: "alpha".to_owned(),
             offset_ns: 0,
@@ -42,10 +43,13 @@ fn case(name: &str, times_us: impl Iterator<Item = i64>) -> CaseSummary {
             transfer_response: None,
             slot_wait: times,
             receive: None,
+            launch: None,
         }],
         wire: WireSummary {
             frames: 4_000,
             outside_slots: 0,
+            real_time_frames: 1_000,
+            real_time_outside_slots: 0,
             in_guard: 12,
             worst_outside_ns: 0,
             unobserved: 0,
@@ -54,6 +58,7 @@ fn case(name: &str, times_us: impl Iterator<Item = i64>) -> CaseSummary {
             phases: Vec::new(),
         },
         macs: Vec::new(),
+        reserved: Vec::new(),
     }
 }
 
@@ -81,7 +86,7 @@ fn judged(limit: LimitInput, cases: &[CaseSummary]) -> (Outcome, String, String)
 #[test]
 fn t0_metrics_have_names() {
     let names: Vec<String> = Metric::all().map(Metric::name).collect();
-    assert_eq!(names.len(), 24);
+    assert_eq!(names.len(), 28);
     assert!(Metric::all().all(|metric| Metric::from_name(&metric.name()) == Some(metric)));
     for name in ["transfer_p99", "slot_wait_mean", "receive_max", "lost", "outside_slots"] {
         assert!(names.iter().any(|known| known == name), "{name}");
@@ -248,4 +253,73 @@ fn t0_numbers_in_words() {
         (up(0.08, 2), up(0.2504, 2), up(-0.0, 2)),
         ("0.08".into(), "0.26".into(), "0".into())
     );
+}
+
+/// What one limit on a case came to: outcome and words.
+fn changed(metric: &str, bound: Bound, change: impl Fn(&mut CaseSummary)) -> (Outcome, String) {
+    let mut case = case("tdm-priority", 1..=100);
+    change(&mut case);
+    let finding = judge(&[limit(metric, bound)], &[case]).remove(0);
+    (finding.outcome, format!("{}; {}", finding.measured, finding.note))
+}
+
+#[test]
+fn t0_a_carrier_without_slots_is_not_judged_by_them() {
+    let carrier = |slots| {
+        Some(CarrierSummary { name: "cbs".to_owned(), slots, promise: "a rate".to_owned() })
+    };
+    for metric in ["outside_slots", "outside_slots_real_time"] {
+        let judged =
+            |slots| changed(metric, Bound::Share(0.0), |case| case.carrier = carrier(slots));
+        let (outcome, words) = judged(SlotPromise::None);
+        assert_eq!(outcome, Outcome::NotJudged);
+        assert!(
+            words.contains("the carrier cbs of first/tdm-priority/flood has no slots"),
+            "{words}"
+        );
+        assert_eq!(judged(SlotPromise::RealTime).0, Outcome::Kept);
+    }
+}
+
+#[test]
+fn t0_frames_outside_are_judged_by_class() {
+    let outside = |metric: &str| {
+        changed(metric, Bound::Share(0.0), |case| {
+            (case.wire.outside_slots, case.wire.real_time_outside_slots) = (40, 0);
+        })
+    };
+    assert_eq!(outside("outside_slots").0, Outcome::Missed);
+    assert_eq!(outside("outside_slots_real_time").0, Outcome::Kept);
+}
+
+#[test]
+fn t0_launch_times_and_reserved_rates_are_judged_where_they_are() {
+    let share = |metric, change: fn(&mut CaseSummary)| changed(metric, Bound::Share(0.01), change);
+    let (outcome, words) = share("launch_refused", |_| {});
+    assert_eq!(outcome, Outcome::NotJudged);
+    assert!(words.contains("control has no launch times"), "{words}");
+    let launched = |refused, missed| {
+        changed("launch_refused", Bound::Share(0.01), move |case| {
+            let launch = LaunchSummary { launched: 100, refused, missed, error: None };
+            case.streams[0].launch = Some(launch);
+        })
+    };
+    assert_eq!(launched(0, 1).0, Outcome::Kept);
+    assert_eq!(launched(1, 1).0, Outcome::Missed);
+    assert_eq!(share("outside_rate", |_| {}).0, Outcome::NotJudged);
+    let reserved = |outside_rate| {
+        changed("outside_rate", Bound::Share(0.0), move |case| {
+            case.reserved = vec![ReservedSummary {
+                station: "alpha".to_owned(),
+                rate_bps: 1_000_000,
+                burst_bits: 1_040,
+                frames: 100,
+                outside_rate,
+            }];
+        })
+    };
+    assert_eq!(reserved(0).0, Outcome::Kept);
+    let (outcome, words) = reserved(1);
+    assert_eq!(outcome, Outcome::Missed);
+    assert!(words.contains("real-time frames outside the reserved rate is 1 %"), "{words}");
 }

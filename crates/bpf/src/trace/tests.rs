@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The programs against their references: any frame has the same tag and the same numbers for a
+//! filter in both, and a filter holds for it in both or in none. The kernel runs the program on
+//! bytes of ours (`BPF_PROG_TEST_RUN`); nothing is attached.
+
+use libbpf_rs::ProgramInput;
+use timewire_trace::event::Flags;
+use timewire_trace::filter::{Facts, Filter};
+use timewire_trace::identity::{TagPlace, identify, is_kept};
+
+use super::*;
+use crate::receive::tests::{Random, verified_instructions};
+
+/// **Units**: bytes of `struct tw_question` before the frame.
+const BEFORE: usize = 24 + 24 + 17 * 8;
+
+/// What the program says of a frame: tag, flags, verdict, words.
+fn answer(tracer: &Tracer, frame: &[u8], linear: usize) -> (u64, u64, i64, Vec<u64>) {
+    let small = |number: usize| u32::try_from(number).unwrap().to_ne_bytes();
+    let mut value = vec![0; BEFORE + 2048];
+    value[8..12].copy_from_slice(&small(frame.len()));
+    value[12..16].copy_from_slice(&small(linear));
+    value[16] = 1;
+    value[BEFORE..BEFORE + frame.len()].copy_from_slice(frame);
+    // What lies behind is none of the frame's.
+    value[BEFORE + frame.len()..].fill(0x99);
+    let map = map_of(&tracer.object, "question");
+    let first = 0_u32.to_ne_bytes();
+    map.update(&first, &value, MapFlags::ANY).unwrap();
+    let mut programs = tracer.object.progs_mut();
+    let program = programs.find(|program| program.name() == "tw_answer").unwrap();
+    assert_eq!(program.test_run(ProgramInput::default()).unwrap().return_value, 0);
+    let answer = map.lookup(&first, MapFlags::ANY).unwrap().unwrap();
+    let word = |n: usize| u64::from_ne_bytes(answer[24 + n * 8..32 + n * 8].try_into().unwrap());
+    (word(0), word(1), word(2).cast_signed(), (3..20).map(word).collect())
+}
+
+fn loaded(settings: &Settings) -> Option<Tracer> {
+    match Tracer::load(settings) {
+        Ok(tracer) => Some(tracer),
+        Err(error @ BpfError::NoTypes { .. }) => {
+            eprintln!("SKIP: {error}");
+            None
+        }
+        Err(error) if timewire_sys::namespace::effective_user() != 0 => {
+            eprintln!("SKIP: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A frame of a kind that matters here.
+fn frame(random: &mut Random) -> Vec<u8> {
+    let mut frame = match random.of(&[0, 1, 2, 3, 4, 5]) {
+        0 => [&[1; 12][..], &[0x88, 0xf7], &[3; 60]].concat(),
+        1 => [&[1; 12][..], &[0x08, 0x06], &[5; 28]].concat(),
+        2 => random.mutated(),
+        _ => random.frame(),
+    };
+    // Timewire's own headers, where the payload of most begins.
+    if let (Some(at), true) = (random.of(&[None, Some(42), Some(14), Some(46)]), frame.len() > 66) {
+        let header = random.of(&[*b"TWs1\x05\x80\x04\x03", *b"\x01\x02\x03\x04TWm1"]);
+        frame[at..at + 8].copy_from_slice(&header);
+    }
+    frame
+}
+
+#[test]
+fn t3_kernel_and_reference_know_any_frame_as_the_same() {
+    let place = |offset, width, big_endian| Some(TagPlace { offset, width, big_endian });
+    let mut random = Random(7);
+    let (mut tagged, mut held) = (0, 0);
+    for (tag, filter, keep_one_of) in [
+        (None, "", 1),
+        (None, "udp port 15001 or vlan 5 or arp", 1),
+        (place(2, 4, true), "not (tcp or ip6)", 3),
+        (place(30, 8, false), "ether proto 0x88f7 or portrange 15001-15002", 2),
+        (place(63, 1, false), "host 10.0.0.1 or (udp and not vlan)", 1),
+    ] {
+        let filter = Filter::parse(filter).unwrap();
+        let settings =
+            Settings { filter: filter.compile().unwrap(), tag, keep_one_of, ..Settings::default() };
+        let Some(tracer) = loaded(&settings) else { return };
+        for _ in 0..4000 {
+            let frame = frame(&mut random);
+            let (found, flags, verdict, words) = answer(&tracer, &frame, frame.len());
+            let facts = Facts::of_frame(&frame).unwrap();
+            let keys = facts.keys();
+            assert_eq!(words[..16], keys.words, "{frame:02x?}");
+            assert_eq!(words[16], u64::from(keys.kind), "{frame:02x?}");
+            let identity = identify(&frame, tag).unwrap();
+            assert_eq!(found, identity.tag, "{frame:02x?} {facts:?}");
+            assert_eq!(flags & 0xff == 1, identity.flags.has(Flags::TAGGED));
+            let holds = filter.holds(&facts) && is_kept(identity.tag, keep_one_of);
+            assert_eq!(verdict, i64::from(holds), "{frame:02x?}");
+            tagged += u32::from(identity.flags.has(Flags::TAGGED));
+            held += u32::from(holds);
+        }
+    }
+    assert!(tagged > 1000 && held > 1000, "{tagged} {held}");
+}
+
+#[test]
+fn t3_content_that_lies_elsewhere_is_told() {
+    let Some(tracer) = loaded(&Settings::default()) else { return };
+    let mut random = Random(3);
+    for _ in 0..1000 {
+        let frame = random.frame();
+        let (_, whole, _, _) = answer(&tracer, &frame, frame.len());
+        let (_, flags, _, _) = answer(&tracer, &frame, 14);
+        assert_eq!((whole >> 32 & 1, flags >> 32 & 1), (0, 1), "{frame:02x?}");
+    }
+}
+
+#[test]
+fn t3_the_verifier_needs_few_instructions_for_tracing() {
+    let settings = Settings { hooks: hooks().collect(), ..Settings::default() };
+    let Some(tracer) = loaded(&settings) else { return };
+    for hook in tracer.hooks() {
+        let name = program(*hook);
+        let verified = verified_instructions(&program_of(&tracer.object, name));
+        eprintln!("{name}: {verified} instructions verified");
+        assert!((1..=20_000).contains(&verified), "{name}: {verified}");
+    }
+}

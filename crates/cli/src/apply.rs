@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `apply`, `status` and `undo`: the settings of this host, as one transaction.
+//!
+//! Not here: what is done (`timewire_host::apply`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use serde_json::{Value as Json, json};
+use timewire_base::{BitsPerSecond, IfName, Span, StationName, parse_span};
+use timewire_host::apply::{
+    self, Difference, Failure, Outcome, Plan, Refusal, State, Wished, keeper,
+};
+use timewire_sched::desired::QdiscTree;
+use timewire_sched::qdisc::TdmPort;
+use timewire_sched::scenario::Scenario;
+use timewire_sched::scenario::host::{HostFile, HostWish};
+
+use crate::output::{self, ProgressLine};
+
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Host file, or scenario with a TDM schedule (YAML or JSON)
+    #[arg(required_unless_present = "confirm")]
+    pub file: Option<PathBuf>,
+    /// An interface of the file and its name on this host; may be repeated. Of a scenario, the
+    /// interface of this host
+    #[arg(long, value_name = "[NAME=]REAL")]
+    pub interface: Vec<String>,
+    /// Of a scenario: which station this host is
+    #[arg(long)]
+    pub station: Option<StationName>,
+    /// Of a scenario: who carries the schedule out
+    #[arg(long, value_enum, default_value = "auto")]
+    pub carrier: Carrier,
+    /// Print the steps and the commands of each, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Take it back unless `timewire apply --confirm` comes within this time
+    #[arg(long, value_name = "DURATION", value_parser = parse_span)]
+    pub confirm_within: Option<Span>,
+    /// Let what is applied stay
+    #[arg(
+        long,
+        conflicts_with_all = ["file", "interface", "station", "dry_run", "confirm_within"]
+    )]
+    pub confirm: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Carrier {
+    /// What a setting of the kernel can carry it out with: taprio
+    Auto,
+    /// The queueing discipline taprio, in software
+    Taprio,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Undo {
+    /// Put back also what someone else changed since
+    #[arg(long)]
+    pub force: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
+    let Some(file) = &args.file else { return confirm(args.json) };
+    let (name, wished) = read(args, file)?;
+    if !wished.errors.is_empty() {
+        for error in &wished.errors {
+            eprintln!("error: {}: {error}", file.display());
+        }
+        bail!("{} cannot be applied; nothing was changed", file.display());
+    }
+    for warning in &wished.warnings {
+        eprintln!("warning: {warning}");
+    }
+    for note in &wished.by_hand {
+        eprintln!("note: not a setting, start it by hand: {note}");
+    }
+    if args.dry_run {
+        return dry_run(args, &name, &wished);
+    }
+    recover()?;
+    let mut line = ProgressLine::new();
+    let shown = file.display().to_string();
+    let title = keeper::Title { name: &name, file: &shown, by_hand: &wished.by_hand };
+    let result =
+        keeper::apply(&title, &wished.settings, args.confirm_within, &mut |step, count, what| {
+            line.line(&format!("[{}/{count}] {}", step + 1, what.setting));
+        });
+    line.clear();
+    match result? {
+        Ok(Outcome::Nothing) => {
+            let text = format!("{name}: the host is as wished already; nothing was changed\n");
+            report(args.json, "unchanged", &name, json!({}), &text)
+        }
+        Ok(Outcome::Done { .. }) => {
+            let count = wished.settings.len();
+            let mut text = format!("{name}: applied, {count} {}\n", settings(count));
+            if let Some(within) = args.confirm_within {
+                text += &format!("taken back in {within} unless: timewire apply --confirm\n");
+            }
+            let within = args.confirm_within.map(|within| within.as_ns());
+            report(args.json, "applied", &name, json!({"confirm_within_ns": within}), &text)
+        }
+        Err(failure) => failed(args, failure),
+    }
+}
+
+/// Takes back what a dead process left, and what nobody confirmed, and says so.
+fn recover() -> anyhow::Result<()> {
+    if let Some(done) = keeper::recover()? {
+        eprintln!("note: {done}");
+    }
+    Ok(())
+}
+
+fn settings(count: usize) -> &'static str {
+    if count == 1 { "setting" } else { "settings" }
+}
+
+fn report(
+    is_json: bool,
+    state: &str,
+    name: &str,
+    more: Json,
+    text: &str,
+) -> anyhow::Result<ExitCode> {
+    if !is_json {
+        return output::print(text);
+    }
+    let mut value = json!({"schema": "timewire.apply/1", "state": state, "name": name});
+    if let (Some(value), Json::Object(more)) = (value.as_object_mut(), more) {
+        value.extend(more);
+    }
+    output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))
+}
+
+/// Says what did not work; the exit code that it leads to.
+fn failed(args: &Apply, failure: Failure) -> anyhow::Result<ExitCode> {
+    match failure {
+        Failure::Unread(error) => Err(error.into()),
+        Failure::Refused(refusals) => refused(args, &refusals),
+        Failure::Failed { at, why, left, reasons } => {
+            if args.json {
+                let value = json!({
+                    "schema": "timewire.apply/1", "state": "failed", "at": at, "why": why,
+                    "left": left, "reasons": reasons,
+                });
+                output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+            }
+            eprintln!("error: {at} failed");
+            eprintln!("  why:  {why}");
+            let lacks_kind = why.contains("kind is unknown");
+            if lacks_kind {
+                eprintln!("  hint: this kernel lacks the queueing discipline");
+            }
+            let lacks = [
+                "not supported",
+                "Unknown device type",
+                "does not support",
+                "does not have a PTP clock",
+            ];
+            let is_unsupported = lacks_kind || lacks.iter().any(|words| why.contains(words));
+            if why.contains("not permitted") || why.contains("Permission denied") {
+                eprintln!("  hint: needs CAP_NET_ADMIN (run as root)");
+            }
+            if left.is_empty() {
+                eprintln!("  host: as it was before");
+                return Ok(ExitCode::from(if is_unsupported { 4 } else { 2 }));
+            }
+            left_changed(&left, &reasons)
+        }
+    }
+}
+
+fn refused(args: &Apply, refusals: &[Refusal]) -> anyhow::Result<ExitCode> {
+    if args.json {
+        let value = json!({
+            "schema": "timewire.apply/1", "state": "refused", "refusals": refusals,
+        });
+        output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+    }
+    for refusal in refusals {
+        eprintln!("error: {refusal}");
+    }
+    eprintln!("  host: unchanged");
+    let unsupported = refusals.iter().all(|refusal| refusal.unsupported);
+    Ok(ExitCode::from(if unsupported { 4 } else { 2 }))
+}
+
+fn left_changed(left: &[Difference], reasons: &[String]) -> anyhow::Result<ExitCode> {
+    for reason in reasons {
+        eprintln!("error: {reason}");
+    }
+    for difference in left {
+        eprintln!("  left: {difference}");
+    }
+    let path = apply::record::Store::open()?.record_path();
+    eprintln!("  host: left changed; the journal is {}", path.display());
+    Ok(ExitCode::from(3))
+}
+
+fn dry_run(args: &Apply, name: &str, wished: &Wished) -> anyhow::Result<ExitCode> {
+    match apply::plan(&mut apply::RealHost, &wished.settings) {
+        Ok((_, plan)) if args.json => {
+            let value = json!({
+                "schema": "timewire.plan/1", "name": name, "steps": lines(&plan),
+                "by_hand": wished.by_hand, "warnings": wished.warnings,
+            });
+            output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))
+        }
+        Ok((_, plan)) if plan.steps.is_empty() => {
+            output::print("# the host is as wished already\n")
+        }
+        Ok((_, plan)) => {
+            let notes = wished.by_hand.iter().map(|note| format!("# by hand: {note}\n"));
+            output::print(&format!("{plan}{}", notes.collect::<String>()))
+        }
+        Err(Failure::Refused(refusals)) => refused(args, &refusals),
+        Err(failure) => failed(args, failure),
+    }
+}
+
+/// The steps with their commands as lines of a shell.
+fn lines(plan: &Plan) -> Json {
+    let step = |step: &apply::Step| {
+        let lines = |commands: &[apply::Command]| {
+            commands.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        json!({
+            "setting": step.setting, "reason": step.reason, "from": step.from, "to": step.to,
+            "commands": lines(&step.commands), "undo": lines(&step.undo),
+        })
+    };
+    plan.steps.iter().map(step).collect()
+}
+
+fn confirm(is_json: bool) -> anyhow::Result<ExitCode> {
+    recover()?;
+    let saved = keeper::confirm()?;
+    let name = &saved.head.name;
+    report(is_json, "confirmed", name, json!({}), &format!("{name}: it stays\n"))
+}
+
+/// The name of what a file describes, and its settings.
+fn read(args: &Apply, file: &Path) -> anyhow::Result<(String, Wished)> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let shown = file.to_string_lossy();
+    let refused = |errors: &dyn std::fmt::Display| {
+        eprintln!("{errors}");
+        anyhow::anyhow!("{} cannot be applied; nothing was changed", file.display())
+    };
+    if let Some(station) = &args.station {
+        let scenario = Scenario::parse(&shown, &text).map_err(|errors| refused(&errors))?;
+        return Ok((scenario.name.to_string(), of_station(args, &scenario, station)?));
+    }
+    let host = HostFile::parse(&shown, &text).map_err(|errors| {
+        let error = refused(&errors);
+        if Scenario::parse(&shown, &text).is_ok() {
+            eprintln!("  hint: this is a scenario: say --station and --interface");
+        }
+        error
+    })?;
+    let real = names(&args.interface, &host.host)?;
+    Ok((host.name.to_string(), apply::wished(&host.host, &real, &shown)))
+}
+
+/// The names that interfaces of the file have on this host.
+fn names(given: &[String], host: &HostWish) -> anyhow::Result<BTreeMap<IfName, IfName>> {
+    let mut names = BTreeMap::new();
+    let known = || -> String {
+        let names: Vec<_> = host.interfaces.iter().map(|wish| wish.name.to_string()).collect();
+        names.join(", ")
+    };
+    for pair in given {
+        let (name, real) = match (pair.split_once('='), host.interfaces.as_slice()) {
+            (Some((name, real)), _) => (IfName::new(name)?, IfName::new(real)?),
+            (None, [one]) => (one.name.clone(), IfName::new(pair)?),
+            (None, _) => bail!("--interface {pair}: the file has {}; say NAME={pair}", known()),
+        };
+        if !host.interfaces.iter().any(|wish| wish.name == name) {
+            bail!("--interface {pair}: the file has no interface {name}; it has {}", known());
+        }
+        if names.insert(name.clone(), real).is_some() {
+            bail!("--interface {name} is there twice");
+        }
+    }
+    Ok(names)
+}
+
+/// The gates of one station of a scenario, on one interface.
+fn of_station(args: &Apply, scenario: &Scenario, station: &StationName) -> anyhow::Result<Wished> {
+    let [interface] = args.interface.as_slice() else {
+        bail!("a scenario needs one --interface, the one to the segment");
+    };
+    let interface = match interface.split_once('=') {
+        Some((_, real)) => IfName::new(real)?,
+        None => IfName::new(interface)?,
+    };
+    let port = TdmPort { stated: stated_rate(&interface)?, ..scenario.virtual_port() };
+    let tree = QdiscTree::of_station(&interface, &scenario.schedule, station, &port)?;
+    let mut wished = Wished::default();
+    wished.tree(&interface, &tree);
+    Ok(wished)
+}
+
+/// The rate that an interface states, from which taprio computes how long a frame lasts: 10 Mbit/s
+/// when it states none, and 10 Gbit/s of a virtual pair.
+fn stated_rate(interface: &IfName) -> anyhow::Result<BitsPerSecond> {
+    let speed = fs::read_to_string(format!("/sys/class/net/{interface}/speed"));
+    let mbit = speed.ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|mbit| *mbit > 0);
+    let rate = BitsPerSecond::new(mbit.unwrap_or(10).saturating_mul(1_000_000));
+    rate.with_context(|| format!("{interface} states no rate that can be"))
+}
+
+pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
+    let status = keeper::status()?;
+    let drifted = status.settings.iter().filter(|(_, state)| *state != State::Applied).count();
+    let code = ExitCode::from(u8::from(drifted > 0 || status.rebooted));
+    if args.json {
+        let settings: Vec<Json> = status
+            .settings
+            .iter()
+            .map(|(difference, state)| {
+                json!({
+                    "setting": difference.setting, "state": state, "applied": difference.was,
+                    "now": difference.is,
+                })
+            })
+            .collect();
+        let record = status.saved.as_ref().map(|saved| {
+            json!({
+                "name": saved.head.name, "file": saved.head.file, "journal": saved.path,
+                "complete": saved.story.after.is_some(),
+                "waits_for_confirmation": status.waits,
+                "by_hand": saved.head.by_hand, "left": saved.story.left,
+            })
+        });
+        let value = json!({
+            "schema": "timewire.status/1", "applied": record, "rebooted": status.rebooted,
+            "settings": settings, "last": status.ending,
+        });
+        output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        return Ok(code);
+    }
+    let Some(saved) = &status.saved else {
+        let mut text = "nothing is applied\n".to_owned();
+        if let Some(ending) = &status.ending {
+            text += &format!("last: {}: {}\n", ending.name, ending.how);
+        }
+        if timewire_sys::namespace::effective_user() != 0 {
+            eprintln!("note: only root sees what root has applied");
+        }
+        return output::print(&text);
+    };
+    let mut text = format!("{} (from {})\n", saved.head.name, saved.head.file);
+    if status.rebooted {
+        text += "the host was started again since, or this network is another of the same number: \
+                 its settings are gone; `timewire undo` forgets them\n";
+    } else if !saved.story.left.is_empty() {
+        text += "not wholly taken back; `timewire undo` tries again\n";
+    } else if saved.story.after.is_none() {
+        text += "not complete: it is being applied, or its process died; `timewire undo` takes it \
+                 back\n";
+    } else if status.waits {
+        text += "waits for: timewire apply --confirm\n";
+    }
+    for (Difference { setting, was, is }, state) in &status.settings {
+        text += &match state {
+            State::Applied => format!("  applied  {setting}: {was}\n"),
+            State::Undone | State::Drifted => {
+                let (was, is) = was.differing(is);
+                let word = if *state == State::Undone { "undone " } else { "drifted" };
+                format!("  {word}  {setting}: {is}, not {was}\n")
+            }
+        };
+    }
+    for note in &saved.head.by_hand {
+        text += &format!("  by hand  {note}\n");
+    }
+    output::print(&text)?;
+    Ok(code)
+}
+
+pub fn undo(args: &Undo) -> anyhow::Result<ExitCode> {
+    match keeper::undo(args.force)? {
+        keeper::Undoing::Nothing => {
+            report(args.json, "nothing", "", json!({}), "nothing is applied\n")
+        }
+        keeper::Undoing::Rebooted { saved, differences } => {
+            let name = &saved.head.name;
+            let mut text = format!(
+                "{name}: the host was started again since, or this network is another of the same \
+                 number, so its settings are gone; nothing was changed\n"
+            );
+            for difference in &differences {
+                text += &format!("  not as before: {difference}\n");
+            }
+            report(args.json, "rebooted", name, json!({"differences": differences}), &text)?;
+            Ok(ExitCode::from(u8::from(!differences.is_empty())))
+        }
+        keeper::Undoing::Done { saved, undone } => {
+            let name = &saved.head.name;
+            let text = format!("{name}: undone\n");
+            let more = json!({
+                "restored": undone.restored, "left": undone.left, "reasons": undone.reasons,
+            });
+            if undone.left.is_empty() {
+                return report(args.json, "undone", name, more, &text);
+            }
+            if args.json {
+                report(true, "left", name, more, "")?;
+            }
+            left_changed(&undone.left, &undone.reasons)
+        }
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `doctor`: whether something can run here, before it runs.
+//!
+//! Not here: how that is found out and judged (`timewire-host`, `doctor`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use timewire_base::IfName;
+use timewire_host::doctor::{self, Diagnosis, PROBES_SCHEMA, Probes, Question};
+use timewire_host::snapshot::Snapshot;
+use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_own_sysfs};
+use timewire_sched::scenario::Scenario;
+use timewire_sched::scenario::host::HostFile;
+
+use crate::output;
+
+/// What is asked, and about which host.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// A scenario, a host file, or an interface; without it, this host in general
+    #[arg(value_name = "SCENARIO|HOSTFILE|INTERFACE")]
+    pub what: Option<String>,
+    /// With a scenario: on this interface, instead of in the local laboratory
+    #[arg(long, value_name = "INTERFACE")]
+    pub interface: Option<IfName>,
+    /// Judge the host that was recorded in this directory instead of this one
+    #[arg(long, value_name = "DIR")]
+    pub on: Option<PathBuf>,
+    /// Record this host into a directory, to be judged elsewhere
+    #[arg(long, value_name = "DIR", conflicts_with = "on")]
+    pub record: Option<PathBuf>,
+    /// Ask this card what it does itself: it is changed for a moment, and put back. Its link may go
+    /// down for some seconds
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "on")]
+    pub try_offload: Option<IfName>,
+    /// Tell everything that was looked at, also what is well
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Exit code 0: all is well; 1: degraded, or a command is needed first; 3: a card that was tried
+/// could not be put back; 4: something needed is missing here.
+pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
+    // A wrong file is told before anything is tried.
+    let mut asked = args.what.as_deref().map(Asked::parse).transpose()?;
+    let mut interface = args.interface.clone();
+    let (snapshot, probes) = match (&args.on, &args.record) {
+        (Some(directory), _) => recorded(directory)?,
+        (None, Some(directory)) => {
+            let (snapshot, probes, redacting) = record(directory, args.try_offload.as_ref())?;
+            // The question is about the host, and the answer is about the record.
+            if let Some(Asked::Name(name)) = &mut asked {
+                *name = redacting.text(name);
+            }
+            interface = interface.map(|interface| redacting.name(&interface));
+            (snapshot, probes)
+        }
+        (None, None) => {
+            let snapshot = Snapshot::of_this_host(&[])?;
+            let probes = probes_of_this_host(&snapshot, args.try_offload.as_ref())?;
+            (snapshot, probes)
+        }
+    };
+    let question = question(asked, interface, &snapshot)?;
+    let diagnosis = doctor::judge(&snapshot, &probes, &question);
+    let text = if args.json {
+        let told = Told { diagnosis: &diagnosis, probes: &probes };
+        format!("{}\n", serde_json::to_string_pretty(&told)?)
+    } else {
+        doctor::text(&diagnosis, args.all)
+    };
+    output::print(&text)?;
+    Ok(ExitCode::from(diagnosis.exit_code()))
+}
+
+/// A judgement, and what was tried for it.
+#[derive(Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    diagnosis: &'a Diagnosis,
+    probes: &'a Probes,
+}
+
+/// What the word on the command line is.
+enum Asked {
+    Scenario(Box<Scenario>),
+    HostFile(Box<HostFile>),
+    /// No file, so an interface, if there is one.
+    Name(String),
+}
+
+impl Asked {
+    fn parse(what: &str) -> anyhow::Result<Asked> {
+        let path = Path::new(what);
+        if !path.is_file() {
+            return Ok(Asked::Name(what.to_owned()));
+        }
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {what}"))?;
+        if is_host_file(&text) {
+            return Ok(Asked::HostFile(Box::new(HostFile::parse(what, &text)?)));
+        }
+        Ok(Asked::Scenario(Box::new(Scenario::parse(what, &text)?)))
+    }
+}
+
+/// Whether a text has the key `host` and not those of a scenario. What it is else is told by
+/// reading it.
+fn is_host_file(text: &str) -> bool {
+    let has = |key: &str| {
+        text.lines().any(|line| {
+            let line = line.trim_start_matches(['{', ' ', '\t']);
+            let line = line.strip_prefix(['"', '\'']).unwrap_or(line);
+            let rest = line.strip_prefix(key).map(|rest| rest.trim_start_matches(['"', '\'', ' ']));
+            rest.is_some_and(|rest| rest.starts_with(':'))
+        })
+    };
+    has("host") && !has("stations")
+}
+
+fn question(
+    asked: Option<Asked>,
+    interface: Option<IfName>,
+    snapshot: &Snapshot,
+) -> anyhow::Result<Question> {
+    if interface.is_some() && !matches!(asked, Some(Asked::Scenario(_))) {
+        bail!("--interface says where a scenario is to run; name the scenario as well");
+    }
+    Ok(match asked {
+        None => Question::Host,
+        Some(Asked::Scenario(scenario)) => Question::Scenario(scenario, interface),
+        Some(Asked::HostFile(file)) => Question::HostFile(file),
+        Some(Asked::Name(name)) => {
+            let known = snapshot.settings.interfaces.keys().find(|known| known.as_str() == name);
+            let Some(known) = known else {
+                let all: Vec<_> = snapshot.settings.interfaces.keys().map(IfName::as_str).collect();
+                bail!(
+                    "`{name}` is neither a file nor an interface of the host; its interfaces are \
+                     {}",
+                    all.join(", ")
+                );
+            };
+            Question::Interface(known.clone())
+        }
+    })
+}
+
+/// Everything is tried by a process of its own, so that nothing is left of it however it ends.
+fn probes_of_this_host(snapshot: &Snapshot, card: Option<&IfName>) -> anyhow::Result<Probes> {
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    let mut command = Command::new(program);
+    command.arg("__probe");
+    let mut probes = timewire_ctl::doctor::probe_by(command)?;
+    if let Some(card) = card {
+        let offloads = doctor::try_offloads(snapshot, card)?;
+        probes.offloads.insert(card.clone(), offloads);
+    }
+    Ok(probes)
+}
+
+fn recorded(directory: &Path) -> anyhow::Result<(Snapshot, Probes)> {
+    // A snapshot that somebody kept says the same as the record it was read from.
+    let kept = directory.join(SNAPSHOT_FILE);
+    let snapshot = match fs::read_to_string(&kept) {
+        Ok(text) => {
+            Snapshot::parse(&text).map_err(|why| anyhow::anyhow!("{}: {why}", kept.display()))?
+        }
+        Err(_) => {
+            let record = Record::load(directory)?;
+            Snapshot::read(&record, record.interfaces())?
+        }
+    };
+    let path = directory.join(PROBES_FILE);
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let probes: Probes = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    if probes.schema != PROBES_SCHEMA {
+        bail!("{} is of version `{}`, not `{PROBES_SCHEMA}`", path.display(), probes.schema);
+    }
+    Ok((snapshot, probes))
+}
+
+fn record(
+    directory: &Path,
+    card: Option<&IfName>,
+) -> anyhow::Result<(Snapshot, Probes, Redacting<Live>)> {
+    // It is to be given away, so it says nothing that is nobody's business.
+    let redacting = Redacting::new(Live);
+    let (redacting, snapshot) = with_own_sysfs(|| -> anyhow::Result<_> {
+        let source = Recording::new(&redacting, &[]);
+        let snapshot = Snapshot::read(&source, &[])?;
+        source.into_record().save(directory)?;
+        Ok((redacting, snapshot))
+    })?;
+    // What is tried on a card is tried by its own name.
+    let own = card.map(|_| Snapshot::of_this_host(&[])).transpose()?;
+    let probes = probes_of_this_host(own.as_ref().unwrap_or(&snapshot), card)?;
+    let probes = probes.redacted(&redacting);
+    let path = directory.join(PROBES_FILE);
+    let text = serde_json::to_string_pretty(&probes)? + "\n";
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok((snapshot, probes, redacting))
+}
+
+/// The process that tries; prints what came of it.
+pub fn probe() -> anyhow::Result<ExitCode> {
+    // Without the privilege for a namespace, what needs none is tried nonetheless.
+    let _ = timewire_lab::privilege::enter();
+    let probes = timewire_ctl::doctor::probe();
+    output::print(&format!("{}\n", serde_json::to_string_pretty(&probes)?))
+}
+
+const PROBES_FILE: &str = "probes.json";
+const SNAPSHOT_FILE: &str = "snapshot.json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_host_files_are_told_from_scenarios() {
+        for text in ["timewire: 1\nname: x\nhost:\n  interfaces: []\n", "{\n \"host\": {}}\n"] {
+            assert!(is_host_file(text), "{text}");
+        }
+        for text in ["timewire: 1\nstations: []\nhost: {}\n", "name: host\n", "# host: x\n"] {
+            assert!(!is_host_file(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `trace info`, `cut`, `merge` and `export`.
+//!
+//! Not here: the file itself (`timewire_trace::capture`).
+
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use serde_json::{Value as Json, json};
+use timewire_base::Span;
+use timewire_ctl::study::StudyError;
+use timewire_trace::capture::{
+    CaptureError, CaptureHeader, Cut, Format, Info, Merge, Names, Writer, export as write_events,
+};
+use timewire_trace::event::Hook;
+use timewire_trace::filter::Filter;
+
+use super::{create, open};
+use crate::output;
+use crate::traffic::parse_time;
+
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// Captures
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Print JSON: an object for each capture
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CutArgs {
+    /// The capture
+    pub file: PathBuf,
+    /// The part
+    #[arg(short, long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// From so long after the first event on
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub from: Option<Span>,
+    /// Up to so long after the first event
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub until: Option<Span>,
+    /// Only of this station; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub station: Vec<String>,
+    /// Only at these hooks
+    #[arg(long, value_name = "HOOK,...", value_delimiter = ',', value_parser = hook)]
+    pub hooks: Vec<Hook>,
+    /// Only of this flow, as `trace export` shows it (0x0123abcd); may be repeated
+    #[arg(long, value_name = "FLOW", value_parser = flow)]
+    pub flow: Vec<u32>,
+    /// Only these, in tcpdump's words; also 'thread NAME', 'hook NAME', 'cpu N'
+    #[arg(long, value_name = "FILTER")]
+    pub filter: Option<String>,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// Captures of one kernel
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The whole
+    #[arg(short, long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The capture
+    pub file: PathBuf,
+    /// How
+    #[arg(long = "as", value_enum, value_name = "FORMAT")]
+    pub format: FormatArg,
+    /// Into this file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// Columns, with a first line of names
+    Csv,
+    /// An object on each line
+    Jsonl,
+}
+
+fn hook(text: &str) -> Result<Hook, String> {
+    let all = || Hook::ALL.map(Hook::name).join(", ");
+    Hook::from_name(text).ok_or_else(|| format!("`{text}` is no hook; there are {}", all()))
+}
+
+fn flow(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u32::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no flow, such as 0x0123abcd"))
+}
+
+/// What is in a file.
+pub(super) fn about(file: &Path) -> anyhow::Result<(Info, Names)> {
+    let failed = |source| StudyError::Capture { file: file.to_owned(), source };
+    Ok(Info::read(&mut open(file)?).map_err(failed)?)
+}
+
+pub fn info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
+    for file in &args.files {
+        let (info, names) = about(file)?;
+        if args.json {
+            let mut data = serde_json::to_value(&info)?;
+            data["file"] = json!(file);
+            data["lost"] = json!(info.lost());
+            let flows =
+                names.flows.iter().map(|(flow, name)| json!({ "flow": flow, "name": name }));
+            data["flows"] = flows.collect();
+            data["clock"] = clock(&names).0;
+            output::print(&format!("{data}\n"))?;
+        } else {
+            output::print(&text(file, &info, &names))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is known of the host's clock: as JSON, and in words.
+fn clock(names: &Names) -> (Json, String) {
+    let samples = names.clocks.len();
+    let offsets = names.clocks.iter().map(|sample| sample.offset_ns);
+    let offset = offsets.collect::<Option<Vec<i64>>>().filter(|offsets| !offsets.is_empty());
+    let largest = offset.and_then(|all| all.into_iter().max_by_key(|offset| offset.abs()));
+    let words = match largest {
+        Some(offset) => format!("{samples} samples; at most {offset} ns from the one it follows"),
+        None => format!("{samples} samples; not known to be synchronised"),
+    };
+    (json!({ "samples": samples, "largest_offset_ns": largest }), words)
+}
+
+fn text(file: &Path, info: &Info, names: &Names) -> String {
+    let mut text = format!("{}\n", file.display());
+    let mut line = |what: &str, value: String| text += &format!("  {what:<11} {value}\n");
+    line(
+        "lost",
+        match info.lost() {
+            0 => "nothing".to_owned(),
+            lost => format!("{lost} events"),
+        },
+    );
+    let health = &info.health;
+    if !health.clean_end {
+        line("end", format!("the writer did not end it; {} bytes are torn", health.torn_bytes));
+    }
+    if health.damaged > 0 || health.missing_blocks > 0 {
+        let (places, blocks) = (health.damaged, health.missing_blocks);
+        line("damage", format!("{places} places; {blocks} blocks are missing"));
+    }
+    let header = &info.header;
+    line("host", format!("{}, Linux {}, by {}", header.host, header.kernel, header.writer));
+    if !header.filter.is_empty() {
+        line("filter", header.filter.clone());
+    }
+    if header.keep_one_of > 1 {
+        line("kept", format!("1 packet of {}", header.keep_one_of));
+    }
+    let length = info.first_ns.zip(info.last_ns).map_or(0, |(first, last)| last - first);
+    let length = Span::from_ns(i64::try_from(length).unwrap_or(i64::MAX));
+    line("events", format!("{} in {length}, {:.2} bytes each", info.events, info.bytes_per_event));
+    line("clock", clock(names).1);
+    for (name, count) in &info.stations {
+        let name = if name.is_empty() { "(no station)" } else { name };
+        line("station", format!("{name:<16} {count:>12}"));
+    }
+    for (name, count) in &info.hooks {
+        let lost = info.losses.as_ref().and_then(|losses| losses.get(name));
+        let lost = lost.map_or(0, |count| count.lost);
+        line("hook", format!("{name:<16} {count:>12} {lost:>10} lost"));
+    }
+    for (hook, why) in &header.missing {
+        line("missing", format!("{hook}: {why}"));
+    }
+    for (flow, name) in &names.flows {
+        line("flow", format!("{flow:#010x} {name}"));
+    }
+    for ((process, thread, name), value) in &names.counters {
+        line("counter", format!("{name} of process {process}, thread {thread}: {value}"));
+    }
+    for ((process, thread, name), (buckets, sum)) in &names.histograms {
+        let count: u64 = buckets.iter().sum();
+        let whose = format!("{name} of process {process}, thread {thread}");
+        line("histogram", format!("{whose}: {count} values, sum {sum}, by bits {buckets:?}"));
+    }
+    text
+}
+
+pub fn cut(args: &CutArgs) -> anyhow::Result<ExitCode> {
+    let filter = args.filter.as_deref().map(Filter::parse).transpose()?;
+    let (info, names) = about(&args.file)?;
+    let first = info.first_ns.unwrap_or(0);
+    let at = |after: Span| first.saturating_add(u64::try_from(after.as_ns()).unwrap_or(0));
+    let mut stations = BTreeSet::new();
+    for name in &args.station {
+        stations.insert(station_of(&info.header, name)?);
+    }
+    let cut = Cut {
+        from_ns: args.from.map(at),
+        until_ns: args.until.map(at),
+        stations,
+        hooks: args.hooks.iter().copied().collect(),
+        flows: args.flow.iter().copied().collect(),
+        filter,
+    };
+    let out = BufWriter::new(create(&args.out, args.force)?);
+    let written = |error: io::Error| {
+        anyhow::Error::new(error).context(format!("cannot write {}", args.out.display()))
+    };
+    let mut writer = Writer::new(out, &cut.header(&info.header)).map_err(written)?;
+    let report = cut.copy(&mut open(&args.file)?, &names, &mut writer)?;
+    writer.finish().map_err(written)?.flush().map_err(written)?;
+    if args.json {
+        let (kept, left_out) = (report.kept, report.left_out);
+        let undecided = report.undecided;
+        let data = json!({ "kept": kept, "left_out": left_out, "undecided": undecided });
+        return output::print(&format!("{data}\n"));
+    }
+    let mut text = format!("{} events kept, {} left out\n", report.kept, report.left_out);
+    if report.undecided > 0 {
+        let undecided = report.undecided;
+        text +=
+            &format!("of {undecided} of those the capture does not tell what the filter asks\n");
+    }
+    output::print(&text)
+}
+
+fn station_of(header: &CaptureHeader, name: &str) -> anyhow::Result<u8> {
+    let place = header.stations.iter().position(|station| station.name == name);
+    let Some(place) = place else {
+        let names: Vec<&str> = header.stations.iter().map(|it| it.name.as_str()).collect();
+        bail!("there is no station `{name}` in it; there are {}", names.join(", "));
+    };
+    u8::try_from(place).context("too many stations")
+}
+
+pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
+    let all: Vec<(Info, Names)> =
+        args.files.iter().map(|file| about(file)).collect::<Result<_, _>>()?;
+    let sources: Vec<_> = all.iter().map(|(info, names)| (&info.header, names)).collect();
+    let merge = Merge::new(&sources)?;
+    let out = BufWriter::new(create(&args.out, args.force)?);
+    let written = |error: io::Error| {
+        anyhow::Error::new(error).context(format!("cannot write {}", args.out.display()))
+    };
+    let mut writer = Writer::new(out, merge.header()).map_err(written)?;
+    let mut readers: Vec<_> = args.files.iter().map(|file| open(file)).collect::<Result<_, _>>()?;
+    let report = merge.copy(&mut readers, &mut writer)?;
+    writer.finish().map_err(written)?.flush().map_err(written)?;
+    if args.json {
+        return output::print(&format!("{}\n", json!({ "events": report.events })));
+    }
+    let each = args.files.iter().zip(&report.events);
+    let lines = each.map(|(file, events)| format!("{events:>12} {}\n", file.display()));
+    output::print(&lines.collect::<String>())
+}
+
+pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    let (_, names) = about(&args.file)?;
+    let format = match args.format {
+        FormatArg::Csv => Format::Csv,
+        FormatArg::Jsonl => Format::JsonLines,
+    };
+    let mut reader = open(&args.file)?;
+    match &args.out {
+        Some(out) => {
+            let mut file = BufWriter::new(create(out, args.force)?);
+            let count = write_events(&mut reader, &names, format, &mut file)?;
+            file.flush().with_context(|| format!("cannot write {}", out.display()))?;
+            output::print(&format!("{count} events\n"))
+        }
+        None => {
+            let mut stdout = BufWriter::new(io::stdout().lock());
+            let written = write_events(&mut reader, &names, format, &mut stdout);
+            let flushed = written.and_then(|_| Ok(stdout.flush()?));
+            match flushed {
+                Err(CaptureError::Io(error)) => Err(error.into()),
+                other => Ok(other.map(|()| ExitCode::SUCCESS)?),
+            }
+        }
+    }
+}

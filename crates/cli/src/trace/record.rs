@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `trace record`: a capture of this kernel.
+//!
+//! Not here: the thread that takes it (`timewire_ctl::trace::collect`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::str::FromStr;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use timewire_base::{Span, parse_bytes};
+use timewire_bpf::trace::{Mode, Settings, hooks};
+use timewire_ctl::markers::Marks;
+use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, StationAt};
+use timewire_host::tool::netns_path;
+use timewire_sys::event::{EndRequests, wait_readable};
+use timewire_sys::marker::Users;
+use timewire_sys::namespace::Process;
+use timewire_trace::capture::Writer;
+use timewire_trace::event::Hook;
+use timewire_trace::filter::Filter;
+use timewire_trace::identity::TagPlace;
+
+use super::create;
+use crate::output::{self, ProgressLine};
+use crate::traffic::parse_interval;
+
+#[derive(Debug, Args)]
+pub struct Record {
+    /// The capture, such as `here.twc`
+    #[arg(short, long, value_name = "FILE", required_unless_present = "only")]
+    pub out: Option<PathBuf>,
+    /// Only these packets, in tcpdump's words: 'udp port 7000 or ether proto 0x88f7'
+    #[arg(long, value_name = "FILTER", default_value = "")]
+    pub filter: String,
+    /// A station: a network namespace of `ip netns`, or NAME=FILE; may be repeated [default: the
+    /// own namespace]
+    #[arg(long, value_name = "NETNS")]
+    pub station: Vec<StationArg>,
+    /// Keep one of so many packets, each with its whole way
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_one_of: u32,
+    /// Look here only; `trace info` names the hooks of a capture
+    #[arg(long, value_name = "HOOK,...", value_delimiter = ',', value_parser = parse_hook)]
+    pub hooks: Vec<Hook>,
+    /// Look at interrupts, deferred work and polls, too
+    #[arg(long, conflicts_with = "hooks")]
+    pub interrupts: bool,
+    /// Look at system calls that send, too: each such call of this host costs a little
+    #[arg(long, conflicts_with = "hooks")]
+    pub calls: bool,
+    /// The messages' own tag: bytes OFFSET to OFFSET+WIDTH of their payload; `be` when the first
+    /// is the most significant
+    #[arg(long, value_name = "OFFSET:WIDTH[:be]")]
+    pub tag: Option<TagArg>,
+    /// Leave out the marks that programs put
+    #[arg(long)]
+    pub no_marks: bool,
+    /// Write no events: only count how often each hook was reached, or how long packets took
+    /// between hooks, in the kernel
+    #[arg(long, value_enum, conflicts_with_all = ["out", "no_marks"])]
+    pub only: Option<Only>,
+    /// Room for the events of each CPU
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "16384KiB")]
+    pub ring: u32,
+    /// End after so long
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_interval)]
+    pub duration: Option<Span>,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// A command; the capture ends with it
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// What is kept instead of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Only {
+    /// How often each hook was reached
+    Counters,
+    /// How long packets took from each hook to the next
+    Histograms,
+}
+
+/// A station to be.
+#[derive(Clone, Debug)]
+pub struct StationArg(StationAt);
+
+impl FromStr for StationArg {
+    type Err = String;
+    fn from_str(text: &str) -> Result<StationArg, String> {
+        let (name, netns) = match text.split_once('=') {
+            Some((name, file)) => (name, PathBuf::from(file)),
+            None => (text, netns_path(text)),
+        };
+        if name.is_empty() || name.contains('/') {
+            return Err(format!("`{text}` is no station: NETNS or NAME=FILE"));
+        }
+        Ok(StationArg(StationAt { name: name.to_owned(), netns }))
+    }
+}
+
+/// Where a tag lies.
+#[derive(Clone, Copy, Debug)]
+pub struct TagArg(TagPlace);
+
+impl FromStr for TagArg {
+    type Err = String;
+    fn from_str(text: &str) -> Result<TagArg, String> {
+        let wrong = || format!("`{text}` is no place: OFFSET:WIDTH[:be], WIDTH 1, 2, 4 or 8");
+        let (place, big_endian) = match text.strip_suffix(":be") {
+            Some(place) => (place, true),
+            None => (text, false),
+        };
+        let (offset, width) = place.split_once(':').ok_or_else(wrong)?;
+        let offset = offset.parse().map_err(|_| wrong())?;
+        let width = width.parse().ok().filter(|width| [1, 2, 4, 8].contains(width));
+        Ok(TagArg(TagPlace { offset, width: width.ok_or_else(wrong)?, big_endian }))
+    }
+}
+
+fn parse_hook(text: &str) -> Result<Hook, String> {
+    let known = || hooks().map(Hook::name).collect::<Vec<_>>().join(", ");
+    let hook = Hook::from_name(text).filter(|hook| hooks().any(|known| known == *hook));
+    hook.ok_or_else(|| format!("`{text}` is no hook; there are {}", known()))
+}
+
+fn settings(args: &Record, filter: &Filter) -> anyhow::Result<Settings> {
+    let usual = Settings::default();
+    let interrupts =
+        [Hook::IrqEntry, Hook::IrqExit, Hook::SoftirqEntry, Hook::SoftirqExit, Hook::NapiPoll];
+    let mut wanted: BTreeSet<Hook> = match args.hooks[..] {
+        [] => usual.hooks.iter().copied().collect(),
+        ref named => named.iter().copied().collect(),
+    };
+    if args.interrupts {
+        wanted.extend(interrupts);
+    }
+    if args.calls {
+        wanted.insert(Hook::SendEnter);
+    }
+    Ok(Settings {
+        hooks: wanted.into_iter().collect(),
+        filter: filter.compile()?,
+        mode: match args.only {
+            None => Mode::Events,
+            Some(Only::Counters) => Mode::Counters,
+            Some(Only::Histograms) => Mode::Histograms,
+        },
+        keep_one_of: args.keep_one_of,
+        tag: args.tag.map(|tag| tag.0),
+        ring_bytes: usize::try_from(args.ring).context("the ring is too large")?,
+        ..usual
+    })
+}
+
+pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
+    let filter = Filter::parse(&args.filter)?;
+    let mut stations: Vec<StationAt> = args.station.iter().map(|it| it.0.clone()).collect();
+    if stations.is_empty() {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname")?.trim().to_owned();
+        stations.push(StationAt { name, netns: PathBuf::from("/proc/self/ns/net") });
+    }
+    let names: BTreeSet<&str> = stations.iter().map(|station| station.name.as_str()).collect();
+    if names.len() < stations.len() {
+        bail!("two stations have the same name");
+    }
+    let requests = EndRequests::new().context("cannot wait for signals")?;
+    let listens = !args.no_marks && args.only.is_none();
+    let marks = listens.then(|| Marks::open(Users::All)).transpose();
+    let request = Request {
+        settings: settings(args, &filter)?,
+        filter: filter.text().to_owned(),
+        stations,
+        meta: BTreeMap::from([("arguments".to_owned(), crate::traffic::arguments().join(" "))]),
+        offset: timewire_ctl::ptp_offset().map(|offset| Box::new(offset) as ClockOffset),
+        marks: marks.context("cannot listen to the marks of programs")?,
+    };
+    match &args.out {
+        Some(out) => {
+            let file = create(out, args.force)?;
+            let began = begin(args, &requests, || {
+                let sink = |header: &_| Writer::new(BufWriter::new(file), header);
+                Ok(Collector::start(request, sink)?)
+            });
+            // A file without events is of no use to anybody.
+            let (collector, status) = began.inspect_err(|_| drop(std::fs::remove_file(out)))?;
+            let (writer, tracer, collected) = collector.finish()?;
+            drop(tracer);
+            let written: BufWriter<File> = writer.finish().context("cannot end the capture")?;
+            written.into_inner().context("cannot end the capture")?.sync_all()?;
+            said(args, &collected, status)
+        }
+        None => {
+            let (collector, status) = begin(args, &requests, || {
+                let sink = |header: &_| Writer::new(std::io::sink(), header);
+                Ok(Collector::start(request, sink)?)
+            })?;
+            let (_, tracer, collected) = collector.finish()?;
+            let matched = tracer.matched();
+            let intervals = tracer.intervals()?;
+            let mut text = String::new();
+            if args.json {
+                let of = |(hook, count): (&Hook, &u64)| (hook.name().to_owned(), (*count).into());
+                let matched: serde_json::Map<String, serde_json::Value> =
+                    matched.iter().map(of).collect();
+                let intervals: Vec<_> = intervals
+                    .iter()
+                    .map(
+                        |it| json!({ "from": it.from.name(), "to": it.to.name(), "bins": it.bins }),
+                    )
+                    .collect();
+                let data = json!({ "matched": matched, "intervals": intervals,
+                                   "hooks": collected.hooks });
+                text = format!("{data}\n");
+            } else {
+                for (hook, count) in &matched {
+                    text += &format!("{:<16} {count:>12}\n", hook.name());
+                }
+                for interval in &intervals {
+                    text += &histogram(interval.from, interval.to, &interval.bins);
+                }
+            }
+            output::print(&text)?;
+            ended(collected_lost(&collected), status)
+        }
+    }
+}
+
+type Running = Collector<Writer<BufWriter<File>>>;
+
+/// What is asked of a collector while it runs.
+trait Runs {
+    fn events(&self) -> u64;
+    fn is_over(&self) -> bool;
+}
+
+impl Runs for Running {
+    fn events(&self) -> u64 {
+        Collector::events(self)
+    }
+    fn is_over(&self) -> bool {
+        Collector::is_over(self)
+    }
+}
+
+impl Runs for Collector<Writer<std::io::Sink>> {
+    fn events(&self) -> u64 {
+        Collector::events(self)
+    }
+    fn is_over(&self) -> bool {
+        Collector::is_over(self)
+    }
+}
+
+/// Starts the capture and the command, and waits for the end; the command's status.
+fn begin<C: Runs>(
+    args: &Record,
+    requests: &EndRequests,
+    start: impl FnOnce() -> anyhow::Result<C>,
+) -> anyhow::Result<(C, Option<ExitStatus>)> {
+    let collector = start()?;
+    let mut child = match &args.command[..] {
+        [] => None,
+        [program, arguments @ ..] => {
+            let spawned = Command::new(program).args(arguments).spawn();
+            Some(spawned.with_context(|| format!("cannot run `{program}`"))?)
+        }
+    };
+    let began = Instant::now();
+    let mut progress = ProgressLine::new();
+    let look = Span::from_ms(100);
+    let status = loop {
+        progress.line(&format!("{} events", collector.events()));
+        let elapsed = Span::from_ns(i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX));
+        if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
+            break Some(status);
+        }
+        let left = args.duration.map_or(look, |whole| whole - elapsed);
+        if left <= Span::ZERO || collector.is_over() {
+            break stop(child)?;
+        }
+        if wait_readable(&[requests.as_fd()], Some(left.min(look)))? && requests.take() {
+            break stop(child)?;
+        }
+    };
+    progress.clear();
+    Ok((collector, status))
+}
+
+/// Ends a command that still runs.
+fn stop(child: Option<Child>) -> anyhow::Result<Option<ExitStatus>> {
+    let Some(mut child) = child else { return Ok(None) };
+    let process = Process::of(child.id()).context("cannot end the command")?;
+    process.ask_to_end().context("cannot end the command")?;
+    Ok(Some(child.wait()?))
+}
+
+fn collected_lost(collected: &Collected) -> u64 {
+    collected.hooks.values().map(|count| count.lost).sum()
+}
+
+fn said(
+    args: &Record,
+    collected: &Collected,
+    status: Option<ExitStatus>,
+) -> anyhow::Result<ExitCode> {
+    let lost = collected_lost(collected);
+    if args.json {
+        let data = json!({
+            "events": collected.events,
+            "lost": lost,
+            "hooks": collected.hooks,
+            "scattered": collected.troubles.scattered,
+            "evicted": collected.troubles.evicted,
+        });
+        output::print(&format!("{data}\n"))?;
+    } else {
+        let mut text = match lost {
+            0 => "no event was lost\n".to_owned(),
+            lost => format!("{lost} events were LOST: give --ring more, or filter\n"),
+        };
+        if collected.troubles.evicted > 0 {
+            let evicted = collected.troubles.evicted;
+            text +=
+                &format!("{evicted} packets were no longer followed: too many were under way\n");
+        }
+        text += &format!("{} events\n", collected.events);
+        for (hook, count) in &collected.hooks {
+            text += &format!("  {hook:<16} {:>12} {:>10} lost\n", count.written, count.lost);
+        }
+        output::print(&text)?;
+    }
+    ended(lost, status)
+}
+
+fn ended(lost: u64, status: Option<ExitStatus>) -> anyhow::Result<ExitCode> {
+    let failed = status.is_some_and(|status| !status.success());
+    if let Some(status) = status.filter(|status| !status.success()) {
+        eprintln!("the command ended with {status}");
+    }
+    Ok(if lost > 0 || failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn histogram(from: Hook, to: Hook, bins: &[u64]) -> String {
+    let all: u64 = bins.iter().sum();
+    let mut text = format!("\n{} -> {}: {all}\n", from.name(), to.name());
+    let used = bins.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+    let first = bins.iter().position(|count| *count > 0).unwrap_or(0);
+    for (power, count) in bins.iter().enumerate().take(used).skip(first) {
+        let share = count * 40 / all.max(1);
+        let bar = "#".repeat(usize::try_from(share).unwrap_or(0));
+        text += &format!("  from {:>11} ns {count:>12} {bar}\n", 1_u64 << power);
+    }
+    text
+}

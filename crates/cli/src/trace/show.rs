@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `trace show`: journeys of captures, as tables, pages and files.
+//!
+//! Not here: finding them (`timewire_ctl::study`), drawing them (`timewire_report`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Value as Json, json};
+use timewire_base::{CyclicWindows, Span, parse_span};
+use timewire_ctl::study::{Audience, ClockWay, Studied, Study};
+use timewire_report::journeys::{self, JourneysInput};
+use timewire_report::perfetto;
+use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineOptions, page};
+use timewire_sched::scenario::Scenario;
+use timewire_sched::tdm::TdmSchedule;
+use timewire_trace::capture::{CaptureHeader, Note};
+use timewire_trace::event::Event;
+use timewire_trace::journey::analysis::Wanted;
+use timewire_trace::journey::chain::{Chain, ChainPoint, ChainReport};
+use timewire_trace::journey::culprit::Known;
+use timewire_trace::journey::table::{Filter, Scope};
+use timewire_trace::journey::worst::Keep;
+use timewire_trace::journey::{Journey, Observer, Parts, Point, export};
+
+use super::{create, open};
+use crate::output::{self, ProgressLine};
+use crate::traffic::{parse_interval, parse_time};
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Captures, of one host or of several; the clock of the first is that of all
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How many of the longest journeys are shown one by one
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub worst: usize,
+    /// Only journeys of this flow, as `trace info` shows it (0x0123abcd); may be repeated
+    #[arg(long, value_name = "FLOW", value_parser = parse_flow, help_heading = "Which")]
+    pub flow: Vec<u32>,
+    /// Only journeys that pass this station; may be repeated
+    #[arg(long, value_name = "NAME", help_heading = "Which")]
+    pub station: Vec<String>,
+    /// Only journeys in which a stage took longer, such as qdisc=1ms
+    #[arg(long, value_name = "STAGE=TIME", help_heading = "Which")]
+    pub longer: Option<Longer>,
+    /// Only journeys that begin so long after the first event, or later
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Which")]
+    pub from: Option<Span>,
+    /// Only journeys that begin before that
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Which")]
+    pub until: Option<Span>,
+    /// Also journeys that are lossy or ambiguous, or whose packet no program received
+    #[arg(long, help_heading = "Which")]
+    pub all: bool,
+
+    /// A chain of markers and hooks that one tag passes, NAME=POINT,POINT,...[@DEADLINE]; a POINT
+    /// is NAME or STATION.NAME; may be repeated
+    #[arg(long, value_name = "CHAIN", help_heading = "Judge")]
+    pub chain: Vec<ChainArg>,
+    /// Exit code 1 when a journey from end to end takes this long
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Judge")]
+    pub below: Option<Span>,
+    /// When stations may send: a scenario, `case.json` of a run, or what `tdm show --json` prints
+    #[arg(long, value_name = "FILE", help_heading = "Judge")]
+    pub schedule: Option<PathBuf>,
+
+    /// Write the events over time as a page
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+    /// Write a file for the Perfetto UI
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub perfetto: Option<PathBuf>,
+    /// Write each journey as a line of CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub csv: Option<PathBuf>,
+    /// Write each journey as a line of JSON
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub jsonl: Option<PathBuf>,
+    /// Write over files that are there
+    #[arg(long, help_heading = "Output")]
+    pub force: bool,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// A stage and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub struct Longer(Parts, Span);
+
+impl FromStr for Longer {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Longer, String> {
+        let (stage, time) = text.split_once('=').ok_or(format!("`{text}` is not STAGE=TIME"))?;
+        let names = || Parts::ALL.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+        let parts = Parts::from_name(stage)
+            .ok_or_else(|| format!("`{stage}` is no stage; there are {}", names()))?;
+        Ok(Longer(parts, parse_span(time).map_err(|error| error.to_string())?))
+    }
+}
+
+/// A chain.
+#[derive(Clone, Debug)]
+pub struct ChainArg(Chain);
+
+impl FromStr for ChainArg {
+    type Err = String;
+    fn from_str(text: &str) -> Result<ChainArg, String> {
+        let wrong = || format!("`{text}` is not NAME=POINT,POINT,...[@DEADLINE]");
+        let (name, rest) = text.split_once('=').ok_or_else(wrong)?;
+        let (points, deadline) = match rest.rsplit_once('@') {
+            Some((points, deadline)) => {
+                let deadline = parse_span(deadline).map_err(|error| error.to_string())?;
+                (points, Some(deadline))
+            }
+            None => (rest, None),
+        };
+        let points: Result<Vec<ChainPoint>, String> = points.split(',').map(str::parse).collect();
+        let points = points?;
+        if name.is_empty() || points.len() < 2 {
+            return Err(wrong());
+        }
+        Ok(ChainArg(Chain { name: name.to_owned(), points, deadline }))
+    }
+}
+
+fn parse_flow(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u32::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no flow, such as 0x0123abcd"))
+}
+
+/// What is written while captures are read.
+struct Writing {
+    names: Names,
+    known: Known,
+    page: Option<Gather>,
+    perfetto: Option<Gather>,
+    csv: Option<BufWriter<fs::File>>,
+    jsonl: Option<BufWriter<fs::File>>,
+    failed: Option<io::Error>,
+}
+
+impl Writing {
+    fn gathers(&mut self) -> impl Iterator<Item = &mut Gather> {
+        [&mut self.page, &mut self.perfetto].into_iter().flatten()
+    }
+
+    fn keep(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        }
+    }
+}
+
+impl Observer for Writing {
+    fn event(&mut self, capture: usize, point: &Point, event: &Event) {
+        self.gathers().for_each(|gather| gather.event(capture, point, event));
+    }
+
+    fn journey(&mut self, journey: &Journey) {
+        self.gathers().for_each(|gather| gather.journey(journey));
+        if let Some(csv) = &mut self.csv {
+            let written = csv.write_all(export::csv_line(journey, &self.known).as_bytes());
+            self.keep(written);
+        }
+        if let Some(jsonl) = &mut self.jsonl {
+            let written = jsonl.write_all(export::json_line(journey, &self.known, None).as_bytes());
+            self.keep(written);
+        }
+    }
+}
+
+impl Audience for Writing {
+    fn header(&mut self, capture: usize, header: &CaptureHeader) {
+        self.names.header(capture, header);
+        self.known.header(capture, header);
+        self.gathers().for_each(|gather| gather.names().header(capture, header));
+    }
+
+    fn note(&mut self, capture: usize, note: &Note) {
+        self.names.note(capture, note);
+        self.known.learn(capture, note);
+        self.gathers().for_each(|gather| gather.names().note(capture, note));
+    }
+}
+
+/// A file with a schedule in it, as a run has for each case, and as `tdm show --json` prints.
+#[derive(Deserialize)]
+struct WithSchedule {
+    schedule: TdmSchedule,
+}
+
+/// When stations may send.
+fn schedules(args: &Show) -> anyhow::Result<BTreeMap<String, CyclicWindows>> {
+    let Some(file) = &args.schedule else { return Ok(BTreeMap::new()) };
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let schedule = match serde_json::from_str::<WithSchedule>(&text) {
+        Ok(found) => found.schedule,
+        Err(_) => Scenario::parse(&name, &text)?.schedule,
+    };
+    let stations: BTreeSet<_> = schedule.slots().iter().map(|slot| &slot.station).collect();
+    let windows = stations.iter().map(|name| (name.to_string(), schedule.windows_of(name)));
+    Ok(windows.collect())
+}
+
+/// The time of the first event of the first capture on the clock of all, which is its own.
+fn beginning(args: &Show) -> anyhow::Result<i64> {
+    let (info, _) = super::files::about(&args.files[0])?;
+    Ok(info.first_ns.and_then(|first| i64::try_from(first).ok()).unwrap_or(0))
+}
+
+fn filter(args: &Show) -> anyhow::Result<Filter> {
+    let mut filter = Filter {
+        flows: args.flow.iter().copied().collect(),
+        longer: args.longer.map(|Longer(parts, than)| (parts, than)),
+        any_status: args.all,
+        any_outcome: args.all,
+        ..Filter::default()
+    };
+    if args.from.is_some() || args.until.is_some() {
+        let first = beginning(args)?;
+        filter.from_ns = args.from.map_or(i64::MIN, |from| first.saturating_add(from.as_ns()));
+        filter.to_ns = args.until.map_or(i64::MAX, |until| first.saturating_add(until.as_ns()));
+    }
+    let mut known = BTreeSet::new();
+    for (capture, file) in args.files.iter().enumerate() {
+        for (station, number) in open(file)?.header().stations.iter().zip(0_u8..) {
+            if args.station.contains(&station.name) {
+                filter.stations.insert((capture, number));
+            }
+            known.insert(station.name.clone());
+        }
+    }
+    if let Some(unknown) = args.station.iter().find(|name| !known.contains(*name)) {
+        let known: Vec<String> = known.into_iter().collect();
+        bail!("there is no station `{unknown}`; there are {}", known.join(", "));
+    }
+    Ok(filter)
+}
+
+pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted {
+        filter: filter(args)?,
+        keep: Keep {
+            longest: args.worst,
+            above_ns: args.below.map(|below| below.as_ns() - 1),
+            ..Keep::default()
+        },
+        chains: args.chain.iter().map(|chain| chain.0.clone()).collect(),
+        ..Wanted::default()
+    };
+    let study = Study {
+        captures: args.files.clone(),
+        wanted,
+        schedules: schedules(args)?,
+        ..Study::default()
+    };
+    let make = |file: &Option<PathBuf>| -> anyhow::Result<Option<BufWriter<fs::File>>> {
+        let file = file.as_ref().map(|file| create(file, args.force)).transpose()?;
+        Ok(file.map(BufWriter::new))
+    };
+    let thresholds_ns: Vec<i64> = args.below.iter().map(|below| below.as_ns()).collect();
+    let gather = |file: &Option<PathBuf>, options: GatherOptions| {
+        let options = GatherOptions { thresholds_ns: thresholds_ns.clone(), ..options };
+        file.as_ref().map(|_| Gather::new(options))
+    };
+    let mut writing = Writing {
+        names: Names::default(),
+        known: Known::default(),
+        page: gather(&args.html, GatherOptions::for_a_page()),
+        perfetto: gather(&args.perfetto, GatherOptions::default()),
+        csv: make(&args.csv)?,
+        jsonl: make(&args.jsonl)?,
+        failed: None,
+    };
+    let (mut html, mut trace) = (make(&args.html)?, make(&args.perfetto)?);
+    if let Some(csv) = &mut writing.csv {
+        csv.write_all(export::csv_head().as_bytes())?;
+    }
+    let mut progress = ProgressLine::new();
+    let studied = study.run(&mut writing, &mut |share| {
+        progress.line(&format!("{:.0} %", share * 100.0));
+    });
+    progress.clear();
+    let studied = studied?;
+    if let Some(error) = writing.failed {
+        return Err(anyhow::Error::new(error).context("cannot write the journeys"));
+    }
+    for file in [&mut writing.csv, &mut writing.jsonl].into_iter().flatten() {
+        file.flush().context("cannot write the journeys")?;
+    }
+    let title = title(args);
+    let finish = |gather: Option<Gather>| {
+        let mut gather = gather?;
+        for (capture, report) in studied.captures.iter().enumerate() {
+            for (station, number) in report.header.stations.iter().zip(0_u8..) {
+                if let Some(windows) = study.schedules.get(&station.name) {
+                    gather.schedule(capture, number, windows.clone());
+                }
+            }
+        }
+        Some(gather.finish(&title, studied.analysis.longest(), &studied.clocks))
+    };
+    if let (Some(file), Some(input)) = (&mut html, finish(writing.page)) {
+        file.write_all(page(&input, &TimelineOptions::default()).as_bytes())?;
+        file.flush().context("cannot write the page")?;
+    }
+    if let (Some(file), Some(input)) = (&mut trace, finish(writing.perfetto)) {
+        let bytes = perfetto::file(&input);
+        file.write_all(&bytes)?;
+        file.flush().context("cannot write the file for Perfetto")?;
+        eprintln!("{}", perfetto::said(&input, &bytes));
+    }
+    if args.json {
+        output::print(&format!("{}\n", as_json(&studied)?))?;
+    } else {
+        output::print(&as_text(&studied, &writing.names))?;
+    }
+    let kept = |chain: &ChainReport| chain.missed == 0 && chain.complete > 0;
+    let missed = !studied.analysis.chains().iter().all(kept);
+    let above = args.below.is_some() && studied.analysis.worst().count_above() > 0;
+    Ok(if missed || above { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn title(args: &Show) -> String {
+    let names = args.files.iter().map(|file| match file.file_stem() {
+        Some(stem) => stem.to_string_lossy().into_owned(),
+        None => file.display().to_string(),
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn as_text(studied: &Studied, names: &Names) -> String {
+    let mut text = String::new();
+    for clock in studied.clocks.aligned().iter().filter(|it| it.way != ClockWay::Itself) {
+        let (how, to) = match &clock.way {
+            ClockWay::Packets { to } => ("by the packets between it and", to.as_str()),
+            ClockWay::Synchronised { to } => ("by synchronisation with", to.as_str()),
+            ClockWay::Itself => continue,
+        };
+        text += &format!("clock of {}: {how} {to}, ", clock.host);
+        text += &match clock.bound_ns {
+            Some(bound) => {
+                format!("within {}", Span::from_ns(i64::try_from(bound).unwrap_or(i64::MAX)))
+            }
+            None => "not known at all times".to_owned(),
+        };
+        if let Some(rate) = clock.rate_ppb {
+            text += &format!("; {:+.3} ppm", rate / 1_000.0);
+        }
+        if clock.contradictions > 0 {
+            text += &format!("; {} instants at which packets contradict", clock.contradictions);
+        }
+        text.push('\n');
+    }
+    for both in studied.clocks.agreements() {
+        let (a, b) = &both.hosts;
+        let (packets, by_packets) = both.packets_ns;
+        let (synchronised, by_clock) = both.synchronised_ns;
+        text += &format!(
+            "{b} ahead of {a}: {packets} ns (bound {by_packets}) by packets, {synchronised} ns \
+             (bound {by_clock}) by synchronisation: {}\n",
+            match both.excess_ns {
+                0 => "they agree".to_owned(),
+                excess => format!("they CONTRADICT each other by {excess} ns"),
+            }
+        );
+    }
+    let analysis = &studied.analysis;
+    let (counts, rows) = (analysis.counts(), analysis.rows());
+    let input = JourneysInput { counts: &counts, rows: &rows, longest: analysis.longest(), names };
+    text += &journeys::text(&input);
+    for chain in analysis.chains() {
+        text += &chain_text(&chain);
+    }
+    text
+}
+
+fn chain_text(chain: &ChainReport) -> String {
+    let mut text = format!(
+        "\nchain {}: {} complete, {} late, {} lossy, {} ambiguous\n",
+        chain.name, chain.complete, chain.missed, chain.lossy, chain.ambiguous
+    );
+    for (point, count) in &chain.unfinished {
+        text += &format!("  {count} did not come to {point}\n");
+    }
+    let heads = ["min", "p50", "p99", "max", "mean"].map(|head| format!("{head:>9}"));
+    text += &format!("  {:<50} {:>8}{}   share\n", "us", "n", heads.concat());
+    for part in &chain.parts {
+        let times = &part.times;
+        let us = |ns: i64| format!("{:>5}.{:03}", ns / 1_000, (ns % 1_000).abs());
+        let mean = times.mean_ns / 1_000.0;
+        text += &format!(
+            "  {:<50} {:>8}{}{mean:>9.3} {:>6.1} %\n",
+            format!("{} -> {}", part.from, part.to),
+            times.count,
+            [times.min_ns, times.p50_ns, times.p99_ns, times.max_ns].map(us).concat(),
+            part.share * 100.0
+        );
+    }
+    text
+}
+
+fn as_json(studied: &Studied) -> anyhow::Result<Json> {
+    let analysis = &studied.analysis;
+    let known = analysis.known();
+    let counts = analysis.counts();
+    let journeys: Vec<Json> = counts
+        .journeys
+        .iter()
+        .map(|((status, outcome), count)| {
+            json!({ "status": status.name(), "outcome": outcome, "count": count })
+        })
+        .collect();
+    let rows: Vec<Json> = analysis
+        .rows()
+        .iter()
+        .map(|row| {
+            let mut value = serde_json::to_value(row)?;
+            if let Scope::Flow(flow) = row.scope {
+                value["flow"] = json!(known.flow(flow));
+            }
+            Ok(value)
+        })
+        .collect::<Result<_, serde_json::Error>>()?;
+    let longest = analysis.longest().iter().map(|judged| {
+        serde_json::from_str(&export::json_line(&judged.journey, known, Some(&judged.sentence)))
+    });
+    Ok(json!({
+        "schema": "timewire.journeys/1",
+        "captures": studied.captures,
+        "clocks": studied.clocks.aligned(),
+        "agreements": studied.clocks.agreements(),
+        "events": counts.events,
+        "late": counts.late,
+        "unmatched_receives": counts.unmatched_receives,
+        "journeys": journeys,
+        "rows": rows,
+        "longest": longest.collect::<Result<Vec<Json>, serde_json::Error>>()?,
+        "above": analysis.worst().count_above(),
+        "chains": analysis.chains(),
+    }))
+}

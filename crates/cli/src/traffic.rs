@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `talk` and `listen` have in common on the command line.
+//!
+//! Not here: the two commands (`talk`, `listen`).
+
+use std::str::FromStr;
+
+use timewire_base::{Span, parse_span};
+use timewire_ctl::traffic::ThreadWish;
+use timewire_path::listen::BusyPoll;
+use timewire_sched::scenario::host::{CardAddress, CpuList, EtherType};
+use timewire_sys::scheduler::RtPriority;
+
+/// The way that messages take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Udp,
+    Frames,
+    Ring,
+    Xdp(Mode),
+}
+
+/// How AF_XDP works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Auto,
+    Generic,
+    Native,
+    ZeroCopy,
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Way, String> {
+        Ok(match text {
+            "udp" => Way::Udp,
+            "frames" => Way::Frames,
+            "ring" => Way::Ring,
+            "xdp" | "xdp:auto" => Way::Xdp(Mode::Auto),
+            "xdp:generic" => Way::Xdp(Mode::Generic),
+            "xdp:native" => Way::Xdp(Mode::Native),
+            "xdp:zerocopy" => Way::Xdp(Mode::ZeroCopy),
+            _ => {
+                return Err("udp, frames, ring, xdp, xdp:generic, xdp:native or xdp:zerocopy \
+                            is wanted"
+                    .to_owned());
+            }
+        })
+    }
+}
+
+/// A time above zero.
+pub fn parse_interval(text: &str) -> Result<Span, String> {
+    let span = parse_span(text).map_err(|error| error.to_string())?;
+    if span > Span::ZERO { Ok(span) } else { Err(format!("{span} is not above zero")) }
+}
+
+/// A time of zero or more.
+pub fn parse_time(text: &str) -> Result<Span, String> {
+    let span = parse_span(text).map_err(|error| error.to_string())?;
+    if span.is_negative() { Err(format!("{span} is negative")) } else { Ok(span) }
+}
+
+/// How often to look by itself: `200us`, or with the most frames at a look `200us:16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPollArg(pub BusyPoll);
+
+impl FromStr for BusyPollArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BusyPollArg, String> {
+        let (time, budget) = match text.split_once(':') {
+            Some((time, budget)) => (time, Some(budget)),
+            None => (text, None),
+        };
+        let ns = parse_interval(time)?.as_ns();
+        let us = u32::try_from(ns / 1_000).ok().filter(|us| *us > 0 && ns % 1_000 == 0);
+        let microseconds =
+            us.ok_or_else(|| format!("`{time}` is no whole number of microseconds"))?;
+        let budget = budget.map(|budget| {
+            let number = budget.parse().ok().filter(|number| *number > 0);
+            number.ok_or_else(|| format!("`{budget}` is no number of frames"))
+        });
+        let budget = budget.transpose()?;
+        Ok(BusyPollArg(BusyPoll { microseconds, budget, prefer: true }))
+    }
+}
+
+pub fn parse_ethertype(text: &str) -> Result<u16, String> {
+    EtherType::parse(text).map(EtherType::get)
+}
+
+pub fn parse_card(text: &str) -> Result<[u8; 6], String> {
+    CardAddress::parse(text).map(|address| address.0)
+}
+
+pub fn parse_fifo(text: &str) -> Result<RtPriority, String> {
+    let number = text.parse().ok().and_then(RtPriority::new);
+    number.ok_or_else(|| format!("`{text}` is no real-time priority: 1 to 99"))
+}
+
+/// How many messages.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    let number = text.parse::<u64>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("`{text}` is no count of messages: a whole number above 0"))
+}
+
+pub fn thread(cpus: Option<&CpuList>, fifo: Option<RtPriority>) -> ThreadWish {
+    ThreadWish { cpus: cpus.map(|list| list.iter().collect()), fifo }
+}
+
+/// What the user wrote, word by word.
+pub fn arguments() -> Vec<String> {
+    std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_ways_and_times_of_the_command_line() {
+        assert_eq!("xdp".parse(), Ok(Way::Xdp(Mode::Auto)));
+        assert_eq!("xdp:zerocopy".parse(), Ok(Way::Xdp(Mode::ZeroCopy)));
+        assert!("tcp".parse::<Way>().unwrap_err().contains("xdp:native"));
+        let busy = |text: &str| text.parse::<BusyPollArg>();
+        let of =
+            |microseconds, budget| Ok(BusyPollArg(BusyPoll { microseconds, budget, prefer: true }));
+        assert_eq!(busy("50us:16"), of(50, Some(16)));
+        assert_eq!(busy("1ms"), of(1_000, None));
+        for bad in ["50", "0us", "1ns", "50us:", "50us:0", "50us:x"] {
+            assert!(busy(bad).is_err(), "{bad}");
+        }
+        assert!(parse_interval("0s").is_err() && parse_time("-1us").is_err());
+        assert_eq!(parse_time("0s"), Ok(Span::ZERO));
+        assert!(parse_count("0").is_err() && parse_count("-1").is_err());
+        assert!(parse_fifo("0").is_err() && parse_fifo("99").is_ok());
+    }
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire doctor` as a user meets it: on this host, without privilege, killed in the middle, and
+//! in kernels of the laboratory, where what it says is held against what `tc` says.
+//!
+//! Not here: its judgements of recorded hosts (tests of `timewire-host`).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+use support::{BOTH_CASES, Host, NOBODY, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until};
+
+/// The state of a finding.
+fn state<'a>(told: &'a Value, id: &str) -> &'a str {
+    let findings = told["findings"].as_array().expect("findings");
+    let found = findings.iter().find(|finding| finding["id"] == id);
+    found.unwrap_or_else(|| panic!("no finding is {id}: {told}"))["state"].as_str().unwrap()
+}
+
+fn works(told: &Value, probe: &str) -> bool {
+    told["probes"]["results"][probe]["state"] == "works"
+}
+
+/// It is one value, its exit code is that of its verdict, and what is not well says why.
+#[track_caller]
+fn consistent(said: &Said) -> Value {
+    let told = said.json();
+    assert_eq!(told["schema"], "timewire.doctor/1");
+    assert_eq!(told["probes"]["schema"], "timewire.probes/1");
+    let code = match told["verdict"].as_str().unwrap() {
+        "yes" => 0,
+        "yes_but" => 1,
+        "no" => 4,
+        other => panic!("{other}"),
+    };
+    assert_eq!(said.code, Some(code), "{told}");
+    for finding in told["findings"].as_array().unwrap() {
+        let well = finding["state"] == "ok";
+        assert_eq!(well, finding["why"] == "", "{finding}");
+        assert!(!well || finding["mend"].as_array().unwrap().is_empty(), "{finding}");
+        assert!(!finding["found"].as_str().unwrap().is_empty(), "{finding}");
+    }
+    told
+}
+
+#[test]
+fn t3_this_host_is_judged_and_stays_as_it_is() {
+    let Some(host) = Host::start() else { return };
+    let settings = || {
+        let mut snapshot = host.timewire(&["snapshot", "--json"]).json();
+        snapshot["settings"].take()
+    };
+    let before = settings();
+    let said = host.timewire(&["doctor", "--json"]);
+    let told = consistent(&said);
+    assert_eq!(settings(), before);
+    assert_eq!(told["subject"]["kind"], "host");
+    // As root some things work on every Linux.
+    for probe in ["scratch", "socket.packet", "socket.rx-stamps", "tool.ip", "memory.lock"] {
+        assert!(works(&told, probe), "{probe}: {told}");
+    }
+    // What is taken is one of what is possible, and the best of them that keeps slots.
+    let carriers = told["carriers"].as_array().unwrap();
+    let possible = carriers.iter().find(|carrier| carrier["possible"] == true);
+    assert_eq!(told["carrier"], possible.unwrap()["carrier"]);
+    let text = host.timewire(&["doctor"]);
+    assert_eq!(text.code, said.code);
+    assert!(text.stdout.starts_with("this host\n"), "{}", text.stdout);
+    host.is_clean();
+}
+
+#[test]
+fn t3_a_scenario_and_an_interface_are_judged() {
+    let Some(host) = Host::start() else { return };
+    let file = host
+        .scratch()
+        .write("tiny.yaml", &Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text());
+    let told = consistent(&host.timewire(&["doctor", &file, "--json"]));
+    assert_eq!(told["subject"]["kind"], "scenario");
+    assert!(["ok", "missing"].contains(&state(&told, "schedule.carrier")), "{told}");
+    host.tool("ip link add da type veth peer name db");
+    let told = consistent(&host.timewire(&["doctor", "da", "--json"]));
+    assert_eq!(told["subject"]["name"], "da");
+    // It is down, and the command that mends it does.
+    assert_eq!(state(&told, "link.up"), "degraded");
+    let findings = told["findings"].as_array().unwrap();
+    let down = findings.iter().find(|finding| finding["id"] == "link.up").unwrap();
+    assert_eq!(down["mend"][0], "ip link set da up");
+    host.tool(down["mend"][0].as_str().unwrap());
+    host.tool("ip link set db up");
+    let told = consistent(&host.timewire(&["doctor", "da", "--json"]));
+    assert_eq!(state(&told, "link.up"), "ok");
+    host.timewire(&["doctor", "dc"]).failed(
+        2,
+        "error: `dc` is neither a file nor an interface of the host; its interfaces are da, db, \
+         lo\n",
+    );
+}
+
+#[test]
+fn t3_a_recorded_host_is_judged_as_it_was() {
+    let Some(host) = Host::start() else { return };
+    let directory = host.scratch().join("host");
+    let here = host.timewire(&["doctor", "--record", &directory, "--json"]);
+    let told = consistent(&here);
+    let there = timewire(&["doctor", "--on", &directory, "--json"]);
+    assert_eq!(there.json(), told);
+    fs::remove_file(host.scratch().path().join("host/probes.json")).unwrap();
+    let failed = timewire(&["doctor", "--on", &directory]);
+    assert_eq!(failed.code, Some(2));
+    assert!(failed.stderr.contains("probes.json"), "{failed:?}");
+}
+
+/// Of a host with many interfaces, some are enough.
+#[test]
+fn t3_a_record_of_some_interfaces_is_judged() {
+    let Some(host) = Host::start() else { return };
+    host.tool("ip link add da type veth peer name db");
+    let directory = host.scratch().join("host");
+    assert_ne!(host.timewire(&["doctor", "--record", &directory, "--json"]).code, Some(2));
+    host.timewire(&["snapshot", "da", "--record", &directory]).done();
+    let told = consistent(&timewire(&["doctor", "da", "--on", &directory, "--json"]));
+    assert_eq!((state(&told, "link"), state(&told, "link.up")), ("ok", "degraded"));
+    let other = timewire(&["doctor", "db", "--on", &directory]);
+    assert!(other.stderr.contains("its interfaces are da\n"), "{other:?}");
+}
+
+/// Nothing in it is the address of a card, not even in a name; asked about is the card itself.
+#[test]
+fn t3_a_record_can_be_given_away() {
+    let Some(host) = Host::start() else { return };
+    host.tool("ip link add enx525400abcdef address 52:54:00:ab:cd:ef type veth peer name db");
+    let directory = host.scratch().join("host");
+    let said = host.timewire(&["doctor", "enx525400abcdef", "--record", &directory, "--json"]);
+    let told = consistent(&said);
+    let shown = told["subject"]["name"].as_str().unwrap().to_owned();
+    assert!(shown.starts_with("enx0200000000"), "{shown}");
+    assert_eq!(state(&told, "link.up"), "degraded");
+    for file in ["record.json", "probes.json"] {
+        let text = fs::read_to_string(host.scratch().path().join("host").join(file)).unwrap();
+        for own in ["525400abcdef", "52:54:00:ab:cd:ef"] {
+            assert!(!text.contains(own), "{file} has {own}");
+        }
+    }
+    let there = timewire(&["doctor", &shown, "--on", &directory, "--json"]);
+    assert_eq!(there.json(), told);
+}
+
+#[test]
+fn t3_a_wrong_file_is_told_before_anything_is_tried() {
+    let scratch = Scratch::new();
+    let scenario = scratch.write("bad.yaml", "timewire: 1\nstations: 7\n");
+    let said = timewire(&["doctor", &scenario]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    assert!(said.stderr.contains("bad.yaml:2"), "{said:?}");
+    let file = scratch.write("host.yaml", "timewire: 1\nname: x\nhost:\n  interfaces: 7\n");
+    let said = timewire(&["doctor", &file]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    assert!(said.stderr.contains("host.yaml:4"), "{said:?}");
+}
+
+#[test]
+fn t3_an_ordinary_user_is_told_what_root_could() {
+    let Some(host) = Host::start() else { return };
+    let user = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
+    let words = ["setpriv", &user[0], &user[1], "--clear-groups", TIMEWIRE, "doctor", "--json"];
+    let said = run(&mut host.command("", &words));
+    if said.code.is_none_or(|code| code == 126) || said.stderr.contains("Permission denied") {
+        return eprintln!("SKIP: nobody else may run the program: {}", said.stderr);
+    }
+    let told = consistent(&said);
+    assert_eq!(state(&told, "privilege"), "degraded");
+    assert_eq!(told["probes"]["results"]["sched.fifo"]["state"], "forbidden");
+    assert_eq!(told["probes"]["results"]["xdp.native"]["state"], "forbidden");
+    assert_ne!(told["probes"]["privilege"], "root");
+    assert_eq!(told["accuracy"]["class"], "unbounded");
+}
+
+/// The network namespaces that any process of a host is in, with those of single threads.
+fn networks(host: &Host) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for process in host.processes() {
+        let threads = fs::read_dir(format!("/proc/{}/task", process.pid));
+        for thread in threads.into_iter().flatten().flatten() {
+            let network = fs::read_link(thread.path().join("ns/net"));
+            found.extend(network.map(|link| link.display().to_string()));
+        }
+    }
+    found
+}
+
+#[test]
+fn t3_a_killed_doctor_leaves_nothing() {
+    let Some(host) = Host::start() else { return };
+    let own = fs::read_link(host.netns("")).unwrap().display().to_string();
+    for _ in 0..3 {
+        let doctor = host.spawn(&["doctor"]);
+        // Something is being tried.
+        let mut scratch = None;
+        wait_until("a namespace is made", || {
+            scratch = networks(&host).into_iter().find(|network| *network != own);
+            scratch.is_some()
+        });
+        doctor.signal("KILL");
+        wait_until("everything of it is gone", || {
+            host.processes().iter().all(|process| !process.command.contains("__probe"))
+                && networks(&host).iter().all(|network| *network == own)
+        });
+        assert!(host.list("/run/netns").is_empty());
+        assert!(!host.tool("ip -o link show").contains("twd"));
+        drop(doctor);
+    }
+    host.is_clean();
+}
+
+/// A kernel of the laboratory: nothing when there is none.
+fn in_kernel(series: &str, words: &[&str]) -> Option<Said> {
+    let mut arguments = vec!["lab", "exec", "--kernel", series, "--"];
+    arguments.extend(words);
+    let said = timewire(&arguments);
+    if said.stderr.contains("lab uml") {
+        eprintln!("SKIP: no laboratory kernel {series} here; `timewire lab uml` builds one");
+        return None;
+    }
+    Some(said)
+}
+
+/// What the doctor says of each discipline, and the words by which `tc` is asked for it.
+const DISCIPLINES: [(&str, &str); 8] = [
+    ("qdisc.mqprio", "mqprio num_tc 2 map 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 hw 0"),
+    (
+        "qdisc.taprio",
+        "taprio num_tc 2 map 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 base-time 5 \
+         sched-entry S 3 1000000 clockid CLOCK_TAI",
+    ),
+    (
+        "qdisc.taprio-txtime-assist",
+        "taprio num_tc 2 map 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@0 base-time 5 \
+         sched-entry S 3 1000000 flags 0x1 txtime-delay 100000 clockid CLOCK_TAI",
+    ),
+    ("qdisc.etf", "etf clockid CLOCK_TAI delta 100000"),
+    ("qdisc.cbs", "cbs idleslope 10000 sendslope -90000 hicredit 100 locredit -100"),
+    ("qdisc.fq", "fq"),
+    ("qdisc.netem", "netem delay 2ms"),
+    ("qdisc.tbf", "tbf rate 10mbit burst 3000 latency 1ms"),
+];
+
+/// What the doctor calls possible is accepted when someone else does it, and what it calls missing
+/// is refused: disciplines, a VLAN interface, tcx by its version.
+fn doctor_is_right(series: &str) {
+    let Some(said) = in_kernel(series, &[TIMEWIRE, "doctor", "--json", "--all"]) else { return };
+    let told = consistent(&said);
+    assert!(told["probes"]["kernel"].as_str().unwrap().starts_with(series), "{told}");
+    assert_eq!(told["accuracy"]["class"], "exact");
+    let mut script = "ip link add name ta numtxqueues 2 type veth peer name tb\n".to_owned();
+    script += "ask() { if $2 >/dev/null 2>&1; then echo $1 yes; else echo $1 no; fi; }\n";
+    for (probe, words) in DISCIPLINES {
+        script += &format!("ask {probe} 'tc qdisc add dev ta root {words}'\n");
+        script += "tc qdisc del dev ta root 2>/dev/null\n";
+    }
+    script += "ask vlan 'ip link add link ta name ta.7 type vlan id 7'\n";
+    script += "ask queue.rps 'test -w /sys/class/net/ta/queues/rx-0/rps_cpus'\n";
+    script += "ask bpf.btf 'test -r /sys/kernel/btf/vmlinux'\n";
+    script += "ask sched.fifo 'chrt -f 1 true'\nask sched.deadline \
+               'chrt -d -T 100000 -D 1000000 -P 1000000 0 true'\n";
+    let asked = in_kernel(series, &["sh", "-c", &script]).unwrap().done();
+    let mut possible = 0;
+    for line in asked.stdout.lines() {
+        let (probe, answer) = line.split_once(' ').unwrap();
+        assert_eq!(works(&told, probe), answer == "yes", "{probe}: {answer}, {told}");
+        possible += usize::from(answer == "yes");
+    }
+    assert_eq!(asked.stdout.lines().count(), DISCIPLINES.len() + 5);
+    // The laboratory's kernels have all the disciplines, so that this compares something.
+    assert!(possible >= DISCIPLINES.len(), "{}", asked.stdout);
+    // Linux has tcx since 6.6.
+    assert_eq!(works(&told, "bpf.tcx"), series != "6.1", "{told}");
+}
+
+#[test]
+fn t4_the_doctor_is_right_in_6_12() {
+    doctor_is_right("6.12");
+}
+
+#[test]
+fn t4_the_doctor_is_right_in_6_1() {
+    doctor_is_right("6.1");
+}
+
+#[test]
+fn t4_a_scenario_that_this_kernel_cannot_run_runs_in_the_laboratory() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/taprio-64.yaml");
+    let Some(said) = in_kernel("6.12", &[TIMEWIRE, "doctor", file, "--json"]) else { return };
+    let told = consistent(&said);
+    assert_eq!((said.code, state(&told, "schedule.carrier")), (Some(0), "ok"));
+    assert_eq!(told["carrier"], "taprio");
+}
+
+/// A card's driver, its clock and what it needs: a 82576 in the emulated machine.
+#[test]
+fn t4_qemu_a_card_with_a_clock_is_judged() {
+    if std::env::var_os("TIMEWIRE_SLOW").is_none() {
+        return eprintln!("SKIP: slow: it boots an emulated machine; TIMEWIRE_SLOW=1 runs it");
+    }
+    let words = ["lab", "exec", "--in", "qemu", "--cards", "2", "--"];
+    let said = timewire(&[&words[..], &[TIMEWIRE, "doctor", "eth0", "--json"]].concat());
+    if said.stderr.contains("lab qemu") {
+        return eprintln!("SKIP: no kernel for the emulated machine; `timewire lab qemu`");
+    }
+    let told = consistent(&said);
+    assert_eq!((state(&told, "link.phc"), state(&told, "link.stamps")), ("ok", "ok"));
+    let findings = told["findings"].as_array().unwrap();
+    let coalescing = findings.iter().find(|finding| finding["id"] == "link.coalescing").unwrap();
+    // The commands that mend it do; and asking the card what it does itself leaves it as it was,
+    // whether it takes the question or not.
+    let mend = coalescing["mend"].as_array().unwrap().iter().map(|one| one.as_str().unwrap());
+    let mend = mend.collect::<Vec<_>>().join(" && ");
+    let script = format!(
+        "ip link set eth0 up && {mend} && tc qdisc show dev eth0 >/tmp/before && \
+         {TIMEWIRE} doctor eth0 --try-offload eth0 --json; code=$?; \
+         tc qdisc show dev eth0 | diff /tmp/before - >&2 && \
+         test -z \"$(ls /run/timewire/journal)\" && exit $code; exit 77"
+    );
+    let said = timewire(&[&words[..], &["sh", "-c", &script]].concat());
+    let told = consistent(&said);
+    assert_eq!(state(&told, "link.coalescing"), "ok");
+    let tried = &told["probes"]["offloads"]["eth0"];
+    for what in ["taprio", "etf", "cbs"] {
+        // The emulated card has none of them, and says so.
+        assert_eq!(tried[what]["state"], "absent", "{tried}");
+        assert_eq!(state(&told, &format!("qdisc.{what}-offload")), "not_asked");
+    }
+}

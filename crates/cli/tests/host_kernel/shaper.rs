@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The credit-based shaper of the kernel from host files: its rate, and its bursts.
+//!
+//! Not here: the arithmetic of the kernel to the byte (`tests/kernel/cbs.rs` of `timewire-lab`).
+
+use timewire_base::Span;
+use timewire_lab::rig::{Bench, Flow, Rig, Talker};
+use timewire_lab::trial::Trial;
+
+use super::play;
+use super::station::{Station, file, transmit};
+
+pub const TRIALS: &[Trial] = &[
+    Trial::new("t4_applied_shaper_holds_1_mbit_within_1_percent", slow),
+    Trial::new("t4_applied_shaper_holds_50_mbit_within_1_percent", fast),
+    Trial::new("t4_applied_shaper_keeps_bursts_within_its_credits", bursts),
+    Trial::new("t4_applied_shaper_is_that_of_an_interface_without_classes", alone),
+];
+
+/// What a veth states. **Units**: bit/s.
+const PORT: i64 = 10_000_000_000;
+/// Longest frame of the class, as Linux counts it. **Units**: bytes.
+const FRAME: i64 = 322;
+/// On the link. **Units**: bytes.
+const AROUND: i64 = 24;
+
+fn reserving(mbit: i64) -> String {
+    format!(
+        "{{ credit: {{ from: reservation, rate: {mbit}Mbit, frame: {}B, port: 10Gbit }} }}",
+        FRAME + AROUND
+    )
+}
+
+/// Applies this transmit side at `a`, and takes it back after the work.
+#[track_caller]
+fn with(wish: &str, work: impl FnOnce(&Bench)) {
+    let mut rig = Rig::new();
+    rig.station("a").station("b").link("a", "b").patience(Span::from_secs(3));
+    let bench = rig.build().unwrap();
+    Station::of(&bench, "a").with(&file(&transmit(wish)), || work(&bench));
+}
+
+fn flow(count: u32) -> Talker {
+    Talker::new("a", "b").priority(3).length(u32::try_from(FRAME).unwrap()).burst(count)
+}
+
+/// The rate of a flow that always had frames waiting, with everything that is on the link.
+///
+/// **Units**: bit/s.
+fn rate_of(flow: &Flow) -> i64 {
+    let fates = flow.complete().by_arrival();
+    let (first, last) = (fates[0].arrived(), fates[fates.len() - 1].arrived());
+    let frames = i64::try_from(fates.len() - 1).unwrap();
+    frames * (FRAME + AROUND) * 8 * 1_000_000_000 / (last - first).as_ns()
+}
+
+#[track_caller]
+fn check_rate(flow: &Flow, mbit: i64) {
+    let (rate, wished) = (rate_of(flow), mbit * 1_000_000);
+    println!("reserved {wished} bit/s, sent {rate} bit/s");
+    assert!((rate - wished).abs() * 100 <= wished, "{rate} bit/s are not {wished}");
+}
+
+fn slow() {
+    rate(1);
+}
+
+fn fast() {
+    rate(50);
+}
+
+fn rate(mbit: i64) {
+    let wish = format!(
+        "overhead: {AROUND}B\nclasses: [{{ priorities: [3], queues: 1@0, shaper: {} }}, \
+         {{ queues: 1@1 }}]",
+        reserving(mbit)
+    );
+    with(&wish, |bench| {
+        let outcome = play(bench, &[flow(300), Talker::new("a", "b").count(100)]);
+        check_rate(outcome.flow(0), mbit);
+        // The other class is not shaped.
+        outcome.flow(1).complete();
+    });
+}
+
+/// In no interval does the class send more than its rate allows and its credits together: a window
+/// begins with at most hiCredit and ends with at least loCredit.
+fn bursts() {
+    let mbit = 20;
+    let wish = format!(
+        "overhead: {AROUND}B\nclasses: [{{ priorities: [3], queues: 1@0, shaper: {} }}, \
+         {{ queues: 1@1 }}]",
+        reserving(mbit)
+    );
+    with(&wish, |bench| {
+        let bursts = flow(7).every(Span::from_us(3_000)).count(40);
+        let outcome = play(bench, &[bursts]);
+        let fates = outcome.flow(0).complete().by_arrival();
+        // As Annex L computes them for one frame of 1542 bytes before the class.
+        let bits = (FRAME + AROUND) * 8;
+        let idle = mbit * 1_000_000;
+        let high = 1_542 * 8 * idle / PORT + 8;
+        let low = bits * (PORT - idle) / PORT + 8;
+        let mut most = 0;
+        for (first, from) in fates.iter().enumerate() {
+            for (last, to) in fates.iter().enumerate().skip(first) {
+                let frames = i64::try_from(last - first + 1).unwrap();
+                // A frame arrives when it starts; it ends as long after as the port needs for it.
+                let time = (to.arrived() - from.arrived()).as_ns() + bits * 1_000_000_000 / PORT;
+                // The kernel forgives a byte of each frame, and of each timer.
+                let over = frames * bits - idle * time / 1_000_000_000 - frames * 8;
+                most = most.max(over);
+            }
+        }
+        println!("at most {most} bits beyond the rate; the credits are {high} and -{low} bits");
+        assert!(most <= high + low, "{most} bits beyond the rate, credits {high} and {low}");
+        // The bound is not idle: a single frame takes nearly all of it.
+        assert!(most * 2 > low, "{most}");
+    });
+}
+
+fn alone() {
+    with(&format!("overhead: {AROUND}B\nshaper: {}", reserving(20)), |bench| {
+        let outcome = play(bench, &[flow(200).priority(0)]);
+        check_rate(outcome.flow(0), 20);
+    });
+}

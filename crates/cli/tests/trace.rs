@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire trace` between two stations of this kernel: captures, journeys, parts and views.
+//!
+//! Not here: what journeys are (`timewire-trace`), what the kernel's programs see (`timewire-bpf`).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value as Json;
+use support::{Host, TIMEWIRE, wait_until};
+
+/// Two stations that see each other, and a listener at the second that hears so many messages.
+fn stations() -> Option<Host> {
+    let host = Host::start()?;
+    for line in [
+        "ip netns add alpha",
+        "ip netns add beta",
+        "ip -n alpha link add eth0 address 02:00:00:00:00:01 type veth \
+         peer name eth0 address 02:00:00:00:00:02 netns beta",
+        "ip -n alpha address add 10.9.0.1/24 dev eth0",
+        "ip -n beta address add 10.9.0.2/24 dev eth0",
+        "ip -n alpha link set eth0 up",
+        "ip -n beta link set eth0 up",
+        "ip -n alpha neighbour add 10.9.0.2 lladdr 02:00:00:00:00:02 dev eth0",
+    ] {
+        host.tool(line);
+    }
+    wait_until("the carrier is noticed", || {
+        let shown = host.tool("ip -n alpha -details link show dev eth0");
+        shown.contains("state UP") && !shown.contains("qdisc noop")
+    });
+    Some(host)
+}
+
+/// Whether the kernel can do it; says so if not.
+fn traced(host: &Host) -> bool {
+    let said = host.timewire(&["trace", "record", "--only", "counters", "--for", "10ms"]);
+    if said.code == Some(4) {
+        eprintln!("SKIP: no tracing on this kernel: {}", said.stderr.trim());
+        return false;
+    }
+    assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
+    true
+}
+
+/// What is traced: packets of other namespaces are, too, so each test has a port of its own.
+fn record(port: &str) -> Vec<String> {
+    let filter = format!("udp port {port}");
+    let words = ["trace", "record", "--station", "alpha", "--station", "beta", "--filter"];
+    let words = words.into_iter().chain([filter.as_str(), "--out", "here.twc"]);
+    words.map(str::to_owned).collect()
+}
+
+/// A capture of so many messages; `talk` runs in the first station.
+fn capture(host: &Host, port: &str, messages: u32) {
+    let to = format!("10.9.0.2:{port}");
+    let listener = host.spawn_in("beta", &[TIMEWIRE, "listen", &to, "--for", "60s"]);
+    wait_until("it listens", || listener.stderr().contains("listening"));
+    let count = messages.to_string();
+    let talk = ["talk", &to, "--cycle", "2ms", "--tolerance", "20s", "--count", &count];
+    let command = [&["--", "ip", "netns", "exec", "alpha", TIMEWIRE][..], &talk].concat();
+    let record = record(port);
+    let record: Vec<&str> = record.iter().map(String::as_str).collect();
+    let said = host.timewire(&[&record[..], &["--json"], &command].concat()).done();
+    let json: Json = said.stdout.lines().last().unwrap().parse().unwrap();
+    assert_eq!(json["lost"], 0, "{said:?}");
+    listener.signal("INT");
+    listener.end();
+}
+
+#[test]
+fn t3_every_packet_has_a_journey_whose_stages_sum_to_its_length() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    capture(&host, "7001", 200);
+    let scratch = host.scratch();
+    let views =
+        ["--html", "a.html", "--perfetto", "a.trace", "--csv", "a.csv", "--jsonl", "a.jsonl"];
+    let show = [&["trace", "show", "here.twc", "--json"][..], &views].concat();
+    let said = host.timewire(&show).done().json();
+    let complete: Vec<&Json> = said["journeys"].as_array().unwrap().iter().collect();
+    assert_eq!(complete.len(), 1, "{complete:?}");
+    assert_eq!(
+        (&complete[0]["status"], &complete[0]["outcome"]),
+        (&"complete".into(), &"received".into())
+    );
+    assert_eq!(complete[0]["count"], 200);
+    assert_eq!(said["clocks"][0]["way"], "itself");
+    let lines = fs::read_to_string(scratch.path().join("a.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 200);
+    for line in lines.lines() {
+        let journey: Json = line.parse().unwrap();
+        let stages = journey["stages"].as_array().unwrap();
+        let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
+        assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
+        assert!(stages.len() >= 4, "{journey}");
+    }
+    let longest = &said["longest"][0]["sentence"];
+    assert!(longest.as_str().unwrap().contains(" us of "), "{longest}");
+    // The views are there and are of this capture.
+    let page = fs::read_to_string(scratch.path().join("a.html")).unwrap();
+    assert!(page.contains("10.9.0.2:7001") && page.ends_with("</html>\n"));
+    assert!(fs::metadata(scratch.path().join("a.trace")).unwrap().len() > 10_000);
+    assert_eq!(fs::read_to_string(scratch.path().join("a.csv")).unwrap().lines().count(), 201);
+    // Files that are there are not written over.
+    let said = host.timewire(&show);
+    assert!(said.code == Some(2) && said.stderr.contains("--force writes over it"), "{said:?}");
+    // A limit that nothing keeps.
+    let said = host.timewire(&["trace", "show", "here.twc", "--below", "1ns"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = host.timewire(&["trace", "show", "here.twc", "--station", "gamma"]);
+    said.failed(2, "error: there is no station `gamma`; there are alpha, beta\n");
+}
+
+#[test]
+fn t3_a_capture_is_cut_merged_and_exported() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    capture(&host, "7002", 50);
+    let info = |file: &str| host.timewire(&["trace", "info", file, "--json"]).done().json();
+    let whole = info("here.twc");
+    assert_eq!(whole["hooks"]["driver-start"], 50, "{whole}");
+    assert_eq!(whole["lost"], 0);
+    assert!(whole["bytes_per_event"].as_f64().unwrap() < 60.0, "{whole}");
+    let names = whole["flows"].as_array().unwrap();
+    assert!(names[0]["name"].as_str().unwrap().contains("> 10.9.0.2:7002"), "{names:?}");
+    let cut = |station: &str| {
+        let out = format!("{station}.twc");
+        host.timewire(&["trace", "cut", "here.twc", "--station", station, "-o", &out]).done();
+        info(&out)["events"].as_u64().unwrap()
+    };
+    let parts = cut("alpha") + cut("beta");
+    host.timewire(&["trace", "merge", "alpha.twc", "beta.twc", "-o", "again.twc"]).done();
+    assert_eq!(info("again.twc")["events"], parts);
+    let csv = host.timewire(&["trace", "export", "alpha.twc", "--as", "csv"]).done().stdout;
+    assert!(csv.starts_with("time_ns,hook,station,"), "{csv}");
+    assert_eq!(csv.matches(",driver-start,alpha,").count(), 50);
+    let drivers = ["trace", "cut", "here.twc", "--hooks", "driver-start", "-o", "d.twc", "--json"];
+    assert_eq!(host.timewire(&drivers).done().json()["kept"], 50);
+    let wrong =
+        host.timewire(&["trace", "cut", "here.twc", "--filter", "udp prot 7", "-o", "x.twc"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("right would be"), "{wrong:?}");
+    assert!(!host.scratch().path().join("x.twc").exists());
+}
+
+#[test]
+fn t3_a_recorder_that_is_killed_leaves_what_it_has_recorded() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let record = record("7003");
+    let recorder = host.spawn(&record.iter().map(String::as_str).collect::<Vec<_>>());
+    let info = || host.timewire(&["trace", "info", "here.twc", "--json"]);
+    let file = host.scratch().path().join("here.twc");
+    wait_until("it records", || fs::metadata(&file).is_ok_and(|meta| meta.len() > 0));
+    // Until the flush of each second there is nothing to be found.
+    wait_until("packets are in the file", || {
+        host.command("alpha", &[TIMEWIRE, "talk", "10.9.0.2:7003", "--count", "20"])
+            .output()
+            .unwrap();
+        info().json()["hooks"]["driver-start"].as_u64().unwrap_or(0) > 0
+    });
+    recorder.signal("KILL");
+    recorder.end();
+    let said = info().done().json();
+    assert_eq!(said["health"]["clean_end"], false, "{said}");
+    assert!(said["hooks"]["driver-start"].as_u64().unwrap() > 0, "{said}");
+    assert!(host.timewire(&["trace", "info", "here.twc"]).done().stdout.contains("did not end it"));
+}
+
+#[test]
+fn t3_wrong_words_are_refused_before_anything_is_traced() {
+    let Some(host) = stations() else { return };
+    for (more, why) in [
+        (&["--filter", "udp prot 7"][..], "right would be"),
+        (&["--hooks", "nowhere"], "is no hook; there are"),
+        (&["--tag", "3"], "is no place: OFFSET:WIDTH"),
+        (&["--station", "a/b"], "is no station"),
+        (&["--keep-one-of", "0"], "invalid value '0'"),
+    ] {
+        let words = ["trace", "record", "-o", "no.twc"];
+        let said = host.timewire(&[&words[..], more].concat());
+        assert!(said.code == Some(2) && said.stderr.contains(why), "{said:?}");
+        assert!(!host.scratch().path().join("no.twc").exists());
+    }
+    let said = host.timewire(&["trace", "record", "-o", "no.twc", "--station", "gamma"]);
+    assert!(said.code == Some(2) || said.code == Some(4), "{said:?}");
+    assert!(!host.scratch().path().join("no.twc").exists(), "{said:?}");
+    for (words, why) in [
+        (&["trace", "record"][..], "--out <FILE>"),
+        (&["trace", "show", "none.twc"], "cannot open none.twc"),
+    ] {
+        let said = host.timewire(words);
+        assert!(said.code == Some(2) && said.stderr.contains(why), "{said:?}");
+    }
+}
+
+#[test]
+fn t3_a_capture_says_how_far_the_clock_is_from_the_one_it_follows() {
+    let there = Command::new("sh").args(["-c", "command -v ptp4l"]).output();
+    if !there.is_ok_and(|there| there.status.success()) {
+        return eprintln!("SKIP: ptp4l and pmc (package linuxptp) are needed");
+    }
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let clock = |seconds: &str, out: &str| {
+        let filter = ["--filter", "udp port 7004", "--station", "alpha"];
+        let record = ["trace", "record", "-o", out, "--for", seconds];
+        host.timewire(&[&record[..], &filter].concat()).done();
+        host.timewire(&["trace", "info", out, "--json"]).done().json()["clock"].clone()
+    };
+    let alone = clock("100ms", "alone.twc");
+    assert_eq!(alone["largest_offset_ns"], Json::Null, "{alone}");
+    assert!(alone["samples"].as_u64().unwrap() >= 2, "{alone}");
+    let daemon = ["ptp4l", "-i", "eth0", "-S", "-m", "--masterOnly", "1"];
+    let often = ["--logAnnounceInterval", "-3", "--announceReceiptTimeout", "2"];
+    let daemon = host.spawn_in("alpha", &[&daemon[..], &often].concat());
+    let mut number = 0;
+    wait_until("the daemon gives the time, and a capture says so", || {
+        number += 1;
+        let with = clock("100ms", &format!("{number}.twc"));
+        !with["largest_offset_ns"].is_null()
+    });
+    daemon.signal("TERM");
+    daemon.end();
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A clock as a stream: sent by this host's time, and followed.
+//!
+//! Not here: steering a clock of this host by it.
+
+use serde::{Deserialize, Serialize};
+use timewire_avtp::pdu::{CrfClock, Pdu, StreamId};
+use timewire_avtp::stream::{CrfListener, CrfTalker, CrfTalkerConfig, Next, Received};
+use timewire_avtp::{Ppb, SrClass};
+use timewire_base::{IfName, Instant, Span, Tai};
+
+use super::listen::Counters;
+use super::sender::{Sender, Source, soon};
+use super::talk::end_requests;
+use super::{Arrived, Ended, Inlet, Limits, Outlet, Sent, StreamError, Times, TimesSummary};
+
+/// A clock to be sent.
+#[derive(Clone, Debug)]
+pub struct ClockSpec {
+    /// The stream's name.
+    pub stream: StreamId,
+    /// Which clock it is.
+    pub clock: CrfClock,
+    /// Timestamps in a packet.
+    pub timestamps_per_packet: u16,
+    /// How much faster than nominal it runs.
+    pub rate: Ppb,
+    /// Added to the times of events; `None` takes that of the class.
+    pub transit: Option<Span>,
+    /// Whose transit time it is.
+    pub class: SrClass,
+    /// So many packets; `None` goes on until it is ended.
+    pub packets: Option<u64>,
+    /// Where it leaves.
+    pub outlet: Outlet,
+}
+
+struct Clock {
+    talker: CrfTalker,
+    left: Option<u64>,
+}
+
+impl Source for Clock {
+    fn next(&mut self, now: Instant<Tai>) -> Next<'_> {
+        if self.left == Some(0) {
+            return Next::Done;
+        }
+        let next = self.talker.next(now);
+        if let (Next::Packet(_), Some(left)) = (&next, &mut self.left) {
+            *left -= 1;
+        }
+        next
+    }
+}
+
+/// Sends a clock, so many packets of it or until someone asks to end.
+///
+/// **Errors**: no such interface, no privilege, a clock that cannot be, the interface failed.
+pub fn talk(spec: &ClockSpec) -> Result<Sent, StreamError> {
+    let lead = spec.outlet.launch.unwrap_or(Span::ZERO);
+    let talker = CrfTalker::new(CrfTalkerConfig {
+        stream: spec.stream,
+        clock: spec.clock,
+        timestamps_per_packet: spec.timestamps_per_packet,
+        transit: spec.transit.unwrap_or(spec.class.max_transit()),
+        start: soon(lead),
+        lead,
+        rate: spec.rate,
+    })?;
+    let sender = Sender::open(&spec.outlet)?;
+    sender.run(&mut Clock { talker, left: spec.packets }, &end_requests()?)
+}
+
+/// A clock to be followed.
+#[derive(Clone, Debug)]
+pub struct FollowSpec {
+    /// The interface.
+    pub interface: IfName,
+    /// The stream; `None` takes the first clock that is heard.
+    pub stream: Option<StreamId>,
+    /// Its destination; `None` takes any.
+    pub to: Option<[u8; 6]>,
+    /// Timestamps that the rate is judged by, 2 to 1024.
+    pub window: usize,
+    /// When to end without being asked.
+    pub limits: Limits,
+}
+
+/// What was found of a clock, to keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Followed {
+    /// `timewire.avtp-crf/1`.
+    pub schema: String,
+    /// The stream's name, when one was heard.
+    pub stream: Option<String>,
+    /// What the clock is.
+    pub clock: Option<String>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Its packets.
+    pub packets: Counters,
+    /// How much faster than nominal it ran over the window, against this host's TAI.
+    ///
+    /// **Units**: parts per billion; `None` with fewer than two timestamps.
+    pub rate_ppb: Option<i64>,
+    /// The last timestamp. **Units**: nanoseconds of TAI.
+    pub last_ns: Option<i64>,
+    /// The last timestamp of each packet less its arrival at the kernel.
+    pub margin: Option<TimesSummary>,
+}
+
+/// The `schema` of [`Followed`].
+pub const CRF_SCHEMA: &str = "timewire.avtp-crf/1";
+
+/// A clock in words.
+fn describe(clock: CrfClock) -> String {
+    let CrfClock { kind, pull, base_frequency_hz, interval } = clock;
+    let (numerator, denominator) = pull.factor();
+    let pull = if numerator == denominator {
+        String::new()
+    } else {
+        format!(" x {numerator}/{denominator}")
+    };
+    format!("{kind:?} of {base_frequency_hz} Hz{pull}, a timestamp every {interval}")
+}
+
+/// Follows a clock until a limit is reached or someone asks to end. `tell` is told once when the
+/// interface is open.
+///
+/// **Errors**: no such interface, no privilege, a window that cannot be.
+pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, StreamError> {
+    let mut inlet = Inlet::open(&spec.interface, spec.to)?;
+    let mut following: Option<(StreamId, CrfClock, CrfListener)> = None;
+    let mut margin = Times::default();
+    tell();
+    let ended = inlet.run(spec.limits, &mut |Arrived { at, payload }| {
+        let Ok(Pdu::Crf(crf)) = Pdu::parse(payload) else { return Ok(false) };
+        let wanted = following.as_ref().map(|(stream, ..)| *stream).or(spec.stream);
+        if wanted.is_some_and(|stream| stream != crf.stream) || crf.timestamps().is_none() {
+            return Ok(false);
+        }
+        if following.is_none() {
+            let listener = CrfListener::new(crf.stream, crf.clock, spec.window)?;
+            following = Some((crf.stream, crf.clock, listener));
+        }
+        let Some((_, _, listener)) = &mut following else { return Ok(false) };
+        let received = listener.receive(at, payload);
+        if matches!(received, Ok(Received::Kept | Received::Late))
+            && let Some(last) = crf.timestamps().and_then(|times| times.iter().last())
+        {
+            margin.record(last - at);
+        }
+        Ok(!matches!(received, Err(_) | Ok(Received::OtherFormat)))
+    })?;
+    let counters = following.as_ref().map(|(_, _, listener)| listener.counters());
+    Ok(Followed {
+        schema: CRF_SCHEMA.to_owned(),
+        stream: following.as_ref().map(|(stream, ..)| stream.to_string()),
+        clock: following.as_ref().map(|(_, clock, _)| describe(*clock)),
+        ended,
+        packets: counters.unwrap_or_default().into(),
+        rate_ppb: following.as_ref().and_then(|(_, _, listener)| listener.rate()).map(Ppb::get),
+        last_ns: following
+            .as_ref()
+            .and_then(|(_, _, listener)| listener.last())
+            .map(Instant::as_ns),
+        margin: margin.summary(),
+    })
+}

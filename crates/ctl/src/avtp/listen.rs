@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Recording a stream into a file, and what is to be said of it.
+//!
+//! Not here: how packets are received (`inlet`), how they become a file (`recording`).
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use timewire_avtp::media::h264::StartCodes;
+use timewire_avtp::pdu::{Pdu, StreamId};
+use timewire_avtp::stream::{Late, Received, StreamCounters};
+use timewire_base::{IfName, Instant, Span, Tai};
+
+use super::inlet::longest_payload;
+use super::recording::{Manner, MediaFile, Recording};
+use super::{Arrived, Ended, Inlet, Limits, StreamError, Times, TimesSummary, Written};
+
+/// What is recorded, and until when.
+#[derive(Clone, Debug)]
+pub struct ListenSpec {
+    /// The interface.
+    pub interface: IfName,
+    /// The stream; `None` takes the first of audio or H.264 that is heard.
+    pub stream: Option<StreamId>,
+    /// Its destination; `None` takes any.
+    pub to: Option<[u8; 6]>,
+    /// The file.
+    pub out: PathBuf,
+    /// Write over a file that is there.
+    pub force: bool,
+    /// When to end without being asked.
+    pub limits: Limits,
+    /// What is done with packets that come too late to be presented.
+    pub late: Late,
+    /// Of a byte stream of H.264.
+    pub start_codes: StartCodes,
+    /// The longest access unit. **Units**: bytes.
+    pub max_access_unit: usize,
+}
+
+/// What was heard, to keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Heard {
+    /// `timewire.avtp-listen/1`.
+    pub schema: String,
+    /// The stream's name, when one was heard.
+    pub stream: Option<String>,
+    /// What it is.
+    pub media: Option<String>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Its packets.
+    pub packets: Counters,
+    /// Presentation time less arrival at the kernel, of every packet with a presentation time;
+    /// negative for those that came too late.
+    pub margin: Option<TimesSummary>,
+    /// What is in the file.
+    pub written: Option<Written>,
+    /// Packets that this host lost because it was too slow. They are `lost` too.
+    pub dropped_here: u64,
+    /// Packets of other streams, and of other kinds.
+    pub others: u64,
+}
+
+/// The `schema` of [`Heard`].
+pub const LISTEN_SCHEMA: &str = "timewire.avtp-listen/1";
+
+/// A stream's packets, counted; see [`StreamCounters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the fields are those of StreamCounters")]
+pub struct Counters {
+    pub received: u64,
+    pub presented: u64,
+    pub lost: u64,
+    pub duplicates: u64,
+    pub reordered: u64,
+    pub late: u64,
+    pub discarded: u64,
+    pub other_format: u64,
+    pub malformed: u64,
+    pub media_restarts: u64,
+    pub uncertain: u64,
+    pub reserved: u64,
+}
+
+impl From<StreamCounters> for Counters {
+    fn from(of: StreamCounters) -> Counters {
+        Counters {
+            received: of.received,
+            presented: of.presented,
+            lost: of.lost,
+            duplicates: of.duplicates,
+            reordered: of.reordered,
+            late: of.late,
+            discarded: of.discarded,
+            other_format: of.other_format,
+            malformed: of.malformed,
+            media_restarts: of.media_restarts,
+            uncertain: of.uncertain,
+            reserved: of.reserved,
+        }
+    }
+}
+
+/// What may be missing or late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expect {
+    /// Packets that may be lost.
+    pub lost: u64,
+    /// Packets that may come after their presentation time.
+    pub late: u64,
+    /// How long before its presentation time every packet must have come.
+    pub margin: Option<Span>,
+}
+
+impl Expect {
+    /// What is not as expected, in words.
+    pub fn findings(&self, packets: &Counters, margin: Option<&TimesSummary>) -> Vec<String> {
+        let mut found = Vec::new();
+        if packets.received == 0 {
+            found.push("nothing was heard of it".to_owned());
+        }
+        for (what, count, most) in
+            [("lost", packets.lost, self.lost), ("late", packets.late, self.late)]
+        {
+            if count > most {
+                found.push(format!("{count} packets {what}, at most {most} expected"));
+            }
+        }
+        if let (Some(least), Some(margin)) = (self.margin, margin)
+            && margin.min_ns < least.as_ns()
+        {
+            let was = Span::from_ns(margin.min_ns);
+            found.push(format!("a packet came {was} before its time, {least} expected"));
+        }
+        found
+    }
+}
+
+/// A packet's presentation time, taken near to its arrival.
+fn presentation(packet: &Pdu<'_>, near: Instant<Tai>) -> Option<Instant<Tai>> {
+    let header = match packet {
+        Pdu::Aaf(aaf) => aaf.header,
+        Pdu::Cvf(cvf) => cvf.header,
+        _ => return None,
+    };
+    header.timestamp.map(|time| time.near(near))
+}
+
+struct Listener<'a> {
+    spec: &'a ListenSpec,
+    manner: Manner,
+    file: MediaFile,
+    recording: Option<(StreamId, Recording)>,
+    margin: Times,
+    others: u64,
+}
+
+impl Listener<'_> {
+    /// Takes a packet; whether it is one of the stream.
+    fn take(&mut self, arrived: Arrived<'_>) -> Result<bool, StreamError> {
+        let Ok(packet) = Pdu::parse(arrived.payload) else {
+            self.others += 1;
+            return Ok(false);
+        };
+        let wanted = self.recording.as_ref().map(|(stream, _)| *stream).or(self.spec.stream);
+        if wanted.is_some_and(|stream| stream != packet.stream()) {
+            self.others += 1;
+            return Ok(false);
+        }
+        if self.recording.is_none() {
+            let Some(recording) = Recording::of(&packet, self.manner)? else {
+                self.others += 1;
+                return Ok(false);
+            };
+            self.file.begin(&recording.head()?)?;
+            self.recording = Some((packet.stream(), recording));
+        }
+        let Some((_, recording)) = &mut self.recording else { return Ok(false) };
+        let received = recording.take(arrived, &mut self.file)?;
+        let counts = !matches!(received, None | Some(Received::OtherFormat));
+        if matches!(received, Some(Received::Kept | Received::Late))
+            && let Some(at) = presentation(&packet, arrived.at)
+        {
+            self.margin.record(at - arrived.at);
+        }
+        Ok(counts)
+    }
+}
+
+/// Records a stream until a limit is reached or someone asks to end. `tell` is told once when the
+/// interface is open.
+///
+/// **Errors**: no such interface, no privilege, a format that cannot be recorded, or the file
+/// cannot be written. What came until then is in the file.
+pub fn listen(spec: &ListenSpec, tell: &mut dyn FnMut()) -> Result<Heard, StreamError> {
+    let mut inlet = Inlet::open(&spec.interface, spec.to)?;
+    let longest = longest_payload(&spec.interface)?;
+    let ListenSpec { late, start_codes, max_access_unit, .. } = *spec;
+    let mut listener = Listener {
+        spec,
+        manner: Manner { late, start_codes, max_access_unit, longest },
+        file: MediaFile::create(&spec.out, spec.force)?,
+        recording: None,
+        margin: Times::default(),
+        others: 0,
+    };
+    tell();
+    let ended = inlet.run(spec.limits, &mut |arrived| listener.take(arrived));
+    let Listener { mut file, mut recording, margin, others, .. } = listener;
+    let finished = match &mut recording {
+        Some((_, recording)) => recording.finish(&mut file),
+        None => Ok(()),
+    };
+    file.finish()?;
+    let ended = ended?;
+    finished?;
+    let counters = recording.as_ref().map(|(_, recording)| recording.counters());
+    Ok(Heard {
+        schema: LISTEN_SCHEMA.to_owned(),
+        stream: recording.as_ref().map(|(stream, _)| stream.to_string()),
+        media: recording.as_ref().map(|(_, recording)| recording.describe()),
+        ended,
+        packets: counters.unwrap_or_default().into(),
+        margin: margin.summary(),
+        written: recording.as_ref().map(|(_, recording)| recording.written()),
+        dropped_here: if ended == Ended::Interface { 0 } else { inlet.drops()? },
+        others,
+    })
+}

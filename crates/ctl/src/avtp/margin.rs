@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a stream's times are distributed: exact for millions of them, in bins beyond.
+//!
+//! Not here: which times are taken.
+
+use serde::{Deserialize, Serialize};
+use timewire_base::Span;
+use timewire_trace::stream::histogram::LogHistogram;
+
+/// Times that are gathered.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    exact: Vec<i64>,
+    /// From the time on at which there are too many of them to keep.
+    bins: Option<Box<LogHistogram>>,
+}
+
+/// How many are kept one by one: 32 MiB.
+const MOST: usize = 1 << 22;
+
+/// How times are distributed.
+///
+/// **Units**: nanoseconds. Percentiles are by nearest rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimesSummary {
+    /// How many.
+    pub count: u64,
+    /// Smallest.
+    pub min_ns: i64,
+    /// 1 %.
+    pub p01_ns: i64,
+    /// Median.
+    pub p50_ns: i64,
+    /// 99 %.
+    pub p99_ns: i64,
+    /// Largest.
+    pub max_ns: i64,
+    /// Bound of the relative error of percentiles; 0 up to 4 194 304 times.
+    pub percentile_error: f64,
+}
+
+impl Times {
+    /// Takes one.
+    pub fn record(&mut self, time: Span) {
+        self.record_of(time, MOST);
+    }
+
+    fn record_of(&mut self, time: Span, most: usize) {
+        if let Some(bins) = &mut self.bins {
+            return bins.record(time);
+        }
+        self.exact.push(time.as_ns());
+        if self.exact.len() >= most {
+            let mut bins = Box::new(LogHistogram::new());
+            self.exact.iter().for_each(|ns| bins.record(Span::from_ns(*ns)));
+            (self.exact, self.bins) = (Vec::new(), Some(bins));
+        }
+    }
+
+    /// How they are distributed; `None` when there are none.
+    pub fn summary(&self) -> Option<TimesSummary> {
+        if let Some(bins) = &self.bins {
+            let (min, max) = bins.range()?;
+            let at = |ppm| bins.percentile(ppm).map(Span::as_ns);
+            return Some(TimesSummary {
+                count: bins.count(),
+                min_ns: min.as_ns(),
+                p01_ns: at(10_000)?,
+                p50_ns: at(500_000)?,
+                p99_ns: at(990_000)?,
+                max_ns: max.as_ns(),
+                percentile_error: bins.summary().percentile_error,
+            });
+        }
+        let mut sorted = self.exact.clone();
+        sorted.sort_unstable();
+        let count = sorted.len();
+        let at = |percent: usize| sorted[(count * percent).div_ceil(100).max(1) - 1];
+        Some(TimesSummary {
+            count: u64::try_from(count).expect("invariant: usize fits u64"),
+            min_ns: *sorted.first()?,
+            p01_ns: at(1),
+            p50_ns: at(50),
+            p99_ns: at(99),
+            max_ns: *sorted.last()?,
+            percentile_error: 0.0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_few_times_are_exact_and_many_are_within_the_error_that_is_told() {
+        assert_eq!(Times::default().summary(), None);
+        let (mut few, mut many) = (Times::default(), Times::default());
+        for n in (1..=1_000).rev() {
+            few.record_of(Span::from_us(n - 10), 2_000);
+            many.record_of(Span::from_us(n - 10), 100);
+        }
+        let few = few.summary().unwrap();
+        let told = (few.count, few.min_ns, few.p01_ns, few.p50_ns, few.p99_ns, few.max_ns);
+        assert_eq!(told, (1_000, -9_000, 0, 490_000, 980_000, 990_000));
+        assert!(few.percentile_error < f64::EPSILON);
+        let many = many.summary().unwrap();
+        assert_eq!((many.count, many.min_ns, many.max_ns), (1_000, -9_000, 990_000));
+        assert!(many.percentile_error > 0.0 && many.percentile_error < 0.02);
+        assert!((many.p50_ns - 490_000).abs() < 10_000, "{many:?}");
+    }
+}

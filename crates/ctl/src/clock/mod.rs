@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Keeping the clock on time and saying so: starts linuxptp as a wish has it, watches what it does,
+//! and closes the real-time slots of those that were named when the clock is not on time.
+//!
+//! Not here: linuxptp's configuration and messages (`timewire_host::clock`), the decision
+//! (`timewire_mac::SyncGuard`).
+
+mod closer;
+mod look;
+mod status;
+mod supervisor;
+mod watcher;
+
+pub use closer::Closes;
+pub use look::{Followed, Look, Looked, heard};
+pub use status::{
+    CLOCK_STATUS_SCHEMA, ClockStatus, CloseStatus, DaemonStatus, GuardStatus, find, running, stop,
+};
+pub use supervisor::{Start, plan_for, start};
+pub(crate) use watcher::ppb;
+pub use watcher::{Watch, watch};
+
+use std::path::PathBuf;
+
+use timewire_host::journal::runtime_dir;
+
+use crate::CtlError;
+
+/// The directory of the daemons, sockets and state of that name.
+///
+/// **Errors**: a name that no file can have, or no runtime directory.
+pub fn directory(name: &str) -> Result<PathBuf, CtlError> {
+    let fits = !name.is_empty()
+        && name.len() <= 32
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && !name.starts_with('.');
+    if !fits {
+        return Err(CtlError::Invalid(format!(
+            "`{name}` is no name of a clock: 1 to 32 of a-z, A-Z, 0-9, `-`, `_`, `.`, not starting \
+             with a dot"
+        )));
+    }
+    Ok(runtime_dir()?.join("clock").join(name))
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One exchange of messages: a talker on one thread, receivers on others, and when each of them is
+//! done. What the measurements of the receive path and of the whole way have in common.
+//!
+//! Not here: what is noted of a message (`receive`, `path`), the stations (`bench`).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use timewire_base::{IfName, Instant, Mono, Span, Tai};
+use timewire_path::listen::{BusyPoll, Receiver, Source, UdpPlace, Wait};
+use timewire_path::talker::{
+    Cadence, Destination, FrameContent, FrameHeader, StreamEvent, StreamReport, StreamSpec, Talker,
+};
+use timewire_path::transmit::{TransmitOptions, Transport};
+use timewire_sys::clock;
+use timewire_sys::event::{self, EndRequests};
+
+use super::MeasureError;
+use super::bench::{End, Pair};
+use super::receive::plan::{Over, Waiting};
+
+/// The stream of the talker.
+pub(super) const STREAM: u16 = 1;
+/// How long a receiver waits at a time.
+pub(super) const SLICE: Span = Span::from_ms(20);
+/// From the start of the talker to its first message.
+const LEAD: Span = Span::from_ms(50);
+/// Without any message for so long once the talker is done, the rest is lost.
+const QUIET: Span = Span::from_ms(200);
+/// How long a look at the device goes on with `busy`.
+const BUSY_US: u32 = 50;
+/// How long a receiver waits for the kernel to begin to stamp. Messages that come without a stamp
+/// are counted as such, so a kernel that takes longer is told of.
+const STAMPS_WITHIN: Span = Span::from_secs(2);
+
+/// What the threads of an exchange tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    stop: AtomicBool,
+    /// Set once the talker has sent all.
+    is_sent: AtomicBool,
+    sent: AtomicU64,
+    /// Set once the receiver is done.
+    is_done: AtomicBool,
+}
+
+impl Signals {
+    /// Everybody ends.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether everybody is to end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// The talker is done, well or not.
+    pub(super) fn talker_ended(&self) {
+        self.is_sent.store(true, Ordering::Release);
+    }
+
+    /// The receiver is done, well or not.
+    pub(super) fn receiver_ended(&self) {
+        self.is_done.store(true, Ordering::Release);
+    }
+
+    /// Whether a receiver has all: what was sent, or nothing more since `last`.
+    pub(super) fn is_over(&self, received: u64, now: Instant<Mono>, last: Instant<Mono>) -> bool {
+        self.is_sent.load(Ordering::Acquire)
+            && (received >= self.sent.load(Ordering::Acquire) || now - last > QUIET)
+    }
+
+    /// Waits until the receiver is done; everybody is to end then. Whether a signal ended it before
+    /// its time.
+    pub(super) fn wait(&self, ends: &EndRequests) -> bool {
+        let mut interrupted = false;
+        while !self.is_done.load(Ordering::Acquire) {
+            // Whatever wakes it, the loop looks again.
+            let _ = event::wait_readable(&[ends.as_fd()], Some(SLICE));
+            if ends.take() {
+                interrupted = true;
+                self.stop();
+            }
+        }
+        self.stop();
+        interrupted
+    }
+}
+
+/// How many messages a rate makes of a time, at least one.
+pub(super) fn messages_in(time: Span, rate: u32) -> u64 {
+    let ns = u128::try_from(time.as_ns()).unwrap_or(0);
+    u64::try_from(ns * u128::from(rate) / 1_000_000_000).unwrap_or(u64::MAX).max(1)
+}
+
+/// What a talker sends: so many messages of a length at a rate.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) port: (Transport, TransmitOptions),
+    pub(super) to: Destination,
+    pub(super) rate: u32,
+    pub(super) count: Option<u64>,
+    /// **Units**: bytes.
+    pub(super) payload: usize,
+}
+
+/// A talker that is ready, with the start of its cycle.
+#[derive(Debug)]
+pub(super) struct Ready {
+    talker: Talker,
+    /// When the first message is due.
+    pub(super) start: Instant<Tai>,
+    /// From one message to the next.
+    pub(super) cycle: Span,
+}
+
+impl Sending {
+    /// Opens the port; the first message is due soon after.
+    pub(super) fn ready(self) -> Result<Ready, MeasureError> {
+        let cycle = Span::from_ns(1_000_000_000 / i64::from(self.rate));
+        let start = clock::now::<Tai>() + LEAD;
+        let cadence = Cadence::Cycle { start, cycle };
+        let stream = StreamSpec {
+            cycles: self.count,
+            send_late: true,
+            ..StreamSpec::new(STREAM, self.to, cadence, self.payload)
+        };
+        let mut talker = Talker::new(&[self.port], &[stream])?;
+        // A thread that spins up to the next message of a fast stream would never sleep.
+        talker.set_spin(Span::from_us(60).min(Span::from_ns(cycle.as_ns() / 2)));
+        Ok(Ready { talker, start, cycle })
+    }
+}
+
+impl Ready {
+    /// Sends all, and says how many there were.
+    pub(super) fn talk(
+        mut self,
+        signals: &Signals,
+        each: &mut dyn FnMut(StreamEvent),
+    ) -> Result<StreamReport, MeasureError> {
+        self.talker.run(&signals.stop, None, each)?;
+        let report = self.talker.report().streams.swap_remove(0);
+        signals.sent.store(report.counters.sent, Ordering::Release);
+        Ok(report)
+    }
+}
+
+/// The addresses of a message from one station of the bench to the other.
+pub(super) fn bench_addresses(pair: &Pair, port: u16) -> (SocketAddrV4, SocketAddrV4) {
+    let address = |end| match pair.ipv4(end) {
+        IpAddr::V4(address) => SocketAddrV4::new(address, port),
+        IpAddr::V6(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port),
+    };
+    (address(End::A), address(End::B))
+}
+
+/// Whole frames with UDP from one station of the bench to the other.
+pub(super) fn bench_frames(pair: &Pair, port: u16) -> (Transport, Destination) {
+    let (from, to) = bench_addresses(pair, port);
+    let content = FrameContent::Udp { from, to, traffic_class: 0 };
+    let destination = pair.mac(End::B);
+    let header = FrameHeader { source: None, destination, vlan: None, content };
+    (Transport::Frames { interface: pair.interface() }, Destination::Frame(header))
+}
+
+/// How a receiver waits.
+pub(super) fn wait_of(waiting: Waiting) -> Wait {
+    match waiting {
+        Waiting::Block => Wait::Block,
+        Waiting::Poll => Wait::Poll,
+        Waiting::Busy => {
+            Wait::BusyPoll(BusyPoll { microseconds: BUSY_US, budget: None, prefer: false })
+        }
+    }
+}
+
+/// Where messages come from. Without an interface, only UDP has a place.
+pub(super) fn source_of(
+    over: Over,
+    bind: SocketAddr,
+    interface: Option<IfName>,
+    queue: u32,
+) -> Source {
+    match (over, interface) {
+        (Over::Frames, Some(interface)) => Source::Frames { interface },
+        (Over::Ring, Some(interface)) => Source::Ring { interface },
+        (Over::Xdp(mode), Some(interface)) => Source::Xdp { interface, queue, mode },
+        (_, device) => Source::Udp(UdpPlace { bind, device, group: None }),
+    }
+}
+
+/// Takes what the stack would otherwise answer with an error message: nobody else has the port.
+pub(super) fn mute(over: Over, at: SocketAddr) -> Option<UdpSocket> {
+    // Without it the messages cost more, not less; it never fails on a bench of our own.
+    (over != Over::Udp).then(|| UdpSocket::bind(at).ok()).flatten()
+}
+
+/// Waits until messages will have the kernel's stamps. Where nobody can know, or it takes too long,
+/// messages without are counted.
+pub(super) fn wait_for_stamps(receiver: &Receiver) {
+    let _ = receiver.wait_for_stamps(STAMPS_WITHIN);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_a_receiver_is_done_with_all_or_after_a_silence() {
+        let signals = Signals::default();
+        let (last, soon) = (Instant::from_ns(0), Instant::from_ns(1));
+        let later = last + QUIET + Span::from_ns(1);
+        signals.sent.store(5, Ordering::Release);
+        assert!(!signals.is_over(5, later, last), "the talker still sends");
+        signals.talker_ended();
+        assert!(signals.is_over(5, soon, last) && !signals.is_over(4, soon, last));
+        assert!(signals.is_over(4, later, last) && !signals.is_over(4, last + QUIET, last));
+        assert!(!signals.is_stopped());
+        signals.stop();
+        assert!(signals.is_stopped());
+    }
+
+    #[test]
+    fn t0_a_rate_makes_so_many_messages_of_a_time() {
+        assert_eq!(messages_in(Span::from_secs(2), 1_000), 2_000);
+        assert_eq!(messages_in(Span::from_us(1_999), 1_000), 1);
+        assert_eq!(messages_in(Span::from_ns(1), 1), 1);
+    }
+
+    #[test]
+    fn t0_only_busy_waiting_asks_the_kernel_to_poll() {
+        assert_eq!((wait_of(Waiting::Block), wait_of(Waiting::Poll)), (Wait::Block, Wait::Poll));
+        let busy = BusyPoll { microseconds: BUSY_US, budget: None, prefer: false };
+        assert_eq!(wait_of(Waiting::Busy), Wait::BusyPoll(busy));
+    }
+}

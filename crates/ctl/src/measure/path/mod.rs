@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How long messages take from program to program: one way and there and back, with every point on
+//! the way that anything stamps, at shares of the largest rate at which nothing is lost.
+//!
+//! The rate is searched as RFC 2544, 26.1 does, and the latency at a rate is measured as 26.2 says,
+//! but with every message of a trial instead of one, and with trials as long as asked for.
+//!
+//! Not here: what a user types and reads (`timewire-cli`).
+
+mod reflect;
+pub mod search;
+pub mod taps;
+mod trial;
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use timewire_base::{IfName, Span};
+use timewire_host::stamping::Stamped;
+use timewire_path::listen::{ReceiveOptions, Receiver, Source, UdpPlace};
+use timewire_path::probe::Probe;
+use timewire_path::transmit::{TransmitOptions, Transmitter, Transport};
+use timewire_sys::event::EndRequests;
+
+use super::MeasureError;
+use super::bench::{Pair, PairSpec};
+use super::card_clock::CardStamps;
+use super::exchange::messages_in;
+use super::receive::plan::{Over, Waiting};
+use crate::{CardStamping, stamping};
+use search::{Search, share_of};
+use taps::{FarClock, StageSummary, stages};
+use trial::Trial;
+
+/// The `schema` field.
+pub const PATH_SCHEMA: &str = "timewire.measure-path/1";
+/// The UDP port of the measurement; answers go to the next one.
+pub const PORT: u16 = 15_100;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct PathSpec {
+    /// Who reflects; without, the bench.
+    pub to: Option<SocketAddr>,
+    /// The interface to it, whose card's stamps are used.
+    pub interface: Option<IfName>,
+    /// Sources; of the bench any, else UDP.
+    pub over: Over,
+    /// How receivers wait.
+    pub wait: Waiting,
+    /// Whether messages come back.
+    pub reflect: bool,
+    /// The port of the talker; answers go to the next one.
+    pub port: u16,
+    /// **Units**: bytes of a message in UDP.
+    pub payload: usize,
+    /// The rate that is 100 %; without, it is searched.
+    pub rate: Option<u32>,
+    /// Where the search begins.
+    pub most: u32,
+    /// How well it is known in the end. **Units**: percent.
+    pub resolution: u32,
+    /// Shares of it at which latencies are measured. **Units**: percent.
+    pub loads: Vec<u32>,
+    /// How long a trial takes.
+    pub trial: Span,
+    /// How close the clock of the other end is, if that is known.
+    pub far_clock_error: Option<Span>,
+    /// How well the card's clock must be known for its stamps to be used.
+    pub max_clock_error: Span,
+    /// Whether the card's stamps are used.
+    pub stamps: CardStamping,
+}
+
+/// The way, ready.
+#[derive(Debug)]
+enum Way {
+    Bench(Pair),
+    Peer { to: SocketAddr, interface: Option<IfName> },
+}
+
+impl Way {
+    fn bench(&self) -> Option<&Pair> {
+        match self {
+            Way::Bench(pair) => Some(pair),
+            Way::Peer { .. } => None,
+        }
+    }
+}
+
+/// A measurement.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathReport {
+    /// Format and version.
+    pub schema: &'static str,
+    /// `bench`, or who reflected.
+    pub to: String,
+    /// The source.
+    pub over: String,
+    /// How receivers waited.
+    pub wait: String,
+    /// Whether messages came back.
+    pub round_trip: bool,
+    /// **Units**: bytes.
+    pub payload_bytes: usize,
+    /// What is known of the clock of the other end.
+    pub far_clock: FarClockReport,
+    /// About the card's stamps, of the last trial.
+    pub card: CardStamps,
+    /// The rate that is 100 %; `null` when every rate lost something.
+    pub full_rate: Option<u32>,
+    /// Whether it was searched for, not given.
+    pub searched: bool,
+    /// What was tried to find it.
+    pub search: Vec<TrialReport>,
+    /// At each load.
+    pub steps: Vec<StepReport>,
+    /// Whether it was asked to end before its time.
+    pub interrupted: bool,
+}
+
+/// The clock of the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FarClockReport {
+    /// Both ends are on this host.
+    Same,
+    /// Times between the ends are wrong by so much at most. **Units**: nanoseconds.
+    Within(i64),
+    /// Times between the ends are not told.
+    Foreign,
+}
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TrialReport {
+    /// Frames per second.
+    pub rate: u32,
+    /// Messages that were to be sent.
+    pub planned: u64,
+    /// Messages that the kernel took.
+    pub sent: u64,
+    /// Messages that came to the end of the way.
+    pub received: u64,
+    /// Whether the talker sent as fast as it was to, to a hundredth.
+    pub kept_pace: bool,
+}
+
+impl TrialReport {
+    fn of(rate: u32, trial: &Trial) -> TrialReport {
+        let Trial { planned, sent, received, kept_pace, .. } = *trial;
+        TrialReport { rate, planned, sent, received, kept_pace }
+    }
+
+    /// Messages that were sent and did not come.
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+}
+
+/// The latency at one load.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepReport {
+    /// **Units**: percent of the full rate.
+    pub load: u32,
+    /// Counts.
+    #[serde(flatten)]
+    pub trial: TrialReport,
+    /// Stamps of the talker that did not come.
+    pub stamps_missing: u64,
+    /// What lies between the points, and the whole.
+    pub stages: Vec<StageSummary>,
+}
+
+impl PathReport {
+    /// Whether a step lost something, or there was none.
+    pub fn is_bad(&self) -> bool {
+        self.steps.is_empty() || self.steps.iter().any(|step| step.trial.lost() > 0)
+    }
+}
+
+impl PathSpec {
+    /// Checks what no type can.
+    ///
+    /// **Errors**: in words, with what would be right.
+    pub fn check(&self) -> Result<(), MeasureError> {
+        let wrong = |why: String| Err(MeasureError::Invalid(why));
+        if self.to.is_some() && self.over != Over::Udp {
+            return wrong(format!("{} is for the bench; to others it is udp", self.over));
+        }
+        if self.to.is_some() && !self.reflect {
+            return wrong("a message to another host must come back: add --reflect".to_owned());
+        }
+        if self.interface.is_none() && self.stamps == CardStamping::Told {
+            return wrong("stamps of a card need --to and --interface: which card".to_owned());
+        }
+        if self.interface.is_some() && self.to.is_none() {
+            return wrong("an interface goes with an address: the bench has its own".to_owned());
+        }
+        let shortest = if self.reflect { reflect::SHORTEST } else { Probe::LEN };
+        if !(shortest..=1_472).contains(&self.payload) {
+            return wrong(format!("a message has {shortest} to 1472 bytes here"));
+        }
+        if self.loads.is_empty() || self.loads.iter().any(|load| !(1..=200).contains(load)) {
+            return wrong("a load is 1 to 200 percent of the full rate".to_owned());
+        }
+        if self.trial <= Span::ZERO || self.most == 0 || self.rate == Some(0) {
+            return wrong("a trial takes some time, and a rate is at least 1".to_owned());
+        }
+        let top = self.rate.unwrap_or(self.most);
+        let loads = self.loads.iter().map(|load| share_of(top, *load)).max().unwrap_or(0);
+        if loads.max(top) > 5_000_000 || self.count(loads.max(top)) > trial::MOST {
+            let most = trial::MOST;
+            return wrong(format!("a trial of more than {most} messages is too long"));
+        }
+        Ok(())
+    }
+
+    /// Messages of a trial.
+    fn count(&self, rate: u32) -> u64 {
+        messages_in(self.trial, rate)
+    }
+}
+
+/// Measures. When it is asked to end, it tells what it has.
+///
+/// **Errors**: what cannot be measured; the host is as it was, or the error says otherwise.
+pub fn measure(
+    spec: &PathSpec,
+    progress: &mut dyn FnMut(&str),
+    note: &mut dyn FnMut(&str),
+) -> Result<PathReport, MeasureError> {
+    spec.check()?;
+    let ends = EndRequests::new().map_err(|error| MeasureError::kernel("block signals", error))?;
+    let way = match spec.to {
+        None => Way::Bench(Pair::create(PairSpec { queues: 1, ipv6: false }, note)?),
+        Some(to) => Way::Peer { to, interface: spec.interface.clone() },
+    };
+    let mut notes = Vec::new();
+    let is_told = spec.stamps == CardStamping::Told;
+    let wanted = Stamped { sent: is_told, received: is_told };
+    let card = stamping::begin(spec.interface.as_ref(), wanted, &mut notes)?;
+    notes.iter().for_each(|text| note(text));
+    let far = match (&way, spec.far_clock_error) {
+        (Way::Bench(_), _) => FarClockReport::Same,
+        (Way::Peer { .. }, Some(error)) => FarClockReport::Within(error.as_ns()),
+        (Way::Peer { .. }, None) => FarClockReport::Foreign,
+    };
+    let mut report = PathReport {
+        schema: PATH_SCHEMA,
+        to: spec.to.map_or_else(|| "bench".to_owned(), |to| to.to_string()),
+        over: spec.over.to_string(),
+        wait: spec.wait.to_string(),
+        round_trip: spec.reflect,
+        payload_bytes: spec.payload,
+        far_clock: far,
+        card: CardStamps::unknown("not measured"),
+        full_rate: spec.rate,
+        searched: spec.rate.is_none(),
+        search: Vec::new(),
+        steps: Vec::new(),
+        interrupted: false,
+    };
+    let far = match far {
+        FarClockReport::Foreign => FarClock::Foreign,
+        FarClockReport::Same | FarClockReport::Within(_) => FarClock::Comparable,
+    };
+    let attempt = |rate: u32, taps: bool| -> Result<Trial, MeasureError> {
+        trial::run(spec, &way, rate, spec.count(rate), taps, &ends)
+    };
+    if spec.rate.is_none() {
+        let mut search = Search::new(spec.most, spec.resolution);
+        while let Some(rate) = search.next().filter(|_| !report.interrupted) {
+            progress(&format!("search: {rate}/s"));
+            let trial = attempt(rate, false)?;
+            report.interrupted |= trial.interrupted;
+            search.tried(rate, trial.lost_nothing());
+            report.search.push(TrialReport::of(rate, &trial));
+        }
+        report.full_rate = search.found();
+    }
+    for &load in &spec.loads {
+        let Some(rate) = report.full_rate.map(|full| share_of(full, load)) else { break };
+        if report.interrupted {
+            break;
+        }
+        progress(&format!("{load} %: {rate}/s"));
+        let trial = attempt(rate, true)?;
+        report.interrupted |= trial.interrupted;
+        report.steps.push(StepReport {
+            load,
+            trial: TrialReport::of(rate, &trial),
+            stamps_missing: trial.stamps_missing,
+            stages: stages(&trial.passages, far),
+        });
+        report.card = trial.card;
+    }
+    if let Some(text) = stamping::end(card)? {
+        note(&text);
+    }
+    if let Way::Bench(pair) = way {
+        pair.destroy()?;
+    }
+    Ok(report)
+}
+
+/// Answers the messages of others until it is asked to end; how many it answered.
+///
+/// **Errors**: the address cannot be used, or receiving fails.
+pub fn reflect_for_others(
+    bind: SocketAddr,
+    device: Option<IfName>,
+    ready: &mut dyn FnMut(SocketAddr),
+) -> Result<u64, MeasureError> {
+    let ends = EndRequests::new().map_err(|error| MeasureError::kernel("block signals", error))?;
+    let source = Source::Udp(UdpPlace { bind, device: device.clone(), group: None });
+    let mut receiver = Receiver::open(&source, &ReceiveOptions::default())?;
+    let from = SocketAddr::new(bind.ip(), 0);
+    let transport = Transport::Udp { from, to: None, device };
+    let mut back = Transmitter::open(&transport, &TransmitOptions::default())?;
+    let bound = receiver
+        .local_address()
+        .map_err(|error| MeasureError::kernel("tell the own address", error))?;
+    ready(bound.unwrap_or(bind));
+    let mut answered = 0;
+    while !ends.take() {
+        answered += trial::turn(&mut receiver, &mut back, false)?;
+    }
+    Ok(answered)
+}

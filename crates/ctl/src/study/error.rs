@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Captures that cannot be studied.
+//!
+//! Not here: what is wrong with a single file ([`CaptureError`]).
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use timewire_trace::align::AlignError;
+use timewire_trace::capture::CaptureError;
+
+/// Why nothing came of it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StudyError {
+    /// No file was given.
+    #[error("no capture was given")]
+    Nothing,
+    /// A file cannot be opened.
+    #[error("cannot open {}: {source}", file.display())]
+    Open {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file cannot be read.
+    #[error("{}: {source}", file.display())]
+    Capture {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        source: CaptureError,
+    },
+    /// Hosts whose clocks cannot be compared.
+    #[error(
+        "the clocks of {} cannot be brought onto that of {reference}: their captures have no \
+         samples of synchronised clocks, and {}",
+        hosts.join(", "), why.join("; ")
+    )]
+    Apart {
+        /// The host whose clock is that of all.
+        reference: String,
+        /// Those without a way.
+        hosts: Vec<String>,
+        /// What is the matter with each pair of hosts.
+        why: Vec<String>,
+    },
+}
+
+impl StudyError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            StudyError::Apart { .. } => Some(
+                "trace hosts that send to each other both ways, or keep their clocks with \
+                 `timewire clock`"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+/// Why a pair of hosts is of no use.
+pub(super) fn unaligned(a: &str, b: &str, error: &AlignError) -> String {
+    format!("{a} and {b}: {error}")
+}

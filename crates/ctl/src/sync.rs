@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The record of the clocks through a run or a watch: a sample every so often, each with the error
+//! of its comparison.
+//!
+//! Not here: the format, and what it comes to (`timewire_trace::sync`).
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use timewire_base::{Instant, Mono, Span};
+use timewire_host::clock::client::Client;
+use timewire_sys::clock;
+use timewire_sys::phc::{self, CardClock, CrossStamp};
+use timewire_sys::steering::{self, Steered};
+use timewire_trace::sync::{
+    CardSample, PtpSample, SYNC_SCHEMA, SyncEvent, SyncHeader, SyncLine, SyncSample,
+};
+
+use crate::CtlError;
+use crate::clock::{Look, Looked};
+
+/// How often the clocks are looked at through a run.
+const INTERVAL: Span = Span::from_ms(500);
+/// Where a `ptp4l` listens that nobody told otherwise.
+const USUAL_SOCKETS: [&str; 2] = ["/run/ptp4l", "/var/run/ptp4l"];
+/// A host with more cards is looked at in part.
+const MOST_CARDS: u32 = 16;
+
+/// The file, open for writing.
+#[derive(Debug)]
+pub(crate) struct SyncFile {
+    file: File,
+    /// The first line that could not be written; none is tried after it.
+    failed: Option<io::Error>,
+}
+
+impl SyncFile {
+    /// Makes it, with its header.
+    pub(crate) fn create(path: &Path, stations: &[String]) -> Result<SyncFile, CtlError> {
+        let file = File::create(path).map_err(CtlError::file("create", path))?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let mut this = SyncFile { file, failed: None };
+        this.line(&SyncLine::Sync(SyncHeader {
+            schema: SYNC_SCHEMA.to_owned(),
+            kernel: boot.trim().to_owned(),
+            stations: stations.to_vec(),
+        }));
+        Ok(this)
+    }
+
+    /// Adds a sample.
+    pub(crate) fn sample(&mut self, sample: SyncSample) {
+        self.line(&SyncLine::Sample(sample));
+    }
+
+    /// Adds an event.
+    pub(crate) fn event(&mut self, event: SyncEvent) {
+        self.line(&SyncLine::Event(event));
+    }
+
+    fn line(&mut self, line: &SyncLine) {
+        if self.failed.is_none() {
+            self.failed = self.file.write_all(line.to_text().as_bytes()).err();
+        }
+    }
+}
+
+/// A look at all clocks of this kernel.
+///
+/// **Errors**: the kernel does not let its clocks be read.
+pub(crate) fn sample(
+    card: Option<&CardClock>,
+    number: Option<u32>,
+    look: Option<&Look>,
+) -> io::Result<SyncSample> {
+    let clocks = phc::kernel_clocks()?;
+    let kernel = steering::steering(Steered::System)?;
+    let cards = card.zip(number).and_then(|(card, number)| card_sample(card, number));
+    Ok(SyncSample {
+        raw_ns: clocks.raw_ns,
+        realtime_ahead_ns: clocks.realtime.ahead.as_ns(),
+        realtime_error_ns: clocks.realtime.error.as_ns(),
+        tai_offset_s: kernel.tai_offset_s,
+        synchronised: kernel.synchronised,
+        frequency_ppb: crate::clock::ppb(kernel.frequency),
+        max_error_ns: kernel.max_error.as_ns(),
+        estimated_error_ns: kernel.estimated_error.as_ns(),
+        cards: cards.into_iter().collect(),
+        ptp: look.and_then(ptp_sample),
+    })
+}
+
+fn card_sample(card: &CardClock, phc: u32) -> Option<CardSample> {
+    let (relation, by) = card.ahead_of_realtime().ok()?;
+    let by = match by {
+        CrossStamp::Precise => "precise",
+        CrossStamp::Extended => "extended",
+        CrossStamp::Read => "read",
+    };
+    let (ahead_ns, error_ns) = (relation.ahead.as_ns(), relation.error.as_ns());
+    Some(CardSample { phc, ahead_ns, error_ns, by: by.to_owned() })
+}
+
+fn ptp_sample(look: &Look) -> Option<PtpSample> {
+    let followed = look.ptp.as_ref().ok()?;
+    let offset = look.offset().filter(|_| followed.follows() || followed.gives());
+    Some(PtpSample {
+        offset_ns: offset.map(|offset| offset.ahead.as_ns()),
+        error_ns: offset.map_or(0, |offset| offset.error.as_ns()),
+        giver: followed.giver.to_string(),
+        ports: followed.ports.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// The record of a run. Nothing that fails here ends the run.
+#[derive(Debug)]
+pub(crate) struct RunSync {
+    file: SyncFile,
+    next: Instant<Mono>,
+    cards: Vec<(u32, CardClock)>,
+    client: Option<Client>,
+}
+
+impl RunSync {
+    /// Begins the record with a first sample. A `ptp4l` of the host is asked too, if there is one
+    /// where it usually is.
+    pub(crate) fn begin(path: &Path, stations: &[String]) -> Result<RunSync, CtlError> {
+        let file = SyncFile::create(path, stations)?;
+        let cards = (0..MOST_CARDS)
+            .filter(|number| Path::new(&format!("/dev/ptp{number}")).exists())
+            .filter_map(|number| Some((number, CardClock::open(number).ok()?)))
+            .collect();
+        let mut sync = RunSync { file, next: clock::now(), cards, client: find_ptp4l() };
+        sync.look();
+        Ok(sync)
+    }
+
+    /// Takes a sample when one is due.
+    pub(crate) fn look(&mut self) {
+        let now = clock::now::<Mono>();
+        if now < self.next {
+            return;
+        }
+        self.next = now + INTERVAL;
+        self.sample();
+    }
+
+    /// Takes the last sample.
+    pub(crate) fn end(&mut self) {
+        self.sample();
+    }
+
+    fn sample(&mut self) {
+        let look = self.client.as_mut().map(|client| Looked { client, card: None }.look());
+        if look.as_ref().is_some_and(|look| look.as_ref().is_ok_and(|look| look.ptp.is_err())) {
+            // It has ended, and each question would wait for it.
+            self.client = None;
+        }
+        let Ok(mut sample) = sample(None, None, look.and_then(Result::ok).as_ref()) else { return };
+        let cards = self.cards.iter();
+        sample.cards = cards.filter_map(|(number, card)| card_sample(card, *number)).collect();
+        self.file.sample(sample);
+    }
+}
+
+fn find_ptp4l() -> Option<Client> {
+    let server = USUAL_SOCKETS.iter().map(Path::new).find(|path| path.exists())?;
+    let directory = timewire_host::journal::runtime_dir().ok()?;
+    fs::create_dir_all(&directory).ok()?;
+    let own: PathBuf = directory.join(format!("question-{}", std::process::id()));
+    Client::find(server, &own).ok()
+}
+
+/// How far the host's clock is from the one that gives the time, as the `ptp4l` says that is where
+/// it usually is; `None` when there is none now.
+///
+/// A thread asks it every half second, so that nobody waits for the answer: what the function gives
+/// is the last one, with the error of the comparison added, and nothing when that is old.
+pub fn ptp_offset() -> Option<impl FnMut() -> Option<i64> + Send + use<>> {
+    /// Answers that are older are of no use.
+    const FRESH: Span = Span::from_secs(3);
+    let mut client = find_ptp4l()?;
+    // The first answer is waited for, so that the first sample has it.
+    let first = offset_now(&mut client)?;
+    let last = Arc::new(Mutex::new(first));
+    let writer = Arc::downgrade(&last);
+    let ask = move || {
+        while let Some(last) = writer.upgrade() {
+            // When it has ended, each question would wait for it.
+            let Some(now) = offset_now(&mut client) else { return };
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            drop(last);
+            clock::sleep_until(clock::now::<Mono>() + INTERVAL);
+        }
+    };
+    std::thread::Builder::new().name("tw-ptp-offset".to_owned()).spawn(ask).ok()?;
+    Some(move || {
+        let last = *last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.filter(|(at, _)| clock::now::<Mono>() - *at <= FRESH).map(|(_, offset)| offset)
+    })
+}
+
+/// What a `ptp4l` says now, and when that is; `None` when it says nothing any more.
+fn offset_now(client: &mut Client) -> Option<Option<(Instant<Mono>, i64)>> {
+    let look = Looked { client, card: None }.look().ok().filter(|look| look.ptp.is_ok())?;
+    let with_error = |sample: PtpSample| {
+        let offset = sample.offset_ns?;
+        let away = offset.unsigned_abs().saturating_add(sample.error_ns.unsigned_abs());
+        let sign = if offset < 0 { -1 } else { 1 };
+        Some((clock::now(), sign * i64::try_from(away).ok()?))
+    };
+    Some(ptp_sample(&look).and_then(with_error))
+}

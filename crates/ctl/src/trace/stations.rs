@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The stations of a capture: network namespaces, their interfaces and queueing disciplines.
+//!
+//! Not here: how stations come to be (`timewire-lab`).
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use timewire_host::tool::{Tool, run};
+use timewire_lab::ns::in_namespace;
+use timewire_trace::capture::{Note, Station};
+
+use super::TraceError;
+
+/// A station to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationAt {
+    /// Its name.
+    pub name: String,
+    /// Its network namespace, as a file.
+    pub netns: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    ifindex: u32,
+    ifname: String,
+}
+
+#[derive(Deserialize)]
+struct Qdisc {
+    kind: String,
+    handle: String,
+    dev: String,
+}
+
+/// Looks at a station: what it is, and its queueing disciplines as notes; `number` is its index in
+/// the capture.
+pub(super) fn look(at: &StationAt, number: u8) -> Result<(Station, Vec<Note>), TraceError> {
+    let read = |source| TraceError::Host { what: at.netns.display().to_string(), source };
+    let namespace = std::fs::metadata(&at.netns).map_err(read)?.ino();
+    let (links, qdiscs) = in_namespace(&at.netns, || {
+        (
+            run(Tool::Ip, &["-json", "link", "show"]),
+            run(Tool::Tc, &["-json", "qdisc", "show", "invisible"]),
+        )
+    })?;
+    let links: Vec<Link> = parse(&links?, "ip -json link show", &at.name)?;
+    let interfaces: BTreeMap<u32, String> =
+        links.into_iter().map(|link| (link.ifindex, link.ifname)).collect();
+    let qdiscs: Vec<Qdisc> = parse(&qdiscs?, "tc -json qdisc show invisible", &at.name)?;
+    let note = |qdisc: Qdisc| {
+        let index = interfaces.iter().find(|(_, name)| **name == qdisc.dev);
+        let major = qdisc.handle.trim_end_matches(':');
+        Some(Note::Qdisc {
+            station: number,
+            interface: *index?.0,
+            handle: u32::from_str_radix(major, 16).ok()? << 16,
+            kind: qdisc.kind,
+        })
+    };
+    let notes = qdiscs.into_iter().filter_map(note).collect();
+    Ok((Station { name: at.name.clone(), namespace, interfaces }, notes))
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(
+    text: &str,
+    tool: &'static str,
+    station: &str,
+) -> Result<Vec<T>, TraceError> {
+    // What both say when there is nothing.
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let why = |error: serde_json::Error| TraceError::Said {
+        tool,
+        station: station.to_owned(),
+        why: error.to_string(),
+    };
+    serde_json::from_str(text).map_err(why)
+}

@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Listening: one thread receives and counts, another shows, serves and writes what it counted. The
+//! receiving thread sums up one stream between two looks at its source, so that thousands of them
+//! do not keep it from receiving.
+//!
+//! Not here: the arithmetic of a stream (`timewire_trace::stream`), what is shown (`view`).
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver as Queue, Sender, channel};
+
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use timewire_base::{IfName, Instant, Span, Tai};
+use timewire_host::stamping::Stamped;
+use timewire_path::listen::{
+    Arrival, Known, Listener, ListenerOptions, ReceiveOptions, Receiver, Source, WaySummaries,
+};
+use timewire_path::record::Recorder;
+use timewire_sys::clock;
+use timewire_sys::event::{self, EndRequests, Wake};
+use timewire_trace::record::{Record, Tap};
+use timewire_trace::stream::StreamSnapshot;
+use timewire_trace::stream::histogram::HistogramSummary;
+use timewire_trace::stream::phase::PhaseCycle;
+use timewire_trace::stream::sequence::SequenceLimits;
+
+use super::capture::{Capture, CaptureOptions};
+use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK, SENDER_CLOCK};
+use super::marks::ListenMarks;
+use super::metrics::Exposition;
+use super::reflect::{Answers, Reflector};
+use super::{ThreadWish, TrafficError};
+use crate::stamping;
+
+/// The `schema` field of what a listener heard.
+pub const LISTEN_SCHEMA: &str = "timewire.listen/1";
+/// Most streams that are told apart.
+pub const MAX_STREAMS: usize = 4_096;
+/// How long the thread waits for a message before it looks whether to end.
+const LOOK: Span = Span::from_ms(50);
+/// How long it waits for the kernel to begin to stamp, before it listens.
+const STAMPS_WITHIN: Span = Span::from_secs(2);
+/// How often captured frames are given to be written.
+const PASS_ON: Span = Span::from_ms(100);
+
+/// What to listen to, and what becomes of it.
+#[derive(Clone, Debug)]
+pub struct ListenRequest {
+    /// Where messages come from.
+    pub source: Source,
+    /// How they are received.
+    pub options: ReceiveOptions,
+    /// Where the time that a message takes ends: `Receive`, `RxSw`, `RxXdp` or `RxHw`.
+    pub ends_at: Tap,
+    /// How far the card's clock is ahead of TAI.
+    pub hardware_ahead: Option<Span>,
+    /// The cycle that arrivals are laid over.
+    pub cycle: Option<PhaseCycle>,
+    /// It ends after so long.
+    pub duration: Option<Span>,
+    /// It ends after so many messages of streams.
+    pub count: Option<u64>,
+    /// How often it is summed up.
+    pub every: Span,
+    /// Whether each message is answered.
+    pub reflect: bool,
+    /// The receiving thread.
+    pub thread: ThreadWish,
+    /// A directory for records.
+    pub out: Option<PathBuf>,
+    /// A capture.
+    pub capture: Option<CaptureOptions>,
+    /// Where the counters are served.
+    pub prometheus: Option<SocketAddr>,
+    /// What the user wrote, for the directory.
+    pub told: Json,
+}
+
+/// What a listener has heard.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ListenSnapshot {
+    /// Format and version.
+    pub schema: String,
+    /// From where, in words.
+    pub source: String,
+    /// How it is received, in words.
+    pub mode: String,
+    /// Since it began to listen.
+    pub elapsed_ns: i64,
+    /// Messages of streams.
+    pub messages: u64,
+    /// Messages without a header of ours.
+    pub others: u64,
+    /// Messages of streams beyond [`MAX_STREAMS`].
+    pub no_room: u64,
+    /// Messages that were lost between kernel and program, because it was too slow.
+    pub dropped: u64,
+    /// Messages of streams without a stamp of card, driver or kernel.
+    pub unstamped: u64,
+    /// Answers, and messages that could not be answered; `null` when none was to be.
+    pub answers: Option<AnswerCounts>,
+    /// Frames in capture files; `null` without a capture.
+    pub capture: Option<CaptureCounts>,
+    /// Each stream, by its number.
+    pub streams: Vec<HeardStream>,
+    /// Ways through this host, over all streams; those that there are stamps for.
+    pub ways: Vec<Way>,
+}
+
+/// One stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HeardStream {
+    /// Its number.
+    pub stream: u16,
+    /// What is known of it.
+    #[serde(flatten)]
+    pub seen: StreamSnapshot,
+}
+
+/// What became of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AnswerCounts {
+    /// Handed to the kernel.
+    pub sent: u64,
+    /// Not taken.
+    pub not_sent: u64,
+}
+
+/// What became of captured frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CaptureCounts {
+    /// In the files, or on their way.
+    pub frames: u64,
+    /// Not captured, because the files are written too slowly.
+    pub lost: u64,
+}
+
+/// How long messages took between two taps of this host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Way {
+    /// From where.
+    pub from_tap: String,
+    /// To where.
+    pub to_tap: String,
+    /// How long.
+    pub between: HistogramSummary,
+}
+
+/// What happens while it listens.
+#[derive(Debug)]
+pub enum ListenEvent<'a> {
+    /// It listens: from now on nothing is missed.
+    Listening {
+        /// From where, in words.
+        source: &'a str,
+        /// How, in words.
+        mode: &'a str,
+        /// What was tried and did not work, and what works less well.
+        notes: &'a [String],
+        /// Where the counters are served.
+        prometheus: Option<SocketAddr>,
+    },
+    /// What to know about the end.
+    Noted(&'a str),
+    /// It was summed up.
+    Heard(&'a ListenSnapshot),
+}
+
+/// From the receiving thread.
+enum Word {
+    Listening { mode: String, place: String, notes: Vec<String> },
+    Heard(Box<ListenSnapshot>),
+}
+
+/// Listens until it is over or somebody ends it by a signal; what was heard in all.
+///
+/// **Errors**: the source cannot be opened; files cannot be written; the address for counters is
+/// taken.
+pub fn run(
+    request: &ListenRequest,
+    on: &mut dyn FnMut(&ListenEvent<'_>) -> io::Result<()>,
+) -> Result<ListenSnapshot, TrafficError> {
+    let ends = EndRequests::new().map_err(TrafficError::system("wait for signals"))?;
+    let wake = Wake::new().map_err(TrafficError::system("wait for the listener"))?;
+    let exposition = request.prometheus.map(Exposition::start).transpose()?;
+    let flows = (0..=timewire_path::probe::Probe::MAX_STREAM).map(|n| n.to_string());
+    let interface = interface_of(&request.source);
+    let directory = request
+        .out
+        .as_ref()
+        .map(|path| Directory::create(path, "listen", &request.told, interface, flows.collect()));
+    let mut directory = directory.transpose()?;
+    let recorder = directory.as_mut().and_then(Directory::take_recorder);
+    let mut notes = Vec::new();
+    let wanted = Stamped { sent: false, received: request.options.stamps.hardware };
+    let card = stamping::begin(interface, wanted, &mut notes)?;
+    let (words, said) = channel();
+    let stop = AtomicBool::new(false);
+    let heard = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("tw-listener".to_owned());
+        let (stop, wake) = (&stop, &wake);
+        let thread = thread.spawn_scoped(scope, move || {
+            let teller = Teller { words, wake };
+            let done = receive(request, recorder, notes, stop, &teller);
+            drop(teller.words);
+            // Nobody waits any more when this fails.
+            let _ = wake.set();
+            done
+        });
+        let thread = thread.map_err(TrafficError::system("start the receiving thread"))?;
+        let shown = tell(&said, &ends, wake, stop, exposition.as_ref(), on);
+        stop.store(true, Ordering::Relaxed);
+        let done = thread.join();
+        let done = done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        shown.map_err(TrafficError::system("print"))?;
+        Ok::<_, TrafficError>(done)
+    })?;
+    if let Some(exposition) = exposition {
+        exposition.end();
+    }
+    if let Some(note) = stamping::end(card)? {
+        on(&ListenEvent::Noted(&note)).map_err(TrafficError::system("print"))?;
+    }
+    let Done { heard, recorder } = heard;
+    if let Some(directory) = directory {
+        directory.finish(recorder, &heard)?;
+    }
+    Ok(heard)
+}
+
+fn interface_of(source: &Source) -> Option<&IfName> {
+    match source {
+        Source::Udp(place) => place.device.as_ref(),
+        Source::Frames { interface }
+        | Source::Ring { interface }
+        | Source::Xdp { interface, .. } => Some(interface),
+    }
+}
+
+/// Passes on what the receiving thread says, until it has ended.
+fn tell(
+    said: &Queue<Word>,
+    ends: &EndRequests,
+    wake: &Wake,
+    stop: &AtomicBool,
+    exposition: Option<&Exposition>,
+    on: &mut dyn FnMut(&ListenEvent<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    use std::os::fd::AsFd;
+    use std::sync::mpsc::TryRecvError;
+    loop {
+        event::wait_readable(&[ends.as_fd(), wake.as_fd()], None)?;
+        wake.clear();
+        if ends.take() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        loop {
+            match said.try_recv() {
+                Ok(Word::Listening { mode, place, notes }) => {
+                    let (source, mode, notes) = (&place[..], &mode[..], &notes[..]);
+                    let prometheus = exposition.map(Exposition::address);
+                    on(&ListenEvent::Listening { source, mode, notes, prometheus })?;
+                }
+                Ok(Word::Heard(heard)) => {
+                    let heard = Arc::new(*heard);
+                    if let Some(exposition) = exposition {
+                        exposition.publish(Arc::clone(&heard));
+                    }
+                    on(&ListenEvent::Heard(&heard))?;
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+}
+
+/// The receiving thread's way to the one that shows.
+struct Teller<'a> {
+    words: Sender<Word>,
+    wake: &'a Wake,
+}
+
+impl Teller<'_> {
+    fn say(&self, word: Word) {
+        // The other side ends after this one only.
+        let _ = self.words.send(word);
+        let _ = self.wake.set();
+    }
+}
+
+/// What the receiving thread leaves.
+struct Done {
+    heard: ListenSnapshot,
+    recorder: Option<Recorder>,
+}
+
+fn receive(
+    request: &ListenRequest,
+    recorder: Option<Recorder>,
+    mut notes: Vec<String>,
+    stop: &AtomicBool,
+    teller: &Teller<'_>,
+) -> Result<Done, TrafficError> {
+    notes.extend(request.thread.enter()?);
+    let mut receiver = Receiver::open(&request.source, &request.options)?;
+    notes.extend(receiver.refused().iter().cloned());
+    notes.extend(match receiver.wait_for_stamps(STAMPS_WITHIN) {
+        Ok(true) => None,
+        Ok(false) => Some(format!("the kernel has not begun to stamp within {STAMPS_WITHIN}")),
+        Err(error) => Some(format!(
+            "first messages may lack the kernel's stamp: loopback does not work here ({error})"
+        )),
+    });
+    let interface = interface_of(&request.source);
+    let is_frames = !matches!(request.source, Source::Udp(_));
+    let place = match receiver.local_address() {
+        Ok(Some(address)) => format!("UDP on {address}"),
+        _ => request.source.to_string(),
+    };
+    let reflector = request
+        .reflect
+        .then(|| Reflector::new(&receiver, interface.filter(|_| is_frames)))
+        .transpose()?;
+    let capture = request
+        .capture
+        .as_ref()
+        .map(|options| Capture::create(options, interface.map_or("", IfName::as_str), &place));
+    let options = ListenerOptions {
+        sequence: SequenceLimits::default(),
+        longest: Span::from_secs(10),
+        cycle: request.cycle,
+        hardware_ahead: request.hardware_ahead,
+        streams: MAX_STREAMS,
+    };
+    let start = clock::now::<Tai>();
+    let mut ears = Ears {
+        listener: Listener::new(is_frames, options).ending_at(request.ends_at),
+        recorder,
+        capture: capture.transpose()?,
+        reflector,
+        answers: Answers::default(),
+        marks: ListenMarks::new(),
+        left: request.count,
+        start,
+        place: place.clone(),
+        mode: receiver.mode().to_owned(),
+        is_frames,
+    };
+    teller.say(Word::Listening { mode: ears.mode.clone(), place, notes });
+    let end = request.duration.map(|duration| start.saturating_add(duration));
+    ears.listen(&mut receiver, request.every, end, stop, teller)?;
+    ears.finish(&mut receiver)
+}
+
+/// What the receiving thread has.
+struct Ears {
+    listener: Listener,
+    recorder: Option<Recorder>,
+    capture: Option<Capture>,
+    reflector: Option<Reflector>,
+    answers: Answers,
+    marks: ListenMarks,
+    /// Messages until it ends.
+    left: Option<u64>,
+    start: Instant<Tai>,
+    place: String,
+    mode: String,
+    is_frames: bool,
+}
+
+/// A summing up that goes on.
+struct SummingUp {
+    at: Instant<Tai>,
+    streams: Vec<HeardStream>,
+}
+
+impl Ears {
+    fn listen(
+        &mut self,
+        receiver: &mut Receiver,
+        every: Span,
+        end: Option<Instant<Tai>>,
+        stop: &AtomicBool,
+        teller: &Teller<'_>,
+    ) -> Result<(), TrafficError> {
+        let mut next = self.start.saturating_add(every);
+        let mut passed_on = self.start;
+        let mut summing: Option<SummingUp> = None;
+        while !stop.load(Ordering::Relaxed) && self.left != Some(0) {
+            let now = clock::now::<Tai>();
+            if end.is_some_and(|end| now >= end) {
+                break;
+            }
+            if now >= next && summing.is_none() {
+                summing = Some(SummingUp { at: now, streams: Vec::new() });
+                // Those that were missed, as while the machine slept, are left out.
+                next = now.saturating_add(every);
+            }
+            if now >= passed_on.saturating_add(PASS_ON) {
+                passed_on = now;
+                self.capture.as_mut().map(Capture::pass_on);
+            }
+            if let Some(so_far) = &mut summing {
+                match self.listener.snapshot_of(so_far.streams.len(), so_far.at) {
+                    Some((stream, seen)) => so_far.streams.push(HeardStream { stream, seen }),
+                    None => {
+                        let streams = std::mem::take(&mut so_far.streams);
+                        let heard = self.heard(receiver, so_far.at, streams)?;
+                        teller.say(Word::Heard(Box::new(heard)));
+                        summing = None;
+                    }
+                }
+            }
+            let wait = match &summing {
+                Some(_) => Span::ZERO,
+                None => LOOK.min(next - now).min(end.map_or(LOOK, |end| end - now)),
+            };
+            let got = receiver.receive(Some(wait), &mut |arrival| self.arrived(&arrival));
+            got.map_err(TrafficError::system(&format!("receive {}", self.place)))?;
+            if let Some(reflector) = &mut self.reflector {
+                reflector.flush(&mut self.answers);
+            }
+        }
+        Ok(())
+    }
+
+    fn arrived(&mut self, arrival: &Arrival<'_>) {
+        if self.left == Some(0) {
+            return;
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.take(arrival);
+        }
+        let Some(known) = self.listener.arrived(arrival) else { return };
+        self.marks.mark(known.probe.stream, known.probe.seq, arrival.length);
+        if let Some(left) = &mut self.left {
+            *left -= 1;
+        }
+        if let Some(reflector) = &mut self.reflector {
+            reflector.answer(arrival, &mut self.answers);
+        }
+        if let Some(recorder) = &self.recorder {
+            record(recorder, arrival, &known, self.is_frames);
+        }
+    }
+
+    fn heard(
+        &self,
+        receiver: &mut Receiver,
+        now: Instant<Tai>,
+        streams: Vec<HeardStream>,
+    ) -> Result<ListenSnapshot, TrafficError> {
+        let dropped = receiver.drops();
+        let dropped = dropped.map_err(TrafficError::system("read what was dropped"))?;
+        let counters = self.listener.counters();
+        let capture = self.capture.as_ref().map(|capture| {
+            let (frames, lost) = capture.counts();
+            CaptureCounts { frames, lost }
+        });
+        let answers = self.reflector.as_ref().map(|_| {
+            let Answers { sent, not_sent } = self.answers;
+            AnswerCounts { sent, not_sent }
+        });
+        Ok(ListenSnapshot {
+            schema: LISTEN_SCHEMA.to_owned(),
+            source: self.place.clone(),
+            mode: self.mode.clone(),
+            elapsed_ns: (now - self.start).as_ns(),
+            messages: counters.known,
+            others: counters.unknown,
+            no_room: counters.no_room,
+            dropped,
+            unstamped: counters.unstamped,
+            answers,
+            capture,
+            streams,
+            ways: ways(self.listener.ways()),
+        })
+    }
+
+    fn finish(mut self, receiver: &mut Receiver) -> Result<Done, TrafficError> {
+        self.listener.finish();
+        let now = clock::now::<Tai>();
+        let streams = self.listener.snapshot(now).into_iter();
+        let streams = streams.map(|(stream, seen)| HeardStream { stream, seen }).collect();
+        let heard = self.heard(receiver, now, streams)?;
+        if let Some(recorder) = &self.recorder {
+            recorder.add_lost(heard.dropped);
+        }
+        if let Some(capture) = self.capture.take() {
+            capture.finish(heard.dropped)?;
+        }
+        Ok(Done { heard, recorder: self.recorder })
+    }
+}
+
+fn ways(ways: WaySummaries) -> Vec<Way> {
+    let WaySummaries { hardware_to_kernel, kernel_to_user, driver_to_user } = ways;
+    let all = [
+        (Tap::RxHw, Tap::RxSw, hardware_to_kernel),
+        (Tap::RxSw, Tap::Receive, kernel_to_user),
+        (Tap::RxXdp, Tap::Receive, driver_to_user),
+    ];
+    let way = |(from, to, between): (Tap, Tap, Option<HistogramSummary>)| {
+        let name = |tap: Tap| tap.name().to_owned();
+        Some(Way { from_tap: name(from), to_tap: name(to), between: between? })
+    };
+    all.into_iter().filter_map(way).collect()
+}
+
+fn record(recorder: &Recorder, arrival: &Arrival<'_>, known: &Known, is_frames: bool) {
+    let probe = &known.probe;
+    // Of a UDP message the frame is not known.
+    let frame_len = u16::try_from(arrival.length).ok().filter(|_| is_frames).unwrap_or(0);
+    let whole = Record {
+        at_ns: 0,
+        seq: probe.seq,
+        frame_len,
+        tap: Tap::Receive,
+        station: 0,
+        flow: probe.stream,
+        flags: 0,
+        clock: HOST_CLOCK,
+    };
+    let tap = if probe.is_launch { Tap::Scheduled } else { Tap::Send };
+    let at_ns = probe.time.as_ns();
+    recorder.push(Record { at_ns, tap, station: 1, clock: SENDER_CLOCK, ..whole });
+    if let Some(at_ns) = arrival.hardware_ns {
+        recorder.push(Record { at_ns, tap: Tap::RxHw, clock: CARD_CLOCK, ..whole });
+    }
+    let stamps = [
+        (Tap::RxXdp, arrival.driver),
+        (Tap::RxSw, arrival.kernel),
+        (Tap::Receive, Some(arrival.user)),
+    ];
+    for (tap, at) in stamps {
+        if let Some(at) = at {
+            recorder.push(Record { at_ns: at.as_ns(), tap, ..whole });
+        }
+    }
+}
+
+/// What the last line of `--json` says.
+pub fn final_object(heard: &ListenSnapshot, judged: &[super::expect::Judged]) -> Json {
+    json!({"type": "result", "data": {"heard": heard, "expectations": judged}})
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use timewire_base::FrameLen;
+    use timewire_trace::stream::{self, StreamConfig, StreamStats};
+
+    /// Two streams: number 1 with 100 messages of which one is lost, number 7 with five.
+    pub(in super::super) fn heard() -> ListenSnapshot {
+        let stream = |number: u16, numbers: &[u32]| {
+            let cycle = PhaseCycle {
+                base_time: Instant::from_ns(0),
+                cycle_time: Span::from_ms(1),
+                bins: 64,
+            };
+            let config = StreamConfig {
+                taps: (Tap::Send, Tap::Receive),
+                sequence: SequenceLimits::default(),
+                longest: Span::from_secs(10),
+                cycle: Some(cycle),
+            };
+            let mut stats = StreamStats::new(config, Instant::from_ns(0));
+            for &seq in numbers {
+                // From 10 us in steps of 0.2 us.
+                let took = Span::from_ns(10_000 + i64::from(seq) * 200);
+                let at = Instant::from_ns(i64::from(seq) * 1_000_000 + 250_000) + took;
+                let length = FrameLen::new(106).unwrap();
+                let between = Some(took);
+                stats.arrived(stream::Arrival { at, number: seq, length, between });
+            }
+            stats.finish();
+            let seen = stats.snapshot(Instant::from_ns(101_000_000));
+            HeardStream { stream: number, seen }
+        };
+        let first: Vec<u32> = (0..=100).filter(|seq| *seq != 50).collect();
+        ListenSnapshot {
+            schema: LISTEN_SCHEMA.to_owned(),
+            source: "UDP on 10.0.0.2:15001".to_owned(),
+            mode: "UDP socket".to_owned(),
+            elapsed_ns: 101_000_000,
+            messages: 105,
+            others: 3,
+            no_room: 0,
+            dropped: 0,
+            unstamped: 0,
+            answers: None,
+            capture: None,
+            streams: vec![stream(1, &first), stream(7, &[0, 1, 2, 3, 4])],
+            ways: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a listener counts, for Prometheus: the text, and a server of that one page. An HTTP library
+//! would bring more than the one request that is answered here.
+//!
+//! **Source**: Prometheus text format 0.0.4; HTTP/1.1, RFC 9112.
+//!
+//! Not here: what is counted (`listen`).
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use timewire_sys::event::{self, Wake};
+use timewire_trace::stream::histogram::HistogramSummary;
+
+use super::TrafficError;
+use super::listen::{HeardStream, ListenSnapshot};
+
+/// How long a client may take for its request and for reading the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest request that is looked at.
+const REQUEST: usize = 4 << 10;
+/// Bounds of the buckets are just below powers of two, where bins of the histogram end: 1.023 us to
+/// 1.07 s.
+const BUCKETS: std::ops::RangeInclusive<u32> = 10..=30;
+
+/// Serves what was published last.
+#[derive(Debug)]
+pub(super) struct Exposition {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    server: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    heard: Mutex<Option<Arc<ListenSnapshot>>>,
+    wake: Wake,
+}
+
+impl Exposition {
+    /// Begins to serve, at first an empty page.
+    ///
+    /// **Errors**: the address is taken, or not one of this host.
+    pub(super) fn start(address: SocketAddr) -> Result<Exposition, TrafficError> {
+        let what = format!("serve counters on {address}");
+        let failed = TrafficError::system(&what);
+        let begin = || -> io::Result<Exposition> {
+            let listener = TcpListener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            let shared = Arc::new(Shared { heard: Mutex::new(None), wake: Wake::new()? });
+            let theirs = Arc::clone(&shared);
+            let server = std::thread::Builder::new().name("tw-metrics".to_owned());
+            let server = server.spawn(move || serve(&listener, &theirs))?;
+            Ok(Exposition { shared, address, server })
+        };
+        begin().map_err(failed)
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on this is served.
+    pub(super) fn publish(&self, heard: Arc<ListenSnapshot>) {
+        *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(heard);
+    }
+
+    /// Serves nobody any more.
+    pub(super) fn end(self) {
+        // A server that is not woken ends with the process.
+        if self.shared.wake.set().is_ok() {
+            let _ = self.server.join();
+        }
+    }
+}
+
+fn serve(listener: &TcpListener, shared: &Shared) {
+    loop {
+        let fds = [listener.as_fd(), shared.wake.as_fd()];
+        if event::wait_readable(&fds, None).is_err() || shared.wake.clear() {
+            return;
+        }
+        while let Ok((client, _)) = listener.accept() {
+            // A client that has gone or is too slow has had its chance.
+            let _ = answer(client, shared);
+        }
+    }
+}
+
+fn answer(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let mut request = Vec::new();
+    let mut some = [0; 512];
+    while !request.windows(4).any(|four| four == b"\r\n\r\n") {
+        let got = client.read(&mut some)?;
+        request.extend_from_slice(&some[..got]);
+        if got == 0 || request.len() > REQUEST {
+            break;
+        }
+    }
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line).into_owned();
+    let (status, body) = match line.split(' ').collect::<Vec<_>>()[..] {
+        ["GET" | "HEAD", "/metrics" | "/", _] => {
+            let heard = shared.heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            ("200 OK", heard.map(|heard| text(&heard)).unwrap_or_default())
+        }
+        ["GET" | "HEAD", _, _] => ("404 Not Found", "the counters are at /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "GET /metrics\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    client.write_all(head.as_bytes())?;
+    if !line.starts_with("HEAD") {
+        client.write_all(body.as_bytes())?;
+    }
+    client.flush()
+}
+
+/// The page.
+///
+/// **Units**: seconds and bytes, as Prometheus wants it.
+pub fn text(heard: &ListenSnapshot) -> String {
+    let mut out = String::new();
+    let of_all = [
+        ("others_total", "Messages without a header of a stream.", heard.others),
+        ("dropped_total", "Messages lost between kernel and program.", heard.dropped),
+        ("unstamped_total", "Messages without a stamp of card, driver or kernel.", heard.unstamped),
+    ];
+    for (name, help, value) in of_all {
+        head(&mut out, name, help, "counter");
+        put(&mut out, name, "", &value.to_string());
+    }
+    type Figure = fn(&HeardStream) -> u64;
+    let of_stream: [(&str, &str, &str, Figure); 8] = [
+        ("messages_total", "Messages that came.", "counter", |it| it.seen.frames),
+        ("frame_bytes_total", "Bytes of their frames.", "counter", |it| it.seen.frame_bytes),
+        ("lost_total", "Messages that did not come.", "counter", |it| it.seen.sequence.lost),
+        ("open", "Messages that may still come.", "gauge", |it| it.seen.sequence.open),
+        ("duplicate_total", "Messages that came again.", "counter", |it| {
+            it.seen.sequence.duplicate
+        }),
+        ("reordered_total", "Messages that came after later ones.", "counter", |it| {
+            it.seen.sequence.reordered
+        }),
+        ("stray_total", "Messages far from the others.", "counter", |it| it.seen.sequence.stray),
+        ("restarts_total", "Times that the talker began anew.", "counter", |it| {
+            it.seen.sequence.restarts
+        }),
+    ];
+    for (name, help, kind, figure) in of_stream {
+        head(&mut out, name, help, kind);
+        for stream in &heard.streams {
+            let labels = format!("{{stream=\"{}\"}}", stream.stream);
+            put(&mut out, name, &labels, &figure(stream).to_string());
+        }
+    }
+    let name = "latency_seconds";
+    head(&mut out, name, "From one tap to the other.", "histogram");
+    for HeardStream { stream, seen } in &heard.streams {
+        let labels =
+            format!("stream=\"{stream}\",from=\"{}\",to=\"{}\"", seen.from_tap, seen.to_tap);
+        histogram(&mut out, name, &labels, &seen.between);
+    }
+    out
+}
+
+fn head(out: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(out, "# HELP timewire_listen_{name} {help}");
+    let _ = writeln!(out, "# TYPE timewire_listen_{name} {kind}");
+}
+
+fn put(out: &mut String, name: &str, labels: &str, value: &str) {
+    let _ = writeln!(out, "timewire_listen_{name}{labels} {value}");
+}
+
+fn histogram(out: &mut String, name: &str, labels: &str, times: &HistogramSummary) {
+    for log in BUCKETS {
+        let most = (1_i64 << log) - 1;
+        let count: u64 =
+            times.bins.iter().filter(|bin| bin.to_ns <= most).map(|bin| bin.count).sum();
+        let labels = format!("{{{labels},le=\"{}\"}}", seconds(most));
+        put(out, &format!("{name}_bucket"), &labels, &count.to_string());
+    }
+    let infinite = format!("{{{labels},le=\"+Inf\"}}");
+    put(out, &format!("{name}_bucket"), &infinite, &times.count.to_string());
+    let sum = times.mean_ns * super::numbers::float(times.count) / 1e9;
+    put(out, &format!("{name}_sum"), &format!("{{{labels}}}"), &format!("{sum:.9}"));
+    put(out, &format!("{name}_count"), &format!("{{{labels}}}"), &times.count.to_string());
+}
+
+/// Nanoseconds as seconds, exactly.
+fn seconds(ns: i64) -> String {
+    let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+    text.trim_end_matches('0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::listen::tests::heard;
+    use super::*;
+
+    #[test]
+    fn t0_the_page_has_every_counter_and_cumulative_buckets() {
+        let page = text(&heard());
+        let value = |start: &str| {
+            let line = page.lines().find(|line| line.starts_with(start));
+            line.and_then(|line| line.rsplit(' ').next()).unwrap_or("none").to_owned()
+        };
+        assert_eq!(value("timewire_listen_messages_total{stream=\"1\"}"), "100");
+        assert_eq!(value("timewire_listen_frame_bytes_total{stream=\"7\"}"), "530");
+        assert_eq!(value("timewire_listen_lost_total{stream=\"1\"}"), "1");
+        assert_eq!(value("timewire_listen_others_total"), "3");
+        let bucket = |le: &str| {
+            let tap = "from=\"Send\",to=\"Receive\"";
+            value(&format!(
+                "timewire_listen_latency_seconds_bucket{{stream=\"1\",{tap},le=\"{le}\"}}"
+            ))
+        };
+        // Messages took 10 to 30 us in steps of 0.2 us, the 50th is missing.
+        assert_eq!(bucket("0.000008191"), "0");
+        assert_eq!(bucket("0.000016383"), "32");
+        assert_eq!(bucket("0.000032767"), "100");
+        assert_eq!(bucket("+Inf"), "100");
+        let sum = value("timewire_listen_latency_seconds_sum{stream=\"1\"");
+        assert_eq!(sum, "0.002000000");
+        for line in page.lines().filter(|line| !line.starts_with('#')) {
+            assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn t0_a_server_answers_and_ends() {
+        let exposition = Exposition::start("127.0.0.1:0".parse().unwrap()).unwrap();
+        let ask = |request: &str| {
+            let mut client = TcpStream::connect(exposition.address()).unwrap();
+            client.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        assert!(
+            ask("GET /metrics HTTP/1.1\r\n\r\n")
+                .ends_with("Content-Length: 0\r\nConnection: close\r\n\r\n")
+        );
+        exposition.publish(Arc::new(heard()));
+        let page = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
+        assert_eq!(page.split_once("\r\n\r\n").unwrap().1, text(&heard()));
+        assert!(ask("HEAD /metrics HTTP/1.1\r\n\r\n").ends_with("\r\n\r\n"));
+        assert!(ask("GET /else HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+        exposition.end();
+    }
+}

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Talking: one thread sends, another shows how it goes and waits for the request to end.
+//!
+//! Not here: what is sent when (`plan`, `timewire_path::talker`), what is printed (`told`).
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use timewire_base::{Span, Tai};
+use timewire_host::stamping::Stamped;
+use timewire_path::record::Recorder;
+use timewire_path::talker::{
+    StampFaults, StreamCounters, StreamEvent, StreamEventKind, StreamSpec, Talker, TalkerReport,
+};
+use timewire_path::transmit::{LaunchRefusal, StampTime, TxTap};
+use timewire_sys::clock;
+use timewire_sys::event::{self, EndRequests, Wake};
+use timewire_trace::record::{Record, Tap};
+use timewire_trace::stream::histogram::HistogramSummary;
+
+use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK};
+use super::marks::TalkMarks;
+use super::plan::{Plan, Wish, plan};
+use super::{ThreadWish, TrafficError};
+use crate::stamping;
+
+/// The `schema` field of what a talker did.
+pub const TALK_SCHEMA: &str = "timewire.talk/1";
+/// How often it is told how it goes.
+const TELL: Span = Span::from_ms(200);
+
+/// What to send, and what becomes of it.
+#[derive(Clone, Debug)]
+pub struct TalkRequest {
+    /// What is sent.
+    pub wish: Wish,
+    /// It ends after so long.
+    pub duration: Option<Span>,
+    /// How long before a message is due the thread spins; `None` for the talker's own.
+    pub spin: Option<Span>,
+    /// The sending thread.
+    pub thread: ThreadWish,
+    /// A directory for records.
+    pub out: Option<PathBuf>,
+    /// What the user wrote, for the directory.
+    pub told: Json,
+}
+
+/// How it goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TalkProgress {
+    /// Since it began.
+    pub elapsed: Span,
+    /// Messages given to the kernel.
+    pub sent: u64,
+    /// Messages left out.
+    pub skipped: u64,
+    /// Messages that the kernel did not take.
+    pub not_taken: u64,
+    /// Messages dropped because of their launch time.
+    pub launch_refused: u64,
+    /// Stamps that came back.
+    pub stamps: u64,
+}
+
+/// What happens while it talks.
+#[derive(Debug)]
+pub enum TalkEvent<'a> {
+    /// It begins.
+    Talking {
+        /// Each port, in words.
+        ports: &'a [String],
+        /// What could not be had.
+        notes: &'a [String],
+    },
+    /// How it goes.
+    Progress(TalkProgress),
+}
+
+/// What a talker did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TalkOutcome {
+    /// Format and version.
+    pub schema: String,
+    /// Each port, in words.
+    pub ports: Vec<String>,
+    /// From the first cycle to the last stamp.
+    pub elapsed_ns: i64,
+    /// Whether somebody ended it before it was done.
+    pub ended_early: bool,
+    /// Each stream, as it was given.
+    pub streams: Vec<TalkedStream>,
+    /// All streams together.
+    pub total: StreamCounters,
+    /// From the time that the thread was to wake to that when it did.
+    pub wake: LatenessSummary,
+    /// Rounds in which it did not sleep, because something was due already.
+    pub busy_rounds: u64,
+    /// Times that frames stayed in the ring of AF_XDP until the next flush.
+    pub delayed: u64,
+    /// ICMP and other errors about earlier messages.
+    pub other_errors: u64,
+    /// Stamps that came twice, too late, or from a clock that was set.
+    pub stamp_faults: StampFaults,
+    /// Reports about messages that are not known any more or were not taken.
+    pub unknown_reports: u64,
+    /// Reports that were lost because they were not asked for in time.
+    pub lost_reports: u64,
+}
+
+/// One stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TalkedStream {
+    /// Its number.
+    pub stream: u16,
+    /// Where it went.
+    pub to: String,
+    /// What became of its messages.
+    #[serde(flatten)]
+    pub counters: StreamCounters,
+    /// From the time that a message was due to that when it was written for the kernel.
+    pub lateness: LatenessSummary,
+}
+
+/// How late something was.
+///
+/// **Units**: nanoseconds. Smallest, largest and mean are exact, percentiles are off by at most a
+/// 64th of themselves. All times are 0 when `count` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LatenessSummary {
+    /// How often it was measured.
+    pub count: u64,
+    /// Smallest.
+    pub min_ns: i64,
+    /// Median.
+    pub p50_ns: i64,
+    /// 99 %.
+    pub p99_ns: i64,
+    /// Largest.
+    pub max_ns: i64,
+    /// Arithmetic mean.
+    pub mean_ns: f64,
+}
+
+impl LatenessSummary {
+    fn of(lateness: &HistogramSummary) -> LatenessSummary {
+        let HistogramSummary { count, min_ns, p50_ns, p99_ns, max_ns, mean_ns, .. } = *lateness;
+        LatenessSummary { count, min_ns, p50_ns, p99_ns, max_ns, mean_ns }
+    }
+}
+
+/// Counted by the sending thread, read by the one that shows.
+#[derive(Debug, Default)]
+struct Shared {
+    sent: AtomicU64,
+    skipped: AtomicU64,
+    not_taken: AtomicU64,
+    launch_refused: AtomicU64,
+    stamps: AtomicU64,
+}
+
+impl Shared {
+    fn count(&self, what: &StreamEventKind) {
+        let (counter, by) = match what {
+            StreamEventKind::Sent { .. } => (&self.sent, 1),
+            StreamEventKind::Stamp { .. } => (&self.stamps, 1),
+            StreamEventKind::NotTaken { .. } => (&self.not_taken, 1),
+            StreamEventKind::LaunchRefused { .. } => (&self.launch_refused, 1),
+            StreamEventKind::Skipped { messages } => (&self.skipped, *messages),
+        };
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+
+    fn progress(&self, elapsed: Span) -> TalkProgress {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let not_taken = of(&self.not_taken);
+        TalkProgress {
+            elapsed,
+            sent: of(&self.sent).saturating_sub(not_taken),
+            skipped: of(&self.skipped),
+            not_taken,
+            launch_refused: of(&self.launch_refused),
+            stamps: of(&self.stamps),
+        }
+    }
+}
+
+/// Talks until all streams have ended, the time is over or somebody ends it by a signal.
+///
+/// **Errors**: streams that cannot be; a port that cannot be opened; files that cannot be written.
+pub fn run(
+    request: &TalkRequest,
+    on: &mut dyn FnMut(&TalkEvent<'_>) -> io::Result<()>,
+) -> Result<TalkOutcome, TrafficError> {
+    let ends = EndRequests::new().map_err(TrafficError::system("wait for signals"))?;
+    let done = Wake::new().map_err(TrafficError::system("wait for the talker"))?;
+    let made = plan(&request.wish)?;
+    let mut notes: Vec<String> = Vec::new();
+    let wanted = Stamped { sent: request.wish.taps.hardware, received: false };
+    let card = stamping::begin(request.wish.interface.as_ref(), wanted, &mut notes)?;
+    let mut talker = Talker::new(&made.ports, &made.streams)?;
+    if let Some(spin) = request.spin {
+        talker.set_spin(spin);
+    }
+    let ports: Vec<String> =
+        talker.ports().iter().map(|port| port.mode().name.to_owned()).collect();
+    notes.extend(talker.ports().iter().flat_map(|port| port.mode().fallbacks.iter().cloned()));
+    let directory = request.out.as_ref().map(|path| {
+        let flows = made.streams.iter().zip(&made.names);
+        let flows = flows.map(|(stream, to)| format!("{} to {to}", stream.number)).collect();
+        Directory::create(path, "talk", &request.told, request.wish.interface.as_ref(), flows)
+    });
+    let mut directory = directory.transpose()?;
+    let recorder = directory.as_mut().and_then(Directory::take_recorder);
+    on(&TalkEvent::Talking { ports: &ports, notes: &notes })
+        .map_err(TrafficError::system("print"))?;
+    let (stop, shared) = (AtomicBool::new(false), Shared::default());
+    let start = clock::now::<Tai>();
+    let end = request.duration.map(|duration| start.saturating_add(duration));
+    let sent = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("tw-talker".to_owned());
+        let (stop, shared, done, streams) = (&stop, &shared, &done, &made.streams);
+        let (talker, recorder) = (&mut talker, recorder.as_ref());
+        let thread = thread.spawn_scoped(scope, move || {
+            let ended = request.thread.enter().and_then(|notes| {
+                let flows = Flows::new(streams);
+                let marks = TalkMarks::new();
+                let mut on = |event: StreamEvent| {
+                    marks.mark(&event);
+                    shared.count(&event.what);
+                    if let Some(recorder) = recorder {
+                        record(recorder, &flows, &event);
+                    }
+                };
+                talker.run(stop, end, &mut on).map(|()| notes).map_err(TrafficError::from)
+            });
+            // The other side looks from time to time all the same.
+            let _ = done.set();
+            ended
+        });
+        let thread = thread.map_err(TrafficError::system("start the sending thread"))?;
+        let mut early = false;
+        let shown = loop {
+            if done.clear() || thread.is_finished() {
+                break Ok(());
+            }
+            if ends.take() {
+                early = true;
+                stop.store(true, Ordering::Relaxed);
+            }
+            let elapsed = clock::now::<Tai>() - start;
+            if let Err(error) = on(&TalkEvent::Progress(shared.progress(elapsed))) {
+                stop.store(true, Ordering::Relaxed);
+                break Err(error);
+            }
+            if let Err(error) = event::wait_readable(&[ends.as_fd(), done.as_fd()], Some(TELL)) {
+                stop.store(true, Ordering::Relaxed);
+                break Err(error);
+            }
+        };
+        let ended = thread.join();
+        let notes = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        shown.map_err(TrafficError::system("show how it goes"))?;
+        Ok::<_, TrafficError>((early, notes))
+    })?;
+    let (ended_early, mut of_thread) = sent;
+    of_thread.extend(stamping::end(card)?);
+    if !of_thread.is_empty() {
+        on(&TalkEvent::Talking { ports: &[], notes: &of_thread })
+            .map_err(TrafficError::system("print"))?;
+    }
+    let elapsed = clock::now::<Tai>() - start;
+    let outcome = outcome(&made, ports, talker.report(), elapsed, ended_early);
+    if let Some(directory) = directory {
+        directory.finish(recorder, &outcome)?;
+    }
+    Ok(outcome)
+}
+
+fn outcome(
+    made: &Plan,
+    ports: Vec<String>,
+    report: TalkerReport,
+    elapsed: Span,
+    ended_early: bool,
+) -> TalkOutcome {
+    let mut total = StreamCounters::default();
+    let mut streams = Vec::with_capacity(report.streams.len());
+    for (stream, to) in report.streams.into_iter().zip(&made.names) {
+        add(&mut total, &stream.counters);
+        streams.push(TalkedStream {
+            stream: stream.stream,
+            to: to.clone(),
+            counters: stream.counters,
+            lateness: LatenessSummary::of(&stream.lateness),
+        });
+    }
+    TalkOutcome {
+        schema: TALK_SCHEMA.to_owned(),
+        ports,
+        elapsed_ns: elapsed.as_ns(),
+        ended_early,
+        streams,
+        total,
+        wake: LatenessSummary::of(&report.wake_lateness),
+        busy_rounds: report.busy_rounds,
+        delayed: report.delayed,
+        other_errors: report.other_errors,
+        stamp_faults: report.stamp_faults,
+        unknown_reports: report.unknown_reports,
+        lost_reports: report.lost_reports,
+    }
+}
+
+fn add(total: &mut StreamCounters, one: &StreamCounters) {
+    // Named one by one: a counter that is new is not forgotten here.
+    let StreamCounters {
+        planned,
+        sent,
+        skipped_woke_late,
+        skipped_overran,
+        expired,
+        not_filled,
+        not_taken,
+        refused,
+        past_deadline,
+        launch_invalid,
+        launch_missed,
+        stamps,
+        stamps_missing,
+    } = *one;
+    total.planned += planned;
+    total.sent += sent;
+    total.skipped_woke_late += skipped_woke_late;
+    total.skipped_overran += skipped_overran;
+    total.expired += expired;
+    total.not_filled += not_filled;
+    total.not_taken += not_taken;
+    total.refused += refused;
+    total.past_deadline += past_deadline;
+    total.launch_invalid += launch_invalid;
+    total.launch_missed += launch_missed;
+    total.stamps += stamps;
+    total.stamps_missing += stamps_missing;
+}
+
+/// The flow of each stream's number, in the records.
+struct Flows {
+    by_number: Vec<u16>,
+}
+
+impl Flows {
+    fn new(streams: &[StreamSpec]) -> Flows {
+        let most = streams.iter().map(|stream| usize::from(stream.number)).max().unwrap_or(0);
+        let mut by_number = vec![Record::NO_FLOW; most + 1];
+        for (flow, stream) in (0..).zip(streams) {
+            by_number[usize::from(stream.number)] = flow;
+        }
+        Flows { by_number }
+    }
+}
+
+fn record(recorder: &Recorder, flows: &Flows, event: &StreamEvent) {
+    let flow = flows.by_number[usize::from(event.stream)];
+    let whole = Record {
+        at_ns: 0,
+        seq: event.seq,
+        frame_len: 0,
+        tap: Tap::Send,
+        station: 0,
+        flow,
+        flags: 0,
+        clock: HOST_CLOCK,
+    };
+    match event.what {
+        StreamEventKind::Sent { due, at, launch } => {
+            let due = launch.unwrap_or(due);
+            recorder.push(Record { at_ns: due.as_ns(), tap: Tap::Scheduled, ..whole });
+            recorder.push(Record { at_ns: at.as_ns(), ..whole });
+        }
+        StreamEventKind::Stamp { tap, at } => {
+            let tap = match tap {
+                TxTap::Sched => Tap::QdiscEnter,
+                TxTap::Software | TxTap::Freed => Tap::TxSw,
+                TxTap::Hardware => Tap::TxHw,
+            };
+            let (at_ns, clock) = match at {
+                StampTime::System(at) => (at.as_ns(), HOST_CLOCK),
+                StampTime::Card { ns } => (ns, CARD_CLOCK),
+            };
+            recorder.push(Record { at_ns, tap, clock, ..whole });
+        }
+        StreamEventKind::LaunchRefused { why, launch } => {
+            let tap = match why {
+                LaunchRefusal::Invalid => Tap::LaunchRefused,
+                LaunchRefusal::Missed => Tap::LaunchMissed,
+            };
+            recorder.push(Record { at_ns: launch.as_ns(), tap, ..whole });
+        }
+        // It has no stamp: that it is missing at the listener is known by its number.
+        StreamEventKind::NotTaken { .. } | StreamEventKind::Skipped { .. } => {}
+    }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a scenario needs: of the carrier of each of its cases, and of its times and lengths.
+//!
+//! Not here: what is wrong with a scenario wherever it runs (`timewire_sched::scenario`).
+
+use std::collections::BTreeMap;
+
+use timewire_base::Span;
+use timewire_sched::carrier::ScheduleCarrier;
+use timewire_sched::scenario::{Carrier, CaseMac, Scenario};
+
+use super::about_host::rounded_up;
+use super::about_link::{Link, tried};
+use super::finding::{Accuracy, Check, Finding, Road, RoadFinding, State};
+use super::{Probe, Probes, mend};
+use crate::snapshot::Snapshot;
+
+/// What is judged a scenario by.
+pub(super) struct Ground<'a> {
+    pub snapshot: &'a Snapshot,
+    pub probes: &'a Probes,
+    pub roads: &'a [RoadFinding],
+    pub accuracy: &'a Accuracy,
+    /// The real interface; without it, the local laboratory.
+    pub link: Option<Link<'a>>,
+}
+
+/// The findings about a scenario.
+pub(super) fn findings(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
+    let mut all = cases(scenario, ground);
+    all.extend(guard(scenario, ground));
+    all.extend(mac_times(scenario, ground));
+    match ground.link {
+        None => all.extend(laboratory(scenario, ground)),
+        Some(link) => all.extend(on_link(scenario, &link)),
+    }
+    all.extend(receive(scenario, ground));
+    all
+}
+
+/// Whether a case asks for this road. A run leaves to the kernel what a card could do.
+pub(super) fn asks_for(scenario: &Scenario, road: Road) -> bool {
+    let mut cases = scenario.experiment.cases.iter();
+    cases.any(|case| roads_of(case.mac, scenario.mac.carrier).contains(&road))
+}
+
+/// The roads of which one is needed, the best first, by what carries a case.
+fn roads_of(mac: CaseMac, carrier: Carrier) -> Vec<Road> {
+    let Some(wanted) = ScheduleCarrier::of_case(mac) else { return Vec::new() };
+    let is_asked = |road: &Road| match (road, carrier) {
+        (road, _) if road.carrier() != Some(wanted) || road.is_in_the_card() => false,
+        (Road::MacNative, carrier) => matches!(carrier, Carrier::Auto | Carrier::AfXdpNative),
+        (Road::MacGeneric, carrier) => matches!(carrier, Carrier::Auto | Carrier::AfXdpGeneric),
+        (Road::MacPacket, carrier) => matches!(carrier, Carrier::Auto | Carrier::AfPacket),
+        _ => true,
+    };
+    Road::BY_PREFERENCE.into_iter().filter(is_asked).collect()
+}
+
+/// Whether each case finds its carrier. Cases with the same one are one finding.
+fn cases(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
+    let mut by_word: BTreeMap<&str, (CaseMac, Vec<&str>)> = BTreeMap::new();
+    for case in &scenario.experiment.cases {
+        let of_word = by_word.entry(case.mac.word()).or_insert((case.mac, Vec::new()));
+        of_word.1.push(case.name.as_str());
+    }
+    let mut all = Vec::new();
+    for (mac, names) in by_word.into_values() {
+        let wanted = roads_of(mac, scenario.mac.carrier);
+        if wanted.is_empty() {
+            continue;
+        }
+        let of = |road: &Road| ground.roads.iter().find(|found| found.carrier == *road);
+        let found: Vec<&RoadFinding> = wanted.iter().filter_map(of).collect();
+        let finding = match found.iter().find(|road| road.possible) {
+            Some(road) => Finding::ok(Check::Carrier, road.carrier.word()),
+            None => {
+                let why = found.iter().map(|road| format!("{}: {}", road.carrier, road.why));
+                let why = why.collect::<Vec<_>>().join("; ");
+                Finding::new(Check::Carrier, State::Missing, why).mended_by(mend::laboratory())
+            }
+        };
+        let cases = if names.len() == 1 { "the case" } else { "the cases" };
+        all.push(finding.needed_by(format!("{cases} {}", names.join(", "))));
+    }
+    all
+}
+
+/// Whether frames may be as late as they can be here.
+fn guard(scenario: &Scenario, ground: &Ground<'_>) -> Option<Finding> {
+    let id = Check::Guard;
+    let least = scenario.schedule.slots().iter().map(|slot| slot.guard).min()?;
+    let class = ground.accuracy.class.word();
+    Some(match ground.accuracy.allowance {
+        Some(allowance) if least >= allowance => {
+            Finding::ok(id, format!("{least}, and the class {class} asks for {allowance}"))
+        }
+        Some(allowance) => Finding::new(
+            id,
+            State::Degraded,
+            format!("{least}, and the class {class} asks for {allowance}"),
+        )
+        .mended_by(format!("`guard: {allowance}` in the schedule, or what betters the class")),
+        None => Finding::new(
+            id,
+            State::Degraded,
+            format!("{least}, and the class {class} has no bound"),
+        )
+        .mended_by(mend::laboratory()),
+    })
+}
+
+/// The times of Timewire's own MAC.
+fn mac_times(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
+    let has_mac = scenario.experiment.cases.iter().any(|case| case.mac.word() == "tdm");
+    if !has_mac {
+        return Vec::new();
+    }
+    let mut all = Vec::new();
+    if let Some(best) = ground.probes.wake_ups.last() {
+        let (spin, late) = (scenario.mac.spin, rounded_up(best.p99_ns));
+        let found = format!("{spin}, and 99% of the wake-ups here were at most {late} late");
+        all.push(if late <= spin {
+            Finding::ok(Check::Spin, found)
+        } else {
+            Finding::new(Check::Spin, State::Degraded, found).mended_by(format!(
+                "`spin: {late}` in `mac`, for a CPU that is busy for so long before each slot"
+            ))
+        });
+    }
+    let margin = scenario.mac.margin;
+    let rt = Span::from_us(2);
+    all.push(if margin >= rt {
+        Finding::ok(Check::Margin, margin.to_string())
+    } else {
+        let found = format!("{margin}: handing a frame over takes some microseconds");
+        Finding::new(Check::Margin, State::Degraded, found).mended_by("`margin: 5us` in `mac`")
+    });
+    all
+}
+
+/// What the local laboratory needs of the kernel.
+fn laboratory(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
+    let probes = ground.probes;
+    let length = scenario.segment.delay > Span::ZERO;
+    let lab = || Some(mend::laboratory());
+    let mut all = vec![
+        tried(probes, Probe::Netem, Check::LabNetem, length, lab()),
+        tried(probes, Probe::Tbf, Check::LabTbf, true, lab()),
+    ];
+    let cpus = ground.snapshot.settings.host.cpus.online.known();
+    let cpus = cpus.map_or(1, crate::snapshot::model::CpuSet::len);
+    let stations = scenario.stations.len();
+    let found = format!("{cpus} for {stations} stations");
+    all.push(if cpus >= stations || ground.snapshot.settings.host.kernel.virtual_time {
+        Finding::ok(Check::LabCpus, found)
+    } else {
+        Finding::new(Check::LabCpus, State::Degraded, found).mended_by(mend::laboratory())
+    });
+    all
+}
+
+/// What a real interface must be like.
+fn on_link(scenario: &Scenario, link: &Link<'_>) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let wanted = scenario.segment.rate.get() / 1_000_000;
+    let rate = link.state.and_then(|state| state.speed_mbps);
+    all.push(match rate {
+        Some(rate) if rate == wanted => Finding::ok(Check::LinkRate, format!("{rate} Mbit/s")),
+        Some(rate) => Finding::new(
+            Check::LinkRate,
+            State::Degraded,
+            format!("{rate} Mbit/s, and the scenario says {}", scenario.segment.rate),
+        )
+        .mended_by(format!("ethtool -s {} speed {wanted} duplex full autoneg on", link.name)),
+        None => Finding::new(Check::LinkRate, State::Degraded, "the link states none")
+            .mended_by(format!("ip link set {} up, with its cable connected", link.name)),
+    });
+    let longest =
+        scenario.traffic.iter().map(|stream| u64::from(stream.message().get()) + 28).max();
+    if let Some(longest) = longest {
+        let found = format!("{}, and the longest packet has {longest} bytes", link.settings.mtu);
+        all.push(if longest <= link.settings.mtu {
+            Finding::ok(Check::LinkMtu, found)
+        } else {
+            Finding::new(Check::LinkMtu, State::Degraded, found)
+                .mended_by(format!("ip link set {} mtu {longest}", link.name))
+        });
+    }
+    all.into_iter().map(|finding| finding.of(link.name)).collect()
+}
+
+/// Priorities on receive.
+fn receive(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
+    let needed = !scenario.queues.recv.is_empty()
+        && scenario.experiment.cases.iter().any(|case| case.priorities);
+    if !needed {
+        return Vec::new();
+    }
+    // Without them the MAC classifies in a socket, which costs time but loses nothing.
+    let soften = |finding: Finding| match finding.state {
+        State::Missing => Finding { state: State::Degraded, ..finding },
+        _ => finding,
+    };
+    let probes = ground.probes;
+    let native = probes.works(Probe::XdpNative);
+    let xdp = if native { Probe::XdpNative } else { Probe::XdpGeneric };
+    let all = [
+        tried(probes, xdp, Check::Xdp, true, None),
+        tried(probes, Probe::CpuMap, Check::CpuMap, true, None),
+        tried(probes, Probe::Tcx, Check::Tcx, true, None),
+    ];
+    let by = "priorities on receive";
+    all.into_iter().map(|finding| soften(finding).needed_by(by)).collect()
+}

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a host file needs: of each interface it names, of the kernel, of the tools.
+//!
+//! Not here: carrying it out.
+
+use timewire_sched::scenario::host::{
+    Class, ClockWish, GateMode, Gates, Group, GroupPolicy, Hardware, HostWish, InterfaceWish,
+    LaunchTime, MemberKind, Receive, RxFilter, Shaper, Timestamping, Timestamps, Transmit, XdpMode,
+};
+
+use super::about_groups;
+use super::about_host::Needs;
+use super::about_link::{self, Link, offload, queues, tried};
+use super::finding::{Accuracy, Check, Finding, Road, State};
+use super::judge::clock_tools;
+use super::{Probe, Probes, mend};
+use crate::apply::foreign;
+use crate::snapshot::Snapshot;
+use crate::snapshot::model::{Bounded, InterfaceSettings, Reading};
+
+/// The road that the file takes, as far as its accuracy goes.
+pub(super) fn road(wish: &HostWish) -> Option<Road> {
+    let transmits = wish.interfaces.iter().filter_map(|interface| interface.transmit.as_ref());
+    let roads = transmits.filter_map(|transmit| match &transmit.gates {
+        Some(gates) => Some(match gates.mode {
+            GateMode::FullOffload => Road::TaprioOffload,
+            GateMode::TxtimeAssist => Road::TaprioAssist,
+            GateMode::Software => Road::Taprio,
+        }),
+        None => launch_times(transmit).next().map(|launch| match launch.offload {
+            true => Road::EtfOffload,
+            false => Road::Etf,
+        }),
+    });
+    // The least exact one.
+    roads.max()
+}
+
+fn launch_times(transmit: &Transmit) -> impl Iterator<Item = &LaunchTime> {
+    let classes = transmit.classes.iter().filter_map(|class| class.launch_time.as_ref());
+    classes.chain(&transmit.launch_time)
+}
+
+fn shapers(transmit: &Transmit) -> impl Iterator<Item = &Shaper> {
+    let classes = transmit.classes.iter().filter_map(|class| class.shaper.as_ref());
+    classes.chain(&transmit.shaper)
+}
+
+/// What the file needs of the host in general.
+pub(super) fn needs(wish: &HostWish) -> Needs {
+    let gates = wish.interfaces.iter().filter_map(|one| one.transmit.as_ref());
+    let mut needs = Needs {
+        // With `clock` the file has it kept on time.
+        clock: wish.clock.is_none() && gates.into_iter().any(|one| one.gates.is_some()),
+        groups: wish.groups.is_some(),
+        ..Needs::default()
+    };
+    if let Some(group) = &wish.groups {
+        of_group(group, &mut needs);
+    }
+    needs
+}
+
+fn of_group(group: &Group, needs: &mut Needs) {
+    needs.deadline |= group.policy == GroupPolicy::Deadline;
+    needs.cpu_sets |= group.cpus.is_some();
+    for member in &group.members {
+        if let MemberKind::Group(inner) = &member.is {
+            of_group(&inner.group, needs);
+        }
+    }
+}
+
+/// The findings about a host file.
+pub(super) fn findings(
+    snapshot: &Snapshot,
+    probes: &Probes,
+    accuracy: &Accuracy,
+    wish: &HostWish,
+) -> Vec<Finding> {
+    let machine = snapshot.settings.host.kernel.machine.known().map_or("", String::as_str);
+    let mut all = Vec::new();
+    for interface in &wish.interfaces {
+        match Link::find(snapshot, probes, &interface.name) {
+            Some(link) => {
+                let findings = about_link::findings(&link, true);
+                let tags = interface.features.iter();
+                let mut tags = tags.filter(|one| one.name.as_str() == "rx-vlan-offload");
+                let wish_changes_tags = tags.any(|one| !one.on);
+                let asked = Asked { link, machine, accuracy, wish_changes_tags };
+                let findings = findings.into_iter().chain(asked.findings(interface));
+                all.extend(findings.map(|finding| changed(finding, link.settings, interface)));
+            }
+            None => all.push(about_link::absent(snapshot, &interface.name)),
+        }
+    }
+    all.extend(about_groups::polling(snapshot, wish));
+    for sysctl in &wish.sysctls {
+        let known = snapshot.settings.host.sysctls.get(sysctl.name.as_str());
+        if let Some(reading @ Reading::Absent(_)) = known {
+            let found = format!("{}: {}", sysctl.name, reading.why_not().unwrap_or_default());
+            all.push(Finding::new(Check::Sysctl, State::Missing, found));
+        }
+    }
+    if let Some(clock) = &wish.clock {
+        all.push(clock_tools(probes, !clock.daemons.is_empty()));
+        all.extend(clock_interfaces(snapshot, probes, clock));
+    }
+    all
+}
+
+/// What the file mends itself is well.
+fn changed(finding: Finding, settings: &InterfaceSettings, wish: &InterfaceWish) -> Finding {
+    let mends = match finding.id {
+        Check::LinkUp => wish.up == Some(true) && finding.found == "down",
+        Check::LinkEee => wish.eee == Some(false),
+        Check::LinkCoalescing => wish.coalescing.is_some(),
+        // Where it could not be put back, it would not be replaced.
+        Check::LinkQdisc => {
+            let mut all = settings.qdiscs.known().into_iter().flatten();
+            wish.transmit.is_some() && all.all(foreign::comes_back)
+        }
+        Check::LinkQueues => makes_queues(wish),
+        Check::LinkSteering => {
+            wish.features.iter().any(|one| one.name.as_str() == "ntuple-filters" && one.on)
+        }
+        _ => false,
+    };
+    if finding.state != State::Degraded || !mends {
+        return finding;
+    }
+    let found = format!("{}; the file changes it", finding.found);
+    let Finding { interface, needed_by, .. } = finding;
+    Finding { interface, needed_by, ..Finding::ok(finding.id, found) }
+}
+
+/// Whether the card has as many transmit queues as the classes need, once the file has changed it.
+fn makes_queues(wish: &InterfaceWish) -> bool {
+    let Some(channels) = &wish.channels else { return false };
+    let sum = [&channels.tx, &channels.combined].into_iter().flatten().map(|count| count.get());
+    let needed = wish.transmit.as_ref().map_or(1, |transmit| queues_of(&transmit.classes));
+    sum.sum::<u64>() >= needed
+}
+
+fn clock_interfaces(snapshot: &Snapshot, probes: &Probes, clock: &ClockWish) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for name in &clock.interfaces {
+        let Some(link) = Link::find(snapshot, probes, name) else {
+            all.push(about_link::absent(snapshot, name).needed_by("clock"));
+            continue;
+        };
+        let hardware = link.clock().is_some() && link.stamps();
+        let finding = match clock.timestamps {
+            _ if hardware => Finding::ok(Check::LinkStamps, "the card"),
+            Timestamps::Hardware => {
+                let found = "the card stamps nothing, and `timestamps: hardware` is asked for";
+                Finding::new(Check::LinkStamps, State::Missing, found)
+                    .mended_by("`timestamps: software` in `clock`")
+            }
+            Timestamps::Auto | Timestamps::Software => {
+                Finding::new(Check::LinkStamps, State::Degraded, "the kernel only")
+                    .mended_by("a card that stamps, such as one with an i210 or i225")
+            }
+        };
+        all.push(finding.of(name).needed_by("clock"));
+    }
+    all
+}
+
+/// One interface and what is asked of it.
+struct Asked<'a> {
+    link: Link<'a>,
+    machine: &'a str,
+    accuracy: &'a Accuracy,
+    /// The file has the card leave tags in the frame.
+    wish_changes_tags: bool,
+}
+
+impl Asked<'_> {
+    fn findings(&self, wish: &InterfaceWish) -> Vec<Finding> {
+        let mut all = Vec::new();
+        all.extend(wish.channels.as_ref().map(|channels| {
+            let most = |rx: bool| {
+                let known = self.link.settings.channels.known();
+                known.and_then(|known| if rx { known.rx } else { known.tx })
+            };
+            let combined = self.link.settings.channels.known().and_then(|known| known.combined);
+            let asked = [
+                ("rx", channels.rx, most(true)),
+                ("tx", channels.tx, most(false)),
+                ("combined", channels.combined, combined),
+            ];
+            let asked = asked.map(|(what, count, has)| (what, count.map(|count| count.get()), has));
+            self.bounded(Check::LinkQueues, "channels", &asked)
+        }));
+        all.extend(wish.rings.as_ref().map(|rings| {
+            let has = |what| {
+                let known = self.link.settings.rings.known();
+                known.and_then(|known| known.frames.get(what).copied())
+            };
+            let asked = [
+                ("rx", rings.rx.map(|count| count.get()), has("rx")),
+                ("tx", rings.tx.map(|count| count.get()), has("tx")),
+            ];
+            self.bounded(Check::LinkRings, "rings", &asked)
+        }));
+        if wish.coalescing.is_some() {
+            all.push(self.known(Check::LinkCoalescing, &self.link.settings.coalescing));
+        }
+        if wish.eee == Some(true) {
+            all.push(self.known(Check::LinkEee, &self.link.settings.eee));
+        }
+        all.extend(
+            wish.features.iter().map(|feature| self.feature(feature.name.as_str(), feature.on)),
+        );
+        if wish.mac_merge.is_some() {
+            all.push(self.known(Check::LinkPreemption, &self.link.settings.mac_merge));
+        }
+        all.extend(wish.timestamping.as_ref().map(|stamps| self.stamps(stamps)));
+        if wish.napi.as_ref().is_some_and(|napi| napi.threaded == Some(true)) {
+            all.push(self.tried(Probe::ThreadedNapi, Check::LinkNapi, "threaded NAPI"));
+        }
+        if !wish.rps.is_empty() {
+            all.push(self.tried(Probe::Rps, Check::LinkQueueCpus, "CONFIG_RPS").needed_by("rps"));
+        }
+        if !wish.xps.is_empty() {
+            all.push(self.tried(Probe::Xps, Check::LinkQueueCpus, "CONFIG_XPS").needed_by("xps"));
+        }
+        if !wish.steering.is_empty() {
+            all.push(self.steering());
+        }
+        if !wish.vlans.is_empty() {
+            all.push(self.tried(Probe::Vlan, Check::LinkVlan, "CONFIG_VLAN_8021Q"));
+        }
+        all.extend(wish.transmit.iter().flat_map(|transmit| self.transmit(transmit)));
+        all.extend(wish.receive.iter().flat_map(|receive| self.receive(receive)));
+        all
+    }
+
+    fn tried(&self, probe: Probe, id: Check, option: &str) -> Finding {
+        let mend = Some(mend::other_kernel(self.machine, option));
+        tried(self.link.probes, probe, id, true, mend).of(self.link.name)
+    }
+
+    /// Something that the card has or has not.
+    fn known<T>(&self, id: Check, reading: &Reading<T>) -> Finding {
+        let finding = match reading {
+            Reading::Known(_) => Finding::ok(id, "it can be set"),
+            Reading::Absent(why) => Finding::new(id, State::Missing, why),
+            Reading::Unreadable(why) => Finding::new(id, State::Degraded, why),
+        };
+        finding.of(self.link.name)
+    }
+
+    /// Numbers that must not be larger than the card has them.
+    fn bounded(
+        &self,
+        id: Check,
+        what: &str,
+        asked: &[(&str, Option<u64>, Option<Bounded>)],
+    ) -> Finding {
+        let mut good = Vec::new();
+        for (kind, count, has) in asked {
+            let Some(count) = count else { continue };
+            let most = has.map(|has| has.most.unwrap_or(has.now));
+            match most {
+                Some(most) if *count <= most => good.push(format!("{kind} {count} of {most}")),
+                other => {
+                    let most = other.map_or("none".to_owned(), |most| format!("at most {most}"));
+                    let found = format!("{kind} {count} are asked for, and there are {most}");
+                    return Finding::new(id, State::Missing, found)
+                        .mended_by(format!("fewer of them in `{what}` of {}", self.link.name))
+                        .of(self.link.name);
+                }
+            }
+        }
+        Finding::ok(id, good.join(", ")).of(self.link.name).needed_by(what)
+    }
+
+    fn feature(&self, name: &str, on: bool) -> Finding {
+        let id = Check::LinkFeatures;
+        let features = self.link.settings.features.known();
+        let finding = match features.map(|features| features.get(name)) {
+            Some(Some(feature)) if feature.on == on => {
+                Finding::ok(id, format!("{name} is {} already", on_off(on)))
+            }
+            Some(Some(feature)) if feature.fixed == Some(true) => {
+                let found = format!("{name} is {} and fixed", on_off(feature.on));
+                Finding::new(id, State::Missing, found)
+            }
+            Some(Some(_)) => Finding::ok(id, format!("{name} can be set")),
+            Some(None) => Finding::new(id, State::Missing, format!("{name} is not there"))
+                .mended_by(format!("a name that `ethtool -k {}` shows", self.link.name)),
+            None => Finding::new(id, State::Degraded, "its features could not be read"),
+        };
+        finding.of(self.link.name)
+    }
+
+    fn stamps(&self, wish: &Timestamping) -> Finding {
+        let id = Check::LinkStamps;
+        let Some(stamps) = self.link.settings.timestamping.known() else {
+            return self.known(id, &self.link.settings.timestamping);
+        };
+        let has = |what: &str| stamps.capabilities.iter().any(|one| one == what);
+        let filter = |name: &str| stamps.rx_filters.iter().any(|one| one == name);
+        let rx = match wish.rx {
+            RxFilter::None => true,
+            other => filter(other.word()) || filter("all"),
+        };
+        let finding = if wish.tx && !has("hardware-transmit") {
+            Finding::new(id, State::Missing, "the card stamps no sent frames")
+        } else if !rx {
+            let found = format!("the card stamps only {}", stamps.rx_filters.join(", "));
+            Finding::new(id, State::Missing, found)
+        } else {
+            Finding::ok(id, "the card stamps what is asked for")
+        };
+        finding.of(self.link.name).needed_by("timestamping")
+    }
+
+    fn steering(&self) -> Finding {
+        let id = Check::LinkSteering;
+        let features = self.link.settings.features.known();
+        let feature = features.and_then(|features| features.get("ntuple-filters"));
+        let finding = match feature {
+            Some(feature) if feature.on => Finding::ok(id, "ntuple-filters on"),
+            Some(feature) if feature.fixed != Some(true) => {
+                Finding::new(id, State::Degraded, "ntuple-filters off")
+                    .mended_by(format!("ethtool -K {} ntuple on", self.link.name))
+            }
+            _ => Finding::new(id, State::Missing, "the card has no such rules"),
+        };
+        finding.of(self.link.name)
+    }
+
+    fn transmit(&self, wish: &Transmit) -> Vec<Finding> {
+        let mut all = Vec::new();
+        if !wish.classes.is_empty() {
+            all.push(queues(&self.link, queues_of(&wish.classes), "transmit"));
+        }
+        match &wish.gates {
+            Some(gates) => all.extend(self.gates(gates)),
+            None if !wish.classes.is_empty() => {
+                all.push(self.tried(Probe::Mqprio, Check::QdiscMqprio, "CONFIG_NET_SCH_MQPRIO"));
+            }
+            None => {}
+        }
+        if wish.hardware == Hardware::Offload && wish.gates.is_none() {
+            let driver = self.link.driver().unwrap_or("unknown").to_owned();
+            if !self.link.is_card() {
+                let found = format!("{driver} is no card, and `hardware: offload` is asked for");
+                let finding = Finding::new(Check::QdiscMqprio, State::Missing, found)
+                    .mended_by("`hardware: software` in `transmit`");
+                all.push(finding.of(self.link.name));
+            }
+        }
+        for launch in launch_times(wish) {
+            all.push(self.tried(Probe::Etf, Check::QdiscEtf, "CONFIG_NET_SCH_ETF"));
+            if launch.offload {
+                let id = Check::QdiscEtfOffload;
+                all.push(offload(&self.link, id, "etf", |can| can.etf, true));
+            }
+        }
+        for shaper in shapers(wish) {
+            all.push(self.tried(Probe::Cbs, Check::QdiscCbs, "CONFIG_NET_SCH_CBS"));
+            if shaper.offload {
+                let id = Check::QdiscCbsOffload;
+                all.push(offload(&self.link, id, "cbs", |can| can.cbs, true));
+            }
+        }
+        if wish.classes.iter().any(|class| class.preemptible) {
+            all.push(self.known(Check::LinkPreemption, &self.link.settings.mac_merge));
+        }
+        all.dedup();
+        all
+    }
+
+    fn gates(&self, gates: &Gates) -> Vec<Finding> {
+        let option = "CONFIG_NET_SCH_TAPRIO";
+        let probe = match gates.mode {
+            GateMode::TxtimeAssist => Probe::TaprioTxtimeAssist,
+            GateMode::Software | GateMode::FullOffload => Probe::Taprio,
+        };
+        let mut all = vec![self.tried(probe, Check::QdiscTaprio, option)];
+        if gates.mode == GateMode::FullOffload {
+            let id = Check::QdiscTaprioOffload;
+            all.push(offload(&self.link, id, "taprio", |can| can.taprio, true));
+            if self.link.clock().is_none() {
+                let found = "the card has no clock, and `full_offload` is by it";
+                let finding = Finding::new(Check::LinkClock, State::Missing, found)
+                    .mended_by("`mode: software` in `gates`");
+                all.push(finding.of(self.link.name).needed_by("gates"));
+            }
+            return all;
+        }
+        if let Some(shortest) = gates.entries.iter().map(|entry| entry.interval).min() {
+            let class = self.accuracy.class.word();
+            let finding = match self.accuracy.allowance {
+                Some(allowance) if shortest >= allowance + allowance => {
+                    let found = format!("{shortest}, the class {class} allows for {allowance}");
+                    Finding::ok(Check::Gates, found)
+                }
+                Some(allowance) => {
+                    let found = format!(
+                        "{shortest}, and the class {class} asks for {} at least",
+                        allowance + allowance
+                    );
+                    Finding::new(Check::Gates, State::Degraded, found)
+                        .mended_by(format!("gates of {} and more", allowance + allowance))
+                }
+                None => {
+                    let found = format!("{shortest}, and the class {class} has no bound");
+                    Finding::new(Check::Gates, State::Degraded, found)
+                }
+            };
+            all.push(finding.of(self.link.name));
+        }
+        all
+    }
+
+    fn receive(&self, wish: &Receive) -> Vec<Finding> {
+        let mut all = Vec::new();
+        let native_driver = self.link.abilities().map(|can| can.xdp);
+        let generic = || self.tried(Probe::XdpGeneric, Check::Xdp, "CONFIG_BPF_SYSCALL");
+        let native = || self.tried(Probe::XdpNative, Check::Xdp, "CONFIG_BPF_SYSCALL");
+        let driver = self.link.driver().unwrap_or("unknown");
+        let no_native = || {
+            let found = format!("the driver {driver} has no XDP, so it is in the generic layer");
+            Finding::new(Check::Xdp, State::Degraded, found).of(self.link.name)
+        };
+        all.push(match (wish.mode, native_driver) {
+            (XdpMode::Generic, _) => generic(),
+            (XdpMode::Auto, Some(false)) => {
+                let finding = generic();
+                if finding.state == State::Ok { no_native() } else { finding }
+            }
+            (XdpMode::Native, Some(false)) => {
+                let found = format!("the driver {driver} has no XDP");
+                Finding::new(Check::Xdp, State::Missing, found)
+                    .mended_by("`mode: generic` in `receive`")
+                    .of(self.link.name)
+            }
+            _ => native(),
+        });
+        if wish.normal_cpus.is_some() || wish.classes.iter().any(|class| class.cpus.is_some()) {
+            all.push(self.tried(Probe::CpuMap, Check::CpuMap, "CONFIG_BPF_SYSCALL"));
+        }
+        let tags = wish.classes.iter().flat_map(|class| &class.matches);
+        let tags = tags.into_iter().any(|one| one.pcp.is_some() || one.vlan.is_some());
+        if !self.wish_changes_tags {
+            all.push(about_link::vlan_tag(&self.link, tags));
+        }
+        all
+    }
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// How many queues there must be for `2@0` and the like.
+fn queues_of(classes: &[Class]) -> u64 {
+    let ends = classes.iter().filter_map(|class| class.queues).map(|range| u64::from(range.end()));
+    ends.max().unwrap_or(1)
+}

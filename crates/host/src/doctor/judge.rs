@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From what a host is and can do to whether something can run on it. A function of values: the
+//! same host gives the same judgement anywhere.
+//!
+//! Not here: finding out (`attempt`, `crate::snapshot`).
+
+use timewire_base::IfName;
+use timewire_sched::scenario::Scenario;
+use timewire_sched::scenario::host::HostFile;
+
+use super::about_host::{self, Needs};
+use super::about_link::{self, Link, tried};
+use super::about_scenario::{self, Ground};
+use super::carriers::{self, Place};
+use super::class;
+use super::finding::{Check, DOCTOR_SCHEMA, Diagnosis, Finding, State, Subject, Verdict};
+use super::{Probe, Probes, about_wish, mend};
+use crate::snapshot::Snapshot;
+
+/// What is asked about.
+#[derive(Clone, Debug)]
+pub enum Question {
+    /// The host in general.
+    Host,
+    /// An interface.
+    Interface(IfName),
+    /// A host file.
+    HostFile(Box<HostFile>),
+    /// A scenario, in the local laboratory or on a real interface.
+    Scenario(Box<Scenario>, Option<IfName>),
+}
+
+impl Question {
+    fn subject(&self) -> Subject {
+        match self {
+            Question::Host => Subject::Host,
+            Question::Interface(name) => Subject::Interface { name: name.clone() },
+            Question::HostFile(file) => Subject::HostFile { name: file.name.as_str().to_owned() },
+            Question::Scenario(scenario, interface) => Subject::Scenario {
+                name: scenario.name.as_str().to_owned(),
+                interface: interface.clone(),
+            },
+        }
+    }
+
+    /// The real interface that frames are sent through in turn.
+    fn interface(&self) -> Option<&IfName> {
+        match self {
+            Question::Interface(name) | Question::Scenario(_, Some(name)) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// Judges.
+pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagnosis {
+    let link = question.interface().and_then(|name| Link::find(snapshot, probes, name));
+    let roads = carriers::roads(probes, link.map_or(Place::Virtual, Place::Link));
+    let carrier = match question {
+        Question::HostFile(_) => None,
+        Question::Scenario(scenario, _) => {
+            carriers::best(&roads, |road| about_scenario::asks_for(scenario, road))
+        }
+        Question::Host | Question::Interface(_) => carriers::best(&roads, |_| true),
+    };
+    let accuracy = match question {
+        Question::HostFile(file) => class::accuracy(snapshot, probes, about_wish::road(&file.host)),
+        _ => class::accuracy(snapshot, probes, carrier),
+    };
+    let mut findings = about_host::findings(snapshot, probes, needs(question));
+    if let Some(name) = question.interface() {
+        match &link {
+            Some(link) => {
+                findings.extend(about_link::findings(link, true));
+                findings.extend(offloads(link));
+            }
+            None => findings.push(about_link::absent(snapshot, name)),
+        }
+    }
+    match question {
+        Question::Host | Question::Interface(_) => findings.extend(general(snapshot, probes)),
+        Question::HostFile(file) => {
+            findings.extend(about_wish::findings(snapshot, probes, &accuracy, &file.host));
+        }
+        Question::Scenario(scenario, _) => {
+            let (roads, accuracy) = (&roads[..], &accuracy);
+            let ground = Ground { snapshot, probes, roads, accuracy, link };
+            findings.extend(about_scenario::findings(scenario, &ground));
+        }
+    }
+    let worst = findings.iter().map(|finding| finding.state).filter(|s| *s != State::NotAsked);
+    let verdict = match worst.max() {
+        Some(State::Missing) => Verdict::No,
+        Some(State::Degraded) => Verdict::YesBut,
+        _ => Verdict::Yes,
+    };
+    let carriers = if matches!(question, Question::HostFile(_)) { Vec::new() } else { roads };
+    Diagnosis {
+        schema: DOCTOR_SCHEMA,
+        subject: question.subject(),
+        verdict,
+        carrier,
+        carriers,
+        accuracy,
+        findings,
+    }
+}
+
+fn needs(question: &Question) -> Needs {
+    match question {
+        Question::Host | Question::Interface(_) => Needs::default(),
+        Question::HostFile(file) => about_wish::needs(&file.host),
+        // The stations of a laboratory have one clock.
+        Question::Scenario(_, interface) => {
+            Needs { clock: interface.is_some(), ..Needs::default() }
+        }
+    }
+}
+
+/// What nobody asked for, and is good to know.
+fn general(snapshot: &Snapshot, probes: &Probes) -> Vec<Finding> {
+    let machine = snapshot.settings.host.kernel.machine.known().map_or("", String::as_str);
+    let kernel = |option: &str| Some(mend::other_kernel(machine, option));
+    let not_asked = |probe, id, option: &str| tried(probes, probe, id, false, kernel(option));
+    vec![
+        not_asked(Probe::Mqprio, Check::QdiscMqprio, "CONFIG_NET_SCH_MQPRIO"),
+        not_asked(Probe::Taprio, Check::QdiscTaprio, "CONFIG_NET_SCH_TAPRIO"),
+        not_asked(Probe::Etf, Check::QdiscEtf, "CONFIG_NET_SCH_ETF"),
+        not_asked(Probe::Cbs, Check::QdiscCbs, "CONFIG_NET_SCH_CBS"),
+        not_asked(Probe::Netem, Check::LabNetem, "CONFIG_NET_SCH_NETEM"),
+        not_asked(Probe::Tbf, Check::LabTbf, "CONFIG_NET_SCH_TBF"),
+        not_asked(Probe::Vlan, Check::LinkVlan, "CONFIG_VLAN_8021Q"),
+        not_asked(Probe::XdpNative, Check::Xdp, "CONFIG_XDP_SOCKETS"),
+        not_asked(Probe::CpuMap, Check::CpuMap, "CONFIG_BPF_SYSCALL"),
+        not_asked(Probe::Tcx, Check::Tcx, "CONFIG_NET_XGRESS, which Linux has since 6.6"),
+        not_asked(Probe::ThreadedNapi, Check::LinkNapi, "threaded NAPI (Linux 5.12)"),
+        clock_tools(probes, false),
+    ]
+}
+
+/// The daemons of linuxptp.
+pub(super) fn clock_tools(probes: &Probes, needed: bool) -> Finding {
+    let daemons = [Probe::ToolPtp4l, Probe::ToolPhc2sys, Probe::ToolTs2phc];
+    let missing: Vec<_> = daemons.into_iter().filter(|probe| !probes.works(*probe)).collect();
+    if missing.is_empty() {
+        return Finding::ok(Check::ClockTools, "ptp4l, phc2sys, ts2phc");
+    }
+    let names: Vec<_> = missing.iter().map(|probe| &probe.id()["tool.".len()..]).collect();
+    let state = about_host::if_needed(needed, State::Degraded);
+    Finding::new(Check::ClockTools, state, format!("without {}", names.join(", ")))
+        .mended_by(mend::install(&["linuxptp"]))
+}
+
+fn offloads(link: &Link<'_>) -> [Finding; 3] {
+    [
+        about_link::offload(link, Check::QdiscTaprioOffload, "taprio", |can| can.taprio, false),
+        about_link::offload(link, Check::QdiscEtfOffload, "etf", |can| can.etf, false),
+        about_link::offload(link, Check::QdiscCbsOffload, "cbs", |can| can.cbs, false),
+    ]
+}

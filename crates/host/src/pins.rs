@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Names in the BPF file system, which keep programs without a process, and the XDP program of an
+//! interface, as far as undoing needs them.
+//!
+//! Not here: the programs (`timewire-bpf`), which this needs not to take them away.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use timewire_base::IfName;
+use timewire_sys::{machine, namespace};
+
+use crate::HostError;
+use crate::journal::Journal;
+use crate::tool::{self, Tool};
+use crate::undo::Undo;
+
+/// Where the BPF file system is by convention.
+pub const BPF_MOUNT: &str = "/sys/fs/bpf";
+
+/// The marker of a mount that was made here, in the directory of what lives until a reboot.
+const MARKER: &str = "bpffs-is-ours";
+/// How long until a lock is tried again.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Whether this process has a mount table of its own, which ends with it, as under `ip netns exec`:
+/// what is mounted there nobody else sees, and nothing of it stays. Not so where the table of the
+/// first process cannot be asked for.
+pub fn mounts_are_private() -> bool {
+    let table = |process: &str| fs::metadata(format!("/proc/{process}/ns/mnt"));
+    match (table("1"), table("self")) {
+        (Ok(first), Ok(ours)) => (first.dev(), first.ino()) != (ours.dev(), ours.ino()),
+        _ => false,
+    }
+}
+
+/// The right to change what is in the BPF file system, and to take that away: one process at a
+/// time has it, until it drops this.
+#[derive(Debug)]
+pub struct Lock {
+    _directory: File,
+}
+
+/// Makes sure that the BPF file system is mounted, and takes its lock; `None` when others hold that
+/// for so long. Who gives up later calls [`unmount_if_unused`] without the lock: whoever waited
+/// may have found it mounted.
+///
+/// **Errors**: needs CAP_SYS_ADMIN; the kernel has none.
+pub fn mount(journal: &Journal, patience: Duration) -> Result<Option<Lock>, HostError> {
+    let (path, marker) = (PathBuf::from(BPF_MOUNT), marker()?);
+    let give_up = Instant::now() + patience;
+    let mut is_recorded = false;
+    let mut record = || match std::mem::replace(&mut is_recorded, true) {
+        true => Ok(()),
+        false => {
+            let undo = Undo::UnmountEmpty { path: path.clone(), marker: marker.clone() };
+            journal.record(undo).map(drop)
+        }
+    };
+    loop {
+        // The lock of the directory below, as long as nothing is mounted.
+        let Some(lock) = lock_until(give_up)? else { return Ok(None) };
+        if is_mounted()? {
+            if exists(&marker)? {
+                record()?;
+            }
+            return Ok(Some(lock));
+        }
+        record()?;
+        fs::write(&marker, "").map_err(|e| HostError::file("write", &marker, e))?;
+        machine::mount("bpf", &path, "mode=0700", true)
+            .map_err(|e| HostError::file("mount", &path, e))?;
+    }
+}
+
+/// Takes the lock of the BPF file system that is mounted, or of the directory where it would be;
+/// `None` when others hold it for so long.
+///
+/// **Errors**: this process may not open it.
+pub fn lock(patience: Duration) -> Result<Option<Lock>, HostError> {
+    lock_until(Instant::now() + patience)
+}
+
+fn lock_until(give_up: Instant) -> Result<Option<Lock>, HostError> {
+    loop {
+        if let Some(lock) = try_lock().map_err(|e| HostError::file("lock", BPF_MOUNT, e))? {
+            return Ok(Some(lock));
+        }
+        if Instant::now() > give_up {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// The lock, unless somebody has it or the mount has changed meanwhile.
+fn try_lock() -> io::Result<Option<Lock>> {
+    let directory = File::open(BPF_MOUNT)?;
+    if !namespace::try_lock(&directory)? {
+        return Ok(None);
+    }
+    let (ours, now) = (directory.metadata()?, fs::metadata(BPF_MOUNT)?);
+    let is_it = (ours.dev(), ours.ino()) == (now.dev(), now.ino());
+    Ok(is_it.then_some(Lock { _directory: directory }))
+}
+
+/// Whether the BPF file system is at [`BPF_MOUNT`]: one that another mount hides is of no use.
+///
+/// **Errors**: this process may not look.
+pub fn is_mounted() -> Result<bool, HostError> {
+    let path = Path::new(BPF_MOUNT);
+    match namespace::is_bpf_file_system(path) {
+        // A kernel without BPF has no such directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        other => other.map_err(|e| HostError::file("look at", path, e)),
+    }
+}
+
+/// Takes the mount away if it is ours and empty and nobody has its lock: see
+/// [`Undo::UnmountEmpty`].
+///
+/// **Errors**: the mount cannot be taken away.
+pub fn unmount_if_unused() -> Result<(), HostError> {
+    let path = PathBuf::from(BPF_MOUNT);
+    Undo::UnmountEmpty { path, marker: marker()? }.carry_out()
+}
+
+fn marker() -> Result<PathBuf, HostError> {
+    Ok(crate::journal::runtime_dir()?.join(MARKER))
+}
+
+/// See [`Undo::RemovePins`].
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return remove_empty_above(path),
+        other => other?,
+    };
+    for entry in entries {
+        let entry = entry?.path();
+        match fs::remove_file(&entry) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::remove_dir(path)?;
+    remove_empty_above(path)
+}
+
+/// The two directories above, as long as they are empty.
+fn remove_empty_above(path: &Path) -> io::Result<()> {
+    for above in path.ancestors().skip(1).take(2) {
+        match fs::remove_dir(above) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotFound
+                ) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// See [`Undo::RestoreXdp`].
+pub(crate) fn restore_xdp(
+    interface: &IfName,
+    mode: &str,
+    taken_by: u32,
+    former: &Path,
+) -> Result<(), HostError> {
+    // Gone with the rest when all went well.
+    if !former.exists() {
+        return Ok(());
+    }
+    let name = interface.as_str();
+    let text = match tool::run(Tool::Ip, &["-j", "link", "show", "dev", name]) {
+        Err(HostError::ToolFailed { stderr, .. }) if stderr.contains("does not exist") => {
+            return Ok(());
+        }
+        other => other?,
+    };
+    let links: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    if links[0]["xdp"]["prog"]["id"].as_u64() != Some(u64::from(taken_by)) {
+        return Ok(());
+    }
+    let former = former.display().to_string();
+    let words = ["-force", "link", "set", "dev", name, mode, "pinned", &former];
+    tool::run(Tool::Ip, &words).map(drop)
+}
+
+/// See [`Undo::UnmountEmpty`]. Whoever has the lock is about to use it, or does this afterwards.
+pub(crate) fn unmount_empty(path: &Path, marker: &Path) -> io::Result<()> {
+    // A mount, and then what is below, where nothing is left but the marker to be removed. Without
+    // its lock, that could be the marker of a mount to come.
+    for _ in 0..2 {
+        if !marker.try_exists()? {
+            return Ok(());
+        }
+        let Some(_lock) = gone_is_none(try_lock())?.flatten() else { return Ok(()) };
+        if gone_is_none(namespace::is_bpf_file_system(path))? != Some(true) {
+            return gone_is_none(fs::remove_file(marker)).map(drop);
+        }
+        // The kernel itself puts names with a dot there.
+        let is_used = |entry: &fs::DirEntry| !entry.file_name().to_string_lossy().contains('.');
+        if fs::read_dir(path)?.flatten().any(|entry| is_used(&entry)) {
+            return Ok(());
+        }
+        namespace::unmount(path)?;
+    }
+    Ok(())
+}
+
+fn gone_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+fn exists(path: &Path) -> Result<bool, HostError> {
+    path.try_exists().map_err(|e| HostError::file("look at", path, e))
+}

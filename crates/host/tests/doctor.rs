@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the doctor says of recorded hosts, word by word: `doctor/HOST.QUESTION.txt` and, of two
+//! hosts, `.json`. `UPDATE_GOLDEN=1 cargo test -p timewire-host --test doctor` writes them anew;
+//! read each as someone who has that host.
+//!
+//! A host is a directory of `fixtures/hosts`; its file ORIGIN says how it came about.
+//!
+//! Not here: trying (tests of `timewire-cli`).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use timewire_base::{IfName, Span};
+use timewire_host::doctor::{
+    self, Check, Diagnosis, Finding, Outcome, Probe, Probes, Question, State, Verdict,
+};
+use timewire_host::snapshot::Snapshot;
+use timewire_host::snapshot::model::{Bounded, BpfProgram, Feature, Reading};
+use timewire_sched::scenario::host::HostFile;
+use timewire_sched::scenario::{Carrier, Scenario};
+
+fn here(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doctor").join(name)
+}
+
+fn recorded(name: &str) -> (Snapshot, Probes) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts").join(name);
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
+    let snapshot = Snapshot::parse(&read("snapshot.json")).unwrap();
+    (snapshot, serde_json::from_str(&read("probes.json")).unwrap())
+}
+
+fn eth0() -> IfName {
+    IfName::new("eth0").unwrap()
+}
+
+/// The laptop before anything was installed, for someone who is not root.
+fn laptop_of_a_user() -> (Snapshot, Probes) {
+    let (mut snapshot, mut probes) = recorded(LAPTOP);
+    let privilege = &mut snapshot.settings.host.privilege;
+    let all = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_ADMIN", "CAP_SYS_NICE", "CAP_BPF"];
+    privilege.capabilities = Reading::Known(Vec::new());
+    privilege.missing = Reading::Known(all.map(str::to_owned).to_vec());
+    let refused = Outcome::Forbidden { said: "Operation not permitted (os error 1)".to_owned() };
+    for probe in Probe::ALL {
+        let id = probe.id();
+        if ["sched.", "xdp.", "xsk.", "bpf.", "memory."].iter().any(|area| id.starts_with(area)) {
+            probes.results.insert(*probe, refused.clone());
+        }
+        if ["tool.ethtool", "tool.ptp4l", "tool.phc2sys", "tool.ts2phc"].contains(&id) {
+            let said = format!("`{}` is not installed", &id["tool.".len()..]);
+            probes.results.insert(*probe, Outcome::Absent { said });
+        }
+    }
+    (snapshot, probes)
+}
+
+fn hosts() -> Vec<(&'static str, (Snapshot, Probes))> {
+    let names = [GUEST, CONTAINER, LABORATORY, LABORATORY_6_1, EMULATED, I210, I225, LAPTOP];
+    let mut all: Vec<_> = names.map(|name| (name, recorded(name))).to_vec();
+    all.push((USER, laptop_of_a_user()));
+    all
+}
+
+const GUEST: &str = "guest-6.18";
+const CONTAINER: &str = "container-veth-6.18";
+const LABORATORY: &str = "laboratory-6.12";
+const LABORATORY_6_1: &str = "laboratory-6.1";
+const EMULATED: &str = "qemu-82576-6.12";
+const I210: &str = "i210-6.12-rt";
+const I225: &str = "i225-6.12-rt";
+const LAPTOP: &str = "laptop-r8169-6.12";
+const USER: &str = "laptop-user";
+
+fn host_file(name: &str) -> Question {
+    let text = std::fs::read_to_string(here(name)).unwrap();
+    Question::HostFile(Box::new(HostFile::parse(name, &text).unwrap_or_else(|e| panic!("{e}"))))
+}
+
+fn scenario(interface: Option<IfName>) -> Question {
+    let text = std::fs::read_to_string(here("scenario.yaml")).unwrap();
+    let scenario = Scenario::parse("scenario.yaml", &text).unwrap_or_else(|e| panic!("{e}"));
+    Question::Scenario(Box::new(scenario), interface)
+}
+
+fn questions() -> [(&'static str, Question); 6] {
+    [
+        ("host", Question::Host),
+        ("interface", Question::Interface(eth0())),
+        ("scenario", scenario(None)),
+        ("scenario-on-eth0", scenario(Some(eth0()))),
+        ("host-file", host_file("host.yaml")),
+        ("offload", host_file("offload.yaml")),
+    ]
+}
+
+#[test]
+fn t1_recorded_hosts_are_judged_word_by_word() {
+    let mut different = Vec::new();
+    let mut compare = |name: String, told: String| {
+        let golden = here(&name);
+        if std::env::var("UPDATE_GOLDEN").is_ok() {
+            std::fs::write(&golden, &told).unwrap();
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+        if told != expected {
+            different.push(format!("--- {name}: expected\n{expected}--- told\n{told}"));
+        }
+    };
+    for (host, (snapshot, probes)) in hosts() {
+        for (what, question) in questions() {
+            let diagnosis = doctor::judge(&snapshot, &probes, &question);
+            compare(format!("{host}.{what}.txt"), doctor::text(&diagnosis, what == "host"));
+            if [I225, LABORATORY].contains(&host) {
+                let json = serde_json::to_string_pretty(&diagnosis).unwrap() + "\n";
+                compare(format!("{host}.{what}.json"), json);
+            }
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
+
+/// Every judgement of every question on every host.
+fn judgements() -> Vec<(String, Diagnosis)> {
+    let mut all = Vec::new();
+    for (host, (snapshot, probes)) in hosts() {
+        for (what, question) in questions() {
+            let diagnosis = doctor::judge(&snapshot, &probes, &question);
+            all.push((format!("{host}.{what}"), diagnosis));
+        }
+    }
+    all
+}
+
+#[test]
+fn t1_a_judgement_follows_from_its_findings() {
+    for (name, diagnosis) in judgements() {
+        let asked = diagnosis.findings.iter().map(|finding| finding.state);
+        let worst = asked.filter(|state| *state != State::NotAsked).max();
+        let expected = match worst {
+            Some(State::Missing) => (Verdict::No, 4),
+            Some(State::Degraded) => (Verdict::YesBut, 1),
+            _ => (Verdict::Yes, 0),
+        };
+        assert_eq!((diagnosis.verdict, diagnosis.exit_code()), expected, "{name}");
+        for finding in &diagnosis.findings {
+            let well = finding.state == State::Ok;
+            assert_eq!(well, finding.why.is_empty(), "{name}: {finding:?}");
+            assert!(!well || finding.mend.is_empty(), "{name}: {finding:?}");
+            assert!(!finding.found.is_empty(), "{name}: {finding:?}");
+        }
+        if let Some(carrier) = diagnosis.carrier {
+            let taken = diagnosis.carriers.iter().find(|road| road.carrier == carrier);
+            assert!(taken.is_some_and(|road| road.possible), "{name}");
+        }
+        assert!(diagnosis.carriers.iter().all(|road| !road.why.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn t1_hosts_differ_in_what_they_should() {
+    let all = judgements();
+    let of = |name: &str| &all.iter().find(|(known, _)| known == name).unwrap().1;
+    let class = |name: &str| of(name).accuracy.class.word();
+    assert_eq!(class("laboratory-6.12.host"), "exact");
+    assert_eq!(class("guest-6.18.host"), "unbounded");
+    assert_eq!(class("i225-6.12-rt.interface"), "real_time");
+    assert_eq!(class("laptop-r8169-6.12.interface"), "standard");
+    assert_eq!(class("laptop-user.interface"), "unbounded");
+    assert_eq!(class("i225-6.12-rt.offload"), "hardware");
+    let state = |name: &str, check: Check| {
+        let findings = of(name).findings.iter().filter(move |finding| finding.id == check);
+        findings.map(|finding| finding.state).max()
+    };
+    assert_eq!(state("i225-6.12-rt.offload", Check::LinkStamps), Some(State::Ok));
+    assert_eq!(state("laptop-r8169-6.12.offload", Check::LinkStamps), Some(State::Missing));
+    assert_eq!(state("laptop-r8169-6.12.host-file", Check::LinkQueues), Some(State::Missing));
+    assert_eq!(state("guest-6.18.scenario", Check::Carrier), Some(State::Missing));
+    assert_eq!(state("laboratory-6.12.scenario", Check::Carrier), Some(State::Ok));
+    // What was tried on a card goes before what its driver is known for.
+    let (snapshot, mut probes) = recorded(I225);
+    let tried = Outcome::Works { found: "installed and seen".to_owned() };
+    let tried = BTreeMap::from([("taprio".to_owned(), tried)]);
+    probes.offloads.insert(eth0(), tried);
+    let diagnosis = doctor::judge(&snapshot, &probes, &Question::Interface(eth0()));
+    assert_eq!(diagnosis.carrier.map(doctor::Road::word), Some("taprio-offload"));
+    assert_eq!(diagnosis.accuracy.class.word(), "hardware");
+}
+
+/// The finding of this name about `eth0`.
+#[track_caller]
+fn finding(host: &(Snapshot, Probes), question: &Question, check: Check) -> Finding {
+    let diagnosis = doctor::judge(&host.0, &host.1, question);
+    let mut all = diagnosis.findings.into_iter().filter(|finding| finding.id == check);
+    all.next().unwrap_or_else(|| panic!("nothing is said of {check}"))
+}
+
+/// `xdp off` alone leaves a program in the generic layer where the driver has XDP.
+#[test]
+fn t1_a_program_is_taken_off_where_it_runs() {
+    let mut host = recorded(I225);
+    let program = |id, mode: &str| BpfProgram { id, name: None, mode: Some(mode.to_owned()) };
+    let card = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
+    card.bpf.xdp = Reading::Known(vec![program(7, "generic"), program(8, "offloaded")]);
+    let found = finding(&host, &Question::Interface(eth0()), Check::LinkXdp);
+    assert_eq!(found.found, "without a name, number 7; without a name, number 8");
+    let off = ["xdpgeneric", "xdpoffload"].map(|mode| format!("ip link set dev eth0 {mode} off"));
+    assert_eq!(found.mend, off);
+}
+
+/// What the file itself changes first needs nobody's hand.
+#[test]
+fn t1_what_a_host_file_mends_is_well() {
+    let mut host = recorded(I225);
+    let card = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
+    let Reading::Known(qdiscs) = &mut card.qdiscs else { panic!("it has disciplines") };
+    qdiscs.truncate(1);
+    qdiscs[0].kind = "pfifo".to_owned();
+    qdiscs[0].handle = "8001:".to_owned();
+    qdiscs[0].options = Some(serde_json::json!({ "limit": 100 }));
+    let Reading::Known(channels) = &mut card.channels else { panic!("it has channels") };
+    channels.combined = Some(Bounded { now: 1, most: Some(4) });
+    let Reading::Known(features) = &mut card.features else { panic!("it has features") };
+    let off = Feature { on: false, fixed: Some(false), requested: None };
+    features.insert("ntuple-filters".to_owned(), off);
+    let classes = "steering: [{ queue: 1, ethertype: '0x88f7' }], transmit: { classes: [\
+                   { priorities: [3], queues: 1@0 }, { queues: 1@1 }] }";
+    let judged = |host: &(Snapshot, Probes), more: &str| {
+        let interface = format!("{{ name: eth0, {more}{classes} }}");
+        let text = format!("timewire: 1\nname: x\nhost:\n  interfaces:\n    - {interface}\n");
+        let file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let question = Question::HostFile(Box::new(file));
+        let diagnosis = doctor::judge(&host.0, &host.1, &question);
+        let of = |check| {
+            let all = diagnosis.findings.iter().filter(|finding| finding.id == check);
+            all.map(|finding| finding.state).max()
+        };
+        [Check::LinkQdisc, Check::LinkQueues, Check::LinkSteering].map(|check| of(check).unwrap())
+    };
+    let file = |more: &str| judged(&host, more);
+    assert_eq!(file(""), [State::Ok, State::Degraded, State::Degraded]);
+    let ntuple = "features: [{ name: ntuple-filters, on: true }], ";
+    let enough = format!("channels: {{ combined: 2 }}, {ntuple}");
+    assert_eq!(file(&enough), [State::Ok, State::Ok, State::Ok]);
+    let few = format!("channels: {{ combined: 1 }}, {ntuple}");
+    assert_eq!(file(&few), [State::Ok, State::Degraded, State::Ok]);
+    // What could not be put back is not replaced.
+    let mut strange = host.clone();
+    let card = strange.0.settings.interfaces.get_mut(&eth0()).unwrap();
+    let Reading::Known(qdiscs) = &mut card.qdiscs else { panic!("it has disciplines") };
+    qdiscs[0].kind = "prio".to_owned();
+    assert_eq!(judged(&strange, &enough)[0], State::Degraded);
+}
+
+/// The MAC is in the driver only where the driver can, whatever another interface could.
+#[test]
+fn t1_a_driver_without_xdp_is_no_road() {
+    for (host, possible) in [(LAPTOP, false), (I225, true), (GUEST, true)] {
+        let (snapshot, probes) = recorded(host);
+        let diagnosis = doctor::judge(&snapshot, &probes, &Question::Interface(eth0()));
+        let is_it = |road: &&doctor::RoadFinding| road.carrier == doctor::Road::MacNative;
+        let native = diagnosis.carriers.iter().find(is_it).unwrap();
+        assert_eq!(native.possible, possible, "{host}: {}", native.why);
+    }
+}
+
+/// A host file with one program, which is above everything that is no member.
+fn one_program(interface: &str, members: &str) -> Question {
+    let text = format!(
+        "timewire: 1\nname: x\nhost:\n  interfaces:\n    - {{ name: eth0, {interface} }}\n  \
+         groups:\n    name: all\n    policy: sequential\n{members}"
+    );
+    let file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    Question::HostFile(Box::new(file))
+}
+
+#[test]
+fn t1_a_program_above_the_threads_that_receive_is_told() {
+    let host = recorded(I225);
+    let program = "- is: { kind: program, run: [./control] }\n";
+    let napi = "- is: { kind: napi, interface: eth0 }\n";
+    let state = |interface: &str, members: &str| {
+        let found = finding(&host, &one_program(interface, members), Check::GroupsPolling);
+        (found.state, found.found)
+    };
+    let alone = format!("    members:\n      {program}");
+    let (state_alone, found) = state("napi: { threaded: true }", &alone);
+    assert_eq!(state_alone, State::Degraded, "{found}");
+    assert_eq!(
+        found,
+        "its NAPI threads have no real-time priority, and program `./control` has the real-time \
+         priority 60"
+    );
+    let threads = "napi: { threaded: true, scheduling: { policy: fifo, priority: 61 } }";
+    assert_eq!(state(threads, &alone).0, State::Ok);
+    let after = format!("    members:\n      {program}      {napi}");
+    assert_eq!(state("up: true", &after).0, State::Degraded);
+    let before = format!("    members:\n      {napi}      {program}");
+    assert_eq!(state("up: true", &before).0, State::Ok);
+    // A CPU that the program may not use is enough.
+    let elsewhere = format!("    cpus: 0\n{alone}");
+    assert_eq!(state("napi: { threaded: true, cpus: 1 }", &elsewhere).0, State::Ok);
+    assert_eq!(state("napi: { threaded: true, cpus: 0 }", &elsewhere).0, State::Degraded);
+}
+
+/// What puts the groups back is an ordinary process, so some of the time has to be its own.
+#[test]
+fn t1_groups_need_the_bound_on_real_time_threads() {
+    let groups = one_program("up: true", "    members: []\n");
+    let mut host = recorded(I225);
+    host.0.settings.host.scheduling.rt_runtime = Reading::Known(Some(Span::from_ms(950)));
+    let of = |host: &_, question: &_| finding(host, question, Check::SchedulingThrottling);
+    assert_eq!(of(&host, &groups).state, State::Ok);
+    let alone = of(&host, &Question::Host);
+    assert_eq!(alone.state, State::Degraded);
+    assert!(alone.mend[0].contains("only where no real-time thread spins"), "{alone:?}");
+    host.0.settings.host.scheduling.rt_runtime = Reading::Known(None);
+    assert_eq!(of(&host, &Question::Host).state, State::Ok);
+    let without = of(&host, &groups);
+    assert_eq!(without.mend, ["sysctl -w kernel.sched_rt_runtime_us=950000"]);
+}
+
+/// What no case asks for is not taken, however good.
+#[test]
+fn t1_a_scenario_takes_what_its_cases_ask_for() {
+    let (snapshot, mut probes) = recorded(I225);
+    let tried = Outcome::Works { found: "installed and seen".to_owned() };
+    let tried = BTreeMap::from([("taprio".to_owned(), tried)]);
+    probes.offloads.insert(eth0(), tried);
+    let taken = |mac: &str, carrier: Carrier| {
+        let Question::Scenario(mut scenario, on) = scenario(Some(eth0())) else { panic!() };
+        scenario.mac.carrier = carrier;
+        scenario.experiment.cases.retain(|case| case.mac.word() == mac);
+        let question = Question::Scenario(scenario, on);
+        let diagnosis = doctor::judge(&snapshot, &probes, &question);
+        assert_ne!(diagnosis.accuracy.class.word(), "hardware");
+        diagnosis.carrier.map(doctor::Road::word)
+    };
+    assert_eq!(taken("taprio", Carrier::Auto), Some("taprio"));
+    assert_eq!(taken("tdm", Carrier::Auto), Some("mac-af_xdp_native"));
+    assert_eq!(taken("tdm", Carrier::AfPacket), Some("mac-af_packet"));
+    assert_eq!(taken("none", Carrier::Auto), None);
+}
+
+/// The reference page names every check, with the same words.
+#[test]
+fn t1_the_reference_has_every_check() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/doctor.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let mut ids = BTreeSet::new();
+    for check in Check::ALL {
+        assert!(ids.insert(check.id()), "{check} is there twice");
+        let row = format!("| `{}` | {} | {} |", check.id(), check.what(), check.why());
+        assert!(page.contains(&row), "the page has no row that begins with\n{row}");
+    }
+    for probe in Probe::ALL {
+        let row = format!("| `{}` | {} |", probe.id(), probe.what());
+        assert!(page.contains(&row), "the page has no row that begins with\n{row}");
+    }
+    for class in doctor::AccuracyClass::ALL {
+        assert!(page.contains(&format!("| `{}` |", class.word())), "{}", class.word());
+    }
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Streams of messages known by their header: for each its order and losses, how long its messages
+//! took, and when in a cycle they came.
+//!
+//! Nothing is allocated for a message of a known stream; a new one gets its memory once.
+//!
+//! Not here: the arithmetic (`timewire_trace::stream`), receiving (`Receiver`).
+
+use std::net::SocketAddr;
+
+use timewire_base::{FrameLen, Instant, Span, Tai};
+use timewire_trace::record::Tap;
+use timewire_trace::stream::histogram::{HistogramSummary, LogHistogram};
+use timewire_trace::stream::phase::PhaseCycle;
+use timewire_trace::stream::sequence::SequenceLimits;
+use timewire_trace::stream::{self, StreamConfig, StreamSnapshot, StreamStats};
+
+use super::Arrival;
+use crate::probe::Probe;
+use crate::ptp_frame::probe_of_frame;
+
+/// A frame that is longer is counted as one of so many bytes.
+const LONGEST: u32 = 65_535;
+
+/// How streams are watched.
+#[derive(Clone, Copy, Debug)]
+pub struct ListenerOptions {
+    /// What is remembered of sequence numbers.
+    pub sequence: SequenceLimits,
+    /// Times up to this have bins of their own.
+    pub longest: Span,
+    /// The cycle that arrivals are laid over.
+    pub cycle: Option<PhaseCycle>,
+    /// How far the card's clock is ahead of TAI, if that is known; else no time from the card's
+    /// stamp to another is told.
+    pub hardware_ahead: Option<Span>,
+    /// Most streams; messages of others are counted.
+    pub streams: usize,
+}
+
+/// How long a received message took on its way through this host, over all streams.
+#[derive(Clone, Debug)]
+struct Ways {
+    hardware_to_kernel: LogHistogram,
+    kernel_to_user: LogHistogram,
+    driver_to_user: LogHistogram,
+}
+
+/// The same, summed up. `null` where no message had both stamps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaySummaries {
+    /// From the card to the kernel.
+    pub hardware_to_kernel: Option<HistogramSummary>,
+    /// From the kernel to the program.
+    pub kernel_to_user: Option<HistogramSummary>,
+    /// From the XDP program to the program.
+    pub driver_to_user: Option<HistogramSummary>,
+}
+
+/// What was counted beside the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerCounters {
+    /// Messages of known streams.
+    pub known: u64,
+    /// Messages without our header.
+    pub unknown: u64,
+    /// Messages of streams for which there was no room.
+    pub no_room: u64,
+    /// Messages without any stamp of card, driver or kernel; their time is that of the program.
+    pub unstamped: u64,
+}
+
+#[derive(Debug)]
+struct Stream {
+    number: u16,
+    /// Whether its messages say when they were to be on the link.
+    is_launch: bool,
+    stats: StreamStats,
+}
+
+/// Watches streams.
+#[derive(Debug)]
+pub struct Listener {
+    options: ListenerOptions,
+    is_frames: bool,
+    /// Where the time that a message took ends.
+    ends: Tap,
+    /// In order of their numbers, with room for all.
+    streams: Vec<Stream>,
+    ways: Ways,
+    counters: ListenerCounters,
+}
+
+/// A message as the listener knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its header.
+    pub probe: Probe,
+    /// When it arrived here, by the earliest stamp of TAI that it has.
+    pub at: Instant<Tai>,
+    /// From when it was sent, or was to be on the link, to the program.
+    pub latency: Span,
+}
+
+impl Listener {
+    /// A listener for whole frames, or for the content of UDP messages.
+    pub fn new(is_frames: bool, options: ListenerOptions) -> Listener {
+        let histogram = || LogHistogram::up_to(options.longest);
+        Listener {
+            options,
+            is_frames,
+            ends: Tap::Receive,
+            streams: Vec::with_capacity(options.streams),
+            ways: Ways {
+                hardware_to_kernel: histogram(),
+                kernel_to_user: histogram(),
+                driver_to_user: histogram(),
+            },
+            counters: ListenerCounters::default(),
+        }
+    }
+
+    /// Takes the time that messages take to end at another stamp than the program's: the kernel's
+    /// ([`Tap::RxSw`]), the XDP program's ([`Tap::RxXdp`]) or the card's ([`Tap::RxHw`]).
+    ///
+    /// **Panics** for any other tap.
+    #[must_use]
+    pub fn ending_at(mut self, tap: Tap) -> Listener {
+        let known = [Tap::Receive, Tap::RxSw, Tap::RxXdp, Tap::RxHw];
+        assert!(known.contains(&tap), "nothing is received at {}", tap.name());
+        self.ends = tap;
+        self
+    }
+
+    /// A message came; what it is, if its stream is known and there is room for it.
+    pub fn arrived(&mut self, arrival: &Arrival<'_>) -> Option<Known> {
+        let hardware = self.tai_of_card(arrival.hardware_ns);
+        self.watch_ways(arrival, hardware);
+        let probe = match self.is_frames {
+            true => probe_of_frame(arrival.bytes),
+            false => Probe::parse(arrival.bytes),
+        };
+        let Some(probe) = probe else {
+            self.counters.unknown += 1;
+            return None;
+        };
+        let stamp = hardware.or(arrival.driver).or(arrival.kernel);
+        if stamp.is_none() {
+            self.counters.unstamped += 1;
+        }
+        let at = stamp.unwrap_or(arrival.user);
+        let end = match self.ends {
+            Tap::RxSw => arrival.kernel,
+            Tap::RxXdp => arrival.driver,
+            Tap::RxHw => hardware,
+            _ => Some(arrival.user),
+        };
+        let took = end.map(|end| end - probe.time);
+        let latency = arrival.user - probe.time;
+        let length = self.frame_len(arrival);
+        let Some(stream) = self.stream(&probe) else {
+            self.counters.no_room += 1;
+            return None;
+        };
+        // A stream whose messages say now the one time, now the other, has no distance of the two.
+        let between = took.filter(|_| probe.is_launch == stream.is_launch);
+        stream.stats.arrived(stream::Arrival { at, number: probe.seq, length, between });
+        self.counters.known += 1;
+        Some(Known { probe, at, latency })
+    }
+
+    /// Of a UDP message that of the frame that carries it without options.
+    fn frame_len(&self, arrival: &Arrival<'_>) -> FrameLen {
+        let headers = match arrival.from {
+            _ if self.is_frames => 0,
+            Some(SocketAddr::V6(_)) => 14 + 40 + 8,
+            Some(SocketAddr::V4(_)) | None => 14 + 20 + 8,
+        };
+        let length = arrival.length.saturating_add(headers).min(LONGEST);
+        FrameLen::new(length).expect("invariant: just limited")
+    }
+
+    fn tai_of_card(&self, hardware_ns: Option<i64>) -> Option<Instant<Tai>> {
+        let ahead = self.options.hardware_ahead?;
+        Some(Instant::from_ns(hardware_ns?) - ahead)
+    }
+
+    fn watch_ways(&mut self, arrival: &Arrival<'_>, hardware: Option<Instant<Tai>>) {
+        let Arrival { driver, kernel, user, .. } = *arrival;
+        let ways = [
+            (&mut self.ways.hardware_to_kernel, hardware, kernel),
+            (&mut self.ways.kernel_to_user, kernel, Some(user)),
+            (&mut self.ways.driver_to_user, driver, Some(user)),
+        ];
+        for (histogram, from, to) in ways {
+            if let (Some(from), Some(to)) = (from, to) {
+                histogram.record(to - from);
+            }
+        }
+    }
+
+    fn stream(&mut self, probe: &Probe) -> Option<&mut Stream> {
+        let Probe { stream: number, is_launch, .. } = *probe;
+        let at = match self.streams.binary_search_by_key(&number, |stream| stream.number) {
+            Ok(at) => at,
+            Err(_) if self.streams.len() == self.options.streams => return None,
+            Err(at) => {
+                let config = StreamConfig {
+                    taps: (if is_launch { Tap::Scheduled } else { Tap::Send }, self.ends),
+                    sequence: self.options.sequence,
+                    longest: self.options.longest,
+                    cycle: self.options.cycle,
+                };
+                let stats = StreamStats::new(config, crate::now());
+                self.streams.insert(at, Stream { number, is_launch, stats });
+                at
+            }
+        };
+        Some(&mut self.streams[at])
+    }
+
+    /// What was counted beside the streams.
+    pub fn counters(&self) -> ListenerCounters {
+        self.counters
+    }
+
+    /// Every stream as it is now, by its number; ends an interval and begins the next.
+    pub fn snapshot(&mut self, now: Instant<Tai>) -> Vec<(u16, StreamSnapshot)> {
+        self.streams.iter_mut().map(|it| (it.number, it.stats.snapshot(now))).collect()
+    }
+
+    /// How many streams there are.
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether no stream came yet.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// As [`Listener::snapshot`], of one stream, counted from 0: so that who looks at thousands
+    /// need not do it at once.
+    pub fn snapshot_of(
+        &mut self,
+        index: usize,
+        now: Instant<Tai>,
+    ) -> Option<(u16, StreamSnapshot)> {
+        self.streams.get_mut(index).map(|it| (it.number, it.stats.snapshot(now)))
+    }
+
+    /// How long messages took on their way through this host, since the start.
+    pub fn ways(&self) -> WaySummaries {
+        let of = |it: &LogHistogram| (it.count() > 0).then(|| it.summary());
+        WaySummaries {
+            hardware_to_kernel: of(&self.ways.hardware_to_kernel),
+            kernel_to_user: of(&self.ways.kernel_to_user),
+            driver_to_user: of(&self.ways.driver_to_user),
+        }
+    }
+
+    /// The streams are over: what has not come by now is lost.
+    pub fn finish(&mut self) {
+        self.streams.iter_mut().for_each(|stream| stream.stats.finish());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptp_frame;
+
+    fn options() -> ListenerOptions {
+        ListenerOptions {
+            sequence: SequenceLimits { window: 64, leap: 1_000 },
+            longest: Span::from_ms(100),
+            cycle: Some(PhaseCycle {
+                base_time: Instant::from_ns(0),
+                cycle_time: Span::from_us(100),
+                bins: 10,
+            }),
+            hardware_ahead: Some(Span::from_us(5)),
+            streams: 2,
+        }
+    }
+
+    fn message(stream: u16, seq: u32, is_launch: bool) -> [u8; 30] {
+        let mut bytes = [0; 30];
+        let time = Instant::from_ns(1_000_000);
+        Probe { stream, seq, time, is_launch }.write(&mut bytes);
+        bytes
+    }
+
+    fn arrival(bytes: &[u8]) -> Arrival<'_> {
+        Arrival {
+            bytes,
+            length: u32::try_from(bytes.len()).unwrap(),
+            from: Some("10.0.0.1:9".parse().unwrap()),
+            tag: None,
+            hardware_ns: Some(1_015_000),
+            driver: None,
+            kernel: Some(Instant::from_ns(1_012_000)),
+            user: Instant::from_ns(1_040_000),
+        }
+    }
+
+    #[test]
+    fn t0_each_stream_has_its_own_order_latency_and_phase() {
+        let mut listener = Listener::new(false, options());
+        for seq in [0, 1, 1, 3] {
+            let bytes = message(7, seq, false);
+            let known = listener.arrived(&arrival(&bytes)).unwrap();
+            let hardware = Instant::from_ns(1_010_000);
+            assert_eq!((known.at, known.latency), (hardware, Span::from_us(40)));
+        }
+        let bytes = message(3, 9, true);
+        listener.arrived(&arrival(&bytes)).unwrap();
+        // One that says the other time has no latency of the same kind.
+        let bytes = message(3, 10, false);
+        listener.arrived(&arrival(&bytes)).unwrap();
+        assert_eq!(listener.arrived(&arrival(&message(1, 0, false))), None);
+        assert_eq!(listener.arrived(&arrival(b"something else")), None);
+        let expected = ListenerCounters { known: 6, unknown: 1, no_room: 1, unstamped: 0 };
+        assert_eq!(listener.counters(), expected);
+        listener.finish();
+        let snapshots = listener.snapshot(Instant::from_ns(2_000_000));
+        let [(3, launched), (7, sent)] = &snapshots[..] else { panic!("{snapshots:?}") };
+        let (sequence, between) = (&sent.sequence, &sent.between);
+        assert_eq!((sequence.received, sequence.duplicate, sequence.lost), (3, 1, 1));
+        assert_eq!((between.count, between.min_ns, between.max_ns), (3, 40_000, 40_000));
+        let phase = sent.phase.as_ref().unwrap();
+        assert_eq!((phase.min_ns, phase.max_ns), (Some(10_000), Some(10_000)));
+        assert_eq!((sent.frames, sent.frame_bytes), (4, 4 * 72));
+        assert_eq!((launched.frames, launched.between.count), (2, 1));
+        assert_ne!(launched.from_tap, sent.from_tap);
+    }
+
+    #[test]
+    fn t0_the_time_that_messages_take_ends_where_one_wants() {
+        let bytes = message(7, 0, false);
+        for (tap, took) in [
+            (Tap::Receive, Some(40)),
+            (Tap::RxSw, Some(12)),
+            (Tap::RxHw, Some(10)),
+            (Tap::RxXdp, None),
+        ] {
+            let mut listener = Listener::new(false, options()).ending_at(tap);
+            assert_eq!(listener.arrived(&arrival(&bytes)).unwrap().latency, Span::from_us(40));
+            assert_eq!((listener.len(), listener.is_empty()), (1, false));
+            let (number, seen) = listener.snapshot_of(0, Instant::from_ns(0)).unwrap();
+            assert_eq!((number, seen.to_tap.as_str()), (7, tap.name()));
+            assert_eq!(seen.between.count, u64::from(took.is_some()));
+            assert_eq!(seen.between.max_ns, took.map_or(Span::ZERO, Span::from_us).as_ns());
+            assert!(listener.snapshot_of(1, Instant::from_ns(0)).is_none());
+        }
+    }
+
+    #[test]
+    fn t0_ways_have_the_messages_that_have_both_stamps() {
+        let mut listener = Listener::new(false, options());
+        let bytes = message(7, 0, false);
+        listener.arrived(&arrival(&bytes));
+        let driver = Some(Instant::from_ns(1_030_000));
+        listener.arrived(&Arrival { driver, hardware_ns: None, kernel: None, ..arrival(&bytes) });
+        let bare = Arrival { hardware_ns: None, kernel: None, ..arrival(&bytes) };
+        let known = listener.arrived(&bare).unwrap();
+        assert_eq!((known.at, listener.counters().unstamped), (bare.user, 1));
+        let ways = listener.ways();
+        let only = |it: Option<HistogramSummary>| it.map(|it| (it.count, it.min_ns));
+        assert_eq!(only(ways.hardware_to_kernel), Some((1, 2_000)));
+        assert_eq!(only(ways.kernel_to_user), Some((1, 28_000)));
+        assert_eq!(only(ways.driver_to_user), Some((1, 10_000)));
+        // Without knowing the card's clock its stamp says nothing of the others.
+        let unknown = ListenerOptions { hardware_ahead: None, ..options() };
+        let mut listener = Listener::new(false, unknown);
+        let known = listener.arrived(&arrival(&bytes)).unwrap();
+        assert_eq!(Some(known.at), arrival(&bytes).kernel);
+        assert_eq!(listener.ways().hardware_to_kernel, None);
+    }
+
+    #[test]
+    fn t0_whole_frames_are_known_by_what_they_carry() {
+        let mut listener = Listener::new(true, options());
+        let mut frame = [ptp_frame::DESTINATION, [2, 0, 0, 0, 0, 1]].concat();
+        frame.extend(ptp_frame::ETHERTYPE.to_be_bytes());
+        frame.resize(14 + ptp_frame::CONTENT, 0);
+        let probe = Probe { stream: 5, seq: 1, time: Instant::from_ns(0), is_launch: false };
+        let ours = ptp_frame::PtpProbe { domain: 200, probe };
+        ours.write([2, 0, 0, 0, 0, 1], &mut frame[14..]);
+        let known = listener.arrived(&Arrival { from: None, ..arrival(&frame) }).unwrap();
+        assert_eq!(known.probe, probe);
+        let snapshots = listener.snapshot(Instant::from_ns(1));
+        assert_eq!((snapshots[0].0, snapshots[0].1.frame_bytes), (5, 86));
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The header of every message that a talker sends and a listener knows again. With it the shortest
+//! Ethernet frame still carries UDP over IPv4.
+//!
+//! **Shape**, little endian:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 0..4 | `TWs1` |
+//! | 4..6 | bits 0 to 14 the number of the stream; bit 15: the time is a launch time |
+//! | 6..10 | sequence number in its stream, u32; wraps |
+//! | 10..18 | when it was sent, or is to be on the link: nanoseconds of TAI, i64 |
+//!
+//! The rest of the message is the program's own.
+//!
+//! Not here: messages of the measured programs of an experiment (`message`).
+
+use timewire_base::{Instant, Tai};
+
+const MAGIC: [u8; 4] = *b"TWs1";
+const LAUNCH: u16 = 0x8000;
+
+/// The header of one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The stream: 0 to [`Probe::MAX_STREAM`].
+    pub stream: u16,
+    /// Its number in the stream.
+    pub seq: u32,
+    /// When it was handed over, or its launch time.
+    pub time: Instant<Tai>,
+    /// Whether `time` is its launch time.
+    pub is_launch: bool,
+}
+
+impl Probe {
+    /// **Units**: bytes; the shortest message.
+    pub const LEN: usize = 18;
+    /// The highest number of a stream.
+    pub const MAX_STREAM: u16 = LAUNCH - 1;
+
+    /// Writes it to the start of a message.
+    ///
+    /// **Panics** when the message is shorter than [`Probe::LEN`], or the number of the stream is
+    /// too high.
+    pub fn write(&self, message: &mut [u8]) {
+        assert!(self.stream <= Probe::MAX_STREAM, "stream {} has no number", self.stream);
+        let stream = self.stream | if self.is_launch { LAUNCH } else { 0 };
+        message[..4].copy_from_slice(&MAGIC);
+        message[4..6].copy_from_slice(&stream.to_le_bytes());
+        message[6..10].copy_from_slice(&self.seq.to_le_bytes());
+        message[10..18].copy_from_slice(&self.time.as_ns().to_le_bytes());
+    }
+
+    /// The header of a message; `None` for any other.
+    pub fn parse(message: &[u8]) -> Option<Probe> {
+        let (magic, rest) = message.split_first_chunk::<4>()?;
+        let (stream, rest) = rest.split_first_chunk::<2>()?;
+        let (seq, rest) = rest.split_first_chunk::<4>()?;
+        let (time, _) = rest.split_first_chunk::<8>()?;
+        let stream = u16::from_le_bytes(*stream);
+        (*magic == MAGIC).then(|| Probe {
+            stream: stream & !LAUNCH,
+            seq: u32::from_le_bytes(*seq),
+            time: Instant::from_ns(i64::from_le_bytes(*time)),
+            is_launch: stream & LAUNCH != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_a_header_is_known_again() {
+        for (stream, is_launch) in [(0, false), (7, true), (Probe::MAX_STREAM, true)] {
+            let time = Instant::from_ns(-3);
+            let probe = Probe { stream, seq: u32::MAX, time, is_launch };
+            let mut message = [0xaa; 20];
+            probe.write(&mut message);
+            assert_eq!(Probe::parse(&message), Some(probe));
+            assert_eq!(message[18..], [0xaa; 2]);
+            assert_eq!(Probe::parse(&message[..Probe::LEN]), Some(probe));
+            assert_eq!(Probe::parse(&message[..17]), None);
+            message[0] ^= 1;
+            assert_eq!(Probe::parse(&message), None);
+        }
+    }
+}

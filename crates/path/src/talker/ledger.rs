@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which message of which stream a report is about. Stamps are judged by the matcher of
+//! `timewire_trace`; the ledger adds what that does not know: the stream, its sequence number, and
+//! the launch time, which is all that a refusal names.
+//!
+//! Not here: what a stamp is (`timewire_trace::stamps`), reading reports (`crate::transmit`).
+
+use timewire_base::{Instant, Span, Tai};
+use timewire_trace::stamps::{
+    ClockTime, Counting, MatchLimits, StampClock, StampMatcher, StampTap, TapSet, Verdict,
+};
+
+use super::report::StampFaults;
+use crate::transmit::{StampTime, TxTap, TxTaps};
+
+/// Messages that are remembered; reports come within milliseconds.
+const REMEMBERED: usize = 16_384;
+/// How long a stamp may take, on top of what a message is handed over ahead of its launch time. A
+/// closed gate or a shaper can hold a frame for seconds.
+const PATIENCE: Span = Span::from_secs(10);
+/// By how much a stamp may lie before its message was written: the clock is being steered.
+const STEP: Span = Span::from_ms(1);
+/// The clock of a port's card: there is one at most, and no other to tell it from.
+const CARD: StampClock = StampClock::Phc(0);
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: u32,
+    pub(crate) stream: u16,
+    pub(crate) seq: u32,
+    pub(crate) launch: Option<Instant<Tai>>,
+    /// How many stamps it has.
+    pub(crate) stamps: u8,
+    /// Its launch time was refused.
+    refused: bool,
+    /// It was not taken.
+    pub(crate) not_taken: bool,
+}
+
+/// What a stamp is to the talker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamped {
+    /// The first of its message at its tap.
+    First(Entry),
+    /// Another one, or one that came when it was given up: counted in [`Ledger::faults`].
+    Again,
+    /// Of no message that is known, or that was taken.
+    Unknown,
+}
+
+/// The messages of one port, by number.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    entries: Box<[Option<Entry>]>,
+    last: u32,
+    /// None where no stamps come back.
+    matcher: Option<StampMatcher<Tai>>,
+}
+
+impl Ledger {
+    /// Of a port that stamps at these taps, whose messages are handed over so much ahead of their
+    /// launch times at most. Its first message has the number `first`.
+    pub(crate) fn new(first: u32, taps: TxTaps, ahead: Span) -> Ledger {
+        let asked = [
+            (taps.sched, StampTap::Sched),
+            (taps.software, StampTap::Software),
+            (taps.hardware, StampTap::Hardware),
+        ];
+        let set = asked.into_iter().filter(|(is_asked, _)| *is_asked);
+        let set = set.fold(TapSet::EMPTY, |set, (_, tap)| set.with(tap));
+        let limits =
+            MatchLimits { patience: PATIENCE.checked_add(ahead).unwrap_or(Span::MAX), step: STEP };
+        let matcher = (!set.is_empty())
+            .then(|| StampMatcher::starting_at(first.into(), REMEMBERED, set, limits));
+        Ledger { entries: vec![None; REMEMBERED].into_boxed_slice(), last: first, matcher }
+    }
+
+    fn slot(id: u32) -> usize {
+        usize::try_from(id).expect("invariant: u32 fits usize") % REMEMBERED
+    }
+
+    /// A message was written at this time; numbers follow one another.
+    pub(crate) fn note(
+        &mut self,
+        id: u32,
+        (stream, seq): (u16, u32),
+        launch: Option<Instant<Tai>>,
+        at: Instant<Tai>,
+    ) {
+        let entry = Entry { id, stream, seq, launch, stamps: 0, refused: false, not_taken: false };
+        self.entries[Self::slot(id)] = Some(entry);
+        self.last = id;
+        if let Some(matcher) = &mut self.matcher {
+            matcher.sent(id, at).expect("invariant: a port numbers its messages in turn");
+        }
+    }
+
+    fn entry(&mut self, id: u32) -> Option<&mut Entry> {
+        self.entries[Self::slot(id)].as_mut().filter(|entry| entry.id == id)
+    }
+
+    /// The message that was not taken; from now on stamps of it are not known. Of one with a launch
+    /// time it may still be told that this was why.
+    pub(crate) fn not_taken(&mut self, id: u32) -> Option<Entry> {
+        let entry = self.entry(id).filter(|entry| !entry.not_taken)?;
+        entry.not_taken = true;
+        let entry = *entry;
+        if let Some(matcher) = &mut self.matcher {
+            // It fails only for one that was given up; then nothing of it is awaited anyway.
+            let _ = matcher.failed(id, Counting::Counted);
+        }
+        Some(entry)
+    }
+
+    /// What a stamp is.
+    pub(crate) fn stamped(&mut self, id: u32, tap: TxTap, at: StampTime) -> Stamped {
+        let tap = match tap {
+            TxTap::Sched => StampTap::Sched,
+            TxTap::Software | TxTap::Freed => StampTap::Software,
+            TxTap::Hardware => StampTap::Hardware,
+        };
+        let time = match at {
+            StampTime::System(at) => at.into(),
+            StampTime::Card { ns } => ClockTime { clock: CARD, ns },
+        };
+        let Some(matcher) = &mut self.matcher else { return Stamped::Unknown };
+        match matcher.stamped(tap, id, time) {
+            // What a suspect one says is for the reader to judge, who is told how many there are.
+            Verdict::Matched { .. } | Verdict::Suspect { .. } => {}
+            Verdict::Duplicate { .. } | Verdict::TooLate { .. } => return Stamped::Again,
+            Verdict::Unknown { .. } => return Stamped::Unknown,
+        }
+        match self.entry(id).filter(|entry| !entry.not_taken) {
+            Some(entry) => {
+                entry.stamps += 1;
+                Stamped::First(*entry)
+            }
+            None => Stamped::Unknown,
+        }
+    }
+
+    /// Gives up what was awaited for too long.
+    pub(crate) fn expire(&mut self, now: Instant<Tai>) {
+        if let Some(matcher) = &mut self.matcher {
+            matcher.expire(now).for_each(drop);
+        }
+    }
+
+    /// Stamps that were not the first and good one of their message.
+    pub(crate) fn faults(&self) -> StampFaults {
+        let mut faults = StampFaults::default();
+        if let Some(matcher) = &self.matcher {
+            for tap in StampTap::ALL {
+                let counts = matcher.counts(tap);
+                faults.suspect += counts.suspect;
+                faults.duplicate += counts.duplicate;
+                faults.differing += counts.differing;
+                faults.late += counts.late;
+            }
+        }
+        faults
+    }
+
+    /// The oldest message with this launch time whose refusal is not known yet.
+    pub(crate) fn refused(&mut self, launch: Instant<Tai>) -> Option<Entry> {
+        let oldest = Self::slot(self.last.wrapping_add(1));
+        let slots = (oldest..REMEMBERED).chain(0..oldest);
+        for slot in slots {
+            if let Some(entry) = &mut self.entries[slot]
+                && entry.launch == Some(launch)
+                && !entry.refused
+            {
+                entry.refused = true;
+                return Some(*entry);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: TxTaps = TxTaps { sched: true, software: true, hardware: true };
+    const AT: StampTime = StampTime::System(Instant::from_ns(5));
+
+    fn seq(found: Stamped) -> Option<u32> {
+        match found {
+            Stamped::First(entry) => Some(entry.seq),
+            Stamped::Again | Stamped::Unknown => None,
+        }
+    }
+
+    #[test]
+    fn t0_a_report_finds_its_message_once() {
+        let launch = Some(Instant::from_ns(77));
+        let first = u32::MAX - 1;
+        let mut ledger = Ledger::new(first, ALL, Span::ZERO);
+        for n in 0..4 {
+            ledger.note(first.wrapping_add(n), (9, n), launch, Instant::from_ns(0));
+        }
+        assert_eq!(seq(ledger.stamped(1, TxTap::Sched, AT)), Some(3));
+        assert_eq!(ledger.stamped(1, TxTap::Sched, AT), Stamped::Again);
+        let card = StampTime::Card { ns: -1 };
+        assert_eq!(seq(ledger.stamped(1, TxTap::Hardware, card)), Some(3));
+        assert_eq!(ledger.stamped(2, TxTap::Sched, AT), Stamped::Unknown);
+        let refused = |ledger: &mut Ledger| ledger.refused(Instant::from_ns(77)).map(|e| e.seq);
+        let seen: Vec<_> = std::iter::from_fn(|| refused(&mut ledger)).collect();
+        assert_eq!(seen, [0, 1, 2, 3]);
+        assert_eq!(ledger.refused(Instant::from_ns(78)), None);
+        // Not taken, and then told why.
+        assert!(ledger.not_taken(first).is_some() && ledger.not_taken(first).is_none());
+        assert_eq!(ledger.stamped(first, TxTap::Software, AT), Stamped::Unknown);
+        // Forgotten after as many others.
+        for n in 0..u32::try_from(REMEMBERED).unwrap() {
+            ledger.note(2 + n, (1, n), None, Instant::from_ns(0));
+        }
+        assert_eq!(ledger.not_taken(1), None);
+        assert_eq!(ledger.stamped(1, TxTap::Software, AT), Stamped::Unknown);
+        assert_eq!(ledger.not_taken(2).map(|entry| entry.stream), Some(1));
+        assert_eq!(ledger.not_taken(2), None);
+    }
+
+    #[test]
+    fn t0_stamps_that_are_not_what_they_should_be_are_counted_by_kind() {
+        let ahead = Span::from_ms(5);
+        let mut ledger = Ledger::new(0, ALL, ahead);
+        let s = |ms: i64| StampTime::System(Instant::from_ns(ms * 1_000_000));
+        for n in 0..4 {
+            ledger.note(n, (1, n), None, Instant::from_ns(i64::from(n) * 1_000_000));
+        }
+        assert_eq!(seq(ledger.stamped(0, TxTap::Software, s(1))), Some(0));
+        assert_eq!(ledger.stamped(0, TxTap::Software, s(1)), Stamped::Again);
+        assert_eq!(ledger.stamped(0, TxTap::Software, s(2)), Stamped::Again);
+        // The clock was set back by a second: told all the same, and counted.
+        assert_eq!(seq(ledger.stamped(1, TxTap::Software, s(-999))), Some(1));
+        // Out of order is no fault.
+        assert_eq!(seq(ledger.stamped(3, TxTap::Sched, s(3))), Some(3));
+        assert_eq!(seq(ledger.stamped(2, TxTap::Sched, s(2))), Some(2));
+        // Patience is over only when the longest lead is added to it.
+        ledger.expire(Instant::from_ns((PATIENCE + ahead).as_ns() + 1_000_000));
+        assert_eq!(ledger.stamped(0, TxTap::Sched, s(1)), Stamped::Again);
+        assert_eq!(seq(ledger.stamped(1, TxTap::Sched, s(2))), Some(1));
+        let faults = StampFaults { suspect: 1, duplicate: 2, differing: 1, late: 1 };
+        assert_eq!(ledger.faults(), faults);
+    }
+}

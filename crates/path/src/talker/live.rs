@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The counters of a talker while it runs, for another thread: the talker stores them after each
+//! change, the reader loads them, and neither waits. Each counter is right; two of them may be of
+//! moments that are some nanoseconds apart.
+//!
+//! Not here: what is counted (`report`).
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use timewire_base::Span;
+
+use super::report::StreamCounters;
+
+/// The counters of all streams of a talker; of none unless a talker made them.
+#[derive(Debug, Default)]
+pub struct LiveCounters {
+    streams: Box<[LiveStream]>,
+}
+
+#[derive(Debug)]
+struct LiveStream {
+    number: u16,
+    counters: [AtomicU64; COUNTERS],
+    latest_ns: AtomicI64,
+}
+
+const COUNTERS: usize = 13;
+
+impl LiveCounters {
+    pub(crate) fn new(numbers: impl Iterator<Item = u16>) -> LiveCounters {
+        let stream = |number| LiveStream {
+            number,
+            counters: [const { AtomicU64::new(0) }; COUNTERS],
+            latest_ns: AtomicI64::new(0),
+        };
+        LiveCounters { streams: numbers.map(stream).collect() }
+    }
+
+    /// The counters of a stream and how late its latest frame was written, of those that were sent;
+    /// `None` for a number that no stream has.
+    pub fn of(&self, stream: u16) -> Option<(StreamCounters, Span)> {
+        let found = self.streams.iter().find(|one| one.number == stream)?;
+        let values = std::array::from_fn(|at| found.counters[at].load(Ordering::Relaxed));
+        let latest = Span::from_ns(found.latest_ns.load(Ordering::Relaxed));
+        Some((StreamCounters::from_values(values), latest))
+    }
+
+    /// Stores the counters of the stream at this place.
+    pub(crate) fn store(&self, index: usize, counters: &StreamCounters, latest: Span) {
+        let live = &self.streams[index];
+        for (to, value) in live.counters.iter().zip(counters.values()) {
+            to.store(value, Ordering::Relaxed);
+        }
+        live.latest_ns.store(latest.as_ns(), Ordering::Relaxed);
+    }
+}
+
+impl StreamCounters {
+    fn values(&self) -> [u64; COUNTERS] {
+        // Named one by one: a counter that is new is not forgotten here.
+        let StreamCounters {
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        } = *self;
+        [
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        ]
+    }
+
+    fn from_values(values: [u64; COUNTERS]) -> StreamCounters {
+        let [
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        ] = values;
+        StreamCounters {
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_counters_come_back_as_they_were_stored() {
+        let live = LiveCounters::new([4, 2].into_iter());
+        let counters =
+            StreamCounters::from_values(std::array::from_fn(|at| u64::try_from(at).unwrap() + 1));
+        assert_eq!((counters.planned, counters.not_filled, counters.stamps_missing), (1, 6, 13));
+        live.store(1, &counters, Span::from_us(7));
+        assert_eq!(live.of(2), Some((counters, Span::from_us(7))));
+        assert_eq!(live.of(4), Some((StreamCounters::default(), Span::ZERO)));
+        assert_eq!(live.of(1), None);
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a talker did: counters of each stream that add up, and how late it was.
+//!
+//! Not here: latencies up to a listener (`listen`), single messages ([`super::StreamEvent`]).
+
+use std::fmt;
+
+use serde::Serialize;
+use timewire_trace::stream::histogram::HistogramSummary;
+
+/// What became of the frames of a stream. Of a stream that has ended,
+/// `planned = sent + skipped_woke_late + skipped_overran + expired + not_filled + not_taken +
+/// refused`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StreamCounters {
+    /// Frames whose time came, or that were posted.
+    pub planned: u64,
+    /// Given to the kernel, which took them.
+    pub sent: u64,
+    /// Left out: their deadline passed while the thread slept, which woke late.
+    pub skipped_woke_late: u64,
+    /// Left out: their deadline passed while the thread was busy with earlier ones, or filled them.
+    pub skipped_overran: u64,
+    /// Posted, and not sent because their deadline had passed.
+    pub expired: u64,
+    /// Left out by the program that was to fill them.
+    pub not_filled: u64,
+    /// No buffer was free, or the interface's queue or the socket's buffer was full.
+    pub not_taken: u64,
+    /// The kernel refused them for another reason, such as no route.
+    pub refused: u64,
+    /// Of those sent: after their deadline.
+    pub past_deadline: u64,
+    /// Of those sent: dropped by the queueing discipline because of an invalid launch time, mostly
+    /// one that was past.
+    pub launch_invalid: u64,
+    /// Of those sent: dropped by the queueing discipline since it came to them too late.
+    pub launch_missed: u64,
+    /// Stamps that came back.
+    pub stamps: u64,
+    /// Stamps that did not come back, or not while the talker waited for them.
+    pub stamps_missing: u64,
+}
+
+/// One stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamReport {
+    /// Its number.
+    pub stream: u16,
+    /// What became of its frames.
+    pub counters: StreamCounters,
+    /// From the time that a frame was due to that when it was written for the kernel.
+    pub lateness: HistogramSummary,
+}
+
+/// Stamps that were not the first and good one of their message at their tap, of all ports; see
+/// [`timewire_trace::stamps::Verdict`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StampFaults {
+    /// First ones that their clock cannot have shown: it was set meanwhile. They are told as any
+    /// other.
+    pub suspect: u64,
+    /// Further ones of the same message and tap.
+    pub duplicate: u64,
+    /// Of these, such as say something else than the first.
+    pub differing: u64,
+    /// Those that came when their message had been given up.
+    pub late: u64,
+}
+
+impl StampFaults {
+    pub(crate) fn add(&mut self, other: StampFaults) {
+        let StampFaults { suspect, duplicate, differing, late } = other;
+        self.suspect += suspect;
+        self.duplicate += duplicate;
+        self.differing += differing;
+        self.late += late;
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == StampFaults::default()
+    }
+}
+
+/// In words, with their numbers; only those that there are.
+impl fmt::Display for StampFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = [
+            (self.suspect, "suspect (a clock was set)"),
+            (self.duplicate, "duplicate"),
+            (self.differing, "of these with another time"),
+            (self.late, "too late"),
+        ];
+        let parts: Vec<String> = of
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// What a talker did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TalkerReport {
+    /// Each stream, in the order they were given.
+    pub streams: Vec<StreamReport>,
+    /// From the time that the thread was to wake to that when it did, before it spun.
+    pub wake_lateness: HistogramSummary,
+    /// Rounds in which it did not sleep, since something was due already.
+    pub busy_rounds: u64,
+    /// Times that frames stayed in the ring of AF_XDP until the next flush.
+    pub delayed: u64,
+    /// ICMP and other errors about earlier messages.
+    pub other_errors: u64,
+    /// Stamps that came twice, too late, or from a clock that was set.
+    pub stamp_faults: StampFaults,
+    /// Reports about messages that are not known any more or were not taken.
+    pub unknown_reports: u64,
+    /// Reports that were lost because they were not asked for in time.
+    pub lost_reports: u64,
+}

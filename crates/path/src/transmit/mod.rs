@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One interface to every way out of a host: UDP sockets, packet sockets, the packet ring and
+//! AF_XDP. A message is written into a buffer of the port, given a destination and perhaps a launch
+//! time, and goes with the next flush, together with the others that wait; afterwards the port
+//! tells of stamps and of messages that were not taken, by number.
+//!
+//! ```text
+//! message_buffer -> write -> send -> ... -> flush  =>  one system call for all
+//! reports: stamps at the taps asked for, refused launch times, messages not taken, ICMP errors
+//! ```
+//!
+//! Not here: when to send (`talker`), receiving (`listen`).
+
+mod error;
+mod open;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use timewire_base::{IfName, Instant, Mono, SocketPriority, Span, Tai};
+use timewire_bpf::pass::Pass;
+use timewire_sys::clock;
+use timewire_sys::error_queue::{self, Report, ReportReader, TxTime};
+use timewire_sys::outbox::{Outbox, Outgoing};
+use timewire_sys::packet_ring::PacketRing;
+use timewire_sys::xsk_talk::{Completed, XskTalker};
+
+use crate::kernel_stamp_as_tai;
+pub use crate::xdp_mode::XdpMode;
+
+pub use error::PortError;
+pub use timewire_sys::BusyPoll;
+pub use timewire_sys::error_queue::LaunchRefusal;
+pub use timewire_sys::outbox::LaunchClock;
+
+/// A way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// UDP over IPv4 or IPv6: messages are payloads.
+    Udp {
+        /// The address it is bound to; port 0 for any.
+        from: SocketAddr,
+        /// The only destination; without, each message names its own.
+        to: Option<SocketAddr>,
+        /// The only interface.
+        device: Option<IfName>,
+    },
+    /// A packet socket: messages are whole frames without check sequence.
+    Frames {
+        /// The interface.
+        interface: IfName,
+    },
+    /// A packet socket with memory that is shared with the kernel (`PACKET_TX_RING`).
+    Ring {
+        /// The interface.
+        interface: IfName,
+    },
+    /// AF_XDP: messages are whole frames, which go to the driver without queueing discipline.
+    Xdp(XdpPort),
+}
+
+/// An AF_XDP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpPort {
+    /// The interface.
+    pub interface: IfName,
+    /// Its transmit queue.
+    pub queue: u32,
+    /// Who copies.
+    pub mode: XdpMode,
+    /// Let the kernel say when it wants a call; otherwise each flush makes one.
+    pub need_wakeup: bool,
+    /// Look at the card's queue with each call.
+    pub busy_poll: Option<BusyPoll>,
+}
+
+/// How the messages of a port are treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransmitOptions {
+    /// The socket priority; without, 0.
+    pub priority: Option<SocketPriority>,
+    /// The byte of the IP header with DSCP and ECN; UDP only.
+    pub traffic_class: Option<u8>,
+    /// Whether messages can have a launch time.
+    pub launch: Option<LaunchOptions>,
+    /// Which stamps come back.
+    pub taps: TxTaps,
+    /// Whole frames go to the driver without the queueing discipline.
+    pub qdisc_bypass: bool,
+    /// Bytes that may wait in the kernel; without, the system's choice.
+    pub buffer_bytes: Option<u32>,
+    /// The longest message. **Units**: bytes; 0 for what the interface takes, or 1472 with UDP.
+    pub longest: usize,
+}
+
+/// How launch times are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchOptions {
+    /// The launch time is the latest moment, not the exact one; `etf` must have the same mode.
+    pub deadline: bool,
+    /// The clock that the queueing discipline wants. AF_XDP has that of the card.
+    pub clock: LaunchClock,
+}
+
+/// Which stamps come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxTaps {
+    /// Before the queueing discipline.
+    pub sched: bool,
+    /// As it is handed to the interface; with AF_XDP, as the kernel frees its copy.
+    pub software: bool,
+    /// By the card.
+    pub hardware: bool,
+}
+
+/// Where a message was stamped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TxTap {
+    /// Before the queueing discipline.
+    Sched,
+    /// As it was handed to the interface.
+    Software,
+    /// As the kernel freed the copy that it made of a frame of AF_XDP: after it was handed over.
+    Freed,
+    /// By the card.
+    Hardware,
+}
+
+/// The time of a stamp, and whose clock that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StampTime {
+    /// This kernel's clock.
+    System(Instant<Tai>),
+    /// The card's own clock. **Units**: nanoseconds, mostly TAI since 1970.
+    Card {
+        /// What it read.
+        ns: i64,
+    },
+}
+
+/// A message that goes with the next flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// By which reports name it: counted from 0, wraps.
+    pub id: u32,
+}
+
+/// Why a message cannot go with the next flush.
+#[derive(Debug)]
+pub enum NotSent {
+    /// No buffer is free: as many messages are under way as the port can have.
+    Full,
+    /// It can never go.
+    Refused(io::Error),
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub enum TxReport {
+    /// It passed a tap.
+    Stamp {
+        /// Its number.
+        id: u32,
+        /// Which tap.
+        tap: TxTap,
+        /// When.
+        at: StampTime,
+    },
+    /// The kernel did not take it when it was flushed: the interface's queue is full
+    /// (`ENOBUFS`, `EBUSY`), as many bytes wait as may (`EAGAIN`), or it can never go.
+    NotTaken {
+        /// Its number.
+        id: u32,
+        /// Why.
+        error: io::Error,
+    },
+    /// The queueing discipline dropped a message because of its launch time.
+    LaunchRefused {
+        /// Why.
+        why: LaunchRefusal,
+        /// The launch time that it had.
+        launch: Instant<Tai>,
+    },
+    /// Something else about earlier messages, such as an ICMP message.
+    Other {
+        /// The error's number.
+        errno: u32,
+        /// Who says so: linux v6.12 `include/uapi/linux/errqueue.h:SO_EE_ORIGIN_*`.
+        origin: u8,
+    },
+}
+
+/// What was chosen when a port was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortMode {
+    /// The transport in words: `AF_XDP copy`.
+    pub name: &'static str,
+    /// What was asked for, could not be had, and why, in words.
+    pub fallbacks: Vec<String>,
+}
+
+impl fmt::Display for PortMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.fallbacks.iter().try_for_each(|fallback| write!(f, "; {fallback}"))
+    }
+}
+
+/// An open port.
+#[derive(Debug)]
+pub struct Transmitter {
+    carrier: Carrier,
+    mode: PortMode,
+    longest: usize,
+    /// The interface's own, where frames have one.
+    address: Option<[u8; 6]>,
+    next_id: u32,
+    taps: TxTaps,
+    launch: Option<LaunchClock>,
+    offsets: Offsets,
+    reader: ReportReader,
+    /// What is known already and told with the next reports.
+    known: Vec<TxReport>,
+    lost: u64,
+    /// Some drivers have zero copy only as long as there is one.
+    _program: Option<Pass>,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Outbox(Outbox),
+    Ring(PacketRing),
+    Xsk(XskTalker),
+}
+
+/// How far TAI is ahead of the kernel's other clocks.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    utc: Span,
+    mono: Span,
+}
+
+impl Offsets {
+    fn now() -> Offsets {
+        let (mono, tai) = (clock::now::<Mono>(), clock::now::<Tai>());
+        Offsets { utc: clock::tai_offset(), mono: Span::from_ns(tai.as_ns() - mono.as_ns()) }
+    }
+
+    fn stamp(self, at: TxTime) -> StampTime {
+        match at {
+            TxTime::System(at) => StampTime::System(kernel_stamp_as_tai(at, self.utc)),
+            TxTime::Card { ns } => StampTime::Card { ns },
+        }
+    }
+}
+
+/// Reports that wait to be asked for.
+const KNOWN: usize = 4_096;
+
+impl Transmitter {
+    /// What was chosen.
+    pub fn mode(&self) -> &PortMode {
+        &self.mode
+    }
+
+    /// The longest message. **Units**: bytes.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// The interface's address, for the frames that a program makes; `None` with UDP.
+    pub fn address(&self) -> Option<[u8; 6]> {
+        self.address
+    }
+
+    /// Whether anything comes back of a message that was sent as it should be, or whose launch time
+    /// was not.
+    pub fn has_reports(&self) -> bool {
+        self.launch.is_some() || self.stamps_per_message() > 0
+    }
+
+    /// Where each message is stamped.
+    pub fn taps(&self) -> TxTaps {
+        self.taps
+    }
+
+    /// How many stamps come back of each message.
+    pub fn stamps_per_message(&self) -> u32 {
+        let TxTaps { sched, software, hardware } = self.taps;
+        [sched, software, hardware].into_iter().map(u32::from).sum()
+    }
+
+    /// Reports that were lost because they were not asked for in time.
+    pub fn lost_reports(&self) -> u64 {
+        self.lost
+    }
+
+    /// Where the next message is written: with AF_XDP and the ring right in the memory that the
+    /// kernel reads. Flushes when no buffer is free. `None` when there is none even then, or the
+    /// message is too long.
+    pub fn message_buffer(&mut self, length: usize) -> Option<&mut [u8]> {
+        if length > self.longest {
+            return None;
+        }
+        if self.carrier.buffer().is_none() {
+            self.flush();
+            self.reclaim();
+        }
+        self.carrier.buffer().map(|buffer| &mut buffer[..length])
+    }
+
+    /// Lets the message that was written into [`Transmitter::message_buffer`] go with the next
+    /// flush.
+    ///
+    /// **Errors**: [`NotSent::Refused`] for a launch time on a port that was opened without, or one
+    /// that its clock cannot have.
+    ///
+    /// **Panics** when no buffer was given for it.
+    pub fn send(
+        &mut self,
+        length: usize,
+        to: Option<SocketAddr>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        let launch_ns = match (launch, self.launch) {
+            (None, _) => None,
+            (Some(launch), Some(LaunchClock::Tai)) => Some(launch.as_ns()),
+            (Some(launch), Some(LaunchClock::Mono)) => {
+                Some(launch.as_ns().saturating_sub(self.offsets.mono.as_ns()))
+            }
+            (Some(_), None) => {
+                let why = "the port was opened without launch times";
+                return Err(NotSent::Refused(io::Error::new(io::ErrorKind::InvalidInput, why)));
+            }
+        };
+        if self.carrier.buffer().is_none() {
+            return Err(NotSent::Full);
+        }
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        match &mut self.carrier {
+            Carrier::Outbox(outbox) => outbox.push(Outgoing { length, id, to, launch_ns }),
+            Carrier::Ring(ring) => ring.push(length, id, launch_ns),
+            Carrier::Xsk(xsk) => {
+                xsk.push(length, id, launch_ns, self.taps.software || self.taps.hardware);
+            }
+        }
+        Ok(Sent { id })
+    }
+
+    /// Copies a message into a buffer and lets it go with the next flush.
+    ///
+    /// **Errors**: as [`Transmitter::send`], and [`NotSent::Full`].
+    pub fn send_copy(
+        &mut self,
+        message: &[u8],
+        to: Option<SocketAddr>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        if message.len() > self.longest {
+            let why = "longer than the port's longest message";
+            return Err(NotSent::Refused(io::Error::new(io::ErrorKind::InvalidInput, why)));
+        }
+        let buffer = self.message_buffer(message.len()).ok_or(NotSent::Full)?;
+        buffer.copy_from_slice(message);
+        self.send(message.len(), to, launch)
+    }
+
+    /// Hands over what waits: one system call for up to 32 messages, without waiting for room.
+    /// What was not taken is told by [`Transmitter::reports`]. Returns how many frames stay in the
+    /// ring of AF_XDP because the interface was busy: they go with the next flush.
+    pub fn flush(&mut self) -> u32 {
+        let (known, lost) = (&mut self.known, &mut self.lost);
+        let refused = &mut |id, error| keep(known, lost, TxReport::NotTaken { id, error });
+        match &mut self.carrier {
+            Carrier::Outbox(outbox) => outbox.flush(refused),
+            Carrier::Ring(ring) => ring.flush(refused),
+            Carrier::Xsk(xsk) => return xsk.flush(refused),
+        }
+        0
+    }
+
+    /// Tells what has become known since the last call; never waits, and allocates nothing.
+    ///
+    /// **Errors**: the socket's error queue cannot be read.
+    pub fn reports(&mut self, on: &mut dyn FnMut(TxReport)) -> io::Result<()> {
+        self.reclaim();
+        self.known.drain(..).for_each(&mut *on);
+        let (offsets, launch) = (self.offsets, self.launch);
+        let ids: &dyn Fn(u32) -> u32 = match &self.carrier {
+            Carrier::Outbox(outbox) => &|message| outbox.id_of(message),
+            Carrier::Ring(ring) => &|message| ring.id_of(message),
+            Carrier::Xsk(_) => return Ok(()),
+        };
+        let fd = match &self.carrier {
+            Carrier::Outbox(outbox) => outbox.as_fd(),
+            Carrier::Ring(ring) => ring.as_fd(),
+            Carrier::Xsk(xsk) => xsk.as_fd(),
+        };
+        loop {
+            let got = self.reader.read(fd, &mut |report| {
+                if let Some(report) = interpret(report, ids, offsets, launch) {
+                    on(report);
+                }
+            })?;
+            // Fewer than fit: the queue is empty.
+            if got < error_queue::BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes back the buffers of AF_XDP.
+    fn reclaim(&mut self) {
+        let Carrier::Xsk(xsk) = &mut self.carrier else { return };
+        let (known, lost, taps) = (&mut self.known, &mut self.lost, self.taps);
+        xsk.reclaim(&mut |Completed { id, stamp_ns }| {
+            let Some(ns) = stamp_ns else { return };
+            let (tap, at) = if taps.hardware {
+                (TxTap::Hardware, StampTime::Card { ns })
+            } else {
+                (TxTap::Freed, StampTime::System(Instant::from_ns(ns)))
+            };
+            keep(known, lost, TxReport::Stamp { id, tap, at });
+        });
+    }
+}
+
+/// For `poll`: it has errors (`POLLERR`) when there are reports of a socket.
+impl AsFd for Transmitter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.carrier {
+            Carrier::Outbox(outbox) => outbox.as_fd(),
+            Carrier::Ring(ring) => ring.as_fd(),
+            Carrier::Xsk(xsk) => xsk.as_fd(),
+        }
+    }
+}
+
+fn keep(known: &mut Vec<TxReport>, lost: &mut u64, report: TxReport) {
+    if known.len() < known.capacity() {
+        known.push(report);
+    } else {
+        *lost += 1;
+    }
+}
+
+fn interpret(
+    report: Report,
+    ids: &dyn Fn(u32) -> u32,
+    offsets: Offsets,
+    launch: Option<LaunchClock>,
+) -> Option<TxReport> {
+    Some(match report {
+        Report::Stamped { tap, message, at } => {
+            let tap = match tap {
+                error_queue::TxTap::Sched => TxTap::Sched,
+                error_queue::TxTap::Send => TxTap::Software,
+                error_queue::TxTap::Hardware => TxTap::Hardware,
+                // Only TCP has it, and is no transport here.
+                error_queue::TxTap::Acknowledged => return None,
+            };
+            TxReport::Stamp { id: ids(message), tap, at: offsets.stamp(at) }
+        }
+        Report::Refused { why, launch_ns } => {
+            let ahead = match launch {
+                Some(LaunchClock::Mono) => offsets.mono,
+                Some(LaunchClock::Tai) | None => Span::ZERO,
+            };
+            let launch = Instant::from_ns(launch_ns).saturating_add(ahead);
+            TxReport::LaunchRefused { why, launch }
+        }
+        Report::Other { errno, origin } => TxReport::Other { errno, origin },
+    })
+}
+
+impl Carrier {
+    fn buffer(&mut self) -> Option<&mut [u8]> {
+        match self {
+            Carrier::Outbox(outbox) => outbox.buffer(),
+            Carrier::Ring(ring) => ring.buffer(),
+            Carrier::Xsk(xsk) => xsk.buffer(),
+        }
+    }
+}

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Gathers what a timeline shows from events and journeys as they pass, in bounded memory.
+//!
+//! Not here: which journeys are kept (`pick`), which line a thing is on (`lanes`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use timewire_base::{CyclicWindows, Instant, Phase};
+use timewire_trace::event::{Event, Hook};
+use timewire_trace::journey::worst::Judged;
+use timewire_trace::journey::{ClockMap, Journey, Observer, Outcome, Point};
+
+use super::lanes::Lanes;
+use super::pick::{Picker, mixed};
+use super::{Band, Count, Flow, HostView, Interval, LaneKind, Mark, Names, TimelineInput};
+
+/// What is gathered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatherOptions {
+    /// Journeys at most: half of them the longest, a quarter those nearest to a threshold, the rest
+    /// any.
+    pub journeys: usize,
+    /// Decides which are any.
+    pub seed: u64,
+    /// Times from end to end that matter.
+    ///
+    /// **Units**: ns.
+    pub thresholds_ns: Vec<i64>,
+    /// Interrupts, polls, queue lengths and markers at most. Those in the time of a journey that is
+    /// shown stay longest.
+    pub others: usize,
+    /// Windows of stations at most.
+    pub bands: usize,
+    /// Only what lies in `[from, to)`.
+    ///
+    /// **Units**: ns of the common scale.
+    pub window_ns: Option<(i64, i64)>,
+}
+
+impl Default for GatherOptions {
+    /// For a Perfetto file: 100 000 journeys.
+    fn default() -> GatherOptions {
+        GatherOptions {
+            journeys: 100_000,
+            seed: 1,
+            thresholds_ns: Vec::new(),
+            others: 1_000_000,
+            bands: 100_000,
+            window_ns: None,
+        }
+    }
+}
+
+impl GatherOptions {
+    /// For a page: 2 000 journeys.
+    pub fn for_a_page() -> GatherOptions {
+        let journeys = 2_000;
+        GatherOptions { journeys, others: 50_000, bands: 10_000, ..GatherOptions::default() }
+    }
+}
+
+/// What is no journey's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Interrupt(u64),
+    Softirq(u64),
+    Poll(u64),
+    /// Handle, frames.
+    Queue(u32, u64),
+    /// Point.
+    Marker(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    from_ns: i64,
+    point: Point,
+    what: What,
+}
+
+/// Gathers; an [`Observer`] of the analysis.
+#[derive(Clone, Debug)]
+pub struct Gather {
+    options: GatherOptions,
+    picker: Picker,
+    others: Vec<Other>,
+    /// Others that came, and those that were left out.
+    others_seen: u64,
+    /// Handlers that have begun: by capture, CPU, and whether it is an interrupt's.
+    begun: BTreeMap<(u8, u16, bool), i64>,
+    bounds: BTreeMap<u8, u32>,
+    events: u64,
+    names: Names,
+    schedules: BTreeMap<(usize, u8), CyclicWindows>,
+}
+
+impl Gather {
+    /// Gathers what these options say.
+    pub fn new(options: GatherOptions) -> Gather {
+        let picker = Picker::new(options.journeys, options.seed, options.thresholds_ns.clone());
+        Gather {
+            options,
+            picker,
+            others: Vec::new(),
+            others_seen: 0,
+            begun: BTreeMap::new(),
+            bounds: BTreeMap::new(),
+            events: 0,
+            names: Names::default(),
+            schedules: BTreeMap::new(),
+        }
+    }
+
+    /// The names, to be told headers and notes.
+    pub fn names(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
+    /// When a station may send, in TAI as its host's kernel has it.
+    pub fn schedule(&mut self, capture: usize, station: u8, windows: CyclicWindows) {
+        self.schedules.insert((capture, station), windows);
+    }
+
+    fn shows(&self, from_ns: i64, to_ns: i64) -> bool {
+        self.options.window_ns.is_none_or(|(from, to)| from_ns < to && to_ns >= from)
+    }
+
+    fn other(&mut self, from_ns: i64, point: &Point, what: What) {
+        if !self.shows(from_ns, point.at_ns) {
+            return;
+        }
+        self.others_seen += 1;
+        self.others.push(Other { from_ns, point: *point, what });
+        if self.others.len() >= self.options.others.max(1).saturating_mul(2) {
+            // The newest may belong to journeys that have not come out yet.
+            self.thin(self.options.others / 2);
+        }
+    }
+
+    /// Leaves out others down to what there is room for: first those in the time of no journey that
+    /// is kept, then any.
+    fn thin(&mut self, newest: usize) {
+        let spans = merged(self.picker.spans().collect());
+        let keep_from = self.others.len().saturating_sub(newest);
+        let seed = self.options.seed;
+        let mut rank: Vec<(bool, u64, usize)> = Vec::with_capacity(keep_from);
+        for (at, other) in self.others[..keep_from].iter().enumerate() {
+            let beside = !overlaps(&spans, other.from_ns, other.point.at_ns);
+            rank.push((beside, mixed(seed ^ other.point.raw_ns), at));
+        }
+        rank.sort_unstable();
+        let room = self.options.others.saturating_sub(self.others.len() - keep_from);
+        let gone: BTreeSet<usize> = rank.iter().skip(room).map(|(_, _, at)| *at).collect();
+        let mut at = 0;
+        self.others.retain(|_| {
+            at += 1;
+            !gone.contains(&(at - 1))
+        });
+    }
+
+    /// What was gathered. `worst` give their sentences; `clocks` say when windows were open.
+    pub fn finish(
+        mut self,
+        title: &str,
+        worst: &[Judged],
+        clocks: &impl ClockMap,
+    ) -> TimelineInput {
+        if self.others.len() > self.options.others {
+            self.thin(0);
+        }
+        let seen = self.picker.seen;
+        let picker = std::mem::replace(&mut self.picker, Picker::new(0, 0, Vec::new()));
+        let journeys = picker.finish();
+        let mut out = Drawing {
+            lanes: Lanes::default(),
+            names: &self.names,
+            texts: BTreeMap::new(),
+            input: TimelineInput { title: title.to_owned(), ..TimelineInput::default() },
+        };
+        out.input.losses = self.names.losses();
+        for other in &self.others {
+            out.other(other);
+        }
+        let markers = |other: &Other| match other.what {
+            What::Marker(point) => Some((key(&other.point), point)),
+            _ => None,
+        };
+        let markers: BTreeMap<_, u64> = self.others.iter().filter_map(markers).collect();
+        let sentences: BTreeMap<u64, &str> =
+            worst.iter().map(|it| (it.journey.number, it.sentence.as_str())).collect();
+        for journey in &journeys {
+            let sentence = sentences.get(&journey.number).copied().unwrap_or_default();
+            out.journey(journey, sentence, &markers);
+        }
+        let left_out = self.bands(&journeys, clocks, &mut out);
+        let used: BTreeSet<usize> = self.names.captures().collect();
+        let used: BTreeSet<usize> = used
+            .into_iter()
+            .chain(self.bounds.keys().map(|&capture| usize::from(capture)))
+            .collect();
+        let hosts: Vec<usize> = used.into_iter().collect();
+        out.input.extent = self.extent(seen, &out.input, left_out);
+        out.input.utc_ahead_ns = self.utc_ahead(&hosts, clocks);
+        let bound = |capture: usize| {
+            let capture = u8::try_from(capture).unwrap_or(u8::MAX);
+            u64::from(self.bounds.get(&capture).copied().unwrap_or(0))
+        };
+        out.input.hosts = hosts
+            .iter()
+            .map(|&host| HostView { name: self.names.host(host), bound_ns: bound(host) })
+            .collect();
+        out.finish(&self.names, &hosts)
+    }
+
+    fn extent(&self, seen: u64, input: &TimelineInput, bands_left_out: u64) -> Vec<String> {
+        let shown = input.journeys.len();
+        let mut extent = Vec::new();
+        if seen == u64::try_from(shown).unwrap_or(u64::MAX) {
+            extent.push(format!("all {seen} journeys"));
+        } else {
+            let near = match self.options.thresholds_ns.is_empty() {
+                true => "",
+                false => ", a quarter of them those nearest to a threshold",
+            };
+            let seed = self.options.seed;
+            extent.push(format!(
+                "{shown} of {seen} journeys: half of them the longest{near}, the rest any by \
+                 seed {seed}"
+            ));
+        }
+        let others = u64::try_from(self.others.len()).unwrap_or(u64::MAX);
+        if others < self.others_seen {
+            extent.push(format!(
+                "{others} of {} interrupts, polls, queue lengths and markers, those in the time \
+                 of a journey first",
+                self.others_seen
+            ));
+        }
+        if bands_left_out > 0 {
+            extent.push(format!("without {bands_left_out} windows of stations, the last ones"));
+        }
+        extent.push(format!("of {} events", self.events));
+        extent
+    }
+
+    /// UTC less the common scale, by the first capture that has a sample of its clocks.
+    fn utc_ahead(&self, hosts: &[usize], clocks: &impl ClockMap) -> Option<i64> {
+        hosts.iter().find_map(|&host| {
+            let sample = self.names.clocks(host)?;
+            let common = clocks.to_common(host, sample.monotonic_ns).ns;
+            let utc = i128::from(sample.monotonic_ns) + i128::from(sample.realtime_ahead_ns);
+            i64::try_from(utc - i128::from(common)).ok()
+        })
+    }
+
+    /// The windows of stations around the journeys that pass them; how many were left out.
+    fn bands(&self, journeys: &[Journey], clocks: &impl ClockMap, out: &mut Drawing<'_>) -> u64 {
+        let mut left_out = 0;
+        for (&(capture, station), windows) in &self.schedules {
+            let at_station = |p: &&Point| (usize::from(p.capture), p.station) == (capture, station);
+            let margin = u64::try_from(windows.cycle().as_ns()).unwrap_or(0);
+            let span = |journey: &Journey| {
+                let raw = || journey.points.iter().filter(at_station).map(|p| p.raw_ns);
+                Some((raw().min()?.saturating_sub(margin), raw().max()?.saturating_add(margin)))
+            };
+            let lane = out.lanes.put((capture, station, LaneKind::Gates, 0, "may send".to_owned()));
+            let name = out.text("open");
+            for (from, to) in merged(journeys.iter().filter_map(span).collect()) {
+                for (open, close) in windows_in(windows, capture, (from, to), clocks) {
+                    if out.input.bands.len() >= self.options.bands {
+                        left_out += 1;
+                        continue;
+                    }
+                    let at = |raw| clocks.to_common(capture, raw).ns;
+                    let (from_ns, to_ns) = (at(open), at(close));
+                    out.input.bands.push(Band { from_ns, to_ns, lane, name });
+                }
+            }
+        }
+        left_out
+    }
+}
+
+/// The open windows of `[from, to]` on the capture's own clock.
+///
+/// TAI is taken to run as the capture's clock does within this interval, from its begin: over the
+/// length of a journey, even a rate of 100 ppm is nanoseconds.
+fn windows_in(
+    windows: &CyclicWindows,
+    capture: usize,
+    (from, to): (u64, u64),
+    clocks: &impl ClockMap,
+) -> Vec<(u64, u64)> {
+    let mut found = Vec::new();
+    let Some(tai) = clocks.to_tai(capture, from) else { return found };
+    let ahead = i128::from(tai) - i128::from(from);
+    let end = i128::from(to) + ahead;
+    let mut at = tai;
+    while i128::from(at) < end {
+        let (open, close) = match windows.phase(Instant::from_ns(at)) {
+            Some(Phase::Inside { end: close, .. }) => (at, close.as_ns()),
+            Some(Phase::Before { start, end: close }) => (start.as_ns(), close.as_ns()),
+            None => break,
+        };
+        if i128::from(open) >= end || close <= at {
+            break;
+        }
+        let raw = |tai: i64| u64::try_from(i128::from(tai) - ahead).unwrap_or(0);
+        found.push((raw(open), raw(close)));
+        at = close;
+    }
+    found
+}
+
+/// What tells a point from another of the same hook.
+fn key(point: &Point) -> (u8, u64, u32, u16) {
+    (point.capture, point.raw_ns, point.thread, point.cpu)
+}
+
+/// Intervals, ascending and apart.
+fn merged<T: Ord + Copy>(mut spans: Vec<(T, T)>) -> Vec<(T, T)> {
+    spans.sort_unstable();
+    let mut out: Vec<(T, T)> = Vec::new();
+    for (from, to) in spans {
+        match out.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => out.push((from, to)),
+        }
+    }
+    out
+}
+
+fn overlaps(spans: &[(i64, i64)], from: i64, to: i64) -> bool {
+    let next = spans.partition_point(|&(_, end)| end < from);
+    spans.get(next).is_some_and(|&(begin, _)| begin <= to)
+}
+
+/// What is drawn, while it is put together.
+struct Drawing<'a> {
+    lanes: Lanes,
+    names: &'a Names,
+    texts: BTreeMap<String, usize>,
+    input: TimelineInput,
+}
+
+impl Drawing<'_> {
+    fn text(&mut self, text: &str) -> usize {
+        let next = self.texts.len();
+        *self.texts.entry(text.to_owned()).or_insert(next)
+    }
+
+    fn other(&mut self, other: &Other) {
+        let (point, host) = (&other.point, usize::from(other.point.capture));
+        let (order, line, text) = match other.what {
+            What::Marker(object) => {
+                let lane = self.lanes.event(self.names, point, object);
+                self.input.events.push(Mark { at_ns: point.at_ns, lane, journey: None });
+                return;
+            }
+            What::Queue(handle, value) => {
+                let interface = self.names.interface(host, point.station, point.interface);
+                let qdisc = self.names.qdisc(host, point.station, point.interface, handle);
+                let name = format!("{interface} {qdisc}");
+                let order = (u64::from(point.interface) << 32) | u64::from(handle);
+                let key = (host, point.station, LaneKind::Queue, order, name);
+                let lane = self.lanes.put(key);
+                self.input.counts.push(Count { at_ns: point.at_ns, lane, value });
+                return;
+            }
+            What::Interrupt(number) => (0, "interrupts", format!("interrupt {number}")),
+            What::Softirq(kind) => (1, "softirqs", softirq(kind)),
+            What::Poll(frames) => (2, "polls", format!("poll of {frames}")),
+        };
+        let order = (u64::from(point.cpu) << 2) | order;
+        let name = format!("CPU {} {line}", point.cpu);
+        let lane = self.lanes.put((host, Event::NO_STATION, LaneKind::Cpu, order, name));
+        if let What::Poll(_) = other.what {
+            // Its end only is known.
+            self.input.events.push(Mark { at_ns: point.at_ns, lane, journey: None });
+            return;
+        }
+        let name = self.text(&text);
+        let (from_ns, to_ns) = (other.from_ns, point.at_ns);
+        self.input.intervals.push(Interval { from_ns, to_ns, lane, name, journey: None });
+    }
+
+    fn journey(
+        &mut self,
+        journey: &Journey,
+        sentence: &str,
+        markers: &BTreeMap<(u8, u64, u32, u16), u64>,
+    ) {
+        let number = Some(journey.number);
+        let mut steps = Vec::new();
+        for point in &journey.points {
+            let object = markers.get(&key(point)).copied().unwrap_or(0);
+            let lane = self.lanes.event(self.names, point, object);
+            self.input.events.push(Mark { at_ns: point.at_ns, lane, journey: number });
+            steps.push((lane, point.at_ns));
+        }
+        for stage in &journey.stages {
+            let lane = self.lanes.stage(self.names, journey, stage);
+            let name = self.text(&stage.parts.name());
+            let from_ns = journey.points[stage.from].at_ns;
+            let to_ns = journey.points[stage.to].at_ns;
+            self.input.intervals.push(Interval { from_ns, to_ns, lane, name, journey: number });
+        }
+        let outcome = match journey.outcome {
+            Outcome::Dropped { reason } => format!("dropped, reason {reason}"),
+            other => other.name().to_owned(),
+        };
+        let why = journey.why.map_or(String::new(), |why| format!(": {why}"));
+        self.input.journeys.push(Flow {
+            number: journey.number,
+            state: format!("{}{why}; {outcome}", journey.status.name()),
+            flow: self.names.flow(journey.flow()),
+            length_ns: journey.end_to_end_ns(),
+            bound_ns: journey.bound_ns(),
+            sentence: sentence.to_owned(),
+            steps,
+        });
+    }
+
+    fn finish(mut self, names: &Names, hosts: &[usize]) -> TimelineInput {
+        let (lanes, places) = self.lanes.finish(names, hosts);
+        let mut input = self.input;
+        input.lanes = lanes;
+        for mark in &mut input.events {
+            mark.lane = places[mark.lane];
+        }
+        for interval in &mut input.intervals {
+            interval.lane = places[interval.lane];
+        }
+        for band in &mut input.bands {
+            band.lane = places[band.lane];
+        }
+        for count in &mut input.counts {
+            count.lane = places[count.lane];
+        }
+        for flow in &mut input.journeys {
+            flow.steps.iter_mut().for_each(|step| step.0 = places[step.0]);
+        }
+        // Packets with several receivers share the events before they part, and a marker of a
+        // journey is among the others too: the first journey has it.
+        let order = |mark: &Mark| (mark.at_ns, mark.lane, mark.journey.unwrap_or(u64::MAX));
+        input.events.sort_unstable_by_key(order);
+        input.events.dedup_by_key(|mark| (mark.at_ns, mark.lane));
+        input.intervals.sort_unstable();
+        input.intervals.dedup_by_key(|it| (it.from_ns, it.to_ns, it.lane, it.name));
+        input.bands.sort_unstable();
+        input.counts.sort_by_key(|count| (count.at_ns, count.lane));
+        let mut texts: Vec<(String, usize)> = std::mem::take(&mut self.texts).into_iter().collect();
+        texts.sort_by_key(|(_, number)| *number);
+        input.names = texts.into_iter().map(|(text, _)| text).collect();
+        input
+    }
+}
+
+/// **Source**: linux v6.12 include/linux/interrupt.h, the softirqs' enumeration.
+fn softirq(kind: u64) -> String {
+    const KINDS: [&str; 10] = [
+        "high tasklet",
+        "timer",
+        "send",
+        "receive",
+        "block",
+        "poll of block",
+        "tasklet",
+        "schedule",
+        "high-resolution timer",
+        "RCU",
+    ];
+    let known = usize::try_from(kind).ok().and_then(|kind| KINDS.get(kind));
+    known.map_or_else(|| format!("softirq {kind}"), |name| format!("softirq {name}"))
+}
+
+impl Observer for Gather {
+    fn event(&mut self, _: usize, point: &Point, event: &Event) {
+        use Hook::{IrqEntry, IrqExit, NapiPoll, QdiscDequeue, QdiscEnqueue};
+        use Hook::{SoftirqEntry, SoftirqExit};
+        self.events += 1;
+        let bound = self.bounds.entry(point.capture).or_default();
+        *bound = (*bound).max(point.bound_ns);
+        let frames = event.aux & u64::from(u32::MAX);
+        let handle = u32::try_from(event.aux >> 32).unwrap_or(0);
+        let of = |interrupt: bool| (point.capture, point.cpu, interrupt);
+        match event.hook {
+            Hook::Marker => self.other(point.at_ns, point, What::Marker(event.object)),
+            QdiscEnqueue => {
+                self.other(point.at_ns, point, What::Queue(handle, frames.saturating_add(1)));
+            }
+            QdiscDequeue => self.other(point.at_ns, point, What::Queue(handle, frames)),
+            NapiPoll => self.other(point.at_ns, point, What::Poll(event.aux >> 32)),
+            IrqEntry | SoftirqEntry => {
+                self.begun.insert(of(event.hook == IrqEntry), point.at_ns);
+            }
+            IrqExit => {
+                if let Some(from) = self.begun.remove(&of(true)) {
+                    self.other(from, point, What::Interrupt(event.aux));
+                }
+            }
+            SoftirqExit => {
+                if let Some(from) = self.begun.remove(&of(false)) {
+                    self.other(from, point, What::Softirq(event.aux));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn journey(&mut self, journey: &Journey) {
+        if !self.shows(journey.from_ns(), journey.to_ns()) {
+            return;
+        }
+        for point in &journey.points {
+            let bound = self.bounds.entry(point.capture).or_default();
+            *bound = (*bound).max(point.bound_ns);
+        }
+        self.picker.add(journey);
+    }
+}
+
+#[cfg(test)]
+#[path = "gather_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What captures call their stations, interfaces, threads, points and flows.
+//!
+//! Not here: which of them are shown (`gather`).
+
+use std::collections::BTreeMap;
+
+use timewire_trace::capture::{CaptureHeader, ClockSample, HookCount, Note};
+use timewire_trace::event::Event;
+
+/// The names in captures' headers and notes, and what they say of losses.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    headers: BTreeMap<usize, CaptureHeader>,
+    threads: BTreeMap<(usize, u32), String>,
+    points: BTreeMap<(usize, u64), String>,
+    qdiscs: BTreeMap<(usize, u8, u32, u32), String>,
+    flows: BTreeMap<u32, String>,
+    losses: BTreeMap<usize, BTreeMap<String, HookCount>>,
+    clocks: BTreeMap<usize, ClockSample>,
+}
+
+impl Names {
+    /// A capture's header.
+    pub fn header(&mut self, capture: usize, header: &CaptureHeader) {
+        self.headers.insert(capture, header.clone());
+    }
+
+    /// A capture's note.
+    pub fn note(&mut self, capture: usize, note: &Note) {
+        match note {
+            Note::Thread { thread, name } => {
+                self.threads.insert((capture, *thread), name.clone());
+            }
+            Note::Point { point, name, .. } => {
+                self.points.insert((capture, *point), name.clone());
+            }
+            Note::Flow { flow, name } => {
+                self.flows.insert(*flow, name.clone());
+            }
+            Note::Qdisc { station, interface, handle, kind } => {
+                self.qdiscs.insert((capture, *station, *interface, *handle), kind.clone());
+            }
+            Note::Clocks(sample) => {
+                self.clocks.entry(capture).or_insert(*sample);
+            }
+            Note::Losses(losses) => {
+                self.losses.insert(capture, losses.clone());
+            }
+            // What programs counted is no place on a timeline.
+            Note::Counter { .. } | Note::Histogram { .. } => {}
+        }
+    }
+
+    /// A host's name, or its number.
+    pub fn host(&self, capture: usize) -> String {
+        let named = self.headers.get(&capture).map(|header| header.host.clone());
+        named.filter(|name| !name.is_empty()).unwrap_or_else(|| format!("host {capture}"))
+    }
+
+    /// A station's name, or its number; empty for none of the stations.
+    pub fn station(&self, capture: usize, station: u8) -> String {
+        if station == Event::NO_STATION {
+            return String::new();
+        }
+        let header = self.headers.get(&capture);
+        let found = header.and_then(|header| header.stations.get(usize::from(station)));
+        found.map_or_else(|| format!("station {station}"), |found| found.name.clone())
+    }
+
+    /// An interface's name, or its index.
+    pub fn interface(&self, capture: usize, station: u8, interface: u32) -> String {
+        let header = self.headers.get(&capture);
+        let found = header.and_then(|header| header.stations.get(usize::from(station)));
+        let name = found.and_then(|found| found.interfaces.get(&interface));
+        name.map_or_else(|| format!("interface {interface}"), Clone::clone)
+    }
+
+    /// A thread's name with its number.
+    pub fn thread(&self, capture: usize, thread: u32) -> String {
+        match self.threads.get(&(capture, thread)) {
+            Some(name) => format!("{name} ({thread})"),
+            None => format!("thread {thread}"),
+        }
+    }
+
+    /// The name of a marker's point, or its number.
+    pub fn point(&self, capture: usize, point: u64) -> String {
+        let name = self.points.get(&(capture, point));
+        name.map_or_else(|| format!("point {point}"), Clone::clone)
+    }
+
+    /// A queueing discipline, as `tc` writes it.
+    pub fn qdisc(&self, capture: usize, station: u8, interface: u32, handle: u32) -> String {
+        let kind = self.qdiscs.get(&(capture, station, interface, handle));
+        let kind = kind.map_or("qdisc", String::as_str);
+        format!("{kind} {:x}:{:x}", handle >> 16, handle & 0xffff)
+    }
+
+    /// A flow in words, or its number.
+    pub fn flow(&self, flow: u32) -> String {
+        self.flows.get(&flow).cloned().unwrap_or_else(|| format!("flow {flow:08x}"))
+    }
+
+    /// What was lost, a sentence for each host and hook that lost any; the most first.
+    pub fn losses(&self) -> Vec<String> {
+        let of = |(&capture, hooks): (&usize, &BTreeMap<String, HookCount>)| {
+            let lost = hooks.iter().filter(|(_, count)| count.lost > 0);
+            let host = self.host(capture);
+            let line = |(hook, count): (&String, &HookCount)| {
+                let all = count.lost.saturating_add(count.written);
+                (count.lost, format!("{host}: {} of {all} events of {hook} were lost", count.lost))
+            };
+            lost.map(line).collect::<Vec<_>>()
+        };
+        let mut all: Vec<(u64, String)> = self.losses.iter().flat_map(of).collect();
+        all.sort_by_key(|(lost, _)| std::cmp::Reverse(*lost));
+        all.into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// The first sample of a capture's clocks.
+    pub(super) fn clocks(&self, capture: usize) -> Option<&ClockSample> {
+        self.clocks.get(&capture)
+    }
+
+    /// The numbers of the captures that are known.
+    pub(super) fn captures(&self) -> impl Iterator<Item = usize> {
+        self.headers.keys().copied()
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A trace of two hosts as a Perfetto file, read back with a reader of its own, and as a page.
+//!
+//! Not here: the page in a browser (`t3_chromium`).
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not right")]
+
+mod trace_sample;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use timewire_base::Span;
+use timewire_report::timeline::{TimelineOptions, page};
+use timewire_report::{journeys, live, perfetto};
+use timewire_trace::capture::HookCount;
+use timewire_trace::journey::Observer;
+
+/// Compares with a recorded file; with `TIMEWIRE_BLESS` set, records instead.
+fn golden(name: &str, bytes: &[u8]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    if std::env::var_os("TIMEWIRE_BLESS").is_some() {
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let want = std::fs::read(&path).unwrap_or_default();
+    let at =
+        want.iter().zip(bytes).position(|(a, b)| a != b).unwrap_or(want.len().min(bytes.len()));
+    let shown = |all: &[u8]| {
+        String::from_utf8_lossy(&all[at.saturating_sub(60)..all.len().min(at + 60)]).into_owned()
+    };
+    assert!(
+        want == bytes,
+        "{name} differs from byte {at}:\nrecorded: {}\nnow:      {}\n\
+         (TIMEWIRE_BLESS=1 records anew)",
+        shown(&want),
+        shown(bytes)
+    );
+}
+
+/// A field of a protocol buffers message, by what is written alone.
+#[derive(Clone, Debug, PartialEq)]
+enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let (&byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(byte & 127) << shift;
+        if byte < 128 {
+            return value;
+        }
+        shift += 7;
+    }
+}
+
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    let mut out = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let field = match tag & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            1 => {
+                let (head, rest) = bytes.split_first_chunk::<8>().unwrap();
+                bytes = rest;
+                Field::Number(u64::from_le_bytes(*head))
+            }
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)).unwrap();
+                let (head, rest) = bytes.split_at(length);
+                bytes = rest;
+                Field::Bytes(head)
+            }
+            wire => panic!("wire type {wire}"),
+        };
+        out.push((tag >> 3, field));
+    }
+    out
+}
+
+fn number(of: &[(u64, Field<'_>)], field: u64) -> Option<u64> {
+    of.iter().find_map(|(it, value)| match value {
+        Field::Number(value) if *it == field => Some(*value),
+        _ => None,
+    })
+}
+
+fn bytes<'a>(of: &[(u64, Field<'a>)], field: u64) -> Option<&'a [u8]> {
+    of.iter().find_map(|(it, value)| match value {
+        Field::Bytes(value) if *it == field => Some(*value),
+        _ => None,
+    })
+}
+
+fn text(of: &[(u64, Field<'_>)], field: u64) -> String {
+    String::from_utf8(bytes(of, field).unwrap_or_default().to_vec()).unwrap()
+}
+
+#[test]
+fn t1_perfetto_has_every_stage_once_and_flows_across_hosts() {
+    let analysed = trace_sample::analysed();
+    let file = perfetto::file(&analysed.input);
+    golden("two_hosts.perfetto-trace", &file);
+    assert_eq!(file, perfetto::file(&trace_sample::analysed().input));
+
+    // Names of tracks with those above them, and slices by journey.
+    let mut tracks: BTreeMap<u64, (u64, String)> = BTreeMap::new();
+    let mut open: BTreeMap<u64, (u64, String, u64)> = BTreeMap::new();
+    let mut slices: BTreeMap<u64, Vec<(String, u64, u64, String)>> = BTreeMap::new();
+    let (mut counters, mut instants, mut ended, mut last) = (0, 0, 0, 0);
+    let path = |tracks: &BTreeMap<u64, (u64, String)>, mut uuid: u64| {
+        let mut names = Vec::new();
+        while let Some((parent, name)) = tracks.get(&uuid) {
+            names.insert(0, name.clone());
+            uuid = *parent;
+        }
+        names.join(" > ")
+    };
+    for (at, (field, packet)) in fields(&file).into_iter().enumerate() {
+        let Field::Bytes(packet) = packet else { panic!("a packet is a message") };
+        assert_eq!(field, 1);
+        let packet = fields(packet);
+        assert_eq!(number(&packet, 10), Some(1), "the sequence");
+        if let Some(snapshot) = bytes(&packet, 6) {
+            assert_eq!(at, 0);
+            let clock = |(_, field): &(u64, Field<'_>)| {
+                let Field::Bytes(clock) = field else { panic!("a clock is a message") };
+                let clock = fields(clock);
+                (number(&clock, 1).unwrap(), number(&clock, 2).unwrap())
+            };
+            let clocks: Vec<(u64, u64)> = fields(snapshot).iter().map(clock).collect();
+            let (boot, utc) = (clocks[0], clocks[1]);
+            assert_eq!((boot.0, utc.0), (6, 1));
+            assert_eq!(utc.1 - boot.1, 1_800_000_000_000_000_000);
+            continue;
+        }
+        if let Some(track) = bytes(&packet, 60) {
+            let track = fields(track);
+            let uuid = number(&track, 1).unwrap();
+            let parent = number(&track, 5).unwrap_or(0);
+            assert!(parent == 0 || tracks.contains_key(&parent), "parents come first");
+            assert!(tracks.insert(uuid, (parent, text(&track, 2))).is_none());
+            continue;
+        }
+        let (now, event) = (number(&packet, 8).unwrap(), fields(bytes(&packet, 11).unwrap()));
+        assert!(now >= last, "in the order of time");
+        last = now;
+        let track = number(&event, 11).unwrap();
+        assert!(tracks.contains_key(&track));
+        let flow = number(&event, 47).or(number(&event, 48)).unwrap_or(0);
+        match number(&event, 9).unwrap() {
+            1 => {
+                ended += u64::from(number(&event, 48).is_some());
+                let begun = open.insert(track, (now, text(&event, 23), flow));
+                assert!(begun.is_none(), "slices of a track do not overlap");
+            }
+            2 => {
+                let (from, name, flow) = open.remove(&track).unwrap();
+                slices.entry(flow).or_default().push((name, from, now, path(&tracks, track)));
+            }
+            3 => instants += 1,
+            4 => counters += 1,
+            other => panic!("type {other}"),
+        }
+    }
+    assert!(open.is_empty(), "every slice ends");
+    assert_eq!(counters, 15, "8 enter and 7 leave");
+    assert_eq!(instants, 16, "15 markers and a drop");
+    assert_eq!(ended, 8, "each journey ends once");
+    for journey in &analysed.journeys {
+        let mut want: Vec<(String, u64, u64)> = Vec::new();
+        for stage in &journey.stages {
+            let at = |place: usize| u64::try_from(journey.points[place].at_ns).unwrap();
+            want.push((stage.parts.name(), at(stage.from), at(stage.to)));
+        }
+        let mut got: Vec<(String, u64, u64)> = slices[&(journey.number + 1)]
+            .iter()
+            .map(|(name, from, to, _)| (name.clone(), *from, *to))
+            .collect();
+        want.sort();
+        got.sort();
+        assert_eq!(got, want, "journey {}", journey.number);
+    }
+    let of = |name: &str| slices[&1].iter().find(|slice| slice.0 == name).unwrap().3.clone();
+    assert_eq!(of("qdisc"), "alpha > talker > eth0 qdisc");
+    assert_eq!(of("wire"), "beta<b> (clock +-70 ns) > listener > eth1 wire");
+    assert_eq!(of("read"), "beta<b> (clock +-70 ns) > listener > control \"loop\" (20)");
+    assert!(slices[&0].iter().any(|slice| slice.0 == "softirq receive"));
+    let said = perfetto::said(&analysed.input, &file);
+    assert!(said.starts_with("beta<b>: 3 of 500 events of irq-entry were lost\nall 8 journeys\n"));
+}
+
+#[test]
+fn t1_overlapping_stages_are_on_tracks_of_one_name() {
+    let mut input = trace_sample::analysed().input;
+    let lane = input.intervals[0].lane;
+    let (from, to) = (input.intervals[0].from_ns, input.intervals[0].to_ns);
+    let mut more = input.intervals[0];
+    (more.from_ns, more.to_ns) = (from + 1, to + 1);
+    input.intervals.insert(1, more);
+    let file = perfetto::file(&input);
+    let name = input.lanes[lane].name.clone();
+    let packets: Vec<Vec<(u64, Field<'_>)>> = fields(&file)
+        .into_iter()
+        .map(|(_, packet)| if let Field::Bytes(it) = packet { fields(it) } else { Vec::new() })
+        .collect();
+    let tracks = packets.iter().filter_map(|packet| bytes(packet, 60));
+    assert_eq!(tracks.filter(|track| text(&fields(track), 2) == name).count(), 2);
+}
+
+#[test]
+fn t1_the_page_of_two_hosts() {
+    let analysed = trace_sample::analysed();
+    let html = page(&analysed.input, &TimelineOptions::default());
+    golden("two_hosts.html", html.as_bytes());
+    // Nothing is fetched, and nothing of a trace is markup or ends the script.
+    let urls = ["http:", "https:", "src=", "@import", "url(h"];
+    assert!(urls.iter().all(|url| !html.contains(url)));
+    assert_eq!(html.matches("</script>").count(), 2);
+    assert!(!html.contains("beta<b>") && html.contains("beta&lt;b&gt;"));
+    assert!(html.contains("3 of 500 events of irq-entry were lost"));
+    let (_, data) = html.split_once("<script type=\"application/json\">").unwrap();
+    let (data, _) = data.split_once("</script>").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["flows"].as_array().unwrap().len(), 8);
+    assert_eq!(
+        data["flows"][usize::try_from(data["worst"].as_u64().unwrap()).unwrap()]["t"],
+        57_900
+    );
+    assert_eq!(data["lanes"].as_array().unwrap().len(), analysed.input.lanes.len());
+    let empty = page(&Default::default(), &TimelineOptions::default());
+    assert!(empty.contains("No event was lost."));
+}
+
+#[test]
+fn t1_tables_and_the_longest() {
+    let analysed = trace_sample::analysed();
+    let (counts, rows) = (analysed.analysis.counts(), analysed.analysis.rows());
+    let input = journeys::JourneysInput {
+        counts: &counts,
+        rows: &rows,
+        longest: &analysed.analysis.longest()[..2],
+        names: &analysed.names,
+    };
+    golden("two_hosts.journeys.txt", journeys::text(&input).as_bytes());
+    let html = journeys::section(&input);
+    golden("two_hosts.journeys.html", html.as_bytes());
+    assert_eq!(html.matches("<figure>").count(), 2);
+    assert!(html.contains("its gates were closed for"));
+    assert!(!html.contains("beta<b>"));
+    for (open, close) in [("<table", "</table>"), ("<svg", "</svg>"), ("<details", "</details>")] {
+        assert_eq!(html.matches(open).count(), html.matches(close).count());
+    }
+}
+
+#[test]
+fn t1_the_live_view() {
+    let analysed = trace_sample::analysed();
+    let mut meter = live::LiveMeter::default();
+    let count = |seen, lost| HookCount { seen, written: seen - lost, lost };
+    let hooks = |seen, lost| {
+        BTreeMap::from([
+            ("device-queue".to_owned(), count(seen, 0)),
+            ("drop".to_owned(), count(seen / 4, lost)),
+        ])
+    };
+    for journey in &analysed.journeys[..4] {
+        meter.journey(journey);
+    }
+    let first = meter.snapshot(Span::from_secs(1), &hooks(4, 0), None);
+    for journey in &analysed.journeys[4..] {
+        meter.journey(journey);
+    }
+    let slowest = analysed.analysis.longest().first();
+    let second = meter.snapshot(Span::from_secs(2), &hooks(8, 1), slowest);
+    let wide = live::LiveRoom { columns: 200, lines: None };
+    let lines = live::line(&first) + &live::line(&second);
+    let views = live::view(&first, wide) + "--------\n" + &live::view(&second, wide);
+    golden("two_hosts.live.txt", (views + "--------\n" + &lines).as_bytes());
+    let small = live::view(&second, live::LiveRoom { columns: 40, lines: Some(8) });
+    assert_eq!(small.lines().count(), 8);
+    assert!(small.starts_with("LOST 1 of 2 events of drop\n"), "losses stand first");
+    assert!(small.lines().all(|line| line.chars().count() <= 40));
+    assert!(small.ends_with("lines more\n"));
+    let idle = meter.snapshot(Span::from_secs(3), &hooks(8, 1), slowest);
+    assert_eq!(live::line(&idle), "3.0s 0 journeys, 0/s\n");
+}

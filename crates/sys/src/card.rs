@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a network card says about itself, where no tool of a distribution asks; and telling the
+//! card what to stamp.
+//!
+//! Not here: everything that `ethtool` can tell and set; its clock (`hardware_clock`); writing down
+//! what was set before, which whoever calls [`set_stamp_filters`] does first
+//! (`timewire_host::journal`).
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use timewire_base::IfName;
+
+use crate::socket::{check, socket};
+
+/// What a card stamps: the numbers of `HWTSTAMP_TX_...` and `HWTSTAMP_FILTER_...`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct StampFilters {
+    flags: libc::c_int,
+    /// Of sent frames.
+    pub tx: libc::c_int,
+    /// Of received frames.
+    pub rx: libc::c_int,
+}
+
+impl StampFilters {
+    /// Every sent frame that asks for it, and every received one: `HWTSTAMP_TX_ON` and
+    /// `HWTSTAMP_FILTER_ALL`.
+    pub const ALL: StampFilters = StampFilters { flags: 0, tx: TX_ON, rx: FILTER_ALL };
+    /// As [`StampFilters::ALL`], of received frames PTP's event messages only
+    /// (`HWTSTAMP_FILTER_PTP_V2_EVENT`): more cards can that.
+    pub const PTP: StampFilters = StampFilters { flags: 0, tx: TX_ON, rx: FILTER_PTP_V2_EVENT };
+
+    /// By the numbers of `HWTSTAMP_TX_...` and `HWTSTAMP_FILTER_...`.
+    pub fn of(tx: i32, rx: i32) -> StampFilters {
+        StampFilters { flags: 0, tx, rx }
+    }
+
+    /// Whether sent frames are stamped that ask for it.
+    pub fn stamps_sent(&self) -> bool {
+        self.tx != TX_OFF
+    }
+
+    /// Whether every received frame is stamped.
+    pub fn stamps_all(&self) -> bool {
+        self.rx == FILTER_ALL
+    }
+
+    /// Whether PTP's event messages straight over Ethernet are stamped when received.
+    pub fn stamps_ptp(&self) -> bool {
+        [FILTER_ALL, FILTER_PTP_V2_L2_EVENT, FILTER_PTP_V2_EVENT].contains(&self.rx)
+    }
+}
+
+/// What a card of the caller's network namespace stamps now.
+///
+/// **Errors**: `Unsupported` (or `ENOTTY`) when the card or its driver does not tell.
+pub fn stamp_filters(interface: &IfName) -> io::Result<StampFilters> {
+    request(interface, GET_STAMP_FILTERS, StampFilters::default())
+}
+
+/// Tells a card what to stamp; returns what it stamps from now on, which may be more. It stays so
+/// when the process ends: whoever calls this has written down what [`stamp_filters`] said, and puts
+/// that back. A clock daemon that uses the card sets it too, and needs at least PTP's.
+///
+/// **Errors**: `EPERM` without CAP_NET_ADMIN; `ERANGE` when the card cannot stamp so; `Unsupported`
+/// when it cannot stamp at all.
+pub fn set_stamp_filters(interface: &IfName, filters: StampFilters) -> io::Result<StampFilters> {
+    request(interface, SET_STAMP_FILTERS, filters)
+}
+
+fn request(
+    interface: &IfName,
+    what: libc::c_ulong,
+    mut filters: StampFilters,
+) -> io::Result<StampFilters> {
+    /// `struct ifreq` with a pointer.
+    #[repr(C)]
+    struct Request {
+        name: [u8; libc::IFNAMSIZ],
+        data: *mut StampFilters,
+        rest: [u8; 16],
+    }
+    const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+    let fd = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut name = [0; libc::IFNAMSIZ];
+    // At most 15 bytes: the last stays NUL.
+    for (to, from) in name.iter_mut().zip(interface.as_str().bytes()) {
+        *to = from;
+    }
+    let mut request = Request { name, data: &raw mut filters, rest: [0; 16] };
+    // SAFETY: the request is as large as an ifreq and points to a hwtstamp_config that is ours and
+    // lives until the call has returned.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), what, &raw mut request) })?;
+    Ok(filters)
+}
+
+/// Which way a frame goes past a `tcx` program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Received.
+    Ingress,
+    /// Sent.
+    Egress,
+}
+
+/// Numbers of the `tcx` programs of an interface, in their order.
+///
+/// **Errors**: needs `CAP_NET_ADMIN` (and `CAP_BPF`); `InvalidInput` from kernels before 6.6.
+pub fn tcx_programs(interface_index: u32, direction: Direction) -> io::Result<Vec<u32>> {
+    /// The part of `union bpf_attr` that a query has.
+    #[repr(C)]
+    struct Query {
+        target: u32,
+        attach_type: u32,
+        query_flags: u32,
+        attach_flags: u32,
+        programs: u64,
+        count: u32,
+        padding: u32,
+        program_attach_flags: u64,
+        links: u64,
+        link_attach_flags: u64,
+        revision: u64,
+    }
+    const _: () = assert!(size_of::<Query>() == 64);
+    // More than the kernel allows on one interface (linux v6.12 include/linux/bpf_mprog.h).
+    let mut programs = [0_u32; 64];
+    let mut query = Query {
+        target: interface_index,
+        attach_type: if direction == Direction::Ingress { TCX_INGRESS } else { TCX_EGRESS },
+        query_flags: 0,
+        attach_flags: 0,
+        programs: programs.as_mut_ptr().expose_provenance() as u64,
+        count: 64,
+        padding: 0,
+        program_attach_flags: 0,
+        links: 0,
+        link_attach_flags: 0,
+        revision: 0,
+    };
+    let size = size_of::<Query>();
+    // SAFETY: `query` is readable and writable for `size` bytes and points to room for as many
+    // numbers as it says; the kernel takes any size whose unknown rest is zero.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, PROG_QUERY, &raw mut query, size) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let count = usize::try_from(query.count).unwrap_or(0).min(programs.len());
+    Ok(programs[..count].to_vec())
+}
+
+/// The name of a loaded program.
+///
+/// **Errors**: needs `CAP_SYS_ADMIN`; `NotFound` when it is no longer there.
+pub fn program_name(id: u32) -> io::Result<String> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    /// The part of `union bpf_attr` that opens a program by its number.
+    #[repr(C)]
+    struct ById {
+        id: u32,
+        next: u32,
+        flags: u32,
+    }
+    /// The part that asks for what is known about it.
+    #[repr(C)]
+    struct Info {
+        fd: u32,
+        length: u32,
+        info: u64,
+    }
+    let open = ById { id, next: 0, flags: 0 };
+    let size = size_of::<ById>();
+    // SAFETY: `open` is readable for `size` bytes.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, PROG_GET_FD_BY_ID, &raw const open, size) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: the descriptor is new and nobody else owns it.
+    let program = unsafe { OwnedFd::from_raw_fd(fd) };
+    // `struct bpf_prog_info` up to the end of the name.
+    let mut info = [0_u8; 80];
+    let ask = Info {
+        fd: u32::try_from(program.as_raw_fd()).expect("invariant: descriptors are not negative"),
+        length: 80,
+        info: info.as_mut_ptr().expose_provenance() as u64,
+    };
+    let size = size_of::<Info>();
+    // SAFETY: `ask` is readable for `size` bytes and points to 80 writable ones, as it says.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, GET_INFO_BY_FD, &raw const ask, size) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let name = &info[NAME_AT..];
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+// From linux v6.12 include/uapi/linux: net_tstamp.h, sockios.h, bpf.h.
+const TX_OFF: libc::c_int = 0;
+const TX_ON: libc::c_int = 1;
+const FILTER_ALL: libc::c_int = 1;
+const FILTER_PTP_V2_L2_EVENT: libc::c_int = 9;
+const FILTER_PTP_V2_EVENT: libc::c_int = 12;
+const SET_STAMP_FILTERS: libc::c_ulong = 0x89b0;
+const GET_STAMP_FILTERS: libc::c_ulong = 0x89b1;
+const PROG_QUERY: libc::c_int = 16;
+const PROG_GET_FD_BY_ID: libc::c_int = 13;
+const GET_INFO_BY_FD: libc::c_int = 15;
+const TCX_INGRESS: u32 = 46;
+const TCX_EGRESS: u32 = 47;
+/// type, id, tag, two lengths, two pointers, load time, user, count of maps, pointer to maps.
+const NAME_AT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_the_loopback_interface_stamps_nothing() {
+        let lo = IfName::new("lo").unwrap();
+        let refused = stamp_filters(&lo).unwrap_err();
+        let known = [libc::EOPNOTSUPP, libc::ENOTTY, libc::EINVAL];
+        assert!(refused.raw_os_error().is_some_and(|e| known.contains(&e)), "{refused}");
+        let refused = set_stamp_filters(&lo, StampFilters::ALL).unwrap_err();
+        let known = [libc::EOPNOTSUPP, libc::ENOTTY, libc::EINVAL, libc::EPERM];
+        assert!(refused.raw_os_error().is_some_and(|e| known.contains(&e)), "{refused}");
+    }
+
+    #[test]
+    fn t0_filters_say_what_they_stamp() {
+        assert!(StampFilters::ALL.stamps_all() && StampFilters::ALL.stamps_ptp());
+        assert!(!StampFilters::PTP.stamps_all() && StampFilters::PTP.stamps_ptp());
+        assert!(!StampFilters::default().stamps_ptp() && !StampFilters::default().stamps_sent());
+        assert_eq!(StampFilters::of(1, 12), StampFilters::PTP);
+        assert!(StampFilters::PTP.stamps_sent());
+    }
+
+    #[test]
+    fn t3_the_loopback_interface_has_no_programs() {
+        match tcx_programs(1, Direction::Ingress) {
+            Ok(programs) => assert!(programs.is_empty()),
+            Err(error) => eprintln!("SKIP: tcx programs cannot be listed: {error}"),
+        }
+        assert!(program_name(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Everything at once: events go in; tables, the worst journeys and chains come out. Memory is that
+//! of open journeys, of the rows and of what is kept.
+//!
+//! Not here: how journeys are made (`follow`).
+
+use timewire_base::CyclicWindows;
+
+use super::chain::{Chain, ChainReport, Chains};
+use super::context::Context;
+use super::culprit::{Known, judge, sentence};
+use super::follow::{Counts, Journeys};
+use super::table::{Filter, Row, Tables};
+use super::worst::{Judged, Keep, Worst};
+use super::{CaptureInfo, ClockMap, Journey, Loss, Observer, Point, Settings};
+use crate::capture::{CaptureHeader, Note};
+use crate::event::Event;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// How journeys are made.
+    pub settings: Settings,
+    /// Which of them are in the tables and among the worst.
+    pub filter: Filter,
+    /// How many of the worst are kept.
+    pub keep: Keep,
+    /// Flows with rows of their own.
+    pub flows: usize,
+    /// Chains of markers.
+    pub chains: Vec<Chain>,
+}
+
+impl Default for Wanted {
+    fn default() -> Wanted {
+        Wanted {
+            settings: Settings::default(),
+            filter: Filter::default(),
+            keep: Keep::default(),
+            flows: 256,
+            chains: Vec::new(),
+        }
+    }
+}
+
+/// Analyses captures.
+#[derive(Debug)]
+pub struct Analysis<C> {
+    journeys: Journeys<C>,
+    filter: Filter,
+    tables: Tables,
+    worst: Worst,
+    chains: Chains,
+    known: Known,
+    context: Context,
+}
+
+/// What sees events and journeys while they pass.
+struct Seen<'a, C, O> {
+    clocks: &'a C,
+    filter: &'a Filter,
+    tables: &'a mut Tables,
+    worst: &'a mut Worst,
+    chains: &'a mut Chains,
+    known: &'a Known,
+    context: &'a mut Context,
+    lost: &'a [super::losses::Intervals],
+    also: &'a mut O,
+}
+
+impl<C: ClockMap, O: Observer> Observer for Seen<'_, C, O> {
+    fn event(&mut self, capture: usize, point: &Point, event: &Event) {
+        self.context.event(point, event);
+        let lost = |from, to| self.lost.iter().any(|lost| lost.overlap(from, to));
+        self.chains.event(point, event, self.known, lost);
+        self.also.event(capture, point, event);
+    }
+
+    fn journey(&mut self, journey: &Journey) {
+        self.also.journey(journey);
+        if !self.filter.takes(journey) {
+            return;
+        }
+        self.tables.add(journey);
+        let (known, context, clocks) = (self.known, &*self.context, self.clocks);
+        self.worst.add(journey, |journey| {
+            let verdict = judge(journey, known, context, clocks);
+            (verdict, sentence(journey, &verdict, known))
+        });
+    }
+}
+
+impl<C: ClockMap> Analysis<C> {
+    /// Of these captures.
+    pub fn new(captures: Vec<CaptureInfo>, clocks: C, wanted: Wanted) -> Analysis<C> {
+        Analysis {
+            chains: Chains::new(wanted.chains, &wanted.settings),
+            journeys: Journeys::new(captures, clocks, wanted.settings),
+            filter: wanted.filter,
+            tables: Tables::new(wanted.flows),
+            worst: Worst::new(wanted.keep),
+            known: Known::default(),
+            context: Context::default(),
+        }
+    }
+
+    /// A capture's header: names of its stations.
+    pub fn header(&mut self, capture: usize, header: &CaptureHeader) {
+        self.known.header(capture, header);
+        self.chains.learned();
+    }
+
+    /// A capture's note: names, queueing disciplines, clocks. Losses are told with
+    /// [`CaptureInfo`] or [`Analysis::lose`].
+    pub fn note(&mut self, capture: usize, note: &Note) {
+        self.known.learn(capture, note);
+        self.chains.learned();
+    }
+
+    /// When a station may send.
+    pub fn schedule(&mut self, capture: usize, station: u8, windows: CyclicWindows) {
+        self.known.schedule.insert((capture, station), windows);
+    }
+
+    /// As [`Journeys::lose`].
+    pub fn lose(&mut self, capture: usize, loss: Loss) {
+        self.journeys.lose(capture, loss);
+    }
+
+    /// Takes an event, as [`Journeys::event`]; `also` is told what passes.
+    pub fn event(&mut self, capture: usize, event: &Event, also: &mut impl Observer) {
+        if self.journeys.hold(capture, event) {
+            self.pass(also, |journeys, seen| journeys.settle_ready(seen));
+        }
+    }
+
+    /// As [`Journeys::settle`].
+    pub fn settle(&mut self, upto_ns: i64, also: &mut impl Observer) {
+        self.pass(also, |journeys, seen| journeys.settle(upto_ns, seen));
+    }
+
+    /// Ends: every journey comes out, and every chain.
+    pub fn finish(&mut self, also: &mut impl Observer) {
+        self.pass(also, |journeys, seen| journeys.finish(seen));
+        let lost: Vec<_> = self.journeys.captures.iter().map(|c| c.lost.clone()).collect();
+        self.chains.finish(|from, to| lost.iter().any(|lost| lost.overlap(from, to)));
+    }
+
+    fn pass<O: Observer>(
+        &mut self,
+        also: &mut O,
+        act: impl FnOnce(&mut Journeys<C>, &mut Seen<'_, C, O>),
+    ) {
+        let clocks = self.journeys.clocks();
+        let lost: Vec<_> = self.journeys.captures.iter().map(|c| c.lost.clone()).collect();
+        let mut seen = Seen {
+            clocks: clocks.as_ref(),
+            filter: &self.filter,
+            tables: &mut self.tables,
+            worst: &mut self.worst,
+            chains: &mut self.chains,
+            known: &self.known,
+            context: &mut self.context,
+            lost: &lost,
+            also,
+        };
+        act(&mut self.journeys, &mut seen);
+    }
+
+    /// How many there were until now.
+    pub fn counts(&self) -> Counts {
+        self.journeys.counts()
+    }
+
+    /// The tables' rows.
+    pub fn rows(&self) -> Vec<Row> {
+        self.tables.rows()
+    }
+
+    /// The worst journeys.
+    pub fn worst(&self) -> &Worst {
+        &self.worst
+    }
+
+    /// The longest journeys, descending.
+    pub fn longest(&self) -> &[Judged] {
+        self.worst.longest()
+    }
+
+    /// The chains.
+    pub fn chains(&self) -> Vec<ChainReport> {
+        self.chains.reports()
+    }
+
+    /// What the notes told.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Journeys as lines: CSV with a column for each stage, or JSON Lines with everything that is known
+//! of each.
+//!
+//! Columns and fields: `docs/src/reference/trace-views.md`.
+//!
+//! Not here: events as lines (`capture`).
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::culprit::Known;
+use super::{Journey, Outcome, Parts, Rule, Status, Why};
+
+/// The `schema` field of every line of JSON.
+pub const JOURNEY_SCHEMA: &str = "timewire.journey/1";
+
+/// The first line of a CSV file, ending with a line feed.
+pub fn csv_head() -> String {
+    let mut head = String::from(
+        "journey,tag,tagged,flow,status,why,outcome,from_ns,to_ns,end_to_end_ns,bound_ns,hops,\
+         from_station,to_station",
+    );
+    for (_, name) in Parts::ALL {
+        write!(head, ",{name}_ns").expect("invariant: a String takes any text");
+    }
+    head += ",merged_ns,merged\n";
+    head
+}
+
+/// A journey as a line of CSV, ending with a line feed.
+///
+/// The column of a stage has its time over all hops, and nothing where the journey has no such
+/// stage. Where hooks were missing, neighbours are one stage: its time is in `merged_ns`, its name
+/// in `merged`. So the stages' columns sum to `end_to_end_ns` exactly.
+pub fn csv_line(journey: &Journey, known: &Known) -> String {
+    let mut stages = [None::<i64>; Parts::ALL.len()];
+    let (mut merged_ns, mut merged) = (None::<i64>, Vec::new());
+    for stage in &journey.stages {
+        let place = Parts::ALL.iter().position(|(parts, _)| *parts == stage.parts);
+        let sum = match place {
+            Some(place) => &mut stages[place],
+            None => {
+                merged.push(stage.parts.name());
+                &mut merged_ns
+            }
+        };
+        *sum = Some(sum.unwrap_or(0) + stage.ns);
+    }
+    let (from, to) = ends(journey, known);
+    let text = |cell: &str| quoted(cell);
+    let why = journey.why.map_or(String::new(), |why| why.to_string());
+    let outcome = match journey.outcome {
+        Outcome::Dropped { reason } => format!("dropped:{reason}"),
+        other => other.name().to_owned(),
+    };
+    let number = |ns: Option<i64>| ns.map_or(String::new(), |ns| ns.to_string());
+    let mut cells = vec![
+        journey.number.to_string(),
+        format!("{:016x}", journey.tag),
+        journey.tagged.to_string(),
+        text(&known.flow(journey.flow())),
+        journey.status.name().to_owned(),
+        text(&why),
+        outcome,
+        journey.from_ns().to_string(),
+        journey.to_ns().to_string(),
+        journey.end_to_end_ns().to_string(),
+        journey.bound_ns().to_string(),
+        journey.stages.last().map_or(0, |stage| stage.hop).to_string(),
+        text(&from),
+        text(&to),
+    ];
+    cells.extend(stages.map(number));
+    cells.push(number(merged_ns));
+    cells.push(merged.join(" "));
+    cells.join(",") + "\n"
+}
+
+fn ends(journey: &Journey, known: &Known) -> (String, String) {
+    let name = |point: Option<&super::Point>| {
+        point.map_or(String::new(), |at| known.station(usize::from(at.capture), at.station))
+    };
+    (name(journey.points.first()), name(journey.points.last()))
+}
+
+/// **Source**: RFC 4180 section 2.
+fn quoted(cell: &str) -> String {
+    match cell.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.to_owned(),
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    schema: &'static str,
+    journey: u64,
+    tag: String,
+    tagged: bool,
+    flow: String,
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<Why>,
+    #[serde(flatten)]
+    outcome: Outcome,
+    from_ns: i64,
+    to_ns: i64,
+    end_to_end_ns: i64,
+    bound_ns: u64,
+    stages: Vec<LineStage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sentence: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct LineStage {
+    stage: String,
+    hop: u8,
+    station: String,
+    ns: i64,
+    bound_ns: u64,
+    rule: Rule,
+}
+
+/// A journey as a line of JSON, ending with a line feed; with the reason for its length, where it
+/// was judged.
+pub fn json_line(journey: &Journey, known: &Known, sentence: Option<&str>) -> String {
+    let stage = |stage: &super::Stage| {
+        let at = &journey.points[stage.to];
+        LineStage {
+            stage: stage.parts.name(),
+            hop: stage.hop,
+            station: known.station(usize::from(at.capture), at.station),
+            ns: stage.ns,
+            bound_ns: stage.bound_ns,
+            rule: stage.rule,
+        }
+    };
+    let line = Line {
+        schema: JOURNEY_SCHEMA,
+        journey: journey.number,
+        tag: format!("{:016x}", journey.tag),
+        tagged: journey.tagged,
+        flow: known.flow(journey.flow()),
+        status: journey.status,
+        why: journey.why,
+        outcome: journey.outcome,
+        from_ns: journey.from_ns(),
+        to_ns: journey.to_ns(),
+        end_to_end_ns: journey.end_to_end_ns(),
+        bound_ns: journey.bound_ns(),
+        stages: journey.stages.iter().map(stage).collect(),
+        sentence,
+    };
+    serde_json::to_string(&line).expect("invariant: names and numbers become JSON") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{follow, whole};
+    use super::super::{CaptureInfo, Hook};
+    use super::*;
+    use crate::capture::Note;
+
+    fn known() -> Known {
+        let mut known = Known::default();
+        known.learn(0, &Note::Flow { flow: 0, name: "a \"flow\", quoted".to_owned() });
+        known
+    }
+
+    fn sums(line: &str) {
+        let head = csv_head();
+        let names: Vec<&str> = head.trim_end().split(',').collect();
+        // The flow's name has one comma within its quotes.
+        let cells: Vec<&str> = line.trim_end().split(',').collect();
+        assert_eq!(cells.len(), names.len() + 1);
+        let cell = |name: &str| {
+            let place = names.iter().position(|it| *it == name).unwrap();
+            cells[place + usize::from(place > 3)].parse().unwrap_or(0_i64)
+        };
+        let of_stages = Parts::ALL.iter().map(|(_, name)| cell(&format!("{name}_ns")));
+        assert_eq!(of_stages.sum::<i64>() + cell("merged_ns"), cell("end_to_end_ns"));
+    }
+
+    #[test]
+    fn t0_columns_of_stages_sum_to_the_whole() {
+        for left_out in Hook::ALL {
+            let events: Vec<_> =
+                whole().into_iter().filter(|event| event.hook != left_out).collect();
+            let mut info = CaptureInfo::all();
+            info.hooks.remove(&left_out);
+            for journey in follow(info, &events) {
+                sums(&csv_line(&journey, &known()));
+            }
+        }
+    }
+
+    #[test]
+    fn t0_a_line_of_each_kind() {
+        let journey = &follow(CaptureInfo::all(), &whole())[0];
+        assert_eq!(
+            csv_line(journey, &known()),
+            "0,0000000000000005,true,\"a \"\"flow\"\", quoted\",complete,,received,1000,3900,2900,\
+             0,1,station 0.0,station 0.1,100,200,800,50,250,500,100,500,100,300,,,\n"
+        );
+        let line = json_line(journey, &known(), Some("why"));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["schema"], JOURNEY_SCHEMA);
+        assert_eq!(value["outcome"], "received");
+        assert_eq!(value["sentence"], "why");
+        assert_eq!(value["stages"].as_array().unwrap().len(), 10);
+        assert_eq!(value["stages"][4]["stage"], "wire");
+        assert_eq!(value["stages"][4]["ns"], 250);
+        assert_eq!(value["stages"][4]["station"], "station 0.1");
+    }
+}

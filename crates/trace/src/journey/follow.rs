@@ -1,0 +1,614 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Follows packets on the hosts: which buffer an event belongs to, and whether it is still the same
+//! packet that is in it.
+//!
+//! Not here: sockets and their readers (`socket`), copies and wires, and journeys that come out
+//! (`join`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::identity::{Map, own_tag};
+use super::losses::Intervals;
+use super::node::{NodeRef, Nodes, Parent};
+use super::socket::Socket;
+use super::stage::{
+    DEVICE_QUEUE, DRIVER_DONE, DRIVER_START, RECEIVE, SOCKET_QUEUE, STACK_RECEIVE, rank,
+};
+use super::{
+    CaptureInfo, ClockMap, Common, Journey, Loss, Observer, Outcome, Point, Rule, Settings, Status,
+};
+use crate::event::{Event, Flags, Hook};
+
+/// How many there were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events.
+    pub events: u64,
+    /// Events that came later than the order allows; they count as lost.
+    pub late: u64,
+    /// Journeys by status and outcome, a drop without its reason.
+    pub journeys: BTreeMap<(Status, &'static str), u64>,
+    /// Messages that were received and have no packet: the tracing began or lost it in between.
+    pub unmatched_receives: u64,
+    /// Most buffers that were followed at once.
+    pub most_open: usize,
+}
+
+/// Makes journeys of events.
+///
+/// Events are given in the order of the common scale, those of one capture up to
+/// [`Settings::reorder_ns`] out of it.
+#[derive(Debug)]
+pub struct Journeys<C> {
+    clocks: Arc<C>,
+    pub(super) settings: Settings,
+    pub(super) captures: Vec<Capture>,
+    waiting: Vec<(Point, Event)>,
+    kept: usize,
+    newest: i64,
+    pub(super) passed: i64,
+    swept: i64,
+    pub(super) nodes: Nodes,
+    /// The node in each buffer.
+    live: Map<(u8, u64), NodeRef>,
+    /// The latest markers, by capture, station and tag; and in which order they came.
+    markers: Map<(u8, u8, u64), Point>,
+    marked: VecDeque<((u8, u8, u64), i64)>,
+    /// Nodes that came by a wire, and when their transmission is decided.
+    pub(super) births: VecDeque<(i64, NodeRef)>,
+    /// Nodes that will be seen again soon or never: when, and how many points they have.
+    moving: VecDeque<(i64, NodeRef, usize)>,
+    /// Nodes whose end is known, and when they come out.
+    pub(super) done: VecDeque<(i64, NodeRef)>,
+    pub(super) scratch: Journey,
+    pub(super) counts: Counts,
+}
+
+/// What is known of one capture's kernel.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub info: CaptureInfo,
+    /// When events of journeys were lost, and of sockets.
+    pub lost: Intervals,
+    pub sockets_lost: Intervals,
+    pub cpus: Vec<Cpu>,
+    threads: Map<u32, Thread>,
+    pub sockets: Map<u64, Socket>,
+}
+
+impl Capture {
+    pub fn watches(&self, hook: Hook) -> bool {
+        self.info.hooks.contains(&hook)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Cpu {
+    /// Drivers at work, the innermost last: buffer, interface, node, its points by then.
+    drivers: Vec<(u64, u32, NodeRef, usize)>,
+    /// The packet of the last event, with its points by then; and of the last `stack-receive`.
+    pub last: Option<(NodeRef, usize)>,
+    pub stack: Option<(NodeRef, usize)>,
+    /// The last event put a packet into this socket.
+    pub queued: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    /// The send call that it is in.
+    call: Option<Point>,
+    /// Packets since then.
+    sent: Vec<NodeRef>,
+    /// What it received last.
+    received: Option<NodeRef>,
+}
+
+/// Most drivers above each other; more are left over from lost events.
+const NESTED: usize = 8;
+/// Most markers whose messages are not sent yet.
+const MARKERS: usize = 65_536;
+/// Most packets of one send call that are kept in mind.
+const PER_CALL: usize = 4_096;
+
+impl<C: ClockMap> Journeys<C> {
+    /// Of these captures, whose clocks the map knows.
+    ///
+    /// **Panics** when there are more than 255.
+    pub fn new(captures: Vec<CaptureInfo>, clocks: C, settings: Settings) -> Journeys<C> {
+        assert!(captures.len() <= 255, "at most 255 captures have numbers");
+        let mut journeys = Journeys {
+            clocks: Arc::new(clocks),
+            settings,
+            captures: Vec::new(),
+            waiting: Vec::new(),
+            kept: 0,
+            newest: i64::MIN,
+            passed: i64::MIN,
+            swept: i64::MIN,
+            nodes: Nodes::default(),
+            live: Map::default(),
+            markers: Map::default(),
+            marked: VecDeque::new(),
+            births: VecDeque::new(),
+            moving: VecDeque::new(),
+            done: VecDeque::new(),
+            scratch: empty(),
+            counts: Counts::default(),
+        };
+        for (index, info) in captures.into_iter().enumerate() {
+            let losses = info.losses.clone();
+            journeys.captures.push(Capture {
+                info,
+                lost: Intervals::default(),
+                sockets_lost: Intervals::default(),
+                cpus: Vec::new(),
+                threads: Map::default(),
+                sockets: Map::default(),
+            });
+            losses.iter().for_each(|&loss| journeys.lose(index, loss));
+        }
+        journeys
+    }
+
+    /// The clocks it was given.
+    pub fn clocks(&self) -> Arc<C> {
+        Arc::clone(&self.clocks)
+    }
+
+    /// How many there were until now.
+    pub fn counts(&self) -> Counts {
+        Counts { most_open: self.nodes.most, ..self.counts.clone() }
+    }
+
+    /// Events of a capture were lost. It counts for journeys that have not come out: tell losses
+    /// at the beginning, or within [`Settings::window_ns`].
+    pub fn lose(&mut self, capture: usize, loss: Loss) {
+        let from = self.clocks.to_common(capture, loss.from_ns);
+        let to = self.clocks.to_common(capture, loss.to_ns);
+        let wide = |at: Common| i64::try_from(at.bound_ns).unwrap_or(i64::MAX);
+        let (from, to) =
+            (from.ns.saturating_sub(wide(from)), to.ns.saturating_add(wide(to)).max(from.ns));
+        if loss.concerns_journeys() {
+            self.captures[capture].lost.add(from, to);
+        }
+        if loss.concerns_sockets() {
+            self.captures[capture].sockets_lost.add(from, to);
+        }
+    }
+
+    /// Takes an event.
+    pub fn event(&mut self, capture: usize, event: &Event, out: &mut impl Observer) {
+        if self.hold(capture, event) {
+            self.settle_ready(out);
+        }
+    }
+
+    /// Keeps an event until those before it must have come; says when enough are kept.
+    pub(super) fn hold(&mut self, capture: usize, event: &Event) -> bool {
+        self.counts.events += 1;
+        let number = u8::try_from(capture).expect("invariant: at most 255 captures");
+        let point = Point::of(number, event, self.clocks.to_common(capture, event.at_ns));
+        if point.at_ns < self.passed {
+            self.counts.late += 1;
+            self.captures[capture].lost.add(point.at_ns, self.passed);
+            self.captures[capture].sockets_lost.add(point.at_ns, self.passed);
+            return false;
+        }
+        self.newest = self.newest.max(point.at_ns);
+        self.waiting.push((point, *event));
+        self.waiting.len() >= 2 * self.kept + 1_024
+    }
+
+    /// Takes the events before which none can come any more.
+    pub(super) fn settle_ready(&mut self, out: &mut impl Observer) {
+        self.settle(self.newest.saturating_sub(self.settings.reorder_ns), out);
+    }
+
+    /// Takes what has been given until now as all that there is before `at`; for those who watch
+    /// while it goes on.
+    ///
+    /// **Units**: ns of the common scale.
+    pub fn settle(&mut self, upto_ns: i64, out: &mut impl Observer) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.sort_by_key(|(point, _)| point.at_ns);
+        let ready = waiting.partition_point(|(point, _)| point.at_ns <= upto_ns);
+        for (point, event) in waiting.drain(..ready) {
+            self.advance(point.at_ns, out);
+            out.event(usize::from(point.capture), &point, &event);
+            self.take(point, &event);
+        }
+        self.kept = waiting.len();
+        self.waiting = waiting;
+    }
+
+    /// Ends: every journey comes out.
+    pub fn finish(&mut self, out: &mut impl Observer) {
+        self.settle(i64::MAX, out);
+        let end = self.passed.saturating_add(self.settings.window_ns);
+        self.advance(end, out);
+        for node in self.nodes.open() {
+            if self.nodes[node].ended.is_none() {
+                self.end_where_it_is(node);
+            }
+        }
+        self.advance(i64::MAX, out);
+    }
+
+    /// Time has come so far.
+    fn advance(&mut self, now: i64, out: &mut impl Observer) {
+        loop {
+            let next = |deadline: Option<i64>| deadline.filter(|&at| at <= now);
+            let birth = next(self.births.front().map(|entry| entry.0));
+            let moving = next(self.moving.front().map(|entry| entry.0));
+            let done = next(self.done.front().map(|entry| entry.0));
+            // Of one instant: decide, then end, then give out.
+            let first = [birth, moving, done].into_iter().flatten().min();
+            if first.is_none() {
+                break;
+            }
+            if first == birth {
+                let (at, node) = self.births.pop_front().expect("invariant: it was there");
+                self.passed = self.passed.max(at.min(now));
+                self.decide(node);
+            } else if first == moving {
+                let (at, node, points) = self.moving.pop_front().expect("invariant: it was there");
+                self.passed = self.passed.max(at.min(now));
+                let still = |n: &&super::node::Node| n.ended.is_none() && n.points.len() == points;
+                if self.nodes.get(node).filter(still).is_some() {
+                    self.end_where_it_is(node);
+                }
+            } else {
+                let (_, node) = self.done.pop_front().expect("invariant: it was there");
+                self.give(node, out);
+            }
+        }
+        if now != i64::MAX {
+            self.passed = now;
+            if now.saturating_sub(self.swept) >= self.settings.longest_ns / 4 {
+                self.sweep();
+            }
+        }
+    }
+
+    /// Ends what rests too long.
+    fn sweep(&mut self) {
+        self.swept = self.passed;
+        let old = self.passed.saturating_sub(self.settings.longest_ns);
+        for node in self.nodes.open() {
+            let found = &self.nodes[node];
+            if found.ended.is_none() && found.last().is_some_and(|last| last.at_ns < old) {
+                self.end_where_it_is(node);
+            }
+        }
+    }
+
+    fn end_where_it_is(&mut self, node: NodeRef) {
+        let outcome = match self.nodes[node].last().map(|last| last.hook) {
+            Some(Hook::DriverStart | Hook::DriverDone) => Outcome::Sent,
+            Some(Hook::SocketQueue) => Outcome::Queued,
+            _ => Outcome::Unseen,
+        };
+        if outcome == Outcome::Queued {
+            self.in_doubtful_socket(node);
+        }
+        self.end(node, outcome);
+    }
+
+    /// Its end is known.
+    pub(super) fn end(&mut self, node: NodeRef, outcome: Outcome) {
+        let found = &mut self.nodes[node];
+        if found.ended.is_some() {
+            return;
+        }
+        found.ended = Some(outcome);
+        let key = (found.capture, found.object);
+        if self.live.get(&key) == Some(&node) {
+            self.live.remove(&key);
+        }
+        self.done.push_back((self.passed.saturating_add(self.settings.window_ns), node));
+    }
+
+    pub(super) fn cpu(&mut self, point: &Point) -> &mut Cpu {
+        let cpus = &mut self.captures[usize::from(point.capture)].cpus;
+        let index = usize::from(point.cpu);
+        if cpus.len() <= index {
+            cpus.resize_with(index + 1, Cpu::default);
+        }
+        &mut cpus[index]
+    }
+
+    fn take(&mut self, point: Point, event: &Event) {
+        let other = event.flags.has(Flags::OTHER);
+        match event.hook {
+            Hook::DeviceQueue
+            | Hook::QdiscEnqueue
+            | Hook::QdiscDequeue
+            | Hook::DriverStart
+            | Hook::ReceiveQueue
+            | Hook::NapiReceive
+            | Hook::StackReceive
+            | Hook::Drop
+                if event.object != 0 && !other =>
+            {
+                self.packet(point, event);
+            }
+            Hook::DriverDone if !other => self.driver_done(point, event),
+            Hook::SocketQueue => self.socket_queue(point, event),
+            Hook::Waking => self.waking(point, event),
+            Hook::SwitchIn => self.switch_in(point, event),
+            Hook::SocketReceive => self.socket_receive(point, event),
+            Hook::Marker if event.tag != 0 => self.marker(point, event),
+            Hook::SendEnter => {
+                let thread = self.thread(&point);
+                thread.call = Some(point);
+                thread.sent.clear();
+            }
+            Hook::SocketSend => self.socket_send(point, event),
+            _ => {}
+        }
+        if !matches!(event.hook, Hook::SocketQueue) {
+            self.cpu(&point).queued = None;
+        }
+    }
+
+    fn thread(&mut self, point: &Point) -> &mut Thread {
+        self.captures[usize::from(point.capture)].threads.entry(point.thread).or_default()
+    }
+
+    /// Something that happens to a packet in its buffer.
+    fn packet(&mut self, point: Point, event: &Event) {
+        let node = match self.same_packet(&point, event) {
+            Some(node) => {
+                self.push(node, point, event, Rule::Object);
+                node
+            }
+            None => match self.begin(point, event) {
+                Some(node) => node,
+                None => return,
+            },
+        };
+        let points = self.nodes[node].points.len();
+        let moving = self.passed.saturating_add(self.settings.window_ns);
+        match event.hook {
+            Hook::Drop => {
+                self.end(node, Outcome::Dropped { reason: event.aux });
+                self.leave_socket(node);
+                return;
+            }
+            Hook::DriverStart => {
+                let drivers = &mut self.cpu(&point).drivers;
+                if drivers.len() >= NESTED {
+                    drivers.remove(0);
+                }
+                drivers.push((event.object, event.interface, node, points));
+                self.moving.push_back((moving, node, points));
+            }
+            Hook::ReceiveQueue | Hook::NapiReceive => {
+                self.moving.push_back((moving, node, points));
+            }
+            Hook::StackReceive => {
+                self.moving.push_back((moving, node, points));
+                self.cpu(&point).stack = Some((node, points));
+            }
+            _ => {}
+        }
+        self.cpu(&point).last = Some((node, points));
+    }
+
+    pub(super) fn push(&mut self, node: NodeRef, point: Point, event: &Event, rule: Rule) {
+        self.nodes.set_tag(node, event);
+        self.nodes[node].points.push(Point { rule, ..point });
+    }
+
+    pub(super) fn bound_to(&self, point: &Point, event: &Event) -> Option<NodeRef> {
+        let node = *self.live.get(&(point.capture, event.object))?;
+        self.nodes.get(node).filter(|found| found.ended.is_none())?;
+        Some(node)
+    }
+
+    pub(super) fn bind(&mut self, point: &Point, event: &Event, node: NodeRef) {
+        let before = self.live.insert((point.capture, event.object), node);
+        if let Some(before) = before.filter(|&before| before != node) {
+            // Its buffer has another packet now. That of a message is freed before its
+            // `socket-receive`, which is still to come.
+            let gone = |found: &super::node::Node| {
+                let in_socket = found.last().is_some_and(|last| last.hook == Hook::SocketQueue);
+                found.ended.is_none() && !in_socket
+            };
+            if self.nodes.get(before).is_some_and(gone) {
+                self.end_where_it_is(before);
+            }
+        }
+    }
+
+    /// The packet that is in this buffer, when this event can be its next.
+    pub(super) fn same_packet(&self, point: &Point, event: &Event) -> Option<NodeRef> {
+        let node = self.bound_to(point, event)?;
+        let found = &self.nodes[node];
+        if found.tag != 0 && event.tag != 0 && found.tag != event.tag {
+            return None;
+        }
+        let back = found.points.iter().rev();
+        let (before, last) = back.filter_map(|p| Some((rank_of(p.hook)?, p))).next()?;
+        let first = event.flags.has(Flags::FIRST);
+        if event.hook == Hook::Drop {
+            return (!first).then_some(node);
+        }
+        if first && !(before == RECEIVE && event.tag != 0 && event.hook == Hook::StackReceive) {
+            return None;
+        }
+        let here = last.station == point.station;
+        let elsewhere = !here || last.interface != point.interface;
+        let above = || {
+            let cpu = self.captures[usize::from(point.capture)].cpus.get(usize::from(point.cpu));
+            cpu.is_some_and(|cpu| cpu.drivers.iter().any(|&(_, _, driver, _)| driver == node))
+        };
+        let watched = |hook| self.captures[usize::from(point.capture)].watches(hook);
+        let next = match (before, rank_of(event.hook)?) {
+            _ if is_detail(event.hook) => {
+                here && (before == DEVICE_QUEUE
+                    || (before >= RECEIVE && !watched(Hook::DeviceQueue)))
+            }
+            (DEVICE_QUEUE, DEVICE_QUEUE) => here && elsewhere,
+            (DEVICE_QUEUE, DRIVER_START) => here,
+            (DRIVER_START | DRIVER_DONE, DEVICE_QUEUE | DRIVER_START) => here && above(),
+            (RECEIVE | STACK_RECEIVE, DEVICE_QUEUE | DRIVER_START) => here,
+            (DEVICE_QUEUE, RECEIVE | STACK_RECEIVE) => {
+                event.tag != 0 || !watched(Hook::DriverStart)
+            }
+            (DRIVER_START | DRIVER_DONE, RECEIVE | STACK_RECEIVE) => true,
+            (RECEIVE, RECEIVE | STACK_RECEIVE) => here,
+            (STACK_RECEIVE, RECEIVE) => here && elsewhere,
+            (STACK_RECEIVE, STACK_RECEIVE) => here && elsewhere,
+            (_, SOCKET_QUEUE) => before < SOCKET_QUEUE && (here || before <= DRIVER_DONE),
+            _ => false,
+        };
+        next.then_some(node)
+    }
+
+    /// A packet that was not in this buffer before. `None` when it need not be followed.
+    fn begin(&mut self, point: Point, event: &Event) -> Option<NodeRef> {
+        if event.hook == Hook::Drop && event.tag == 0 {
+            return None;
+        }
+        let receive =
+            matches!(event.hook, Hook::ReceiveQueue | Hook::NapiReceive | Hook::StackReceive);
+        let local = event.hook == Hook::DeviceQueue && event.aux != 0;
+        // A copy is known by what its CPU did just before: look before the buffer is taken over.
+        let copy = (!receive && !local).then(|| self.copied_from(&point, event));
+        let node = self.nodes.add(point.capture, event);
+        let mut rule = Rule::First;
+        if local {
+            rule = self.sending(node, &point, event);
+        } else if receive && event.tag != 0 {
+            self.nodes[node].parent = Parent::Open;
+            let deadline = self.passed.saturating_add(self.settings.window_ns);
+            self.births.push_back((deadline, node));
+        } else if let Some(copy) = copy {
+            rule = self.copy(node, copy);
+        }
+        self.nodes[node].points.push(Point { rule, ..point });
+        self.bind(&point, event, node);
+        Some(node)
+    }
+
+    /// A packet of a program here: its marker and its send call.
+    fn sending(&mut self, node: NodeRef, point: &Point, event: &Event) -> Rule {
+        self.nodes[node].socket = event.aux;
+        let mut rule = Rule::First;
+        let thread = self.thread(point);
+        let call = thread.call.filter(|_| thread.sent.len() < PER_CALL);
+        if call.is_some() {
+            thread.sent.push(node);
+        }
+        let marker = self.marker_of(point, event);
+        let before = call.map_or(point.at_ns, |call| call.at_ns);
+        let points = &mut self.nodes[node].points;
+        if let Some(marker) = marker.filter(|marker| marker.at_ns <= before) {
+            points.push(marker);
+            rule = Rule::Marker;
+        }
+        if let Some(call) = call {
+            points.push(Point { rule, ..call });
+            rule = Rule::SendCall;
+        }
+        rule
+    }
+
+    /// The marker of a message that is sent now: with its tag, or by the same thread with what a
+    /// program knows of it.
+    fn marker_of(&self, point: &Point, event: &Event) -> Option<Point> {
+        let of = |tag| self.markers.get(&(point.capture, point.station, tag)).copied();
+        of(event.tag).or_else(|| {
+            let own = of(own_tag(event.tag)).filter(|_| event.flags.has(Flags::TAGGED));
+            own.filter(|marker| marker.thread == point.thread)
+        })
+    }
+
+    /// The send call ends: its packets are those of its socket.
+    fn socket_send(&mut self, point: Point, event: &Event) {
+        let thread = self.thread(&point);
+        thread.call = None;
+        for node in std::mem::take(&mut thread.sent) {
+            if self.nodes.get(node).is_some_and(|found| found.socket == event.object) {
+                self.nodes[node].call_checked = true;
+            }
+        }
+    }
+
+    fn driver_done(&mut self, point: Point, event: &Event) {
+        let drivers = &mut self.cpu(&point).drivers;
+        let this = |&(object, interface, ..): &(u64, u32, NodeRef, usize)| {
+            object == event.object && interface == event.interface
+        };
+        let Some(index) = drivers.iter().rposition(this) else { return };
+        let (_, _, node, points) = drivers[index];
+        drivers.truncate(index);
+        // It may be on another station already, or read and gone.
+        let Some(found) = self.nodes.get(node) else { return };
+        if found.ended.is_some() || found.points.len() != points {
+            return;
+        }
+        if event.aux != 0 {
+            // The driver did not take it: it goes back, and is given to it again.
+            self.nodes[node].points.pop();
+            return;
+        }
+        self.nodes[node].points.push(Point { rule: Rule::Object, ..point });
+        let moving = self.passed.saturating_add(self.settings.window_ns);
+        self.moving.push_back((moving, node, points + 1));
+        self.cpu(&point).last = Some((node, points + 1));
+    }
+
+    /// A marker: of a message that will be sent, or of one that was received.
+    fn marker(&mut self, point: Point, event: &Event) {
+        let received = self.thread(&point).received.take();
+        if let Some(node) = received {
+            let this = |found: &&super::node::Node| {
+                let same = found.tag == event.tag || own_tag(found.tag) == event.tag;
+                !found.closed && same && event.tag != 0
+            };
+            if self.nodes.get(node).filter(this).is_some() {
+                self.nodes[node].points.push(Point { rule: Rule::Marker, ..point });
+            }
+        }
+        let key = (point.capture, point.station, event.tag);
+        self.markers.insert(key, point);
+        self.marked.push_back((key, point.at_ns));
+        let old = point.at_ns.saturating_sub(self.settings.longest_ns);
+        while self.marked.len() > MARKERS || self.marked.front().is_some_and(|m| m.1 < old) {
+            let Some((key, at)) = self.marked.pop_front() else { break };
+            if self.markers.get(&key).is_some_and(|marker| marker.at_ns == at) {
+                self.markers.remove(&key);
+            }
+        }
+    }
+
+    /// What a thread received last; its marker may follow.
+    pub(super) fn received(&mut self, point: &Point, node: NodeRef) {
+        self.thread(point).received = Some(node);
+    }
+}
+
+/// The rank on the way, details with the stage that they tell of.
+fn rank_of(hook: Hook) -> Option<u8> {
+    if is_detail(hook) { Some(DEVICE_QUEUE) } else { rank(hook) }
+}
+
+fn is_detail(hook: Hook) -> bool {
+    matches!(hook, Hook::QdiscEnqueue | Hook::QdiscDequeue)
+}
+
+pub(super) fn empty() -> Journey {
+    Journey {
+        number: 0,
+        tag: 0,
+        tagged: false,
+        status: Status::Complete,
+        why: None,
+        outcome: Outcome::Unseen,
+        points: Vec::new(),
+        stages: Vec::new(),
+    }
+}

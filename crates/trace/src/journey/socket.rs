@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Sockets: the k-th message that is queued is the k-th that is read. The length of each is held
+//! against it, and after a loss nothing is believed until the socket is known to be empty.
+//!
+//! Not here: buffers (`follow`).
+
+use std::collections::VecDeque;
+
+use super::follow::Journeys;
+use super::identity::Map;
+use super::node::NodeRef;
+use super::{ClockMap, Outcome, Point, Rule, Why};
+use crate::event::{Event, Flags, Hook};
+
+/// A socket that is read.
+#[derive(Debug, Default)]
+pub(super) struct Socket {
+    queue: VecDeque<Entry>,
+    /// When its queue was last known to be what `queue` is. `None`: when the capture began.
+    known: Option<i64>,
+    /// The reader was woken; it got a CPU.
+    woken: Option<Point>,
+    running: Option<Point>,
+    /// Of each flow: how much longer the frame is than the message.
+    around: Map<u32, u16>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// `None`: a message that was not asked for.
+    node: Option<NodeRef>,
+    at_ns: i64,
+    tag: u64,
+    length: u16,
+}
+
+/// Most messages in a socket; a socket with more is not read.
+const MOST: usize = 65_536;
+/// The system call found no message: `-EAGAIN`.
+const EMPTY: i64 = -11;
+
+impl<C: ClockMap> Journeys<C> {
+    fn socket(&mut self, point: &Point, socket: u64) -> &mut Socket {
+        self.captures[usize::from(point.capture)].sockets.entry(socket).or_default()
+    }
+
+    /// A message enters a socket's queue.
+    pub(super) fn socket_queue(&mut self, point: Point, event: &Event) {
+        let node = (event.object != 0 && !event.flags.has(Flags::OTHER))
+            .then(|| self.enter_socket(point, event));
+        if event.flags.has(Flags::ALONE) {
+            self.empty_socket(&point, event.aux);
+        }
+        let socket = self.socket(&point, event.aux);
+        if socket.queue.len() >= MOST {
+            socket.queue.clear();
+            socket.known = Some(i64::MIN);
+        }
+        let at_ns = point.at_ns;
+        socket.queue.push_back(Entry { node, at_ns, tag: event.tag, length: event.length });
+        self.cpu(&point).queued = Some(event.aux);
+    }
+
+    fn enter_socket(&mut self, point: Point, event: &Event) -> NodeRef {
+        let node = match self.same_packet(&point, event) {
+            Some(node) => {
+                self.push(node, point, event, Rule::Object);
+                node
+            }
+            None => {
+                let copy = self.copied_from(&point, event);
+                let node = self.nodes.add(point.capture, event);
+                let rule = self.copy(node, copy);
+                self.nodes[node].points.push(Point { rule, ..point });
+                self.bind(&point, event, node);
+                node
+            }
+        };
+        self.nodes[node].socket = event.aux;
+        node
+    }
+
+    /// The socket has no message now: those that should be in it have been read unseen.
+    fn empty_socket(&mut self, point: &Point, socket: u64) {
+        let found = self.socket(point, socket);
+        found.known = Some(point.at_ns);
+        for entry in std::mem::take(&mut found.queue) {
+            if let Some(node) = entry.node.filter(|&node| self.nodes.get(node).is_some()) {
+                self.nodes[node].why.get_or_insert(Why::SocketEmpty);
+                self.end(node, Outcome::Queued);
+            }
+        }
+    }
+
+    /// A packet was dropped from a socket's queue.
+    pub(super) fn leave_socket(&mut self, node: NodeRef) {
+        let found = &self.nodes[node];
+        let queued = found.points.iter().rev().nth(1).filter(|p| p.hook == Hook::SocketQueue);
+        let Some(&point) = queued else { return };
+        let socket = found.socket;
+        self.socket(&point, socket).queue.retain(|entry| entry.node != Some(node));
+    }
+
+    pub(super) fn waking(&mut self, point: Point, event: &Event) {
+        if event.object == 0 {
+            return;
+        }
+        // The reader slept on this socket when the one message came: it had found it empty.
+        let because = self.cpu(&point).queued == Some(event.object);
+        let socket = self.socket(&point, event.object);
+        socket.woken = Some(point);
+        socket.running = None;
+        if because {
+            let last = socket.queue.pop_back();
+            self.empty_socket(&point, event.object);
+            self.socket(&point, event.object).queue.extend(last);
+        }
+    }
+
+    pub(super) fn switch_in(&mut self, point: Point, event: &Event) {
+        if event.object == 0 {
+            return;
+        }
+        let socket = self.socket(&point, event.object);
+        let reader = socket.woken.filter(|woken| woken.aux == u64::from(point.thread));
+        if reader.is_some() && socket.running.is_none() {
+            socket.running = Some(point);
+        }
+    }
+
+    /// A message leaves a socket: a program has it.
+    pub(super) fn socket_receive(&mut self, point: Point, event: &Event) {
+        let result = event.aux.cast_signed();
+        if event.flags.has(Flags::PEEKED) || result < 0 {
+            if result == EMPTY {
+                self.empty_socket(&point, event.object);
+            }
+            return;
+        }
+        let sure = self.socket_is_sure(&point, event.object);
+        let socket = self.socket(&point, event.object);
+        // Where the collector knows the message's tag, it says more than the order.
+        let tagged = |entry: &Entry| event.tag != 0 && entry.tag == event.tag;
+        let mut by_tag = false;
+        if let Some(index) = socket.queue.iter().position(tagged) {
+            by_tag = true;
+            let passed: Vec<Entry> = socket.queue.drain(..index).collect();
+            for node in passed.into_iter().filter_map(|entry| entry.node) {
+                if self.nodes.get(node).is_some() {
+                    self.nodes[node].why.get_or_insert(Why::SocketEmpty);
+                    self.end(node, Outcome::Queued);
+                }
+            }
+        }
+        let socket = self.socket(&point, event.object);
+        let Some(entry) = socket.queue.pop_front() else {
+            self.counts.unmatched_receives += 1;
+            return;
+        };
+        let Some(node) = entry.node else { return };
+        let fits = socket.fits(&entry, event.length);
+        let after = |p: &Point| p.at_ns >= entry.at_ns;
+        let woken = socket.woken.filter(after);
+        let running = socket.running.filter(after);
+        if self.nodes.get(node).is_none_or(|found| found.ended.is_some()) {
+            return;
+        }
+        let found = &mut self.nodes[node];
+        if let Some(woken) = woken.filter(|_| running.is_some()) {
+            found.points.push(Point { rule: Rule::Woken, ..woken });
+        }
+        if let Some(running) = running {
+            found.points.push(Point { rule: Rule::Woken, ..running });
+        }
+        let rule = if by_tag { Rule::Tag } else { Rule::SocketOrder };
+        found.points.push(Point { rule, ..point });
+        if !fits {
+            found.why = Some(Why::Length { queued: entry.length, read: event.length });
+        } else if !sure && !by_tag {
+            found.why.get_or_insert(Why::SocketAfterLoss);
+        }
+        self.received(&point, node);
+        self.end(node, Outcome::Received);
+    }
+
+    /// A message that was not read: not even that is known after a loss.
+    pub(super) fn in_doubtful_socket(&mut self, node: NodeRef) {
+        let found = &self.nodes[node];
+        let Some(&point) = found.last() else { return };
+        let now = Point { at_ns: self.passed, ..point };
+        let socket = found.socket;
+        if !self.socket_is_sure(&now, socket) {
+            self.nodes[node].why.get_or_insert(Why::SocketAfterLoss);
+        }
+    }
+
+    /// Whether the queue is known to be what it is taken for.
+    fn socket_is_sure(&mut self, point: &Point, socket: u64) -> bool {
+        let known = self.socket(point, socket).known;
+        let capture = &self.captures[usize::from(point.capture)];
+        let begins_sure = !capture.info.tells_alone;
+        (known.is_some() || begins_sure)
+            && !capture.sockets_lost.overlap(known.unwrap_or(i64::MIN), point.at_ns)
+    }
+}
+
+impl Socket {
+    /// Whether a message of this length can be what a frame carried: of one flow, what is around
+    /// the message is always as long.
+    fn fits(&mut self, entry: &Entry, read: u16) -> bool {
+        if entry.length == u16::MAX || read == u16::MAX {
+            return true;
+        }
+        let Some(around) = entry.length.checked_sub(read) else { return false };
+        let flow = u32::try_from(entry.tag >> 32).expect("invariant: 32 bits are left");
+        match self.around.insert(flow, around) {
+            Some(before) => before == around,
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events by hand and what they must come to.
+//!
+//! Not here: random journeys (`random`).
+
+mod hosts;
+mod kinds;
+mod random;
+mod reasons;
+mod sockets;
+
+use super::*;
+use crate::event::Flags;
+
+/// An event of capture 0, station 0, CPU 0, of 100 bytes.
+pub(super) fn ev(at_ns: u64, hook: Hook, object: u64, tag: u64) -> Event {
+    Event {
+        at_ns,
+        object,
+        tag,
+        aux: 0,
+        interface: 0,
+        thread: 0,
+        cpu: 0,
+        flags: Flags::TAGGED,
+        length: 100,
+        hook,
+        station: 0,
+    }
+}
+
+impl Event {
+    pub(super) fn on(self, station: u8, interface: u32) -> Event {
+        Event { station, interface, ..self }
+    }
+    pub(super) fn aux(self, aux: u64) -> Event {
+        Event { aux, ..self }
+    }
+    pub(super) fn by(self, thread: u32) -> Event {
+        Event { thread, ..self }
+    }
+    pub(super) fn cpu(self, cpu: u16) -> Event {
+        Event { cpu, ..self }
+    }
+    pub(super) fn flag(self, flag: Flags) -> Event {
+        Event { flags: self.flags.with(flag), ..self }
+    }
+    pub(super) fn bytes(self, length: u16) -> Event {
+        Event { length, ..self }
+    }
+}
+
+/// Small, so that tests are short.
+pub(super) fn settings() -> Settings {
+    Settings {
+        reorder_ns: 100,
+        window_ns: 10_000,
+        longest_ns: 1_000_000,
+        segments: BTreeMap::new(),
+    }
+}
+
+pub(super) fn follow(info: CaptureInfo, events: &[Event]) -> Vec<Journey> {
+    let mut journeys = Journeys::new(vec![info], OneClock, settings());
+    let mut out = Vec::new();
+    events.iter().for_each(|event| journeys.event(0, event, &mut out));
+    journeys.finish(&mut out);
+    assert!(journeys.nodes.is_empty(), "nothing is kept after the end");
+    out.iter().for_each(sums);
+    out
+}
+
+/// The stages fill the journey.
+pub(super) fn sums(journey: &Journey) {
+    let sum: i64 = journey.stages.iter().map(|stage| stage.ns).sum();
+    assert_eq!(sum, journey.end_to_end_ns());
+    assert_eq!(journey.stages.first().map_or(0, |stage| stage.from), 0);
+    let last = journey.stages.last().map_or(0, |stage| stage.to);
+    assert_eq!(last, journey.points.len() - 1);
+    assert!(journey.stages.windows(2).all(|two| two[0].to == two[1].from));
+}
+
+pub(super) fn stages(journey: &Journey) -> Vec<(String, i64)> {
+    journey.stages.iter().map(|stage| (stage.parts.name(), stage.ns)).collect()
+}
+
+pub(super) fn named(list: &[(&str, i64)]) -> Vec<(String, i64)> {
+    list.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect()
+}
+
+/// A packet from station 0 to station 1 of one kernel, over a wire whose driver is asynchronous.
+pub(super) fn whole() -> Vec<Event> {
+    use Hook::*;
+    vec![
+        ev(1_000, Marker, 7, 5).by(10),
+        ev(1_100, SendEnter, 0, 0).by(10),
+        ev(1_300, DeviceQueue, 0xa, 5).by(10).aux(0x50).on(0, 2).flag(Flags::FIRST),
+        ev(1_400, QdiscEnqueue, 0xa, 5).by(10).aux((1 << 48) | 3).on(0, 2),
+        ev(1_500, SocketSend, 0x50, 0).by(10).aux(58).bytes(58),
+        ev(2_000, QdiscDequeue, 0xa, 5).aux(1 << 48).on(0, 2),
+        ev(2_100, DriverStart, 0xa, 5).on(0, 2),
+        ev(2_150, DriverDone, 0xa, 5).on(0, 2),
+        ev(2_400, ReceiveQueue, 0xa, 5).on(1, 3).cpu(1).aux(40),
+        ev(2_900, StackReceive, 0xa, 5).on(1, 3).cpu(1).aux(44),
+        ev(3_000, SocketQueue, 0xa, 5).on(1, 3).cpu(1).aux(0x60),
+        ev(3_010, Waking, 0x60, 0).on(1, 0).cpu(1).aux(20),
+        ev(3_500, SwitchIn, 0x60, 0).on(1, 0).cpu(2).by(20).aux(30),
+        ev(3_600, SocketReceive, 0x60, 0).on(1, 0).cpu(2).by(20).aux(58).bytes(58),
+        ev(3_900, Marker, 8, 5).on(1, 0).cpu(2).by(20),
+    ]
+}

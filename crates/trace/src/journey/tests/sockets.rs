@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The order in sockets.
+//!
+//! Not here: how packets come there (`kinds`).
+
+use super::*;
+use Hook::*;
+
+fn queued(at: u64, object: u64, tag: u64, bytes: u16) -> [Event; 2] {
+    let frame = |at, hook| ev(at, hook, object, tag).on(1, 3).bytes(bytes);
+    [frame(at, StackReceive), frame(at + 10, SocketQueue).aux(0x60)]
+}
+
+fn read(at: u64, bytes: u16) -> Event {
+    ev(at, SocketReceive, 0x60, 0).on(1, 0).by(20).aux(bytes.into()).bytes(bytes)
+}
+
+fn follow_all(events: &[Event]) -> Vec<(u64, i64, Status, Option<Why>)> {
+    let out = follow(CaptureInfo::all(), events);
+    let received = out.iter().filter(|j| j.outcome == Outcome::Received);
+    received.map(|j| (j.tag, j.end_to_end_ns(), j.status, j.why)).collect()
+}
+
+#[test]
+fn t0_messages_are_read_in_the_order_in_which_they_came() {
+    let mut events = Vec::new();
+    events.extend(queued(1_000, 0xa, 5, 100));
+    events.extend(queued(1_100, 0xb, 6, 142));
+    events.push(read(1_200, 58).flag(Flags::PEEKED));
+    events.push(read(1_210, 58));
+    // Not asked for; it counts in the order.
+    events.push(ev(1_220, SocketQueue, 0xc, 0).aux(0x60).flag(Flags::OTHER).on(1, 3));
+    events.extend(queued(1_230, 0xd, 7, 100));
+    events.push(read(1_300, 100));
+    events.push(read(1_310, 58));
+    events.push(read(1_320, 58));
+    events.push(read(1_330, 58));
+    let complete = |tag, ns| (tag, ns, Status::Complete, None);
+    assert_eq!(follow_all(&events), [complete(5, 210), complete(6, 200), complete(7, 90)]);
+}
+
+#[test]
+fn t0_a_length_that_does_not_fit_is_no_guess() {
+    let mut events = Vec::new();
+    events.extend(queued(1_000, 0xa, 5, 100));
+    events.push(read(1_100, 101));
+    events.extend(queued(2_000, 0xa, 6, 100));
+    events.push(read(2_100, 58));
+    events.extend(queued(3_000, 0xa, 7, 100));
+    events.push(read(3_100, 20));
+    let length = |queued, read| Some(Why::Length { queued, read });
+    let found = follow_all(&events);
+    assert_eq!(found[0], (5, 100, Status::Ambiguous, length(100, 101)));
+    assert_eq!(found[1], (6, 100, Status::Complete, None));
+    assert_eq!(found[2], (7, 100, Status::Ambiguous, length(100, 20)));
+}
+
+#[test]
+fn t0_after_a_loss_a_socket_is_unsure_until_it_is_known_to_be_empty() {
+    // A `socket-receive` was lost at 500; everything after is one message late.
+    let lost = Loss { hook: SocketReceive, from_ns: 400, to_ns: 600, events: 1 };
+    let info = || CaptureInfo { losses: vec![lost], ..CaptureInfo::all() };
+    let mut events = queued(100, 0xe, 4, 100).to_vec();
+    events.extend(queued(100_000, 0xa, 5, 100));
+    events.push(read(100_100, 58));
+    let sleeper = [
+        ev(200_010, SocketQueue, 0xb, 6).aux(0x60).on(1, 3),
+        ev(200_011, Waking, 0x60, 0).aux(20).on(1, 0),
+        ev(200_100, SwitchIn, 0x60, 0).by(20).on(1, 0).cpu(2),
+        read(200_150, 58),
+    ];
+    let mut woken = events.clone();
+    woken.push(ev(200_000, StackReceive, 0xb, 6).on(1, 3));
+    woken.extend(sleeper);
+    let mut alone = events.clone();
+    alone.extend(queued(200_000, 0xb, 6, 100));
+    alone.last_mut().unwrap().flags = Flags::TAGGED.with(Flags::ALONE);
+    alone.push(read(200_150, 58));
+    let mut again = events.clone();
+    again.push(ev(150_000, SocketReceive, 0x60, 0).on(1, 0).aux((-11_i64).cast_unsigned()));
+    again.extend(queued(200_000, 0xb, 6, 100));
+    again.push(read(200_150, 58));
+    for events in [woken, alone, again] {
+        let out = follow(info(), &events);
+        let found: Vec<(u64, Status, Outcome)> =
+            out.iter().map(|j| (j.tag, j.status, j.outcome)).collect();
+        assert!(found.contains(&(4, Status::Lossy, Outcome::Received)), "{found:?}");
+        assert!(found.contains(&(5, Status::Lossy, Outcome::Queued)), "{found:?}");
+        assert!(found.contains(&(6, Status::Complete, Outcome::Received)), "{found:?}");
+    }
+    // Nothing proves it: the journey is not complete.
+    events.extend(queued(200_000, 0xb, 6, 100));
+    events.push(read(200_150, 58));
+    assert!(follow(info(), &events).iter().all(|j| j.status == Status::Lossy));
+}
+
+#[test]
+fn t0_a_collector_that_tells_of_lone_messages_is_not_believed_before() {
+    let info = || CaptureInfo { tells_alone: true, ..CaptureInfo::all() };
+    let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+    events.push(read(1_100, 58));
+    assert_eq!(follow(info(), &events)[0].why, Some(Why::SocketAfterLoss));
+    events[1].flags = Flags::TAGGED.with(Flags::ALONE);
+    assert_eq!(follow(info(), &events)[0].status, Status::Complete);
+}
+
+#[test]
+fn t0_a_tag_of_the_read_says_more_than_the_order() {
+    let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+    events.extend(queued(1_100, 0xb, 6, 100));
+    events.push(Event { tag: 6, ..read(1_200, 58) });
+    let out = follow(CaptureInfo::all(), &events);
+    let six = out.iter().find(|j| j.tag == 6).unwrap();
+    assert_eq!((six.status, six.stages.last().unwrap().rule), (Status::Complete, Rule::Tag));
+    let five = out.iter().find(|j| j.tag == 5).unwrap();
+    assert_eq!((five.outcome, five.status), (Outcome::Queued, Status::Lossy));
+}
+
+#[test]
+fn t0_a_message_that_came_before_the_reader_ran_waited_for_it() {
+    let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+    events.push(ev(1_012, Waking, 0x60, 0).aux(20).on(1, 0));
+    events.extend(queued(1_100, 0xb, 6, 100));
+    events.push(ev(1_200, SwitchIn, 0x60, 0).by(20).on(1, 0).cpu(2));
+    events.push(read(1_250, 58));
+    events.push(read(1_270, 58));
+    events.extend(queued(1_260, 0xc, 7, 100));
+    events.push(read(1_300, 58));
+    events.sort_by_key(|event| event.at_ns);
+    let out = follow(CaptureInfo::all(), &events);
+    let last = |j: &Journey| stages(j).split_off(1);
+    assert_eq!(last(&out[0]), named(&[("wake-up", 190), ("read", 50)]));
+    assert_eq!(last(&out[1]), named(&[("wake-up", 90), ("read", 70)]));
+    assert_eq!(last(&out[2]), named(&[("wake-up+read", 30)]));
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The worst journeys: those that took longest, and those above a threshold, each with the reason.
+//!
+//! Not here: the reason (`culprit`).
+
+use super::Journey;
+use super::culprit::Verdict;
+
+/// A journey and what took so long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// The journey.
+    pub journey: Journey,
+    /// Its largest stage, and why.
+    pub verdict: Verdict,
+    /// The same in a sentence.
+    pub sentence: String,
+}
+
+/// How many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// The longest: so many.
+    pub longest: usize,
+    /// Those that took longer than this.
+    ///
+    /// **Units**: ns.
+    pub above_ns: Option<i64>,
+    /// At most so many of those, the first; all are counted.
+    pub above: usize,
+}
+
+impl Default for Keep {
+    fn default() -> Keep {
+        Keep { longest: 10, above_ns: None, above: 1_000 }
+    }
+}
+
+/// Keeps the worst.
+#[derive(Clone, Debug, Default)]
+pub struct Worst {
+    keep: Keep,
+    longest: Vec<Judged>,
+    above: Vec<Judged>,
+    count_above: u64,
+}
+
+impl Worst {
+    /// Keeps so many.
+    pub fn new(keep: Keep) -> Worst {
+        Worst { keep, ..Worst::default() }
+    }
+
+    /// Looks at a journey; `judge` is asked only when it is kept.
+    pub fn add(&mut self, journey: &Journey, judge: impl FnOnce(&Journey) -> (Verdict, String)) {
+        let time = journey.end_to_end_ns();
+        let above = self.keep.above_ns.is_some_and(|above| time > above);
+        self.count_above += u64::from(above);
+        let keep_above = above && self.above.len() < self.keep.above;
+        // Of two that took as long the earlier one goes first.
+        let place = self.longest.partition_point(|kept| kept.journey.end_to_end_ns() >= time);
+        let keep_longest = place < self.keep.longest;
+        if !keep_above && !keep_longest {
+            return;
+        }
+        let (verdict, sentence) = judge(journey);
+        let judged = Judged { journey: journey.clone(), verdict, sentence };
+        if keep_above {
+            self.above.push(judged.clone());
+        }
+        if keep_longest {
+            self.longest.insert(place, judged);
+            self.longest.truncate(self.keep.longest);
+        }
+    }
+
+    /// The longest, descending.
+    pub fn longest(&self) -> &[Judged] {
+        &self.longest
+    }
+
+    /// Those above the threshold, as they came.
+    pub fn above(&self) -> &[Judged] {
+        &self.above
+    }
+
+    /// How many are above it, kept or not.
+    pub fn count_above(&self) -> u64 {
+        self.count_above
+    }
+}

@@ -1,0 +1,691 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which message a transmit stamp belongs to, and which messages never got theirs.
+//!
+//! Linux numbers what a socket sends (`SO_TIMESTAMPING` with `SOF_TIMESTAMPING_OPT_ID`): 32 bits,
+//! from 0 when the option is set, wrapping. Stamps come back on the error queue, each with the
+//! number: or not at all, twice, after those of newer messages, of a number nobody knows, or from a
+//! clock that somebody set meanwhile. A [`StampMatcher`] says of every stamp which of these it is,
+//! and of every message what it got. Every stamp is counted once, and every stamp that was awaited
+//! ends as matched, suspect or missing ([`TapCounts`]).
+//!
+//! **What the kernel counts** (linux v6.12; all but `EPERM` seen so on 6.18). A message that was
+//! sent takes a number. One that was refused:
+//!
+//! - UDP, refused while it was put together (`EMSGSIZE`, no memory): not taken;
+//!   `net/ipv4/ip_output.c:__ip_append_data` gives it back. Before Linux 6.9 and its backports it
+//!   keeps the number.
+//! - UDP, refused when it was whole (`EPERM` of a filter, `ENOBUFS` with `IP_RECVERR`): **taken**;
+//!   it may have a stamp at `Sched` (`net/ipv4/ip_output.c:ip_send_skb`).
+//! - Packet socket, `EMSGSIZE` by 1 to 4 bytes: **taken**; `net/packet/af_packet.c:packet_snd`
+//!   numbers it before it looks whether these are a VLAN tag.
+//! - Packet socket, `EMSGSIZE` by more, `EINVAL` of a short one: not taken.
+//! - Packet socket, `ENOBUFS` because the queueing discipline dropped it: **taken**, with a stamp
+//!   at `Sched`.
+//!
+//! So [`StampMatcher::failed`] has to be told which. From Linux 6.13 a sender can give the number
+//! itself (`SCM_TS_OPT_ID`), and then nothing has to be guessed.
+//!
+//! Where a frame passes several devices (VLAN, bond), each may stamp it at `Sched`
+//! (`Documentation/networking/timestamping.rst`, 1.3.1): the first is matched, the others are
+//! duplicates.
+//!
+//! Nothing is allocated after construction.
+//!
+//! Not here: reading the error queue (`timewire-sys`), sending (`timewire-path`).
+
+mod kinds;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use timewire_base::{Instant, Span};
+
+pub use kinds::{ClockScale, ClockTime, StampClock, StampTap, TapSet};
+
+/// What is still believed of a stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchLimits {
+    /// How long after its send a message's stamps may still come; looked at in
+    /// [`StampMatcher::expire`].
+    pub patience: Span,
+    /// How far a stamp may lie outside where it can lie (before its send, before an earlier tap,
+    /// later than the patience) before it is suspected. Clocks are read one after the other, so
+    /// this is above zero in practice.
+    pub step: Span,
+}
+
+/// Whether the kernel numbered a message that it refused; see the table of the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// It took the number: the next message has the next.
+    Counted,
+    /// It did not: the next message has this one's.
+    NotCounted,
+}
+
+/// What a stamp is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The first of its message at its tap.
+    Matched {
+        /// Which message: the number, unwrapped.
+        seq: u64,
+        /// Whether the message has all that it awaits.
+        complete: bool,
+    },
+    /// The first of its message at its tap, but its clock cannot have shown that.
+    Suspect {
+        /// Which message: the number, unwrapped.
+        seq: u64,
+        /// Why.
+        why: Suspicion,
+        /// Whether the message has all that it awaits.
+        complete: bool,
+    },
+    /// The message has a stamp of this tap. The first one stays.
+    Duplicate {
+        /// Which message: the number, unwrapped.
+        seq: u64,
+        /// Whether it says something else than the first.
+        differs: bool,
+    },
+    /// The message had been given up without it.
+    TooLate {
+        /// Which message: the number, unwrapped.
+        seq: u64,
+    },
+    /// Of no message that is known.
+    Unknown {
+        /// Why.
+        why: UnknownStamp,
+    },
+}
+
+/// Why a clock cannot have shown what a stamp says.
+///
+/// **Units**: `by` is the whole distance, of which [`MatchLimits`] allow less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspicion {
+    /// It lies so far before the send.
+    BeforeSend {
+        /// How far.
+        by: Span,
+    },
+    /// It lies so far after the send: later than the patience.
+    AfterPatience {
+        /// How far.
+        by: Span,
+    },
+    /// It lies on the wrong side of another stamp of the message, of the same clock.
+    AgainstTap {
+        /// Of which tap.
+        other: StampTap,
+        /// How far.
+        by: Span,
+    },
+    /// Its clock, of which nothing else is known, went so much further (less, when negative) than
+    /// the clock of the sends since its last stamp at this tap. Two delays differ by no more than
+    /// the patience, so a smaller step is not seen; [`StampMatcher::relate`] makes it seen.
+    Stepped {
+        /// How far.
+        by: Span,
+    },
+}
+
+/// Why a stamp is of no known message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownStamp {
+    /// No message with this number was sent yet.
+    NotYetSent,
+    /// The number is from before the first message.
+    NeverSent,
+    /// So many messages followed that it is forgotten.
+    Forgotten,
+    /// The message is known, and nobody asked for this tap.
+    NotAwaited,
+}
+
+/// Exact counts of one tap. `awaited = matched + suspect + missing + those still open`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TapCounts {
+    /// Stamps that messages wait or waited for.
+    pub awaited: u64,
+    /// First stamps that are believed.
+    pub matched: u64,
+    /// First stamps that are not believed.
+    pub suspect: u64,
+    /// Stamps that did not come before their message was given up.
+    pub missing: u64,
+    /// Further stamps of the same message.
+    pub duplicate: u64,
+    /// Of these, such as say something else than the first.
+    pub differing: u64,
+    /// Stamps that came after their message had been given up.
+    pub late: u64,
+    /// Stamps of no known message, or at this tap without being asked for.
+    pub unknown: u64,
+}
+
+/// How a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It has all its stamps.
+    Complete,
+    /// The patience was over.
+    GivenUp,
+    /// As many newer messages as the matcher remembers were sent.
+    Overrun,
+    /// The kernel refused it, and counted it; its stamps are not awaited.
+    Refused,
+}
+
+/// A message that nothing is awaited of any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed<S: ClockScale> {
+    /// Its number, unwrapped.
+    pub seq: u64,
+    /// When it was sent; `None` when it was refused at once.
+    pub sent_at: Option<Instant<S>>,
+    /// Its stamps, in the order of [`StampTap::ALL`].
+    pub stamps: [Option<ClockTime>; 4],
+    /// Those of them that are not believed.
+    pub suspect: TapSet,
+    /// What did not come.
+    pub missing: TapSet,
+    /// How it ended.
+    pub end: End,
+}
+
+/// A call that does not fit what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum StampError {
+    /// Numbers are given out one after the other.
+    #[error("message {id} is out of turn: the next has number {expected}")]
+    OutOfTurn {
+        /// What was given.
+        id: u32,
+        /// The number of the next message.
+        expected: u32,
+    },
+    /// Only the newest message can be taken back, while nothing was closed after it.
+    #[error("message {id} cannot be taken back: it is not the newest, or is closed")]
+    NotNewest {
+        /// What was given.
+        id: u32,
+    },
+    /// A stamp of the message came, so the kernel has counted it.
+    #[error("message {id} has a stamp, so the kernel has counted it")]
+    HasStamp {
+        /// What was given.
+        id: u32,
+    },
+    /// The message was closed, or never sent.
+    #[error("message {id} is not open")]
+    NotOpen {
+        /// What was given.
+        id: u32,
+    },
+    /// There is no room for the relation of another clock.
+    #[error("{max} clocks are related already")]
+    TooManyClocks {
+        /// The bound.
+        max: usize,
+    },
+}
+
+/// Matches stamps with messages; see the [module](self).
+///
+/// `S` is the scale on which sends are timed. One that never steps (`Mono`) makes the patience
+/// independent of who sets the clock; one that the stamps share makes every stamp checkable.
+#[derive(Debug)]
+pub struct StampMatcher<S: ClockScale> {
+    slots: Box<[Option<Slot<S>>]>,
+    taps: TapSet,
+    limits: MatchLimits,
+    first: u64,
+    /// The oldest message that is open; all from here to `next` are.
+    oldest: u64,
+    next: u64,
+    counts: [TapCounts; 4],
+    refused: u64,
+    relations: [Option<Relation>; MAX_CLOCKS],
+    references: [Option<Reference>; MAX_CLOCKS],
+    oldest_reference: usize,
+}
+
+/// Most clocks besides that of the sends.
+const MAX_CLOCKS: usize = 8;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot<S: ClockScale> {
+    seq: u64,
+    sent_at: Option<Instant<S>>,
+    refused: bool,
+    awaited: TapSet,
+    suspect: TapSet,
+    stamps: [Option<ClockTime>; 4],
+}
+
+impl<S: ClockScale> Slot<S> {
+    fn has(&self, tap: StampTap) -> bool {
+        self.stamps[tap.index()].is_some()
+    }
+
+    fn outstanding(&self) -> TapSet {
+        let here = StampTap::ALL.into_iter().filter(|&tap| self.has(tap));
+        self.awaited.without(here.fold(TapSet::EMPTY, TapSet::with))
+    }
+
+    fn close(&self, otherwise: End) -> Closed<S> {
+        let missing = self.outstanding();
+        let end = match (self.refused, missing.is_empty()) {
+            (true, _) => End::Refused,
+            (false, true) => End::Complete,
+            (false, false) => otherwise,
+        };
+        let Slot { seq, sent_at, stamps, suspect, .. } = *self;
+        Closed { seq, sent_at, stamps, suspect, missing, end }
+    }
+}
+
+/// `clock` shows so much more than the clock of the sends.
+#[derive(Clone, Copy, Debug)]
+struct Relation {
+    clock: StampClock,
+    ahead: Span,
+    bound: Span,
+}
+
+/// The last stamp at a tap of a clock that is not related, with the send that it belongs to.
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    tap: StampTap,
+    clock: StampClock,
+    stamp_ns: i64,
+    sent_ns: i64,
+}
+
+impl<S: ClockScale> StampMatcher<S> {
+    /// Most messages that a matcher can remember.
+    pub const MAX_CAPACITY: usize = 1 << 20;
+
+    /// A matcher that remembers the last `capacity` messages and awaits stamps at these taps of
+    /// each. The first message has number 0. To miss nothing, `capacity` is more than the messages
+    /// sent in [`MatchLimits::patience`].
+    ///
+    /// **Panics** when `capacity` is zero or above [`StampMatcher::MAX_CAPACITY`], or a limit is
+    /// negative.
+    pub fn new(capacity: usize, taps: TapSet, limits: MatchLimits) -> StampMatcher<S> {
+        StampMatcher::starting_at(0, capacity, taps, limits)
+    }
+
+    /// As [`StampMatcher::new`], on a socket that has sent before: the next message has the low 32
+    /// bits of `first` for its number.
+    pub fn starting_at(
+        first: u64,
+        capacity: usize,
+        taps: TapSet,
+        limits: MatchLimits,
+    ) -> StampMatcher<S> {
+        assert!(
+            (1..=Self::MAX_CAPACITY).contains(&capacity),
+            "a matcher remembers 1 to {} messages, not {capacity}",
+            Self::MAX_CAPACITY,
+        );
+        let negative = limits.patience.is_negative() || limits.step.is_negative();
+        assert!(!negative, "limits of a matcher are not negative");
+        StampMatcher {
+            slots: vec![None; capacity].into_boxed_slice(),
+            taps,
+            limits,
+            first,
+            oldest: first,
+            next: first,
+            counts: [TapCounts::default(); 4],
+            refused: 0,
+            relations: [None; MAX_CLOCKS],
+            references: [None; MAX_CLOCKS],
+            oldest_reference: 0,
+        }
+    }
+
+    /// The number that the kernel gives the next message.
+    pub fn next_id(&self) -> u32 {
+        id_of(self.next)
+    }
+
+    /// How many messages are open.
+    pub fn open(&self) -> usize {
+        usize::try_from(self.next - self.oldest).expect("invariant: no more than the capacity")
+    }
+
+    /// How many messages were taken, without those that were refused.
+    pub fn sent_count(&self) -> u64 {
+        self.next - self.first - self.refused
+    }
+
+    /// How many messages were refused and counted.
+    pub fn refused_count(&self) -> u64 {
+        self.refused
+    }
+
+    /// The counts of a tap.
+    pub fn counts(&self, tap: StampTap) -> TapCounts {
+        self.counts[tap.index()]
+    }
+
+    /// Says that a clock shows `ahead` more than the clock of the sends, to within `bound`; from
+    /// now on its stamps are compared with their sends. To be said again whenever it is measured
+    /// anew: until then a clock that stepped makes all its stamps suspect, because they are.
+    ///
+    /// **Errors**: too many clocks.
+    pub fn relate(
+        &mut self,
+        clock: StampClock,
+        ahead: Span,
+        bound: Span,
+    ) -> Result<(), StampError> {
+        let same = |known: &Option<Relation>| known.is_some_and(|known| known.clock == clock);
+        let place = self.relations.iter().position(same);
+        let place = place.or_else(|| self.relations.iter().position(Option::is_none));
+        let place = place.ok_or(StampError::TooManyClocks { max: MAX_CLOCKS })?;
+        self.relations[place] = Some(Relation { clock, ahead, bound });
+        Ok(())
+    }
+
+    /// A message was handed to the kernel and taken. Call it before the error queue is read again.
+    /// Returns the oldest message when it had to be closed to make room.
+    ///
+    /// **Errors**: another message is next.
+    pub fn sent(&mut self, id: u32, at: Instant<S>) -> Result<Option<Closed<S>>, StampError> {
+        self.is_next(id)?;
+        for tap in self.taps.iter() {
+            self.counts[tap.index()].awaited += 1;
+        }
+        Ok(self.push(Slot {
+            seq: self.next,
+            sent_at: Some(at),
+            refused: false,
+            awaited: self.taps,
+            suspect: TapSet::EMPTY,
+            stamps: [None; 4],
+        }))
+    }
+
+    /// The kernel refused a message. It may or may not have been reported as
+    /// [`sent`](StampMatcher::sent) before: a batch is reported whole, and then its end taken back,
+    /// newest first. `counting` says whether it has the number for good; see the table of the
+    /// [module](self).
+    ///
+    /// A counted one is closed as [`End::Refused`], and nothing of it is missing; stamps that it
+    /// got before it was dropped are matched all the same.
+    ///
+    /// **Errors**: it is neither next nor open; it is to be taken back and is not the newest or has
+    /// a stamp.
+    pub fn failed(&mut self, id: u32, counting: Counting) -> Result<Option<Closed<S>>, StampError> {
+        match (counting, id == self.next_id()) {
+            (Counting::NotCounted, true) => Ok(None),
+            (Counting::NotCounted, false) => self.take_back(id).map(|()| None),
+            (Counting::Counted, true) => {
+                self.refused += 1;
+                Ok(self.push(Slot {
+                    seq: self.next,
+                    sent_at: None,
+                    refused: true,
+                    awaited: TapSet::EMPTY,
+                    suspect: TapSet::EMPTY,
+                    stamps: [None; 4],
+                }))
+            }
+            (Counting::Counted, false) => self.refuse(id).map(|()| None),
+        }
+    }
+
+    /// A stamp came.
+    pub fn stamped(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Verdict {
+        let verdict = self.judge(tap, id, time);
+        let counts = &mut self.counts[tap.index()];
+        match verdict {
+            Verdict::Matched { .. } => counts.matched += 1,
+            Verdict::Suspect { .. } => counts.suspect += 1,
+            Verdict::TooLate { .. } => counts.late += 1,
+            Verdict::Unknown { .. } => counts.unknown += 1,
+            Verdict::Duplicate { differs, .. } => {
+                counts.duplicate += 1;
+                counts.differing += u64::from(differs);
+            }
+        }
+        verdict
+    }
+
+    /// Closes, oldest first, the messages that are complete, were refused, or whose patience is
+    /// over at `now`; stops at the first that still waits. So they come in the order of their
+    /// numbers, and a complete one at most the patience after it is. Those not taken from the
+    /// iterator stay open.
+    pub fn expire(&mut self, now: Instant<S>) -> Expired<'_, S> {
+        Expired { matcher: self, now: Some(now) }
+    }
+
+    /// Closes all that is open: the sender is done and waits no longer.
+    pub fn finish(&mut self) -> Expired<'_, S> {
+        Expired { matcher: self, now: None }
+    }
+
+    fn is_next(&self, id: u32) -> Result<(), StampError> {
+        let expected = self.next_id();
+        if id == expected { Ok(()) } else { Err(StampError::OutOfTurn { id, expected }) }
+    }
+
+    fn place(&self, seq: u64) -> usize {
+        let capacity = u64::try_from(self.slots.len()).expect("invariant: a length fits 64 bits");
+        usize::try_from(seq % capacity).expect("invariant: an index of the slots")
+    }
+
+    fn push(&mut self, slot: Slot<S>) -> Option<Closed<S>> {
+        let full = self.open() == self.slots.len();
+        let closed = if full { self.close_oldest(End::Overrun) } else { None };
+        self.slots[self.place(slot.seq)] = Some(slot);
+        self.next += 1;
+        closed
+    }
+
+    /// The open or remembered message of a number; its place.
+    fn find(&self, id: u32) -> Result<usize, UnknownStamp> {
+        let back = self.next_id().wrapping_sub(id);
+        if back == 0 || back > u32::MAX / 2 {
+            return Err(UnknownStamp::NotYetSent);
+        }
+        let seq = self.next.checked_sub(u64::from(back)).ok_or(UnknownStamp::NeverSent)?;
+        if seq < self.first {
+            return Err(UnknownStamp::NeverSent);
+        }
+        let place = self.place(seq);
+        match &self.slots[place] {
+            Some(slot) if slot.seq == seq => Ok(place),
+            _ => Err(UnknownStamp::Forgotten),
+        }
+    }
+
+    fn find_open(&self, id: u32) -> Option<usize> {
+        let place = self.find(id).ok()?;
+        self.slots[place].filter(|slot| slot.seq >= self.oldest).map(|_| place)
+    }
+
+    fn take_back(&mut self, id: u32) -> Result<(), StampError> {
+        let newest = id == self.next_id().wrapping_sub(1);
+        let place = self.find_open(id).filter(|_| newest).ok_or(StampError::NotNewest { id })?;
+        let slot = self.slots[place].expect("invariant: a found message is in its slot");
+        if slot.stamps.iter().any(Option::is_some) {
+            return Err(StampError::HasStamp { id });
+        }
+        self.refused -= u64::from(slot.refused);
+        self.stop_waiting(slot.awaited);
+        self.slots[place] = None;
+        self.next -= 1;
+        Ok(())
+    }
+
+    fn refuse(&mut self, id: u32) -> Result<(), StampError> {
+        let place = self.find_open(id).ok_or(StampError::NotOpen { id })?;
+        let slot = self.slots[place].as_mut().expect("invariant: a found message is in its slot");
+        let outstanding = slot.outstanding();
+        slot.awaited = slot.awaited.without(outstanding);
+        self.refused += u64::from(!slot.refused);
+        slot.refused = true;
+        self.stop_waiting(outstanding);
+        Ok(())
+    }
+
+    fn stop_waiting(&mut self, taps: TapSet) {
+        for tap in taps.iter() {
+            self.counts[tap.index()].awaited -= 1;
+        }
+    }
+
+    fn close_oldest(&mut self, otherwise: End) -> Option<Closed<S>> {
+        let place = self.place(self.oldest);
+        let slot = self.slots[place].filter(|slot| slot.seq == self.oldest);
+        let closed = slot.filter(|_| self.oldest < self.next)?.close(otherwise);
+        for tap in closed.missing.iter() {
+            self.counts[tap.index()].missing += 1;
+        }
+        self.oldest += 1;
+        Some(closed)
+    }
+
+    fn judge(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Verdict {
+        let place = match self.find(id) {
+            Ok(place) => place,
+            Err(why) => return Verdict::Unknown { why },
+        };
+        if !self.taps.has(tap) {
+            return Verdict::Unknown { why: UnknownStamp::NotAwaited };
+        }
+        let mut slot = self.slots[place].expect("invariant: a found message is in its slot");
+        let seq = slot.seq;
+        if let Some(first) = slot.stamps[tap.index()] {
+            return Verdict::Duplicate { seq, differs: first != time };
+        }
+        if seq < self.oldest {
+            return Verdict::TooLate { seq };
+        }
+        let why = self.suspect(&slot, tap, time);
+        slot.stamps[tap.index()] = Some(time);
+        if !slot.awaited.has(tap) {
+            slot.awaited = slot.awaited.with(tap);
+            self.counts[tap.index()].awaited += 1;
+        }
+        if why.is_some() {
+            slot.suspect = slot.suspect.with(tap);
+        }
+        self.slots[place] = Some(slot);
+        let complete = slot.outstanding().is_empty();
+        match why {
+            Some(why) => Verdict::Suspect { seq, why, complete },
+            None => Verdict::Matched { seq, complete },
+        }
+    }
+
+    fn suspect(&mut self, slot: &Slot<S>, tap: StampTap, time: ClockTime) -> Option<Suspicion> {
+        let by_send = slot.sent_at.and_then(|sent| match self.relation(time.clock) {
+            Some(relation) => self.against_send(sent, relation, time),
+            None => self.against_last(sent, tap, time),
+        });
+        by_send.or_else(|| self.against_taps(slot, tap, time))
+    }
+
+    fn relation(&self, clock: StampClock) -> Option<Relation> {
+        let itself = Relation { clock, ahead: Span::ZERO, bound: Span::ZERO };
+        let known = self.relations.iter().flatten().find(|known| known.clock == clock);
+        known.copied().or((clock == S::CLOCK).then_some(itself))
+    }
+
+    fn against_send(
+        &self,
+        sent: Instant<S>,
+        relation: Relation,
+        time: ClockTime,
+    ) -> Option<Suspicion> {
+        let delay = wide(time.ns) - wide(relation.ahead.as_ns()) - wide(sent.as_ns());
+        let allowed = wide(self.limits.step.as_ns()) + wide(relation.bound.as_ns());
+        if -delay > allowed {
+            Some(Suspicion::BeforeSend { by: narrow(-delay) })
+        } else if delay > wide(self.limits.patience.as_ns()) + allowed {
+            Some(Suspicion::AfterPatience { by: narrow(delay) })
+        } else {
+            None
+        }
+    }
+
+    /// Compares how far two clocks went, never what they show.
+    fn against_last(
+        &mut self,
+        sent: Instant<S>,
+        tap: StampTap,
+        time: ClockTime,
+    ) -> Option<Suspicion> {
+        let now = Reference { tap, clock: time.clock, stamp_ns: time.ns, sent_ns: sent.as_ns() };
+        let same = |last: &Reference| last.tap == tap && last.clock == time.clock;
+        let Some(last) = self.references.iter_mut().flatten().find(|last| same(last)) else {
+            self.references[self.oldest_reference] = Some(now);
+            self.oldest_reference = (self.oldest_reference + 1) % MAX_CLOCKS;
+            return None;
+        };
+        let stamps = wide(now.stamp_ns) - wide(last.stamp_ns);
+        let further = stamps - (wide(now.sent_ns) - wide(last.sent_ns));
+        *last = now;
+        let allowed = wide(self.limits.patience.as_ns()) + wide(self.limits.step.as_ns());
+        (further.abs() > allowed).then(|| Suspicion::Stepped { by: narrow(further) })
+    }
+
+    fn against_taps(&self, slot: &Slot<S>, tap: StampTap, time: ClockTime) -> Option<Suspicion> {
+        StampTap::ALL.into_iter().find_map(|other| {
+            let stamp = slot.stamps[other.index()].filter(|stamp| stamp.clock == time.clock)?;
+            let before = if other < tap { (stamp, time) } else { (time, stamp) };
+            let by = wide(before.0.ns) - wide(before.1.ns);
+            let wrong = !slot.suspect.has(other) && by > wide(self.limits.step.as_ns());
+            wrong.then(|| Suspicion::AgainstTap { other, by: narrow(by) })
+        })
+    }
+}
+
+/// Messages that are closed as they are taken; see [`StampMatcher::expire`].
+#[derive(Debug)]
+pub struct Expired<'a, S: ClockScale> {
+    matcher: &'a mut StampMatcher<S>,
+    now: Option<Instant<S>>,
+}
+
+impl<S: ClockScale> Iterator for Expired<'_, S> {
+    type Item = Closed<S>;
+
+    fn next(&mut self) -> Option<Closed<S>> {
+        let matcher = &mut *self.matcher;
+        let slot = matcher.slots[matcher.place(matcher.oldest)]?;
+        let over = match (self.now, slot.sent_at) {
+            (Some(now), Some(sent)) => {
+                let waited = wide(now.as_ns()) - wide(sent.as_ns());
+                waited > wide(matcher.limits.patience.as_ns())
+            }
+            _ => true,
+        };
+        let done = over || slot.outstanding().is_empty();
+        if done { matcher.close_oldest(End::GivenUp) } else { None }
+    }
+}
+
+fn id_of(seq: u64) -> u32 {
+    u32::try_from(seq % (1 << 32)).expect("invariant: the low 32 bits")
+}
+
+fn wide(ns: i64) -> i128 {
+    i128::from(ns)
+}
+
+/// Saturates: for showing.
+fn narrow(ns: i128) -> Span {
+    let end = if ns < 0 { i64::MIN } else { i64::MAX };
+    Span::from_ns(i64::try_from(ns).unwrap_or(end))
+}

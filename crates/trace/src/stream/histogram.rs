@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A histogram of times in fixed memory, whose bins widen with the time: every bin is at most a
+//! 32nd of the times in it wide.
+//!
+//! Not here: exact percentiles of a list of times that is kept (`stats`).
+
+use serde::{Deserialize, Serialize};
+use timewire_base::Span;
+
+use super::sums::{Sums, as_f64};
+
+/// Counts times, also negative ones.
+///
+/// Up to 63 ns either way a bin is one nanosecond; above, each octave has 32 bins. A percentile is
+/// by nearest rank, as in `stats`, and tells the middle of its bin: it is off by at most a 64th of
+/// the value. Count, smallest, largest, mean and standard deviation are exact.
+///
+/// Recording allocates nothing, and merging gives what recording all in one would have given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogHistogram {
+    /// By magnitude: of times at or above zero, and below.
+    positive: Box<[u64]>,
+    negative: Box<[u64]>,
+    /// Beyond the last bin, either way.
+    above: u64,
+    below: u64,
+    range: Option<(i64, i64)>,
+    sums: Sums,
+}
+
+/// A histogram to keep.
+///
+/// **Units**: nanoseconds. All times are 0 when `count` is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistogramSummary {
+    /// How many times.
+    pub count: u64,
+    /// Smallest, exact.
+    pub min_ns: i64,
+    /// Median; percentiles are off by at most `percentile_error` of themselves.
+    pub p50_ns: i64,
+    /// 90 %.
+    pub p90_ns: i64,
+    /// 99 %.
+    pub p99_ns: i64,
+    /// 99.9 %.
+    pub p999_ns: i64,
+    /// Largest, exact.
+    pub max_ns: i64,
+    /// Arithmetic mean of the times themselves.
+    pub mean_ns: f64,
+    /// Standard deviation of the sample (n - 1) of the times themselves; 0 for one.
+    pub stddev_ns: f64,
+    /// Bound of the relative error of percentiles.
+    pub percentile_error: f64,
+    /// Bins that have any, ascending.
+    pub bins: Vec<HistogramBin>,
+}
+
+/// Times from `from_ns` to `to_ns`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistogramBin {
+    /// Smallest time that is counted here.
+    pub from_ns: i64,
+    /// Largest time that is counted here.
+    pub to_ns: i64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Bins of an octave, and twice of them: below that, bins are one nanosecond.
+const OCTAVE: u64 = 32;
+
+impl Default for LogHistogram {
+    fn default() -> LogHistogram {
+        LogHistogram::new()
+    }
+}
+
+impl LogHistogram {
+    /// Bound of the relative error of a percentile: a 64th.
+    pub const PERCENTILE_ERROR: f64 = 1.0 / 64.0;
+
+    /// Bins for every time there is; 30 KiB.
+    pub fn new() -> LogHistogram {
+        LogHistogram::of_bins(bin_of(1 << 63) + 1)
+    }
+
+    /// Bins for times up to `limit` either way, and one beyond them on each side, whose percentiles
+    /// are told as the largest (smallest) time; 15 KiB for ten seconds.
+    pub fn up_to(limit: Span) -> LogHistogram {
+        LogHistogram::of_bins(bin_of(limit.as_ns().unsigned_abs()) + 1)
+    }
+
+    fn of_bins(bins: usize) -> LogHistogram {
+        LogHistogram {
+            positive: vec![0; bins].into_boxed_slice(),
+            negative: vec![0; bins].into_boxed_slice(),
+            above: 0,
+            below: 0,
+            range: None,
+            sums: Sums::default(),
+        }
+    }
+
+    /// Counts a time.
+    pub fn record(&mut self, time: Span) {
+        let ns = time.as_ns();
+        let bin = bin_of(ns.unsigned_abs());
+        let (bins, beyond) = if ns < 0 {
+            (&mut self.negative, &mut self.below)
+        } else {
+            (&mut self.positive, &mut self.above)
+        };
+        *bins.get_mut(bin).unwrap_or(beyond) += 1;
+        let (min, max) = self.range.unwrap_or((ns, ns));
+        self.range = Some((min.min(ns), max.max(ns)));
+        self.sums.add(ns);
+    }
+
+    /// Counts all that another has counted.
+    ///
+    /// **Panics** when their limits differ.
+    pub fn merge(&mut self, other: &LogHistogram) {
+        assert_eq!(self.positive.len(), other.positive.len(), "histograms of the same limit");
+        for (bins, others) in
+            [(&mut self.positive, &other.positive), (&mut self.negative, &other.negative)]
+        {
+            bins.iter_mut().zip(others).for_each(|(count, other)| *count += other);
+        }
+        self.above += other.above;
+        self.below += other.below;
+        self.range = match (self.range, other.range) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (a, b) => a.or(b),
+        };
+        self.sums.merge(&other.sums);
+    }
+
+    /// Forgets all times.
+    pub fn reset(&mut self) {
+        self.positive.fill(0);
+        self.negative.fill(0);
+        (self.above, self.below, self.range, self.sums) = (0, 0, None, Sums::default());
+    }
+
+    /// How many times were counted.
+    pub fn count(&self) -> u64 {
+        self.sums.count()
+    }
+
+    /// The smallest and the largest.
+    pub fn range(&self) -> Option<(Span, Span)> {
+        self.range.map(|(min, max)| (Span::from_ns(min), Span::from_ns(max)))
+    }
+
+    /// Arithmetic mean. **Units**: nanoseconds; 0 of nothing.
+    pub fn mean_ns(&self) -> f64 {
+        self.sums.mean()
+    }
+
+    /// Standard deviation of the sample (n - 1). **Units**: nanoseconds; 0 for fewer than two.
+    pub fn stddev_ns(&self) -> f64 {
+        self.sums.deviation()
+    }
+
+    /// The time that at least `ppm` millionths of all do not exceed (nearest rank), to within a
+    /// 64th of itself; the smallest and the largest are exact. `None` of nothing.
+    pub fn percentile(&self, ppm: u32) -> Option<Span> {
+        let (min, max) = self.range?;
+        let rank = (u128::from(self.count()) * u128::from(ppm)).div_ceil(1_000_000).max(1);
+        if rank == 1 || rank >= u128::from(self.count()) {
+            return Some(Span::from_ns(if rank == 1 { min } else { max }));
+        }
+        let mut seen = 0;
+        for bin in self.bins() {
+            seen += u128::from(bin.count);
+            if seen >= rank {
+                let middle = match bin {
+                    HistogramBin { from_ns: i64::MIN, .. } if self.below > 0 => min,
+                    HistogramBin { to_ns: i64::MAX, .. } if self.above > 0 => max,
+                    HistogramBin { from_ns, to_ns, .. } => from_ns + (to_ns - from_ns) / 2,
+                };
+                return Some(Span::from_ns(middle.clamp(min, max)));
+            }
+        }
+        Some(Span::from_ns(max))
+    }
+
+    /// Bins that have any, ascending. Those beyond the limit reach to the end of 64 bits.
+    pub fn bins(&self) -> impl Iterator<Item = HistogramBin> {
+        let len = self.positive.len();
+        // The end that the outermost bins share with what lies beyond them.
+        let last = i64::try_from(bounds(len - 1).1).unwrap_or(i64::MAX);
+        let below =
+            HistogramBin { from_ns: i64::MIN, to_ns: (-last).saturating_sub(1), count: self.below };
+        let above =
+            HistogramBin { from_ns: last.saturating_add(1), to_ns: i64::MAX, count: self.above };
+        let negative = self.negative.iter().enumerate().rev().map(|(bin, &count)| {
+            let (from, to) = bounds(bin);
+            HistogramBin { from_ns: negated(to), to_ns: negated(from), count }
+        });
+        let positive = self.positive.iter().enumerate().map(|(bin, &count)| {
+            let (from, to) = bounds(bin);
+            let from_ns = i64::try_from(from).unwrap_or(i64::MAX);
+            HistogramBin { from_ns, to_ns: i64::try_from(to).unwrap_or(i64::MAX), count }
+        });
+        let inside = negative.chain(positive);
+        [below].into_iter().chain(inside).chain([above]).filter(|bin| bin.count > 0)
+    }
+
+    /// To keep.
+    pub fn summary(&self) -> HistogramSummary {
+        let (min, max) = self.range.unwrap_or((0, 0));
+        let percentile = |ppm| self.percentile(ppm).map_or(0, Span::as_ns);
+        HistogramSummary {
+            count: self.count(),
+            min_ns: min,
+            p50_ns: percentile(500_000),
+            p90_ns: percentile(900_000),
+            p99_ns: percentile(990_000),
+            p999_ns: percentile(999_000),
+            max_ns: max,
+            mean_ns: self.mean_ns(),
+            stddev_ns: self.stddev_ns(),
+            percentile_error: Self::PERCENTILE_ERROR,
+            bins: self.bins().collect(),
+        }
+    }
+}
+
+impl HistogramSummary {
+    /// Share of the times at or below `to_ns` of a bin, for drawing.
+    pub fn cumulative(&self) -> impl Iterator<Item = (f64, i64)> {
+        let total = as_f64(self.count.into());
+        self.bins.iter().scan(0_u128, move |seen, bin| {
+            *seen += u128::from(bin.count);
+            Some((as_f64(*seen) / total, bin.to_ns))
+        })
+    }
+}
+
+/// The bin of a magnitude.
+fn bin_of(magnitude: u64) -> usize {
+    let bin = match (magnitude / OCTAVE).checked_ilog2() {
+        None => magnitude,
+        Some(octave) => OCTAVE * u64::from(octave) + (magnitude >> octave),
+    };
+    usize::try_from(bin).expect("invariant: below 2000")
+}
+
+/// The smallest and largest magnitude of a bin.
+fn bounds(bin: usize) -> (u64, u64) {
+    let bin = u64::try_from(bin).expect("invariant: below 2000");
+    let octave = (bin / OCTAVE).saturating_sub(1);
+    let from = (bin - OCTAVE * octave) << octave;
+    (from, from + ((1 << octave) - 1))
+}
+
+fn negated(magnitude: u64) -> i64 {
+    0_i64.checked_sub_unsigned(magnitude).unwrap_or(i64::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::stats::{Bins, Distribution};
+
+    fn histogram(mut empty: LogHistogram, values: &[i64]) -> LogHistogram {
+        values.iter().for_each(|&value| empty.record(Span::from_ns(value)));
+        empty
+    }
+
+    #[test]
+    fn t0_bins_join_and_are_narrow() {
+        let count = LogHistogram::new().positive.len();
+        assert_eq!(count, 1_889);
+        assert_eq!(bounds(0), (0, 0));
+        for bin in 1..count - 1 {
+            let (from, to) = bounds(bin);
+            assert_eq!(bounds(bin - 1).1 + 1, from, "bin {bin}");
+            assert_eq!((bin_of(from), bin_of(to)), (bin, bin));
+            assert!((to - from + 1) <= (from / 32).max(1), "bin {bin}: {from} to {to}");
+        }
+        assert_eq!(bounds(count - 1).0, 1 << 63);
+    }
+
+    #[test]
+    fn t0_ends_of_the_range_and_beyond_the_limit() {
+        let ends = histogram(LogHistogram::new(), &[i64::MIN, -1, 0, i64::MAX]);
+        let bins: Vec<HistogramBin> = ends.bins().collect();
+        assert_eq!((bins.len(), bins[0].from_ns, bins[3].to_ns), (4, i64::MIN, i64::MAX));
+        let top = histogram(LogHistogram::new(), &[0, i64::MAX - 9, i64::MAX]);
+        assert_eq!(top.percentile(500_000).unwrap().as_ns(), i64::MAX - (1 << 56));
+        let percentiles = [1, 250_001, 500_001, 750_001].map(|p| ends.percentile(p).unwrap());
+        assert_eq!(percentiles.map(Span::as_ns), [i64::MIN, -1, 0, i64::MAX]);
+        let limited = LogHistogram::up_to(Span::from_ns(100));
+        let limited = histogram(limited, &[-5_000, -101, 0, 101, 102, 9_000]);
+        let bins: Vec<HistogramBin> = limited.bins().collect();
+        let bin = |from_ns, to_ns, count| HistogramBin { from_ns, to_ns, count };
+        // 100 and 101 share a bin.
+        let inside = [bin(-101, -100, 1), bin(0, 0, 1), bin(100, 101, 1)];
+        assert_eq!(bins[0], bin(i64::MIN, -102, 1));
+        assert_eq!(bins[1..4], inside);
+        assert_eq!(bins[4], bin(102, i64::MAX, 2));
+        assert_eq!(limited.percentile(1).unwrap(), Span::from_ns(-5_000));
+        assert_eq!(limited.percentile(999_000).unwrap(), Span::from_ns(9_000));
+        let empty = LogHistogram::new().summary();
+        assert_eq!((empty.count, empty.p50_ns, empty.bins.len()), (0, 0, 0));
+        assert_eq!(LogHistogram::new().percentile(500_000), None);
+    }
+
+    #[test]
+    fn t0_a_summary_is_read_back() {
+        let summary = histogram(LogHistogram::new(), &[-70, 5, 5, 1_000_003]).summary();
+        let text = serde_json::to_string(&summary).unwrap();
+        assert_eq!(serde_json::from_str::<HistogramSummary>(&text).unwrap(), summary);
+        let cumulative: Vec<(f64, i64)> = summary.cumulative().collect();
+        assert_eq!(cumulative[..2], [(0.25, -70), (0.75, 5)]);
+    }
+
+    fn values() -> impl Strategy<Value = Vec<i64>> {
+        let value = prop_oneof![
+            Just(i64::MIN),
+            Just(i64::MAX),
+            -100_i64..100,
+            -1_000_000_i64..1_000_000,
+            (0_u32..62, any::<i64>()).prop_map(|(shift, value)| value >> shift),
+        ];
+        proptest::collection::vec(value, 1..300)
+    }
+
+    proptest! {
+        #[test]
+        fn t0_agrees_with_the_sorted_values(values in values(), ppm in 0_u32..=1_000_000) {
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let filled = histogram(LogHistogram::new(), &values);
+            let near = |told: i64, exact: i64| {
+                let off = (i128::from(told) - i128::from(exact)).unsigned_abs();
+                off * 64 <= u128::from(exact.unsigned_abs())
+            };
+            let rank = (values.len() * usize::try_from(ppm).unwrap()).div_ceil(1_000_000).max(1);
+            let told = filled.percentile(ppm).unwrap().as_ns();
+            prop_assert!(near(told, sorted[rank - 1]), "{} for {}", told, sorted[rank - 1]);
+            let bins = Bins::covering(Span::from_ns(10), Span::from_ns(1));
+            let exact = Distribution::of(values.clone(), bins).unwrap();
+            let summary = filled.summary();
+            prop_assert_eq!(summary.count, exact.count);
+            prop_assert_eq!((summary.min_ns, summary.max_ns), (exact.min_ns, exact.max_ns));
+            for (told, exact) in [
+                (summary.p50_ns, exact.p50_ns),
+                (summary.p90_ns, exact.p90_ns),
+                (summary.p99_ns, exact.p99_ns),
+                (summary.p999_ns, exact.p999_ns),
+            ] {
+                prop_assert!(near(told, exact), "{} for {}", told, exact);
+            }
+            let scale = exact.max_ns.unsigned_abs().max(exact.min_ns.unsigned_abs()).max(1);
+            let close = 1e-9 * as_f64(scale.into());
+            prop_assert!((summary.mean_ns - exact.mean_ns).abs() <= close);
+            prop_assert!((summary.stddev_ns - exact.stddev_ns).abs() <= close);
+            for bin in &summary.bins {
+                let inside = |value: &&i64| (bin.from_ns..=bin.to_ns).contains(*value);
+                let count = u64::try_from(sorted.iter().filter(inside).count()).unwrap();
+                prop_assert_eq!(bin.count, count);
+            }
+        }
+
+        #[test]
+        fn t0_merging_is_recording_in_one(a in values(), b in values(), limit in 0_i64..1 << 40) {
+            let empty = LogHistogram::up_to(Span::from_ns(limit));
+            let mut merged = histogram(empty.clone(), &a);
+            merged.merge(&histogram(empty.clone(), &b));
+            merged.merge(&empty);
+            let both = histogram(empty.clone(), &[a, b].concat());
+            prop_assert_eq!(&merged, &both);
+            let counted: u64 = both.bins().map(|bin| bin.count).sum();
+            prop_assert_eq!(counted, both.count());
+            merged.reset();
+            prop_assert_eq!(merged, empty);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Once begun, a writer of captures neither allocates nor frees for events, blocks and flushes;
+//! a filter neither when it looks at a frame.
+//!
+//! Not here: what is written (`capture.rs`).
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io;
+
+use timewire_trace::capture::{CaptureHeader, Writer};
+use timewire_trace::event::EVENT_BYTES;
+use timewire_trace::filter::{Facts, Filter};
+
+/// Counts what this thread asks of the allocator.
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    CALLS.with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call goes on unchanged to the system allocator, which keeps the contract; counting
+// touches a thread-local cell without a destructor and does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps the contract of `alloc`, which is that of the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: the pointer came from `alloc` or `realloc` above, so from the system allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as for `dealloc`; the caller vouches for the size.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn calls_during(run: impl FnOnce()) -> u64 {
+    let before = CALLS.with(Cell::get);
+    run();
+    CALLS.with(Cell::get) - before
+}
+
+#[test]
+fn t0_events_are_written_without_allocation() {
+    let mut writer = Writer::new(io::sink(), &CaptureHeader::default()).unwrap();
+    let calls = calls_during(|| {
+        for n in 0..20_000_u64 {
+            let mut event = [1; EVENT_BYTES];
+            // Now and then too far from the base of the block.
+            event[..8].copy_from_slice(&(n * 1_000 + ((n / 5_000) << 40)).to_le_bytes());
+            writer.event_bytes(&event).unwrap();
+            if n % 777 == 0 {
+                writer.flush().unwrap();
+            }
+        }
+        writer.flush().unwrap();
+    });
+    assert_eq!((calls, writer.events()), (0, 20_000));
+    assert!(writer.bytes() > 20_000 * 44);
+}
+
+#[test]
+fn t0_a_compiled_filter_does_not_allocate() {
+    let filter = Filter::parse("udp port 7000 or vlan 5").unwrap().compile().unwrap();
+    let keys = Facts::of_frame(&[0; 60]).unwrap().keys();
+    let mut holds = true;
+    assert_eq!(calls_during(|| holds = filter.holds(&keys)), 0);
+    assert!(!holds);
+}

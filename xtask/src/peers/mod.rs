@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Timewire beside the tools that do the same: what a frame costs of the CPU, all in one run, in
+//! turns, as ratios. `cargo xtask peers [--rounds N] [--json]`, as root.
+//!
+//! isochron sends one frame of 64 bytes per millisecond to its receiver, as does `timewire talk` to
+//! `timewire listen`, both over a packet socket and both asleep between frames. xdp-trafficgen
+//! sends what it can.
+//!
+//! Not here: accuracy (`timewire measure`), the ways of Timewire beside each other (`cargo xtask
+//! bench`).
+
+mod fetch;
+mod measure;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::command;
+use fetch::Peers;
+use measure::{FAR, FAR_ADDRESS, FAR_IP, NEAR, Pair, far, per};
+
+/// Marks the process that has namespaces of its own.
+const INSIDE: &str = "--inside";
+const ROUNDS: usize = 5;
+const WINDOW: Duration = Duration::from_secs(2);
+const CYCLE_NS: u64 = 1_000_000;
+/// Under valgrind a frame takes long.
+const COUNTED_CYCLE_NS: u64 = 4_000_000;
+const FEW: u64 = 300;
+const MANY: u64 = 900;
+const FLOOD_FEW: u64 = 200_000;
+const FLOOD_MANY: u64 = 600_000;
+/// No end within a round.
+const NO_END: u64 = 100_000;
+
+/// What both are asked to do with each frame.
+#[derive(Clone, Copy)]
+struct Variant {
+    name: &'static str,
+    timewire: &'static [&'static str],
+    isochron: &'static [&'static str],
+}
+
+const VARIANTS: [Variant; 3] = [
+    Variant { name: "sent", timewire: &[], isochron: &["--no-ts"] },
+    Variant { name: "with stamps", timewire: &["--stamps", "sched,software"], isochron: &[] },
+    Variant {
+        name: "with launch time",
+        timewire: &["--launch", "500us"],
+        isochron: &["--no-ts", "--txtime", "--advance-time", "0.0005"],
+    },
+];
+
+/// One line of the table. Ratios are of the same round.
+struct Row {
+    what: String,
+    peer: &'static str,
+    unit: &'static str,
+    /// Ours and theirs, of each round.
+    rounds: Vec<[f64; 2]>,
+}
+
+/// Runs the comparison and prints it.
+///
+/// **Errors**: no root, a tool is missing, or one does not run.
+pub fn run(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let (mut rounds, mut as_json, mut inside) = (ROUNDS, false, false);
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--json" => as_json = true,
+            INSIDE => inside = true,
+            "--rounds" => {
+                let number = words.next().and_then(|number| number.parse().ok());
+                rounds = number.filter(|n| *n > 0).ok_or("--rounds needs a number above zero")?;
+            }
+            other => return Err(format!("`{other}`: there are --rounds N and --json")),
+        }
+    }
+    if !inside {
+        return start(root, arguments);
+    }
+    let tools = Tools { peers: fetch::peers(root)?, timewire: timewire(root)? };
+    measure::lay_cable()?;
+    let rows = compare(&tools, rounds)?;
+    if as_json {
+        let rows: Vec<_> = rows.iter().map(Row::to_json).collect();
+        println!("{:#}", json!({ "schema": "timewire-peers/1", "rounds": rounds, "rows": rows }));
+    } else {
+        print(&rows, rounds);
+    }
+    Ok(())
+}
+
+/// Builds and fetches, and goes on in namespaces of its own, which end with it.
+fn start(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    let build = ["build", "--quiet", "--release", "--package", "timewire-cli"];
+    command::succeed(&mut command::cargo(root, &build))?;
+    fetch::peers(root)?;
+    let itself = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--net", "--mount", "--propagation", "private"]).arg(itself).arg("peers");
+    command::succeed(unshare.args(arguments).arg(INSIDE))
+}
+
+struct Tools {
+    peers: Peers,
+    timewire: PathBuf,
+}
+
+fn timewire(root: &Path) -> Result<PathBuf, String> {
+    let metadata = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+    let text = command::output_of(&mut command::cargo(root, &metadata))?;
+    let metadata: Value = serde_json::from_str(&text).map_err(|e| format!("metadata: {e}"))?;
+    let target = metadata["target_directory"].as_str().ok_or("metadata: no target directory")?;
+    Ok(Path::new(target).join("release/timewire"))
+}
+
+impl Tools {
+    fn timewire(&self, variant: &Variant, cycle_ns: u64, count: u64) -> Pair {
+        let mut talker = Command::new(&self.timewire);
+        talker.args(["talk", FAR_ADDRESS, "--interface", NEAR, "--over", "frames"]);
+        talker.args(["--size", "50B", "--priority", "3", "--spin", "0us", "--send-late"]);
+        talker.arg("--cycle").arg(format!("{cycle_ns}ns")).arg("--count").arg(count.to_string());
+        talker.args(variant.timewire);
+        let mut listener = far(&self.timewire);
+        listener.args(["listen", "--interface", FAR, "--over", "frames", "--every", "60s"]);
+        listener.arg("--count").arg(count.to_string());
+        Pair { talker, listener, connects: false }
+    }
+
+    fn isochron(&self, variant: &Variant, cycle_ns: u64, count: u64) -> Pair {
+        let mut talker = Command::new(&self.peers.isochron);
+        talker.args(["send", "--interface", NEAR, "--dmac", FAR_ADDRESS, "--client", FAR_IP]);
+        talker.args(["--frame-size", "64", "--priority", "3", "--omit-sync", "--quiet"]);
+        talker.args(["--output-file", "/run/isochron.dat"]);
+        talker.arg("--cycle-time").arg(format!("0.{cycle_ns:09}"));
+        talker.arg("--num-frames").arg(count.to_string()).args(variant.isochron);
+        let mut listener = far(&self.peers.isochron);
+        listener.args(["rcv", "--interface", FAR, "--quiet"]);
+        for command in [&mut talker, &mut listener] {
+            self.helped(command);
+        }
+        Pair { talker, listener, connects: true }
+    }
+
+    fn helped(&self, command: &mut Command) {
+        command.env("LD_LIBRARY_PATH", &self.peers.libraries);
+        command.env("LD_PRELOAD", &self.peers.shim);
+    }
+
+    /// As many frames as fit, all of them late.
+    fn timewire_flood(&self, over: &str, count: u64) -> Command {
+        let mut talker = Command::new(&self.timewire);
+        talker.args(["talk", FAR_ADDRESS, "--interface", NEAR, "--over", over, "--size", "50B"]);
+        talker.args(["--cycle", "1ms", "--per-cycle", "20000", "--spin", "0us", "--send-late"]);
+        talker.arg("--count").arg(count.to_string());
+        talker
+    }
+
+    fn trafficgen(&self, count: u64) -> Command {
+        let mut talker = Command::new(&self.peers.trafficgen);
+        talker.args(["udp", "--dst-mac", FAR_ADDRESS, "--num-packets", &count.to_string(), NEAR]);
+        self.helped(&mut talker);
+        talker
+    }
+}
+
+fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for variant in &VARIANTS {
+        eprintln!("isochron: {}", variant.name);
+        let mut costs: [Vec<[f64; 2]>; 2] = Default::default();
+        for _ in 0..rounds {
+            let mut ours = tools.timewire(variant, CYCLE_NS, NO_END);
+            let mut theirs = tools.isochron(variant, CYCLE_NS, NO_END);
+            let ours = measure::cpu_per_frame(&mut ours, WINDOW)?;
+            let theirs = measure::cpu_per_frame(&mut theirs, WINDOW)?;
+            for of in [0, 1] {
+                costs[of].push([ours[of], theirs[of]]);
+            }
+        }
+        let mut instructions = [None, None];
+        if command::exists("valgrind") {
+            let ours = |count| tools.timewire(variant, COUNTED_CYCLE_NS, count);
+            let theirs = |count| tools.isochron(variant, COUNTED_CYCLE_NS, count);
+            let ours = difference(|count| measure::instructions(&mut ours(count), false))?;
+            // Its first thread fetches the receiver's log at the end.
+            let theirs = difference(|count| measure::instructions(&mut theirs(count), true))?;
+            instructions = [0, 1].map(|of| Some([ours[of], theirs[of]]));
+        } else {
+            eprintln!("SKIP: instructions: valgrind is not installed; run scripts/setup.sh bench");
+        }
+        for (of, who) in ["talker", "listener"].into_iter().enumerate() {
+            let what = format!("{who}, {}", variant.name);
+            let rounds = std::mem::take(&mut costs[of]);
+            rows.push(Row { what: what.clone(), peer: "isochron", unit: "CPU ns", rounds });
+            if let Some(counted) = instructions[of] {
+                let (peer, unit) = ("isochron", "instructions in user space");
+                rows.push(Row { what, peer, unit, rounds: vec![counted] });
+            }
+        }
+    }
+    rows.extend(floods(tools, rounds));
+    eprintln!("SKIP: plget: no distribution has it");
+    Ok(rows)
+}
+
+/// For a frame, between two numbers of frames.
+fn difference(mut run: impl FnMut(u64) -> Result<[u64; 2], String>) -> Result<[f64; 2], String> {
+    let (few, many) = (run(FEW)?, run(MANY)?);
+    Ok([0, 1].map(|of| per(many[of].saturating_sub(few[of]), MANY - FEW)))
+}
+
+fn floods(tools: &Tools, rounds: usize) -> Vec<Row> {
+    let mut rows: Vec<_> = ["frames", "xdp"]
+        .into_iter()
+        .map(|over| Row {
+            what: format!("as fast as it goes, --over {over}"),
+            peer: "xdp-trafficgen",
+            unit: "CPU ns",
+            rounds: Vec::new(),
+        })
+        .collect();
+    let cost = |command: &dyn Fn(u64) -> Command| {
+        let few = measure::cpu_of_flood(&mut command(FLOOD_FEW), FLOOD_FEW)?;
+        let many = measure::cpu_of_flood(&mut command(FLOOD_MANY), FLOOD_MANY)?;
+        Ok::<f64, String>(per(many.saturating_sub(few), FLOOD_MANY - FLOOD_FEW))
+    };
+    eprintln!("xdp-trafficgen");
+    for _ in 0..rounds {
+        let run = || {
+            let theirs = cost(&|count| tools.trafficgen(count))?;
+            let frames = cost(&|count| tools.timewire_flood("frames", count))?;
+            let xdp = cost(&|count| tools.timewire_flood("xdp", count))?;
+            Ok::<_, String>([[frames, theirs], [xdp, theirs]])
+        };
+        match run() {
+            Ok(costs) => rows.iter_mut().zip(costs).for_each(|(row, cost)| row.rounds.push(cost)),
+            Err(why) => {
+                eprintln!("SKIP: xdp-trafficgen: {why}");
+                break;
+            }
+        }
+    }
+    rows.retain(|row| !row.rounds.is_empty());
+    rows
+}
+
+impl Row {
+    fn spreads(&self) -> [[f64; 3]; 3] {
+        let ours = self.rounds.iter().map(|round| round[0]);
+        let theirs = self.rounds.iter().map(|round| round[1]);
+        let ratio = self.rounds.iter().map(|round| round[0] / round[1]);
+        [spread(ours), spread(theirs), spread(ratio)]
+    }
+
+    fn to_json(&self) -> Value {
+        let [ours, theirs, ratio] = self.spreads();
+        let of = |[min, median, max]: [f64; 3]| json!({"min": min, "median": median, "max": max});
+        json!({
+            "what": self.what, "peer": self.peer, "per_frame": self.unit,
+            "timewire": of(ours), "theirs": of(theirs), "ratio": of(ratio),
+        })
+    }
+}
+
+/// Smallest, median and largest.
+fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    [at(0), at(values.len() / 2), at(values.len().saturating_sub(1))]
+}
+
+fn print(rows: &[Row], rounds: usize) {
+    println!("for a frame; {rounds} rounds in turns: median, ratio smallest / median / largest");
+    println!("{:<34} {:<26} {:>9} {:>16} {:>22}", "", "", "timewire", "peer", "timewire / peer");
+    for row in rows {
+        let [ours, theirs, [min, median, max]] = row.spreads();
+        let ratio = match row.rounds.len() {
+            1 => format!("{median:.2}"),
+            _ => format!("{min:.2} / {median:.2} / {max:.2}"),
+        };
+        let peer = format!("{} {:.0}", row.peer, theirs[1]);
+        println!("{:<34} {:<26} {:>9.0} {peer:>16} {ratio:>22}", row.what, row.unit, ours[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_ratios_are_of_the_same_round() {
+        let rounds = vec![[10.0, 20.0], [30.0, 10.0], [20.0, 20.0]];
+        let row = Row { what: "x".to_owned(), peer: "y", unit: "z", rounds };
+        let [ours, theirs, ratio] = row.spreads();
+        assert_eq!(format!("{ours:?}"), "[10.0, 20.0, 30.0]");
+        assert_eq!(format!("{theirs:?}"), "[10.0, 20.0, 20.0]");
+        assert_eq!(format!("{ratio:?}"), "[0.5, 1.0, 3.0]");
+        assert_eq!(row.to_json()["ratio"]["median"], 1.0);
+    }
+
+    #[test]
+    fn t0_start_and_end_are_in_no_difference() {
+        let run = |count| Ok([5_000 + 3 * count, 70 + 10 * count]);
+        assert_eq!(format!("{:?}", difference(run).unwrap()), "[3.0, 10.0]");
+    }
+
+    #[test]
+    fn t0_wrong_arguments_are_refused() {
+        for wrong in [&["--rounds"][..], &["--rounds", "0"], &["--round", "3"]] {
+            assert!(run(Path::new("."), wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
