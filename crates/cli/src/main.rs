@@ -16,6 +16,7 @@ mod group;
 mod lab;
 mod listen;
 mod measure;
+mod new_file;
 mod output;
 mod receive;
 mod schema;
@@ -165,7 +166,7 @@ fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     }
     if let Some(error) = error.downcast_ref::<TraceError>() {
         let code = if error.is_unsupported() { 4 } else { 2 };
-        return (code, None);
+        return (code, error.hint().map(str::to_owned));
     }
     if let Some(error) = error.downcast_ref::<StudyError>() {
         return (2, error.hint());

@@ -142,6 +142,19 @@ fn t3_a_capture_is_cut_merged_and_exported() {
     let csv = host.timewire(&["trace", "export", "alpha.twc", "--as", "csv"]).done().stdout;
     assert!(csv.starts_with("time_ns,hook,station,"), "{csv}");
     assert_eq!(csv.matches(",driver-start,alpha,").count(), 50);
+    // A part may take the place of the whole that it is cut from, and several that of one of them.
+    let file = |name: &str| host.scratch().path().join(name);
+    fs::copy(file("here.twc"), file("self.twc")).unwrap();
+    let all = ["trace", "cut", "self.twc", "-o", "self.twc"];
+    let said = host.timewire(&all);
+    assert!(said.code == Some(2) && said.stderr.contains("--force writes over it"), "{said:?}");
+    host.timewire(&[&all[..], &["--station", "alpha", "--force"]].concat()).done();
+    host.timewire(&["trace", "merge", "self.twc", "beta.twc", "-o", "self.twc", "--force"]).done();
+    assert_eq!(info("self.twc")["events"], parts);
+    // What cannot be written whole is not written, and says which file it was.
+    let full = host.timewire(&["trace", "export", "here.twc", "--as", "csv", "-o", "/dev/full"]);
+    assert!(full.code == Some(2) && full.stderr.contains("cannot write /dev/full"), "{full:?}");
+    assert!(!full.stderr.contains("reading"), "{full:?}");
     let drivers = ["trace", "cut", "here.twc", "--hooks", "driver-start", "-o", "d.twc", "--json"];
     assert_eq!(host.timewire(&drivers).done().json()["kept"], 50);
     let wrong =
@@ -175,6 +188,56 @@ fn t3_a_recorder_that_is_killed_leaves_what_it_has_recorded() {
     assert_eq!(said["health"]["clean_end"], false, "{said}");
     assert!(said["hooks"]["driver-start"].as_u64().unwrap() > 0, "{said}");
     assert!(host.timewire(&["trace", "info", "here.twc"]).done().stdout.contains("did not end it"));
+}
+
+/// A recorder of a command; what the command says goes into a file that the test can wait for.
+fn recorder_of(host: &Host, more: &[&str], script: &str) -> support::Running {
+    let words = ["trace", "record", "--station", "alpha", "--out", "here.twc", "--json"];
+    host.spawn(&[&words[..], more, &["--", "sh", "-c", script]].concat())
+}
+
+#[test]
+fn t3_a_command_that_is_ended_with_the_recording_has_not_failed() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let said = recorder_of(&host, &["--for", "100ms"], "sleep 600").end();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(!said.stderr.contains("the command ended"), "{said:?}");
+    let said = recorder_of(&host, &["--force"], "exit 3").end();
+    assert!(said.code == Some(1) && said.stderr.contains("exit status: 3"), "{said:?}");
+    // One that does not want to end is killed at the second request; the capture is whole.
+    let obstinate = "trap '' TERM INT; echo > there; while :; do sleep 0.05; done";
+    let mut recorder = recorder_of(&host, &["--force"], obstinate);
+    wait_until("the command runs", || host.scratch().path().join("there").exists());
+    wait_until("it is ended", || {
+        recorder.signal("INT");
+        recorder.has_ended()
+    });
+    assert_eq!(recorder.end().code, Some(0));
+    let info = host.timewire(&["trace", "info", "here.twc", "--json"]).done().json();
+    assert_eq!(info["health"]["clean_end"], true, "{info}");
+}
+
+#[test]
+fn t3_a_capture_is_replaced_only_by_one_that_began() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let old = host.scratch().write("here.twc", "what was there");
+    let words = ["trace", "record", "--station", "alpha", "--out", "here.twc"];
+    let said = host.timewire(&[&words[..], &["--for", "1ms"]].concat());
+    assert!(said.code == Some(2) && said.stderr.contains("--force writes over it"), "{said:?}");
+    for more in [&["--", "no-such-program"][..], &["--station", "gamma"]] {
+        let said = host.timewire(&[&words[..], &["--force"], more].concat());
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert_eq!(fs::read_to_string(host.see(&old)).unwrap(), "what was there");
+    }
+    host.timewire(&[&words[..], &["--force", "--for", "1ms"]].concat()).done();
+    host.timewire(&["trace", "info", "here.twc"]).done();
+    assert_eq!(host.scratch().list(), ["here.twc"]);
 }
 
 #[test]

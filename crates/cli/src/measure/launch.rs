@@ -132,8 +132,8 @@ fn socket_priority(text: &str) -> Result<SocketPriority, String> {
 }
 
 pub fn run(args: &Launch) -> anyhow::Result<ExitCode> {
-    if args.gates.is_some() || args.host.is_some() {
-        return run_gates(args);
+    if let Some(wish) = gates_wish(args)? {
+        return run_gates(args, wish);
     }
     if args.applied || args.every.is_some() {
         bail!("--applied and --every are of gates: --gates or --host");
@@ -166,17 +166,20 @@ pub fn run(args: &Launch) -> anyhow::Result<ExitCode> {
     }))
 }
 
-fn run_gates(args: &Launch) -> anyhow::Result<ExitCode> {
-    let wish = match (&args.gates, &args.host) {
-        (Some(list), _) => GatesWish::List(gates::parse_list(list).map_err(|why| anyhow!(why))?),
-        (None, Some(path)) => {
-            let name = path.display().to_string();
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-            let file = Box::new(HostFile::parse(&name, &text)?);
-            GatesWish::File { name, file }
-        }
-        (None, None) => unreachable!("invariant: one of them is there"),
-    };
+/// The gates that are asked for, if any.
+fn gates_wish(args: &Launch) -> anyhow::Result<Option<GatesWish>> {
+    if let Some(list) = &args.gates {
+        let list = gates::parse_list(list).map_err(|why| anyhow!(why))?;
+        return Ok(Some(GatesWish::List(list)));
+    }
+    let Some(path) = &args.host else { return Ok(None) };
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let file = Box::new(HostFile::parse(&name, &text)?);
+    Ok(Some(GatesWish::File { name, file }))
+}
+
+fn run_gates(args: &Launch, wish: GatesWish) -> anyhow::Result<ExitCode> {
     let request = gates::Request {
         place: place(args),
         gates: wish,

@@ -12,14 +12,14 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
-use timewire_ctl::study::StudyError;
 use timewire_trace::capture::{
     CaptureError, CaptureHeader, Cut, Format, Info, Merge, Names, Writer, export as write_events,
 };
 use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
 
-use super::{create, open};
+use super::{hook_of, of, open, parse_flow};
+use crate::new_file::{NewFile, cannot_write};
 use crate::output;
 use crate::traffic::parse_time;
 
@@ -53,7 +53,7 @@ pub struct CutArgs {
     #[arg(long, value_name = "HOOK,...", value_delimiter = ',', value_parser = hook)]
     pub hooks: Vec<Hook>,
     /// Only of this flow, as `trace export` shows it (0x0123abcd); may be repeated
-    #[arg(long, value_name = "FLOW", value_parser = flow)]
+    #[arg(long, value_name = "FLOW", value_parser = parse_flow)]
     pub flow: Vec<u32>,
     /// Only these, in tcpdump's words; also 'thread NAME', 'hook NAME', 'cpu N'
     #[arg(long, value_name = "FILTER")]
@@ -106,19 +106,28 @@ pub enum FormatArg {
 }
 
 fn hook(text: &str) -> Result<Hook, String> {
-    let all = || Hook::ALL.map(Hook::name).join(", ");
-    Hook::from_name(text).ok_or_else(|| format!("`{text}` is no hook; there are {}", all()))
+    hook_of(text, Hook::ALL.into_iter())
 }
 
-fn flow(text: &str) -> Result<u32, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    u32::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no flow, such as 0x0123abcd"))
+/// A capture could not be read, or what is made of it not be written.
+fn failed(file: &Path) -> impl FnOnce(CaptureError) -> anyhow::Error {
+    |error| match error {
+        CaptureError::Io(error) if cannot_write(&error) => error.into(),
+        source => of(file)(source).into(),
+    }
+}
+
+/// As [`failed`], where one of several captures failed.
+fn either(error: CaptureError) -> anyhow::Error {
+    match error {
+        CaptureError::Io(error) if cannot_write(&error) => error.into(),
+        error => error.into(),
+    }
 }
 
 /// What is in a file.
 pub(super) fn about(file: &Path) -> anyhow::Result<(Info, Names)> {
-    let failed = |source| StudyError::Capture { file: file.to_owned(), source };
-    Ok(Info::read(&mut open(file)?).map_err(failed)?)
+    Ok(Info::read(&mut open(file)?).map_err(of(file))?)
 }
 
 pub fn info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
@@ -132,12 +141,31 @@ pub fn info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
                 names.flows.iter().map(|(flow, name)| json!({ "flow": flow, "name": name }));
             data["flows"] = flows.collect();
             data["clock"] = clock(&names).0;
+            data["counters"] = counters(&names);
+            data["histograms"] = histograms(&names);
             output::print(&format!("{data}\n"))?;
         } else {
             output::print(&text(file, &info, &names))?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn counters(names: &Names) -> Json {
+    let each = names.counters.iter().map(|((process, thread, name), value)| {
+        json!({ "name": name, "process": process, "thread": thread, "value": value })
+    });
+    each.collect()
+}
+
+/// Of each: how many values of 0, of 1 bit, of 2 bits and so on, and the sum of all.
+fn histograms(names: &Names) -> Json {
+    let each = names.histograms.iter().map(|((process, thread, name), (buckets, sum))| {
+        let count: u64 = buckets.iter().sum();
+        json!({ "name": name, "process": process, "thread": thread, "values": count,
+                "sum": sum, "by_bits": buckets })
+    });
+    each.collect()
 }
 
 /// What is known of the host's clock: as JSON, and in words.
@@ -226,13 +254,11 @@ pub fn cut(args: &CutArgs) -> anyhow::Result<ExitCode> {
         flows: args.flow.iter().copied().collect(),
         filter,
     };
-    let out = BufWriter::new(create(&args.out, args.force)?);
-    let written = |error: io::Error| {
-        anyhow::Error::new(error).context(format!("cannot write {}", args.out.display()))
-    };
-    let mut writer = Writer::new(out, &cut.header(&info.header)).map_err(written)?;
-    let report = cut.copy(&mut open(&args.file)?, &names, &mut writer)?;
-    writer.finish().map_err(written)?.flush().map_err(written)?;
+    let out = NewFile::create(&args.out, args.force)?;
+    let mut writer = Writer::new(out, &cut.header(&info.header))?;
+    let report = cut.copy(&mut open(&args.file)?, &names, &mut writer);
+    let report = report.map_err(failed(&args.file))?;
+    writer.finish()?.finish()?;
     if args.json {
         let (kept, left_out) = (report.kept, report.left_out);
         let undecided = report.undecided;
@@ -262,14 +288,11 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
         args.files.iter().map(|file| about(file)).collect::<Result<_, _>>()?;
     let sources: Vec<_> = all.iter().map(|(info, names)| (&info.header, names)).collect();
     let merge = Merge::new(&sources)?;
-    let out = BufWriter::new(create(&args.out, args.force)?);
-    let written = |error: io::Error| {
-        anyhow::Error::new(error).context(format!("cannot write {}", args.out.display()))
-    };
-    let mut writer = Writer::new(out, merge.header()).map_err(written)?;
+    let out = NewFile::create(&args.out, args.force)?;
+    let mut writer = Writer::new(out, merge.header())?;
     let mut readers: Vec<_> = args.files.iter().map(|file| open(file)).collect::<Result<_, _>>()?;
-    let report = merge.copy(&mut readers, &mut writer)?;
-    writer.finish().map_err(written)?.flush().map_err(written)?;
+    let report = merge.copy(&mut readers, &mut writer).map_err(either)?;
+    writer.finish()?.finish()?;
     if args.json {
         return output::print(&format!("{}\n", json!({ "events": report.events })));
     }
@@ -287,9 +310,10 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let mut reader = open(&args.file)?;
     match &args.out {
         Some(out) => {
-            let mut file = BufWriter::new(create(out, args.force)?);
-            let count = write_events(&mut reader, &names, format, &mut file)?;
-            file.flush().with_context(|| format!("cannot write {}", out.display()))?;
+            let mut file = NewFile::create(out, args.force)?;
+            let count = write_events(&mut reader, &names, format, &mut file);
+            let count = count.map_err(failed(&args.file))?;
+            file.finish()?;
             output::print(&format!("{count} events\n"))
         }
         None => {

@@ -7,14 +7,14 @@ mod files;
 mod record;
 mod show;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Subcommand;
 use timewire_ctl::study::StudyError;
-use timewire_trace::capture::Reader;
+use timewire_trace::capture::{CaptureError, Reader};
+use timewire_trace::event::Hook;
 
 /// What is done with captures.
 #[derive(Debug, Subcommand)]
@@ -55,21 +55,26 @@ pub fn run(command: TraceCommand) -> anyhow::Result<ExitCode> {
 fn open(file: &Path) -> anyhow::Result<Reader<File>> {
     let opened =
         File::open(file).map_err(|source| StudyError::Open { file: file.to_owned(), source })?;
-    let failed = |source| StudyError::Capture { file: file.to_owned(), source };
-    Ok(Reader::new(opened).map_err(failed)?)
+    Ok(Reader::new(opened).map_err(of(file))?)
 }
 
-/// A file that must not be there yet, unless it is to be replaced.
-fn create(file: &Path, force: bool) -> anyhow::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true);
-    } else {
-        options.create_new(true);
-    }
-    options.open(file).with_context(|| {
-        let what = if file.exists() { "; --force writes over it" } else { "" };
-        format!("cannot write {}{what}", file.display())
+/// What became of a capture that is read.
+fn of(file: &Path) -> impl FnOnce(CaptureError) -> StudyError {
+    |source| StudyError::Capture { file: file.to_owned(), source }
+}
+
+/// A flow, in the words of `trace export`.
+fn parse_flow(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u32::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no flow, such as 0x0123abcd"))
+}
+
+/// One of these hooks by its name.
+fn hook_of(text: &str, known: impl Iterator<Item = Hook>) -> Result<Hook, String> {
+    let known: Vec<Hook> = known.collect();
+    let hook = Hook::from_name(text).filter(|hook| known.contains(hook));
+    hook.ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|hook| hook.name()).collect();
+        format!("`{text}` is no hook; there are {}", names.join(", "))
     })
 }

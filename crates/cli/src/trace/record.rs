@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::str::FromStr;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use serde_json::json;
 use timewire_base::{Span, parse_bytes};
 use timewire_bpf::trace::{Mode, Settings, hooks};
 use timewire_ctl::markers::Marks;
-use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, StationAt};
+use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, Sink, StationAt};
 use timewire_host::tool::netns_path;
 use timewire_sys::event::{EndRequests, wait_readable};
 use timewire_sys::marker::Users;
@@ -28,7 +28,7 @@ use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
 use timewire_trace::identity::TagPlace;
 
-use super::create;
+use super::hook_of;
 use crate::output::{self, ProgressLine};
 use crate::traffic::parse_interval;
 
@@ -132,9 +132,7 @@ impl FromStr for TagArg {
 }
 
 fn parse_hook(text: &str) -> Result<Hook, String> {
-    let known = || hooks().map(Hook::name).collect::<Vec<_>>().join(", ");
-    let hook = Hook::from_name(text).filter(|hook| hooks().any(|known| known == *hook));
-    hook.ok_or_else(|| format!("`{text}` is no hook; there are {}", known()))
+    hook_of(text, hooks())
 }
 
 fn settings(args: &Record, filter: &Filter) -> anyhow::Result<Settings> {
@@ -190,13 +188,13 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
     };
     match &args.out {
         Some(out) => {
-            let file = create(out, args.force)?;
-            let began = begin(args, &requests, || {
-                let sink = |header: &_| Writer::new(BufWriter::new(file), header);
-                Ok(Collector::start(request, sink)?)
-            });
-            // A file without events is of no use to anybody.
-            let (collector, status) = began.inspect_err(|_| drop(std::fs::remove_file(out)))?;
+            let place = Place::new(out, args.force)?;
+            let collector = Collector::start(request, |header: &_| {
+                Writer::new(BufWriter::new(place.create()?), header)
+            })?;
+            let child = spawn(&args.command).inspect_err(|_| place.put_back())?;
+            place.keep();
+            let status = wait(args, &requests, &collector, child)?;
             let (writer, tracer, collected) = collector.finish()?;
             drop(tracer);
             let written: BufWriter<File> = writer.finish().context("cannot end the capture")?;
@@ -204,10 +202,10 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
             said(args, &collected, status)
         }
         None => {
-            let (collector, status) = begin(args, &requests, || {
-                let sink = |header: &_| Writer::new(std::io::sink(), header);
-                Ok(Collector::start(request, sink)?)
-            })?;
+            let collector =
+                Collector::start(request, |header: &_| Writer::new(std::io::sink(), header))?;
+            let child = spawn(&args.command)?;
+            let status = wait(args, &requests, &collector, child)?;
             let (_, tracer, collected) = collector.finish()?;
             let matched = tracer.matched();
             let intervals = tracer.intervals()?;
@@ -239,73 +237,109 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
     }
 }
 
-type Running = Collector<Writer<BufWriter<File>>>;
-
-/// What is asked of a collector while it runs.
-trait Runs {
-    fn events(&self) -> u64;
-    fn is_over(&self) -> bool;
+/// Where a capture is written. What is in it stays when this program is killed, so it is not
+/// written beside its place; what it replaces is put aside until the capture has begun.
+struct Place<'a> {
+    path: &'a Path,
+    /// Where the file that was there is meanwhile.
+    aside: Option<PathBuf>,
 }
 
-impl Runs for Running {
-    fn events(&self) -> u64 {
-        Collector::events(self)
+impl Place<'_> {
+    fn new(path: &Path, force: bool) -> anyhow::Result<Place<'_>> {
+        let cannot = || format!("cannot write {}", path.display());
+        let name = path.file_name().with_context(|| format!("{}: no file name", cannot()))?;
+        let there = match std::fs::symlink_metadata(path) {
+            Ok(there) => there,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Place { path, aside: None });
+            }
+            Err(error) => return Err(error).with_context(cannot),
+        };
+        if !force {
+            bail!("{}: it is there; --force writes over it", cannot());
+        }
+        if there.is_dir() {
+            bail!("{}: it is a directory", cannot());
+        }
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.old", std::process::id()));
+        Ok(Place { path, aside: Some(path.with_file_name(hidden)) })
     }
-    fn is_over(&self) -> bool {
-        Collector::is_over(self)
+
+    fn create(&self) -> io::Result<File> {
+        let Some(aside) = &self.aside else { return File::create_new(self.path) };
+        std::fs::rename(self.path, aside)?;
+        File::create_new(self.path).inspect_err(|_| drop(std::fs::rename(aside, self.path)))
+    }
+
+    /// As if nothing had been recorded. What cannot be put back stays beside.
+    fn put_back(&self) {
+        let _ = match &self.aside {
+            Some(aside) => std::fs::rename(aside, self.path),
+            None => std::fs::remove_file(self.path),
+        };
+    }
+
+    /// The capture has begun; what it replaces goes.
+    fn keep(&self) {
+        if let Some(aside) = &self.aside {
+            let _ = std::fs::remove_file(aside);
+        }
     }
 }
 
-impl Runs for Collector<Writer<std::io::Sink>> {
-    fn events(&self) -> u64 {
-        Collector::events(self)
-    }
-    fn is_over(&self) -> bool {
-        Collector::is_over(self)
-    }
+/// Starts the command, if there is one.
+fn spawn(command: &[String]) -> anyhow::Result<Option<Child>> {
+    let [program, arguments @ ..] = command else { return Ok(None) };
+    let spawned = Command::new(program).args(arguments).spawn();
+    Ok(Some(spawned.with_context(|| format!("cannot run `{program}`"))?))
 }
 
-/// Starts the capture and the command, and waits for the end; the command's status.
-fn begin<C: Runs>(
+/// Waits for the end; the command's status, when it ended by itself.
+fn wait<S: Sink>(
     args: &Record,
     requests: &EndRequests,
-    start: impl FnOnce() -> anyhow::Result<C>,
-) -> anyhow::Result<(C, Option<ExitStatus>)> {
-    let collector = start()?;
-    let mut child = match &args.command[..] {
-        [] => None,
-        [program, arguments @ ..] => {
-            let spawned = Command::new(program).args(arguments).spawn();
-            Some(spawned.with_context(|| format!("cannot run `{program}`"))?)
-        }
-    };
+    collector: &Collector<S>,
+    mut child: Option<Child>,
+) -> anyhow::Result<Option<ExitStatus>> {
     let began = Instant::now();
     let mut progress = ProgressLine::new();
-    let look = Span::from_ms(100);
     let status = loop {
         progress.line(&format!("{} events", collector.events()));
         let elapsed = Span::from_ns(i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX));
         if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
             break Some(status);
         }
-        let left = args.duration.map_or(look, |whole| whole - elapsed);
+        let left = args.duration.map_or(LOOK, |whole| whole - elapsed);
         if left <= Span::ZERO || collector.is_over() {
-            break stop(child)?;
+            break None;
         }
-        if wait_readable(&[requests.as_fd()], Some(left.min(look)))? && requests.take() {
-            break stop(child)?;
+        if wait_readable(&[requests.as_fd()], Some(left.min(LOOK)))? && requests.take() {
+            break None;
         }
     };
     progress.clear();
-    Ok((collector, status))
+    if let Some(child) = child.filter(|_| status.is_none()) {
+        stop(child, requests)?;
+    }
+    Ok(status)
 }
 
-/// Ends a command that still runs.
-fn stop(child: Option<Child>) -> anyhow::Result<Option<ExitStatus>> {
-    let Some(mut child) = child else { return Ok(None) };
+/// How often the command is looked at.
+const LOOK: Span = Span::from_ms(100);
+
+/// Ends a command that still runs: asks it, and kills it when we are asked again.
+fn stop(mut child: Child, requests: &EndRequests) -> anyhow::Result<()> {
     let process = Process::of(child.id()).context("cannot end the command")?;
     process.ask_to_end().context("cannot end the command")?;
-    Ok(Some(child.wait()?))
+    while child.try_wait()?.is_none() {
+        if wait_readable(&[requests.as_fd()], Some(LOOK))? && requests.take() {
+            child.kill().context("cannot end the command")?;
+        }
+    }
+    Ok(())
 }
 
 fn collected_lost(collected: &Collected) -> u64 {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -30,7 +30,8 @@ use timewire_trace::journey::table::{Filter, Scope};
 use timewire_trace::journey::worst::Keep;
 use timewire_trace::journey::{Journey, Observer, Parts, Point, export};
 
-use super::{create, open};
+use super::{open, parse_flow};
+use crate::new_file::NewFile;
 use crate::output::{self, ProgressLine};
 use crate::traffic::{parse_interval, parse_time};
 
@@ -132,19 +133,14 @@ impl FromStr for ChainArg {
     }
 }
 
-fn parse_flow(text: &str) -> Result<u32, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text);
-    u32::from_str_radix(digits, 16).map_err(|_| format!("`{text}` is no flow, such as 0x0123abcd"))
-}
-
 /// What is written while captures are read.
 struct Writing {
     names: Names,
     known: Known,
     page: Option<Gather>,
     perfetto: Option<Gather>,
-    csv: Option<BufWriter<fs::File>>,
-    jsonl: Option<BufWriter<fs::File>>,
+    csv: Option<NewFile>,
+    jsonl: Option<NewFile>,
     failed: Option<io::Error>,
 }
 
@@ -264,9 +260,8 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         schedules: schedules(args)?,
         ..Study::default()
     };
-    let make = |file: &Option<PathBuf>| -> anyhow::Result<Option<BufWriter<fs::File>>> {
-        let file = file.as_ref().map(|file| create(file, args.force)).transpose()?;
-        Ok(file.map(BufWriter::new))
+    let make = |file: &Option<PathBuf>| {
+        file.as_ref().map(|file| NewFile::create(file, args.force)).transpose()
     };
     let thresholds_ns: Vec<i64> = args.below.iter().map(|below| below.as_ns()).collect();
     let gather = |file: &Option<PathBuf>, options: GatherOptions| {
@@ -282,7 +277,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         jsonl: make(&args.jsonl)?,
         failed: None,
     };
-    let (mut html, mut trace) = (make(&args.html)?, make(&args.perfetto)?);
+    let (html, trace) = (make(&args.html)?, make(&args.perfetto)?);
     if let Some(csv) = &mut writing.csv {
         csv.write_all(export::csv_head().as_bytes())?;
     }
@@ -293,10 +288,10 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     progress.clear();
     let studied = studied?;
     if let Some(error) = writing.failed {
-        return Err(anyhow::Error::new(error).context("cannot write the journeys"));
+        return Err(error.into());
     }
-    for file in [&mut writing.csv, &mut writing.jsonl].into_iter().flatten() {
-        file.flush().context("cannot write the journeys")?;
+    for file in [writing.csv, writing.jsonl].into_iter().flatten() {
+        file.finish()?;
     }
     let title = title(args);
     let finish = |gather: Option<Gather>| {
@@ -310,14 +305,15 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         }
         Some(gather.finish(&title, studied.analysis.longest(), &studied.clocks))
     };
-    if let (Some(file), Some(input)) = (&mut html, finish(writing.page)) {
-        file.write_all(page(&input, &TimelineOptions::default()).as_bytes())?;
-        file.flush().context("cannot write the page")?;
+    if let (Some(mut file), Some(input)) = (html, finish(writing.page)) {
+        let page = page(&input, &TimelineOptions::default());
+        file.write_all(page.as_bytes())?;
+        file.finish()?;
     }
-    if let (Some(file), Some(input)) = (&mut trace, finish(writing.perfetto)) {
+    if let (Some(mut file), Some(input)) = (trace, finish(writing.perfetto)) {
         let bytes = perfetto::file(&input);
         file.write_all(&bytes)?;
-        file.flush().context("cannot write the file for Perfetto")?;
+        file.finish()?;
         eprintln!("{}", perfetto::said(&input, &bytes));
     }
     if args.json {

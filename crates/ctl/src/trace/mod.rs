@@ -55,4 +55,18 @@ impl TraceError {
     pub fn is_unsupported(&self) -> bool {
         matches!(self, TraceError::Bpf(error) if error.is_unsupported())
     }
+
+    /// What would help, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        let forbidden = match self {
+            TraceError::Bpf(error) => error.is_forbidden(),
+            TraceError::Host { source, .. }
+            | TraceError::Station(LabError::Namespace { source, .. }) => {
+                source.kind() == io::ErrorKind::PermissionDenied
+            }
+            _ => false,
+        };
+        forbidden
+            .then_some("needs CAP_SYS_ADMIN, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN (run as root)")
+    }
 }
