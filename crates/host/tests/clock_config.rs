@@ -80,6 +80,14 @@ fn t0_what_interfaces_cannot_do_is_refused() {
     );
     let error = refused("{interfaces: [veth0], daemons: [ptp4l, phc2sys]}");
     assert_eq!(error.to_string(), "phc2sys steers the clock of a card, and veth0 has none");
+    // Its `free_running` came with linuxptp 4; before, the card would be steered.
+    let compares = "{interfaces: [eth0], daemons: [ptp4l, phc2sys], adjust: false}";
+    let error = refused(compares);
+    assert_eq!(error, ConfigError::SteersAlways { major_version: 3 });
+    let wish4 = file(compares);
+    let newer = plan(&wish4, &place(&wish4, 4)).unwrap();
+    assert!(newer.steers.is_empty());
+    assert!(newer.daemons.iter().all(|daemon| daemon.text.contains("free_running")), "{newer:?}");
     let wish = file("{interfaces: [veth0]}");
     let mut place = place(&wish, 3);
     place.stamps[0].software = false;

@@ -94,6 +94,15 @@ pub enum ConfigError {
         /// Which interface.
         interface: IfName,
     },
+    /// A `phc2sys` that cannot only compare: before linuxptp 4 it does not look at `free_running`.
+    #[error(
+        "phc2sys of linuxptp {major_version} steers a clock always, and the file says \
+         `adjust: false`"
+    )]
+    SteersAlways {
+        /// First number of its version.
+        major_version: u32,
+    },
 }
 
 impl ConfigError {
@@ -104,6 +113,9 @@ impl ConfigError {
                 "write `timestamps: auto` or `software`; software stamps reach some 10us"
             }
             ConfigError::NoStamps { .. } => "PTP needs another interface, or another driver",
+            ConfigError::SteersAlways { .. } => {
+                "leave phc2sys out of `daemons`, or install linuxptp 4 or newer"
+            }
             ConfigError::NoCard { .. } => "write `daemons: [ptp4l]`: it steers the system's clock",
         }
     }
@@ -114,6 +126,10 @@ impl ConfigError {
 /// **Errors**: the interfaces cannot do it.
 pub fn plan(wish: &ClockWish, place: &Place) -> Result<ClockPlan, ConfigError> {
     let (hardware, why) = choose(wish, place)?;
+    let major_version = place.major_version;
+    if !wish.adjust && wish.daemons.contains(&ClockDaemon::Phc2sys) && major_version < 4 {
+        return Err(ConfigError::SteersAlways { major_version });
+    }
     let mut phcs: Vec<u32> = Vec::new();
     if hardware {
         for phc in place.stamps.iter().filter_map(|stamps| stamps.phc) {
@@ -322,6 +338,9 @@ fn ts2phc(wish: &ClockWish, place: &Place) -> String {
     keys.set("use_syslog", 0);
     keys.set("verbose", 1);
     keys.set("ts2phc.pulsewidth", 100_000_000);
+    if !wish.adjust {
+        keys.set("free_running", 1);
+    }
     let mut seen = Vec::new();
     for (interface, stamps) in wish.interfaces.iter().zip(&place.stamps) {
         // Ports of one card have one clock, which is steered once.
