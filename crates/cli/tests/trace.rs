@@ -155,6 +155,18 @@ fn t3_a_capture_is_cut_merged_and_exported() {
     let full = host.timewire(&["trace", "export", "here.twc", "--as", "csv", "-o", "/dev/full"]);
     assert!(full.code == Some(2) && full.stderr.contains("cannot write /dev/full"), "{full:?}");
     assert!(!full.stderr.contains("reading"), "{full:?}");
+    // Each packet once as it goes and once as it comes, with the headers that are known.
+    let packets = ["trace", "export", "here.twc", "--as", "pcapng", "-o", "here.pcapng"];
+    let said = host.timewire(&packets).done().stdout;
+    assert_eq!(said, "100 packets\n");
+    let bytes = fs::read(file("here.pcapng")).unwrap();
+    assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    let has = |part: &[u8]| bytes.windows(part.len()).filter(|window| *window == part).count();
+    assert_eq!(has(&[10, 9, 0, 1, 10, 9, 0, 2]), 100, "addresses of each");
+    assert_eq!((has(b"alpha:eth0@driver-start"), has(b"beta:eth0@stack-receive")), (1, 1));
+    let wrong = ["trace", "export", "here.twc", "--as", "pcapng", "--hooks", "waking"];
+    let said = host.timewire(&wrong);
+    assert!(said.code == Some(2) && said.stderr.contains("is no hook; there are dev"), "{said:?}");
     let drivers = ["trace", "cut", "here.twc", "--hooks", "driver-start", "-o", "d.twc", "--json"];
     assert_eq!(host.timewire(&drivers).done().json()["kept"], 50);
     let wrong =

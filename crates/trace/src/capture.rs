@@ -15,6 +15,7 @@ mod cut;
 mod export;
 mod merge;
 mod names;
+mod packets;
 mod read;
 mod write;
 
@@ -31,6 +32,7 @@ pub use cut::{Cut, CutReport};
 pub use export::{CSV_COLUMNS, Format, export};
 pub use merge::{Merge, MergeError, MergeReport, by_boot};
 pub use names::{Info, Names};
+pub use packets::{ONCE, PacketsReport, export_packets, sees_packets};
 pub use read::{CaptureError, Health, Item, Reader, WINDOW};
 pub use write::Writer;
 

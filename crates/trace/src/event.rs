@@ -39,7 +39,8 @@ pub enum Hook {
     /// length: its bytes; aux: the result, an i64.
     SocketSend = 2,
     /// The stack hands the frame to a device (`net_dev_queue`). Object: packet; aux: the socket
-    /// that sent it, 0 for none; length: of the frame, as for all hooks that have a packet.
+    /// that sent it, 0 for none; length: of the frame with its Ethernet header, as for all hooks
+    /// of sending.
     DeviceQueue = 3,
     /// The frame enters a queueing discipline (`qdisc_enqueue`). Object: packet; aux: the handle
     /// of the discipline in the upper 32 bits, frames in it before this one in the lower, or
@@ -53,7 +54,8 @@ pub enum Hook {
     /// The driver has it (`net_dev_xmit`). Object: packet; aux: what the driver said, an i64.
     DriverDone = 7,
     /// A frame is queued for the CPU that receives it (`netif_rx`). Object: packet; aux: frames
-    /// that this CPU's [`Hook::StackReceive`] had seen before, matched or not.
+    /// that this CPU's [`Hook::StackReceive`] had seen before, matched or not; length: of the frame
+    /// without its Ethernet header, as for all hooks of receiving.
     ReceiveQueue = 8,
     /// A driver hands up a frame from its poll (`napi_gro_receive_entry`). Object: packet; aux: as
     /// [`Hook::ReceiveQueue`].
@@ -73,7 +75,8 @@ pub enum Hook {
     /// A message was received (`sock_recv_length`); the system call ends. Object: socket; length:
     /// its bytes; aux: the result, an i64. Calls that found nothing (`EAGAIN`) are left out.
     SocketReceive = 14,
-    /// The packet was dropped (`kfree_skb`). Object: packet; aux: the kernel's reason.
+    /// The packet was dropped (`kfree_skb`). Object: packet; aux: the kernel's reason; length: with
+    /// the headers that it had there.
     Drop = 15,
     /// An interrupt's handler begins (`irq_handler_entry`). Object 0; aux: its number.
     IrqEntry = 16,

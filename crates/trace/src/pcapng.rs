@@ -15,7 +15,7 @@
 //! Not here: files and when to begin another (`timewire-path`), reading captures.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use thiserror::Error;
 use timewire_base::Instant;

@@ -4,6 +4,7 @@
 //! Not here: the file itself (`timewire_trace::capture`).
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
 use timewire_trace::capture::{
-    CaptureError, CaptureHeader, Cut, Format, Info, Merge, Names, Writer, export as write_events,
+    CaptureError, CaptureHeader, Cut, Format, Info, Merge, Names, ONCE, Reader, Writer,
+    export as write_events, export_packets, sees_packets,
 };
 use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
@@ -89,6 +91,9 @@ pub struct ExportArgs {
     /// How
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
     pub format: FormatArg,
+    /// At these hooks, of pcapng; those that see packets [default: driver-start,stack-receive,drop]
+    #[arg(long, value_name = "HOOK,...", value_delimiter = ',', value_parser = packet_hook)]
+    pub hooks: Vec<Hook>,
     /// Into this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -103,10 +108,16 @@ pub enum FormatArg {
     Csv,
     /// An object on each line
     Jsonl,
+    /// Packets for Wireshark, with the headers that the capture knows
+    Pcapng,
 }
 
 fn hook(text: &str) -> Result<Hook, String> {
     hook_of(text, Hook::ALL.into_iter())
+}
+
+fn packet_hook(text: &str) -> Result<Hook, String> {
+    hook_of(text, Hook::ALL.into_iter().filter(|hook| sees_packets(*hook)))
 }
 
 /// A capture could not be read, or what is made of it not be written.
@@ -302,23 +313,22 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    if !args.hooks.is_empty() && args.format != FormatArg::Pcapng {
+        bail!("--hooks is of --as pcapng; `timewire trace cut --hooks` makes a part of a capture");
+    }
     let (_, names) = about(&args.file)?;
-    let format = match args.format {
-        FormatArg::Csv => Format::Csv,
-        FormatArg::Jsonl => Format::JsonLines,
-    };
     let mut reader = open(&args.file)?;
     match &args.out {
         Some(out) => {
             let mut file = NewFile::create(out, args.force)?;
-            let count = write_events(&mut reader, &names, format, &mut file);
-            let count = count.map_err(failed(&args.file))?;
+            let said =
+                write_as(args, &mut reader, &names, &mut file).map_err(failed(&args.file))?;
             file.finish()?;
-            output::print(&format!("{count} events\n"))
+            output::print(&said)
         }
         None => {
             let mut stdout = BufWriter::new(io::stdout().lock());
-            let written = write_events(&mut reader, &names, format, &mut stdout);
+            let written = write_as(args, &mut reader, &names, &mut stdout);
             let flushed = written.and_then(|_| Ok(stdout.flush()?));
             match flushed {
                 Err(CaptureError::Io(error)) => Err(error.into()),
@@ -326,4 +336,28 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
+}
+
+/// Writes it; what there is to say of that.
+fn write_as(
+    args: &ExportArgs,
+    reader: &mut Reader<File>,
+    names: &Names,
+    out: &mut impl Write,
+) -> Result<String, CaptureError> {
+    let format = match args.format {
+        FormatArg::Csv => Format::Csv,
+        FormatArg::Jsonl => Format::JsonLines,
+        FormatArg::Pcapng => {
+            let hooks = if args.hooks.is_empty() { &ONCE[..] } else { &args.hooks };
+            let report = export_packets(reader, names, hooks, out)?;
+            let without = match report.without_bytes {
+                0 => String::new(),
+                without => format!(", {without} of no named flow and so without headers"),
+            };
+            return Ok(format!("{} packets{without}\n", report.packets));
+        }
+    };
+    let count = write_events(reader, names, format, out)?;
+    Ok(format!("{count} events\n"))
 }

@@ -36,7 +36,7 @@ pub enum TraceCommand {
     Cut(files::CutArgs),
     /// Captures of one kernel as one
     Merge(files::MergeArgs),
-    /// The events of a capture as CSV or JSON Lines
+    /// The events of a capture as CSV or JSON Lines, or its packets as pcapng
     Export(files::ExportArgs),
 }
 

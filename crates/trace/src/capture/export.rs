@@ -154,13 +154,14 @@ impl fmt::Display for Field<'_> {
     }
 }
 
-const FLAGS: [(Flags, &str); 6] = [
+const FLAGS: [(Flags, &str); 7] = [
     (Flags::TAGGED, "tagged"),
     (Flags::FIRST, "first"),
     (Flags::OTHER, "other"),
     (Flags::CLONED, "cloned"),
     (Flags::SEGMENTED, "segmented"),
     (Flags::PEEKED, "peeked"),
+    (Flags::ALONE, "alone"),
 ];
 
 fn csv(line: &mut String, fields: &[Field<'_>]) -> fmt::Result {

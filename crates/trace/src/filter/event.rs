@@ -40,6 +40,11 @@ pub struct FlowFacts {
 }
 
 impl FlowFacts {
+    /// What is known. The MAC addresses of a flow of IP are not: they are zero.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// Reads the name of a flow; `None` for one that says nothing of frames.
     pub fn of_name(name: &str) -> Option<FlowFacts> {
         let name = name.rsplit(", ").next().unwrap_or(name);

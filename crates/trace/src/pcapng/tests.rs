@@ -105,10 +105,10 @@ fn t0_clocks_of_stamps_are_told_as_far_as_they_are_known() {
 
 /// A block as read: its kind, its fixed part and its options.
 #[derive(Debug, PartialEq)]
-struct Read {
-    kind: u32,
-    fixed: Vec<u8>,
-    options: BTreeMap<u16, Vec<u8>>,
+pub(crate) struct Read {
+    pub kind: u32,
+    pub fixed: Vec<u8>,
+    pub options: BTreeMap<u16, Vec<u8>>,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -120,7 +120,7 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
 }
 
 /// Reads a file from its first byte to its last, or panics.
-fn read(mut file: &[u8]) -> Vec<Read> {
+pub(crate) fn read(mut file: &[u8]) -> Vec<Read> {
     let mut blocks = Vec::new();
     while !file.is_empty() {
         let len = usize::try_from(u32_at(file, 4)).unwrap();
