@@ -95,6 +95,70 @@ fn t3_a_run_leaves_all_that_its_summary_comes_from() {
     host.is_clean();
 }
 
+/// Three stations, `first` to `last`, whose stimuli are computed with for a moment.
+const PIPELINE: &str = "timewire: 1
+name: line
+segment: { kind: hub, rate: 100Mbit }
+stations:
+  - { name: first, address: 10.77.0.1/24 }
+  - { name: middle, address: 10.77.0.2/24 }
+  - { name: last, address: 10.77.0.3/24 }
+schedule:
+  kind: tdm
+  cycle: 2ms
+  guard: 100us
+  slots:
+    - { station: first, transmit: 500us }
+    - { station: middle, transmit: 500us }
+    - { station: last, transmit: 500us }
+traffic:
+  - { name: work, kind: pipeline, stations: [first, middle, last], components: 3, compute: 5us,
+      port: 15001, message: 10B, class: real_time, period: 10ms, deadline: 1s }
+experiment:
+  warm_up: 20ms
+  duration: 500ms
+  quick_duration: 200ms
+  loads: [alone]
+  cases:
+    - { name: plain, title: Plain Ethernet, mac: none }
+    - { name: tdm, title: TDM, mac: tdm }
+    - { name: aligned, title: Aligned, mac: tdm, release: aligned, lead: 200us }
+limits:
+  - { id: arrives, metric: lost, stream: work, case: tdm, load: alone, at_most: 0% }
+";
+
+#[test]
+fn t3_a_pipeline_is_measured_as_a_whole_and_by_its_messages() {
+    let Some(host) = Host::start() else { return };
+    let file = host.scratch().write("line.yaml", PIPELINE);
+    let said = host.timewire(&["run", &file, "--quick", "--json", "--out", "out"]).done();
+    let summary = said.json();
+    assert_eq!(summary["verdict"], "pass");
+    let cases = summary["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 3);
+    for case in cases {
+        let streams = case["streams"].as_array().unwrap();
+        let names: Vec<_> = streams.iter().map(|stream| stream["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["work", "work-1", "work-2"]);
+        for stream in streams {
+            let (sent, lost) = (stream["sent"].as_u64().unwrap(), &stream["lost"]);
+            assert!((15..=21).contains(&sent) && *lost == 0, "{case}");
+        }
+        let of = |stream: usize, figure: &str| streams[stream][figure]["count"].as_u64();
+        // The whole has no way of its own.
+        assert_eq!((of(0, "slot_wait"), of(0, "receive")), (None, None));
+        for message in [1, 2] {
+            assert_eq!(of(message, "slot_wait"), of(message, "transfer"));
+            assert_eq!(of(message, "receive"), of(message, "transfer"));
+        }
+        // It has both messages in it, and all that is computed: 9 times 5us.
+        let least = |stream: usize| streams[stream]["transfer"]["min_ns"].as_i64().unwrap();
+        assert!(least(0) >= least(1) + least(2) + 45_000, "{case}");
+        assert_eq!(case["wire"]["real_time_frames"], case["wire"]["frames"]);
+    }
+    host.is_clean();
+}
+
 #[test]
 fn t3_a_missed_limit_is_exit_code_1() {
     let Some(host) = Host::start() else { return };

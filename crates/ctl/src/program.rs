@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use timewire_base::{CyclicWindows, Instant, Port, Span, Tai};
 use timewire_path::observe::{ObservedPort, observe};
+use timewire_path::pipeline::{self, Step};
 use timewire_path::record::Recorder;
 use timewire_path::release::SlotTimer;
 use timewire_path::traffic::{self, FloodRate, Pace, Task};
@@ -42,6 +43,19 @@ pub enum Program {
         /// Where and how long.
         task: Task,
         /// When the answers leave.
+        pace: ProgramPace,
+        /// How long to go on after the end.
+        drain: Span,
+        /// Where the records go.
+        records: Records,
+    },
+    /// One station of a pipeline: computes with each stimulus and hands it on, and measures.
+    Pipeline {
+        /// Where from, what and how long.
+        task: Task,
+        /// Its part.
+        step: Step,
+        /// When messages leave.
         pace: ProgramPace,
         /// How long to go on after the end.
         drain: Span,
@@ -156,6 +170,12 @@ pub fn run(file: &Path) -> Result<(), CtlError> {
             let pace = pace.resolve()?;
             let recorder = records.create()?;
             let result = traffic::server(task, pace, *drain, &recorder);
+            records.close(recorder, result)
+        }
+        Program::Pipeline { task, step, pace, drain, records } => {
+            let pace = pace.resolve()?;
+            let recorder = records.create()?;
+            let result = pipeline::pipeline(task, step, pace, *drain, &recorder);
             records.close(recorder, result)
         }
         Program::Flood { task, to, flow } => traffic::flood(task, *to, *flow).map_err(failed),

@@ -12,6 +12,7 @@ pub mod listen;
 pub mod mac;
 mod message;
 pub mod observe;
+pub mod pipeline;
 pub mod probe;
 pub mod ptp_frame;
 mod realtime;

@@ -32,7 +32,7 @@ pub const REQUEST: u16 = 0;
 pub const RESPONSE: u16 = 1;
 
 /// The longest time a server waits before it looks at the clock again.
-const LOOK: Span = Span::from_ms(20);
+pub(crate) const LOOK: Span = Span::from_ms(20);
 /// How often a flood wakes to send what is due.
 const FLOOD_TICK: Span = Span::from_ms(1);
 
@@ -48,7 +48,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         match self {
             Pace::Closed => {}
             Pace::Every(every) => {
@@ -104,7 +104,7 @@ pub struct LaunchTask {
 
 impl Task {
     /// A socket at its address and this port.
-    fn socket(&self, port: u16) -> io::Result<StampedUdp> {
+    pub(crate) fn socket(&self, port: u16) -> io::Result<StampedUdp> {
         let socket = StampedUdp::bind(SocketAddrV4::new(self.address, port))?;
         if let Some(number) = self.priority {
             let priority = SocketPriority::new(number.into()).map_err(io::Error::other)?;
@@ -115,7 +115,7 @@ impl Task {
 }
 
 /// A socket, and the launch times of what is sent through it.
-struct Sender {
+pub(crate) struct Sender {
     socket: StampedUdp,
     launch: Option<Launcher>,
 }
@@ -128,7 +128,7 @@ struct Launcher {
 }
 
 impl Sender {
-    fn new(task: &Task, port: u16) -> io::Result<Sender> {
+    pub(crate) fn new(task: &Task, port: u16) -> io::Result<Sender> {
         let socket = task.socket(port)?;
         let Some(task) = task.launch.clone() else { return Ok(Sender { socket, launch: None }) };
         socket.set_launch(LaunchMode { deadline: false, report: true })?;
@@ -137,8 +137,13 @@ impl Sender {
         Ok(Sender { socket, launch: Some(Launcher { times, task, last }) })
     }
 
+    /// Where it sends from.
+    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_address()
+    }
+
     /// Sends one message, at its launch time if it has one; whether the stack took it.
-    fn send(
+    pub(crate) fn send(
         &mut self,
         message: &[u8],
         to: SocketAddrV4,
@@ -162,7 +167,7 @@ impl Sender {
     }
 
     /// Records what the queueing discipline said of launch times that it did not keep.
-    fn take_refusals(&self, flow: u16, stamper: &Stamper<'_>) -> io::Result<()> {
+    pub(crate) fn take_refusals(&self, flow: u16, stamper: &Stamper<'_>) -> io::Result<()> {
         let Some(launcher) = &self.launch else { return Ok(()) };
         while let Some(report) = error_queue::take(self.socket.as_fd())? {
             let Report::Refused { why, launch_ns } = report else { continue };
@@ -184,14 +189,19 @@ impl Sender {
 /// How many messages of a program can wait for what becomes of them.
 const REMEMBERED: usize = 64;
 
-struct Stamper<'a> {
+pub(crate) struct Stamper<'a> {
     recorder: &'a Recorder,
     station: u8,
     tai_offset: Span,
 }
 
-impl Stamper<'_> {
-    fn record(&self, at: Instant<Tai>, tap: Tap, flow: u16, seq: u32) {
+impl<'a> Stamper<'a> {
+    /// `station` is the index in the record file's list.
+    pub(crate) fn new(recorder: &'a Recorder, station: u8) -> Stamper<'a> {
+        Stamper { recorder, station, tai_offset: clock::tai_offset() }
+    }
+
+    pub(crate) fn record(&self, at: Instant<Tai>, tap: Tap, flow: u16, seq: u32) {
         let station = self.station;
         self.recorder.push(Record {
             at_ns: at.as_ns(),
@@ -205,7 +215,7 @@ impl Stamper<'_> {
         });
     }
 
-    fn received(&self, at: Instant<Tai>, message: &Received, flow: u16, seq: u32) {
+    pub(crate) fn received(&self, at: Instant<Tai>, message: &Received, flow: u16, seq: u32) {
         match message.stamp {
             Some(stamp) => {
                 self.record(kernel_stamp_as_tai(stamp, self.tai_offset), Tap::RxSw, flow, seq);
@@ -262,7 +272,7 @@ impl Marks {
     }
 }
 
-fn message_buffer(task: &Task) -> Vec<u8> {
+pub(crate) fn message_buffer(task: &Task) -> Vec<u8> {
     let length = usize::try_from(task.message).expect("invariant: u32 fits usize on Linux");
     vec![0; length.max(MIN_MESSAGE)]
 }
@@ -279,8 +289,8 @@ pub fn client(
 ) -> io::Result<()> {
     let mut sender = Sender::new(task, 0)?;
     let to = SocketAddrV4::new(server, task.port.get());
-    let stamper = Stamper { recorder, station: task.station, tai_offset: clock::tai_offset() };
-    let own = sender.socket.local_address();
+    let stamper = Stamper::new(recorder, task.station);
+    let own = sender.local_address();
     let mut marks = Marks::new("client", own)?;
     let mut message = message_buffer(task);
     clock::sleep_until(task.start);
@@ -340,8 +350,8 @@ fn await_response(
 pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> io::Result<()> {
     let mut sender = Sender::new(task, task.port.get())?;
     sender.socket.set_timeout(LOOK)?;
-    let stamper = Stamper { recorder, station: task.station, tai_offset: clock::tai_offset() };
-    let own = sender.socket.local_address();
+    let stamper = Stamper::new(recorder, task.station);
+    let own = sender.local_address();
     let mut marks = Marks::new("server", own)?;
     let mut response = message_buffer(task);
     let mut into = [0; 2_048];

@@ -36,12 +36,40 @@ fn t1_shipped_scenarios_are_the_published_experiment() {
         assert_eq!(format!("tdm-{}", control.message.get()), scenario.name.as_str());
         let start = |name: &StationName| scenario.schedule.windows_of(name).windows()[0].offset;
         // Half a cycle apart, so that a closed loop waits that long each way.
-        assert_eq!(start(&control.server) - start(&control.client), Span::from_us(cycle_us / 2));
+        let [client, server] = control.senders[..] else { panic!("{:?}", control.senders) };
+        assert_eq!(start(server) - start(client), Span::from_us(cycle_us / 2));
         // Slots without a gap: the guards and the transmit times fill the cycle.
         let filled: i64 =
             scenario.schedule.slots().iter().map(|s| (s.transmit + s.guard).as_ns()).sum();
         assert_eq!(Span::from_ns(filled), cycle);
     }
+}
+
+#[test]
+fn t1_the_pipeline_is_the_published_experiment() {
+    let scenario = shipped("pipeline.yaml");
+    let (us, cycle) = (Span::from_us, scenario.schedule.cycle());
+    let slots = scenario.schedule.slots();
+    assert_eq!((slots.len(), cycle), (4, us(1040)));
+    assert!(slots.iter().all(|slot| (slot.transmit, slot.guard) == (us(220), us(40))));
+    assert_eq!(scenario.published.as_ref().unwrap().transfer_mean, us(537));
+    let load = &scenario.experiment.loads[0];
+    let pipeline = scenario.pipelines_in(load).next().unwrap();
+    assert_eq!((pipeline.stations.len(), pipeline.components.get()), (3, 2));
+    assert_eq!((pipeline.message.get(), pipeline.compute), (10, Span::ZERO));
+    let connections = pipeline.connections();
+    let ways: Vec<_> = connections
+        .iter()
+        .map(|it| (it.name.as_str(), it.from.as_str(), it.to.as_str(), it.port.get()))
+        .collect();
+    let expected =
+        [("pipeline-1", "delta", "gamma", 15_001), ("pipeline-2", "gamma", "beta", 15_002)];
+    assert_eq!(ways, expected);
+    let names: Vec<_> = scenario.measured_in(load).map(|it| it.name.to_string()).collect();
+    assert_eq!(names, ["pipeline", "pipeline-1", "pipeline-2"]);
+    // Stimuli begin at all places of the cycle: none is passed over by 10us.
+    let step = pipeline.period.unwrap().as_ns() % cycle.as_ns();
+    assert_eq!(cycle.as_ns() - step, 10_000);
 }
 
 #[test]

@@ -8,10 +8,12 @@ use std::path::Path;
 
 use timewire_base::{Instant, Port, Span, StationName, Tai};
 use timewire_path::observe::ObservedPort;
+use timewire_path::pipeline::{Next, Source, Step};
 use timewire_path::traffic::{FloodRate, LaunchTask, Task};
 use timewire_sched::carrier::{LaunchPlan, ScheduleCarrier, SlotPromise, launch_plan};
 use timewire_sched::scenario::{
-    Case, CaseMac, Flood, Name, Release, RequestResponse, Scenario, Stream, StreamClass,
+    Case, CaseMac, Flood, Measured, Name, Pipeline, Release, RequestResponse, Scenario, Stream,
+    StreamClass, Way,
 };
 use timewire_trace::record::RecordHeader;
 
@@ -85,10 +87,18 @@ impl Cast {
         let streams = casting.scenario.traffic.iter();
         for stream in streams.filter(|stream| stream.runs_in(casting.load)) {
             match stream {
+                Stream::RequestResponse(_) | Stream::Pipeline(_) => long_enough(stream)?,
+                Stream::Flood(_) => {}
+            }
+            match stream {
                 Stream::RequestResponse(stream) => {
-                    long_enough(stream)?;
                     roles.push(casting.server(stream)?);
                     roles.push(casting.client(stream)?);
+                }
+                Stream::Pipeline(pipeline) => {
+                    for place in 0..pipeline.stations.len() {
+                        roles.push(casting.step(pipeline, place)?);
+                    }
                 }
                 Stream::Flood(flood) => {
                     roles.push(casting.sink(flood)?);
@@ -101,10 +111,12 @@ impl Cast {
         Ok(Cast { id: casting.id.to_owned(), times: casting.times, roles })
     }
 
-    /// Names of the record files of clients and servers.
+    /// Names of the record files of clients, servers and the steps of pipelines.
     pub(super) fn endpoints(&self) -> Vec<String> {
         let records = |role: &Role| match &role.program {
-            Program::Client { .. } | Program::Server { .. } => Some(record_file(&role.name)),
+            Program::Client { .. } | Program::Server { .. } | Program::Pipeline { .. } => {
+                Some(record_file(&role.name))
+            }
             Program::Flood { .. } | Program::Sink { .. } | Program::Observer { .. } => None,
         };
         self.roles.iter().filter_map(records).collect()
@@ -118,24 +130,26 @@ impl Cast {
 }
 
 /// A measured message carries its number.
-fn long_enough(stream: &RequestResponse) -> Result<(), CtlError> {
+fn long_enough(stream: &Stream) -> Result<(), CtlError> {
     let least = timewire_path::MIN_MESSAGE;
-    if u64::from(stream.message.get()) >= least as u64 {
+    if u64::from(stream.message().get()) >= least as u64 {
         return Ok(());
     }
     Err(CtlError::Invalid(format!(
         "stream `{}` has messages of {}: a measured message carries its number, so {least}B at \
          least",
-        stream.name, stream.message
+        stream.name(),
+        stream.message()
     )))
 }
 
 impl Role {
     fn listens(&self) -> bool {
-        matches!(
-            self.program,
-            Program::Server { .. } | Program::Sink { .. } | Program::Observer { .. }
-        )
+        match &self.program {
+            Program::Server { .. } | Program::Sink { .. } | Program::Observer { .. } => true,
+            Program::Pipeline { step, .. } => matches!(step.from, Source::Port(_)),
+            Program::Client { .. } | Program::Flood { .. } => false,
+        }
     }
 }
 
@@ -182,10 +196,11 @@ impl Casting<'_> {
     /// schedule out, they tell real time by the socket's priority, and `etf` wants launch times.
     fn measured_task(
         &self,
-        stream: &RequestResponse,
+        stream: &Measured<'_>,
         station: &StationName,
     ) -> Result<Task, CtlError> {
-        let mut task = self.task(station, stream.port, stream.message.get())?;
+        let port = stream.way.port().expect("invariant: a whole pipeline sends nothing by itself");
+        let mut task = self.task(station, port, stream.message.get())?;
         let carrier = ScheduleCarrier::of_case(self.case.mac).filter(|c| c.is_kernels());
         let Some(carrier) = carrier.filter(|_| stream.class == StreamClass::RealTime) else {
             return Ok(task);
@@ -204,9 +219,8 @@ impl Casting<'_> {
         Ok(task)
     }
 
-    fn pace(&self, stream: &RequestResponse, station: &StationName) -> ProgramPace {
-        let aligned =
-            self.case.release == Release::Aligned && stream.class == StreamClass::RealTime;
+    fn pace(&self, class: StreamClass, station: &StationName) -> ProgramPace {
+        let aligned = self.case.release == Release::Aligned && class == StreamClass::RealTime;
         match (self.case.mac, self.case.lead.filter(|_| aligned)) {
             (CaseMac::Tdm, Some(lead)) => {
                 ProgramPace::Aligned { instance: (self.instance)(station), lead }
@@ -218,8 +232,14 @@ impl Casting<'_> {
         }
     }
 
-    fn flows(stream: &RequestResponse) -> Vec<String> {
-        vec![format!("{}.request", stream.name), format!("{}.response", stream.name)]
+    /// What is measured of one stream.
+    fn measured(&self, stream: &Name) -> Measured<'_> {
+        let mut all = self.scenario.measured_in(self.load);
+        all.find(|measured| measured.name == *stream).expect("invariant: a stream that runs")
+    }
+
+    fn flows(stream: &Name) -> Vec<String> {
+        vec![format!("{stream}.request"), format!("{stream}.response")]
     }
 
     fn client(&self, stream: &RequestResponse) -> Result<Role, CtlError> {
@@ -233,15 +253,15 @@ impl Casting<'_> {
         };
         let pace = match paced {
             false => ProgramPace::Every(self.scenario.schedule.cycle()),
-            true => self.pace(stream, &stream.client),
+            true => self.pace(stream.class, &stream.client),
         };
         let server = self.task(&stream.server, stream.port, stream.message.get())?.address;
         let program = Program::Client {
-            task: self.measured_task(stream, &stream.client)?,
+            task: self.measured_task(&self.measured(&stream.name), &stream.client)?,
             server,
             pace,
             timeout: stream.timeout,
-            records: self.records(&name, Self::flows(stream)),
+            records: self.records(&name, Self::flows(&stream.name)),
         };
         let real_time = stream.class == StreamClass::RealTime;
         Ok(Role { name, station: Some(stream.client.clone()), real_time, program })
@@ -250,13 +270,53 @@ impl Casting<'_> {
     fn server(&self, stream: &RequestResponse) -> Result<Role, CtlError> {
         let name = format!("{}-server", stream.name);
         let program = Program::Server {
-            task: self.measured_task(stream, &stream.server)?,
-            pace: self.pace(stream, &stream.server),
+            task: self.measured_task(&self.measured(&stream.name), &stream.server)?,
+            pace: self.pace(stream.class, &stream.server),
             drain: DRAIN,
-            records: self.records(&name, Self::flows(stream)),
+            records: self.records(&name, Self::flows(&stream.name)),
         };
         let real_time = stream.class == StreamClass::RealTime;
         Ok(Role { name, station: Some(stream.server.clone()), real_time, program })
+    }
+
+    /// The program of the station at a place of a pipeline.
+    fn step(&self, pipeline: &Pipeline, place: usize) -> Result<Role, CtlError> {
+        let station = &pipeline.stations[place];
+        let connections = pipeline.connections();
+        let before = place.checked_sub(1).and_then(|before| connections.get(before));
+        let to = connections.get(place);
+        let step = Step {
+            place: u16::try_from(place).expect("invariant: a checked pipeline is short"),
+            from: match before {
+                Some(connection) => Source::Port(connection.port),
+                None => Source::Own(pipeline.period.unwrap_or(self.scenario.schedule.cycle())),
+            },
+            to: match to {
+                Some(connection) => Some(Next {
+                    address: self.task(connection.to, connection.port, 0)?.address,
+                    port: connection.port,
+                }),
+                None => None,
+            },
+            components: pipeline.components.get(),
+            compute: pipeline.compute,
+        };
+        let task = match to {
+            Some(connection) => self.measured_task(&self.measured(&connection.name), station)?,
+            None => self.task(station, pipeline.port, pipeline.message.get())?,
+        };
+        let name = format!("{}-{station}", pipeline.name);
+        let whole = std::iter::once(pipeline.name.to_string());
+        let flows = whole.chain(connections.iter().map(|it| it.name.to_string())).collect();
+        let program = Program::Pipeline {
+            task,
+            step,
+            pace: self.pace(pipeline.class, station),
+            drain: DRAIN,
+            records: self.records(&name, flows),
+        };
+        let real_time = pipeline.class == StreamClass::RealTime;
+        Ok(Role { name, station: Some(station.clone()), real_time, program })
     }
 
     fn flood(&self, flood: &Flood) -> Result<Role, CtlError> {
@@ -279,11 +339,19 @@ impl Casting<'_> {
 
     fn observer(&self) -> Role {
         let name = "hub".to_owned();
-        let measured: Vec<_> = self.scenario.measured_in(self.load).collect();
-        let flows = measured.iter().flat_map(|stream| Self::flows(stream)).collect();
+        let measured = self.scenario.measured_in(self.load);
+        let measured: Vec<_> = measured.filter(|stream| stream.way != Way::Whole).collect();
+        let flows = measured.iter().flat_map(|stream| match stream.way {
+            Way::Asked { .. } => Self::flows(&stream.name),
+            // Nothing comes back; the observer counts two for each port.
+            Way::OneWay { .. } | Way::Whole => {
+                vec![stream.name.to_string(), format!("{}.response", stream.name)]
+            }
+        });
+        let flows = flows.collect();
         let program = Program::Observer {
             hub: self.hub.clone(),
-            ports: measured.iter().map(|stream| stream.port).collect(),
+            ports: measured.iter().filter_map(|stream| stream.way.port()).collect(),
             end: self.times.over,
             records: self.records(&name, flows),
         };

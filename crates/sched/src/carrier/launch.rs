@@ -11,7 +11,7 @@
 use timewire_base::{CyclicWindows, FrameLen, SduLen, Span, StationName, Window};
 
 use super::CarrierError;
-use crate::scenario::{ByteCount, Name, RequestResponse, Scenario, StreamClass};
+use crate::scenario::{ByteCount, Measured, Name, Scenario, StreamClass};
 
 /// Headers of IPv4 without options and of UDP, bytes.
 const IP_UDP_HEADERS: u32 = 20 + 8;
@@ -36,7 +36,7 @@ pub(super) fn frame_of(message: ByteCount) -> FrameLen {
 }
 
 /// How long a stream's message is on the link.
-fn busy(scenario: &Scenario, stream: &RequestResponse) -> Span {
+fn busy(scenario: &Scenario, stream: &Measured<'_>) -> Span {
     scenario.segment.rate.duration_of(frame_of(stream.message).wire_len())
 }
 
@@ -44,8 +44,8 @@ fn busy(scenario: &Scenario, stream: &RequestResponse) -> Span {
 pub(super) fn real_time_of<'a>(
     scenario: &'a Scenario,
     station: &'a StationName,
-) -> impl Iterator<Item = &'a RequestResponse> {
-    let sends = move |s: &&RequestResponse| s.client == *station || s.server == *station;
+) -> impl Iterator<Item = Measured<'a>> {
+    let sends = move |s: &Measured<'_>| s.senders.contains(&station);
     scenario.measured().filter(|s| s.class == StreamClass::RealTime).filter(sends)
 }
 

@@ -19,7 +19,7 @@ use crate::qdisc::{
     TaprioMode, TaprioOptions, TdmPort, TdmTaprioError, best_effort_and_real_time,
     rate_of_streams_ceil, taprio_duration, taprio_of_station,
 };
-use crate::scenario::{Name, RequestResponse, Scenario, Stream};
+use crate::scenario::{Measured, Name, Scenario, Stream};
 
 /// A schedule or stream that a carrier cannot carry.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -102,7 +102,8 @@ pub fn reservation(
     station: &StationName,
 ) -> Result<Option<Reservation>, CarrierError> {
     let port = scenario.virtual_port();
-    let lengths: Vec<WireLen> = real_time_of(scenario, station).map(wire_len).collect();
+    let lengths: Vec<WireLen> =
+        real_time_of(scenario, station).map(|stream| wire_len(&stream)).collect();
     let Some(longest) = lengths.iter().copied().max_by_key(|length| length.get()) else {
         return Ok(None);
     };
@@ -118,7 +119,7 @@ pub fn reservation(
     Ok(Some(Reservation { rate, burst_bits, shaper }))
 }
 
-fn wire_len(stream: &RequestResponse) -> WireLen {
+fn wire_len(stream: &Measured<'_>) -> WireLen {
     frame_of(stream.message).wire_len()
 }
 

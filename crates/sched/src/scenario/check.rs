@@ -7,13 +7,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-use timewire_base::{FrameLen, SduLen, Span};
+use timewire_base::{FrameLen, Port, SduLen, Span};
 
 use super::check_limits::check_limits;
 use super::item::Reader;
 use crate::carrier::{ScheduleCarrier, check_carrier};
 
 use super::model::{Case, CaseMac, MacMode, Release, Scenario, Segment, Stream, StreamClass};
+use super::pipeline::check_pipeline;
 use super::suggest::{did_you_mean, listed};
 
 /// Finds what is wrong between the values, all of it.
@@ -133,17 +134,24 @@ fn check_queues(scenario: &Scenario, reader: &mut Reader) {
 fn check_traffic(scenario: &Scenario, reader: &mut Reader) {
     let traffic = &scenario.traffic;
     if scenario.measured().next().is_none() {
-        let hint = "add a stream of the kind `request_response`";
+        let hint = "add a stream of the kind `request_response` or `pipeline`";
         reader.fail_at("traffic", "no stream is measured".into(), hint);
     }
     repeated(traffic.iter().map(Stream::name), |i, first, name| {
         let message = format!("the stream `{name}` is listed twice, first in traffic[{first}]");
         reader.fail_at(&format!("traffic[{i}].name"), message, "give it another name");
     });
-    repeated(traffic.iter().map(Stream::port), |i, first, port| {
-        let other = traffic[first].name();
+    let ports = traffic.iter().enumerate();
+    let ports: Vec<_> =
+        ports.flat_map(|(i, s)| s.ports().into_iter().map(move |p| (i, p))).collect();
+    repeated(ports.iter().map(|(_, port)| *port), |n, first, port| {
+        let (i, other) = (ports[n].0, traffic[ports[first].0].name());
         let message = format!("the stream `{other}` has the port {} already", port.get());
-        reader.fail_at(&format!("traffic[{i}].port"), message, "give each stream its own port");
+        let hint = match &traffic[i] {
+            Stream::Pipeline(_) => "a pipeline has as many ports, from `port` on, as connections",
+            _ => "give each stream its own port",
+        };
+        reader.fail_at(&format!("traffic[{i}].port"), message, hint);
     });
     for (i, stream) in traffic.iter().enumerate() {
         let at = format!("traffic[{i}]");
@@ -178,6 +186,10 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Str
             }
             check_priority(scenario, reader, at, stream, s.class);
         }
+        Stream::Pipeline(s) => {
+            check_pipeline(scenario, reader, at, s);
+            check_priority(scenario, reader, at, stream, s.class);
+        }
         Stream::Flood(s) => {
             if s.from == s.to {
                 let message = format!("`{}` is the sender as well", s.to);
@@ -201,10 +213,10 @@ fn check_priority(
     stream: &Stream,
     class: StreamClass,
 ) {
-    let port = stream.port();
-    let has_priority = scenario.queues.send.iter().any(|entry| entry.port == port);
+    let has_priority = |port: &Port| scenario.queues.send.iter().any(|entry| entry.port == *port);
+    let without = stream.ports().into_iter().find(|port| !has_priority(port));
     let case = scenario.experiment.cases.iter().find(|case| case.priorities);
-    if let (StreamClass::RealTime, false, Some(case)) = (class, has_priority, case) {
+    if let (StreamClass::RealTime, Some(port), Some(case)) = (class, without, case) {
         let port = port.get();
         let message = format!(
             "the real-time port {port} has no priority in queues.send, but the case `{}` uses \

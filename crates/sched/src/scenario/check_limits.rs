@@ -6,7 +6,7 @@
 
 use super::check::known_name;
 use super::item::Reader;
-use super::model::{CaseMac, Limit, Metric, Scenario, Stream};
+use super::model::{CaseMac, Limit, Metric, Scenario, Way};
 use super::value::{AtMost, Name};
 
 /// Finds what is wrong with the limits, all of it.
@@ -57,26 +57,45 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, limit: &Limi
         reader.fail_at(&key, message, "remove `stream`");
         return;
     }
-    let measured = scenario.measured().map(|stream| stream.name.as_str());
-    let measured: Vec<&str> = measured.collect();
+    let measured: Vec<Name> = scenario.measured().map(|stream| stream.name).collect();
+    let measured: Vec<&str> = measured.iter().map(Name::as_str).collect();
     let flood = scenario.floods().find(|flood| flood.name == *name);
     if let (Some(flood), false) = (flood, measured.contains(&name.as_str())) {
         let message = format!("`{}` is a flood, and floods are not measured", flood.name);
-        reader.fail_at(&key, message, "name a stream of the kind `request_response`");
+        reader.fail_at(&key, message, "name a stream of the kind `request_response` or `pipeline`");
         return;
     }
     if !known_name(reader, &key, "measured stream", name.as_str(), measured.into_iter()) {
         return;
     }
-    let stream = scenario.traffic.iter().find(|stream| stream.name() == name);
+    if let Some(stage) = of_one_message(limit.metric)
+        && scenario.measured().any(|stream| stream.name == *name && stream.way == Way::Whole)
+    {
+        let message =
+            format!("`{name}` is a whole pipeline, and its way has {stage} several times");
+        let hint = format!("name one of its connections, such as `{name}-1`");
+        reader.fail_at(&key, message, &hint);
+        return;
+    }
     let loads = [Some(&limit.load), limit.relative_to.as_ref().map(|other| &other.load)];
     for load in loads.into_iter().flatten() {
         let exists = scenario.experiment.loads.contains(load);
-        if exists && !stream.is_some_and(|stream: &Stream| stream.runs_in(load)) {
+        if exists && !scenario.measured_in(load).any(|stream| stream.name == *name) {
             let message = format!("the stream `{name}` does not run in the load `{load}`");
             reader.fail_at(&key, message, "add the load to the `loads` of the stream");
             return;
         }
+    }
+}
+
+/// What the metric is about, if it is a part of one message's way.
+fn of_one_message(metric: Metric) -> Option<&'static str> {
+    let word = metric.word();
+    match () {
+        () if word.starts_with("slot_wait") => Some("a wait for the slot"),
+        () if word.starts_with("receive") => Some("a receive processing"),
+        () if word.starts_with("launch") => Some("a launch"),
+        () => None,
     }
 }
 

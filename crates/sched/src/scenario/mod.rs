@@ -15,6 +15,7 @@ pub mod host;
 mod item;
 mod kernels;
 mod model;
+mod pipeline;
 mod record;
 mod slots;
 pub mod streams;
@@ -28,10 +29,11 @@ pub use kernels::{
     SegmentFile, SimulatedSegment,
 };
 pub use model::{
-    Carrier, Case, CaseMac, Experiment, Flood, Limit, MacMode, MacOptions, Metric, OnSyncLoss,
-    PortPriority, Published, Queues, Reference, Release, RequestResponse, Scenario, Segment,
-    SegmentKind, Station, Stream, StreamClass,
+    Carrier, Case, CaseMac, Experiment, Flood, Limit, MacMode, MacOptions, Measured, Metric,
+    OnSyncLoss, PortPriority, Published, Queues, Reference, Release, RequestResponse, Scenario,
+    Segment, SegmentKind, Station, Stream, StreamClass, Way,
 };
+pub use pipeline::{Connection, Pipeline};
 pub use value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text};
 
 use item::{Item, Reader};

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use timewire_base::{BitsPerSecond, FrameLen, Port, Priority, SocketPriority, Span, StationName};
 
+use super::pipeline::Pipeline;
 use super::record::{choice, kinds, record};
 use super::value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Text};
 use crate::qdisc::TdmPort;
@@ -174,6 +175,9 @@ kinds! {
         /// Measured: a client sends a request, the server answers it, the client sends the next
         /// one.
         RequestResponse(RequestResponse) = "request_response",
+        /// Measured: a computation in steps on several stations, one after the other; each hands
+        /// what it has on to the next.
+        Pipeline(Pipeline) = "pipeline",
         /// Load that is not measured: one station sends to another at a steady rate.
         Flood(Flood) = "flood",
     }
@@ -225,6 +229,51 @@ record! {
         burst: Count<1, 1024> = "1",
         /// In which loads of the experiment the stream runs; without it, in all.
         loads: Option<Vec<Name>>,
+    }
+}
+
+/// What the results have an entry for: a stream with requests and responses, a whole pipeline, or
+/// one of its connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured<'a> {
+    /// Its name in results.
+    pub name: Name,
+    /// Whether it goes before others.
+    pub class: StreamClass,
+    /// What arrives later than this is late.
+    pub deadline: Span,
+    /// Length of its messages.
+    pub message: ByteCount,
+    /// How its messages go.
+    pub way: Way,
+    /// The stations that send them.
+    pub senders: Vec<&'a StationName>,
+}
+
+/// How the messages of something measured go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To a port, and answers from it.
+    Asked {
+        /// The port.
+        port: Port,
+    },
+    /// To a port, and no answers.
+    OneWay {
+        /// The port.
+        port: Port,
+    },
+    /// Over other measured ways, one after the other: it has no message of its own.
+    Whole,
+}
+
+impl Way {
+    /// The port that its messages go to.
+    pub fn port(self) -> Option<Port> {
+        match self {
+            Way::Asked { port } | Way::OneWay { port } => Some(port),
+            Way::Whole => None,
+        }
     }
 }
 
@@ -422,21 +471,21 @@ impl Scenario {
         self.stations.iter().find(|station| station.name == *name)
     }
 
-    /// The streams that are measured, in the order of the file.
-    pub fn measured(&self) -> impl Iterator<Item = &RequestResponse> {
-        self.traffic.iter().filter_map(Stream::measured)
+    /// What is measured, in the order of the file.
+    pub fn measured(&self) -> impl Iterator<Item = Measured<'_>> {
+        self.traffic.iter().flat_map(Stream::measured)
     }
 
-    /// The streams that are measured under a load.
-    pub fn measured_in(&self, load: &Name) -> impl Iterator<Item = &RequestResponse> {
-        self.traffic.iter().filter(|stream| stream.runs_in(load)).filter_map(Stream::measured)
+    /// What is measured under a load.
+    pub fn measured_in(&self, load: &Name) -> impl Iterator<Item = Measured<'_>> {
+        self.traffic.iter().filter(|stream| stream.runs_in(load)).flat_map(Stream::measured)
     }
 
     /// The floods, in the order of the file.
     pub fn floods(&self) -> impl Iterator<Item = &Flood> {
         self.traffic.iter().filter_map(|stream| match stream {
             Stream::Flood(stream) => Some(stream),
-            Stream::RequestResponse(_) => None,
+            Stream::RequestResponse(_) | Stream::Pipeline(_) => None,
         })
     }
 }
@@ -476,10 +525,18 @@ impl Queues {
 }
 
 impl Stream {
-    fn measured(&self) -> Option<&RequestResponse> {
+    fn measured(&self) -> Vec<Measured<'_>> {
         match self {
-            Stream::RequestResponse(stream) => Some(stream),
-            Stream::Flood(_) => None,
+            Stream::RequestResponse(stream) => vec![Measured {
+                name: stream.name.clone(),
+                class: stream.class,
+                deadline: stream.deadline,
+                message: stream.message,
+                way: Way::Asked { port: stream.port },
+                senders: vec![&stream.client, &stream.server],
+            }],
+            Stream::Pipeline(stream) => stream.measured(),
+            Stream::Flood(_) => Vec::new(),
         }
     }
 
@@ -487,15 +544,25 @@ impl Stream {
     pub fn name(&self) -> &Name {
         match self {
             Stream::RequestResponse(stream) => &stream.name,
+            Stream::Pipeline(stream) => &stream.name,
             Stream::Flood(stream) => &stream.name,
         }
     }
 
-    /// UDP port of the side that receives first.
+    /// UDP port of the side that receives first: of a pipeline, the first of its ports.
     pub fn port(&self) -> Port {
         match self {
             Stream::RequestResponse(stream) => stream.port,
+            Stream::Pipeline(stream) => stream.port,
             Stream::Flood(stream) => stream.port,
+        }
+    }
+
+    /// Every UDP port that it receives at.
+    pub fn ports(&self) -> Vec<Port> {
+        match self {
+            Stream::Pipeline(stream) => stream.ports(),
+            other => vec![other.port()],
         }
     }
 
@@ -503,15 +570,23 @@ impl Stream {
     pub fn message(&self) -> ByteCount {
         match self {
             Stream::RequestResponse(stream) => stream.message,
+            Stream::Pipeline(stream) => stream.message,
             Stream::Flood(stream) => stream.message,
         }
     }
 
     /// The stations that send, each with the key that names it.
-    pub(super) fn senders(&self) -> Vec<(&'static str, &StationName)> {
+    pub(super) fn senders(&self) -> Vec<(String, &StationName)> {
         match self {
-            Stream::RequestResponse(s) => vec![("client", &s.client), ("server", &s.server)],
-            Stream::Flood(s) => vec![("from", &s.from)],
+            Stream::RequestResponse(s) => {
+                vec![("client".to_owned(), &s.client), ("server".to_owned(), &s.server)]
+            }
+            Stream::Pipeline(s) => {
+                let all = s.stations.iter().enumerate();
+                let senders = all.take(s.stations.len().saturating_sub(1));
+                senders.map(|(i, station)| (format!("stations[{i}]"), station)).collect()
+            }
+            Stream::Flood(s) => vec![("from".to_owned(), &s.from)],
         }
     }
 
@@ -519,6 +594,7 @@ impl Stream {
     pub fn loads(&self) -> Option<&[Name]> {
         match self {
             Stream::RequestResponse(stream) => stream.loads.as_deref(),
+            Stream::Pipeline(stream) => stream.loads.as_deref(),
             Stream::Flood(stream) => stream.loads.as_deref(),
         }
     }
