@@ -18,7 +18,8 @@ use serde_json::json;
 use timewire_base::{Span, parse_bytes};
 use timewire_bpf::trace::{Mode, Settings, hooks};
 use timewire_ctl::markers::Marks;
-use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, StationAt};
+use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, Sink, StationAt};
+use timewire_ctl::trace::live::{Nowhere, Shown};
 use timewire_host::tool::netns_path;
 use timewire_sys::event::{EndRequests, wait_readable};
 use timewire_sys::marker::Users;
@@ -28,14 +29,15 @@ use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
 use timewire_trace::identity::TagPlace;
 
-use super::create;
+use super::{create, live};
 use crate::output::{self, ProgressLine};
 use crate::traffic::parse_interval;
 
 #[derive(Debug, Args)]
 pub struct Record {
     /// The capture, such as `here.twc`
-    #[arg(short, long, value_name = "FILE", required_unless_present = "only")]
+    #[arg(short, long, value_name = "FILE",
+          required_unless_present_any = ["only", "live"])]
     pub out: Option<PathBuf>,
     /// Only these packets, in tcpdump's words: 'udp port 7000 or ether proto 0x88f7'
     #[arg(long, value_name = "FILTER", default_value = "")]
@@ -68,6 +70,10 @@ pub struct Record {
     /// between hooks, in the kernel
     #[arg(long, value_enum, conflicts_with_all = ["out", "no_marks"])]
     pub only: Option<Only>,
+    /// Show journeys while they are recorded, once a second: losses, stages, the slowest of each
+    /// station. Without --out nothing is written
+    #[arg(long, conflicts_with = "only")]
+    pub live: bool,
     /// Room for the events of each CPU
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "16384KiB")]
     pub ring: u32,
@@ -188,23 +194,39 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
         offset: timewire_ctl::ptp_offset().map(|offset| Box::new(offset) as ClockOffset),
         marks: marks.context("cannot listen to the marks of programs")?,
     };
+    let show = args.live.then(|| live::Show::new(args.json));
+    let view = |header: &_| show.as_ref().map(|show| show.start(header)).transpose();
     match &args.out {
         Some(out) => {
             let file = create(out, args.force)?;
-            let began = begin(args, &requests, || {
-                let sink = |header: &_| Writer::new(BufWriter::new(file), header);
+            let began = begin(args, &requests, show.as_ref(), || {
+                let sink = |header: &_| {
+                    let sink = Writer::new(BufWriter::new(file), header)?;
+                    Ok(Shown { sink, live: view(header)? })
+                };
                 Ok(Collector::start(request, sink)?)
             });
             // A file without events is of no use to anybody.
             let (collector, status) = began.inspect_err(|_| drop(std::fs::remove_file(out)))?;
-            let (writer, tracer, collected) = collector.finish()?;
+            let (shown, tracer, collected) = collector.finish()?;
             drop(tracer);
-            let written: BufWriter<File> = writer.finish().context("cannot end the capture")?;
+            let written: BufWriter<File> = shown.sink.finish().context("cannot end the capture")?;
             written.into_inner().context("cannot end the capture")?.sync_all()?;
+            live::end(shown.live)?;
+            said(args, &collected, status)
+        }
+        None if args.live => {
+            let (collector, status) = begin(args, &requests, show.as_ref(), || {
+                let sink = |header: &_| Ok(Shown { sink: Nowhere, live: view(header)? });
+                Ok(Collector::start(request, sink)?)
+            })?;
+            let (shown, tracer, collected) = collector.finish()?;
+            drop(tracer);
+            live::end(shown.live)?;
             said(args, &collected, status)
         }
         None => {
-            let (collector, status) = begin(args, &requests, || {
+            let (collector, status) = begin(args, &requests, None, || {
                 let sink = |header: &_| Writer::new(std::io::sink(), header);
                 Ok(Collector::start(request, sink)?)
             })?;
@@ -239,24 +261,13 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
     }
 }
 
-type Running = Collector<Writer<BufWriter<File>>>;
-
 /// What is asked of a collector while it runs.
 trait Runs {
     fn events(&self) -> u64;
     fn is_over(&self) -> bool;
 }
 
-impl Runs for Running {
-    fn events(&self) -> u64 {
-        Collector::events(self)
-    }
-    fn is_over(&self) -> bool {
-        Collector::is_over(self)
-    }
-}
-
-impl Runs for Collector<Writer<std::io::Sink>> {
+impl<S: Sink> Runs for Collector<S> {
     fn events(&self) -> u64 {
         Collector::events(self)
     }
@@ -269,6 +280,7 @@ impl Runs for Collector<Writer<std::io::Sink>> {
 fn begin<C: Runs>(
     args: &Record,
     requests: &EndRequests,
+    show: Option<&live::Show>,
     start: impl FnOnce() -> anyhow::Result<C>,
 ) -> anyhow::Result<(C, Option<ExitStatus>)> {
     let collector = start()?;
@@ -280,23 +292,29 @@ fn begin<C: Runs>(
         }
     };
     let began = Instant::now();
-    let mut progress = ProgressLine::new();
+    let mut progress = show.is_none().then(ProgressLine::new);
+    // Without a file there is nobody else to record for.
+    let is_unseen = || args.out.is_none() && show.is_some_and(live::Show::is_gone);
     let look = Span::from_ms(100);
     let status = loop {
-        progress.line(&format!("{} events", collector.events()));
+        if let Some(progress) = &mut progress {
+            progress.line(&format!("{} events", collector.events()));
+        }
         let elapsed = Span::from_ns(i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX));
         if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
             break Some(status);
         }
         let left = args.duration.map_or(look, |whole| whole - elapsed);
-        if left <= Span::ZERO || collector.is_over() {
+        if left <= Span::ZERO || collector.is_over() || is_unseen() {
             break stop(child)?;
         }
         if wait_readable(&[requests.as_fd()], Some(left.min(look)))? && requests.take() {
             break stop(child)?;
         }
     };
-    progress.clear();
+    if let Some(progress) = &mut progress {
+        progress.clear();
+    }
     Ok((collector, status))
 }
 
@@ -326,6 +344,7 @@ fn said(
             "scattered": collected.troubles.scattered,
             "evicted": collected.troubles.evicted,
         });
+        let data = if args.live { json!({ "type": "result", "data": data }) } else { data };
         output::print(&format!("{data}\n"))?;
     } else {
         let mut text = match lost {
