@@ -222,6 +222,14 @@ fn t3_on_a_terminal_the_view_is_drawn_over_itself_until_the_user_ends_it() {
         "stty rows 20 cols 60; exec {TIMEWIRE} trace record --live --filter 'udp port 7007' \
          --station alpha --station beta --out here.twc"
     );
+    // What a command says stands above the view, all of it.
+    let says = format!(
+        "stty rows 20 cols 60; exec {TIMEWIRE} trace record --live --filter 'udp port 7007' -- \
+         sh -c 'echo one; sleep 2.5; echo two >&2; printf three'"
+    );
+    let said = host.tool_words("", &["script", "-qefc", &says, "/dev/null"]);
+    assert!(said.contains("one\r\n") && said.contains("\x1b[Jtwo\r\nno event"), "{said:?}");
+    assert!(said.contains("\x1b[Jthree\r\nno event"), "{said:?}");
     let terminal = host.spawn_in("", &["script", "-qefc", &record, "terminal.txt"]);
     let text =
         || fs::read_to_string(host.scratch().path().join("terminal.txt")).unwrap_or_default();

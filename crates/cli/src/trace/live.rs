@@ -5,10 +5,13 @@
 //! Not here: what is analysed and where (`timewire_ctl::trace::live`), what the view looks like
 //! (`timewire_report::live`).
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
@@ -25,16 +28,60 @@ use crate::output;
 /// How often it is shown.
 const EVERY: Span = Span::from_secs(1);
 
+/// The longest piece of what the command says.
+const PIECE_BYTES: usize = 8_192;
+/// So long a command that has ended is silent before nothing more is expected from its own.
+const SILENT: Duration = Duration::from_millis(100);
+/// So long they are listened to at most.
+const HEARD_OUT: Duration = Duration::from_secs(1);
+
 /// How it is shown.
 #[derive(Clone, Debug)]
 pub struct Show {
     json: bool,
+    /// The view that stands on a terminal and is drawn again and again; `None` elsewhere.
+    drawn: Option<Arc<Mutex<String>>>,
     is_gone: Arc<AtomicBool>,
+    /// Told when the command says something on the same terminal.
+    heard: Arc<Mutex<Option<Receiver<()>>>>,
 }
 
 impl Show {
     pub fn new(json: bool) -> Show {
-        Show { json, is_gone: Arc::default() }
+        let drawn = (!json && io::stdout().is_terminal()).then(Arc::default);
+        Show { json, drawn, is_gone: Arc::default(), heard: Arc::default() }
+    }
+
+    /// Lets what a command says stand above a view that is drawn, since it would be drawn over.
+    pub fn adopt(&self, command: &mut Command) -> io::Result<()> {
+        let Some(drawn) = self.drawn.clone() else { return Ok(()) };
+        let (mut read, write) = io::pipe()?;
+        command.stdout(write.try_clone()?).stderr(write);
+        let (to, from) = sync_channel(1);
+        *own(&self.heard) = Some(from);
+        let listen = move || {
+            let (mut piece, mut held) = (vec![0; PIECE_BYTES], Vec::new());
+            loop {
+                let length = read.read(&mut piece).unwrap_or(0);
+                held.extend_from_slice(&piece[..length]);
+                // Lines as long as they are no longer than a piece.
+                let whole = match held.iter().rposition(|byte| *byte == b'\n') {
+                    Some(end) if length > 0 => end + 1,
+                    None if length > 0 && held.len() < PIECE_BYTES => 0,
+                    _ => held.len(),
+                };
+                let said: Vec<u8> = held.drain(..whole).collect();
+                if !said.is_empty() {
+                    // When nobody looks any more, the command goes on all the same.
+                    let _ = draw(&drawn, &String::from_utf8_lossy(&said), None);
+                    let _ = to.try_send(());
+                }
+                if length == 0 {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("tw-said".to_owned()).spawn(listen).map(drop)
     }
 
     /// Whether nobody looks any more.
@@ -44,8 +91,7 @@ impl Show {
 
     /// Begins to show a capture.
     pub fn start(&self, header: &CaptureHeader) -> io::Result<Live> {
-        let drawn = (!self.json && io::stdout().is_terminal()).then_some(0);
-        let screen = Screen { show: self.clone(), meter: LiveMeter::default(), drawn };
+        let screen = Screen { show: self.clone(), meter: LiveMeter::default() };
         Live::start(header, EVERY, screen)
     }
 }
@@ -62,8 +108,6 @@ pub fn end(live: Option<Live>) -> anyhow::Result<()> {
 struct Screen {
     show: Show,
     meter: LiveMeter,
-    /// A terminal that the view is drawn on again and again, and how many lines it has there.
-    drawn: Option<usize>,
 }
 
 impl Observer for Screen {
@@ -89,36 +133,59 @@ impl Viewer for Screen {
             slowest: moment.slowest,
             of_stations: &moment.of_stations,
         });
-        let text = match (self.show.json, self.drawn) {
-            (true, _) => format!("{}\n", object(&now)),
-            (false, above) if moment.is_last => erased(above.unwrap_or(0)) + &whole(&now),
-            (false, None) => line(&now),
-            (false, Some(above)) => self.redrawn(&now, above),
+        let printed = match &self.show.drawn {
+            _ if self.show.json => print(&format!("{}\n", object(&now))),
+            None if moment.is_last => print(&whole(&now)),
+            None => print(&line(&now)),
+            Some(drawn) if moment.is_last => {
+                self.show.hear_out();
+                draw(drawn, "", Some(String::new())).and_then(|()| print(&whole(&now)))
+            }
+            Some(drawn) => draw(drawn, "", Some(fitted(&now))),
         };
-        let printed = output::print(&text);
-        printed.map(drop).map_err(|error| {
-            self.show.is_gone.store(true, Ordering::Relaxed);
-            error.downcast::<io::Error>().unwrap_or_else(io::Error::other)
-        })
+        printed.inspect_err(|_| self.show.is_gone.store(true, Ordering::Relaxed))
     }
 }
 
-impl Screen {
-    /// The view over the one before.
-    fn redrawn(&mut self, now: &LiveSnapshot, above: usize) -> String {
-        let stdout = io::stdout();
-        let (columns, lines) = terminal::size(stdout.as_fd()).unwrap_or((80, 24));
-        // The cursor stands in the line below.
-        let lines = usize::from(lines.saturating_sub(1));
-        let text = view(now, LiveRoom { columns: columns.into(), lines: Some(lines) });
-        self.drawn = Some(text.lines().count());
-        erased(above) + &text
+impl Show {
+    /// Waits for what the command has said until its end.
+    fn hear_out(&self) {
+        let Some(heard) = own(&self.heard).take() else { return };
+        let until = Instant::now() + HEARD_OUT;
+        while Instant::now() < until && heard.recv_timeout(SILENT).is_ok() {}
     }
 }
 
-/// Erases so many lines above the cursor.
-fn erased(above: usize) -> String {
-    if above > 0 { format!("\x1b[{above}A\r\x1b[J") } else { String::new() }
+/// The view, as large as the terminal is now.
+fn fitted(now: &LiveSnapshot) -> String {
+    let (columns, lines) = terminal::size(io::stdout().as_fd()).unwrap_or((80, 24));
+    // The cursor stands in the line below.
+    let lines = usize::from(lines.saturating_sub(1));
+    view(now, LiveRoom { columns: columns.into(), lines: Some(lines) })
+}
+
+/// Puts text above the view, and another view in its place when there is one.
+fn draw(drawn: &Mutex<String>, above: &str, next: Option<String>) -> io::Result<()> {
+    let mut drawn = own(drawn);
+    let back = match drawn.lines().count() {
+        0 => String::new(),
+        lines => format!("\x1b[{lines}A\r\x1b[J"),
+    };
+    let end = if above.is_empty() || above.ends_with('\n') { "" } else { "\n" };
+    if let Some(next) = next {
+        *drawn = next;
+    }
+    print(&format!("{back}{above}{end}{drawn}"))
+}
+
+/// What it holds is whole after each change, also when another thread has panicked.
+fn own<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let printed = output::print(text).map(drop);
+    printed.map_err(|error| error.downcast::<io::Error>().unwrap_or_else(io::Error::other))
 }
 
 fn object(now: &LiveSnapshot) -> Json {

@@ -287,7 +287,11 @@ fn begin<C: Runs>(
     let mut child = match &args.command[..] {
         [] => None,
         [program, arguments @ ..] => {
-            let spawned = Command::new(program).args(arguments).spawn();
+            let mut command = Command::new(program);
+            if let Some(show) = show {
+                show.adopt(&mut command).context("cannot listen to the command")?;
+            }
+            let spawned = command.args(arguments).spawn();
             Some(spawned.with_context(|| format!("cannot run `{program}`"))?)
         }
     };
