@@ -35,7 +35,7 @@ pub struct LiveSnapshot {
     pub interval: Span,
     /// Each hook: since the start, and since the snapshot before.
     pub hooks: Vec<(String, HookCount, HookCount)>,
-    /// Events that are in the capture and not in this view: since the start, and since the
+    /// Events that were recorded and are not in this view: since the start, and since the
     /// snapshot before.
     pub not_shown: (u64, u64),
     /// Journeys since the start, and since the snapshot before.
@@ -205,7 +205,7 @@ fn losses(now: &LiveSnapshot) -> String {
         .collect();
     let mut out = if lines.is_empty() { "no event was lost\n".to_owned() } else { lines.concat() };
     if let (all @ 1.., last) = now.not_shown {
-        put!(&mut out, "NOT SHOWN {all} events, {last} of them now; the capture has them\n");
+        put!(&mut out, "NOT SHOWN {all} events, {last} of them now: filter, or keep one of more\n");
     }
     out
 }

@@ -27,8 +27,9 @@ use timewire_trace::journey::{CaptureInfo, Loss, Observer, OneClock, Settings};
 
 use super::collect::{Passed, Sink};
 
-/// Most events that wait to be analysed: 6 MiB.
-const MOST_WAITING: usize = 1 << 17;
+/// Most events that wait to be analysed: 3 MiB. With more the view would be late where CPUs are
+/// busy, instead of sparse.
+const MOST_WAITING: usize = 1 << 16;
 /// Most packets that are followed at once; with more, events are not shown until it is fewer.
 const MOST_PACKETS: usize = 1 << 16;
 /// Most notes that wait; names that are not noted are shown as numbers.
