@@ -10,7 +10,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value as Json;
-use support::{Host, TIMEWIRE, wait_until};
+use support::{Host, TIMEWIRE, run, wait_until};
 
 /// Two stations that see each other, and a listener at the second that hears so many messages.
 fn stations() -> Option<Host> {
@@ -115,6 +115,155 @@ fn t3_every_packet_has_a_journey_whose_stages_sum_to_its_length() {
     assert_eq!(said.code, Some(1), "{said:?}");
     let said = host.timewire(&["trace", "show", "here.twc", "--station", "gamma"]);
     said.failed(2, "error: there is no station `gamma`; there are alpha, beta\n");
+}
+
+/// What `--live` prints of so many messages to this port, with more words, until the talker ends.
+fn live(host: &Host, port: &str, messages: u32, more: &[&str]) -> support::Said {
+    let to = format!("10.9.0.2:{port}");
+    let listener = host.spawn_in("beta", &[TIMEWIRE, "listen", &to, "--for", "60s"]);
+    wait_until("it listens", || listener.stderr().contains("listening"));
+    let count = messages.to_string();
+    let talk = ["talk", &to, "--cycle", "10ms", "--tolerance", "20s", "--count", &count, "--json"];
+    let talk = [&["ip", "netns", "exec", "alpha", TIMEWIRE][..], &talk].concat().join(" ");
+    let silent = format!("exec {talk} > said.txt");
+    let filter = format!("udp port {port}");
+    let record = ["trace", "record", "--station", "alpha", "--station", "beta", "--live"];
+    let words = [&record[..], &["--filter", &filter], more, &["--", "sh", "-c", &silent]].concat();
+    let said = host.timewire(&words);
+    listener.signal("INT");
+    listener.end();
+    said
+}
+
+#[test]
+fn t3_journeys_are_shown_while_they_are_recorded() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let said = live(&host, "7005", 300, &["--json", "--out", "here.twc"]).done();
+    let lines: Vec<Json> = said.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    let (result, intervals) = lines.split_last().unwrap();
+    assert_eq!(result["type"], "result");
+    assert!(intervals.len() >= 2, "three seconds: {said:?}");
+    assert!(intervals.iter().all(|line| line["type"] == "interval"));
+    let number = |json: &Json| json.as_u64().unwrap();
+    let last = &intervals.last().unwrap()["data"];
+    let sum: u64 = intervals.iter().map(|it| number(&it["data"]["journeys"]["last"])).sum();
+    assert_eq!((number(&last["journeys"]["all"]), sum), (300, 300), "{last}");
+    assert!(number(&intervals[0]["data"]["journeys"]["all"]) < 300, "they come while it runs");
+    assert_eq!(last["not_shown"]["all"], 0);
+    let stages = last["stages"].as_array().unwrap();
+    let of = |name: &str| stages.iter().find(|stage| stage["stage"] == name).unwrap();
+    assert_eq!(
+        (&of("end-to-end")["all"]["count"], &of("qdisc")["all"]["count"]),
+        (&300.into(), &300.into())
+    );
+    for interval in intervals {
+        let stations = interval["data"]["stations"].as_array().unwrap();
+        let names: Vec<&Json> = stations.iter().map(|station| &station["station"]).collect();
+        assert_eq!(names[..2], ["alpha", "beta"], "{interval}");
+        if number(&stations[1]["received"]) > 0 {
+            let slowest = stations[1]["slowest"].as_str().unwrap();
+            assert!(slowest.starts_with("journey ") && slowest.contains(" us of "), "{slowest}");
+        }
+    }
+    // The view and the capture have the same.
+    let shown = host.timewire(&["trace", "show", "here.twc", "--json"]).done().json();
+    assert_eq!(
+        (&shown["journeys"][0]["status"], &shown["journeys"][0]["count"]),
+        (&"complete".into(), &300.into())
+    );
+    assert_eq!(
+        number(&result["data"]["events"]),
+        number(&host.timewire(&["trace", "info", "here.twc", "--json"]).done().json()["events"])
+    );
+    assert_eq!(last["hooks"]["driver-start"]["all"]["written"], 300);
+}
+
+#[test]
+fn t3_without_a_file_the_view_is_lines_and_ends_with_who_reads_it() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let said = live(&host, "7006", 150, &[]).done();
+    let lines: Vec<&str> = said.stdout.lines().collect();
+    assert!(lines[0].contains(" events/s, ") && lines[0].contains(" journeys, "), "{said:?}");
+    assert!(said.stdout.contains(": 150 journeys\n"), "{said:?}");
+    assert!(said.stdout.contains("\nslowest of all: journey "), "{said:?}");
+    // The summary as without a view.
+    assert!(said.stdout.contains("\nno event was lost\n") && said.stdout.contains(" events\n"));
+    assert!(!said.stdout.contains('\x1b'), "{said:?}");
+    assert_eq!(host.scratch().list().iter().filter(|name| name.ends_with(".twc")).count(), 0);
+    // Nobody reads any more.
+    let record = format!("{TIMEWIRE} trace record --live --filter 'udp port 7006' | head -n 1");
+    let first = host.tool_words("", &["sh", "-c", &record]);
+    assert!(first.contains(" events/s, ") && first.lines().count() == 1, "{first}");
+    // With a file it goes on.
+    let out = "--out on.twc --for 3s | head -n 1";
+    let record = format!("{TIMEWIRE} trace record --live --filter 'udp port 7006' {out}");
+    host.tool_words("", &["sh", "-c", &record]);
+    let info = host.timewire(&["trace", "info", "on.twc", "--json"]).done().json();
+    assert_eq!(info["health"]["clean_end"], true, "{info}");
+}
+
+#[test]
+fn t3_on_a_terminal_the_view_is_drawn_over_itself_until_the_user_ends_it() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let there = run(Command::new("sh").args(["-c", "command -v script"]));
+    if there.code != Some(0) {
+        return eprintln!("SKIP: script (package bsdutils) is needed for a terminal");
+    }
+    let record = format!(
+        "stty rows 20 cols 60; exec {TIMEWIRE} trace record --live --filter 'udp port 7007' \
+         --station alpha --station beta --out here.twc"
+    );
+    // What a command says stands above the view, all of it.
+    let says = format!(
+        "stty rows 20 cols 60; exec {TIMEWIRE} trace record --live --filter 'udp port 7007' -- \
+         sh -c 'echo one; sleep 2.5; echo two >&2; printf three'"
+    );
+    let said = host.tool_words("", &["script", "-qefc", &says, "/dev/null"]);
+    assert!(said.contains("one\r\n") && said.contains("\x1b[Jtwo\r\nno event"), "{said:?}");
+    assert!(said.contains("\x1b[Jthree\r\nno event"), "{said:?}");
+    let terminal = host.spawn_in("", &["script", "-qefc", &record, "terminal.txt"]);
+    let text =
+        || fs::read_to_string(host.scratch().path().join("terminal.txt")).unwrap_or_default();
+    let drawn = || text().matches("\x1b[J").count();
+    wait_until("it is drawn again", || drawn() >= 1);
+    let to = "10.9.0.2:7007";
+    let listener = host.spawn_in("beta", &[TIMEWIRE, "listen", to, "--for", "60s"]);
+    wait_until("it listens", || listener.stderr().contains("listening"));
+    let talk = ["talk", to, "--cycle", "2ms", "--tolerance", "20s", "--count", "100"];
+    run(host.command("alpha", &[TIMEWIRE]).args(talk)).done();
+    let before = drawn();
+    wait_until("it is drawn with them", || drawn() >= before + 2);
+    // What Ctrl-C sends.
+    let ours =
+        |p: &&support::Process| p.command.starts_with(TIMEWIRE) && p.command.contains("--live");
+    let processes = host.processes();
+    processes.iter().find(ours).unwrap().signal("INT");
+    terminal.end();
+    let text = text();
+    let views: Vec<&str> = text.split("\x1b[J").collect();
+    let (last, views) = views.split_last().unwrap();
+    assert!(views.iter().any(|view| view.contains("slowest now at beta: ")), "{views:?}");
+    for view in &views[1..] {
+        let lines: Vec<&str> = view.lines().collect();
+        assert!(lines.len() <= 20 && lines[0].contains("event"), "{view:?}");
+        assert!(lines.iter().all(|line| line.trim_end().chars().count() <= 60), "{view:?}");
+    }
+    assert!(last.contains(": 100 journeys\r\n") && last.contains("slowest of all: "), "{last}");
+    assert!(last.contains("\r\nno event was lost\r\n") && last.contains(" events\r\n"), "{last}");
+    let info = host.timewire(&["trace", "info", "here.twc", "--json"]).done().json();
+    assert_eq!(
+        (&info["health"]["clean_end"], &info["hooks"]["driver-start"]),
+        (&true.into(), &100.into())
+    );
 }
 
 #[test]
@@ -272,6 +421,7 @@ fn t3_wrong_words_are_refused_before_anything_is_traced() {
     assert!(!host.scratch().path().join("no.twc").exists(), "{said:?}");
     for (words, why) in [
         (&["trace", "record"][..], "--out <FILE>"),
+        (&["trace", "record", "--live", "--only", "counters"], "cannot be used with"),
         (&["trace", "show", "none.twc"], "cannot open none.twc"),
     ] {
         let said = host.timewire(words);

@@ -12,8 +12,9 @@ use std::path::PathBuf;
 use timewire_base::Span;
 use timewire_report::timeline::{TimelineOptions, page};
 use timewire_report::{journeys, live, perfetto};
-use timewire_trace::capture::HookCount;
-use timewire_trace::journey::Observer;
+use timewire_trace::capture::{CaptureHeader, HookCount, Station};
+use timewire_trace::event::{Event, Flags};
+use timewire_trace::journey::{Observer, Point};
 
 /// Compares with a recorded file; with `TIMEWIRE_BLESS` set, records instead.
 fn golden(name: &str, bytes: &[u8]) {
@@ -266,24 +267,93 @@ fn t1_the_live_view() {
             ("drop".to_owned(), count(seen / 4, lost)),
         ])
     };
+    let header = |host: &str, names: &[&str]| CaptureHeader {
+        host: host.to_owned(),
+        stations: names
+            .iter()
+            .map(|name| Station { name: (*name).to_owned(), ..Station::default() })
+            .collect(),
+        ..CaptureHeader::default()
+    };
+    meter.header(0, &header("talker", &["talker"]));
+    meter.header(1, &header("listener", &["listener"]));
     for journey in &analysed.journeys[..4] {
+        journey.points.iter().for_each(|point| meter.event(0, point, &of(point)));
         meter.journey(journey);
     }
-    let first = meter.snapshot(Span::from_secs(1), &hooks(4, 0), None);
+    let none = BTreeMap::new();
+    let (at_first, later) = (hooks(4, 0), hooks(8, 1));
+    let input = |second, hooks, not_shown, slowest, of_stations| live::LiveInput {
+        elapsed: Span::from_secs(second),
+        hooks,
+        not_shown,
+        slowest,
+        of_stations,
+    };
+    let first = meter.snapshot(&input(1, &at_first, 0, None, &none));
     for journey in &analysed.journeys[4..] {
+        journey.points.iter().for_each(|point| meter.event(0, point, &of(point)));
         meter.journey(journey);
     }
     let slowest = analysed.analysis.longest().first();
-    let second = meter.snapshot(Span::from_secs(2), &hooks(8, 1), slowest);
+    let at = slowest.and_then(|it| it.journey.points.last()).unwrap();
+    let ends = BTreeMap::from([((at.capture, at.station), slowest.unwrap().clone())]);
+    let second = meter.snapshot(&input(2, &later, 7, slowest, &ends));
     let wide = live::LiveRoom { columns: 200, lines: None };
     let lines = live::line(&first) + &live::line(&second);
     let views = live::view(&first, wide) + "--------\n" + &live::view(&second, wide);
+    let views = views + "--------\n" + &live::whole(&second);
     golden("two_hosts.live.txt", (views + "--------\n" + &lines).as_bytes());
-    let small = live::view(&second, live::LiveRoom { columns: 40, lines: Some(8) });
-    assert_eq!(small.lines().count(), 8);
-    assert!(small.starts_with("LOST 1 of 2 events of drop\n"), "losses stand first");
+    let small = live::view(&second, live::LiveRoom { columns: 40, lines: Some(12) });
+    assert_eq!(small.lines().count(), 12);
+    assert!(small.starts_with("LOST 1 of 2 events of drop\nNOT SHOWN 7 "), "losses stand first");
     assert!(small.lines().all(|line| line.chars().count() <= 40));
+    assert!(small.contains("\n  "), "sentences go on in the next line: {small}");
     assert!(small.ends_with("lines more\n"));
-    let idle = meter.snapshot(Span::from_secs(3), &hooks(8, 1), slowest);
-    assert_eq!(live::line(&idle), "3.0s 0 journeys, 0/s\n");
+    let idle = meter.snapshot(&input(3, &later, 7, slowest, &none));
+    assert_eq!(live::line(&idle), "3.0s 0 events/s, 0 journeys, 0/s\n");
+    assert!(idle.stations.iter().all(|it| it.events == 0 && it.slowest.is_none()));
+}
+
+/// An event of a point; what is not in it does not matter here.
+fn of(point: &Point) -> Event {
+    Event {
+        at_ns: point.raw_ns,
+        object: 0,
+        tag: 0,
+        aux: point.aux,
+        interface: point.interface,
+        thread: point.thread,
+        cpu: point.cpu,
+        flags: Flags(0),
+        length: point.length,
+        hook: point.hook,
+        station: point.station,
+    }
+}
+
+#[test]
+fn t0_a_live_view_does_not_grow() {
+    let analysed = trace_sample::analysed();
+    let mut meter = live::LiveMeter::default();
+    let hooks = BTreeMap::from([("drop".to_owned(), HookCount::default())]);
+    let none = BTreeMap::new();
+    let mut lengths = std::collections::BTreeSet::new();
+    for second in 1..2_000 {
+        for journey in &analysed.journeys {
+            meter.journey(journey);
+        }
+        let snapshot = meter.snapshot(&live::LiveInput {
+            elapsed: Span::from_secs(second),
+            hooks: &hooks,
+            not_shown: 0,
+            slowest: None,
+            of_stations: &none,
+        });
+        let (_, last, total) = snapshot.stages.last().unwrap();
+        assert_eq!(total.count, last.count * u64::try_from(second).unwrap());
+        let bins: usize = snapshot.stages.iter().map(|it| it.1.bins.len() + it.2.bins.len()).sum();
+        lengths.insert((snapshot.stages.len(), snapshot.stations.len(), bins));
+    }
+    assert_eq!(lengths.len(), 1, "the same journeys are the same view: {lengths:?}");
 }

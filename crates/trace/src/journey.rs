@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capture::{CaptureHeader, HookCount};
 use crate::event::{Event, Hook};
-pub use follow::{Counts, Journeys};
+pub use follow::{Counts, Held, Journeys};
 pub use losses::Loss;
 pub use stage::{Parts, Stage};
 

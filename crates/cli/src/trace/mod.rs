@@ -4,6 +4,7 @@
 //! Not here: taking captures (`timewire_ctl::trace`), studying them (`timewire_ctl::study`).
 
 mod files;
+mod live;
 mod record;
 mod show;
 

@@ -3,6 +3,7 @@
 //!
 //! Not here: the thread that takes it (`timewire_ctl::trace::collect`).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -19,6 +20,7 @@ use timewire_base::{Span, parse_bytes};
 use timewire_bpf::trace::{Mode, Settings, hooks};
 use timewire_ctl::markers::Marks;
 use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, Sink, StationAt};
+use timewire_ctl::trace::live::{Nowhere, Shown};
 use timewire_host::tool::netns_path;
 use timewire_sys::event::{EndRequests, wait_readable};
 use timewire_sys::marker::Users;
@@ -28,14 +30,15 @@ use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
 use timewire_trace::identity::TagPlace;
 
-use super::hook_of;
+use super::{hook_of, live};
 use crate::output::{self, ProgressLine};
 use crate::traffic::parse_interval;
 
 #[derive(Debug, Args)]
 pub struct Record {
     /// The capture, such as `here.twc`
-    #[arg(short, long, value_name = "FILE", required_unless_present = "only")]
+    #[arg(short, long, value_name = "FILE",
+          required_unless_present_any = ["only", "live"])]
     pub out: Option<PathBuf>,
     /// Only these packets, in tcpdump's words: 'udp port 7000 or ether proto 0x88f7'
     #[arg(long, value_name = "FILTER", default_value = "")]
@@ -68,6 +71,10 @@ pub struct Record {
     /// between hooks, in the kernel
     #[arg(long, value_enum, conflicts_with_all = ["out", "no_marks"])]
     pub only: Option<Only>,
+    /// Show journeys while they are recorded, once a second: losses, stages, the slowest of each
+    /// station. Without --out nothing is written
+    #[arg(long, conflicts_with = "only")]
+    pub live: bool,
     /// Room for the events of each CPU
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "16384KiB")]
     pub ring: u32,
@@ -186,26 +193,42 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
         offset: timewire_ctl::ptp_offset().map(|offset| Box::new(offset) as ClockOffset),
         marks: marks.context("cannot listen to the marks of programs")?,
     };
+    let show = args.live.then(|| live::Show::new(args.json));
+    let view = |header: &_| show.as_ref().map(|show| show.start(header)).transpose();
     match &args.out {
         Some(out) => {
             let place = Place::new(out, args.force)?;
             let collector = Collector::start(request, |header: &_| {
-                Writer::new(BufWriter::new(place.create()?), header)
-            })?;
-            let child = spawn(&args.command).inspect_err(|_| place.put_back())?;
+                let sink = Writer::new(BufWriter::new(place.create()?), header)?;
+                Ok(Shown { sink, live: view(header)? })
+            });
+            let collector = collector.inspect_err(|_| place.put_back())?;
+            let child = spawn(args, show.as_ref()).inspect_err(|_| place.put_back())?;
             place.keep();
-            let status = wait(args, &requests, &collector, child)?;
-            let (writer, tracer, collected) = collector.finish()?;
+            let status = wait(args, &requests, &collector, show.as_ref(), child)?;
+            let (shown, tracer, collected) = collector.finish()?;
             drop(tracer);
-            let written: BufWriter<File> = writer.finish().context("cannot end the capture")?;
+            let written: BufWriter<File> = shown.sink.finish().context("cannot end the capture")?;
             written.into_inner().context("cannot end the capture")?.sync_all()?;
+            live::end(shown.live)?;
+            said(args, &collected, status)
+        }
+        None if args.live => {
+            let collector = Collector::start(request, |header: &_| {
+                Ok(Shown { sink: Nowhere, live: view(header)? })
+            })?;
+            let child = spawn(args, show.as_ref())?;
+            let status = wait(args, &requests, &collector, show.as_ref(), child)?;
+            let (shown, tracer, collected) = collector.finish()?;
+            drop(tracer);
+            live::end(shown.live)?;
             said(args, &collected, status)
         }
         None => {
             let collector =
                 Collector::start(request, |header: &_| Writer::new(std::io::sink(), header))?;
-            let child = spawn(&args.command)?;
-            let status = wait(args, &requests, &collector, child)?;
+            let child = spawn(args, None)?;
+            let status = wait(args, &requests, &collector, None, child)?;
             let (_, tracer, collected) = collector.finish()?;
             let matched = tracer.matched();
             let intervals = tracer.intervals()?;
@@ -243,6 +266,7 @@ struct Place<'a> {
     path: &'a Path,
     /// Where the file that was there is meanwhile.
     aside: Option<PathBuf>,
+    is_begun: Cell<bool>,
 }
 
 impl Place<'_> {
@@ -252,7 +276,7 @@ impl Place<'_> {
         let there = match std::fs::symlink_metadata(path) {
             Ok(there) => there,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Place { path, aside: None });
+                return Ok(Place { path, aside: None, is_begun: Cell::new(false) });
             }
             Err(error) => return Err(error).with_context(cannot),
         };
@@ -265,17 +289,28 @@ impl Place<'_> {
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{}.old", std::process::id()));
-        Ok(Place { path, aside: Some(path.with_file_name(hidden)) })
+        let aside = Some(path.with_file_name(hidden));
+        Ok(Place { path, aside, is_begun: Cell::new(false) })
     }
 
     fn create(&self) -> io::Result<File> {
-        let Some(aside) = &self.aside else { return File::create_new(self.path) };
-        std::fs::rename(self.path, aside)?;
-        File::create_new(self.path).inspect_err(|_| drop(std::fs::rename(aside, self.path)))
+        if let Some(aside) = &self.aside {
+            std::fs::rename(self.path, aside)?;
+        }
+        let file = File::create_new(self.path);
+        match (&file, &self.aside) {
+            (Ok(_), _) => self.is_begun.set(true),
+            (Err(_), Some(aside)) => drop(std::fs::rename(aside, self.path)),
+            (Err(_), None) => {}
+        }
+        file
     }
 
     /// As if nothing had been recorded. What cannot be put back stays beside.
     fn put_back(&self) {
+        if !self.is_begun.get() {
+            return;
+        }
         let _ = match &self.aside {
             Some(aside) => std::fs::rename(aside, self.path),
             None => std::fs::remove_file(self.path),
@@ -291,9 +326,13 @@ impl Place<'_> {
 }
 
 /// Starts the command, if there is one.
-fn spawn(command: &[String]) -> anyhow::Result<Option<Child>> {
-    let [program, arguments @ ..] = command else { return Ok(None) };
-    let spawned = Command::new(program).args(arguments).spawn();
+fn spawn(args: &Record, show: Option<&live::Show>) -> anyhow::Result<Option<Child>> {
+    let [program, arguments @ ..] = &args.command[..] else { return Ok(None) };
+    let mut command = Command::new(program);
+    if let Some(show) = show {
+        show.adopt(&mut command).context("cannot listen to the command")?;
+    }
+    let spawned = command.args(arguments).spawn();
     Ok(Some(spawned.with_context(|| format!("cannot run `{program}`"))?))
 }
 
@@ -302,25 +341,32 @@ fn wait<S: Sink>(
     args: &Record,
     requests: &EndRequests,
     collector: &Collector<S>,
+    show: Option<&live::Show>,
     mut child: Option<Child>,
 ) -> anyhow::Result<Option<ExitStatus>> {
     let began = Instant::now();
-    let mut progress = ProgressLine::new();
+    let mut progress = show.is_none().then(ProgressLine::new);
+    // Without a file there is nobody else to record for.
+    let is_unseen = || args.out.is_none() && show.is_some_and(live::Show::is_gone);
     let status = loop {
-        progress.line(&format!("{} events", collector.events()));
+        if let Some(progress) = &mut progress {
+            progress.line(&format!("{} events", collector.events()));
+        }
         let elapsed = Span::from_ns(i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX));
         if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
             break Some(status);
         }
         let left = args.duration.map_or(LOOK, |whole| whole - elapsed);
-        if left <= Span::ZERO || collector.is_over() {
+        if left <= Span::ZERO || collector.is_over() || is_unseen() {
             break None;
         }
         if wait_readable(&[requests.as_fd()], Some(left.min(LOOK)))? && requests.take() {
             break None;
         }
     };
-    progress.clear();
+    if let Some(progress) = &mut progress {
+        progress.clear();
+    }
     if let Some(child) = child.filter(|_| status.is_none()) {
         stop(child, requests)?;
     }
@@ -360,6 +406,7 @@ fn said(
             "scattered": collected.troubles.scattered,
             "evicted": collected.troubles.evicted,
         });
+        let data = if args.live { json!({ "type": "result", "data": data }) } else { data };
         output::print(&format!("{data}\n"))?;
     } else {
         let mut text = match lost {

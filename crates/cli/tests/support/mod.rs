@@ -194,8 +194,13 @@ impl Host {
     /// The same, in a named network namespace.
     #[track_caller]
     pub fn tool_in(&self, netns: &str, line: &str) -> String {
-        let words: Vec<_> = line.split_whitespace().collect();
-        run(&mut self.command(netns, &words)).done().stdout
+        self.tool_words(netns, &line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// The same, of words that may have spaces in them.
+    #[track_caller]
+    pub fn tool_words(&self, netns: &str, words: &[&str]) -> String {
+        run(&mut self.command(netns, words)).done().stdout
     }
 
     /// Runs `timewire`.

@@ -49,6 +49,31 @@ pub trait Sink: Send + 'static {
     ///
     /// **Errors**: as [`Sink::events`].
     fn flush(&mut self) -> io::Result<()>;
+
+    /// How often [`Sink::passed`] is to be told; `None` for never.
+    fn every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// So far it has got everything.
+    fn passed(&mut self, passed: Passed) {
+        let _ = passed;
+    }
+}
+
+/// How far a capture has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Events before this have been handed on.
+    ///
+    /// **Units**: ns of `CLOCK_MONOTONIC`.
+    pub upto_ns: u64,
+    /// How often each hook was reached since the start, read after that.
+    pub hooks: BTreeMap<String, HookCount>,
+    /// When they had been read.
+    ///
+    /// **Units**: ns of `CLOCK_MONOTONIC`.
+    pub now_ns: u64,
 }
 
 impl<W: Write + Send + 'static> Sink for Writer<W> {
@@ -273,6 +298,7 @@ impl Marked {
 impl<S: Sink> Drain<S> {
     fn run(mut self) -> Ended<S> {
         let mut noted: Option<Instant> = None;
+        let mut told: Option<Instant> = None;
         while !self.shared.is_over.load(Ordering::Relaxed) {
             if noted.is_none_or(|noted| noted.elapsed() >= NOTES) {
                 noted = Some(Instant::now());
@@ -280,7 +306,13 @@ impl<S: Sink> Drain<S> {
                 self.sink.flush().map_err(TraceError::Write)?;
             }
             let begun = Instant::now();
+            let upto_ns = monotonic_ns();
             self.take()?;
+            let every = self.sink.every();
+            if every.is_some_and(|every| told.is_none_or(|told| told.elapsed() >= every)) {
+                told = Some(begun);
+                self.tell(upto_ns)?;
+            }
             // When that took long there is more already.
             std::thread::park_timeout(PAUSE.saturating_sub(begun.elapsed()));
         }
@@ -292,7 +324,11 @@ impl<S: Sink> Drain<S> {
         });
         self.shared.events.fetch_add(left.map_err(TraceError::Write)?, Ordering::Relaxed);
         self.known.marks = last;
+        let upto_ns = monotonic_ns();
         let hooks = self.note()?;
+        if self.sink.every().is_some() {
+            self.tell(upto_ns)?;
+        }
         self.sink.flush().map_err(TraceError::Write)?;
         let events = self.shared.events.load(Ordering::Relaxed);
         let collected = Collected { events, hooks, troubles: self.tracer.troubles() };
@@ -341,11 +377,7 @@ impl<S: Sink> Drain<S> {
             }
         });
         values.map_err(TraceError::Write)?;
-        let mut counts = self.counts()?;
-        let marks = self.marked.marks.as_ref().map(Marks::count).or(self.known.marks);
-        if let Some(marks) = marks {
-            counts.insert(Hook::Marker.name().to_owned(), marks);
-        }
+        let counts = self.counts()?;
         notes.push(Note::Losses(counts.clone()));
         // Events were lost between the sample before the last count and this one.
         notes.push(Note::Clocks(self.clocks()));
@@ -356,8 +388,17 @@ impl<S: Sink> Drain<S> {
     }
 
     fn counts(&self) -> Result<BTreeMap<String, HookCount>, BpfError> {
-        let counts = self.tracer.counts()?;
-        Ok(counts.into_iter().map(|(hook, count)| (hook.name().to_owned(), count)).collect())
+        let counts = self.tracer.counts()?.into_iter();
+        let marks = self.marked.marks.as_ref().map(Marks::count).or(self.known.marks);
+        let all = counts.chain(marks.map(|marks| (Hook::Marker, marks)));
+        Ok(all.map(|(hook, count)| (hook.name().to_owned(), count)).collect())
+    }
+
+    /// Tells the sink that it has everything before an instant.
+    fn tell(&mut self, upto_ns: u64) -> Result<(), TraceError> {
+        let hooks = self.counts()?;
+        self.sink.passed(Passed { upto_ns, hooks, now_ns: monotonic_ns() });
+        Ok(())
     }
 
     fn clocks(&mut self) -> ClockSample {
@@ -374,6 +415,10 @@ impl<S: Sink> Drain<S> {
             offset_ns: self.offset.as_mut().and_then(|offset| offset()),
         }
     }
+}
+
+fn monotonic_ns() -> u64 {
+    clock::now::<Mono>().as_ns().unsigned_abs()
 }
 
 #[cfg(test)]

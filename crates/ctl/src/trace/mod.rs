@@ -5,6 +5,7 @@
 //! (`timewire-trace`).
 
 pub mod collect;
+pub mod live;
 mod stations;
 
 use std::io;

@@ -4,12 +4,14 @@
 //!
 //! Not here: how journeys are made (`follow`).
 
+use std::collections::BTreeMap;
+
 use timewire_base::CyclicWindows;
 
 use super::chain::{Chain, ChainReport, Chains};
 use super::context::Context;
 use super::culprit::{Known, judge, sentence};
-use super::follow::{Counts, Journeys};
+use super::follow::{Counts, Held, Journeys};
 use super::table::{Filter, Row, Tables};
 use super::worst::{Judged, Keep, Worst};
 use super::{CaptureInfo, ClockMap, Journey, Loss, Observer, Point, Settings};
@@ -185,6 +187,22 @@ impl<C: ClockMap> Analysis<C> {
     /// The longest journeys, descending.
     pub fn longest(&self) -> &[Judged] {
         self.worst.longest()
+    }
+
+    /// As [`Worst::take_of_stations`].
+    pub fn take_of_stations(&mut self) -> BTreeMap<(u8, u8), Judged> {
+        self.worst.take_of_stations()
+    }
+
+    /// As [`Journeys::forget`]; names, too, when there are very many.
+    pub fn forget(&mut self, idle_ns: i64) {
+        self.journeys.forget(idle_ns);
+        self.known.forget();
+    }
+
+    /// How much is kept in mind, beside tables and the worst journeys, which have bounds.
+    pub fn held(&self) -> Held {
+        Held { names: self.known.held(), ..self.journeys.held() }
     }
 
     /// The chains.

@@ -106,6 +106,11 @@ pub struct Known {
 /// and as much again of `adjtime`.
 const STEERED_PPM: u128 = 1_000;
 
+/// Most names of a kind that one who forgets keeps.
+const MOST_NAMES: usize = 16_384;
+/// Most steps of clocks that one who forgets keeps.
+const MOST_STEPS: usize = 1_024;
+
 impl Known {
     /// A capture's header.
     pub fn header(&mut self, capture: usize, header: &CaptureHeader) {
@@ -130,6 +135,27 @@ impl Known {
             Note::Clocks(sample) => self.sample(capture, *sample),
             Note::Losses(_) | Note::Counter { .. } | Note::Histogram { .. } => {}
         }
+    }
+
+    /// Forgets names when there are very many: numbers are shown instead.
+    pub(super) fn forget(&mut self) {
+        let many = |count: usize| count > MOST_NAMES;
+        if many(self.threads.len()) {
+            self.threads.clear();
+        }
+        if many(self.flows.len()) {
+            self.flows.clear();
+        }
+        if many(self.points.len()) {
+            self.points.clear();
+        }
+        let old = self.steps.len().saturating_sub(MOST_STEPS);
+        self.steps.drain(..old);
+    }
+
+    /// How many names and steps of clocks there are.
+    pub(super) fn held(&self) -> usize {
+        self.threads.len() + self.flows.len() + self.points.len() + self.steps.len()
     }
 
     fn sample(&mut self, capture: usize, now: ClockSample) {

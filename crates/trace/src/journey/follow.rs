@@ -35,6 +35,23 @@ pub struct Counts {
     pub most_open: usize,
 }
 
+/// How much an analysis keeps in mind: memory is in proportion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Packets on their way, and those whose journeys wait to come out.
+    pub packets: usize,
+    /// Events that wait for earlier ones.
+    pub events: usize,
+    /// Sockets.
+    pub sockets: usize,
+    /// Threads.
+    pub threads: usize,
+    /// Times at which events were lost.
+    pub losses: usize,
+    /// Names of threads, flows and points, and steps of clocks.
+    pub names: usize,
+}
+
 /// Makes journeys of events.
 ///
 /// Events are given in the order of the common scale, those of one capture up to
@@ -102,6 +119,8 @@ struct Thread {
     sent: Vec<NodeRef>,
     /// What it received last.
     received: Option<NodeRef>,
+    /// When it was seen last.
+    touched: i64,
 }
 
 /// Most drivers above each other; more are left over from lost events.
@@ -202,14 +221,21 @@ impl<C: ClockMap> Journeys<C> {
 
     /// Takes the events before which none can come any more.
     pub(super) fn settle_ready(&mut self, out: &mut impl Observer) {
-        self.settle(self.newest.saturating_sub(self.settings.reorder_ns), out);
+        self.take_until(self.newest.saturating_sub(self.settings.reorder_ns), out);
     }
 
     /// Takes what has been given until now as all that there is before `at`; for those who watch
-    /// while it goes on.
+    /// while it goes on. What is given of an earlier time afterwards counts as lost.
     ///
     /// **Units**: ns of the common scale.
     pub fn settle(&mut self, upto_ns: i64, out: &mut impl Observer) {
+        self.take_until(upto_ns, out);
+        if upto_ns > self.passed {
+            self.advance(upto_ns, out);
+        }
+    }
+
+    fn take_until(&mut self, upto_ns: i64, out: &mut impl Observer) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_by_key(|(point, _)| point.at_ns);
         let ready = waiting.partition_point(|(point, _)| point.at_ns <= upto_ns);
@@ -224,7 +250,7 @@ impl<C: ClockMap> Journeys<C> {
 
     /// Ends: every journey comes out.
     pub fn finish(&mut self, out: &mut impl Observer) {
-        self.settle(i64::MAX, out);
+        self.take_until(i64::MAX, out);
         let end = self.passed.saturating_add(self.settings.window_ns);
         self.advance(end, out);
         for node in self.nodes.open() {
@@ -233,6 +259,35 @@ impl<C: ClockMap> Journeys<C> {
             }
         }
         self.advance(i64::MAX, out);
+    }
+
+    /// Forgets threads and sockets of which nothing was seen for so long, and when exactly events
+    /// were lost before that: for those who watch for hours. A socket that is forgotten is not
+    /// known until a message is alone in it.
+    ///
+    /// **Units**: ns; at least [`Settings::longest_ns`].
+    pub fn forget(&mut self, idle_ns: i64) {
+        let idle = idle_ns.max(self.settings.longest_ns);
+        let before = self.passed.saturating_sub(idle);
+        for capture in &mut self.captures {
+            capture.threads.retain(|_, thread| thread.touched >= before);
+            capture.sockets.retain(|_, socket| socket.forget(before));
+            capture.lost.coarsen(before);
+            capture.sockets_lost.coarsen(before);
+        }
+    }
+
+    /// How much is kept in mind.
+    pub fn held(&self) -> Held {
+        let all = |count: fn(&Capture) -> usize| self.captures.iter().map(count).sum();
+        Held {
+            packets: self.nodes.count(),
+            events: self.waiting.len(),
+            sockets: all(|capture| capture.sockets.len()),
+            threads: all(|capture| capture.threads.len()),
+            losses: all(|capture| capture.lost.len() + capture.sockets_lost.len()),
+            names: 0,
+        }
     }
 
     /// Time has come so far.
@@ -353,7 +408,10 @@ impl<C: ClockMap> Journeys<C> {
     }
 
     fn thread(&mut self, point: &Point) -> &mut Thread {
-        self.captures[usize::from(point.capture)].threads.entry(point.thread).or_default()
+        let threads = &mut self.captures[usize::from(point.capture)].threads;
+        let thread = threads.entry(point.thread).or_default();
+        thread.touched = thread.touched.max(point.at_ns);
+        thread
     }
 
     /// Something that happens to a packet in its buffer.

@@ -53,6 +53,20 @@ impl Intervals {
         self.0.splice(start..end, [(low, high)]);
     }
 
+    /// Makes one of all that lie before: more is taken for lost then, never less.
+    pub(super) fn coarsen(&mut self, before: i64) {
+        let old = self.0.partition_point(|&(_, end)| end < before);
+        if let (Some(&(from, _)), Some(&(_, to)), 2..) = (self.0.first(), self.0[..old].last(), old)
+        {
+            self.0.splice(..old, [(from, to)]);
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Whether any has a point of `[from, to]`.
     pub(super) fn overlap(&self, from: i64, to: i64) -> bool {
         let next = self.0.partition_point(|&(_, end)| end < from);
@@ -75,10 +89,15 @@ mod tests {
             let mut intervals = Intervals::default();
             list.iter().for_each(|&(from, length)| intervals.add(from, from + length));
             prop_assert!(intervals.0.windows(2).all(|two| two[0].1 < two[1].0));
+            let mut coarse = intervals.clone();
+            coarse.coarsen(100);
+            prop_assert!(coarse.0.iter().filter(|&&(_, end)| end < 100).count() <= 1);
             for (from, length) in asked {
                 let to = from + length;
                 let naive = list.iter().any(|&(begin, len)| begin <= to && begin + len >= from);
                 prop_assert_eq!(intervals.overlap(from, to), naive);
+                prop_assert!(coarse.overlap(from, to) || !naive);
+                prop_assert!(from < 100 || coarse.overlap(from, to) == naive);
             }
         }
     }

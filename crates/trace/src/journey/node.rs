@@ -110,7 +110,7 @@ impl Nodes {
             heard,
             ..Node::default()
         };
-        self.most = self.most.max(self.slots.len() - self.free.len());
+        self.most = self.most.max(self.count());
         let found = NodeRef { slot, generation };
         self.set_tag(found, event);
         found
@@ -185,6 +185,11 @@ impl Nodes {
             }
             self.free.push(node.slot);
         }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.slots.len() - self.free.len()
     }
 
     /// Whether any is left.

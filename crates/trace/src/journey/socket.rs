@@ -23,6 +23,8 @@ pub(super) struct Socket {
     running: Option<Point>,
     /// Of each flow: how much longer the frame is than the message.
     around: Map<u32, u16>,
+    /// When anything of it was seen last.
+    touched: i64,
 }
 
 #[derive(Debug)]
@@ -41,7 +43,10 @@ const EMPTY: i64 = -11;
 
 impl<C: ClockMap> Journeys<C> {
     fn socket(&mut self, point: &Point, socket: u64) -> &mut Socket {
-        self.captures[usize::from(point.capture)].sockets.entry(socket).or_default()
+        let sockets = &mut self.captures[usize::from(point.capture)].sockets;
+        let socket = sockets.entry(socket).or_default();
+        socket.touched = socket.touched.max(point.at_ns);
+        socket
     }
 
     /// A message enters a socket's queue.
@@ -204,7 +209,18 @@ impl<C: ClockMap> Journeys<C> {
     }
 }
 
+/// Most flows of a socket whose lengths are kept in mind by one who forgets.
+const FLOWS: usize = 4_096;
+
 impl Socket {
+    /// Forgets what can be learned again; `false` when nothing was seen of it since.
+    pub fn forget(&mut self, before: i64) -> bool {
+        if self.around.len() > FLOWS {
+            self.around.clear();
+        }
+        self.touched >= before
+    }
+
     /// Whether a message of this length can be what a frame carried: of one flow, what is around
     /// the message is always as long.
     fn fits(&mut self, entry: &Entry, read: u16) -> bool {

@@ -4,6 +4,7 @@
 //! Not here: random journeys (`random`).
 
 mod hosts;
+mod hours;
 mod kinds;
 mod random;
 mod reasons;

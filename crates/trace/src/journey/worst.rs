@@ -3,6 +3,8 @@
 //!
 //! Not here: the reason (`culprit`).
 
+use std::collections::BTreeMap;
+
 use super::Journey;
 use super::culprit::Verdict;
 
@@ -28,11 +30,13 @@ pub struct Keep {
     pub above_ns: Option<i64>,
     /// At most so many of those, the first; all are counted.
     pub above: usize,
+    /// Also the longest of each station at which journeys end, until it is taken.
+    pub of_stations: bool,
 }
 
 impl Default for Keep {
     fn default() -> Keep {
-        Keep { longest: 10, above_ns: None, above: 1_000 }
+        Keep { longest: 10, above_ns: None, above: 1_000, of_stations: false }
     }
 }
 
@@ -43,6 +47,7 @@ pub struct Worst {
     longest: Vec<Judged>,
     above: Vec<Judged>,
     count_above: u64,
+    of_stations: BTreeMap<(u8, u8), Judged>,
 }
 
 impl Worst {
@@ -60,13 +65,21 @@ impl Worst {
         // Of two that took as long the earlier one goes first.
         let place = self.longest.partition_point(|kept| kept.journey.end_to_end_ns() >= time);
         let keep_longest = place < self.keep.longest;
-        if !keep_above && !keep_longest {
+        let end = journey.points.last().filter(|_| self.keep.of_stations);
+        let end = end.map(|point| (point.capture, point.station)).filter(|end| {
+            let before = self.of_stations.get(end);
+            before.is_none_or(|before| before.journey.end_to_end_ns() < time)
+        });
+        if !keep_above && !keep_longest && end.is_none() {
             return;
         }
         let (verdict, sentence) = judge(journey);
         let judged = Judged { journey: journey.clone(), verdict, sentence };
         if keep_above {
             self.above.push(judged.clone());
+        }
+        if let Some(end) = end {
+            self.of_stations.insert(end, judged.clone());
         }
         if keep_longest {
             self.longest.insert(place, judged);
@@ -77,6 +90,11 @@ impl Worst {
     /// The longest, descending.
     pub fn longest(&self) -> &[Judged] {
         &self.longest
+    }
+
+    /// The longest of each station since this was asked last, by where it ended.
+    pub fn take_of_stations(&mut self) -> BTreeMap<(u8, u8), Judged> {
+        std::mem::take(&mut self.of_stations)
     }
 
     /// Those above the threshold, as they came.

@@ -216,7 +216,7 @@ fn t0_filters_and_the_worst() {
     assert_eq!(count(Filter { stations: [(0, 4)].into(), ..all() }), 0);
     let longer = Some((Parts::QDISC, Span::from_ns(6_800)));
     assert_eq!(count(Filter { longer, ..all() }), 3);
-    let keep = Keep { longest: 3, above_ns: Some(5_900), above: 2 };
+    let keep = Keep { longest: 3, above_ns: Some(5_900), above: 2, ..Keep::default() };
     let analysis = run(Wanted { keep, ..wanted() }, &many(10));
     let worst = analysis.worst();
     let times = |list: &[crate::journey::worst::Judged]| -> Vec<i64> {
