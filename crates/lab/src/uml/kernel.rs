@@ -431,7 +431,7 @@ impl Build<'_> {
 }
 
 /// Runs a part of a build; each line it says goes to `on_line`. Errors name its last words.
-fn run_logged(
+pub(super) fn run_logged(
     mut command: Command,
     work: &Work,
     step: &str,

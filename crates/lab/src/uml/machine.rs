@@ -19,7 +19,7 @@ use std::time::{Duration, Instant as HostInstant};
 use timewire_base::{Instant, Utc};
 use timewire_sys::{Randomness, namespace, scheduler};
 
-use super::Kernel;
+use super::{Kernel, registers};
 use crate::LabError;
 use crate::cache::Work;
 use crate::guest::{CONTROL, INIT_VERB, Job, Outcome, Share, Terminal};
@@ -191,6 +191,9 @@ impl Machine {
             if let Some(value) = std::env::var_os(variable) {
                 command.env(variable, value);
             }
+        }
+        if let Some(library) = registers::preload(kernel)? {
+            command.env("LD_PRELOAD", library);
         }
         let (cpu, randomness) = (self.cpu.or_else(next_cpu), self.randomness);
         let mut descriptors = self.descriptors;

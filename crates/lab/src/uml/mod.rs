@@ -9,6 +9,7 @@ pub mod config;
 mod kernel;
 pub(crate) mod machine;
 mod prebuilt;
+mod registers;
 pub mod segment;
 
 pub use kernel::{About, BUILD_TOOLS, DEFAULT_SERIES, Kernel, Origin};
