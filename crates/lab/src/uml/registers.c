@@ -51,7 +51,8 @@ long ptrace(enum __ptrace_request request, ...)
 	if (request == PTRACE_SETREGSET && (long)address == NT_X86_XSTATE)
 		return set_registers(pid, address, data);
 	/* As the C library has it: what is looked at is returned. */
-	if (request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA || request == PTRACE_PEEKUSER) {
+	if (request == PTRACE_PEEKTEXT || request == PTRACE_PEEKDATA ||
+	    request == PTRACE_PEEKUSER) {
 		result = to_kernel(request, pid, address, &word);
 		if (result < 0)
 			return result;

@@ -602,9 +602,15 @@ fn thread_number() -> u32 {
     u32::try_from(unsafe { libc::gettid() }).unwrap_or(0)
 }
 
+/// From the kernel itself: what was looked up in `/proc/thread-self` has to be forgotten by who
+/// waits for the process, and Linux 6.12 spins there (`fs/dcache.c:shrink_dcache_parent`) until
+/// another thread is through with the same. Where computing takes no time that is for ever.
 fn thread_name() -> String {
-    let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
-    name.trim_end().to_owned()
+    let mut name = [0_u8; 16];
+    // SAFETY: PR_GET_NAME writes at most 16 bytes, the last of them zero.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..length]).into_owned()
 }
 
 /// **Units**: nanoseconds of `CLOCK_MONOTONIC`.
