@@ -16,6 +16,8 @@ use clap::Subcommand;
 use timewire_ctl::study::StudyError;
 use timewire_trace::capture::Reader;
 
+pub use show::{run_page, windows_of};
+
 /// What is done with captures.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
