@@ -77,6 +77,39 @@ fn t3_a_pipeline_is_measured_as_a_whole_and_by_its_messages() {
     host.is_clean();
 }
 
+#[test]
+fn t4_in_virtual_time_each_message_leaves_as_its_slot_opens() {
+    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
+        return eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    }
+    let scratch = support::Scratch::new();
+    let file = scratch.write("line.yaml", PIPELINE);
+    let out = scratch.join("out");
+    let said = timewire(&["run", &file, "--lab", "uml", "--quick", "--json", "--out", &out]).done();
+    let summary = said.json();
+    let case = summary["cases"].as_array().unwrap().iter().find(|it| it["case"] == "tdm").unwrap();
+    let us = |stream: usize, part: &str, figure: &str| {
+        case["streams"][stream][part][figure].as_i64().unwrap() / 1_000
+    };
+    let between = |stream, part: &str| (us(stream, part, "min_ns"), us(stream, part, "max_ns"));
+    // The source begins with its slot, and computes for 15us: its message goes at once.
+    let (least, most) = between(1, "slot_wait");
+    assert!(0 <= least && most <= 3, "{least}us to {most}us");
+    // The next slot begins 600us after that one. Of these, two stations have computed for 15us, and
+    // a message was on the link.
+    let (least, most) = between(2, "slot_wait");
+    assert!(555 <= least && most <= 570, "{least}us to {most}us");
+    // All of it, and what the last station computes.
+    let (least, most) = between(0, "transfer");
+    assert!(615 <= least && most <= 635, "{least}us to {most}us");
+    assert_eq!(case["wire"]["outside_slots"], 0);
+    // There is no BTF in that kernel.
+    let out = scratch.join("traced");
+    let said = timewire(&["run", &file, "--lab", "uml", "--quick", "--trace", "--out", &out]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    assert!(said.stderr.starts_with("error: cannot trace: this kernel has no BTF "), "{said:?}");
+}
+
 /// A traced run into `out`; none where this kernel cannot be traced.
 fn traced(host: &Host, more: &[&str]) -> Option<support::Said> {
     let file = host.scratch().write("line.yaml", PIPELINE);
