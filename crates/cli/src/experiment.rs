@@ -277,7 +277,7 @@ fn pages(directory: &RunDir, summary: &Summary) -> anyhow::Result<()> {
             (true, meta) => trace::windows_of(&meta.schedule),
             (false, _) => BTreeMap::new(),
         };
-        let title = format!("{}, {}", case.title, case.load);
+        let title = format!("{}: {}, {}", case.scenario, case.title, case.load);
         let capture = directory.path().join(&traced.capture);
         directory.write_text(&traced.page, &trace::run_page(&title, capture, windows)?)?;
     }

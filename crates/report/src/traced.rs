@@ -202,3 +202,87 @@ pub(crate) fn section(out: &mut String, scenario: &Scenario<'_>) {
     }
     out.push_str("</tbody>\n</table></div>\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use timewire_base::Span;
+    use timewire_trace::stats::Bins;
+    use timewire_trace::summary::{Summary, TracedSummary};
+
+    use super::*;
+    use crate::group::scenarios;
+
+    /// The small sample, its first case traced: two messages joined, one incomplete, three events
+    /// lost.
+    fn sample() -> Summary {
+        let text = include_str!("../tests/fixtures/small.json");
+        let mut summary = Summary::from_json(text).unwrap();
+        let of = |us: [i64; 2]| {
+            let bins = Bins::covering(Span::from_us(500), Span::from_us(2));
+            Distribution::of(us.map(|us| us * 1_000).to_vec(), bins)
+        };
+        let case = &mut summary.cases[0];
+        case.published = Some(Published {
+            source: "somebody".to_owned(),
+            transfer_mean_ns: 537_000,
+            transmit_mean_ns: Some(492_000),
+            receive_mean_ns: None,
+        });
+        case.traced = Some(TracedSummary {
+            capture: "cases/a/trace.twc".to_owned(),
+            page: "cases/<a>/trace.html".to_owned(),
+            lost: 3,
+            streams: vec![ProcessingSummary {
+                stream: "line-1".to_owned(),
+                sent: 3,
+                incomplete: 1,
+                ambiguous: 0,
+                driver: vec!["mac.transmit".to_owned()],
+                transmit: of([100, 300]),
+                link: of([5, 7]),
+                receive: of([40, 60]),
+                transfer: of([145, 367]),
+            }],
+        });
+        summary
+    }
+
+    #[test]
+    fn t0_parts_stand_beside_what_is_published_and_losses_come_first() {
+        let summary = sample();
+        let mut out = String::new();
+        text(&mut out, &scenarios(&summary)[0], str::to_owned);
+        let lines: Vec<&str> = out.lines().collect();
+        assert!(lines[1].contains("program to driver (mac.transmit)"), "{out}");
+        assert!(lines[2].starts_with("3 events were LOST in "), "{out}");
+        let row = lines.iter().find(|line| line.contains(": line-1")).unwrap();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let of = words.iter().position(|word| *word == "2").unwrap();
+        let figures = ["2", "200.0", "100.0", "300.0", "6.0", "5.0", "7.0", "50.0", "40.0", "60.0"];
+        assert_eq!(words[of..of + figures.len()], figures, "{out}");
+        assert!(row.ends_with("256.0   145.0   367.0  1 incomplete"), "{out}");
+        let published = lines.iter().find(|line| line.starts_with("published ")).unwrap();
+        let means: Vec<&str> = published.split_whitespace().skip(1).collect();
+        assert_eq!(means, ["492.0", "-", "-", "537.0"]);
+    }
+
+    #[test]
+    fn t0_the_table_leads_to_the_page() {
+        let summary = sample();
+        let mut out = String::new();
+        section(&mut out, &scenarios(&summary)[0]);
+        assert!(out.contains("<b>3 events were lost.</b>"), "{out}");
+        assert!(out.contains("href=\"cases/&lt;a&gt;/trace.html\""), "{out}");
+        assert!(out.contains("<td class=\"some\">1</td><td class=\"zero\">0</td>"), "{out}");
+    }
+
+    #[test]
+    fn t0_what_was_not_traced_is_not_spoken_of() {
+        let mut summary = sample();
+        summary.cases.iter_mut().for_each(|case| case.traced = None);
+        let mut out = String::new();
+        text(&mut out, &scenarios(&summary)[0], str::to_owned);
+        section(&mut out, &scenarios(&summary)[0]);
+        assert_eq!(out, "");
+    }
+}
