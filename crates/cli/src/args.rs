@@ -139,6 +139,9 @@ pub struct Run {
     /// Who carries the schedule out in the cases with `mac: tdm` [default: mac]
     #[arg(long, value_enum, value_name = "CARRIER")]
     pub carrier: Option<CarrierChoice>,
+    /// Trace the messages of each case into a capture; costs each of them some microseconds
+    #[arg(long)]
+    pub trace: bool,
     #[command(flatten)]
     pub place: Where,
     #[command(flatten)]

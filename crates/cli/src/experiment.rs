@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `demo`, `run` and `report`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 use crate::args::{CarrierChoice, Demo, Laboratory, Output, Report, Run, Where};
 use crate::lab;
 use crate::output::{self, ProgressLine};
+use crate::trace;
 
 /// The scenarios of the demo: name and text.
 const DEMO: [(&str, &str); 3] = [
@@ -44,7 +46,7 @@ pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
     let scripts = all[..count].iter().map(|(name, text)| parse(name, text));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
-    let what = What { title, name: "demo", quick: args.quick, carrier: None };
+    let what = What { title, name: "demo", quick: args.quick, carrier: None, trace: false };
     perform(&scripts, what, (&args.place, &args.output))
 }
 
@@ -77,7 +79,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         }
         _ => names.join(", "),
     };
-    let what = What { title, name: &names[0], quick: args.quick, carrier };
+    let what = What { title, name: &names[0], quick: args.quick, carrier, trace: args.trace };
     perform(&scripts, what, (&args.place, &args.output))
 }
 
@@ -131,11 +133,12 @@ struct What<'a> {
     name: &'a str,
     quick: bool,
     carrier: Option<Asked>,
+    trace: bool,
 }
 
 fn perform(
     scripts: &[Script],
-    What { title, name, quick, carrier }: What<'_>,
+    What { title, name, quick, carrier, trace }: What<'_>,
     (place, output): (&Where, &Output),
 ) -> anyhow::Result<ExitCode> {
     let here = std::env::current_dir().context("the current directory is gone")?;
@@ -163,7 +166,8 @@ fn perform(
             "user namespace: no real-time scheduling, no eBPF".to_owned()
         }
     };
-    let options = Options { title, directory, quick, program, privilege: laboratory, carrier };
+    let options =
+        Options { title, directory, quick, program, privilege: laboratory, carrier, trace };
     let mut line = ProgressLine::new();
     let result = experiment::run(scripts, &options, &mut |progress| line.tell(&progress));
     if place.record_for.is_none() {
@@ -250,6 +254,7 @@ const RUN_MEMORY_MIB: u32 = 1_024;
 /// Computes everything from the records, writes it beside them and prints it.
 fn finish(directory: &RunDir, json: bool) -> anyhow::Result<ExitCode> {
     let summary = directory.summarise()?;
+    pages(directory, &summary)?;
     let text = summary.to_json();
     directory.write_text("summary.json", &text)?;
     let report = directory.write_text("report.html", &timewire_report::html(&summary))?;
@@ -262,6 +267,21 @@ fn finish(directory: &RunDir, json: bool) -> anyhow::Result<ExitCode> {
         output::print(&format!("report:  {}\n", report.display()))?;
     }
     Ok(exit_code(&summary))
+}
+
+/// Writes the page of each capture.
+fn pages(directory: &RunDir, summary: &Summary) -> anyhow::Result<()> {
+    for case in &summary.cases {
+        let Some(traced) = &case.traced else { continue };
+        let windows = match (case.tdm, directory.case(&case.id)?) {
+            (true, meta) => trace::windows_of(&meta.schedule),
+            (false, _) => BTreeMap::new(),
+        };
+        let title = format!("{}: {}, {}", case.scenario, case.title, case.load);
+        let capture = directory.path().join(&traced.capture);
+        directory.write_text(&traced.page, &trace::run_page(&title, capture, windows)?)?;
+    }
+    Ok(())
 }
 
 /// How the frames were carried, and what the host did not have.

@@ -132,6 +132,7 @@ fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
             CtlError::Clock(_) | CtlError::Gate { .. } => 4,
             CtlError::Mac { source: timewire_path::mac::PathError::NoCarrier { .. }, .. } => 4,
             CtlError::NoCarrier { .. } => 4,
+            CtlError::Trace(error) if error.is_unsupported() => 4,
             _ => 2,
         };
         return (code, error.hint());

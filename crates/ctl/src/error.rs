@@ -13,6 +13,8 @@ use timewire_lab::LabError;
 use timewire_path::mac::PathError;
 use timewire_trace::record::RecordError;
 
+use crate::trace::TraceError;
+
 /// An operation that failed; the host is as it was before, unless the message says otherwise.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -23,6 +25,9 @@ pub enum CtlError {
     /// The laboratory failed.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// The case could not be traced.
+    #[error("cannot trace: {0}")]
+    Trace(#[from] TraceError),
     /// The MAC could not be started or changed.
     #[error("MAC of {link}: {source}")]
     Mac {

@@ -10,6 +10,7 @@ mod cast;
 mod hosts;
 mod probe;
 mod stage;
+pub(crate) mod tracing;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -53,6 +54,8 @@ pub struct Options {
     pub privilege: String,
     /// Which carrier the cases with `mac: tdm` get; without, Timewire's own MAC.
     pub carrier: Option<Asked>,
+    /// Take a capture of each case.
+    pub trace: bool,
 }
 
 /// What a run tells while it goes on.
@@ -103,6 +106,9 @@ pub fn run(
     let requests = EndRequests::new()
         .map_err(|error| CtlError::Invalid(format!("cannot wait for signals: {error}")))?;
     check_carriers(scripts, options.carrier)?;
+    if options.trace {
+        tracing::check()?;
+    }
     let started: Instant<Utc> = clock::now();
     let directory = RunDir::create(&options.directory)?;
     let mut meta = RunMeta::new(options.title.clone(), started.as_ns());
@@ -175,7 +181,7 @@ fn run_all(
         meta.environment.push(pacing_fact(scenario, &lab));
         meta.carriers.extend(resolved.choice.clone());
         directory.write_meta(&meta)?;
-        let mut stage = Stage::new(&resolved, &lab, directory, options, &sync);
+        let mut stage = Stage::new(&resolved, &lab, directory, options, &sync)?;
         for run in runs_of(scenario) {
             number += 1;
             if requests.take() {
@@ -225,6 +231,7 @@ fn build_lab(
 
 fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Result<(), CtlError> {
     let scenario = stage.scenario();
+    let tracing = stage.trace(run.load, &run.id)?;
     let cast = stage.cast(run.case, run.load, &run.id)?;
     let measured: Vec<_> = scenario.measured_in(run.load).collect();
     let carrier = carrier::of_case(run.case.mac);
@@ -249,6 +256,7 @@ fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Res
                     timewire_sched::scenario::StreamClass::BestEffort => StreamClass::BestEffort,
                 },
                 deadline_ns: stream.deadline,
+                port: stream.way.port(),
             })
             .collect(),
         endpoints: cast.endpoints(),
@@ -257,9 +265,10 @@ fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Res
         to_ns: cast.times.to,
         macs: Vec::new(),
         stamp_bound: None,
+        trace: stage.traces().then(|| tracing::FILE.to_owned()),
     };
     stage.directory().write_case(&run.id, &meta)?;
-    let counted = stage.perform(run.case, &cast, requests)?;
+    let counted = stage.perform(run.case, &cast, tracing, requests)?;
     meta.macs = counted.macs;
     meta.stamp_bound = counted.stamp_bound;
     stage.directory().write_case(&run.id, &meta)
@@ -271,6 +280,8 @@ fn published(scenario: &Scenario, case: &Case) -> Option<Published> {
     scenario.published.as_ref().filter(|_| about).map(|published| Published {
         source: published.source.to_string(),
         transfer_mean_ns: published.transfer_mean.as_ns(),
+        transmit_mean_ns: published.transmit_mean.map(Span::as_ns),
+        receive_mean_ns: published.receive_mean.map(Span::as_ns),
     })
 }
 

@@ -8,6 +8,7 @@
 //! cases/SCENARIO.CASE.LOAD/      one directory for each case under one load:
 //!     case.json                    what it was told, and the counters of its MACs
 //!     *.twr                        the records of each program
+//!     trace.twc, trace.html        the capture, where the run was traced, and what it shows
 //! hosts/SCENARIO.STATION.before.json, .after.json
 //!                                what the host and each station's interfaces were like
 //! logs/                          what the programs said
@@ -18,12 +19,14 @@
 //!
 //! Not here: the bytes of a record file (`timewire_trace::record`).
 
+mod traced;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use timewire_base::{BitsPerSecond, Instant, Span, Tai};
+use timewire_base::{BitsPerSecond, Instant, Port, Span, Tai};
 use timewire_host::snapshot::Snapshot;
 use timewire_sched::scenario::{self, Scenario};
 use timewire_sched::tdm::TdmSchedule;
@@ -132,6 +135,9 @@ pub struct CaseMeta {
     pub macs: Vec<MacSummary>,
     /// Bound of the segment's stamps; absent until the case has ended, and without MACs.
     pub stamp_bound: Option<StampBoundMeta>,
+    /// The capture, relative to the case's directory; absent where none was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 /// One measured stream.
@@ -144,6 +150,9 @@ pub struct StreamMeta {
     pub class: StreamClass,
     /// Its deadline.
     pub deadline_ns: Span,
+    /// Where its messages go; absent where it has none of its own, and in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<Port>,
 }
 
 /// What one station's real-time class reserves.
@@ -302,6 +311,13 @@ impl RunDir {
         write_json(&self.0.join("end.json"), end)
     }
 
+    /// What a case was told, and what its MACs counted.
+    ///
+    /// **Errors**: it has not begun, or the file does not hold what it should.
+    pub fn case(&self, id: &str) -> Result<CaseMeta, CtlError> {
+        read_json(&self.case_path(id).join("case.json"))
+    }
+
     /// Writes a file of text, whole or not at all.
     pub fn write_text(&self, name: &str, text: &str) -> Result<PathBuf, CtlError> {
         let path = self.0.join(name);
@@ -326,9 +342,15 @@ impl RunDir {
                 continue;
             };
             notes.extend(self.missing_records(id, &case));
+            let traced = traced::of_case(self, id, &case);
             let analysis = self.analyse(id, case)?;
-            cases.push(analysis.case);
+            let mut summary = analysis.case;
             notes.extend(analysis.notes);
+            match traced {
+                Ok(traced) => summary.traced = traced,
+                Err(note) => notes.push(note),
+            }
+            cases.push(summary);
         }
         let mut limits = Vec::new();
         for name in &meta.scenarios {

@@ -7,6 +7,7 @@
 //!
 //! Not here: every decision about frames (`timewire-mac`).
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ use timewire_sys::{Frame, clock, event};
 
 use crate::carrier::{Carrier, Sent};
 use crate::mac::{Answer, ClockRule, Command, Mailbox, PortList, Report};
+use crate::marks::FrameMarks;
 use crate::now;
 use crate::receive::{LOOKED_AT, RealTimeProbe};
 
@@ -136,11 +138,13 @@ pub(crate) struct Engine {
     /// The same, with their queues and in which order they came.
     arrived: Vec<(QueueIndex, u32, Frame)>,
     observed: Observation,
+    marks: FrameMarks,
     /// Windows to be freed by the next asker.
     retired: Option<CyclicWindows>,
 }
 
 impl Engine {
+    /// For the calling thread, which is the one that runs it.
     pub(crate) fn new(
         machine: Machine<Frame>,
         list: SendList,
@@ -149,11 +153,11 @@ impl Engine {
         (rule, keep_open): (ClockRule, bool),
         probe: Option<RealTimeProbe>,
         (mailbox, wake): (Arc<Mailbox>, Arc<event::Wake>),
-    ) -> Engine {
-        // Before the first frame can come, and so before the thread runs.
+    ) -> io::Result<Engine> {
+        // Before anybody is told that the MAC runs, and so before the first frame can come.
         let mut free = (0..carrier.memory.count()).collect();
         carrier.ingress.offer(&mut free);
-        Engine {
+        Ok(Engine {
             machine,
             list: Box::new(list),
             carrier,
@@ -172,8 +176,9 @@ impl Engine {
             got: Vec::with_capacity(BATCH),
             arrived: Vec::with_capacity(BATCH),
             observed: Observation::new(),
+            marks: FrameMarks::open()?,
             retired: None,
-        }
+        })
     }
 
     /// Runs until stopped.
@@ -254,7 +259,11 @@ impl Engine {
             self.recycle(frame);
         }
         if let Some(frame) = actions.transmit {
+            let at = self.marks.before();
             let sent = self.carrier.egress.send(&self.carrier.memory, frame);
+            if sent != Sent::Refused {
+                self.marks.sent(at, &self.carrier.memory, frame);
+            }
             if matches!(sent, Sent::Refused | Sent::Late) {
                 self.observed.send_failed += 1;
             }

@@ -10,6 +10,7 @@ mod carrier;
 mod engine;
 pub mod listen;
 pub mod mac;
+pub mod marks;
 mod message;
 pub mod observe;
 pub mod pipeline;

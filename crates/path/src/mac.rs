@@ -271,20 +271,15 @@ impl Mac {
 
         let mailbox = Arc::new(Mailbox::default());
         let wake = Arc::new(event::Wake::new().map_err(PathError::Memory)?);
-        let engine = Engine::new(
-            machine,
-            send,
-            carrier,
-            spec.spin,
-            (spec.clock, spec.keep_open),
-            probe,
-            (Arc::clone(&mailbox), Arc::clone(&wake)),
-        );
         let (told, tell) = std::sync::mpsc::channel();
+        let of_engine = (Arc::clone(&mailbox), Arc::clone(&wake));
+        let (spin, clock) = (spec.spin, (spec.clock, spec.keep_open));
         let thread = std::thread::Builder::new()
             .name("tw-mac".to_owned())
             .spawn(move || {
                 let (_awake, refused) = crate::realtime::enter();
+                let engine = Engine::new(machine, send, carrier, spin, clock, probe, of_engine)
+                    .map_err(|error| format!("it cannot put marks: {error}"))?;
                 // Nobody waits for this any more only if the start itself was given up.
                 let _ = told.send(refused);
                 engine.run()

@@ -234,16 +234,19 @@ struct Marks {
     /// When it has a message.
     receive: Point,
     own: SocketAddr,
+    /// Value of the marks: the stream's port.
+    port: u64,
     /// The upper halves of the tags of what is sent to and received from this one.
     flows: Option<(SocketAddr, u32, u32)>,
 }
 
 impl Marks {
-    fn new(role: &str, own: io::Result<SocketAddr>) -> io::Result<Marks> {
+    fn new(role: &str, task: &Task, own: io::Result<SocketAddr>) -> io::Result<Marks> {
         let markers = Markers::open_or_off();
         let send = markers.point(&format!("{role}.send"))?;
         let receive = markers.point(&format!("{role}.receive"))?;
-        Ok(Marks { markers, send, receive, own: own?, flows: None })
+        let port = task.port.get().into();
+        Ok(Marks { markers, send, receive, own: own?, port, flows: None })
     }
 
     fn flows(&mut self, other: SocketAddr) -> (u32, u32) {
@@ -260,14 +263,14 @@ impl Marks {
     fn sends(&mut self, to: SocketAddr, seq: u32) {
         if self.markers.is_listened_to() {
             let tag = marker::tag(self.flows(to).0, seq);
-            self.markers.mark(self.send, tag, 0);
+            self.markers.mark(self.send, tag, self.port);
         }
     }
 
     fn received(&mut self, from: SocketAddr, seq: u32) {
         if self.markers.is_listened_to() {
             let tag = marker::tag(self.flows(from).1, seq);
-            self.markers.mark(self.receive, tag, 0);
+            self.markers.mark(self.receive, tag, self.port);
         }
     }
 }
@@ -291,7 +294,7 @@ pub fn client(
     let to = SocketAddrV4::new(server, task.port.get());
     let stamper = Stamper::new(recorder, task.station);
     let own = sender.local_address();
-    let mut marks = Marks::new("client", own)?;
+    let mut marks = Marks::new("client", task, own)?;
     let mut message = message_buffer(task);
     clock::sleep_until(task.start);
     for seq in 0_u32.. {
@@ -352,7 +355,7 @@ pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> 
     sender.socket.set_timeout(LOOK)?;
     let stamper = Stamper::new(recorder, task.station);
     let own = sender.local_address();
-    let mut marks = Marks::new("server", own)?;
+    let mut marks = Marks::new("server", task, own)?;
     let mut response = message_buffer(task);
     let mut into = [0; 2_048];
     loop {

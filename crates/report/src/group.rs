@@ -58,8 +58,11 @@ const DRAWN_REAL_TIME: usize = 2;
 /// The streams of a case that figures show, with their transfer times: the first real-time ones
 /// and, to compare with, the first of best effort. Tables have them all.
 pub(crate) fn drawn(case: &CaseSummary) -> Vec<(&StreamSummary, &Distribution)> {
+    let any = case.streams.iter().any(is_of_messages);
     let of_class = |class| {
         let streams = case.streams.iter().filter(move |s| s.class == class);
+        // Of a pipeline its messages, beside which others' can be drawn.
+        let streams = streams.filter(move |s| !any || is_of_messages(s));
         streams.filter_map(|s| Some((s, s.transfer.as_ref()?)))
     };
     let first = of_class(StreamClass::RealTime).take(DRAWN_REAL_TIME);
@@ -140,7 +143,16 @@ pub(crate) fn row_name(name: &str, case: &CaseSummary, stream: &StreamSummary) -
     if alike > 1 { format!("{name}: {}", stream.name) } else { name.to_owned() }
 }
 
-/// The transfer times of the first real-time stream, which stands for the case.
+/// The transfer times of the first real-time stream, which stands for the case; of a pipeline,
+/// those of its first connection.
 pub(crate) fn real_time(case: &CaseSummary) -> Option<&Distribution> {
-    case.streams.iter().find(|s| s.class == StreamClass::RealTime)?.transfer.as_ref()
+    let real_time = || case.streams.iter().filter(|s| s.class == StreamClass::RealTime);
+    let of_messages = real_time().find(|stream| is_of_messages(stream));
+    of_messages.or_else(|| real_time().next())?.transfer.as_ref()
+}
+
+/// Whether a stream has messages of its own. A whole pipeline has none: nothing of it was seen on
+/// the way, and a figure that is published for a message is not for it.
+pub(crate) fn is_of_messages(stream: &StreamSummary) -> bool {
+    stream.slot_wait.is_some() || stream.receive.is_some()
 }

@@ -23,6 +23,7 @@ mod scenario;
 mod terminal;
 mod text;
 pub mod timeline;
+mod traced;
 
 pub use page::html;
 pub use scatter::{Scatter, ScatterRow};

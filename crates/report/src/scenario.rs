@@ -8,8 +8,9 @@ use timewire_trace::stats::Distribution;
 use timewire_trace::summary::{CaseSummary, StreamClass, StreamSummary};
 
 use crate::figure::{self, TailLine};
-use crate::group::{Scenario, distinct, real_time, row_name};
+use crate::group::{Scenario, distinct, is_of_messages, real_time, row_name};
 use crate::text::{Escaped, as_f64, put, share, us, us_f64, us_whole};
+use crate::traced;
 
 /// Line styles that the style sheet has for cases drawn over each other.
 const LINES: usize = 6;
@@ -27,6 +28,7 @@ pub(crate) fn section(out: &mut String, number: usize, scenario: &Scenario<'_>) 
     out.push_str("</div>\n");
     table(out, scenario, StreamClass::RealTime);
     table(out, scenario, StreamClass::BestEffort);
+    traced::section(out, scenario);
     out.push_str("</section>\n");
 }
 
@@ -128,7 +130,8 @@ fn table(out: &mut String, scenario: &Scenario<'_>, class: StreamClass) {
         if real_time {
             wire_cells(out, case);
             stage_cells(out, stream);
-            let published = case.published.as_ref().map(|p| us(p.transfer_mean_ns));
+            let published = case.published.as_ref().filter(|_| is_of_messages(stream));
+            let published = published.map(|p| us(p.transfer_mean_ns));
             put!(out, "<td class=\"g\">{}</td>", published.as_deref().unwrap_or("–"));
         }
         out.push_str("</tr>\n");

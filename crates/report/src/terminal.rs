@@ -9,8 +9,11 @@ use timewire_trace::summary::{
 };
 
 use crate::carrier::{choice_text, launches, reserved_text};
-use crate::group::{Scenario, by_weight, distinct, row_name, scenarios, tally, verdict_word};
+use crate::group::{
+    Scenario, by_weight, distinct, is_of_messages, row_name, scenarios, tally, verdict_word,
+};
 use crate::text::{is_unprintable, put, us, us_f64};
+use crate::traced;
 
 /// How a table is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,7 @@ pub fn table(summary: &Summary, options: TableOptions) -> String {
     for scenario in scenarios(summary) {
         scenario_table(&mut out, &scenario, options.width);
         carriers(&mut out, &scenario);
+        traced::text(&mut out, &scenario, plain);
         out.push('\n');
     }
     for choice in &summary.carriers {
@@ -181,7 +185,10 @@ const COLUMNS: [Column; 18] = [
     Column {
         head: ["published", "mean"],
         give_up: 6,
-        cell: |case, _| Some(us(case.published.as_ref()?.transfer_mean_ns)),
+        cell: |case, stream| {
+            let published = case.published.as_ref().filter(|_| is_of_messages(stream));
+            Some(us(published?.transfer_mean_ns))
+        },
     },
 ];
 

@@ -52,7 +52,9 @@ fn t1_the_pipeline_is_the_published_experiment() {
     let slots = scenario.schedule.slots();
     assert_eq!((slots.len(), cycle), (4, us(1040)));
     assert!(slots.iter().all(|slot| (slot.transmit, slot.guard) == (us(220), us(40))));
-    assert_eq!(scenario.published.as_ref().unwrap().transfer_mean, us(537));
+    let published = scenario.published.as_ref().unwrap();
+    assert_eq!(published.transfer_mean, us(537));
+    assert_eq!((published.transmit_mean, published.receive_mean), (Some(us(492)), Some(us(41))));
     let load = &scenario.experiment.loads[0];
     let pipeline = scenario.pipelines_in(load).next().unwrap();
     assert_eq!((pipeline.stations.len(), pipeline.components.get()), (3, 2));

@@ -158,6 +158,7 @@ pub fn analyse(mut input: CaseInput) -> Result<Analysis, AnalyseError> {
         wire,
         macs: input.macs,
         reserved,
+        traced: None,
     };
     Ok(Analysis { case, notes: notes.list })
 }
@@ -182,17 +183,21 @@ impl CaseInput {
         file.header.flows.iter().map(of).collect()
     }
 
-    /// Every distribution of the case that contains a wait for a slot has these bins.
     fn transfer_bins(&self) -> Bins {
-        let upto = self.cycle.checked_mul(SLOT_WAIT_CYCLES).unwrap_or(self.cycle);
-        // A cycle of seconds gets wider bins instead of more than a drawing can show.
-        let widest = Span::from_ns(upto.as_ns() / 10_000);
-        Bins::covering(upto, SLOT_WAIT_BIN.max(widest))
+        transfer_bins(self.cycle)
     }
+}
 
-    fn receive_bins(&self) -> Bins {
-        Bins::covering(RECEIVE_UPTO, RECEIVE_BIN)
-    }
+/// Every distribution of a case that contains a wait for a slot has these bins.
+pub(crate) fn transfer_bins(cycle: Span) -> Bins {
+    let upto = cycle.checked_mul(SLOT_WAIT_CYCLES).unwrap_or(cycle);
+    // A cycle of seconds gets wider bins instead of more than a drawing can show.
+    let widest = Span::from_ns(upto.as_ns() / 10_000);
+    Bins::covering(upto, SLOT_WAIT_BIN.max(widest))
+}
+
+pub(crate) fn receive_bins() -> Bins {
+    Bins::covering(RECEIVE_UPTO, RECEIVE_BIN)
 }
 
 /// Notes on one case, in the order they were made.

@@ -4,8 +4,9 @@
 //! Bytes and values go in, bytes and values come out: the stations' records ([`record`]) become one
 //! [`summary::CaseSummary`] per case ([`analyse`]), the limits of the scenario become findings and
 //! a verdict ([`judge`]). The events of captures ([`event`]) become the ways of packets
-//! ([`journey`]). While a stream runs, [`stream`] sums it up, [`stamps`] says which message
-//! a transmit stamp belongs to, and [`pcapng`] writes frames for other programs to read.
+//! ([`journey`]), and those of a run's messages its figures ([`processing`]). While a stream runs,
+//! [`stream`] sums it up, [`stamps`] says which message a transmit stamp belongs to, and [`pcapng`]
+//! writes frames for other programs to read.
 //!
 //! Not here: taking stamps (`timewire-path`), drawing (`timewire-report`).
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod journey;
 pub mod judge;
 pub mod marker;
 pub mod pcapng;
+pub mod processing;
 pub mod record;
 pub mod stamps;
 pub mod stats;

@@ -241,6 +241,47 @@ pub struct CaseSummary {
     /// What became of each station's reserved rate; empty where none was reserved.
     #[serde(default)]
     pub reserved: Vec<ReservedSummary>,
+    /// What its capture says of the messages; `None` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traced: Option<TracedSummary>,
+}
+
+/// What the capture of a case says of the measured messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TracedSummary {
+    /// The capture, relative to the run directory.
+    pub capture: String,
+    /// The page that shows it over time, relative to the run directory.
+    pub page: String,
+    /// Events that the capture lost. A message that one of them was of is incomplete.
+    pub lost: u64,
+    /// One entry per stream whose messages can be told apart.
+    pub streams: Vec<ProcessingSummary>,
+}
+
+/// Where the time of one stream's messages went, by the marks of its programs and by events.
+///
+/// The four distributions are of the same messages: those that have all points.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessingSummary {
+    /// Name of the stream.
+    pub stream: String,
+    /// Messages that a program says it sent.
+    pub sent: u64,
+    /// Messages with a point missing: lost, still under way, or their events were lost.
+    pub incomplete: u64,
+    /// Messages with two points where one belongs, or with points in an impossible order.
+    pub ambiguous: u64,
+    /// What told of the driver: `mac.transmit`, `driver-start`.
+    pub driver: Vec<String>,
+    /// Transmit side: the sending program to the driver.
+    pub transmit: Option<Distribution>,
+    /// The driver to the receiver's stack.
+    pub link: Option<Distribution>,
+    /// Receive side: the stack to the receiving program.
+    pub receive: Option<Distribution>,
+    /// The sending program to the receiving one.
+    pub transfer: Option<Distribution>,
 }
 
 /// One slot of the cycle.
@@ -263,6 +304,12 @@ pub struct Published {
     pub source: String,
     /// The mean end-to-end transfer time that was published.
     pub transfer_mean_ns: i64,
+    /// The mean time on the transmit side, from the program to the driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transmit_mean_ns: Option<i64>,
+    /// The mean time on the receive side, from the driver to the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_mean_ns: Option<i64>,
 }
 
 /// What became of one measured stream.
@@ -489,6 +536,7 @@ mod tests {
                 },
                 macs: Vec::new(),
                 reserved: Vec::new(),
+                traced: None,
             }],
             findings: Vec::new(),
             verdict: Verdict::Pass,

@@ -422,6 +422,8 @@ int BPF_PROG(tw_stack_receive, struct sk_buff *skb)
 	stage = TW_INFO_STAGE(entry.info);
 	if (known && (stage == TW_RECEIVE_QUEUE || stage == TW_NAPI_RECEIVE)) {
 		now = bpf_ktime_get_ns();
+		/* Copies share what they are known by: this was where the last one went. */
+		entry.info = (entry.info & ~TW_PLACE_MASK) | tw_place(skb->dev);
 		tw_set_stage(&entry, head, TW_STACK_RECEIVE);
 	} else {
 		if (!known && tw_was_unmatched(cpu, head))

@@ -17,6 +17,8 @@ use timewire_ctl::study::StudyError;
 use timewire_trace::capture::{CaptureError, Reader};
 use timewire_trace::event::Hook;
 
+pub use show::{run_page, windows_of};
+
 /// What is done with captures.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {

@@ -203,9 +203,61 @@ fn schedules(args: &Show) -> anyhow::Result<BTreeMap<String, CyclicWindows>> {
         Ok(found) => found.schedule,
         Err(_) => Scenario::parse(&name, &text)?.schedule,
     };
+    Ok(windows_of(&schedule))
+}
+
+/// When the stations of a schedule may send, by their names.
+pub fn windows_of(schedule: &TdmSchedule) -> BTreeMap<String, CyclicWindows> {
     let stations: BTreeSet<_> = schedule.slots().iter().map(|slot| &slot.station).collect();
-    let windows = stations.iter().map(|name| (name.to_string(), schedule.windows_of(name)));
-    Ok(windows.collect())
+    stations.iter().map(|name| (name.to_string(), schedule.windows_of(name))).collect()
+}
+
+/// The page of a capture of a run.
+///
+/// **Errors**: it cannot be read.
+pub fn run_page(
+    title: &str,
+    capture: PathBuf,
+    windows: BTreeMap<String, CyclicWindows>,
+) -> anyhow::Result<String> {
+    let study = Study {
+        captures: vec![capture],
+        wanted: Wanted {
+            keep: Keep { longest: RUN_LONGEST, ..Keep::default() },
+            ..Wanted::default()
+        },
+        schedules: windows,
+        ..Study::default()
+    };
+    let options = GatherOptions { journeys: RUN_JOURNEYS, ..GatherOptions::for_a_page() };
+    let mut writing = Writing {
+        names: Names::default(),
+        known: Known::default(),
+        page: Some(Gather::new(options)),
+        perfetto: None,
+        csv: None,
+        jsonl: None,
+        failed: None,
+    };
+    let studied = study.run(&mut writing, &mut |_| {})?;
+    let mut gather = writing.page.take().context("the page is there")?;
+    show_schedules(&mut gather, &study, &studied);
+    let input = gather.finish(title, studied.analysis.longest(), &studied.clocks);
+    Ok(page(&input, &TimelineOptions::default()))
+}
+
+/// Journeys on the page of a run, and how many of the longest are told about.
+const RUN_JOURNEYS: usize = 1_000;
+const RUN_LONGEST: usize = 20;
+
+fn show_schedules(gather: &mut Gather, study: &Study, studied: &Studied) {
+    for (capture, report) in studied.captures.iter().enumerate() {
+        for (station, number) in report.header.stations.iter().zip(0_u8..) {
+            if let Some(windows) = study.schedules.get(&station.name) {
+                gather.schedule(capture, number, windows.clone());
+            }
+        }
+    }
 }
 
 /// The time of the first event of the first capture on the clock of all, which is its own.
@@ -296,13 +348,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     let title = title(args);
     let finish = |gather: Option<Gather>| {
         let mut gather = gather?;
-        for (capture, report) in studied.captures.iter().enumerate() {
-            for (station, number) in report.header.stations.iter().zip(0_u8..) {
-                if let Some(windows) = study.schedules.get(&station.name) {
-                    gather.schedule(capture, number, windows.clone());
-                }
-            }
-        }
+        show_schedules(&mut gather, &study, &studied);
         Some(gather.finish(&title, studied.analysis.longest(), &studied.clocks))
     };
     if let (Some(mut file), Some(input)) = (html, finish(writing.page)) {

@@ -18,11 +18,13 @@ use timewire_sched::carrier::ScheduleCarrier;
 use timewire_sched::scenario::{Case, CaseMac, Name, Scenario};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
+use timewire_sys::marker::{self, RunPlace};
 use timewire_sys::namespace::OnParentDeath;
 use timewire_trace::summary::{Fact, FactLevel, MacSummary};
 
 use super::carrier::{self, Resolved};
 use super::cast::{Cast, Casting, Role, Times};
+use super::tracing::Tracing;
 use super::{Options, Progress};
 use crate::CtlError;
 use crate::control::{Client, Request, Response, Status};
@@ -94,19 +96,25 @@ pub(super) struct Stage<'a> {
     options: &'a Options,
     sync: &'a RefCell<RunSync>,
     connected: Connected,
+    /// Where marks are put, when each case is traced. After who puts them: it goes last.
+    marks: Option<RunPlace>,
 }
 
 impl<'a> Stage<'a> {
+    /// **Errors**: there is no place for marks.
     pub(super) fn new(
         resolved: &'a Resolved,
         lab: &'a Lab,
         directory: &'a RunDir,
         options: &'a Options,
         sync: &'a RefCell<RunSync>,
-    ) -> Stage<'a> {
+    ) -> Result<Stage<'a>, CtlError> {
         let scenario = &resolved.scenario;
         let connected = Connected::Not;
-        Stage { resolved, scenario, lab, directory, options, sync, connected }
+        let marks = options.trace.then(RunPlace::new).transpose();
+        let failed = |error| CtlError::Invalid(format!("there is no place for marks: {error}"));
+        let marks = marks.map_err(failed)?;
+        Ok(Stage { resolved, scenario, lab, directory, options, sync, connected, marks })
     }
 
     pub(super) fn scenario(&self) -> &'a Scenario {
@@ -115,6 +123,11 @@ impl<'a> Stage<'a> {
 
     pub(super) fn directory(&self) -> &'a RunDir {
         self.directory
+    }
+
+    /// Whether each case is traced.
+    pub(super) fn traces(&self) -> bool {
+        self.marks.is_some()
     }
 
     /// Connects the stations as the case wants it. Says what the MACs use and could not have.
@@ -240,6 +253,9 @@ impl<'a> Stage<'a> {
             Some(station) => self.lab.station_netns_path(station)?,
             None => self.lab.hub_netns_path(),
         };
+        if let Some(marks) = &self.marks {
+            command.env(marker::VARIABLE, marks.path());
+        }
         let child = ns::spawn(&netns, command, OnParentDeath::Kill)?;
         Ok(Process { what: what.to_owned(), child })
     }
@@ -274,8 +290,7 @@ impl<'a> Stage<'a> {
         let experiment = &self.scenario.experiment;
         let duration =
             if self.options.quick { experiment.quick_duration } else { experiment.duration };
-        let directory = self.directory.case_path(id);
-        fs::create_dir_all(&directory).map_err(CtlError::file("create", &directory))?;
+        let directory = self.case_directory(id)?;
         let mut hub = Vec::new();
         for (index, station) in (0_u8..).zip(&self.scenario.stations) {
             let interface: IfName = self.lab.hub_port(&station.name)?;
@@ -293,11 +308,21 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Starts everybody, waits for all of them, and says what the MACs counted meanwhile.
+    /// Begins the capture of a case, where there is to be one. It takes its time: to be called
+    /// before the times of the case are set.
+    pub(super) fn trace(&self, load: &Name, id: &str) -> Result<Option<Tracing>, CtlError> {
+        let Some(marks) = &self.marks else { return Ok(None) };
+        let directory = self.case_directory(id)?;
+        Tracing::start(self.scenario, (load, id), (self.lab, marks), &directory).map(Some)
+    }
+
+    /// Starts everybody, waits for all of them, ends the capture, and says what the MACs counted
+    /// meanwhile.
     pub(super) fn perform(
         &self,
         case: &Case,
         cast: &Cast,
+        tracing: Option<Tracing>,
         requests: &EndRequests,
     ) -> Result<Counted, CtlError> {
         let tdm = case.mac == CaseMac::Tdm;
@@ -324,6 +349,9 @@ impl<'a> Stage<'a> {
             processes.push(process);
         }
         self.wait_for_all(&mut processes, cast.times.over + LATE_END, Some(requests))?;
+        if let Some(tracing) = tracing {
+            tracing.finish()?;
+        }
         for (instance, member) in members {
             // A member that has ended is none any more.
             let _ = Client::new(&instance).ask(&Request::RemoveProcess { members: vec![member] });
@@ -336,7 +364,7 @@ impl<'a> Stage<'a> {
     }
 
     fn start_role(&self, cast: &Cast, role: &Role) -> Result<Process, CtlError> {
-        let directory = self.case_directory(cast);
+        let directory = self.case_directory(&cast.id)?;
         let path = directory.join(format!("{}.json", role.name));
         let text = serde_json::to_vec_pretty(&role.program)
             .map_err(|error| CtlError::Content { path: path.clone(), why: error.to_string() })?;
@@ -346,8 +374,10 @@ impl<'a> Stage<'a> {
         self.spawn(&format!("{} {}", cast.id, role.name), role.station.as_ref(), command)
     }
 
-    fn case_directory(&self, cast: &Cast) -> PathBuf {
-        self.directory.case_path(&cast.id)
+    fn case_directory(&self, id: &str) -> Result<PathBuf, CtlError> {
+        let directory = self.directory.case_path(id);
+        fs::create_dir_all(&directory).map_err(CtlError::file("create", &directory))?;
+        Ok(directory)
     }
 
     fn add_to_group(&self, role: &Role, pid: u32) -> Result<Vec<(String, u32)>, CtlError> {

@@ -75,6 +75,15 @@
     return (ns / 1e9).toFixed(3) + ' s';
   }
 
+  // A time on the axis: all in one unit, with as many digits as tell one from the next.
+  function label(ns, step) {
+    const size = Math.max(Math.abs(view.from), Math.abs(view.to));
+    const units = [[1e9, ' s'], [1e6, ' ms'], [1e3, ' µs']];
+    const [unit, name] = units.find(([unit]) => size >= unit) || [1, ' ns'];
+    const digits = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
+    return (ns / unit).toFixed(Math.min(digits, 9)) + name;
+  }
+
   // The first index whose value is at least the wanted one.
   function find(array, wanted) {
     let low = 0, high = array.length;
@@ -142,7 +151,7 @@
       const px = Math.round(x(n * step)) + 0.5;
       context.moveTo(px, AXIS - 6);
       context.lineTo(px, height);
-      context.fillText(span(n * step), px, 13);
+      context.fillText(label(n * step, step), px, 13);
     }
     context.stroke();
   }

@@ -362,6 +362,11 @@ record! {
         source: Text,
         /// Mean end-to-end transfer time.
         transfer_mean: Span,
+        /// Mean time on the transmit side, from the program to the driver; printed where the run is
+        /// traced.
+        transmit_mean: Option<Span>,
+        /// Mean time on the receive side, from the driver to the program; as before.
+        receive_mean: Option<Span>,
     }
 }
 

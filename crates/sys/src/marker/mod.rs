@@ -30,7 +30,7 @@ use layout::{Entry, Head, Kind};
 use place::{Directory, Hold, Role, Wish};
 
 use crate::namespace::effective_user;
-pub use place::VARIABLE;
+pub use place::{RunPlace, VARIABLE};
 pub use reader::{Mark, News, Reader, Totals, Users};
 
 /// The tag of a message with Timewire's own header: its stream and its number in it.

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::now_ns;
 use crate::namespace::effective_user;
 use crate::socket::check;
 
@@ -21,6 +22,7 @@ use crate::socket::check;
 pub const VARIABLE: &str = "TIMEWIRE_MARKERS";
 pub(super) const SHARED: &str = "/dev/shm";
 const OF_USER: &str = "timewire-markers-";
+const OF_RUN: &str = "timewire-run-";
 /// A file with a lock on it while somebody listens.
 pub(super) const LISTENING: &str = ".listening";
 /// The same for the rings of all users; of root.
@@ -65,6 +67,61 @@ impl Wish {
 /// The usual directory of a user.
 pub(super) fn of_user(user: u32) -> PathBuf {
     Path::new(SHARED).join(format!("{OF_USER}{user}"))
+}
+
+/// A directory for the rings of one run of programs, which nobody else reads: a ring has one
+/// reader. It is gone with this, or, when its process is killed, with the next one.
+#[derive(Debug)]
+pub struct RunPlace {
+    path: PathBuf,
+    /// Locked while the run lives.
+    _life: File,
+}
+
+/// The file of a run's directory that is locked.
+const LIFE: &str = ".run";
+
+impl RunPlace {
+    /// A directory that no other run has, for [`VARIABLE`].
+    ///
+    /// **Errors**: it cannot be made.
+    pub fn new() -> io::Result<RunPlace> {
+        remove_left();
+        let path = Path::new(SHARED).join(format!("{OF_RUN}{}-{}", std::process::id(), now_ns()));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        let life = File::create(path.join(LIFE))?;
+        hold(&life, Role::Writer, Hold::Alone)?;
+        Ok(RunPlace { path, _life: life })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for RunPlace {
+    fn drop(&mut self) {
+        // What stays, the next run removes.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes the directories of runs that were killed. What cannot be removed is somebody else's.
+fn remove_left() {
+    let Ok(entries) = fs::read_dir(SHARED) else { return };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_str().is_some_and(|name| name.starts_with(OF_RUN)) {
+            continue;
+        }
+        // A run that is just beginning has no such file for a moment: its directory stays.
+        let Ok(life) = fs::OpenOptions::new().write(true).open(entry.path().join(LIFE)) else {
+            continue;
+        };
+        if hold(&life, Role::Writer, Hold::Alone).is_ok_and(|free| free) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Whose usual directory has this name.

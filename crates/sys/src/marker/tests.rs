@@ -536,3 +536,19 @@ fn t3_the_flag_that_somebody_listens_is_where_c_looks() {
     assert_eq!((size_of::<RawMarkers>(), align_of::<RawMarkers>()), (56, 8));
     drop((ring, reader));
 }
+
+#[test]
+fn t0_the_place_of_a_run_is_its_own_and_goes_with_it() {
+    let (one, other) = (RunPlace::new().unwrap(), RunPlace::new().unwrap());
+    assert_ne!(one.path(), other.path());
+    // One that a killed run left: its lock is free.
+    let left = one.path().with_file_name(format!("timewire-run-{}-left", std::process::id()));
+    std::fs::create_dir(&left).unwrap();
+    std::fs::write(left.join(".run"), "").unwrap();
+    let third = RunPlace::new().unwrap();
+    assert!(!left.exists());
+    assert!(one.path().exists() && other.path().exists() && third.path().exists());
+    let path = one.path().to_owned();
+    drop(one);
+    assert!(!path.exists());
+}

@@ -4,7 +4,7 @@
 //!
 //! Not here: where the frames lay in the cycle (`wire`).
 
-use super::{CaseInput, Notes, StreamInput};
+use super::{CaseInput, Notes, StreamInput, receive_bins};
 use crate::record::{RecordFile, Tap};
 use crate::stats::Distribution;
 use crate::summary::{LaunchSummary, StreamSummary};
@@ -190,7 +190,7 @@ fn summarise_stream(
         launched: all.launched,
         refused: all.refused,
         missed: all.missed,
-        error: Distribution::of(std::mem::take(&mut all.launch_error), input.receive_bins()),
+        error: Distribution::of(std::mem::take(&mut all.launch_error), receive_bins()),
     });
     StreamSummary {
         name: stream.name.clone(),
@@ -204,7 +204,7 @@ fn summarise_stream(
         transfer_request: Distribution::of(request.transfer, bins),
         transfer_response: Distribution::of(response.transfer, bins),
         slot_wait: Distribution::of(all.slot_wait, bins),
-        receive: Distribution::of(all.receive, input.receive_bins()),
+        receive: Distribution::of(all.receive, receive_bins()),
         launch,
     }
 }

@@ -59,6 +59,7 @@ fn case(name: &str, times_us: impl Iterator<Item = i64>) -> CaseSummary {
         },
         macs: Vec::new(),
         reserved: Vec::new(),
+        traced: None,
     }
 }
 
