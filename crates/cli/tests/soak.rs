@@ -4,8 +4,8 @@
 //!
 //! A day at 10 messages and one summary a second is 864 000 messages and 86 400 summaries. Here a
 //! second of that takes a millisecond of virtual time, in which the ten messages go as one burst:
-//! the programs do as much as in the day, and the machine waits less. It takes a minute or a few, so
-//! it runs only when `TIMEWIRE_SLOW=1` asks for it; `TIMEWIRE_SOAK_HOURS` makes the day shorter.
+//! the programs do as much as in the day, and the machine waits less. It takes a minute or a few,
+//! so it runs only when `TIMEWIRE_SLOW=1` asks for it; `TIMEWIRE_SOAK_HOURS` makes the day shorter.
 //!
 //! Not here: memory of a single message (`no_alloc` and others of `timewire-path`).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
