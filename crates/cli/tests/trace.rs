@@ -6,8 +6,11 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value as Json;
 use support::{Host, TIMEWIRE, run, wait_until};
@@ -459,4 +462,190 @@ fn t3_a_capture_says_how_far_the_clock_is_from_the_one_it_follows() {
     });
     daemon.signal("TERM");
     daemon.end();
+}
+
+/// Records into `here.twc` with more words while a talker in the first station sends so many
+/// messages, and a listener in the second one hears them.
+fn recorded(host: &Host, more: &[&str], listen: &[&str], talk: &[&str]) {
+    let listener = host.spawn_in("beta", &[&[TIMEWIRE, "listen", "--for", "60s"], listen].concat());
+    wait_until("it listens", || listener.stderr().contains("listening"));
+    let record = ["trace", "record", "--station", "alpha", "--station", "beta", "--force", "-o"];
+    let talker = ["--", "ip", "netns", "exec", "alpha", TIMEWIRE, "talk", "--cycle", "2ms"];
+    let words = [&record[..], &["here.twc"], more, &talker, &["--tolerance", "20s"], talk];
+    host.timewire(&words.concat()).done();
+    listener.signal("INT");
+    listener.end();
+}
+
+/// Every journey in the capture, complete or not.
+fn journeys(host: &Host) -> Vec<Json> {
+    let show = ["trace", "show", "here.twc", "--all", "--jsonl", "here.jsonl", "--force"];
+    host.timewire(&show).done();
+    let lines = fs::read_to_string(host.scratch().path().join("here.jsonl")).unwrap();
+    lines.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+/// The flows of the journeys, by their last words.
+fn flows(host: &Host) -> BTreeSet<String> {
+    let all = journeys(host);
+    assert!(!all.is_empty());
+    let last = |it: &Json| it["flow"].as_str().unwrap().split(' ').next_back().unwrap().to_owned();
+    all.iter().map(last).collect()
+}
+
+#[test]
+fn t3_packets_are_asked_for_by_their_sender_and_their_interface() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    // Both ways: the talker's, and the listener's answers to them.
+    let to = "10.9.0.2:7008";
+    let both = |filter: &str| {
+        recorded(&host, &["--filter", filter], &[to, "--reflect"], &[to, "--count", "50"]);
+        flows(&host)
+    };
+    let all = both("udp port 7008");
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert_eq!(both("process tw-talker and udp port 7008"), BTreeSet::from([to.to_owned()]));
+    let answers = both("process tw-listener and udp port 7008");
+    assert!(answers.len() == 1 && !answers.contains(to), "{answers:?}");
+    assert!(answers.first().unwrap().starts_with("10.9.0.1:"), "{answers:?}");
+    // Where a frame is received nobody knows its sender: it is not that of the name.
+    let others = both("udp port 7008 and not process tw-listener");
+    assert!(others.len() == 2 && others.contains(to), "{others:?}");
+    // By number: one of two talkers.
+    let numbered = host.spawn_in(
+        "alpha",
+        &[TIMEWIRE, "talk", "10.9.0.2:7009", "--cycle", "2ms", "--tolerance", "60s"],
+    );
+    let filter = format!("process {} and udp portrange 7008-7009", numbered.pid());
+    recorded(&host, &["--filter", &filter], &[to], &[to, "--count", "50"]);
+    assert_eq!(flows(&host), BTreeSet::from(["10.9.0.2:7009".to_owned()]));
+    // By the interface: a second wire.
+    for line in [
+        "ip -n alpha link add wire1 type veth peer name wire2 netns beta",
+        "ip -n alpha address add 10.9.1.1/24 dev wire1",
+        "ip -n beta address add 10.9.1.2/24 dev wire2",
+        "ip -n alpha link set wire1 up",
+        "ip -n beta link set wire2 up",
+    ] {
+        host.tool(line);
+    }
+    let far = "10.9.1.2:7009";
+    let second =
+        host.spawn_in("alpha", &[TIMEWIRE, "talk", far, "--cycle", "2ms", "--tolerance", "60s"]);
+    for (interface, wanted) in [("wire1", far), ("eth0", to)] {
+        let filter = format!("interface {interface} and udp dst portrange 7008-7009");
+        recorded(&host, &["--filter", &filter], &[to], &[to, "--count", "50"]);
+        let found = flows(&host);
+        assert!(found.contains(wanted), "{interface}: {found:?}");
+        assert_eq!(found.contains(far), interface == "wire1", "{interface}: {found:?}");
+    }
+    for running in [numbered, second] {
+        running.signal("INT");
+        running.end();
+    }
+}
+
+#[test]
+fn t3_interrupts_and_calls_are_events_when_they_are_asked_for() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    let to = "10.9.0.2:7010";
+    let filter = ["--filter", "udp port 7010"];
+    recorded(&host, &filter, &[to], &[to, "--count", "50"]);
+    let hooks =
+        || host.timewire(&["trace", "info", "here.twc", "--json"]).done().json()["hooks"].clone();
+    let usual = hooks();
+    let more =
+        ["irq-entry", "irq-exit", "softirq-entry", "softirq-exit", "napi-poll", "send-enter"];
+    assert!(more.iter().all(|hook| usual[hook].as_u64().unwrap_or(0) == 0), "{usual}");
+    recorded(
+        &host,
+        &[&filter[..], &["--interrupts", "--calls"]].concat(),
+        &[to],
+        &[to, "--count", "50"],
+    );
+    let found = hooks();
+    // Each packet on this wire is received in deferred work.
+    let count = |hook: &str| found[hook].as_u64().unwrap_or(0);
+    assert!(count("softirq-entry") > 0 && count("napi-poll") > 0, "{found}");
+    assert!(count("softirq-entry").abs_diff(count("softirq-exit")) <= 64, "{found}");
+    assert!(count("irq-entry").abs_diff(count("irq-exit")) <= 64, "{found}");
+    assert!(count("send-enter") > 0, "{found}");
+    let csv = host.timewire(&["trace", "export", "here.twc", "--as", "csv"]).done().stdout;
+    let softirqs: Vec<Vec<&str>> = csv
+        .lines()
+        .map(|line| line.split(',').collect())
+        .filter(|cells: &Vec<&str>| cells[1].starts_with("softirq-"))
+        .collect();
+    // One after the other on each CPU, of the kinds that there are; 3 is to receive. The hooks are
+    // not put on and taken off at one instant.
+    for cpu in softirqs.iter().map(|cells| cells[5]).collect::<BTreeSet<_>>() {
+        let here: Vec<&str> = softirqs.iter().filter(|c| c[5] == cpu).map(|c| c[1]).collect();
+        let begun = here.iter().take_while(|it| **it == here[0]).count();
+        let ended = here.iter().rev().take_while(|it| *it == here.last().unwrap()).count();
+        assert!(begun.max(ended) < 64, "CPU {cpu}: {here:?}");
+        let here = &here[begun - 1..(here.len() + 1 - ended).max(begun)];
+        assert!(here.windows(2).all(|two| two[0] != two[1]), "CPU {cpu}: {here:?}");
+    }
+    let kinds: BTreeSet<u64> = softirqs.iter().map(|cells| cells[14].parse().unwrap()).collect();
+    assert!(kinds.contains(&3) && kinds.iter().all(|kind| *kind < 10), "{kinds:?}");
+    // The call is where the way through the stack begins.
+    let all = journeys(&host);
+    assert_eq!(all.len(), 50);
+    begin_with_their_calls(&all.iter().collect::<Vec<_>>());
+}
+
+/// Journeys begin with their call, where there is one of their own: not with the first of a
+/// thread that was not followed before, and not with later messages of one call.
+fn begin_with_their_calls(all: &[&Json]) {
+    let mut called = 0;
+    for journey in all {
+        let stages = journey["stages"].as_array().unwrap();
+        let names: Vec<&str> = stages.iter().map(|it| it["stage"].as_str().unwrap()).collect();
+        // Marks are there when the talker's were found in time.
+        let way = names.strip_prefix(&["app"]).unwrap_or(&names);
+        let own = way.starts_with(&["send", "qdisc"]);
+        assert!(own || way[0] == "qdisc" || way[0] == "app+send", "{journey}");
+        called += usize::from(own);
+        assert!(names.last().unwrap().ends_with("read"), "{journey}");
+    }
+    assert!(called > 0, "{all:?}");
+}
+
+#[test]
+fn t3_frames_of_packet_sockets_have_journeys_from_program_to_program() {
+    let Some(host) = stations() else { return };
+    if !traced(&host) {
+        return;
+    }
+    // Messages of this host use the same buffers after the frames: they are not those frames.
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let (to, _from) = UnixDatagram::pair().unwrap();
+                (0..8).for_each(|_| drop(to.send(&[0; 78])));
+            }
+        });
+        let interface = ["--interface", "eth0"];
+        let talk = [&["02:00:00:00:00:02", "--count", "200"], &interface[..]].concat();
+        // Other packets of this kind are those of other namespaces.
+        let filter =
+            "ether proto 0x88b5 and ether src 02:00:00:00:00:01 and ether dst 02:00:00:00:00:02";
+        recorded(&host, &["--filter", filter, "--calls"], &interface, &talk);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let all = journeys(&host);
+    let ours = |it: &&Json| it["stages"][0]["station"] == "alpha";
+    let ours: Vec<&Json> = all.iter().filter(ours).collect();
+    assert_eq!(ours.len(), 200);
+    let whole = |it: &&Json| it["outcome"] == "received" && it["status"] == "complete";
+    let others: Vec<&Json> = ours.iter().copied().filter(|it| !whole(it)).collect();
+    assert!(others.is_empty(), "{others:?}");
+    begin_with_their_calls(&ours);
 }

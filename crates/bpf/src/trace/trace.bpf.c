@@ -665,6 +665,11 @@ int BPF_PROG(tw_drop, struct sk_buff *skb, const void *location, int reason)
 	head = tw_plain(cpu, TW_DROP, skb->head);
 	if (!tw_find(head, &entry))
 		return 0;
+	/* No frame: what was read and freed has left its buffer to a message of this host. */
+	if (!skb->protocol) {
+		tw_forget(head, &entry);
+		return 0;
+	}
 	entry.info &= ~((__u64)TW_FIRST << TW_FLAGS_SHIFT);
 	tw_tell(cpu, TW_DROP, bpf_ktime_get_ns(), head, &entry, reason, skb->len);
 	/* Others may still have a copy. */

@@ -159,8 +159,9 @@ impl Show {
 /// The view, as large as the terminal is now.
 fn fitted(now: &LiveSnapshot) -> String {
     let (columns, lines) = terminal::size(io::stdout().as_fd()).unwrap_or((80, 24));
-    // The cursor stands in the line below.
-    let lines = usize::from(lines.saturating_sub(1));
+    // The cursor stands in the line below. One more is left, since terminals that keep what is
+    // erased from their first line on would keep every view.
+    let lines = usize::from(lines.saturating_sub(2));
     view(now, LiveRoom { columns: columns.into(), lines: Some(lines) })
 }
 

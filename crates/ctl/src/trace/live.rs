@@ -38,6 +38,11 @@ const MOST_NOTES: usize = 1 << 14;
 const PORTIONS: usize = 16;
 /// How often a portion goes. Losses are known of each, before the journeys around it come out.
 const EVERY: Duration = Duration::from_millis(50);
+/// A program that marks a point may be interrupted between the time that it notes and the mark
+/// itself: so long events wait for earlier ones.
+const HELD_BACK: Duration = Duration::from_millis(250);
+/// But no more of them than this: 14 MiB.
+const MOST_HELD_BACK: usize = 1 << 18;
 /// Threads and sockets of which nothing was seen for so long are forgotten.
 const IDLE: Span = Span::from_secs(60);
 /// A packet that rests longer is shown where it was last seen.
@@ -85,7 +90,9 @@ struct Follow<V> {
     analysis: Analysis<OneClock>,
     viewer: V,
     every_ns: u64,
+    /// What is between the time of an event and its writing in the kernel.
     reorder_ns: u64,
+    held_back_ns: u64,
     /// Events that may have others before them.
     early: Vec<Event>,
     hooks: BTreeMap<String, HookCount>,
@@ -111,6 +118,7 @@ impl<V: Viewer> Follow<V> {
             viewer,
             every_ns: every.as_ns().unsigned_abs(),
             reorder_ns,
+            held_back_ns: u64::try_from(HELD_BACK.as_nanos()).unwrap_or(u64::MAX),
             early: Vec::new(),
             hooks: BTreeMap::new(),
             not_shown: 0,
@@ -131,11 +139,14 @@ impl<V: Viewer> Follow<V> {
         }
         self.lose(&passed, not_shown);
         self.not_shown += not_shown;
-        // CPUs are emptied one after the other: of the later ones there are events that those of
-        // the first ones are still to come before.
-        let upto = passed.upto_ns.saturating_sub(self.reorder_ns);
+        // CPUs are emptied one after the other, too: of the later ones there are events that those
+        // of the first ones are still to come before.
         self.early.extend(events.iter().filter_map(Event::from_bytes));
         self.early.sort_by_key(|event| event.at_ns);
+        let mut upto = passed.upto_ns.saturating_sub(self.held_back_ns);
+        if let Some(surplus) = self.early.len().checked_sub(MOST_HELD_BACK) {
+            upto = self.early.get(surplus).map_or(upto, |event| event.at_ns.max(upto));
+        }
         let ready = self.early.partition_point(|event| event.at_ns < upto);
         for event in self.early.drain(..ready) {
             self.analysis.event(0, &event, &mut self.viewer);

@@ -553,7 +553,7 @@ impl<C: ClockMap> Journeys<C> {
 
     /// A packet of a program here: its marker and its send call.
     fn sending(&mut self, node: NodeRef, point: &Point, event: &Event) -> Rule {
-        self.nodes[node].socket = event.aux;
+        self.nodes[node].sender = event.aux;
         let mut rule = Rule::First;
         let thread = self.thread(point);
         let call = thread.call.filter(|_| thread.sent.len() < PER_CALL);
@@ -589,7 +589,7 @@ impl<C: ClockMap> Journeys<C> {
         let thread = self.thread(&point);
         thread.call = None;
         for node in std::mem::take(&mut thread.sent) {
-            if self.nodes.get(node).is_some_and(|found| found.socket == event.object) {
+            if self.nodes.get(node).is_some_and(|found| found.sender == event.object) {
                 self.nodes[node].call_checked = true;
             }
         }

@@ -46,8 +46,10 @@ pub(super) struct Node {
     pub why: Option<Why>,
     pub tag: u64,
     pub object: u64,
-    /// The socket in whose queue it is, or that sent it.
+    /// The socket in whose queue it is.
     pub socket: u64,
+    /// The socket that sent it. Where a wire is a call, both are known before that call ends.
+    pub sender: u64,
     pub parent: Parent,
     pub points: Vec<Point>,
     /// Ports at which its transmission was received.

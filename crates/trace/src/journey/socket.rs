@@ -21,8 +21,8 @@ pub(super) struct Socket {
     /// The reader was woken; it got a CPU.
     woken: Option<Point>,
     running: Option<Point>,
-    /// Of each flow: how much longer the frame is than the message.
-    around: Map<u32, u16>,
+    /// Of each flow: how much longer what was queued is than the message.
+    around: Map<u32, i32>,
     /// When anything of it was seen last.
     touched: i64,
 }
@@ -38,6 +38,10 @@ struct Entry {
 
 /// Most messages in a socket; a socket with more is not read.
 const MOST: usize = 65_536;
+/// A packet socket gives the header of the link, which is not counted when the frame is queued.
+///
+/// **Units**: bytes. **Source**: linux v6.12 net/packet/af_packet.c:packet_rcv (`skb_push`).
+const ETHERNET: i32 = 14;
 /// The system call found no message: `-EAGAIN`.
 const EMPTY: i64 = -11;
 
@@ -227,7 +231,10 @@ impl Socket {
         if entry.length == u16::MAX || read == u16::MAX {
             return true;
         }
-        let Some(around) = entry.length.checked_sub(read) else { return false };
+        let around = i32::from(entry.length) - i32::from(read);
+        if around < 0 && around != -ETHERNET {
+            return false;
+        }
         let flow = u32::try_from(entry.tag >> 32).expect("invariant: 32 bits are left");
         match self.around.insert(flow, around) {
             Some(before) => before == around,

@@ -34,6 +34,24 @@ fn t0_every_stage_of_a_whole_journey() {
 }
 
 #[test]
+fn t0_a_call_that_ends_after_its_message_was_read_is_where_it_began() {
+    // A veth delivers in the sender's call.
+    let mut events = whole();
+    let call = events.iter().position(|event| event.hook == SocketSend).unwrap();
+    let end = events.remove(call);
+    let read = events.iter().position(|event| event.hook == SocketReceive).unwrap();
+    events.insert(read + 1, Event { at_ns: 3_650, ..end });
+    let out = follow(CaptureInfo::all(), &events);
+    let [journey] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(stages(journey)[..2], named(&[("app", 100), ("send", 200)]));
+    // Another socket's end says nothing of it.
+    let end = events.iter_mut().find(|event| event.hook == SocketSend).unwrap();
+    end.object += 1;
+    let out = follow(CaptureInfo::all(), &events);
+    assert_eq!(stages(&out[0])[..1], named(&[("app+send", 300)]));
+}
+
+#[test]
 fn t0_without_a_hook_its_neighbours_are_one_stage_and_it_says_so() {
     let cases = [
         (DriverDone, "driver+wire", 300),

@@ -56,6 +56,20 @@ fn t0_a_length_that_does_not_fit_is_no_guess() {
 }
 
 #[test]
+fn t0_a_packet_socket_reads_the_header_of_the_link_too() {
+    let mut events = Vec::new();
+    for (at, tag) in [(1_000, 5), (2_000, 6)] {
+        events.extend(queued(at, 0xa, tag, 64));
+        events.push(read(at + 100, 78));
+    }
+    events.extend(queued(3_000, 0xa, 7, 64));
+    events.push(read(3_100, 64));
+    let found = follow_all(&events);
+    assert_eq!(found[..2], [5, 6].map(|tag| (tag, 100, Status::Complete, None)));
+    assert_eq!(found[2].3, Some(Why::Length { queued: 64, read: 64 }), "of one flow one way");
+}
+
+#[test]
 fn t0_after_a_loss_a_socket_is_unsure_until_it_is_known_to_be_empty() {
     // A `socket-receive` was lost at 500; everything after is one message late.
     let lost = Loss { hook: SocketReceive, from_ns: 400, to_ns: 600, events: 1 };
