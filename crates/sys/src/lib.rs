@@ -10,6 +10,7 @@
 mod busy_poll;
 pub mod card;
 pub mod clock;
+mod direct;
 pub mod error_queue;
 pub mod event;
 pub mod filter;
