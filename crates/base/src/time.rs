@@ -88,6 +88,7 @@ impl Span {
 
 impl Add for Span {
     type Output = Span;
+    #[inline]
     fn add(self, other: Span) -> Span {
         Span(self.0.checked_add(other.0).expect("invariant: span sum fits 64 bits"))
     }
@@ -101,6 +102,7 @@ impl AddAssign for Span {
 
 impl Sub for Span {
     type Output = Span;
+    #[inline]
     fn sub(self, other: Span) -> Span {
         Span(self.0.checked_sub(other.0).expect("invariant: span difference fits 64 bits"))
     }
@@ -108,6 +110,7 @@ impl Sub for Span {
 
 impl Neg for Span {
     type Output = Span;
+    #[inline]
     fn neg(self) -> Span {
         Span(self.0.checked_neg().expect("invariant: span negation fits 64 bits"))
     }
@@ -230,18 +233,21 @@ impl<S: Scale> Hash for Instant<S> {
 }
 impl<S: Scale> Add<Span> for Instant<S> {
     type Output = Instant<S>;
+    #[inline]
     fn add(self, span: Span) -> Instant<S> {
         self.checked_add(span).expect("invariant: instant fits 64-bit nanoseconds")
     }
 }
 impl<S: Scale> Sub<Span> for Instant<S> {
     type Output = Instant<S>;
+    #[inline]
     fn sub(self, span: Span) -> Instant<S> {
         self + -span
     }
 }
 impl<S: Scale> Sub for Instant<S> {
     type Output = Span;
+    #[inline]
     fn sub(self, other: Self) -> Span {
         Span(self.ns.checked_sub(other.ns).expect("invariant: instants lie within 292 years"))
     }

@@ -91,6 +91,13 @@ impl ProgressLine {
         }
     }
 
+    /// As [`ProgressLine::line`]; nothing is put together for a line that is not shown.
+    pub fn line_of(&mut self, text: impl FnOnce() -> String) {
+        if self.shown {
+            self.line(&text());
+        }
+    }
+
     pub fn line(&mut self, text: &str) {
         if self.shown {
             let seconds = self.started.elapsed().as_secs();

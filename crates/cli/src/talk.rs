@@ -204,7 +204,7 @@ pub fn run(args: &Talk) -> anyhow::Result<ExitCode> {
                 progress.clear();
                 notes.iter().for_each(|note| eprintln!("note: {note}"));
             }
-            TalkEvent::Progress(now) => progress.line(&told::line(now)),
+            TalkEvent::Progress(now) => progress.line_of(|| told::line(now)),
         }
         Ok(())
     });

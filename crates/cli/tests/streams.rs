@@ -506,7 +506,7 @@ for pcp in 4 6 0; do tail -n 1 /tmp/$pcp; done";
 #[test]
 fn t4_launch_times_that_are_over_are_refused_and_counted() {
     let script = "listen
-$TW talk 10.77.0.2:15001 --count 50 --launch 500ns --json | tr -d '\\n' || true
+$TW talk 10.77.0.2:15001 --count 50 --launch 100ns --json | tr -d '\\n' || true
 echo
 wait $listener
 tail -n 1 /tmp/heard";

@@ -100,6 +100,11 @@ pub enum Wait {
     BusyPoll(BusyPoll),
 }
 
+/// From this on a wait begins with a call that may be late by two ticks of the kernel, of 10 ms at
+/// most, and goes on with one that is exact.
+const UNHURRIED: Span = Span::from_ms(45);
+const _: () = assert!(ReceiveSocket::PATIENCE.as_ns() + 2 * 10_000_000 < UNHURRIED.as_ns());
+
 /// How a receiver is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveOptions {
@@ -226,16 +231,38 @@ impl Receiver {
     /// first. Returns how many there were: none when the time is over, or after a signal.
     ///
     /// **Errors**: `ENETDOWN` when the interface went down or away; it can be called again.
-    pub fn receive(
-        &mut self,
-        wait_at_most: Option<Span>,
-        each: &mut dyn FnMut(Arrival<'_>),
-    ) -> io::Result<usize> {
+    #[inline]
+    pub fn receive<F>(&mut self, wait_at_most: Option<Span>, each: &mut F) -> io::Result<usize>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
+        // One call looks and waits, where there is so much time that its end need not be exact.
+        if let (Port::Socket(socket), Wait::Block) = (&mut self.port, self.wait)
+            && wait_at_most.is_none_or(|wait| wait >= UNHURRIED)
+        {
+            let start = clock::now::<Mono>();
+            return match socket.await_first(each)? {
+                Some(count) => Ok(count),
+                None => self.wait_on(start, wait_at_most, each),
+            };
+        }
         let count = self.look(each)?;
         if count > 0 || wait_at_most == Some(Span::ZERO) {
             return Ok(count);
         }
-        let start = clock::now::<Mono>();
+        self.wait_on(clock::now(), wait_at_most, each)
+    }
+
+    /// Waits until it is over what was waited for since then; nothing came yet.
+    fn wait_on<F>(
+        &mut self,
+        start: Instant<Mono>,
+        wait_at_most: Option<Span>,
+        each: &mut F,
+    ) -> io::Result<usize>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
         let end = wait_at_most.map(|span| start.saturating_add(span));
         let look_until = match self.wait {
             Wait::Block => Some(start),
@@ -266,11 +293,14 @@ impl Receiver {
         }
     }
 
-    fn look(&mut self, each: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+    fn look<F>(&mut self, each: &mut F) -> io::Result<usize>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
         match &mut self.port {
             Port::Socket(socket) => socket.receive(each),
-            Port::Ring(ring) => Ok(ring.receive(each)),
-            Port::Xdp(port) => port.receive(each),
+            Port::Ring(ring) => Ok(ring.receive(&mut |arrival| each(arrival))),
+            Port::Xdp(port) => port.receive(&mut |arrival| each(arrival)),
         }
     }
 

@@ -43,16 +43,32 @@ impl Probe {
     ///
     /// **Panics** when the message is shorter than [`Probe::LEN`], or the number of the stream is
     /// too high.
+    #[inline]
     pub fn write(&self, message: &mut [u8]) {
         assert!(self.stream <= Probe::MAX_STREAM, "stream {} has no number", self.stream);
         let stream = self.stream | if self.is_launch { LAUNCH } else { 0 };
+        // Of a known length: bounds are looked at once.
+        let message: &mut [u8; Probe::LEN] =
+            (&mut message[..Probe::LEN]).try_into().expect("invariant: just cut to this length");
         message[..4].copy_from_slice(&MAGIC);
         message[4..6].copy_from_slice(&stream.to_le_bytes());
         message[6..10].copy_from_slice(&self.seq.to_le_bytes());
         message[10..18].copy_from_slice(&self.time.as_ns().to_le_bytes());
     }
 
+    /// Writes number and time into a message that has a header.
+    ///
+    /// **Panics** when the message is shorter than [`Probe::LEN`].
+    #[inline]
+    pub(crate) fn renew(message: &mut [u8], seq: u32, time: Instant<Tai>) {
+        let message: &mut [u8; Probe::LEN] =
+            (&mut message[..Probe::LEN]).try_into().expect("invariant: just cut to this length");
+        message[6..10].copy_from_slice(&seq.to_le_bytes());
+        message[10..18].copy_from_slice(&time.as_ns().to_le_bytes());
+    }
+
     /// The header of a message; `None` for any other.
+    #[inline]
     pub fn parse(message: &[u8]) -> Option<Probe> {
         let (magic, rest) = message.split_first_chunk::<4>()?;
         let (stream, rest) = rest.split_first_chunk::<2>()?;

@@ -8,7 +8,7 @@
 //!
 //! Not here: telling a card which frames to stamp (`timewire_sys::card`).
 
-use timewire_sys::filter::{content_of, ethertype_of};
+use timewire_sys::filter::parts_of;
 
 use crate::probe::Probe;
 
@@ -88,9 +88,10 @@ impl PtpProbe {
 
 /// The header of ours in a whole frame: in a PTP message, in a UDP message, or behind the
 /// EtherType.
+#[inline]
 pub fn probe_of_frame(frame: &[u8]) -> Option<Probe> {
-    let content = content_of(frame)?;
-    if ethertype_of(frame) == Some(ETHERTYPE) {
+    let (ethertype, content) = parts_of(frame)?;
+    if ethertype == ETHERTYPE {
         return PtpProbe::parse(content).map(|found| found.probe);
     }
     Probe::parse(content)

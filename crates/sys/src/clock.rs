@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 use timewire_base::{Instant, Mono, Scale, Span, Tai, Utc};
 
+use crate::direct;
+
 /// A time scale that the kernel has a clock for.
 pub trait KernelClock: Scale {
     /// The clock's number.
@@ -28,12 +30,20 @@ impl KernelClock for Utc {
 /// The clock's reading now.
 ///
 /// **Panics** when the kernel lacks the clock; all three exist since Linux 3.10.
+#[inline]
 pub fn now<S: KernelClock>() -> Instant<S> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec for the call to fill in; the clock number is a constant.
     let result = unsafe { libc::clock_gettime(S::ID, &raw mut time) };
-    assert_eq!(result, 0, "clock_gettime({}) failed: {}", S::NAME, io::Error::last_os_error());
+    if result != 0 {
+        no_clock(S::NAME);
+    }
     from_timespec(&time)
+}
+
+#[cold]
+fn no_clock(name: &str) -> ! {
+    panic!("clock_gettime({name}) failed: {}", io::Error::last_os_error())
 }
 
 /// How long the calling thread has had a CPU (`CLOCK_THREAD_CPUTIME_ID`), with the interrupts that
@@ -47,11 +57,13 @@ pub fn thread_time() -> Span {
 }
 
 /// An instant from the kernel's `timespec`.
+#[inline]
 pub(crate) fn from_timespec<S: Scale>(time: &libc::timespec) -> Instant<S> {
     Instant::from_ns(time.tv_sec * 1_000_000_000 + time.tv_nsec)
 }
 
 /// Splits a span into seconds and nanoseconds; a negative one becomes zero.
+#[inline]
 pub(crate) fn to_timespec(ns: i64) -> libc::timespec {
     let ns = ns.max(0);
     libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 }
@@ -59,18 +71,10 @@ pub(crate) fn to_timespec(ns: i64) -> libc::timespec {
 
 /// Sleeps until the clock reads `until`; returns at once when that has passed. Restarts after a
 /// signal.
+#[inline]
 pub fn sleep_until<S: KernelClock>(until: Instant<S>) {
     let time = to_timespec(until.as_ns());
-    loop {
-        // SAFETY: `time` is a valid timespec; with TIMER_ABSTIME the kernel ignores the remainder,
-        // so a null pointer is allowed.
-        let result = unsafe {
-            libc::clock_nanosleep(S::ID, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut())
-        };
-        if result != libc::EINTR {
-            return;
-        }
-    }
+    while !direct::sleep_until(S::ID, &time) {}
 }
 
 /// How far TAI is ahead of UTC in this kernel: 0 until someone sets it (37 s since 2017).

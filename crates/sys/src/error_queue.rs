@@ -6,12 +6,14 @@
 //! stamps on, which is a setting of the interface.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use timewire_base::{Instant, Utc};
 
 use crate::clock::from_timespec;
-use crate::socket::{check, set_option};
+use crate::direct;
+use crate::messages::{Plain, control_of, each_control, value_of};
+use crate::socket::set_option;
 
 /// Where on its way a message is stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,19 +122,46 @@ pub fn stamp_messages(fd: BorrowedFd<'_>, taps: &[TxTap]) -> io::Result<()> {
 ///
 /// **Errors**: as `recvmsg`.
 pub fn take(fd: BorrowedFd<'_>) -> io::Result<Option<Report>> {
-    let mut reader = [Room::EMPTY];
+    let mut room = Room::EMPTY;
+    // SAFETY: all-zero is a valid mmsghdr: null pointers and plain integers.
+    let mut header: [libc::mmsghdr; 1] = unsafe { std::mem::zeroed() };
+    header[0].msg_hdr.msg_control = room.0.as_mut_ptr().cast();
+    header[0].msg_hdr.msg_controllen = CONTROL;
     let mut found = None;
-    read(fd, &mut reader, &mut |report| found = Some(report))?;
+    // SAFETY: the header points to a room of CONTROL bytes, alive and exclusively ours.
+    unsafe { read(fd, &mut header, &mut |report| found = Some(report))? };
     Ok(found)
 }
 
-/// Takes many entries with one system call; keeps the room for them.
-#[derive(Debug)]
-pub struct ReportReader(Box<[Room]>);
+/// Takes many entries with one system call; keeps the room for them, and the headers that lead to
+/// it.
+pub struct ReportReader {
+    headers: Vec<libc::mmsghdr>,
+    /// Only for the headers to point to.
+    _rooms: Vec<Room>,
+}
+
+// SAFETY: the pointers in the headers lead to the rooms, which go with them and which nobody else
+// reaches.
+unsafe impl Send for ReportReader {}
+
+impl std::fmt::Debug for ReportReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReportReader")
+    }
+}
 
 impl Default for ReportReader {
     fn default() -> ReportReader {
-        ReportReader(vec![Room::EMPTY; BATCH].into_boxed_slice())
+        let mut rooms = vec![Room::EMPTY; BATCH];
+        // No room for bytes: with `OPT_TSONLY` there are none, and those of others are not wanted.
+        // SAFETY: all-zero is a valid mmsghdr: null pointers and plain integers.
+        let mut headers: Vec<libc::mmsghdr> = vec![unsafe { std::mem::zeroed() }; BATCH];
+        for (header, room) in headers.iter_mut().zip(&mut rooms) {
+            header.msg_hdr.msg_control = room.0.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = CONTROL;
+        }
+        ReportReader { headers, _rooms: rooms }
     }
 }
 
@@ -141,8 +170,15 @@ impl ReportReader {
     /// waits and never allocates. Returns how many there were.
     ///
     /// **Errors**: as `recvmmsg`.
-    pub fn read(&mut self, fd: BorrowedFd<'_>, on: &mut dyn FnMut(Report)) -> io::Result<usize> {
-        read(fd, &mut self.0, on)
+    #[inline]
+    pub fn read<F: FnMut(Report) + ?Sized>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        on: &mut F,
+    ) -> io::Result<usize> {
+        // SAFETY: the headers point to our rooms, which live as long and do not move: a vector's
+        // memory stays where it is.
+        unsafe { read(fd, &mut self.headers, on) }
     }
 }
 
@@ -157,27 +193,28 @@ impl Room {
     const EMPTY: Room = Room([0; CONTROL / 8]);
 }
 
-fn read(fd: BorrowedFd<'_>, rooms: &mut [Room], on: &mut dyn FnMut(Report)) -> io::Result<usize> {
-    // SAFETY: all-zero is a valid mmsghdr: null pointers and plain integers.
-    let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-    let mut count: libc::c_uint = 0;
-    for (header, room) in headers.iter_mut().zip(rooms.iter_mut()) {
-        // No room for bytes: with `OPT_TSONLY` there are none, and those of others are not wanted.
-        header.msg_hdr.msg_control = room.0.as_mut_ptr().cast();
-        header.msg_hdr.msg_controllen = CONTROL;
-        count += 1;
-    }
+/// Leaves the headers as they were.
+///
+/// # Safety
+/// Each header points to CONTROL writable bytes that nobody else uses, asks for no bytes and no
+/// name, and is otherwise zero.
+#[inline]
+unsafe fn read<F: FnMut(Report) + ?Sized>(
+    fd: BorrowedFd<'_>,
+    headers: &mut [libc::mmsghdr],
+    on: &mut F,
+) -> io::Result<usize> {
+    let room = libc::c_uint::try_from(headers.len()).expect("invariant: at most BATCH");
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the first `count` headers point to rooms of CONTROL bytes, alive and exclusively
-    // ours; they ask for no bytes and no name, and no timeout is given.
-    let got = unsafe {
-        let none = std::ptr::null_mut();
-        libc::recvmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, flags, none)
-    };
-    match check(got) {
+    // SAFETY: the caller vouches for the headers, of which there are so many.
+    match unsafe { direct::receive_messages(fd, headers.as_mut_ptr(), room, flags) } {
         Ok(got) => {
-            let got = usize::try_from(got).expect("invariant: not negative");
-            headers[..got].iter().for_each(|header| on(report_of(&header.msg_hdr)));
+            for header in &mut headers[..got] {
+                // SAFETY: the kernel filled the header, which describes a live buffer.
+                let report = unsafe { report_of(&header.msg_hdr) };
+                header.msg_hdr.msg_controllen = CONTROL;
+                on(report);
+            }
             Ok(got)
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -200,31 +237,25 @@ struct ExtendedError {
 
 const _: () = assert!(size_of::<ExtendedError>() == 16);
 
-fn report_of(header: &libc::msghdr) -> Report {
+// SAFETY: of integers.
+unsafe impl Plain for ExtendedError {}
+
+/// # Safety
+/// The header's control pointer and length describe a live buffer that the kernel has filled.
+#[inline]
+unsafe fn report_of(header: &libc::msghdr) -> Report {
     let (mut error, mut stamp) = (None, None);
-    // SAFETY: the kernel filled the header; its control pointer and length describe a live buffer.
-    let mut message = unsafe { libc::CMSG_FIRSTHDR(header) };
-    while !message.is_null() {
-        // SAFETY: FIRSTHDR and NXTHDR return only headers that lie whole in the buffer.
-        let (level, kind, data) =
-            unsafe { ((*message).cmsg_level, (*message).cmsg_type, libc::CMSG_DATA(message)) };
-        match (level, kind) {
-            (libc::SOL_SOCKET, SO_TIMESTAMPING) => {
-                // SAFETY: the kernel put three timespecs there.
-                let times = unsafe { data.cast::<[libc::timespec; 3]>().read_unaligned() };
-                stamp = stamp_of(&times);
-            }
-            (libc::SOL_IP, libc::IP_RECVERR)
-            | (libc::SOL_IPV6, libc::IPV6_RECVERR)
-            | (libc::SOL_PACKET, PACKET_TX_TIMESTAMP) => {
-                // SAFETY: the kernel put a sock_extended_err there, of plain integers.
-                error = Some(unsafe { data.cast::<ExtendedError>().read_unaligned() });
-            }
-            _ => {}
+    // SAFETY: the caller vouches for the buffer.
+    let buffer = unsafe { control_of(header) };
+    each_control(buffer, |level, kind, data| match (level, kind) {
+        (libc::SOL_SOCKET, SO_TIMESTAMPING) => {
+            stamp = value_of::<[libc::timespec; 3]>(data).and_then(|times| stamp_of(&times));
         }
-        // SAFETY: `message` came from FIRSTHDR or NXTHDR on this header.
-        message = unsafe { libc::CMSG_NXTHDR(header, message) };
-    }
+        (libc::SOL_IP, libc::IP_RECVERR)
+        | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+        | (libc::SOL_PACKET, PACKET_TX_TIMESTAMP) => error = value_of::<ExtendedError>(data),
+        _ => {}
+    });
     match error {
         Some(error) => interpret(&error, stamp),
         None => Report::Other { errno: 0, origin: 0 },
@@ -232,6 +263,7 @@ fn report_of(header: &libc::msghdr) -> Report {
 }
 
 /// Of three times the first is the kernel's, the last the card's; one of them is not zero.
+#[inline]
 fn stamp_of(times: &[libc::timespec; 3]) -> Option<TxTime> {
     let is_set = |time: &libc::timespec| time.tv_sec != 0 || time.tv_nsec != 0;
     if is_set(&times[2]) {
@@ -241,6 +273,7 @@ fn stamp_of(times: &[libc::timespec; 3]) -> Option<TxTime> {
     is_set(&times[0]).then(|| TxTime::System(from_timespec(&times[0])))
 }
 
+#[inline]
 fn interpret(error: &ExtendedError, stamp: Option<TxTime>) -> Report {
     let other = Report::Other { errno: error.errno, origin: error.origin };
     match (error.origin, error.code, stamp) {

@@ -108,10 +108,10 @@ fn wait(fds: &[BorrowedFd<'_>], events: libc::c_short, timeout: Option<Span>) ->
     }
     let time = timeout.map(|span| to_timespec(span.as_ns()));
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: `list` holds MOST entries, of which unused ones have fd -1 and are ignored; `time` is
-    // null or points to a timespec that lives until the call returns; no signal mask is given.
-    let ready =
-        unsafe { libc::ppoll(list.as_mut_ptr(), MOST as libc::nfds_t, time, std::ptr::null()) };
+    let count = libc::nfds_t::try_from(fds.len()).expect("invariant: at most 8");
+    // SAFETY: `list` holds more than `count` entries; `time` is null or points to a timespec that
+    // lives until the call returns; no signal mask is given.
+    let ready = unsafe { libc::ppoll(list.as_mut_ptr(), count, time, std::ptr::null()) };
     match check(ready) {
         Ok(count) => Ok(count > 0),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),

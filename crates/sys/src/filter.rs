@@ -157,11 +157,19 @@ impl FrameFilter {
 /// The part of a frame behind its Ethernet header, tags and, if it has them, IP and UDP headers;
 /// `None` where the headers are in doubt.
 pub fn content_of(frame: &[u8]) -> Option<&[u8]> {
+    parts_of(frame).map(|(_, content)| content)
+}
+
+/// The EtherType of a frame, as [`ethertype_of`], and what is behind it, as [`content_of`].
+#[inline]
+pub fn parts_of(frame: &[u8]) -> Option<(u16, &[u8])> {
     let walk = Walk::of(frame);
-    match walk.ethertype? {
-        0x0800 | 0x86dd => walk.udp_content(frame).map(|(_, content)| content),
-        _ => frame.get(walk.behind..),
-    }
+    let ethertype = walk.ethertype?;
+    let content = match ethertype {
+        0x0800 | 0x86dd => walk.udp_content(frame)?.1,
+        _ => frame.get(walk.behind..)?,
+    };
+    Some((ethertype, content))
 }
 
 /// The EtherType of a frame, behind at most two tags.
@@ -182,6 +190,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Walk {
+    #[inline]
     fn of(frame: &[u8]) -> Walk {
         let mut walk = Walk { tci: None, ethertype: None, behind: 14 };
         let mut kind = number(frame, 12);

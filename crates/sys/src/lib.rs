@@ -11,6 +11,7 @@ mod busy_poll;
 pub mod card;
 pub mod clock;
 pub mod cpu;
+mod direct;
 pub mod error_queue;
 pub mod event;
 pub mod filter;

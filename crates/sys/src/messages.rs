@@ -7,12 +7,13 @@
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use timewire_base::{Instant, Utc};
 
 use crate::clock::from_timespec;
-use crate::socket::{check, size_of_u32};
+use crate::direct;
+use crate::socket::size_of_u32;
 
 /// Messages taken per system call.
 pub(crate) const BATCH: usize = 32;
@@ -35,37 +36,88 @@ impl Extras {
     ///
     /// # Safety
     /// The header's control pointer and length describe a live buffer that the kernel has filled.
+    #[inline]
     pub(crate) unsafe fn of(header: &libc::msghdr) -> Extras {
         let mut extras = Extras::default();
         // SAFETY: the caller vouches for the buffer.
-        let mut message = unsafe { libc::CMSG_FIRSTHDR(header) };
-        while !message.is_null() {
-            // SAFETY: FIRSTHDR and NXTHDR return only headers that lie whole in the buffer.
-            let (level, kind, data) =
-                unsafe { ((*message).cmsg_level, (*message).cmsg_type, libc::CMSG_DATA(message)) };
-            if level == libc::SOL_PACKET && kind == libc::PACKET_AUXDATA {
-                // SAFETY: the kernel put a tpacket_auxdata there; reads of any alignment are fine.
-                let aux = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
-                extras.vlan = tag_of(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid);
-            } else if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPNS {
-                // SAFETY: the kernel put a timespec there; reads of any alignment are fine.
-                let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
-                extras.stamp = Some(from_timespec(&time));
-            } else if level == libc::SOL_SOCKET && kind == libc::SCM_TIMESTAMPING {
-                // SAFETY: the kernel put three timespecs there; reads of any alignment are fine.
-                let times = unsafe { data.cast::<[libc::timespec; 3]>().read_unaligned() };
-                let [software, _, hardware] = times.map(|it| from_timespec::<Utc>(&it).as_ns());
-                extras.stamp = Some(software).filter(|it| *it != 0).map(Instant::from_ns);
-                extras.hardware_ns = Some(hardware).filter(|it| *it != 0);
+        let buffer = unsafe { control_of(header) };
+        each_control(buffer, |level, kind, data| match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                let Some([software, _, hardware]) = value_of::<[libc::timespec; 3]>(data) else {
+                    return;
+                };
+                let is_set = |time: &libc::timespec| time.tv_sec != 0 || time.tv_nsec != 0;
+                extras.stamp = is_set(&software).then(|| from_timespec(&software));
+                extras.hardware_ns =
+                    is_set(&hardware).then(|| from_timespec::<Utc>(&hardware).as_ns());
             }
-            // SAFETY: `message` came from FIRSTHDR or NXTHDR on this header.
-            message = unsafe { libc::CMSG_NXTHDR(header, message) };
-        }
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                if let Some(aux) = value_of::<libc::tpacket_auxdata>(data) {
+                    extras.vlan = tag_of(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid);
+                }
+            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                extras.stamp = value_of::<libc::timespec>(data).map(|time| from_timespec(&time));
+            }
+            _ => {}
+        });
         extras
     }
 }
 
+/// The control messages that the kernel has written.
+///
+/// # Safety
+/// The header's control pointer and length describe a live buffer that the kernel has filled.
+#[inline]
+pub(crate) unsafe fn control_of(header: &libc::msghdr) -> &[u8] {
+    if header.msg_controllen < HEADER {
+        return &[];
+    }
+    // SAFETY: the caller vouches for pointer and length, and the kernel has written so much.
+    unsafe { std::slice::from_raw_parts(header.msg_control.cast(), header.msg_controllen) }
+}
+
+/// Level, kind and content of each control message.
+#[inline]
+pub(crate) fn each_control(mut rest: &[u8], mut on: impl FnMut(libc::c_int, libc::c_int, &[u8])) {
+    // `struct cmsghdr`: length with itself, level, type; the next one is at a multiple of 8.
+    while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+        let [a, b, c, d, e, f, g, h, l0, l1, l2, l3, k0, k1, k2, k3] = *header;
+        let length = usize::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let Some(data) = rest.get(HEADER..length) else { return };
+        let level = libc::c_int::from_ne_bytes([l0, l1, l2, l3]);
+        on(level, libc::c_int::from_ne_bytes([k0, k1, k2, k3]), data);
+        rest = rest.get(length.next_multiple_of(8)..).unwrap_or_default();
+    }
+}
+
+/// The content of a control message; `None` when it is shorter.
+#[inline]
+pub(crate) fn value_of<T: Plain>(data: &[u8]) -> Option<T> {
+    // SAFETY: there are as many bytes, any bytes are a value of a plain type, and reads of any
+    // alignment are fine.
+    (data.len() >= size_of::<T>()).then(|| unsafe { data.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// A type of which any bytes are a value.
+///
+/// # Safety
+/// It consists of integers.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: of integers.
+unsafe impl Plain for libc::timespec {}
+// SAFETY: of integers.
+unsafe impl Plain for [libc::timespec; 3] {}
+// SAFETY: of integers.
+unsafe impl Plain for libc::tpacket_auxdata {}
+
+const HEADER: usize = size_of::<libc::cmsghdr>();
+const _: () = assert!(HEADER == 16 && size_of::<usize>() == 8);
+
 /// The tag as on the link, from what the kernel says of it.
+#[inline]
 pub(crate) fn tag_of(status: u32, tci: u16, tpid: u16) -> Option<[u8; 4]> {
     if status & libc::TP_STATUS_VLAN_VALID == 0 {
         return None;
@@ -118,47 +170,74 @@ impl Batch {
         room: usize,
         names: bool,
     ) -> io::Result<usize> {
-        for slot in 0..room {
-            let header = &mut self.headers[slot].msg_hdr;
-            header.msg_iov = &raw mut self.iovecs[slot];
-            header.msg_iovlen = 1;
-            header.msg_control = self.control[slot].as_mut_ptr().cast();
-            header.msg_controllen = CONTROL;
-            if names {
-                header.msg_name = (&raw mut self.names[slot]).cast();
-                header.msg_namelen = size_of_u32::<libc::sockaddr_in6>();
-            }
+        // SAFETY: the caller vouches for the entries.
+        match unsafe { self.take(fd, room, names, libc::MSG_DONTWAIT) } {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            result => result,
         }
+    }
+
+    /// As [`Batch::receive`]; waits for the first message, if none is there, for as long as the
+    /// socket's `SO_RCVTIMEO` says. None came when there was a signal.
+    ///
+    /// **Errors**: `WouldBlock` when that is over.
+    ///
+    /// # Safety
+    /// As of [`Batch::receive`].
+    pub(crate) unsafe fn await_first(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        room: usize,
+        names: bool,
+    ) -> io::Result<usize> {
+        // SAFETY: the caller vouches for the entries.
+        unsafe { self.take(fd, room, names, libc::MSG_WAITFORONE) }
+    }
+
+    #[inline]
+    unsafe fn take(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        room: usize,
+        names: bool,
+        flags: libc::c_int,
+    ) -> io::Result<usize> {
         if room == 0 {
             return Ok(0);
         }
+        let entries = self.headers[..room].iter_mut().zip(&mut self.iovecs);
+        for ((entry, iovec), control) in entries.zip(&mut self.control) {
+            let header = &mut entry.msg_hdr;
+            header.msg_iov = iovec;
+            header.msg_iovlen = 1;
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = CONTROL;
+        }
+        if names {
+            for (entry, name) in self.headers[..room].iter_mut().zip(&mut self.names) {
+                entry.msg_hdr.msg_name = std::ptr::from_mut(name).cast();
+                entry.msg_hdr.msg_namelen = size_of_u32::<libc::sockaddr_in6>();
+            }
+        }
         let count = libc::c_uint::try_from(room).expect("invariant: at most BATCH");
-        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        let headers = self.headers.as_mut_ptr();
         // SAFETY: the headers point to our own iovecs, control buffers and names, which do not move
-        // during the call, and these to memory the caller vouches for; no timeout is given.
-        let got = unsafe {
-            libc::recvmmsg(
-                fd.as_raw_fd(),
-                self.headers.as_mut_ptr(),
-                count,
-                flags,
-                std::ptr::null_mut(),
-            )
-        };
-        match check(got) {
-            Ok(count) => Ok(usize::try_from(count).expect("invariant: not negative")),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        // during the call, and these to memory the caller vouches for.
+        match unsafe { direct::receive_messages(fd, headers, count, flags | libc::MSG_TRUNC) } {
+            Ok(count) => Ok(count),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
             Err(error) => Err(error),
         }
     }
 
     /// The full length of a received message, also of one that was cut.
+    #[inline]
     pub(crate) fn length(&self, slot: usize) -> u32 {
         self.headers[slot].msg_len
     }
 
     /// What came beside a received message.
+    #[inline]
     pub(crate) fn extras(&self, slot: usize) -> Extras {
         // SAFETY: the kernel filled the header in `receive`; its control pointer and length
         // describe our own buffer, which has not moved: the batch is boxed.

@@ -3,8 +3,9 @@
 //! are written into buffers of its own, each with a number, and with a destination and a launch
 //! time if they have one, and go together with [`Outbox::flush`].
 //!
-//! What comes back names a message by that number: on Linux 6.13 and later the kernel is told it
-//! with each message (`SCM_TS_OPT_ID`), before that its own count is followed.
+//! What comes back names a message by that number, once stamps were asked for ([`Outbox::stamp`]):
+//! on Linux 6.13 and later the kernel is told it with each message (`SCM_TS_OPT_ID`), before that
+//! its own count is followed.
 //!
 //! Not here: what comes back (`error_queue`), one message at a time (`talk`), memory shared with
 //! the kernel (`packet_ring`, `xsk_talk`).
@@ -12,11 +13,13 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use timewire_base::{IfName, Mono, SocketPriority, Tai};
 
-use crate::socket::{bind_packet, check, set_option, size_of_u32, socket};
+use crate::direct;
+use crate::error_queue::{TxTap, stamp_messages};
+use crate::socket::{bind_packet, set_option, size_of_u32, socket};
 use crate::talk::{LaunchMode, SO_TXTIME, enable_launch};
 
 /// Messages that can wait for [`Outbox::flush`].
@@ -69,12 +72,25 @@ pub struct Outbox {
     waiting: usize,
     messages: Box<[Outgoing; BATCH]>,
     room: Box<Room>,
+    /// What the first header was made for by [`Outbox::send_now`].
+    made: Option<Made>,
     ids: Ids,
+}
+
+/// A message for which a header was made; of the next one like it only the values differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    address: usize,
+    length: usize,
+    has_launch: bool,
+    tells: bool,
 }
 
 /// How the kernel's names of messages become ours.
 #[derive(Clone, Debug)]
 pub(crate) enum Ids {
+    /// It names none: no stamps were asked for.
+    Unnamed,
     /// It is told ours with each message. `proven` when it has taken one.
     Told { proven: bool },
     /// It counts.
@@ -171,13 +187,30 @@ impl Outbox {
             waiting: 0,
             messages: Box::new([none; BATCH]),
             room: Box::new(Room::new()),
-            ids: Ids::Told { proven: false },
+            made: None,
+            ids: Ids::Unnamed,
         })
     }
 
+    /// Has the kernel stamp every message at these taps, and name it with its stamps.
+    ///
+    /// **Errors**: the socket's kind has no stamps.
+    pub fn stamp(&mut self, taps: &[TxTap]) -> io::Result<()> {
+        stamp_messages(self.fd.as_fd(), taps)?;
+        self.ids = Ids::Told { proven: false };
+        Ok(())
+    }
+
+    /// Whether there is a buffer for one more message.
+    #[inline]
+    pub fn has_buffer(&self) -> bool {
+        self.waiting < BATCH
+    }
+
     /// The buffer of the next message; `None` while as many wait as one flush takes.
+    #[inline]
     pub fn buffer(&mut self) -> Option<&mut [u8]> {
-        if self.waiting == BATCH {
+        if !self.has_buffer() {
             return None;
         }
         let start = self.waiting * self.longest;
@@ -187,6 +220,7 @@ impl Outbox {
     /// Puts the message that was written into [`Outbox::buffer`] behind the others.
     ///
     /// **Panics** when as many wait as one flush takes, or it is longer than a buffer.
+    #[inline]
     pub fn push(&mut self, message: Outgoing) {
         assert!(self.waiting < BATCH, "{BATCH} messages wait for a flush");
         assert!(message.length <= self.longest, "{} bytes exceed a buffer", message.length);
@@ -203,14 +237,19 @@ impl Outbox {
     /// and not sent later; those behind it are sent. An error that an earlier message left on the
     /// socket (ICMP) costs no message.
     pub fn flush(&mut self, refused: &mut dyn FnMut(u32, io::Error)) {
+        if self.waiting == 0 {
+            return;
+        }
         let (mut at, mut repeated) = (0, None);
         while at < self.waiting {
             match self.send_from(at) {
                 Ok(sent) => {
-                    for message in &self.messages[at..at + sent] {
-                        match &mut self.ids {
-                            Ids::Told { proven } => *proven = true,
-                            Ids::Counted(counted) => counted.note(message.id),
+                    match &mut self.ids {
+                        Ids::Unnamed => {}
+                        Ids::Told { proven } => *proven = true,
+                        Ids::Counted(counted) => {
+                            let taken = &self.messages[at..at + sent];
+                            taken.iter().for_each(|message| counted.note(message.id));
                         }
                     }
                     at += sent;
@@ -242,30 +281,128 @@ impl Outbox {
         self.waiting = 0;
     }
 
+    /// Sends one message from memory of the caller's at once, past those that wait and without
+    /// waiting for room. An error that an earlier message left on the socket (ICMP) does not
+    /// hinder it.
+    ///
+    /// **Errors**: it was not taken.
+    #[inline]
+    pub fn send_now(&mut self, bytes: &[u8], id: u32, launch_ns: Option<i64>) -> io::Result<()> {
+        match self.try_now(bytes, id, launch_ns) {
+            Ok(_) if matches!(self.ids, Ids::Unnamed) => Ok(()),
+            result => self.ended(bytes, id, launch_ns, result),
+        }
+    }
+
+    #[inline]
+    fn try_now(&mut self, bytes: &[u8], id: u32, launch_ns: Option<i64>) -> io::Result<usize> {
+        let tells = matches!(self.ids, Ids::Told { .. });
+        if !tells && launch_ns.is_none() {
+            return direct::send(self.fd.as_fd(), bytes);
+        }
+        let made = Made {
+            address: bytes.as_ptr().addr(),
+            length: bytes.len(),
+            has_launch: launch_ns.is_some(),
+            tells,
+        };
+        if self.made == Some(made) {
+            self.room.rewrite(id, launch_ns, tells);
+        } else {
+            let message = Outgoing { length: bytes.len(), id, to: None, launch_ns };
+            self.room.point(0, bytes, &message, tells);
+            self.made = Some(made);
+        }
+        // SAFETY: the header was pointed to bytes of this address and length, which are those of
+        // the caller, and to our own control messages; the kernel only reads them.
+        unsafe { direct::send_message(self.fd.as_fd(), &raw const self.room.headers[0].msg_hdr) }
+    }
+
+    /// As [`Outbox::flush`] has it, of one message.
+    fn ended(
+        &mut self,
+        bytes: &[u8],
+        id: u32,
+        launch_ns: Option<i64>,
+        mut result: io::Result<usize>,
+    ) -> io::Result<()> {
+        let mut is_repeated = false;
+        loop {
+            let error = match result {
+                Ok(_) => {
+                    match &mut self.ids {
+                        Ids::Unnamed => {}
+                        Ids::Told { proven } => *proven = true,
+                        Ids::Counted(counted) => counted.note(id),
+                    }
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if error.kind() != io::ErrorKind::Interrupted {
+                let errno = error.raw_os_error();
+                let is_untold = matches!(self.ids, Ids::Told { proven: false });
+                let is_own = matches!(errno, Some(libc::EAGAIN | libc::ENOBUFS | libc::EPERM));
+                if errno == Some(libc::EINVAL) && is_untold {
+                    self.ids = Ids::Counted(Counted::new());
+                } else if is_own || is_repeated {
+                    if let (Ids::Counted(counted), Some(libc::ENOBUFS)) = (&mut self.ids, errno) {
+                        counted.note(id);
+                    }
+                    return Err(error);
+                } else {
+                    is_repeated = true;
+                }
+            }
+            result = self.try_now(bytes, id, launch_ns);
+        }
+    }
+
     /// Our number of the message that a report names.
     pub fn id_of(&self, message: u32) -> u32 {
         match &self.ids {
-            Ids::Told { .. } => message,
+            Ids::Unnamed | Ids::Told { .. } => message,
             Ids::Counted(counted) => counted.id_of(message),
         }
     }
 
     fn send_from(&mut self, first: usize) -> io::Result<usize> {
+        if self.waiting - first == 1 {
+            return self.send_last();
+        }
         let tell = matches!(self.ids, Ids::Told { .. });
         for index in first..self.waiting {
             let message = self.messages[index];
             let start = index * self.longest;
-            let bytes = &mut self.bytes[start..start + message.length];
+            let bytes = &self.bytes[start..start + message.length];
             self.room.point(index, bytes, &message, tell);
         }
+        self.made = None;
         let count = libc::c_uint::try_from(self.waiting - first).expect("invariant: at most BATCH");
         // SAFETY: the headers `first..waiting` were just pointed to our own buffers, names and
         // control messages, which do not move during the call and which the kernel only reads.
-        let sent = unsafe {
+        unsafe {
             let headers = self.room.headers.as_mut_ptr().add(first);
-            libc::sendmmsg(self.fd.as_raw_fd(), headers, count, libc::MSG_DONTWAIT)
-        };
-        check(sent).map(|sent| usize::try_from(sent).expect("invariant: not negative"))
+            direct::send_messages(self.fd.as_fd(), headers, count)
+        }
+    }
+
+    /// The last of those that wait: mostly the only one.
+    fn send_last(&mut self) -> io::Result<usize> {
+        let index = self.waiting - 1;
+        let message = &self.messages[index];
+        let start = index * self.longest;
+        let bytes = &self.bytes[start..start + message.length];
+        let tell = matches!(self.ids, Ids::Told { .. });
+        if !tell && message.to.is_none() && message.launch_ns.is_none() {
+            return direct::send(self.fd.as_fd(), bytes).map(|_| 1);
+        }
+        self.room.point(index, bytes, message, tell);
+        self.made = None;
+        let header = &raw const self.room.headers[index].msg_hdr;
+        // SAFETY: the header was just pointed to our own buffer, name and control messages, which
+        // do not move during the call and which the kernel only reads.
+        unsafe { direct::send_message(self.fd.as_fd(), header) }.map(|_| 1)
     }
 }
 
@@ -338,9 +475,24 @@ impl Room {
         unsafe { std::mem::zeroed() }
     }
 
-    fn point(&mut self, index: usize, bytes: &mut [u8], message: &Outgoing, tell: bool) {
-        self.iovecs[index] =
-            libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    /// Writes the values of another message into the control messages of the first.
+    #[inline]
+    fn rewrite(&mut self, id: u32, launch_ns: Option<i64>, tells: bool) {
+        let control = &mut self.control[0].0;
+        let mut at = HEADER;
+        if let Some(launch) = launch_ns {
+            control[at..at + 8].copy_from_slice(&launch.to_ne_bytes());
+            at += 8 + HEADER;
+        }
+        if tells {
+            control[at..at + 4].copy_from_slice(&id.to_ne_bytes());
+        }
+    }
+
+    fn point(&mut self, index: usize, bytes: &[u8], message: &Outgoing, tell: bool) {
+        // The kernel only reads it.
+        let base = bytes.as_ptr().cast_mut().cast();
+        self.iovecs[index] = libc::iovec { iov_base: base, iov_len: bytes.len() };
         let header = &mut self.headers[index].msg_hdr;
         header.msg_iov = &raw mut self.iovecs[index];
         header.msg_iovlen = 1;
@@ -416,7 +568,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error_queue::{self, Report, ReportReader, TxTap};
+    use crate::error_queue::{self, Report, ReportReader};
 
     fn put_message(outbox: &mut Outbox, id: u32, to: Option<SocketAddr>) {
         let text = format!("message {id}");
@@ -464,7 +616,7 @@ mod tests {
         for counted in [false, true] {
             let from = any("127.0.0.1:0");
             let mut outbox = Outbox::udp(from, Some(to), None, 64, Treatment::default()).unwrap();
-            error_queue::stamp_messages(outbox.as_fd(), &[TxTap::Send]).unwrap();
+            outbox.stamp(&[TxTap::Send]).unwrap();
             if counted {
                 outbox.ids = Ids::Counted(Counted::new());
             }

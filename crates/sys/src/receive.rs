@@ -49,6 +49,10 @@ pub(crate) struct Look {
     offset: Span,
 }
 
+/// A message whose stamp is further away than that is told by an offset that is read anew: TAI is
+/// ahead of UTC by whole seconds, so an offset that was set meanwhile is off by one at least.
+const NEAR: i64 = 500_000_000;
+
 impl Look {
     /// After the call. The offset is read each time: a clock daemon may set it meanwhile.
     pub(crate) fn now() -> Look {
@@ -56,8 +60,27 @@ impl Look {
         Look { user: clock::now(), offset }
     }
 
+    /// With the offset that was read last.
+    #[inline]
+    fn again(offset: Span) -> Look {
+        Look { user: clock::now(), offset }
+    }
+
+    #[inline]
     pub(crate) fn tai(&self, stamp: Instant<Utc>) -> Instant<Tai> {
         Instant::from_ns(stamp.as_ns()).saturating_add(self.offset)
+    }
+
+    /// As [`Look::tai`], with an offset that is read anew when that is in doubt.
+    #[inline]
+    fn tai_checked(&mut self, stamp: Instant<Utc>) -> Instant<Tai> {
+        let at = self.tai(stamp);
+        let way = self.user.as_ns().saturating_sub(at.as_ns());
+        if (0..NEAR).contains(&way) {
+            return at;
+        }
+        self.offset = clock::tai_offset();
+        self.tai(stamp)
     }
 }
 
@@ -103,6 +126,11 @@ pub struct ReceiveSocket {
     fd: OwnedFd,
     is_packet: bool,
     batch: Box<Batch>,
+    /// How many messages [`ReceiveSocket::await_first`] asks for next: one more than it got last,
+    /// so that few are made ready where one comes at a time.
+    ask: usize,
+    /// How far TAI was ahead of UTC.
+    offset: Span,
     /// **Shape**: one piece of `room` bytes for each message of a batch; in a packet socket's the
     /// first four are for the tag.
     buffers: Box<[u8]>,
@@ -114,15 +142,22 @@ pub struct ReceiveSocket {
 
 /// Before each frame, to put its tag back.
 const TAG: usize = 4;
+/// Fewest messages that a call asks for.
+const FEW: usize = 2;
+const TIMEOUT: libc::timeval =
+    libc::timeval { tv_sec: 0, tv_usec: ReceiveSocket::PATIENCE.as_ns() / 1_000 };
 
 impl ReceiveSocket {
+    /// How long [`ReceiveSocket::await_first`] waits.
+    pub const PATIENCE: Span = Span::from_ms(20);
+
     /// Binds a UDP socket.
     ///
     /// **Errors**: the address is taken or not the host's; `EPERM` for busy polling without
     /// CAP_NET_ADMIN.
     pub fn udp(place: &UdpPlace, options: SocketOptions) -> io::Result<ReceiveSocket> {
         let domain = if place.bind.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let fd = socket(domain, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
+        let fd = socket(domain, libc::SOCK_DGRAM, 0)?;
         let mut index = 0;
         if let Some(device) = &place.device {
             let number = interface_index(device)?;
@@ -160,10 +195,19 @@ impl ReceiveSocket {
         if let Some(busy_poll) = options.busy_poll {
             busy_poll.set(fd.as_fd())?;
         }
+        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, &TIMEOUT)?;
         let room = TAG + usize::try_from(options.longest).expect("invariant: u32 fits usize");
-        let buffers = vec![0; room * BATCH].into_boxed_slice();
-        let batch = Batch::new();
-        Ok(ReceiveSocket { fd, is_packet, batch, buffers, room, drops: 0, counted: 0 })
+        Ok(ReceiveSocket {
+            fd,
+            is_packet,
+            batch: Batch::new(),
+            ask: FEW,
+            offset: clock::tai_offset(),
+            buffers: vec![0; room * BATCH].into_boxed_slice(),
+            room,
+            drops: 0,
+            counted: 0,
+        })
     }
 
     /// The address that a UDP socket is bound to.
@@ -180,20 +224,60 @@ impl ReceiveSocket {
     }
 
     /// Takes what waits, at most 32 messages, without waiting; returns how many there were.
-    pub fn receive(&mut self, each: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        let content = self.room - TAG;
-        for (slot, buffer) in self.buffers.chunks_exact_mut(self.room).enumerate() {
-            self.batch.point(slot, buffer[TAG..].as_mut_ptr(), content);
+    pub fn receive<F>(&mut self, each: &mut F) -> io::Result<usize>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
+        self.take(false, BATCH, each)
+    }
+
+    /// As [`ReceiveSocket::receive`], but perhaps not all that waits at once, and waits for the
+    /// first message, if none is there: with the same system call, for [`ReceiveSocket::PATIENCE`]
+    /// and some milliseconds at most, which are up to the kernel's ticks. `None` then, and no
+    /// messages after a signal.
+    #[inline]
+    pub fn await_first<F>(&mut self, each: &mut F) -> io::Result<Option<usize>>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
+        let ask = self.ask;
+        match self.take(true, ask, each) {
+            Ok(count) => {
+                self.ask = if count < ask { (count + 1).max(FEW) } else { BATCH.min(2 * ask) };
+                Ok(Some(count))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
-        // SAFETY: each entry points to its own piece of `buffers`, which nobody else uses while
-        // `self` is exclusively borrowed.
-        let count = unsafe { self.batch.receive(self.fd.as_fd(), BATCH, !self.is_packet)? };
+    }
+
+    #[inline]
+    fn take<F>(&mut self, waits: bool, ask: usize, each: &mut F) -> io::Result<usize>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
+        let content = self.room - TAG;
+        for slot in 0..ask {
+            let start = slot * self.room;
+            let buffer = &mut self.buffers[start + TAG..start + self.room];
+            self.batch.point(slot, buffer.as_mut_ptr(), content);
+        }
+        // SAFETY: each entry that is asked for points to its own piece of `buffers`, which nobody
+        // else uses while `self` is exclusively borrowed.
+        let count = unsafe {
+            if waits {
+                self.batch.await_first(self.fd.as_fd(), ask, !self.is_packet)?
+            } else {
+                self.batch.receive(self.fd.as_fd(), ask, !self.is_packet)?
+            }
+        };
         if count == 0 {
             return Ok(0);
         }
-        let look = Look::now();
-        let buffers = self.buffers.chunks_exact_mut(self.room).take(count);
-        for (slot, buffer) in buffers.enumerate() {
+        let mut look = Look::again(self.offset);
+        for slot in 0..count {
+            let start = slot * self.room;
+            let buffer = &mut self.buffers[start..start + self.room];
             let extras = self.batch.extras(slot);
             let mut length = self.batch.length(slot);
             let end = TAG + content.min(usize::try_from(length).expect("invariant: u32 fits"));
@@ -211,10 +295,11 @@ impl ReceiveSocket {
                 tag: extras.vlan,
                 hardware_ns: extras.hardware_ns,
                 driver: None,
-                kernel: extras.stamp.map(|stamp| look.tai(stamp)),
+                kernel: extras.stamp.map(|stamp| look.tai_checked(stamp)),
                 user: look.user,
             });
         }
+        self.offset = look.offset;
         Ok(count)
     }
 
@@ -251,7 +336,7 @@ pub fn take_error(fd: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn open_packet(filter: &FrameFilter) -> io::Result<OwnedFd> {
     filter.check()?;
     // Protocol 0: nothing arrives before the socket is bound to its one interface.
-    let fd = socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
+    let fd = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
     let one: libc::c_int = 1;
     set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &one)?;
     filter.attach(fd.as_fd())?;

@@ -245,6 +245,8 @@ pub struct StampMatcher<S: ClockScale> {
     taps: TapSet,
     limits: MatchLimits,
     first: u64,
+    /// What makes a place of a number, of a capacity that is a power of two.
+    mask: Option<usize>,
     /// The oldest message that is open; all from here to `next` are.
     oldest: u64,
     next: u64,
@@ -265,17 +267,30 @@ struct Slot<S: ClockScale> {
     refused: bool,
     awaited: TapSet,
     suspect: TapSet,
+    /// The taps of which there are stamps.
+    here: TapSet,
     stamps: [Option<ClockTime>; 4],
 }
 
 impl<S: ClockScale> Slot<S> {
-    fn has(&self, tap: StampTap) -> bool {
-        self.stamps[tap.index()].is_some()
+    #[inline]
+    fn outstanding(&self) -> TapSet {
+        self.awaited.without(self.here)
     }
 
-    fn outstanding(&self) -> TapSet {
-        let here = StampTap::ALL.into_iter().filter(|&tap| self.has(tap));
-        self.awaited.without(here.fold(TapSet::EMPTY, TapSet::with))
+    /// Whether a stamp lies on the wrong side of another one.
+    #[inline]
+    fn against_taps(&self, tap: StampTap, time: ClockTime, step: Span) -> Option<Suspicion> {
+        if self.here.is_empty() {
+            return None;
+        }
+        StampTap::ALL.into_iter().find_map(|other| {
+            let stamp = self.stamps[other.index()].filter(|stamp| stamp.clock == time.clock)?;
+            let before = if other < tap { (stamp, time) } else { (time, stamp) };
+            let by = wide(before.0.ns) - wide(before.1.ns);
+            let wrong = !self.suspect.has(other) && by > wide(step.as_ns());
+            wrong.then(|| Suspicion::AgainstTap { other, by: narrow(by) })
+        })
     }
 
     fn close(&self, otherwise: End) -> Closed<S> {
@@ -341,6 +356,7 @@ impl<S: ClockScale> StampMatcher<S> {
             taps,
             limits,
             first,
+            mask: capacity.is_power_of_two().then(|| capacity - 1),
             oldest: first,
             next: first,
             counts: [TapCounts::default(); 4],
@@ -352,6 +368,7 @@ impl<S: ClockScale> StampMatcher<S> {
     }
 
     /// The number that the kernel gives the next message.
+    #[inline]
     pub fn next_id(&self) -> u32 {
         id_of(self.next)
     }
@@ -410,6 +427,7 @@ impl<S: ClockScale> StampMatcher<S> {
             refused: false,
             awaited: self.taps,
             suspect: TapSet::EMPTY,
+            here: TapSet::EMPTY,
             stamps: [None; 4],
         }))
     }
@@ -436,6 +454,7 @@ impl<S: ClockScale> StampMatcher<S> {
                     refused: true,
                     awaited: TapSet::EMPTY,
                     suspect: TapSet::EMPTY,
+                    here: TapSet::EMPTY,
                     stamps: [None; 4],
                 }))
             }
@@ -445,6 +464,10 @@ impl<S: ClockScale> StampMatcher<S> {
 
     /// A stamp came.
     pub fn stamped(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Verdict {
+        if let Some(verdict) = self.expected(tap, id, time) {
+            self.counts[tap.index()].matched += 1;
+            return verdict;
+        }
         let verdict = self.judge(tap, id, time);
         let counts = &mut self.counts[tap.index()];
         match verdict {
@@ -468,6 +491,39 @@ impl<S: ClockScale> StampMatcher<S> {
         Expired { matcher: self, now: Some(now) }
     }
 
+    /// Closes what [`StampMatcher::expire`] does, and tells nothing of it.
+    pub fn forget(&mut self, now: Instant<S>) {
+        while let Some(missing) = self.is_over(Some(now)) {
+            self.count_missing(missing);
+            self.oldest += 1;
+        }
+    }
+
+    /// What the oldest message misses, if it is to be closed.
+    #[inline]
+    fn is_over(&self, now: Option<Instant<S>>) -> Option<TapSet> {
+        let slot = self.slots[self.place(self.oldest)].as_ref()?;
+        if slot.seq != self.oldest || self.oldest >= self.next {
+            return None;
+        }
+        let missing = slot.outstanding();
+        let over = match (now, slot.sent_at) {
+            (Some(now), Some(sent)) => {
+                let waited = wide(now.as_ns()) - wide(sent.as_ns());
+                waited > wide(self.limits.patience.as_ns())
+            }
+            _ => true,
+        };
+        (over || missing.is_empty()).then_some(missing)
+    }
+
+    #[inline]
+    fn count_missing(&mut self, missing: TapSet) {
+        if !missing.is_empty() {
+            missing.iter().for_each(|tap| self.counts[tap.index()].missing += 1);
+        }
+    }
+
     /// Closes all that is open: the sender is done and waits no longer.
     pub fn finish(&mut self) -> Expired<'_, S> {
         Expired { matcher: self, now: None }
@@ -478,15 +534,21 @@ impl<S: ClockScale> StampMatcher<S> {
         if id == expected { Ok(()) } else { Err(StampError::OutOfTurn { id, expected }) }
     }
 
+    #[inline]
     fn place(&self, seq: u64) -> usize {
         let capacity = u64::try_from(self.slots.len()).expect("invariant: a length fits 64 bits");
-        usize::try_from(seq % capacity).expect("invariant: an index of the slots")
+        match self.mask {
+            Some(mask) => usize::try_from(seq).unwrap_or(usize::MAX) & mask,
+            None => usize::try_from(seq % capacity).expect("invariant: an index of the slots"),
+        }
     }
 
+    #[inline]
     fn push(&mut self, slot: Slot<S>) -> Option<Closed<S>> {
         let full = self.open() == self.slots.len();
         let closed = if full { self.close_oldest(End::Overrun) } else { None };
-        self.slots[self.place(slot.seq)] = Some(slot);
+        let place = self.place(slot.seq);
+        self.slots[place] = Some(slot);
         self.next += 1;
         closed
     }
@@ -517,7 +579,7 @@ impl<S: ClockScale> StampMatcher<S> {
         let newest = id == self.next_id().wrapping_sub(1);
         let place = self.find_open(id).filter(|_| newest).ok_or(StampError::NotNewest { id })?;
         let slot = self.slots[place].expect("invariant: a found message is in its slot");
-        if slot.stamps.iter().any(Option::is_some) {
+        if !slot.here.is_empty() {
             return Err(StampError::HasStamp { id });
         }
         self.refused -= u64::from(slot.refused);
@@ -548,11 +610,48 @@ impl<S: ClockScale> StampMatcher<S> {
         let place = self.place(self.oldest);
         let slot = self.slots[place].filter(|slot| slot.seq == self.oldest);
         let closed = slot.filter(|_| self.oldest < self.next)?.close(otherwise);
-        for tap in closed.missing.iter() {
-            self.counts[tap.index()].missing += 1;
-        }
+        self.count_missing(closed.missing);
         self.oldest += 1;
         Some(closed)
+    }
+
+    /// What nearly all stamps are: the first at its tap of an open message, by the clock of the
+    /// sends alone, after the send and in the order of the way. `None` leaves it to
+    /// [`StampMatcher::judge`].
+    #[inline]
+    fn expected(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Option<Verdict> {
+        if self.relations[0].is_some() || time.clock != S::CLOCK {
+            return None;
+        }
+        let back = self.next_id().wrapping_sub(id);
+        let seq = self.next.checked_sub(u64::from(back)).filter(|_| back > 0)?;
+        if seq < self.oldest {
+            return None;
+        }
+        let place = self.place(seq);
+        let slot = self.slots[place].as_mut().filter(|slot| slot.seq == seq)?;
+        let delay = time.ns.checked_sub(slot.sent_at?.as_ns())?;
+        let is_first = slot.awaited.has(tap) && !slot.here.has(tap);
+        if !is_first || !(0..=self.limits.patience.as_ns()).contains(&delay) {
+            return None;
+        }
+        let is_behind = |other: StampTap| match slot.stamps[other.index()] {
+            None => true,
+            Some(at) if at.clock != time.clock => false,
+            Some(at) => {
+                if other < tap {
+                    at.ns <= time.ns
+                } else {
+                    at.ns >= time.ns
+                }
+            }
+        };
+        if !slot.here.is_empty() && !StampTap::ALL.into_iter().all(is_behind) {
+            return None;
+        }
+        slot.stamps[tap.index()] = Some(time);
+        slot.here = slot.here.with(tap);
+        Some(Verdict::Matched { seq, complete: slot.outstanding().is_empty() })
     }
 
     fn judge(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Verdict {
@@ -563,16 +662,22 @@ impl<S: ClockScale> StampMatcher<S> {
         if !self.taps.has(tap) {
             return Verdict::Unknown { why: UnknownStamp::NotAwaited };
         }
-        let mut slot = self.slots[place].expect("invariant: a found message is in its slot");
-        let seq = slot.seq;
+        let slot = self.slots[place].as_ref().expect("invariant: a found message is in its slot");
+        let (seq, sent_at) = (slot.seq, slot.sent_at);
         if let Some(first) = slot.stamps[tap.index()] {
             return Verdict::Duplicate { seq, differs: first != time };
         }
         if seq < self.oldest {
             return Verdict::TooLate { seq };
         }
-        let why = self.suspect(&slot, tap, time);
+        let by_send = sent_at.and_then(|sent| match self.relation(time.clock) {
+            Some(relation) => self.against_send(sent, relation, time),
+            None => self.against_last(sent, tap, time),
+        });
+        let slot = self.slots[place].as_mut().expect("invariant: a found message is in its slot");
+        let why = by_send.or_else(|| slot.against_taps(tap, time, self.limits.step));
         slot.stamps[tap.index()] = Some(time);
+        slot.here = slot.here.with(tap);
         if !slot.awaited.has(tap) {
             slot.awaited = slot.awaited.with(tap);
             self.counts[tap.index()].awaited += 1;
@@ -580,7 +685,6 @@ impl<S: ClockScale> StampMatcher<S> {
         if why.is_some() {
             slot.suspect = slot.suspect.with(tap);
         }
-        self.slots[place] = Some(slot);
         let complete = slot.outstanding().is_empty();
         match why {
             Some(why) => Verdict::Suspect { seq, why, complete },
@@ -588,17 +692,12 @@ impl<S: ClockScale> StampMatcher<S> {
         }
     }
 
-    fn suspect(&mut self, slot: &Slot<S>, tap: StampTap, time: ClockTime) -> Option<Suspicion> {
-        let by_send = slot.sent_at.and_then(|sent| match self.relation(time.clock) {
-            Some(relation) => self.against_send(sent, relation, time),
-            None => self.against_last(sent, tap, time),
-        });
-        by_send.or_else(|| self.against_taps(slot, tap, time))
-    }
-
+    #[inline]
     fn relation(&self, clock: StampClock) -> Option<Relation> {
         let itself = Relation { clock, ahead: Span::ZERO, bound: Span::ZERO };
-        let known = self.relations.iter().flatten().find(|known| known.clock == clock);
+        // They fill from the first place on.
+        let known = self.relations.iter().map_while(Option::as_ref);
+        let known = known.into_iter().find(|known| known.clock == clock);
         known.copied().or((clock == S::CLOCK).then_some(itself))
     }
 
@@ -639,16 +738,6 @@ impl<S: ClockScale> StampMatcher<S> {
         let allowed = wide(self.limits.patience.as_ns()) + wide(self.limits.step.as_ns());
         (further.abs() > allowed).then(|| Suspicion::Stepped { by: narrow(further) })
     }
-
-    fn against_taps(&self, slot: &Slot<S>, tap: StampTap, time: ClockTime) -> Option<Suspicion> {
-        StampTap::ALL.into_iter().find_map(|other| {
-            let stamp = slot.stamps[other.index()].filter(|stamp| stamp.clock == time.clock)?;
-            let before = if other < tap { (stamp, time) } else { (time, stamp) };
-            let by = wide(before.0.ns) - wide(before.1.ns);
-            let wrong = !slot.suspect.has(other) && by > wide(self.limits.step.as_ns());
-            wrong.then(|| Suspicion::AgainstTap { other, by: narrow(by) })
-        })
-    }
 }
 
 /// Messages that are closed as they are taken; see [`StampMatcher::expire`].
@@ -662,20 +751,12 @@ impl<S: ClockScale> Iterator for Expired<'_, S> {
     type Item = Closed<S>;
 
     fn next(&mut self) -> Option<Closed<S>> {
-        let matcher = &mut *self.matcher;
-        let slot = matcher.slots[matcher.place(matcher.oldest)]?;
-        let over = match (self.now, slot.sent_at) {
-            (Some(now), Some(sent)) => {
-                let waited = wide(now.as_ns()) - wide(sent.as_ns());
-                waited > wide(matcher.limits.patience.as_ns())
-            }
-            _ => true,
-        };
-        let done = over || slot.outstanding().is_empty();
-        if done { matcher.close_oldest(End::GivenUp) } else { None }
+        self.matcher.is_over(self.now)?;
+        self.matcher.close_oldest(End::GivenUp)
     }
 }
 
+#[inline]
 fn id_of(seq: u64) -> u32 {
     u32::try_from(seq % (1 << 32)).expect("invariant: the low 32 bits")
 }

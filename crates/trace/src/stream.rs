@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use timewire_base::{FrameLen, Instant, Span, Tai};
 
 use crate::record::Tap;
-use histogram::{HistogramSummary, LogHistogram};
+use histogram::{BatchedHistogram, HistogramSummary};
 use phase::{PhaseCycle, PhaseHistogram, PhaseSummary};
 use sequence::{Arrived, SequenceCounts, SequenceLimits, SequenceWatch};
 use sums::as_f64;
@@ -55,8 +55,8 @@ pub struct Arrival {
 pub struct StreamStats {
     taps: (Tap, Tap),
     sequence: SequenceWatch,
-    between: LogHistogram,
-    gaps: LogHistogram,
+    between: BatchedHistogram,
+    gaps: BatchedHistogram,
     phase: Option<PhaseHistogram>,
     total: Amount,
     interval: Amount,
@@ -152,8 +152,8 @@ impl StreamStats {
         StreamStats {
             taps: config.taps,
             sequence: SequenceWatch::new(config.sequence),
-            between: LogHistogram::up_to(config.longest),
-            gaps: LogHistogram::up_to(config.longest),
+            between: BatchedHistogram::up_to(config.longest),
+            gaps: BatchedHistogram::up_to(config.longest),
             phase: config.cycle.map(PhaseHistogram::new),
             total: Amount::default(),
             interval: Amount::default(),
@@ -164,13 +164,16 @@ impl StreamStats {
     }
 
     /// A message came.
+    #[inline]
     pub fn arrived(&mut self, arrival: Arrival) -> Arrived {
         let Arrival { at, number, length, between } = arrival;
         let amount = Amount { frames: 1, bytes: u64::from(length.get()) };
         self.total.add(amount);
         self.interval.add(amount);
-        let (first, of_first, _) = self.ends.unwrap_or((at, amount, at));
-        self.ends = Some((first, of_first, at));
+        match &mut self.ends {
+            Some((_, _, last)) => *last = at,
+            none => *none = Some((at, amount, at)),
+        }
         let arrived = self.sequence.arrived(number);
         if arrived == Arrived::Duplicate {
             return arrived;
@@ -219,8 +222,8 @@ impl StreamStats {
             sequence: self.sequence.counts(),
             from_tap: self.taps.0.name().to_owned(),
             to_tap: self.taps.1.name().to_owned(),
-            between: self.between.summary(),
-            inter_arrival: self.gaps.summary(),
+            between: self.between.settle().summary(),
+            inter_arrival: self.gaps.settle().summary(),
             phase: self.phase.as_ref().map(PhaseHistogram::summary),
         }
     }

@@ -391,8 +391,8 @@ impl Ears {
         let mut next = self.start.saturating_add(every);
         let mut passed_on = self.start;
         let mut summing: Option<SummingUp> = None;
+        let mut now = self.start;
         while !stop.load(Ordering::Relaxed) && self.left != Some(0) {
-            let now = clock::now::<Tai>();
             if end.is_some_and(|end| now >= end) {
                 break;
             }
@@ -420,8 +420,17 @@ impl Ears {
                 Some(_) => Span::ZERO,
                 None => LOOK.min(next - now).min(end.map_or(LOOK, |end| end - now)),
             };
-            let got = receiver.receive(Some(wait), &mut |arrival| self.arrived(&arrival));
-            got.map_err(TrafficError::system(&format!("receive {}", self.place)))?;
+            // The time of the last message is that of the loop: no other clock is read for it.
+            let mut last = None;
+            let got = receiver.receive(Some(wait), &mut |arrival| {
+                last = Some(arrival.user);
+                self.arrived(&arrival);
+            });
+            if let Err(error) = got {
+                let what = format!("receive {}", self.place);
+                return Err(TrafficError::system(&what)(error));
+            }
+            now = last.unwrap_or_else(clock::now);
             if let Some(reflector) = &mut self.reflector {
                 reflector.flush(&mut self.answers);
             }
@@ -429,6 +438,7 @@ impl Ears {
         Ok(())
     }
 
+    #[inline]
     fn arrived(&mut self, arrival: &Arrival<'_>) {
         if self.left == Some(0) {
             return;
@@ -450,7 +460,7 @@ impl Ears {
     }
 
     fn heard(
-        &self,
+        &mut self,
         receiver: &mut Receiver,
         now: Instant<Tai>,
         streams: Vec<HeardStream>,

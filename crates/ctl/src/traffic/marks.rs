@@ -32,6 +32,7 @@ impl TalkMarks {
         TalkMarks { markers, send }
     }
 
+    #[inline]
     pub(super) fn mark(&self, event: &StreamEvent) {
         let StreamEventKind::Sent { due, at, .. } = event.what else { return };
         if !self.markers.is_listened_to() {
@@ -60,6 +61,7 @@ impl ListenMarks {
         ListenMarks { markers, received }
     }
 
+    #[inline]
     pub(super) fn mark(&self, stream: u16, seq: u32, length: u32) {
         if self.markers.is_listened_to() {
             self.markers.mark(self.received, tag(stream.into(), seq), length.into());

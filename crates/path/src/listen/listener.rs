@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use timewire_base::{FrameLen, Instant, Span, Tai};
 use timewire_trace::record::Tap;
-use timewire_trace::stream::histogram::{HistogramSummary, LogHistogram};
+use timewire_trace::stream::histogram::{BatchedHistogram, HistogramSummary};
 use timewire_trace::stream::phase::PhaseCycle;
 use timewire_trace::stream::sequence::SequenceLimits;
 use timewire_trace::stream::{self, StreamConfig, StreamSnapshot, StreamStats};
@@ -41,9 +41,9 @@ pub struct ListenerOptions {
 /// How long a received message took on its way through this host, over all streams.
 #[derive(Clone, Debug)]
 struct Ways {
-    hardware_to_kernel: LogHistogram,
-    kernel_to_user: LogHistogram,
-    driver_to_user: LogHistogram,
+    hardware_to_kernel: BatchedHistogram,
+    kernel_to_user: BatchedHistogram,
+    driver_to_user: BatchedHistogram,
 }
 
 /// The same, summed up. `null` where no message had both stamps.
@@ -87,6 +87,8 @@ pub struct Listener {
     ends: Tap,
     /// In order of their numbers, with room for all.
     streams: Vec<Stream>,
+    /// The place of the stream that the last message was of.
+    last: usize,
     ways: Ways,
     counters: ListenerCounters,
 }
@@ -105,12 +107,13 @@ pub struct Known {
 impl Listener {
     /// A listener for whole frames, or for the content of UDP messages.
     pub fn new(is_frames: bool, options: ListenerOptions) -> Listener {
-        let histogram = || LogHistogram::up_to(options.longest);
+        let histogram = || BatchedHistogram::up_to(options.longest);
         Listener {
             options,
             is_frames,
             ends: Tap::Receive,
             streams: Vec::with_capacity(options.streams),
+            last: 0,
             ways: Ways {
                 hardware_to_kernel: histogram(),
                 kernel_to_user: histogram(),
@@ -133,6 +136,7 @@ impl Listener {
     }
 
     /// A message came; what it is, if its stream is known and there is room for it.
+    #[inline]
     pub fn arrived(&mut self, arrival: &Arrival<'_>) -> Option<Known> {
         let hardware = self.tai_of_card(arrival.hardware_ns);
         self.watch_ways(arrival, hardware);
@@ -170,6 +174,7 @@ impl Listener {
     }
 
     /// Of a UDP message that of the frame that carries it without options.
+    #[inline]
     fn frame_len(&self, arrival: &Arrival<'_>) -> FrameLen {
         let headers = match arrival.from {
             _ if self.is_frames => 0,
@@ -180,30 +185,40 @@ impl Listener {
         FrameLen::new(length).expect("invariant: just limited")
     }
 
+    #[inline]
     fn tai_of_card(&self, hardware_ns: Option<i64>) -> Option<Instant<Tai>> {
         let ahead = self.options.hardware_ahead?;
         Some(Instant::from_ns(hardware_ns?) - ahead)
     }
 
+    #[inline]
     fn watch_ways(&mut self, arrival: &Arrival<'_>, hardware: Option<Instant<Tai>>) {
         let Arrival { driver, kernel, user, .. } = *arrival;
-        let ways = [
-            (&mut self.ways.hardware_to_kernel, hardware, kernel),
-            (&mut self.ways.kernel_to_user, kernel, Some(user)),
-            (&mut self.ways.driver_to_user, driver, Some(user)),
-        ];
-        for (histogram, from, to) in ways {
-            if let (Some(from), Some(to)) = (from, to) {
-                histogram.record(to - from);
-            }
+        if let (Some(hardware), Some(kernel)) = (hardware, kernel) {
+            self.ways.hardware_to_kernel.record(kernel - hardware);
+        }
+        if let Some(kernel) = kernel {
+            self.ways.kernel_to_user.record(user - kernel);
+        }
+        if let Some(driver) = driver {
+            self.ways.driver_to_user.record(user - driver);
         }
     }
 
+    #[inline]
     fn stream(&mut self, probe: &Probe) -> Option<&mut Stream> {
+        if self.streams.get(self.last).is_none_or(|stream| stream.number != probe.stream) {
+            self.last = self.find(probe)?;
+        }
+        Some(&mut self.streams[self.last])
+    }
+
+    /// The place of a message's stream, which may be new.
+    fn find(&mut self, probe: &Probe) -> Option<usize> {
         let Probe { stream: number, is_launch, .. } = *probe;
-        let at = match self.streams.binary_search_by_key(&number, |stream| stream.number) {
-            Ok(at) => at,
-            Err(_) if self.streams.len() == self.options.streams => return None,
+        match self.streams.binary_search_by_key(&number, |stream| stream.number) {
+            Ok(at) => Some(at),
+            Err(_) if self.streams.len() == self.options.streams => None,
             Err(at) => {
                 let config = StreamConfig {
                     taps: (if is_launch { Tap::Scheduled } else { Tap::Send }, self.ends),
@@ -213,10 +228,9 @@ impl Listener {
                 };
                 let stats = StreamStats::new(config, crate::now());
                 self.streams.insert(at, Stream { number, is_launch, stats });
-                at
+                Some(at)
             }
-        };
-        Some(&mut self.streams[at])
+        }
     }
 
     /// What was counted beside the streams.
@@ -250,12 +264,15 @@ impl Listener {
     }
 
     /// How long messages took on their way through this host, since the start.
-    pub fn ways(&self) -> WaySummaries {
-        let of = |it: &LogHistogram| (it.count() > 0).then(|| it.summary());
+    pub fn ways(&mut self) -> WaySummaries {
+        let of = |it: &mut BatchedHistogram| {
+            let settled = it.settle();
+            (settled.count() > 0).then(|| settled.summary())
+        };
         WaySummaries {
-            hardware_to_kernel: of(&self.ways.hardware_to_kernel),
-            kernel_to_user: of(&self.ways.kernel_to_user),
-            driver_to_user: of(&self.ways.driver_to_user),
+            hardware_to_kernel: of(&mut self.ways.hardware_to_kernel),
+            kernel_to_user: of(&mut self.ways.kernel_to_user),
+            driver_to_user: of(&mut self.ways.driver_to_user),
         }
     }
 

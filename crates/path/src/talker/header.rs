@@ -122,9 +122,39 @@ impl Template {
     }
 
     /// **Units**: bytes of the whole message or frame with so long a content.
+    #[inline]
     pub(crate) fn total(&self, content: usize) -> usize {
         let total = self.length + content;
         if self.length == 0 { total } else { total.max(SHORTEST) }
+    }
+
+    /// The whole message with a content of zeros: what all messages with so long a content have in
+    /// common.
+    pub(crate) fn image(&self, content: usize) -> Box<[u8]> {
+        let mut image = vec![0; self.total(content)].into_boxed_slice();
+        self.write(&mut image, content, 0);
+        image
+    }
+
+    /// Where the content starts, if it is all that differs from one message to the next.
+    pub(crate) fn content(&self) -> Option<usize> {
+        self.ptp.is_none().then_some(self.length)
+    }
+
+    /// Makes the message of an image that was copied into a buffer the one of this number, and
+    /// returns where its content is to be written.
+    #[inline]
+    pub(crate) fn number<'a>(
+        &self,
+        buffer: &'a mut [u8],
+        content: usize,
+        seq: u32,
+    ) -> &'a mut [u8] {
+        if let Some(ptp) = self.ptp {
+            let [.., high, low] = seq.to_be_bytes();
+            buffer[ptp + PTP_SEQUENCE..ptp + PTP_SEQUENCE + 2].copy_from_slice(&[high, low]);
+        }
+        &mut buffer[self.length..self.length + content]
     }
 
     /// Writes the header to the start of a buffer of [`Template::total`] bytes, zeros to its end,

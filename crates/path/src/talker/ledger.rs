@@ -76,11 +76,13 @@ impl Ledger {
         Ledger { entries: vec![None; REMEMBERED].into_boxed_slice(), last: first, matcher }
     }
 
+    #[inline]
     fn slot(id: u32) -> usize {
         usize::try_from(id).expect("invariant: u32 fits usize") % REMEMBERED
     }
 
     /// A message was written at this time; numbers follow one another.
+    #[inline]
     pub(crate) fn note(
         &mut self,
         id: u32,
@@ -114,6 +116,7 @@ impl Ledger {
     }
 
     /// What a stamp is.
+    #[inline]
     pub(crate) fn stamped(&mut self, id: u32, tap: TxTap, at: StampTime) -> Stamped {
         let tap = match tap {
             TxTap::Sched => StampTap::Sched,
@@ -143,7 +146,7 @@ impl Ledger {
     /// Gives up what was awaited for too long.
     pub(crate) fn expire(&mut self, now: Instant<Tai>) {
         if let Some(matcher) = &mut self.matcher {
-            matcher.expire(now).for_each(drop);
+            matcher.forget(now);
         }
     }
 

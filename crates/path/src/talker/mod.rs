@@ -7,7 +7,7 @@
 //! for each frame that is due:   skip it if it is too late, else write it into a buffer of its
 //!                               port, or have the program write it there
 //! flush each port               one system call for up to 32 frames
-//! read what comes back          unless the next frame is due already
+//! read what comes back          of some messages at once, unless the next frame is due already
 //! ```
 //!
 //! Once it runs, the thread allocates nothing and takes no lock. What it leaves out is counted with
@@ -20,12 +20,14 @@ mod fill;
 mod header;
 mod ledger;
 mod live;
+mod lone;
 mod post;
 mod report;
 mod run;
 #[cfg(test)]
 mod tests;
 mod timetable;
+mod wait;
 
 use std::io;
 use std::net::SocketAddr;
@@ -39,8 +41,9 @@ use crate::transmit::{Transport, TxTap};
 
 use header::Template;
 use post::PostBox;
-use run::{Engine, Hooks, Line, SystemClock};
+use run::{Engine, Hooks, Line, Stop};
 use timetable::{Plan, Timetable};
+use wait::SystemClock;
 
 pub use fill::{Draft, Filled};
 pub use header::{FrameContent, FrameHeader, VlanTag};
@@ -242,7 +245,7 @@ impl Talker {
     /// How long before a frame is due the thread stops sleeping and spins: more makes it exact, and
     /// takes CPU time. 60 microseconds unless set; a thread that is not to spin has zero.
     pub fn set_spin(&mut self, spin: Span) {
-        self.clock.spin = spin;
+        self.clock.set_spin(spin);
     }
 
     /// How long it waits for the last stamps: 50 milliseconds unless set. More is needed where
@@ -258,14 +261,13 @@ impl Talker {
     /// Takes the calling thread's timer slack away, which lets a sleep end 50 us late.
     ///
     /// **Errors**: a port's error queue cannot be read.
-    pub fn run(
+    pub fn run<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         stop: &std::sync::atomic::AtomicBool,
         end: Option<Instant<Tai>>,
-        on: &mut dyn FnMut(StreamEvent),
+        on: &mut F,
     ) -> Result<(), TalkerError> {
-        let stop = &|| stop.load(std::sync::atomic::Ordering::Relaxed);
-        self.run_hooks(end, Hooks { stop, fill: None, on })
+        self.run_hooks(end, Hooks { stop: Stop::Flag(stop), fill: None, on })
     }
 
     /// As [`Talker::run`], with what each message carries: `fill` is called for each one of a cycle
@@ -274,20 +276,20 @@ impl Talker {
     /// least every 20 milliseconds.
     ///
     /// **Errors**: as [`Talker::run`].
-    pub fn run_filled(
+    pub fn run_filled<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         stop: &dyn Fn() -> bool,
         end: Option<Instant<Tai>>,
         fill: &mut dyn FnMut(Draft<'_>) -> Filled,
-        on: &mut dyn FnMut(StreamEvent),
+        on: &mut F,
     ) -> Result<(), TalkerError> {
-        self.run_hooks(end, Hooks { stop, fill: Some(fill), on })
+        self.run_hooks(end, Hooks { stop: Stop::Asked(stop), fill: Some(fill), on })
     }
 
-    fn run_hooks(
+    fn run_hooks<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         end: Option<Instant<Tai>>,
-        mut hooks: Hooks<'_>,
+        mut hooks: Hooks<'_, F>,
     ) -> Result<(), TalkerError> {
         // Where it is refused, spinning makes up for it.
         let _ = clock::set_timer_slack(Span::from_ns(1));

@@ -5,32 +5,39 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use timewire_base::{Instant, Span, Tai};
-use timewire_sys::{clock, event};
-use timewire_trace::stream::histogram::LogHistogram;
+use timewire_trace::stream::histogram::BatchedHistogram;
 
 use super::fill::{Draft, Filled};
 use super::header::Template;
 use super::ledger::{Ledger, Stamped};
 use super::live::LiveCounters;
-use super::post::{Bell, PostBox};
+use super::post::PostBox;
 use super::report::{StampFaults, StreamCounters, StreamReport, TalkerReport};
-use super::timetable::{Due, Miss, Plan, Sleep, Timetable};
+use super::timetable::{Cadence, Due, Miss, Plan, Sleep, Timetable};
+use super::wait::Clock;
 use super::{StreamEvent, StreamEventKind, StreamSpec};
 use crate::probe::Probe;
 use crate::transmit::{LaunchRefusal, NotSent, Sent, Transmitter, TxReport, TxTaps};
 
 /// The longest sleep, after which it is looked whether to stop.
-const LOOK: Span = Span::from_ms(20);
+pub(super) const LOOK: Span = Span::from_ms(20);
 /// Before a frame is due there must be so much time to read what came back.
 const READING: Span = Span::from_us(20);
 /// Rounds after which it is read all the same.
 const ROUNDS: u32 = 16;
-/// How often a port is read that has nothing to tell but errors.
+/// How often a port is read that has nothing to tell but errors and refused launch times.
 const RARELY: Span = Span::from_ms(100);
+/// How long stamps wait to be read, at most, unless there is no time for it.
+const SOON: Span = Span::from_ms(20);
+/// Messages whose stamps are read with one call.
+const SOME: u32 = 8;
+/// Messages with a launch time after which it is read whether one was refused: the socket has room
+/// for a few hundred.
+const MANY: u32 = 64;
 /// Frames after which everything is flushed, though more are due: as many as one call takes.
 const ROUND: u32 = 32;
 /// How long after a launch time its refusal may still come.
@@ -41,13 +48,32 @@ const LATEST: Span = Span::from_secs(1);
 const LAST: Span = Span::from_ms(50);
 
 /// What a run calls.
-pub(crate) struct Hooks<'a> {
+pub(crate) struct Hooks<'a, F: FnMut(StreamEvent) + ?Sized> {
     /// Whether to stop.
-    pub(crate) stop: &'a dyn Fn() -> bool,
+    pub(crate) stop: Stop<'a>,
     /// Writes what a message of a cycle carries; without, zeros.
     pub(crate) fill: Option<&'a mut dyn FnMut(Draft<'_>) -> Filled>,
     /// Hears of each message.
-    pub(crate) on: &'a mut dyn FnMut(StreamEvent),
+    pub(crate) on: &'a mut F,
+}
+
+/// Who says whether to stop.
+#[derive(Clone, Copy)]
+pub(crate) enum Stop<'a> {
+    /// Another thread.
+    Flag(&'a AtomicBool),
+    /// Whoever is asked.
+    Asked(&'a dyn Fn() -> bool),
+}
+
+impl Stop<'_> {
+    #[inline]
+    pub(super) fn is_wanted(self) -> bool {
+        match self {
+            Stop::Flag(flag) => flag.load(Ordering::Relaxed),
+            Stop::Asked(ask) => ask(),
+        }
+    }
 }
 
 /// What the loop needs of a port.
@@ -60,7 +86,12 @@ pub(crate) trait Port {
         launch: Option<Instant<Tai>>,
     ) -> Result<Sent, NotSent>;
     fn flush(&mut self) -> u32;
-    fn reports(&mut self, on: &mut dyn FnMut(TxReport)) -> io::Result<()>;
+    /// Whether a message can go at once, from memory that is not the port's.
+    fn can_send_now(&self) -> bool;
+    /// Whether anything is known that its reports will tell.
+    fn has_news(&self) -> bool;
+    fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent>;
+    fn reports(&mut self, on: &mut impl FnMut(TxReport)) -> io::Result<()>;
     fn has_reports(&self) -> bool;
     fn taps(&self) -> TxTaps;
     fn stamps_per_message(&self) -> u32;
@@ -82,7 +113,19 @@ impl Port for Transmitter {
     fn flush(&mut self) -> u32 {
         Transmitter::flush(self)
     }
-    fn reports(&mut self, on: &mut dyn FnMut(TxReport)) -> io::Result<()> {
+    #[inline]
+    fn has_news(&self) -> bool {
+        Transmitter::has_news(self)
+    }
+    #[inline]
+    fn can_send_now(&self) -> bool {
+        Transmitter::can_send_now(self)
+    }
+    #[inline]
+    fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
+        Transmitter::send_now(self, message, launch)
+    }
+    fn reports(&mut self, on: &mut impl FnMut(TxReport)) -> io::Result<()> {
         Transmitter::reports(self, on)
     }
     fn has_reports(&self) -> bool {
@@ -99,73 +142,24 @@ impl Port for Transmitter {
     }
 }
 
-/// What the loop needs of a clock.
-pub(crate) trait Clock {
-    fn now(&self) -> Instant<Tai>;
-    /// Waits until a time, or shorter when a message was posted; returns when its sleep was to end
-    /// and when it did, if it slept so long.
-    fn wait(&mut self, until: Instant<Tai>, posted: bool) -> Option<(Instant<Tai>, Instant<Tai>)>;
-}
-
-/// TAI of this host, sleeping and spinning.
-#[derive(Debug)]
-pub(crate) struct SystemClock {
-    pub(crate) spin: Span,
-    bell: Arc<Bell>,
-}
-
-impl SystemClock {
-    pub(crate) fn new(bell: Arc<Bell>) -> SystemClock {
-        SystemClock { spin: Span::from_us(60), bell }
-    }
-}
-
-impl Clock for SystemClock {
-    fn now(&self) -> Instant<Tai> {
-        clock::now()
-    }
-
-    fn wait(&mut self, until: Instant<Tai>, posted: bool) -> Option<(Instant<Tai>, Instant<Tai>)> {
-        // In virtual time a sleep ends exactly, and spinning only makes time pass.
-        let spin = if clock::is_virtual() { Span::ZERO } else { self.spin };
-        let target = until - spin;
-        if posted {
-            let left = Span::from_ns(target.as_ns() - clock::now::<Tai>().as_ns());
-            // It fails for no reason that sleeping shorter would not show.
-            let woken = left > Span::ZERO
-                && event::wait_readable(&[self.bell.wake.as_fd()], Some(left)).unwrap_or(true);
-            if woken {
-                self.bell.wake.clear();
-                return None;
-            }
-        } else {
-            clock::sleep_until(target);
-        }
-        let woke = clock::now::<Tai>();
-        while clock::now::<Tai>() < until {
-            std::hint::spin_loop();
-        }
-        Some((target, woke))
-    }
-}
-
 /// A stream as the loop knows it.
 #[derive(Debug)]
 pub(crate) struct Line {
-    number: u16,
+    pub(super) number: u16,
     port: usize,
-    template: Template,
-    to: Option<SocketAddr>,
-    payload: usize,
-    plain: bool,
-    launch_lead: Option<Span>,
+    pub(super) template: Template,
+    /// What all of its messages have in common; nothing of a stream that is posted.
+    pub(super) image: Box<[u8]>,
+    pub(super) to: Option<SocketAddr>,
+    pub(super) payload: usize,
+    pub(super) plain: bool,
+    pub(super) launch_lead: Option<Span>,
     /// After it was filled it may be past its deadline.
-    deadline: Span,
-    send_late: bool,
-    seq: u32,
-    counters: StreamCounters,
-    lateness: LogHistogram,
-    latest: Span,
+    pub(super) deadline: Span,
+    pub(super) send_late: bool,
+    pub(super) seq: u32,
+    pub(super) counters: StreamCounters,
+    pub(super) lateness: BatchedHistogram,
 }
 
 impl Line {
@@ -178,6 +172,10 @@ impl Line {
         Line {
             number: spec.number,
             port: spec.port,
+            image: match plan.cadence {
+                Cadence::Posted => Box::default(),
+                Cadence::Cycle { .. } | Cadence::Slots { .. } => template.image(spec.payload),
+            },
             template,
             to,
             payload: spec.payload,
@@ -187,9 +185,12 @@ impl Line {
             send_late: plan.send_late,
             seq: 0,
             counters: StreamCounters::default(),
-            lateness: LogHistogram::up_to(LATEST),
-            latest: Span::ZERO,
+            lateness: BatchedHistogram::up_to(LATEST),
         }
+    }
+
+    fn latest(&mut self) -> Span {
+        self.lateness.settle().range().map_or(Span::ZERO, |(_, latest)| latest.max(Span::ZERO))
     }
 
     /// With the stamps that have not come back.
@@ -232,25 +233,38 @@ struct Instance {
     late: bool,
 }
 
+/// What is known of what a port tells.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(super) ledger: Ledger,
+    /// When it was read last.
+    pub(super) read: Instant<Tai>,
+    /// Messages since then.
+    pub(super) unread: u32,
+    /// Whether a message's stamps, or what became of its launch time, may come.
+    pub(super) expects: bool,
+    /// It is read after so many messages, or so much time.
+    pub(super) pace: (u32, Span),
+}
+
 /// Everything but the clock and the timetable.
 #[derive(Debug)]
 pub(crate) struct Engine<P> {
-    ports: Vec<P>,
-    ledgers: Vec<Ledger>,
-    /// When each port was read last.
-    read: Vec<Instant<Tai>>,
-    lines: Vec<Line>,
+    pub(super) ports: Vec<P>,
+    /// Of each port.
+    pub(super) watches: Vec<Watch>,
+    pub(super) lines: Vec<Line>,
     /// The line of each number of a stream.
     by_number: Vec<u32>,
     posts: PostBox,
-    wake_lateness: LogHistogram,
-    busy_rounds: u64,
+    pub(super) wake_lateness: BatchedHistogram,
+    pub(super) busy_rounds: u64,
     rounds_unread: u32,
     delayed: u64,
     other_errors: u64,
     unknown_reports: u64,
-    last_launch: Option<Instant<Tai>>,
-    live: Option<Arc<LiveCounters>>,
+    pub(super) last_launch: Option<Instant<Tai>>,
+    pub(super) live: Option<Arc<LiveCounters>>,
     last_wait: Span,
 }
 
@@ -261,19 +275,25 @@ impl<P: Port> Engine<P> {
         for (index, line) in (0..).zip(&lines) {
             by_number[usize::from(line.number)] = index;
         }
-        let ledger = |(index, port): (usize, &P)| {
+        let watch = |(index, port): (usize, &P)| {
             let here = lines.iter().filter(|line| line.port == index);
             let ahead = here.filter_map(|line| line.launch_lead).max();
-            Ledger::new(0, port.taps(), ahead.unwrap_or(Span::ZERO).max(Span::ZERO))
+            let ledger = Ledger::new(0, port.taps(), ahead.unwrap_or(Span::ZERO).max(Span::ZERO));
+            let pace = match (port.stamps_per_message(), port.has_reports()) {
+                (1.., _) => (SOME, SOON),
+                (0, true) => (MANY, RARELY),
+                (0, false) => (u32::MAX, RARELY),
+            };
+            let expects = port.has_reports();
+            Watch { ledger, read: Instant::from_ns(0), unread: 0, expects, pace }
         };
         Engine {
-            ledgers: ports.iter().enumerate().map(ledger).collect(),
-            read: vec![Instant::from_ns(0); ports.len()],
+            watches: ports.iter().enumerate().map(watch).collect(),
             ports,
             lines,
             by_number,
             posts,
-            wake_lateness: LogHistogram::up_to(LATEST),
+            wake_lateness: BatchedHistogram::up_to(LATEST),
             busy_rounds: 0,
             rounds_unread: 0,
             delayed: 0,
@@ -298,11 +318,18 @@ impl<P: Port> Engine<P> {
         live
     }
 
-    fn publish(&self, index: usize) {
-        if let Some(live) = &self.live {
-            let line = &self.lines[index];
-            live.store(index, &self.counters(line), line.latest);
+    #[inline]
+    pub(super) fn publish(&mut self, index: usize) {
+        if self.live.is_some() {
+            self.store(index);
         }
+    }
+
+    fn store(&mut self, index: usize) {
+        let Engine { live: Some(live), lines, ports, .. } = self else { return };
+        let line = &mut lines[index];
+        let per_message = ports[line.port].stamps_per_message();
+        live.store(index, &line.counters(per_message), line.latest());
     }
 
     fn counters(&self, line: &Line) -> StreamCounters {
@@ -313,96 +340,144 @@ impl<P: Port> Engine<P> {
         &self.ports
     }
 
-    pub(crate) fn run(
+    pub(crate) fn run<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         table: &mut Timetable,
         clock: &mut impl Clock,
         end: Option<Instant<Tai>>,
-        hooks: &mut Hooks<'_>,
+        hooks: &mut Hooks<'_, F>,
     ) -> io::Result<()> {
         let has_posts = self.posts.has_posters();
-        let mut sleep = Sleep { from: clock.now(), until: clock.now() };
-        while !(hooks.stop)() {
-            let now = clock.now();
-            let due = table.next_due();
-            let due = due.filter(|due| end.is_none_or(|end| *due < end));
+        // A clock is read after each wake-up and after each sending, and nowhere else.
+        let mut now = clock.now();
+        let mut sleep = Sleep { from: now, until: now };
+        while !hooks.stop.is_wanted() {
+            let mut is_awake = false;
+            if !has_posts && hooks.fill.is_none() {
+                (now, is_awake) = self.run_lone(table, clock, (now, &mut sleep), end, hooks)?;
+                if hooks.stop.is_wanted() {
+                    break;
+                }
+            }
+            let due = table.next_due().filter(|due| end.is_none_or(|end| *due < end));
             let is_over = end.is_some_and(|end| now >= end);
             if due.is_none() && (is_over || !has_posts) {
                 break;
             }
-            let until = due.unwrap_or(now + LOOK).min(now + LOOK);
-            if until > now {
+            let look = now + LOOK;
+            let until = due.unwrap_or(look).min(look);
+            if is_awake {
+                // It has slept for what is due now.
+            } else if until > now {
                 if !has_posts || self.posts.may_sleep() {
                     sleep.from = now;
-                    let slept = clock.wait(until, has_posts);
-                    if let Some((target, woke)) = slept.filter(|_| due == Some(until))
+                    let woken = clock.wait(now, until, has_posts);
+                    if let Some((target, woke)) = woken.slept
+                        && due == Some(until)
                         && target > now
                     {
-                        self.wake_lateness.record(Span::from_ns(woke.as_ns() - target.as_ns()));
+                        self.wake_lateness.record(woke - target);
                     }
-                    sleep.until = clock.now();
+                    now = woken.now;
+                    sleep.until = now;
                 }
             } else {
                 self.busy_rounds += 1;
             }
-            self.send_due(table, clock, sleep, end, hooks);
-            self.send_posted(clock, hooks);
+            self.send_due(table, clock, (now, sleep), end, hooks);
+            if has_posts {
+                self.send_posted(clock, hooks);
+            }
             for port in &mut self.ports {
                 self.delayed += u64::from(port.flush());
             }
-            self.read_some(table.next_due(), clock.now(), hooks.on)?;
+            now = clock.now();
+            if self.read_some(table.next_due(), now, hooks.on)? {
+                now = clock.now();
+            }
         }
-        // What is dropped because of its launch time is told when that has come.
-        let tells = self.last_launch.map_or(clock.now(), |launch| launch + AFTER_LAUNCH);
-        let last = tells.max(clock.now() + self.last_wait);
-        while (self.misses_stamps() || clock.now() < tells) && clock.now() < last {
-            let until = clock.now() + Span::from_ms(1);
-            clock.wait(until, false);
-            self.read_all(clock.now(), hooks.on)?;
+        let read = self.read_last(clock, hooks.on);
+        self.wake_lateness.settle();
+        for line in &mut self.lines {
+            line.lateness.settle();
         }
-        self.read_all(clock.now(), hooks.on)
+        read
     }
 
-    fn send_due(
+    /// Waits for what has not come back yet.
+    fn read_last<F: FnMut(StreamEvent) + ?Sized>(
+        &mut self,
+        clock: &mut impl Clock,
+        on: &mut F,
+    ) -> io::Result<()> {
+        let mut now = clock.now();
+        // What is dropped because of its launch time is told when that has come.
+        let tells = self.last_launch.map_or(now, |launch| launch + AFTER_LAUNCH);
+        let last = tells.max(now + self.last_wait);
+        while (self.misses_stamps() || now < tells) && now < last {
+            now = clock.wait(now, now + Span::from_ms(1), false).now;
+            self.read_all(now, on)?;
+        }
+        self.read_all(now, on)
+    }
+
+    #[inline]
+    fn send_due<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         table: &mut Timetable,
         clock: &impl Clock,
-        sleep: Sleep,
+        (mut now, sleep): (Instant<Tai>, Sleep),
         end: Option<Instant<Tai>>,
-        hooks: &mut Hooks<'_>,
+        hooks: &mut Hooks<'_, F>,
     ) {
-        let mut now = clock.now();
-        let is_before_end = |due| end.is_none_or(|end| due < end);
+        let is_due = |table: &Timetable, now| {
+            table.next_due().is_some_and(|due| due <= now && end.is_none_or(|end| due < end))
+        };
         for _ in 0..ROUND {
-            if !table.next_due().is_some_and(is_before_end) {
+            if !is_due(table, now) {
                 break;
             }
             match table.take(now, sleep) {
                 None => break,
-                Some(Due::Skip { stream, frames, why }) => {
-                    let line = &mut self.lines[stream];
-                    let (number, seq) = (line.number, line.seq);
-                    line.counters.planned += frames;
-                    // The numbers of what was left out are missing at the listener: it counts them
-                    // as lost, which they are to its program.
-                    line.seq = line.seq.wrapping_add(wrap(frames));
-                    match why {
-                        Miss::WokeLate => line.counters.skipped_woke_late += frames,
-                        Miss::Overran => line.counters.skipped_overran += frames,
-                    }
-                    self.publish(stream);
-                    let what = StreamEventKind::Skipped { messages: frames };
-                    (hooks.on)(StreamEvent { stream: number, seq, what });
-                }
+                Some(Due::Skip { stream, frames, why }) => self.skip(stream, frames, why, hooks),
                 Some(Due::Send { stream, due, late }) => {
                     self.send_cyclic(clock, Instance { stream, due, now, late }, hooks);
-                    now = clock.now();
+                    // One that became due meanwhile has its turn in the next round.
+                    if is_due(table, now) {
+                        now = clock.now();
+                    }
                 }
             }
         }
     }
 
-    fn send_posted(&mut self, clock: &impl Clock, hooks: &mut Hooks<'_>) {
+    fn skip<F: FnMut(StreamEvent) + ?Sized>(
+        &mut self,
+        stream: usize,
+        frames: u64,
+        why: Miss,
+        hooks: &mut Hooks<'_, F>,
+    ) {
+        let line = &mut self.lines[stream];
+        let (number, seq) = (line.number, line.seq);
+        line.counters.planned += frames;
+        // The numbers of what was left out are missing at the listener: it counts them as lost,
+        // which they are to its program.
+        line.seq = line.seq.wrapping_add(wrap(frames));
+        match why {
+            Miss::WokeLate => line.counters.skipped_woke_late += frames,
+            Miss::Overran => line.counters.skipped_overran += frames,
+        }
+        self.publish(stream);
+        let what = StreamEventKind::Skipped { messages: frames };
+        (hooks.on)(StreamEvent { stream: number, seq, what });
+    }
+
+    fn send_posted<F: FnMut(StreamEvent) + ?Sized>(
+        &mut self,
+        clock: &impl Clock,
+        hooks: &mut Hooks<'_, F>,
+    ) {
         for _ in 0..ROUND {
             let Some(post) = self.posts.take() else { return };
             let (stream, now) = (post.stream, clock.now());
@@ -424,64 +499,76 @@ impl<P: Port> Engine<P> {
     }
 
     /// Sends the message of a cycle: its header and what fills it.
-    fn send_cyclic(&mut self, clock: &impl Clock, mut it: Instance, hooks: &mut Hooks<'_>) {
+    #[inline]
+    fn send_cyclic<F: FnMut(StreamEvent) + ?Sized>(
+        &mut self,
+        clock: &impl Clock,
+        mut it: Instance,
+        hooks: &mut Hooks<'_, F>,
+    ) {
         let line = &mut self.lines[it.stream];
         line.counters.planned += 1;
         let seq = line.next_seq();
         let launch = line.launch_lead.map(|lead| it.due + lead);
-        let (number, length, is_plain) = (line.number, line.payload, line.plain);
-        if let Some(message) = line.message(&mut self.ports, length, seq) {
-            let (header, payload) = message.split_at_mut(if is_plain { 0 } else { Probe::LEN });
-            payload.fill(0);
-            let mut left_out = None;
-            if let Some(fill) = &mut hooks.fill {
-                let draft = Draft { stream: number, seq, due: it.due, launch, payload };
-                let filled = fill(draft);
-                it.now = clock.now();
-                it.late = it.now > it.due.saturating_add(line.deadline);
-                left_out = match filled {
-                    Filled::LeaveOut => Some(&mut line.counters.not_filled),
-                    Filled::Send if it.late && !line.send_late => {
-                        Some(&mut line.counters.skipped_overran)
-                    }
-                    Filled::Send => None,
-                };
-            }
-            if let Some(counter) = left_out {
-                // The buffer is lent again for the next message.
-                *counter += 1;
-                let what = StreamEventKind::Skipped { messages: 1 };
-                (hooks.on)(StreamEvent { stream: number, seq, what });
-            } else {
-                if !is_plain {
-                    let (time, is_launch) = (launch.unwrap_or(it.now), launch.is_some());
-                    Probe { stream: number, seq, time, is_launch }.write(header);
+        let (number, length) = (line.number, line.payload);
+        let Some(buffer) = self.ports[line.port].message_buffer(line.image.len()) else {
+            line.counters.not_taken += 1;
+            return self.publish(it.stream);
+        };
+        buffer.copy_from_slice(&line.image);
+        let message = line.template.number(buffer, length, seq);
+        let mut left_out = None;
+        if let Some(fill) = &mut hooks.fill {
+            let payload = &mut message[if line.plain { 0 } else { Probe::LEN }..];
+            let draft = Draft { stream: number, seq, due: it.due, launch, payload };
+            let filled = fill(draft);
+            it.now = clock.now();
+            it.late = it.now > it.due.saturating_add(line.deadline);
+            left_out = match filled {
+                Filled::LeaveOut => Some(&mut line.counters.not_filled),
+                Filled::Send if it.late && !line.send_late => {
+                    Some(&mut line.counters.skipped_overran)
                 }
-                self.push(it, seq, length, launch, hooks);
+                Filled::Send => None,
+            };
+        }
+        if let Some(counter) = left_out {
+            // The buffer is lent again for the next message.
+            *counter += 1;
+            let what = StreamEventKind::Skipped { messages: 1 };
+            (hooks.on)(StreamEvent { stream: number, seq, what });
+        } else {
+            if !line.plain {
+                let (time, is_launch) = (launch.unwrap_or(it.now), launch.is_some());
+                Probe { stream: number, seq, time, is_launch }.write(message);
             }
+            self.push(it, seq, length, launch, hooks);
         }
         self.publish(it.stream);
     }
 
     /// Lets the message that was written go with the next flush.
-    fn push(
+    #[inline]
+    fn push<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         Instance { stream, due, now, late }: Instance,
         seq: u32,
         content: usize,
         launch: Option<Instant<Tai>>,
-        hooks: &mut Hooks<'_>,
+        hooks: &mut Hooks<'_, F>,
     ) {
         let line = &mut self.lines[stream];
         match self.ports[line.port].send(line.template.total(content), line.to, launch) {
             Ok(Sent { id }) => {
-                self.ledgers[line.port].note(id, (line.number, seq), launch, now);
+                let watch = &mut self.watches[line.port];
+                watch.unread += 1;
+                watch.ledger.note(id, (line.number, seq), launch, now);
                 line.counters.sent += 1;
-                self.last_launch = self.last_launch.max(launch);
+                if launch > self.last_launch {
+                    self.last_launch = launch;
+                }
                 line.counters.past_deadline += u64::from(late);
-                let lateness = Span::from_ns(now.as_ns() - due.as_ns());
-                line.lateness.record(lateness);
-                line.latest = line.latest.max(lateness);
+                line.lateness.record(now - due);
                 let what = StreamEventKind::Sent { due, at: now, launch };
                 (hooks.on)(StreamEvent { stream: line.number, seq, what });
             }
@@ -490,41 +577,51 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Reads what came back, if there is time before the next frame is due.
-    fn read_some(
+    /// Reads what came back, if there is enough of it and time before the next frame is due;
+    /// whether it did.
+    #[inline]
+    pub(super) fn read_some<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         next: Option<Instant<Tai>>,
         now: Instant<Tai>,
-        on: &mut dyn FnMut(StreamEvent),
-    ) -> io::Result<()> {
+        on: &mut F,
+    ) -> io::Result<bool> {
         let has_time = next.is_none_or(|next| next > now + READING);
         if !has_time && self.rounds_unread < ROUNDS {
             self.rounds_unread += 1;
-            return Ok(());
+            return Ok(false);
         }
         self.rounds_unread = 0;
-        for index in 0..self.ports.len() {
-            if self.ports[index].has_reports() || now >= self.read[index] + RARELY {
+        let mut has_read = false;
+        for index in 0..self.watches.len() {
+            let Watch { read, unread, pace: (messages, wait), .. } = &self.watches[index];
+            if unread >= messages || now >= *read + *wait {
                 self.read_port(index, now, on)?;
+                has_read = true;
             }
         }
-        Ok(())
+        Ok(has_read)
     }
 
-    fn read_all(&mut self, now: Instant<Tai>, on: &mut dyn FnMut(StreamEvent)) -> io::Result<()> {
+    fn read_all<F: FnMut(StreamEvent) + ?Sized>(
+        &mut self,
+        now: Instant<Tai>,
+        on: &mut F,
+    ) -> io::Result<()> {
         (0..self.ports.len()).try_for_each(|index| self.read_port(index, now, on))
     }
 
-    fn read_port(
+    fn read_port<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         index: usize,
         now: Instant<Tai>,
-        on: &mut dyn FnMut(StreamEvent),
+        on: &mut F,
     ) -> io::Result<()> {
-        self.read[index] = now;
-        let Engine { ports, ledgers, lines, by_number, live, .. } = self;
+        let Engine { ports, watches, lines, by_number, live, .. } = self;
         let (other_errors, unknown_reports) = (&mut self.other_errors, &mut self.unknown_reports);
-        let ledger = &mut ledgers[index];
+        let watch = &mut watches[index];
+        (watch.read, watch.unread) = (now, 0);
+        let ledger = &mut watch.ledger;
         let per_message = ports[index].stamps_per_message();
         ports[index].reports(&mut |report| {
             let (entry, what) = match report {
@@ -570,7 +667,7 @@ impl<P: Port> Engine<P> {
                 counters.stamps = counters.stamps.saturating_sub(entry.stamps.into());
             }
             if let Some(live) = live {
-                live.store(place, &line.counters(per_message), line.latest);
+                live.store(place, &line.counters(per_message), line.latest());
             }
             on(StreamEvent { stream: entry.stream, seq: entry.seq, what });
         })?;
@@ -586,15 +683,15 @@ impl<P: Port> Engine<P> {
         let stream = |line: &Line| StreamReport {
             stream: line.number,
             counters: self.counters(line),
-            lateness: line.lateness.summary(),
+            lateness: line.lateness.settled().summary(),
         };
         let mut stamp_faults = StampFaults::default();
-        for ledger in &self.ledgers {
-            stamp_faults.add(ledger.faults());
+        for watch in &self.watches {
+            stamp_faults.add(watch.ledger.faults());
         }
         TalkerReport {
             streams: self.lines.iter().map(stream).collect(),
-            wake_lateness: self.wake_lateness.summary(),
+            wake_lateness: self.wake_lateness.settled().summary(),
             busy_rounds: self.busy_rounds,
             delayed: self.delayed,
             other_errors: self.other_errors,

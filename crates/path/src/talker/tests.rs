@@ -8,7 +8,8 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use super::run::{Clock, Engine, Line, Port};
+use super::run::{Engine, Line, Port, Stop};
+use super::wait::{Clock, Woken};
 use super::*;
 use crate::transmit::{NotSent, Sent, TxReport};
 
@@ -25,10 +26,14 @@ impl Clock for TestClock {
         Instant::from_ns(self.now.get())
     }
 
-    fn wait(&mut self, until: Instant<Tai>, _: bool) -> Option<(Instant<Tai>, Instant<Tai>)> {
+    fn wait(&mut self, _: Instant<Tai>, until: Instant<Tai>, _: bool) -> Woken {
         let woke = until + Span::from_ns(self.late.pop().unwrap_or(0));
         self.now.set(woke.as_ns().max(self.now.get()));
-        Some((until, woke))
+        Woken { now: self.now(), slept: Some((until, woke)) }
+    }
+
+    fn sleep(&mut self, now: Instant<Tai>, until: Instant<Tai>) -> Woken {
+        self.wait(now, until, false)
     }
 }
 
@@ -80,7 +85,22 @@ impl Port for TestPort {
         0
     }
 
-    fn reports(&mut self, on: &mut dyn FnMut(TxReport)) -> io::Result<()> {
+    fn has_news(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    fn can_send_now(&self) -> bool {
+        self.room == usize::MAX && self.waiting == 0
+    }
+
+    fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
+        self.buffer[..message.len()].copy_from_slice(message);
+        let sent = self.send(message.len(), None, launch);
+        self.flush();
+        sent
+    }
+
+    fn reports(&mut self, on: &mut impl FnMut(TxReport)) -> io::Result<()> {
         for id in self.refused.drain(..) {
             on(TxReport::NotTaken { id, error: io::Error::from_raw_os_error(105) });
         }
@@ -165,7 +185,7 @@ fn run_with(
         }
     };
     let fill = filler.as_deref_mut().map(|fill| fill as &mut dyn FnMut(Draft<'_>) -> Filled);
-    let mut hooks = Hooks { stop: &|| false, fill, on };
+    let mut hooks = Hooks { stop: Stop::Asked(&|| false), fill, on };
     engine.run(&mut table, &mut clock, end, &mut hooks).unwrap();
     let report = engine.report();
     let mut told = 0;

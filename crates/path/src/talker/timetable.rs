@@ -7,10 +7,6 @@
 //!
 //! Not here: waiting and sending (`super`), messages that a program posts (`post`).
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
-
 use timewire_base::{CyclicWindows, Instant, Span, Tai};
 
 use crate::release::next_release;
@@ -78,6 +74,19 @@ pub(crate) enum Due {
     Skip { stream: usize, frames: u64, why: Miss },
 }
 
+/// A stream that is alone, of one frame in each cycle, and has more than the next one.
+#[derive(Debug)]
+pub(crate) struct Lone {
+    /// When its next frame is due.
+    pub(crate) due: Instant<Tai>,
+    pub(crate) cycle: Span,
+    /// Cycles left, the next one included: more than one.
+    pub(crate) left: u64,
+}
+
+/// Of a stream that is alone: a cycle after a time that has come is never out of range.
+const LONGEST: Span = Span::from_secs(1_000_000);
+
 #[derive(Debug)]
 struct Row {
     plan: Plan,
@@ -93,13 +102,15 @@ struct Row {
 #[derive(Debug)]
 pub(crate) struct Timetable {
     rows: Vec<Row>,
-    heap: BinaryHeap<Reverse<(Instant<Tai>, usize)>>,
+    /// The streams that have not ended, with the time at which the next frame of each is due: a
+    /// binary heap whose first element is the smallest.
+    heap: Vec<(Instant<Tai>, usize)>,
 }
 
 impl Timetable {
     /// Nothing is due before `from`.
     pub(crate) fn new(plans: Vec<Plan>, from: Instant<Tai>) -> Timetable {
-        let mut heap = BinaryHeap::with_capacity(plans.len());
+        let mut heap = Vec::with_capacity(plans.len());
         let mut rows = Vec::with_capacity(plans.len());
         for plan in plans {
             let first = match &plan.cadence {
@@ -109,22 +120,38 @@ impl Timetable {
             };
             let left = plan.cycles.unwrap_or(u64::MAX);
             if let Some(first) = first.filter(|_| left > 0 && plan.frames > 0) {
-                heap.push(Reverse((first, rows.len())));
+                heap.push((first, rows.len()));
             }
             rows.push(Row { plan, cycle: first.unwrap_or(from), frame: 0, left });
         }
+        // Sorted, it is a heap.
+        heap.sort_unstable();
         Timetable { rows, heap }
     }
 
     /// When the next frame is due; `None` when all streams have ended.
+    #[inline]
     pub(crate) fn next_due(&self) -> Option<Instant<Tai>> {
-        self.heap.peek().map(|Reverse((due, _))| *due)
+        self.heap.first().map(|(due, _)| *due)
+    }
+
+    /// The stream that is alone, if it is one whose frames are all alike.
+    pub(crate) fn lone(&self) -> Option<Lone> {
+        let ([row], [(due, _)]) = (&self.rows[..], &self.heap[..]) else { return None };
+        let Cadence::Cycle { cycle, .. } = row.plan.cadence else { return None };
+        let is_one = row.plan.frames == 1 && row.left > 1 && cycle <= LONGEST;
+        is_one.then_some(Lone { due: *due, cycle, left: row.left })
+    }
+
+    /// The stream that is alone has gone on so far.
+    pub(crate) fn set_lone(&mut self, Lone { due, left, .. }: Lone) {
+        (self.rows[0].cycle, self.rows[0].left, self.heap[0].0) = (due, left, due);
     }
 
     /// What to do next at this time; `None` when nothing is due yet.
+    #[inline]
     pub(crate) fn take(&mut self, now: Instant<Tai>, sleep: Sleep) -> Option<Due> {
-        let mut top = self.heap.peek_mut()?;
-        let Reverse((due, stream)) = *top;
+        let (due, stream) = *self.heap.first()?;
         if due > now {
             return None;
         }
@@ -141,24 +168,53 @@ impl Timetable {
             Due::Skip { stream, frames: row.skip(now, why), why }
         };
         if row.left > 0 {
-            // Sinks to its place: cheaper than taking it out and putting it back.
-            *top = Reverse((row.due(), stream));
+            self.heap[0] = (row.due(), stream);
         } else {
-            PeekMut::pop(top);
+            self.heap.swap_remove(0);
+        }
+        if self.heap.len() > 1 {
+            self.sink();
         }
         Some(next)
+    }
+
+    /// Moves the first of the heap to its place.
+    fn sink(&mut self) {
+        let mut at = 0;
+        loop {
+            let (left, right) = (2 * at + 1, 2 * at + 2);
+            let is_right = right < self.heap.len() && self.heap[right] < self.heap[left];
+            let least = if is_right { right } else { left };
+            if least >= self.heap.len() || self.heap[at] <= self.heap[least] {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
     }
 }
 
 impl Row {
+    #[inline]
     fn due(&self) -> Instant<Tai> {
+        if self.frame == 0 {
+            return self.cycle;
+        }
         self.cycle.saturating_add(times(self.plan.spacing, self.frame.into()))
     }
 
     /// Goes on to the next frame.
+    #[inline]
     fn step(&mut self) {
         self.frame += 1;
-        if self.frame == self.plan.frames {
+        if self.frame < self.plan.frames {
+            return;
+        }
+        if let (Cadence::Cycle { cycle, .. }, 1..) = (&self.plan.cadence, self.left) {
+            self.frame = 0;
+            self.left -= 1;
+            self.cycle = self.cycle.saturating_add(*cycle);
+        } else {
             self.next_cycles(1);
         }
     }

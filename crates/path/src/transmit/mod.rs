@@ -300,11 +300,12 @@ impl Transmitter {
     /// Where the next message is written: with AF_XDP and the ring right in the memory that the
     /// kernel reads. Flushes when no buffer is free. `None` when there is none even then, or the
     /// message is too long.
+    #[inline]
     pub fn message_buffer(&mut self, length: usize) -> Option<&mut [u8]> {
         if length > self.longest {
             return None;
         }
-        if self.carrier.buffer().is_none() {
+        if !self.carrier.has_buffer() {
             self.flush();
             self.reclaim();
         }
@@ -318,24 +319,18 @@ impl Transmitter {
     /// that its clock cannot have.
     ///
     /// **Panics** when no buffer was given for it.
+    #[inline]
     pub fn send(
         &mut self,
         length: usize,
         to: Option<SocketAddr>,
         launch: Option<Instant<Tai>>,
     ) -> Result<Sent, NotSent> {
-        let launch_ns = match (launch, self.launch) {
-            (None, _) => None,
-            (Some(launch), Some(LaunchClock::Tai)) => Some(launch.as_ns()),
-            (Some(launch), Some(LaunchClock::Mono)) => {
-                Some(launch.as_ns().saturating_sub(self.offsets.mono.as_ns()))
-            }
-            (Some(_), None) => {
-                let why = "the port was opened without launch times";
-                return Err(NotSent::Refused(io::Error::new(io::ErrorKind::InvalidInput, why)));
-            }
+        let launch_ns = match launch {
+            None => None,
+            Some(launch) => Some(self.launch_ns(launch)?),
         };
-        if self.carrier.buffer().is_none() {
+        if !self.carrier.has_buffer() {
             return Err(NotSent::Full);
         }
         let id = self.next_id;
@@ -348,6 +343,55 @@ impl Transmitter {
             }
         }
         Ok(Sent { id })
+    }
+
+    /// Whether something is known already that [`Transmitter::reports`] will tell.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.known.is_empty()
+    }
+
+    /// Whether [`Transmitter::send_now`] can be called: a socket, for which nothing waits.
+    #[inline]
+    pub fn can_send_now(&self) -> bool {
+        matches!(&self.carrier, Carrier::Outbox(outbox) if outbox.waiting() == 0)
+    }
+
+    /// Sends a message from memory of the caller's at once, to the destination of the port or that
+    /// of the frame. As [`Transmitter::send`] and [`Transmitter::flush`] in one.
+    ///
+    /// **Errors**: as [`Transmitter::send`].
+    ///
+    /// **Panics** when the port is none that [`Transmitter::can_send_now`].
+    #[inline]
+    pub fn send_now(
+        &mut self,
+        message: &[u8],
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        let launch_ns = match launch {
+            None => None,
+            Some(launch) => Some(self.launch_ns(launch)?),
+        };
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        let Carrier::Outbox(outbox) = &mut self.carrier else {
+            panic!("only sockets send at once");
+        };
+        if let Err(error) = outbox.send_now(message, id, launch_ns) {
+            keep(&mut self.known, &mut self.lost, TxReport::NotTaken { id, error });
+        }
+        Ok(Sent { id })
+    }
+
+    /// A launch time by the clock of the port.
+    #[inline]
+    fn launch_ns(&self, launch: Instant<Tai>) -> Result<i64, NotSent> {
+        match self.launch {
+            Some(LaunchClock::Tai) => Ok(launch.as_ns()),
+            Some(LaunchClock::Mono) => Ok(launch.as_ns().saturating_sub(self.offsets.mono.as_ns())),
+            None => Err(without_launch()),
+        }
     }
 
     /// Copies a message into a buffer and lets it go with the next flush.
@@ -385,23 +429,25 @@ impl Transmitter {
     /// Tells what has become known since the last call; never waits, and allocates nothing.
     ///
     /// **Errors**: the socket's error queue cannot be read.
-    pub fn reports(&mut self, on: &mut dyn FnMut(TxReport)) -> io::Result<()> {
+    #[inline]
+    pub fn reports<F>(&mut self, on: &mut F) -> io::Result<()>
+    where
+        F: FnMut(TxReport) + ?Sized,
+    {
         self.reclaim();
-        self.known.drain(..).for_each(&mut *on);
+        if !self.known.is_empty() {
+            self.known.drain(..).for_each(&mut *on);
+        }
         let (offsets, launch) = (self.offsets, self.launch);
-        let ids: &dyn Fn(u32) -> u32 = match &self.carrier {
-            Carrier::Outbox(outbox) => &|message| outbox.id_of(message),
-            Carrier::Ring(ring) => &|message| ring.id_of(message),
-            Carrier::Xsk(_) => return Ok(()),
-        };
         let fd = match &self.carrier {
             Carrier::Outbox(outbox) => outbox.as_fd(),
             Carrier::Ring(ring) => ring.as_fd(),
-            Carrier::Xsk(xsk) => xsk.as_fd(),
+            Carrier::Xsk(_) => return Ok(()),
         };
+        let carrier = &self.carrier;
         loop {
             let got = self.reader.read(fd, &mut |report| {
-                if let Some(report) = interpret(report, ids, offsets, launch) {
+                if let Some(report) = interpret(report, carrier, offsets, launch) {
                     on(report);
                 }
             })?;
@@ -413,7 +459,14 @@ impl Transmitter {
     }
 
     /// Takes back the buffers of AF_XDP.
+    #[inline]
     fn reclaim(&mut self) {
+        if matches!(self.carrier, Carrier::Xsk(_)) {
+            self.reclaim_xdp();
+        }
+    }
+
+    fn reclaim_xdp(&mut self) {
         let Carrier::Xsk(xsk) = &mut self.carrier else { return };
         let (known, lost, taps) = (&mut self.known, &mut self.lost, self.taps);
         xsk.reclaim(&mut |Completed { id, stamp_ns }| {
@@ -439,6 +492,13 @@ impl AsFd for Transmitter {
     }
 }
 
+#[cold]
+fn without_launch() -> NotSent {
+    let why = "the port was opened without launch times";
+    NotSent::Refused(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
+
+#[cold]
 fn keep(known: &mut Vec<TxReport>, lost: &mut u64, report: TxReport) {
     if known.len() < known.capacity() {
         known.push(report);
@@ -447,9 +507,10 @@ fn keep(known: &mut Vec<TxReport>, lost: &mut u64, report: TxReport) {
     }
 }
 
+#[inline]
 fn interpret(
     report: Report,
-    ids: &dyn Fn(u32) -> u32,
+    carrier: &Carrier,
     offsets: Offsets,
     launch: Option<LaunchClock>,
 ) -> Option<TxReport> {
@@ -462,7 +523,7 @@ fn interpret(
                 // Only TCP has it, and is no transport here.
                 error_queue::TxTap::Acknowledged => return None,
             };
-            TxReport::Stamp { id: ids(message), tap, at: offsets.stamp(at) }
+            TxReport::Stamp { id: carrier.id_of(message), tap, at: offsets.stamp(at) }
         }
         Report::Refused { why, launch_ns } => {
             let ahead = match launch {
@@ -477,6 +538,26 @@ fn interpret(
 }
 
 impl Carrier {
+    #[inline]
+    fn has_buffer(&mut self) -> bool {
+        match self {
+            Carrier::Outbox(outbox) => outbox.has_buffer(),
+            Carrier::Ring(ring) => ring.buffer().is_some(),
+            Carrier::Xsk(xsk) => xsk.buffer().is_some(),
+        }
+    }
+
+    /// Our number of the message that a report names.
+    #[inline]
+    fn id_of(&self, message: u32) -> u32 {
+        match self {
+            Carrier::Outbox(outbox) => outbox.id_of(message),
+            Carrier::Ring(ring) => ring.id_of(message),
+            Carrier::Xsk(_) => message,
+        }
+    }
+
+    #[inline]
     fn buffer(&mut self) -> Option<&mut [u8]> {
         match self {
             Carrier::Outbox(outbox) => outbox.buffer(),

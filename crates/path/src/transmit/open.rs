@@ -96,9 +96,9 @@ fn open_udp(
     }
     let longest = if options.longest == 0 { UDP_PAYLOAD } else { options.longest };
     let failed = |source| PortError::Open { what: format!("UDP socket on {from}"), source };
-    let outbox = Outbox::udp(from, to, device, longest, treatment(options)).map_err(failed)?;
+    let mut outbox = Outbox::udp(from, to, device, longest, treatment(options)).map_err(failed)?;
     check_hardware(device, options.taps)?;
-    ask_stamps(outbox.as_fd(), options.taps).map_err(failed)?;
+    stamp(&mut outbox, options.taps).map_err(failed)?;
     Ok(transmitter(Carrier::Outbox(outbox), mode("UDP"), longest, None, options))
 }
 
@@ -110,8 +110,8 @@ fn open_frames(interface: &IfName, options: &TransmitOptions) -> Result<Transmit
         let what = format!("packet socket on {interface}");
         PortError::Open { what, source }
     };
-    let outbox = Outbox::frames(index, longest, treatment(options)).map_err(failed)?;
-    ask_stamps(outbox.as_fd(), options.taps).map_err(failed)?;
+    let mut outbox = Outbox::frames(index, longest, treatment(options)).map_err(failed)?;
+    stamp(&mut outbox, options.taps).map_err(failed)?;
     Ok(transmitter(
         Carrier::Outbox(outbox),
         mode("AF_PACKET"),
@@ -183,13 +183,22 @@ fn longest_of(sending: Sending, options: &TransmitOptions, most: usize) -> usize
     wanted.min(fits).min(most).min(if options.longest == 0 { 9_216 } else { usize::MAX })
 }
 
-fn ask_stamps(fd: BorrowedFd<'_>, taps: TxTaps) -> io::Result<()> {
-    let asked = [
+fn stamp(outbox: &mut Outbox, taps: TxTaps) -> io::Result<()> {
+    let asked = asked(taps);
+    if asked.is_empty() { Ok(()) } else { outbox.stamp(&asked) }
+}
+
+fn asked(taps: TxTaps) -> Vec<error_queue::TxTap> {
+    let of = [
         (taps.sched, error_queue::TxTap::Sched),
         (taps.software, error_queue::TxTap::Send),
         (taps.hardware, error_queue::TxTap::Hardware),
     ];
-    let asked: Vec<_> = asked.into_iter().filter_map(|(is, tap)| is.then_some(tap)).collect();
+    of.into_iter().filter_map(|(is_asked, tap)| is_asked.then_some(tap)).collect()
+}
+
+fn ask_stamps(fd: BorrowedFd<'_>, taps: TxTaps) -> io::Result<()> {
+    let asked = asked(taps);
     if asked.is_empty() { Ok(()) } else { error_queue::stamp_messages(fd, &asked) }
 }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
 
-use super::sums::{Sums, as_f64};
+use super::sums::{SmallSums, Sums, as_f64};
 
 /// Counts times, also negative ones.
 ///
@@ -103,7 +103,34 @@ impl LogHistogram {
         }
     }
 
+    /// Counts times; as [`LogHistogram::record`] of each.
+    ///
+    /// **Units**: nanoseconds.
+    fn record_all(&mut self, times: &[i64]) {
+        let Some(&first) = times.first() else { return };
+        let (mut min, mut max) = self.range.unwrap_or((first, first));
+        let mut sums = SmallSums::default();
+        let bins = &mut self.positive[..];
+        for &ns in times {
+            // A negative one is far beyond the last bin.
+            match bins.get_mut(bin_of(u64::from_ne_bytes(ns.to_ne_bytes()))) {
+                // A count of 64 bits is out of reach.
+                Some(counter) => *counter = counter.wrapping_add(1),
+                None if ns < 0 => {
+                    let bin = bin_of(ns.unsigned_abs());
+                    *self.negative.get_mut(bin).unwrap_or(&mut self.below) += 1;
+                }
+                None => self.above += 1,
+            }
+            (min, max) = (min.min(ns), max.max(ns));
+            sums.add(ns);
+        }
+        self.range = Some((min, max));
+        self.sums.add_all(times, sums);
+    }
+
     /// Counts a time.
+    #[inline]
     pub fn record(&mut self, time: Span) {
         let ns = time.as_ns();
         let bin = bin_of(ns.unsigned_abs());
@@ -113,8 +140,14 @@ impl LogHistogram {
             (&mut self.positive, &mut self.above)
         };
         *bins.get_mut(bin).unwrap_or(beyond) += 1;
-        let (min, max) = self.range.unwrap_or((ns, ns));
-        self.range = Some((min.min(ns), max.max(ns)));
+        match &mut self.range {
+            // Mostly neither.
+            Some((min, max)) if ns < *min || ns > *max => {
+                (*min, *max) = ((*min).min(ns), (*max).max(ns));
+            }
+            Some(_) => {}
+            none => *none = Some((ns, ns)),
+        }
         self.sums.add(ns);
     }
 
@@ -167,13 +200,20 @@ impl LogHistogram {
     /// The time that at least `ppm` millionths of all do not exceed (nearest rank), to within a
     /// 64th of itself; the smallest and the largest are exact. `None` of nothing.
     pub fn percentile(&self, ppm: u32) -> Option<Span> {
+        let bins = self.filled_bins();
+        self.nth(ppm, &bins)
+    }
+
+    /// A percentile, from the bins that have any.
+    fn nth(&self, ppm: u32, bins: &[HistogramBin]) -> Option<Span> {
         let (min, max) = self.range?;
         let rank = (u128::from(self.count()) * u128::from(ppm)).div_ceil(1_000_000).max(1);
         if rank == 1 || rank >= u128::from(self.count()) {
             return Some(Span::from_ns(if rank == 1 { min } else { max }));
         }
         let mut seen = 0;
-        for bin in self.bins() {
+        for bin in bins {
+            let bin = *bin;
             seen += u128::from(bin.count);
             if seen >= rank {
                 let middle = match bin {
@@ -189,30 +229,43 @@ impl LogHistogram {
 
     /// Bins that have any, ascending. Those beyond the limit reach to the end of 64 bits.
     pub fn bins(&self) -> impl Iterator<Item = HistogramBin> {
-        let len = self.positive.len();
+        self.filled_bins().into_iter()
+    }
+
+    fn filled_bins(&self) -> Vec<HistogramBin> {
+        let mut bins = Vec::new();
         // The end that the outermost bins share with what lies beyond them.
-        let last = i64::try_from(bounds(len - 1).1).unwrap_or(i64::MAX);
-        let below =
-            HistogramBin { from_ns: i64::MIN, to_ns: (-last).saturating_sub(1), count: self.below };
-        let above =
-            HistogramBin { from_ns: last.saturating_add(1), to_ns: i64::MAX, count: self.above };
-        let negative = self.negative.iter().enumerate().rev().map(|(bin, &count)| {
-            let (from, to) = bounds(bin);
-            HistogramBin { from_ns: negated(to), to_ns: negated(from), count }
-        });
-        let positive = self.positive.iter().enumerate().map(|(bin, &count)| {
-            let (from, to) = bounds(bin);
-            let from_ns = i64::try_from(from).unwrap_or(i64::MAX);
-            HistogramBin { from_ns, to_ns: i64::try_from(to).unwrap_or(i64::MAX), count }
-        });
-        let inside = negative.chain(positive);
-        [below].into_iter().chain(inside).chain([above]).filter(|bin| bin.count > 0)
+        let last = i64::try_from(bounds(self.positive.len() - 1).1).unwrap_or(i64::MAX);
+        if self.below > 0 {
+            let to_ns = (-last).saturating_sub(1);
+            bins.push(HistogramBin { from_ns: i64::MIN, to_ns, count: self.below });
+        }
+        for (bin, &count) in self.negative.iter().enumerate().rev() {
+            if count > 0 {
+                let (from, to) = bounds(bin);
+                bins.push(HistogramBin { from_ns: negated(to), to_ns: negated(from), count });
+            }
+        }
+        for (bin, &count) in self.positive.iter().enumerate() {
+            if count > 0 {
+                let (from, to) = bounds(bin);
+                let from_ns = i64::try_from(from).unwrap_or(i64::MAX);
+                let to_ns = i64::try_from(to).unwrap_or(i64::MAX);
+                bins.push(HistogramBin { from_ns, to_ns, count });
+            }
+        }
+        if self.above > 0 {
+            let from_ns = last.saturating_add(1);
+            bins.push(HistogramBin { from_ns, to_ns: i64::MAX, count: self.above });
+        }
+        bins
     }
 
     /// To keep.
     pub fn summary(&self) -> HistogramSummary {
         let (min, max) = self.range.unwrap_or((0, 0));
-        let percentile = |ppm| self.percentile(ppm).map_or(0, Span::as_ns);
+        let bins = self.filled_bins();
+        let percentile = |ppm| self.nth(ppm, &bins).map_or(0, Span::as_ns);
         HistogramSummary {
             count: self.count(),
             min_ns: min,
@@ -224,8 +277,50 @@ impl LogHistogram {
             mean_ns: self.mean_ns(),
             stddev_ns: self.stddev_ns(),
             percentile_error: Self::PERCENTILE_ERROR,
-            bins: self.bins().collect(),
+            bins,
         }
+    }
+}
+
+/// A histogram whose times are kept as they come and counted many at once: for a loop that has no
+/// time to spare where a time comes. Recording allocates nothing.
+#[derive(Clone, Debug)]
+pub struct BatchedHistogram {
+    histogram: LogHistogram,
+    waiting: [i64; BATCH],
+    count: usize,
+}
+
+/// Times that are counted at once.
+const BATCH: usize = 64;
+
+impl BatchedHistogram {
+    /// As [`LogHistogram::up_to`].
+    pub fn up_to(limit: Span) -> BatchedHistogram {
+        BatchedHistogram { histogram: LogHistogram::up_to(limit), waiting: [0; BATCH], count: 0 }
+    }
+
+    /// Keeps a time.
+    #[inline]
+    pub fn record(&mut self, time: Span) {
+        // A power of two, so that no place is out of bounds.
+        self.waiting[self.count % BATCH] = time.as_ns();
+        self.count += 1;
+        if self.count == BATCH {
+            self.settle();
+        }
+    }
+
+    /// Counts what is kept; the histogram with all times.
+    pub fn settle(&mut self) -> &LogHistogram {
+        let count = std::mem::take(&mut self.count);
+        self.histogram.record_all(&self.waiting[..count]);
+        &self.histogram
+    }
+
+    /// The histogram without the times since it was settled last.
+    pub fn settled(&self) -> &LogHistogram {
+        &self.histogram
     }
 }
 
@@ -241,11 +336,11 @@ impl HistogramSummary {
 }
 
 /// The bin of a magnitude.
+#[inline]
 fn bin_of(magnitude: u64) -> usize {
-    let bin = match (magnitude / OCTAVE).checked_ilog2() {
-        None => magnitude,
-        Some(octave) => OCTAVE * u64::from(octave) + (magnitude >> octave),
-    };
+    // 0 for the first octave and all below it.
+    let octave = ((magnitude / OCTAVE) | 1).ilog2();
+    let bin = OCTAVE * u64::from(octave) + (magnitude >> octave);
     usize::try_from(bin).expect("invariant: below 2000")
 }
 
@@ -367,6 +462,18 @@ mod tests {
                 let count = u64::try_from(sorted.iter().filter(inside).count()).unwrap();
                 prop_assert_eq!(bin.count, count);
             }
+        }
+
+        #[test]
+        fn t0_counting_many_at_once_is_counting_each(values in values(), limit in 0_i64..1 << 40) {
+            let limit = Span::from_ns(limit);
+            let each = histogram(LogHistogram::up_to(limit), &values);
+            let mut batched = BatchedHistogram::up_to(limit);
+            values.iter().for_each(|&value| batched.record(Span::from_ns(value)));
+            let settled = u64::try_from(values.len() / BATCH * BATCH).unwrap();
+            prop_assert_eq!(batched.settled().count(), settled);
+            prop_assert_eq!(batched.settle(), &each);
+            prop_assert_eq!(batched.settled(), &each);
         }
 
         #[test]

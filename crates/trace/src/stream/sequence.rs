@@ -127,7 +127,32 @@ impl SequenceWatch {
     }
 
     /// A message with this number came.
+    #[inline]
     pub fn arrived(&mut self, number: u32) -> Arrived {
+        if let Some(life) = &mut self.life
+            && life.highest.wrapping_add(1) == number
+        {
+            life.highest = number;
+            self.advance_by_one(number);
+            return Arrived::Ahead { gap: 0 };
+        }
+        self.arrived_elsewhere(number)
+    }
+
+    /// The next number came, as nearly all do.
+    #[inline]
+    fn advance_by_one(&mut self, number: u32) {
+        // That of the number which leaves the window, too.
+        let place = self.place(number);
+        match std::mem::replace(&mut self.slots[place], HERE) {
+            HERE | BEFORE => self.run = 0,
+            _ => self.lose(1),
+        }
+        self.counts.received += 1;
+        (self.stray, self.repeat) = (None, None);
+    }
+
+    fn arrived_elsewhere(&mut self, number: u32) -> Arrived {
         let Some(life) = self.life else {
             self.begin(number);
             return Arrived::Ahead { gap: 0 };
@@ -167,8 +192,10 @@ impl SequenceWatch {
         self.counts()
     }
 
+    #[inline]
     fn place(&self, number: u32) -> usize {
-        usize::try_from(number % self.limits.window).expect("invariant: 16 bits fit")
+        // A power of two.
+        usize::try_from(number & (self.limits.window - 1)).expect("invariant: 16 bits fit")
     }
 
     fn begin(&mut self, number: u32) {

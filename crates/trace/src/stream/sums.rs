@@ -12,12 +12,68 @@ pub(super) struct Sums {
     squares: Wide,
 }
 
+/// Sums of a few values that are not negative and small; of others it is known that they are none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SmallSums {
+    /// All bits that any of them has.
+    bits: u64,
+    sum: u64,
+    squares: u64,
+}
+
+impl SmallSums {
+    /// Squares of values below 2^28 are below 2^56, and so many of them fit 64 bits.
+    const BITS: u32 = 28;
+    const MOST: usize = 256;
+
+    #[inline]
+    pub(super) fn add(&mut self, value: i64) {
+        let value = u64::from_ne_bytes(value.to_ne_bytes());
+        self.bits |= value;
+        self.sum = self.sum.wrapping_add(value);
+        self.squares = self.squares.wrapping_add(value.wrapping_mul(value));
+    }
+
+    /// The sum and the sum of the squares of so many values, if all were small.
+    fn of(self, count: usize) -> Option<(u64, u64)> {
+        let are_small = self.bits >> Self::BITS == 0 && count <= Self::MOST;
+        are_small.then_some((self.sum, self.squares))
+    }
+}
+
 impl Sums {
+    #[inline]
     pub(super) fn add(&mut self, value: i64) {
         let magnitude = u128::from(value.unsigned_abs());
         self.count += 1;
-        self.sum += i128::from(value);
-        self.squares = self.squares.plus(Wide::product(magnitude, magnitude));
+        // A count of 64 bits fits before these do not.
+        self.sum = self.sum.wrapping_add(i128::from(value));
+        let (low, carry) = self.squares.low.overflowing_add(magnitude * magnitude);
+        self.squares.low = low;
+        if carry {
+            self.squares.high += 1;
+        }
+    }
+
+    /// As [`Sums::add`] of each; with their sums, if they are small.
+    pub(super) fn add_all(&mut self, values: &[i64], small: SmallSums) {
+        if let Some((sum, squares)) = small.of(values.len()) {
+            self.count += u64::try_from(values.len()).expect("invariant: a length fits 64 bits");
+            self.sum = self.sum.wrapping_add(sum.into());
+            self.squares = self.squares.plus(Wide { high: 0, low: squares.into() });
+            return;
+        }
+        let (mut sum, mut low, mut carries) = (self.sum, self.squares.low, 0_u64);
+        for &value in values {
+            let magnitude = u128::from(value.unsigned_abs());
+            sum = sum.wrapping_add(i128::from(value));
+            let carry;
+            (low, carry) = low.overflowing_add(magnitude.wrapping_mul(magnitude));
+            carries = carries.wrapping_add(u64::from(carry));
+        }
+        self.count += u64::try_from(values.len()).expect("invariant: a length fits 64 bits");
+        self.sum = sum;
+        self.squares = Wide { high: self.squares.high + u128::from(carries), low };
     }
 
     pub(super) fn merge(&mut self, other: &Sums) {

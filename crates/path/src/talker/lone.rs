@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The loop of a talker for the commonest case: one stream, one port.
+//!
+//! Not here: everything else (`run`), to which it leaves what is out of the ordinary.
+
+use std::io;
+
+use timewire_base::{Instant, Tai};
+
+use super::run::{Engine, Hooks, LOOK, Port};
+use super::timetable::{Sleep, Timetable};
+use super::wait::Clock;
+use super::{StreamEvent, StreamEventKind};
+use crate::probe::Probe;
+use crate::transmit::{NotSent, Sent};
+
+impl<P: Port> Engine<P> {
+    /// Sends the frames of a stream that is alone, each at once from its own memory, for as long
+    /// as nothing is out of the ordinary: the round that each talker goes most often. Returns the
+    /// time, and whether it has slept for a frame that it did not send.
+    #[inline]
+    pub(super) fn run_lone<F: FnMut(StreamEvent) + ?Sized>(
+        &mut self,
+        table: &mut Timetable,
+        clock: &mut impl Clock,
+        (mut now, sleep): (Instant<Tai>, &mut Sleep),
+        end: Option<Instant<Tai>>,
+        hooks: &mut Hooks<'_, F>,
+    ) -> io::Result<(Instant<Tai>, bool)> {
+        let end = end.unwrap_or(Instant::from_ns(i64::MAX));
+        while let Some(mut lone) = table.lone() {
+            let is_told = self.live.is_some();
+            let Engine { ports, watches, lines, last_launch, wake_lateness, busy_rounds, .. } =
+                &mut *self;
+            let ([port], [watch], [line]) = (&mut ports[..], &mut watches[..], &mut lines[..])
+            else {
+                break;
+            };
+            if !port.can_send_now() || line.to.is_some() {
+                break;
+            }
+            // What is the same for many frames is looked at once.
+            let (deadline, lead, stream) = (line.deadline, line.launch_lead, line.number);
+            let read = watch.read.saturating_add(watch.pace.1);
+            let until_read = watch.pace.0.saturating_sub(watch.unread).max(1);
+            let most = if is_told { 1 } else { (lone.left - 1).min(until_read.into()) };
+            let start = line.template.content().filter(|_| !line.plain);
+            if !line.plain {
+                let first = Probe { stream, seq: 0, time: now, is_launch: lead.is_some() };
+                first.write(line.template.number(&mut line.image, line.payload, 0));
+            }
+            let (mut planned, mut past, mut refused) = (0_u32, 0_u64, 0_u64);
+            let ended = loop {
+                let due = lone.due;
+                if hooks.stop.is_wanted() || due >= end || due > now + LOOK {
+                    break Some((now, false));
+                }
+                if due > now {
+                    sleep.from = now;
+                    let woken = clock.sleep(now, due);
+                    if let Some((target, woke)) = woken.slept
+                        && target > now
+                    {
+                        wake_lateness.record(woke - target);
+                    }
+                    now = woken.now;
+                    sleep.until = now;
+                } else {
+                    *busy_rounds += 1;
+                }
+                let lateness = now - due;
+                let late = lateness > deadline;
+                if late && !line.send_late {
+                    break Some((now, true));
+                }
+                lone.due = due + lone.cycle;
+                let seq = line.seq.wrapping_add(planned);
+                planned += 1;
+                let launch = lead.map(|lead| due + lead);
+                if let Some(start) = start {
+                    Probe::renew(&mut line.image[start..], seq, launch.unwrap_or(now));
+                } else {
+                    let message = line.template.number(&mut line.image, line.payload, seq);
+                    if !line.plain {
+                        Probe::renew(message, seq, launch.unwrap_or(now));
+                    }
+                }
+                match port.send_now(&line.image, launch) {
+                    Ok(Sent { id }) => {
+                        // Without stamps and launch times there is nothing to tell of it, but that
+                        // it was not taken.
+                        if watch.expects || port.has_news() {
+                            watch.ledger.note(id, (stream, seq), launch, now);
+                            *last_launch = (*last_launch).max(launch);
+                        }
+                        past += u64::from(late);
+                        line.lateness.record(lateness);
+                        let what = StreamEventKind::Sent { due, at: now, launch };
+                        (hooks.on)(StreamEvent { stream, seq, what });
+                    }
+                    Err(NotSent::Full) => {
+                        line.counters.not_taken += 1;
+                        refused += 1;
+                    }
+                    Err(NotSent::Refused(_)) => {
+                        line.counters.refused += 1;
+                        refused += 1;
+                    }
+                }
+                now = clock.now();
+                if u64::from(planned) >= most || now >= read {
+                    break None;
+                }
+            };
+            watch.unread = watch.unread.saturating_add(planned);
+            line.seq = line.seq.wrapping_add(planned);
+            let count = u64::from(planned);
+            lone.left -= count;
+            line.counters.planned += count;
+            line.counters.sent += count - refused;
+            line.counters.past_deadline += past;
+            table.set_lone(lone);
+            self.publish(0);
+            if let Some(ended) = ended {
+                return Ok(ended);
+            }
+            if self.read_some(table.next_due(), now, hooks.on)? {
+                now = clock.now();
+            }
+        }
+        Ok((now, false))
+    }
+}
