@@ -113,6 +113,8 @@ pub struct Reader<R: Read> {
     next_number: u64,
     events_seen: u64,
     end: Option<End>,
+    /// Where the block that says so stands.
+    end_at: Option<u64>,
     health: Health,
     notes: VecDeque<Note>,
     order: Order,
@@ -156,6 +158,7 @@ impl<R: Read> Reader<R> {
             next_number: 1,
             events_seen: 0,
             end: None,
+            end_at: None,
             health: Health::default(),
             notes: VecDeque::new(),
             order: Order::new(window.max(1)),
@@ -223,6 +226,12 @@ impl<R: Read> Reader<R> {
         loop {
             let available = self.source.fill(HEAD_BYTES)?;
             if self.is_close(available) && bad == 0 {
+                // It says where the end block is, as far as nothing before that is missing.
+                let says = u64::from_le_bytes(field(self.source.bytes(), 8));
+                if self.health.is_whole() && self.end_at.is_some_and(|at| at != says) {
+                    self.health.damaged += 1;
+                    self.health.damaged_bytes += length(available);
+                }
                 self.source.skip(available);
                 return Ok(false);
             }
@@ -299,6 +308,7 @@ impl<R: Read> Reader<R> {
             content::END => match serde_json::from_slice(all) {
                 Ok(end) => {
                     self.end = Some(end);
+                    self.end_at = Some(self.source.offset);
                     self.health.clean_end = true;
                 }
                 Err(_) => self.health.unknown_blocks += 1,

@@ -94,6 +94,16 @@ fn any_events(most: usize) -> impl Strategy<Value = Vec<Event>> {
         .prop_map(|events| events.into_iter().map(|(at_ns, mark)| event(at_ns, mark)).collect())
 }
 
+#[test]
+fn t0_a_close_that_names_another_place_is_damage() {
+    let mut bytes = written(&[event(5, 1)], &[], 1);
+    assert!(read(&bytes, 10).2.is_whole());
+    let last = bytes.len() - 4;
+    bytes[last] ^= 1;
+    let health = read(&bytes, 10).2;
+    assert!(health.clean_end && !health.is_whole(), "{health:?}");
+}
+
 proptest! {
     #[test]
     fn t0_a_capture_gives_what_was_written_in_order(
