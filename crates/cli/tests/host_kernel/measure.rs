@@ -34,7 +34,7 @@ fn looks(times: &Value) -> (i64, i64) {
 
 /// The kernel itself looks some times between its stamp of a frame and the end of the call that
 /// brings it: to wake the program, to switch to it, to end its wait.
-const TO_USER: std::ops::RangeInclusive<i64> = 3..=20;
+const TO_USER: std::ops::RangeInclusive<i64> = 2..=20;
 
 #[track_caller]
 fn within(times: &Value, range: std::ops::RangeInclusive<i64>) {
@@ -58,7 +58,7 @@ fn receive() {
                 match stage["stage"].as_str().unwrap() {
                     "send->kernel" => 0..=6,
                     "kernel->user" => TO_USER,
-                    _ => 3..=26,
+                    _ => 2..=26,
                 },
             );
         }
@@ -79,9 +79,9 @@ fn check_stages(step: &Value) -> usize {
             "far user -> far send" => within(times, 1..=1),
             "send -> sched" | "far send -> rx-sw" => within(times, 0..=6),
             "far rx-sw -> far user" | "rx-sw -> user" => within(times, TO_USER),
-            "one way: send -> far user" => within(times, 3..=26),
-            "out: send -> far user" | "back: far send -> user" => within(times, 3..=26),
-            "round trip less the far end" | "round trip: send -> user" => within(times, 6..=53),
+            "one way: send -> far user" => within(times, 2..=26),
+            "out: send -> far user" | "back: far send -> user" => within(times, 2..=26),
+            "round trip less the far end" | "round trip: send -> user" => within(times, 4..=53),
             _ => panic!("{name} is not known"),
         }
     }
