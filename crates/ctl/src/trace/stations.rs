@@ -8,9 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use timewire_bpf::BpfError;
+use timewire_bpf::trace::Tracer;
 use timewire_host::tool::{Tool, run};
 use timewire_lab::ns::in_namespace;
 use timewire_trace::capture::{Note, Station};
+use timewire_trace::event::Hook;
 
 use super::TraceError;
 
@@ -63,6 +66,27 @@ pub(super) fn look(at: &StationAt, number: u8) -> Result<(Station, Vec<Note>), T
     };
     let notes = qdiscs.into_iter().filter_map(note).collect();
     Ok((Station { name: at.name.clone(), namespace, interfaces }, notes))
+}
+
+/// Has the drivers of all interfaces show their frames. What cannot be watched comes back: a name
+/// for the header, and why.
+pub(super) fn watch(
+    tracer: &mut Tracer,
+    stations: &[StationAt],
+    found: &[Station],
+) -> Result<BTreeMap<String, String>, TraceError> {
+    let mut missing = BTreeMap::new();
+    for (at, station) in stations.iter().zip(found) {
+        in_namespace(&at.netns, || {
+            for (index, name) in &station.interfaces {
+                if let Some(why) = tracer.watch(*index)? {
+                    missing.insert(format!("{} at {}/{name}", Hook::Xdp.name(), at.name), why);
+                }
+            }
+            Ok::<(), BpfError>(())
+        })??;
+    }
+    Ok(missing)
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(
