@@ -9,7 +9,7 @@ mod support;
 use std::fs;
 
 use serde_json::Value as Json;
-use support::{Host, Running, TIMEWIRE, wait_until};
+use support::{Host, Running, TIMEWIRE, timewire, wait_until};
 
 /// Two stations that see each other.
 fn stations() -> Option<Host> {
@@ -178,4 +178,51 @@ fn t3_without_being_asked_for_no_driver_is_looked_at() {
     let header = header(&host, "here.twc");
     assert!(!header["hooks"].as_array().unwrap().contains(&"xdp".into()), "{header}");
     assert_eq!(header["missing"], Json::Object(serde_json::Map::new()));
+}
+
+/// A card's driver in the emulated machine: the 82576 resets its link for a program, and the first
+/// message goes when it is up again.
+#[test]
+fn t4_qemu_the_driver_of_a_card_has_its_part_of_every_journey() {
+    if std::env::var_os("TIMEWIRE_SLOW").is_none() {
+        return eprintln!("SKIP: slow: it boots an emulated machine; TIMEWIRE_SLOW=1 runs it");
+    }
+    let script = format!(
+        "set -e; cd /tmp; ip netns add far; ip link set eth1 netns far
+         ip link set eth0 up; ip -n far link set eth1 up
+         ip addr add 10.0.0.1/24 dev eth0; ip -n far addr add 10.0.0.2/24 dev eth1
+         until ip netns exec far grep -q 1 /sys/class/net/eth1/carrier; do sleep 0.1; done
+         until grep -q 1 /sys/class/net/eth0/carrier; do sleep 0.1; done
+         ip netns exec far {TIMEWIRE} listen 10.0.0.2:7201 --for 60s >/tmp/heard 2>/tmp/said &
+         until grep -q listening /tmp/said; do sleep 0.1; done
+         {TIMEWIRE} trace record --xdp --station near=/proc/self/ns/net --station far \
+             --filter 'udp port 7201' -o a.twc -- \
+             {TIMEWIRE} talk 10.0.0.2:7201 --cycle 5ms --tolerance 20s --count 100 >/tmp/talked
+         {TIMEWIRE} trace info a.twc --json | tr -d '\n'; echo
+         {TIMEWIRE} trace show a.twc --jsonl a.jsonl >/tmp/shown; cat a.jsonl"
+    );
+    let said =
+        timewire(&["lab", "exec", "--in", "qemu", "--cards", "2", "--", "sh", "-c", &script]);
+    if said.stderr.contains("lab qemu") {
+        return eprintln!("SKIP: no kernel for the emulated machine; `timewire lab qemu`");
+    }
+    let said = said.done();
+    let lines: Vec<Json> = said.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    let (info, journeys) = lines.split_first().unwrap();
+    let missing = info["header"]["missing"].as_object().unwrap();
+    assert!(missing.keys().all(|name| !name.contains("/eth")), "{missing:?}");
+    assert_eq!(journeys.len(), 100);
+    for journey in journeys {
+        assert_eq!(
+            (&journey["status"], &journey["outcome"]),
+            (&"complete".into(), &"received".into())
+        );
+        let stages = journey["stages"].as_array().unwrap();
+        let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
+        assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
+        let names: Vec<&str> =
+            stages.iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
+        let wire = names.iter().position(|name| name.ends_with("wire")).unwrap();
+        assert_eq!(names[wire + 1..wire + 3], ["driver-receive", "softirq"], "{journey}");
+    }
 }

@@ -61,7 +61,8 @@ pub struct Record {
     #[arg(long, conflicts_with = "hooks")]
     pub calls: bool,
     /// Look at frames in drivers, too: an XDP program on every interface of the stations whose
-    /// driver can have one and that has none yet. Some cards stop for a moment for it
+    /// driver can have one and that has none yet. Some cards reset their link for it, at the start
+    /// and at the end
     #[arg(long)]
     pub xdp: bool,
     /// The messages' own tag: bytes OFFSET to OFFSET+WIDTH of their payload; `be` when the first
