@@ -665,6 +665,13 @@ int BPF_PROG(tw_drop, struct sk_buff *skb, const void *location, int reason)
 	head = tw_plain(cpu, TW_DROP, skb->head);
 	if (!tw_find(head, &entry))
 		return 0;
+	/* No frame on its way down is that short: its buffer has been used again since, as for the
+	 * empty packet that brings a stamp to its sender.
+	 */
+	if (skb->len < TW_ETHERNET_HEADER && TW_INFO_STAGE(entry.info) <= TW_DRIVER_START) {
+		tw_forget(head, &entry);
+		return 0;
+	}
 	entry.info &= ~((__u64)TW_FIRST << TW_FLAGS_SHIFT);
 	tw_tell(cpu, TW_DROP, bpf_ktime_get_ns(), head, &entry, reason, skb->len);
 	/* Others may still have a copy. */
