@@ -9,12 +9,15 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::{ADDRESSES, Pair};
 use timewire_bpf::BpfError;
 use timewire_bpf::trace::{Mode, Settings, Tracer};
+use timewire_bpf::{AttachMode, attached, pass};
+use timewire_sys::namespace::enter_network;
 use timewire_trace::event::{Event, Flags, Hook};
 use timewire_trace::filter::{Filter, Match};
 
@@ -255,5 +258,117 @@ fn t3_counters_and_histograms_need_no_events() {
             assert_eq!(count(Hook::DeviceQueue, Hook::DriverStart), expected);
             assert_eq!(count(Hook::DriverStart, Hook::ReceiveQueue), expected);
         }
+    });
+}
+
+/// The index of an interface of the thread's namespace.
+fn index(name: &str) -> u32 {
+    timewire_sys::interface_index(&name.parse().unwrap()).unwrap()
+}
+
+/// As [`settings`], with the program for drivers, if this kernel can have it.
+fn watching(settings: Settings) -> Option<Tracer> {
+    let mut hooks = settings.hooks.clone();
+    hooks.push(Hook::Xdp);
+    let tracer = opened(&Settings { hooks, ..settings })?;
+    if !tracer.has_xdp() {
+        eprintln!("SKIP: {}", tracer.missing()[Hook::Xdp.name()]);
+        return None;
+    }
+    Some(tracer)
+}
+
+#[test]
+fn t3_the_driver_shows_every_frame_before_the_stack_has_it() {
+    alone(|| {
+        let Some(pair) = made(7111) else { return };
+        let Some(mut tracer) = watching(settings(port(7111), &pair)) else { return };
+        assert!(!tracer.hooks().contains(&Hook::Xdp), "no interface is watched yet");
+        enter_network(pair.namespaces[1].as_fd()).unwrap();
+        let interface = index("tw2");
+        assert_eq!(tracer.watch(interface).unwrap(), None);
+        let found = attached(interface).unwrap().unwrap();
+        assert_eq!((found.name.as_str(), found.mode), ("tw_xdp", Some(AttachMode::Native)));
+        enter_network(pair.namespaces[0].as_fd()).unwrap();
+        let mut buffer = [0; 200];
+        for n in 0..100_u8 {
+            let length = 20 + usize::from(n);
+            pair.sockets[0].send(&[n; 200][..length]).unwrap();
+            assert_eq!(pair.sockets[1].recv(&mut buffer).unwrap(), length);
+        }
+        tracer.stop();
+        let events = drained(&mut tracer);
+        let of = |hook| events.iter().filter(move |event| event.hook == hook);
+        assert_eq!(of(Hook::Xdp).count(), 100, "{events:?}");
+        for seen in of(Hook::Xdp) {
+            let same = |event: &&Event| event.tag == seen.tag;
+            let [sent] = of(Hook::DriverStart).filter(same).collect::<Vec<_>>()[..] else {
+                panic!("{seen:?}")
+            };
+            let up = events.iter().find(|event| {
+                let first = [Hook::NapiReceive, Hook::ReceiveQueue, Hook::StackReceive];
+                first.contains(&event.hook) && event.tag == seen.tag
+            });
+            let up = up.unwrap();
+            assert!(sent.at_ns <= seen.at_ns && seen.at_ns <= up.at_ns, "{sent:?} {seen:?} {up:?}");
+            assert_eq!((seen.object, seen.station, seen.interface), (0, 1, interface));
+            assert_eq!((seen.length, seen.flags), (up.length, Flags::default()));
+        }
+        let counts = tracer.counts().unwrap();
+        assert_eq!(counts[&Hook::Xdp].lost, 0);
+        assert!(counts[&Hook::Xdp].seen >= 100);
+        // Nothing is left behind.
+        enter_network(pair.namespaces[1].as_fd()).unwrap();
+        assert_eq!(attached(interface).unwrap(), None);
+    });
+}
+
+#[test]
+fn t3_of_frames_in_drivers_those_that_are_asked_for_are_told() {
+    alone(|| {
+        let Some(pair) = made(7112) else { return };
+        let asked = Settings { keep_one_of: 4, ..settings(port(7112), &pair) };
+        let Some(mut tracer) = watching(asked) else { return };
+        enter_network(pair.namespaces[1].as_fd()).unwrap();
+        assert_eq!(tracer.watch(index("tw2")).unwrap(), None);
+        enter_network(pair.namespaces[0].as_fd()).unwrap();
+        let other = UdpSocket::bind((ADDRESSES[0], 0)).unwrap();
+        let mut buffer = [0; 8];
+        for n in 0..400_u32 {
+            pair.sockets[0].send(&n.to_le_bytes()).unwrap();
+            assert_eq!(pair.sockets[1].recv(&mut buffer).unwrap(), 4);
+            other.send_to(b"nobody is there", (ADDRESSES[1], 9)).unwrap();
+        }
+        tracer.stop();
+        let events = drained(&mut tracer);
+        let tags = |hook| {
+            let of = events.iter().filter(|event| event.hook == hook);
+            of.map(|event| event.tag).collect::<Vec<u64>>()
+        };
+        assert_eq!(tags(Hook::Xdp), tags(Hook::StackReceive));
+        assert!((40..200).contains(&tags(Hook::Xdp).len()), "{}", tags(Hook::Xdp).len());
+        assert!(tracer.counts().unwrap()[&Hook::Xdp].seen >= 800);
+    });
+}
+
+#[test]
+fn t3_an_interface_with_a_program_is_left_as_it_is() {
+    alone(|| {
+        let Some(pair) = made(7113) else { return };
+        let Some(mut tracer) = watching(settings(port(7113), &pair)) else { return };
+        let interface = index("tw1");
+        for mode in [AttachMode::Native, AttachMode::Generic] {
+            let own = pass::Pass::attach(interface, mode).unwrap();
+            let before = attached(interface).unwrap().unwrap();
+            let why = tracer.watch(interface).unwrap().unwrap();
+            let expected = format!("program {} ({}) is there already", before.program, before.name);
+            assert_eq!(why, expected);
+            assert_eq!(attached(interface).unwrap(), Some(before));
+            drop(own);
+        }
+        // The loopback has no program of a driver.
+        assert_eq!(tracer.watch(1).unwrap().unwrap(), "its driver has no XDP");
+        assert!(!tracer.hooks().contains(&Hook::Xdp));
+        assert!(!tracer.counts().unwrap().contains_key(&Hook::Xdp));
     });
 }

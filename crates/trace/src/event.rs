@@ -90,7 +90,8 @@ pub enum Hook {
     /// A driver's poll has ended (`napi_poll`). Object 0; aux: frames in the upper 32 bits, its
     /// budget in the lower. Polls without a frame are left out.
     NapiPoll = 20,
-    /// An XDP program of Timewire saw it. Object: 0 (it is no packet of the stack yet).
+    /// A driver has the frame, and an XDP program of Timewire saw it. Object: 0 (it is no packet
+    /// of the stack yet); aux: as [`Hook::ReceiveQueue`].
     Xdp = 21,
     /// A system call that sends begins (`sys_enter`). Object 0; aux: its number; only for threads
     /// that are followed.

@@ -17,6 +17,7 @@
 //! ([`crate::capture`]), drawing.
 
 pub mod analysis;
+mod arrivals;
 pub mod chain;
 mod context;
 pub mod culprit;
@@ -188,7 +189,8 @@ pub enum Rule {
     Object,
     /// A copy of the buffer: the kernel made it on the same CPU right after the event before.
     Copy,
-    /// A copy of the buffer: the only packet of the station with this tag.
+    /// A copy of the buffer: the only packet of the station with this tag; or the frame that the
+    /// driver showed: the only one of its interface.
     CopyByTag,
     /// Another host or another buffer: the tag is in the message, and one transmission only has it.
     Tag,

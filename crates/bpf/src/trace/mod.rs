@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where packets are on their way through the kernel: programs at its tracepoints, their loader,
 //! and the rings that they write events to (`trace.bpf.c`). Tracepoints suffice: no function of the
-//! kernel is changed, so kernels that refuse that are traced as well.
+//! kernel is changed, so kernels that refuse that are traced as well. Where it is asked for,
+//! drivers show frames to an XDP program, too.
 //!
 //! Not here: the events (`timewire_trace::event`), who writes them into a file (`timewire-ctl`).
 
@@ -11,15 +12,17 @@ mod settings;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::AsFd;
 
-use libbpf_rs::btf::{Btf, types::Typedef};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, Typedef};
 use libbpf_rs::{Link, MapCore, MapFlags};
 use timewire_sys::trace_ring::TraceRings;
 use timewire_trace::capture::HookCount;
 use timewire_trace::event::{EVENT_BYTES, Hook};
 
-use crate::{BpfError, load, map_of, objects, program_of};
+use crate::{AttachMode, BpfError, attach, load, map_of, objects, program_of};
 
 pub use learned::{Flow, Interval};
 pub use settings::{Mode, Settings};
@@ -51,6 +54,12 @@ const PROBES: [(Hook, &str, &str); 20] = [
     (Hook::SendEnter, "tw_send_enter", "sys_enter"),
 ];
 
+/// The program of [`Hook::Xdp`], and the function of the kernel that it needs (Linux 6.2).
+const XDP: &str = "tw_xdp";
+const XDP_NEEDS: &str = "bpf_cast_to_kern_ctx";
+/// Linux `EOPNOTSUPP`.
+const NOT_SUPPORTED: i32 = 95;
+
 /// Words of a CPU's value: the mirror of `struct tw_cpu`.
 const CPU_WORDS: usize = 224;
 const SCATTERED: usize = 9;
@@ -72,13 +81,16 @@ pub struct Troubles {
 #[derive(Debug)]
 pub struct Tracer {
     links: Vec<Link>,
+    interfaces: Vec<attach::Link>,
     object: libbpf_rs::Object,
     rings: TraceRings,
     hooks: Vec<Hook>,
     missing: BTreeMap<String, String>,
+    has_xdp: bool,
 }
 
-/// The hooks that have a program here; the others are written by somebody else.
+/// The hooks that have a tracepoint. [`Hook::Xdp`] has a program, too ([`Tracer::watch`]); the
+/// others are written by somebody else.
 pub fn hooks() -> impl Iterator<Item = Hook> {
     PROBES.iter().map(|(hook, _, _)| *hook)
 }
@@ -108,6 +120,8 @@ impl Tracer {
 
     fn load(settings: &Settings) -> Result<Tracer, BpfError> {
         let (hooks, missing) = available(&settings.hooks)?;
+        let asked = settings.hooks.contains(&Hook::Xdp);
+        let has_xdp = asked && !missing.contains_key(Hook::Xdp.name());
         let failed = |source| BpfError::Map { map: "cpus", source };
         let count = libbpf_rs::num_possible_cpus().map_err(failed)?;
         let cpus = u32::try_from(count).expect("invariant: CPUs have u32 numbers");
@@ -115,7 +129,11 @@ impl Tracer {
         let object = load(PROGRAM, OBJECT, |open| {
             for mut program in open.progs_mut() {
                 let hook = PROBES.iter().find(|probe| program.name() == probe.1);
-                let wanted = hook.map_or(settings.answers(), |probe| hooks.contains(&probe.0));
+                let wanted = match hook {
+                    Some(probe) => hooks.contains(&probe.0),
+                    None if program.name() == XDP => has_xdp,
+                    None => settings.answers(),
+                };
                 program.set_autoload(wanted);
             }
             for mut map in open.maps_mut() {
@@ -151,10 +169,54 @@ impl Tracer {
                 .update(&slot.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(|source| BpfError::Map { map: "stations", source })?;
         }
-        Ok(Tracer { links: Vec::new(), object, rings, hooks, missing })
+        let (links, interfaces) = (Vec::new(), Vec::new());
+        Ok(Tracer { links, interfaces, object, rings, hooks, missing, has_xdp })
     }
 
-    /// What is watched, by the order of the hooks' numbers.
+    /// Whether there is a program for [`Tracer::watch`]: it was asked for ([`Hook::Xdp`] among the
+    /// hooks of the settings), and this kernel can have it.
+    pub fn has_xdp(&self) -> bool {
+        self.has_xdp
+    }
+
+    /// Has the driver of an interface of the caller's network namespace show its frames: from then
+    /// on there are events of [`Hook::Xdp`], until this is stopped or its process ends. An
+    /// interface that cannot be watched is left as it is; `Some` says why.
+    ///
+    /// Only in the driver: in the stack, where every interface can have a program, it would be
+    /// called behind `netif_receive_skb`, and packets would be copied for it.
+    ///
+    /// **Errors**: no privilege.
+    ///
+    /// **Panics** without [`Tracer::has_xdp`].
+    pub fn watch(&mut self, interface: u32) -> Result<Option<String>, BpfError> {
+        assert!(self.has_xdp, "there is a program");
+        let program = program_of(&self.object, XDP);
+        let source = match attach::xdp(program.as_fd(), interface, AttachMode::Native) {
+            Ok(link) => {
+                self.interfaces.push(link);
+                if let Err(place) = self.hooks.binary_search(&Hook::Xdp) {
+                    self.hooks.insert(place, Hook::Xdp);
+                }
+                return Ok(None);
+            }
+            Err(source) => source,
+        };
+        let taken =
+            matches!(source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists);
+        Ok(Some(match objects::attached(interface) {
+            Ok(Some(other)) if taken => {
+                format!("program {} ({}) is there already", other.program, other.name)
+            }
+            _ if source.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(BpfError::Attach { program: PROGRAM, interface, source });
+            }
+            _ if source.raw_os_error() == Some(NOT_SUPPORTED) => "its driver has no XDP".to_owned(),
+            _ => format!("its driver refused the program: {source}"),
+        }))
+    }
+
+    /// What is watched, by the order of the hooks' numbers; [`Hook::Xdp`] where an interface is.
     pub fn hooks(&self) -> &[Hook] {
         &self.hooks
     }
@@ -172,6 +234,7 @@ impl Tracer {
 
     /// Takes the programs off: no further events come. Those that are there can still be drained.
     pub fn stop(&mut self) {
+        self.interfaces.clear();
         self.links.clear();
     }
 
@@ -209,6 +272,9 @@ impl Tracer {
 }
 
 fn program(hook: Hook) -> &'static str {
+    if hook == Hook::Xdp {
+        return XDP;
+    }
     let probe = PROBES.iter().find(|probe| probe.0 == hook);
     probe.expect("invariant: a hook with a program").1
 }
@@ -230,6 +296,10 @@ fn available(wanted: &[Hook]) -> Result<(Vec<Hook>, BTreeMap<String, String>), B
             let why = format!("this kernel has no tracepoint `{tracepoint}`");
             missing.insert(hook.name().to_owned(), why);
         }
+    }
+    if wanted.contains(&Hook::Xdp) && types.type_by_name::<Func<'_>>(XDP_NEEDS).is_none() {
+        let why = format!("this kernel has no `{XDP_NEEDS}`");
+        missing.insert(Hook::Xdp.name().to_owned(), why);
     }
     Ok((hooks, missing))
 }

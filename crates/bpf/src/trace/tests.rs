@@ -115,9 +115,10 @@ fn t3_content_that_lies_elsewhere_is_told() {
 
 #[test]
 fn t3_the_verifier_needs_few_instructions_for_tracing() {
-    let settings = Settings { hooks: hooks().collect(), ..Settings::default() };
-    let Some(tracer) = loaded(&settings) else { return };
-    for hook in tracer.hooks() {
+    let hooks = hooks().chain([Hook::Xdp]).collect();
+    let Some(tracer) = loaded(&Settings { hooks, ..Settings::default() }) else { return };
+    let drivers = tracer.has_xdp().then_some(Hook::Xdp);
+    for hook in tracer.hooks().iter().chain(&drivers) {
         let name = program(*hook);
         let verified = verified_instructions(&program_of(&tracer.object, name));
         eprintln!("{name}: {verified} instructions verified");

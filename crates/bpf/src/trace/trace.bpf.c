@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Writes down where packets are on their way through the kernel: one program for each tracepoint.
+ * Writes down where packets are on their way through the kernel: one program for each tracepoint,
+ * and one for the drivers of interfaces.
  *
  * A packet is compared with the filter where it is seen first: where it is handed to a device, and
  * where a device hands it up. Then it is followed by the address of its buffer (`head`), which
@@ -13,6 +14,7 @@
 
 #define TW_ETHERNET 1
 #define TW_LOOPBACK 772
+#define TW_ETHERNET_HEADER 14
 #define TW_FAMILY_INET 2
 #define TW_FAMILY_INET6 10
 #define TW_FAMILY_PACKET 17
@@ -665,8 +667,11 @@ int BPF_PROG(tw_drop, struct sk_buff *skb, const void *location, int reason)
 	head = tw_plain(cpu, TW_DROP, skb->head);
 	if (!tw_find(head, &entry))
 		return 0;
-	/* No frame: what was read and freed has left its buffer to a message of this host. */
-	if (!skb->protocol) {
+	/* No frame: what was read and freed has left its buffer to a message of this host. Nor is a
+	 * frame on its way down that short, as the empty packet is that brings a stamp to its sender.
+	 */
+	if (!skb->protocol ||
+	    (skb->len < TW_ETHERNET_HEADER && TW_INFO_STAGE(entry.info) <= TW_DRIVER_START)) {
 		tw_forget(head, &entry);
 		return 0;
 	}
@@ -756,6 +761,64 @@ sends:
 	cpu->matched[TW_SEND_ENTER]++;
 	tw_write(cpu, TW_SEND_ENTER, bpf_ktime_get_ns(), 0, 0, number, thread->place, 0, who);
 	return 0;
+}
+
+/* The driver's own form of what an XDP program is given (Linux 6.2). */
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
+
+/* As tw_match, of a frame that no buffer of the stack has yet. */
+static __noinline int tw_match_frame(struct tw_cpu *cpu, struct xdp_buff *frame, __u32 length,
+				     struct tw_entry *entry)
+{
+	struct net_device *device = frame->rxq->dev;
+	__u64 data = (__u64)frame->data;
+	struct tw_view view = {};
+	struct tw_found found;
+	__u64 flags = 0;
+
+	if (device->type != TW_ETHERNET && device->type != TW_LOOPBACK)
+		return 0;
+	view.has_ethernet = 1;
+	view.at = data;
+	view.length = length;
+	view.linear = (__u64)frame->data_end - data;
+	if (view.linear > length || tw_parse(&view, &found))
+		return 0;
+	if (settings.has_interface)
+		bpf_probe_read_kernel_str(&found.keys.words[TW_INTERFACE], 16, device->name);
+	if (!tw_holds(&found.keys))
+		return 0;
+	entry->tag = tw_tag(&view, &found, &flags);
+	if (!tw_keeps(entry->tag))
+		return 0;
+	tw_learn_flow(cpu, &found, entry->tag, flags);
+	entry->info = tw_place(device) | (flags & 0xff) << TW_FLAGS_SHIFT;
+	return 1;
+}
+
+/* There is no packet yet that could be followed: the tag alone says which it will be. */
+SEC("xdp.frags")
+int tw_xdp(struct xdp_md *context)
+{
+	__u32 length = bpf_xdp_get_buff_len(context);
+	struct tw_cpu *cpu = tw_this_cpu();
+	struct tw_entry entry = {};
+	struct task_struct *task;
+	struct xdp_buff *frame;
+
+	if (!cpu)
+		return XDP_PASS;
+	cpu->seen[TW_XDP]++;
+	frame = bpf_cast_to_kern_ctx(context);
+	if (!tw_match_frame(cpu, frame, length, &entry))
+		return XDP_PASS;
+	cpu->matched[TW_XDP]++;
+	task = (void *)bpf_get_current_task();
+	/* Without the Ethernet header, as where the stack receives. */
+	length = length > TW_ETHERNET_HEADER ? length - TW_ETHERNET_HEADER : 0;
+	tw_write(cpu, TW_XDP, bpf_ktime_get_ns(), 0, entry.tag, cpu->seen[TW_STACK_RECEIVE],
+		 entry.info, length, BPF_CORE_READ(task, pid));
+	return XDP_PASS;
 }
 
 /* What a test asks: the tag and the keys of a frame, without a packet. */

@@ -101,6 +101,16 @@ struct task_struct {
 	char comm[16];
 };
 
+struct xdp_rxq_info {
+	struct net_device *dev;
+};
+
+struct xdp_buff {
+	void *data;
+	void *data_end;
+	struct xdp_rxq_info *rxq;
+};
+
 #pragma clang attribute pop
 
 #define TW_EVENT_BYTES 48

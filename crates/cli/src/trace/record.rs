@@ -60,6 +60,11 @@ pub struct Record {
     /// Look at system calls that send, too: each such call of this host costs a little
     #[arg(long, conflicts_with = "hooks")]
     pub calls: bool,
+    /// Look at frames in drivers, too: an XDP program on every interface of the stations whose
+    /// driver can have one and that has none yet. Some cards reset their link for it, at the start
+    /// and at the end
+    #[arg(long)]
+    pub xdp: bool,
     /// The messages' own tag: bytes OFFSET to OFFSET+WIDTH of their payload; `be` when the first
     /// is the most significant
     #[arg(long, value_name = "OFFSET:WIDTH[:be]")]
@@ -155,6 +160,9 @@ fn settings(args: &Record, filter: &Filter) -> anyhow::Result<Settings> {
     }
     if args.calls {
         wanted.insert(Hook::SendEnter);
+    }
+    if args.xdp {
+        wanted.insert(Hook::Xdp);
     }
     Ok(Settings {
         hooks: wanted.into_iter().collect(),

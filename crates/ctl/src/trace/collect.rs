@@ -23,7 +23,7 @@ use timewire_trace::capture::{CaptureHeader, ClockSample, HookCount, Item, Note,
 use timewire_trace::event::{EVENT_BYTES, Event, Hook};
 
 use super::TraceError;
-use super::stations::look;
+use super::stations::{look, watch};
 use crate::markers::Marks;
 
 pub use super::stations::StationAt;
@@ -156,7 +156,11 @@ impl<S: Sink> Collector<S> {
             notes.extend(qdiscs);
         }
         settings.stations = found.iter().map(|station| station.namespace).collect();
-        let tracer = Tracer::open(&settings)?;
+        let mut tracer = Tracer::open(&settings)?;
+        let mut missing = tracer.missing().clone();
+        if tracer.has_xdp() {
+            missing.extend(watch(&mut tracer, &stations, &found)?);
+        }
         let read = |path: &str| {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|source| TraceError::Host { what: path.to_owned(), source });
@@ -169,7 +173,7 @@ impl<S: Sink> Collector<S> {
             writer: format!("timewire {}", env!("CARGO_PKG_VERSION")),
             stations: found,
             hooks: tracer.hooks().iter().map(|hook| hook.name().to_owned()).collect(),
-            missing: tracer.missing().clone(),
+            missing,
             filter,
             keep_one_of: settings.keep_one_of.max(1),
             meta,

@@ -3,14 +3,18 @@
 //!
 //! Not here: how stations come to be (`timewire-lab`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use timewire_bpf::BpfError;
+use timewire_bpf::trace::Tracer;
 use timewire_host::tool::{Tool, run};
 use timewire_lab::ns::in_namespace;
 use timewire_trace::capture::{Note, Station};
+use timewire_trace::event::Hook;
 
 use super::TraceError;
 
@@ -27,7 +31,13 @@ pub struct StationAt {
 struct Link {
     ifindex: u32,
     ifname: String,
+    flags: Vec<String>,
 }
+
+/// A card that was reset has its link again after some seconds, or not at all.
+const LONGEST_RESET: Duration = Duration::from_secs(10);
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Deserialize)]
 struct Qdisc {
@@ -63,6 +73,58 @@ pub(super) fn look(at: &StationAt, number: u8) -> Result<(Station, Vec<Note>), T
     };
     let notes = qdiscs.into_iter().filter_map(note).collect();
     Ok((Station { name: at.name.clone(), namespace, interfaces }, notes))
+}
+
+/// Has the drivers of all interfaces show their frames, and waits until cards that were reset for
+/// it have their links again. What cannot be watched comes back: a name for the header, and why.
+pub(super) fn watch(
+    tracer: &mut Tracer,
+    stations: &[StationAt],
+    found: &[Station],
+) -> Result<BTreeMap<String, String>, TraceError> {
+    let mut missing = BTreeMap::new();
+    let mut had_carrier = Vec::new();
+    for (at, station) in stations.iter().zip(found) {
+        let carriers = carriers(at)?;
+        let watched = in_namespace(&at.netns, || {
+            let mut watched = BTreeSet::new();
+            for (index, name) in &station.interfaces {
+                match tracer.watch(*index)? {
+                    None => drop(watched.insert(*index)),
+                    Some(why) => {
+                        let hook = Hook::Xdp.name();
+                        missing.insert(format!("{hook} at {}/{name}", at.name), why);
+                    }
+                }
+            }
+            Ok::<_, BpfError>(watched)
+        })??;
+        had_carrier.push(&carriers & &watched);
+    }
+    let begun = Instant::now();
+    for ((at, station), had) in stations.iter().zip(found).zip(&had_carrier) {
+        let gone = loop {
+            let gone = had - &carriers(at)?;
+            if gone.is_empty() || begun.elapsed() >= LONGEST_RESET {
+                break gone;
+            }
+            std::thread::sleep(PAUSE);
+        };
+        for index in gone {
+            let name = station.interfaces.get(&index).map_or("", String::as_str);
+            let why = "its link was reset for the program of `xdp`, and is still down";
+            missing.insert(format!("carrier at {}/{name}", at.name), why.to_owned());
+        }
+    }
+    Ok(missing)
+}
+
+/// The interfaces of a station that have a carrier.
+fn carriers(at: &StationAt) -> Result<BTreeSet<u32>, TraceError> {
+    let shown = in_namespace(&at.netns, || run(Tool::Ip, &["-json", "link", "show"]))??;
+    let links: Vec<Link> = parse(&shown, "ip -json link show", &at.name)?;
+    let up = |link: &Link| link.flags.iter().any(|flag| flag == "LOWER_UP");
+    Ok(links.into_iter().filter(up).map(|link| link.ifindex).collect())
 }
 
 fn parse<T: for<'a> Deserialize<'a>>(

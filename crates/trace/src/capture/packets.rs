@@ -24,12 +24,13 @@ use crate::filter::{Facts, FlowFacts};
 use crate::pcapng::{CaptureClock, Direction, Interface, Packet, PcapngError, Section};
 
 /// Hooks that see packets, and which way those go there. In this order a packet passes them.
-const OF_PACKETS: [(Hook, Option<Direction>); 10] = [
+const OF_PACKETS: [(Hook, Option<Direction>); 11] = [
     (Hook::DeviceQueue, Some(Direction::Outbound)),
     (Hook::QdiscEnqueue, Some(Direction::Outbound)),
     (Hook::QdiscDequeue, Some(Direction::Outbound)),
     (Hook::DriverStart, Some(Direction::Outbound)),
     (Hook::DriverDone, Some(Direction::Outbound)),
+    (Hook::Xdp, Some(Direction::Inbound)),
     (Hook::ReceiveQueue, Some(Direction::Inbound)),
     (Hook::NapiReceive, Some(Direction::Inbound)),
     (Hook::StackReceive, Some(Direction::Inbound)),
@@ -405,7 +406,7 @@ mod tests {
         let all: Vec<Event> =
             Hook::ALL.into_iter().zip(1..).map(|(hook, at)| of(hook, at, FLOW, 60)).collect();
         let (report, _) = exported(&all, &[], &Hook::ALL);
-        assert_eq!(report, PacketsReport { packets: 10, without_bytes: 10 });
+        assert_eq!(report, PacketsReport { packets: 11, without_bytes: 11 });
         assert!(ONCE.into_iter().all(sees_packets) && !sees_packets(Hook::Waking));
     }
 

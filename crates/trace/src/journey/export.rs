@@ -22,23 +22,29 @@ pub fn csv_head() -> String {
         "journey,tag,tagged,flow,status,why,outcome,from_ns,to_ns,end_to_end_ns,bound_ns,hops,\
          from_station,to_station",
     );
-    for (_, name) in Parts::ALL {
+    for (_, name) in columns() {
         write!(head, ",{name}_ns").expect("invariant: a String takes any text");
     }
     head += ",merged_ns,merged\n";
     head
 }
 
+/// The stages that have columns: those that every capture can have.
+fn columns() -> impl Iterator<Item = (Parts, &'static str)> {
+    Parts::ALL.into_iter().filter(|(parts, _)| *parts != Parts::DRIVER_RECEIVE)
+}
+
 /// A journey as a line of CSV, ending with a line feed.
 ///
 /// The column of a stage has its time over all hops, and nothing where the journey has no such
 /// stage. Where hooks were missing, neighbours are one stage: its time is in `merged_ns`, its name
-/// in `merged`. So the stages' columns sum to `end_to_end_ns` exactly.
+/// in `merged`; and there is that of `driver-receive`, which only captures with `xdp` have. So the
+/// stages' columns sum to `end_to_end_ns` exactly.
 pub fn csv_line(journey: &Journey, known: &Known) -> String {
-    let mut stages = [None::<i64>; Parts::ALL.len()];
+    let mut stages = vec![None::<i64>; columns().count()];
     let (mut merged_ns, mut merged) = (None::<i64>, Vec::new());
     for stage in &journey.stages {
-        let place = Parts::ALL.iter().position(|(parts, _)| *parts == stage.parts);
+        let place = columns().position(|(parts, _)| parts == stage.parts);
         let sum = match place {
             Some(place) => &mut stages[place],
             None => {
@@ -72,7 +78,7 @@ pub fn csv_line(journey: &Journey, known: &Known) -> String {
         text(&from),
         text(&to),
     ];
-    cells.extend(stages.map(number));
+    cells.extend(stages.into_iter().map(number));
     cells.push(number(merged_ns));
     cells.push(merged.join(" "));
     cells.join(",") + "\n"
@@ -180,7 +186,7 @@ mod tests {
             let place = names.iter().position(|it| *it == name).unwrap();
             cells[place + usize::from(place > 3)].parse().unwrap_or(0_i64)
         };
-        let of_stages = Parts::ALL.iter().map(|(_, name)| cell(&format!("{name}_ns")));
+        let of_stages = columns().map(|(_, name)| cell(&format!("{name}_ns")));
         assert_eq!(of_stages.sum::<i64>() + cell("merged_ns"), cell("end_to_end_ns"));
     }
 

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::arrivals::Arrivals;
 use super::identity::{Map, own_tag};
 use super::losses::Intervals;
 use super::node::{NodeRef, Nodes, Parent};
@@ -72,6 +73,8 @@ pub struct Journeys<C> {
     /// The latest markers, by capture, station and tag; and in which order they came.
     markers: Map<(u8, u8, u64), Point>,
     marked: VecDeque<((u8, u8, u64), i64)>,
+    /// Frames that drivers have shown.
+    arrivals: Arrivals,
     /// Nodes that came by a wire, and when their transmission is decided.
     pub(super) births: VecDeque<(i64, NodeRef)>,
     /// Nodes that will be seen again soon or never: when, and how many points they have.
@@ -149,6 +152,7 @@ impl<C: ClockMap> Journeys<C> {
             live: Map::default(),
             markers: Map::default(),
             marked: VecDeque::new(),
+            arrivals: Arrivals::default(),
             births: VecDeque::new(),
             moving: VecDeque::new(),
             done: VecDeque::new(),
@@ -281,7 +285,7 @@ impl<C: ClockMap> Journeys<C> {
     pub fn held(&self) -> Held {
         let all = |count: fn(&Capture) -> usize| self.captures.iter().map(count).sum();
         Held {
-            packets: self.nodes.count(),
+            packets: self.nodes.count() + self.arrivals.len(),
             events: self.waiting.len(),
             sockets: all(|capture| capture.sockets.len()),
             threads: all(|capture| capture.threads.len()),
@@ -389,6 +393,9 @@ impl<C: ClockMap> Journeys<C> {
                 self.packet(point, event);
             }
             Hook::DriverDone if !other => self.driver_done(point, event),
+            Hook::Xdp if event.tag != 0 => {
+                self.arrivals.seen(&point, event.tag, self.settings.window_ns);
+            }
             Hook::SocketQueue => self.socket_queue(point, event),
             Hook::Waking => self.waking(point, event),
             Hook::SwitchIn => self.switch_in(point, event),
@@ -416,12 +423,17 @@ impl<C: ClockMap> Journeys<C> {
 
     /// Something that happens to a packet in its buffer.
     fn packet(&mut self, point: Point, event: &Event) {
-        let node = match self.same_packet(&point, event) {
+        let known = self.same_packet(&point, event);
+        let shown = self.shown_by_driver(&point, event, known);
+        let node = match known {
             Some(node) => {
+                if let Some(shown) = shown {
+                    self.push(node, shown, event, Rule::CopyByTag);
+                }
                 self.push(node, point, event, Rule::Object);
                 node
             }
-            None => match self.begin(point, event) {
+            None => match self.begin(point, event, shown) {
                 Some(node) => node,
                 None => return,
             },
@@ -457,6 +469,30 @@ impl<C: ClockMap> Journeys<C> {
     pub(super) fn push(&mut self, node: NodeRef, point: Point, event: &Event, rule: Rule) {
         self.nodes.set_tag(node, event);
         self.nodes[node].points.push(Point { rule, ..point });
+    }
+
+    /// The frame that the driver has shown of a packet that comes up now, of this node if its
+    /// buffer is known.
+    fn shown_by_driver(
+        &mut self,
+        point: &Point,
+        event: &Event,
+        known: Option<NodeRef>,
+    ) -> Option<Point> {
+        if !is_reception(event.hook) {
+            return None;
+        }
+        // When the driver that sent it was done says nothing of its way.
+        let mut back = known.into_iter().flat_map(|node| self.nodes[node].points.iter().rev());
+        let before = back.find(|point| point.hook != Hook::DriverDone);
+        let (at_ns, came) = before.map_or((i64::MIN, false), |before| {
+            (before.at_ns, is_reception(before.hook) && before.port() == point.port())
+        });
+        if came {
+            return None;
+        }
+        let shown = self.arrivals.received(point, event.tag, self.settings.window_ns);
+        shown.filter(|shown| shown.at_ns >= at_ns)
     }
 
     pub(super) fn bound_to(&self, point: &Point, event: &Event) -> Option<NodeRef> {
@@ -525,13 +561,13 @@ impl<C: ClockMap> Journeys<C> {
         next.then_some(node)
     }
 
-    /// A packet that was not in this buffer before. `None` when it need not be followed.
-    fn begin(&mut self, point: Point, event: &Event) -> Option<NodeRef> {
+    /// A packet that was not in this buffer before, and the frame that its driver has shown.
+    /// `None` when it need not be followed.
+    fn begin(&mut self, point: Point, event: &Event, shown: Option<Point>) -> Option<NodeRef> {
         if event.hook == Hook::Drop && event.tag == 0 {
             return None;
         }
-        let receive =
-            matches!(event.hook, Hook::ReceiveQueue | Hook::NapiReceive | Hook::StackReceive);
+        let receive = is_reception(event.hook);
         let local = event.hook == Hook::DeviceQueue && event.aux != 0;
         // A copy is known by what its CPU did just before: look before the buffer is taken over.
         let copy = (!receive && !local).then(|| self.copied_from(&point, event));
@@ -546,7 +582,12 @@ impl<C: ClockMap> Journeys<C> {
         } else if let Some(copy) = copy {
             rule = self.copy(node, copy);
         }
-        self.nodes[node].points.push(Point { rule, ..point });
+        let points = &mut self.nodes[node].points;
+        if let Some(shown) = shown {
+            points.push(Point { rule, ..shown });
+            rule = Rule::CopyByTag;
+        }
+        points.push(Point { rule, ..point });
         self.bind(&point, event, node);
         Some(node)
     }
@@ -652,6 +693,10 @@ impl<C: ClockMap> Journeys<C> {
 /// The rank on the way, details with the stage that they tell of.
 fn rank_of(hook: Hook) -> Option<u8> {
     if is_detail(hook) { Some(DEVICE_QUEUE) } else { rank(hook) }
+}
+
+fn is_reception(hook: Hook) -> bool {
+    matches!(hook, Hook::ReceiveQueue | Hook::NapiReceive | Hook::StackReceive)
 }
 
 fn is_detail(hook: Hook) -> bool {

@@ -27,28 +27,32 @@ impl Parts {
     pub const QDISC: Parts = Parts(1 << 2);
     /// `driver-start` to `driver-done`.
     pub const DRIVER: Parts = Parts(1 << 3);
-    /// `driver-done` to the first receive hook of the next station.
+    /// `driver-done` to the next station: its `xdp`, or else its first receive hook.
     pub const WIRE: Parts = Parts(1 << 4);
+    /// `xdp` to the first receive hook: the driver has the frame and makes a packet of it. Without
+    /// `xdp` this is part of [`Parts::WIRE`] and is not named.
+    pub const DRIVER_RECEIVE: Parts = Parts(1 << 5);
     /// First receive hook to `stack-receive`: the wait for the softirq.
-    pub const SOFTIRQ: Parts = Parts(1 << 5);
+    pub const SOFTIRQ: Parts = Parts(1 << 6);
     /// `stack-receive` to `socket-queue`: protocols on their way up.
-    pub const STACK: Parts = Parts(1 << 6);
+    pub const STACK: Parts = Parts(1 << 7);
     /// `socket-queue` to the reader's `switch-in`.
-    pub const WAKE_UP: Parts = Parts(1 << 7);
+    pub const WAKE_UP: Parts = Parts(1 << 8);
     /// `switch-in` to `socket-receive`: the reader takes the message.
-    pub const READ: Parts = Parts(1 << 8);
+    pub const READ: Parts = Parts(1 << 9);
     /// `socket-receive` to the receiving program's marker.
-    pub const HANDLE: Parts = Parts(1 << 9);
+    pub const HANDLE: Parts = Parts(1 << 10);
     /// `stack-receive` to `device-queue` of the same station: bridge or router.
-    pub const FORWARD: Parts = Parts(1 << 10);
+    pub const FORWARD: Parts = Parts(1 << 11);
 
     /// Each, in the order of a packet's way, with its name.
-    pub const ALL: [(Parts, &'static str); 11] = [
+    pub const ALL: [(Parts, &'static str); 12] = [
         (Parts::APP, "app"),
         (Parts::SEND, "send"),
         (Parts::QDISC, "qdisc"),
         (Parts::DRIVER, "driver"),
         (Parts::WIRE, "wire"),
+        (Parts::DRIVER_RECEIVE, "driver-receive"),
         (Parts::SOFTIRQ, "softirq"),
         (Parts::STACK, "stack"),
         (Parts::WAKE_UP, "wake-up"),
@@ -80,7 +84,8 @@ impl Parts {
 
     /// Elementary stages from one rank to a higher one.
     const fn between(from: u8, to: u8) -> Parts {
-        Parts((1 << to) - (1 << from))
+        let all = (1 << to) - (1 << from);
+        Parts(if from == XDP { all } else { all & !Parts::DRIVER_RECEIVE.0 })
     }
 
     const fn and(self, other: Parts) -> Parts {
@@ -88,9 +93,9 @@ impl Parts {
     }
 }
 
-const DIRECT: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+const DIRECT: &[usize] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /// From the receiving side of a station to its sending one.
-const FORWARDED: &[usize] = &[5, 6, 10, 2, 3, 4, 0, 1, 7, 8, 9];
+const FORWARDED: &[usize] = &[5, 6, 7, 11, 2, 3, 4, 0, 1, 8, 9, 10];
 
 /// One stage of a journey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,11 +127,12 @@ pub(super) const fn rank(hook: Hook) -> Option<u8> {
         Hook::DeviceQueue => DEVICE_QUEUE,
         Hook::DriverStart => DRIVER_START,
         Hook::DriverDone => DRIVER_DONE,
+        Hook::Xdp => XDP,
         Hook::ReceiveQueue | Hook::NapiReceive => RECEIVE,
         Hook::StackReceive => STACK_RECEIVE,
         Hook::SocketQueue => SOCKET_QUEUE,
-        Hook::SwitchIn => 8,
-        Hook::SocketReceive => 9,
+        Hook::SwitchIn => 9,
+        Hook::SocketReceive => 10,
         _ => return None,
     })
 }
@@ -134,10 +140,11 @@ pub(super) const fn rank(hook: Hook) -> Option<u8> {
 pub(super) const DEVICE_QUEUE: u8 = 2;
 pub(super) const DRIVER_START: u8 = 3;
 pub(super) const DRIVER_DONE: u8 = 4;
-pub(super) const RECEIVE: u8 = 5;
-pub(super) const STACK_RECEIVE: u8 = 6;
-pub(super) const SOCKET_QUEUE: u8 = 7;
-const MARKER_AFTER: u8 = 10;
+const XDP: u8 = 5;
+pub(super) const RECEIVE: u8 = 6;
+pub(super) const STACK_RECEIVE: u8 = 7;
+pub(super) const SOCKET_QUEUE: u8 = 8;
+const MARKER_AFTER: u8 = 11;
 
 /// What lies between two hooks of these ranks.
 fn parts(from: u8, to: u8) -> Parts {

@@ -3,6 +3,7 @@
 //!
 //! Not here: random journeys (`random`).
 
+mod drivers;
 mod hosts;
 mod hours;
 mod kinds;
