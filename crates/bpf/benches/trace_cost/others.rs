@@ -171,7 +171,7 @@ fn bpftrace(pair: &Pair, count: u32) -> Result<(Samples, u64), String> {
         );
     }
     let mut command = Command::new("bpftrace");
-    command.args(["-B", "full", "-e", &program]).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(["-B", "line", "-e", &program]).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = Ending(command.spawn().map_err(|error| format!("bpftrace: {error}"))?);
     let output = child.0.stdout.take().unwrap();
     let (tell, told) = std::sync::mpsc::channel();
