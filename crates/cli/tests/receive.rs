@@ -356,9 +356,10 @@ fn killed_at_any_time(pair: &Pair, words: &[&str], holds: impl Fn(bool)) {
         let ended = running.has_ended();
         running.signal("KILL");
         drop(running);
-        // The guardian, and what it runs, may still be at it.
+        // The guardian, and what it runs, may still be at it; or it is a copy of the one that was
+        // killed, which holds the journal already and has not begun.
         wait_until("the guardian is done", || {
-            let ours = |it: &support::Process| it.command.contains(" __guardian ");
+            let ours = support::Process::is_ours;
             !pair.0.processes().iter().any(ours)
         });
         // Killed before it had a guardian, it has done nothing, and the next one says so.
@@ -596,7 +597,7 @@ fn t3_a_stop_killed_at_any_time_is_done_or_can_be_repeated() {
             running.signal("KILL");
             drop(running);
             wait_until("the guardian is done", || {
-                let ours = |it: &support::Process| it.command.contains(" __guardian ");
+                let ours = support::Process::is_ours;
                 !pair.0.processes().iter().any(ours)
             });
             pair.0.timewire(&["lab", "clean"]).done();

@@ -268,9 +268,7 @@ impl Host {
         let mut left = String::new();
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
-            let ours =
-                |p: &Process| p.command.contains(TIMEWIRE) || p.command.contains(" __guardian ");
-            let processes: Vec<_> = self.processes().into_iter().filter(ours).collect();
+            let processes: Vec<_> = self.processes().into_iter().filter(Process::is_ours).collect();
             // The last words of a MAC in the background may stay.
             let files = self.list("/run/timewire").into_iter();
             let files = files.filter(|name| name != "journal" && !name.ends_with(".log"));
@@ -330,6 +328,11 @@ impl Process {
         let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
         Some(Process { pid, inside, command: command.trim_end().to_owned() })
+    }
+
+    /// Whether it is of the program, or a guardian, which is started by another name.
+    pub fn is_ours(&self) -> bool {
+        self.command.contains(TIMEWIRE) || self.command.contains(" __guardian ")
     }
 
     pub fn signal(&self, signal: &str) {
