@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use timewire_sys::namespace::Process;
@@ -143,7 +144,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         for (member, entry) in self.members.values() {
             if let Err(error) = self.journal.undo(*entry) {
-                eprintln!("timewire: member {}: {error}", member.id);
+                let _ = writeln!(std::io::stderr(), "timewire: member {}: {error}", member.id);
             }
         }
     }

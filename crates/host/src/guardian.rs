@@ -97,7 +97,8 @@ pub fn guardian_main(journal: &Path) -> Result<(), HostError> {
         let source = io::Error::other("it has a guardian already");
         return Err(HostError::file("lock", journal, source));
     }
-    println!("{READY}");
+    // Where nobody reads it the owner has been killed meanwhile, and the journal is carried out.
+    let _ = writeln!(io::stdout().lock(), "{READY}");
     let mut message = Vec::new();
     // An error is as good as the end: the owner cannot say any more that all is well.
     let _ = io::stdin().lock().read_to_end(&mut message);

@@ -169,7 +169,7 @@ impl State {
 impl Drop for Journal {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            eprintln!("timewire: {error}");
+            let _ = writeln!(io::stderr(), "timewire: {error}");
         }
     }
 }

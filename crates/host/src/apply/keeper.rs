@@ -106,7 +106,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Err(error) = self.take_back() {
-            eprintln!("timewire: {error}");
+            let _ = writeln!(io::stderr(), "timewire: {error}");
         }
     }
 }
@@ -453,7 +453,7 @@ pub fn keeper_main(path: &Path) -> Result<(), HostError> {
                 Ok(None) if load(path).is_ok_and(|now| now.story.left.is_empty()) => {}
                 Ok(done) => {
                     if let Some(done) = done {
-                        eprintln!("timewire: {done}");
+                        let _ = writeln!(io::stderr(), "timewire: {done}");
                     }
                     return Ok(());
                 }

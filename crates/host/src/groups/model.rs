@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -591,7 +592,7 @@ impl Model {
 impl Drop for Model {
     fn drop(&mut self) {
         if let Err(error) = self.release_all() {
-            eprintln!("timewire: {error}");
+            let _ = writeln!(std::io::stderr(), "timewire: {error}");
         }
     }
 }
