@@ -29,7 +29,12 @@ fn main() {
         println!("cargo:rerun-if-changed={source}");
         compile(&clang, &include, Path::new(source), &out);
     }
-    for header in ["src/parse.bpf.h", "src/trace/trace.bpf.h", "src/trace/identity.bpf.h"] {
+    for header in [
+        "src/parse.bpf.h",
+        "src/trace/trace.bpf.h",
+        "src/trace/identity.bpf.h",
+        "src/trace/sockets.bpf.h",
+    ] {
         println!("cargo:rerun-if-changed={header}");
     }
 }
@@ -45,12 +50,27 @@ fn find_clang() -> String {
     )
 }
 
+/// As the kernel and libbpf call the machine: a kprobe's program reads its registers.
+fn kernel_arch() -> String {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    match arch.as_str() {
+        "x86_64" => "x86".to_owned(),
+        "aarch64" => "arm64".to_owned(),
+        "riscv64" => "riscv".to_owned(),
+        "powerpc64" => "powerpc".to_owned(),
+        "s390x" => "s390".to_owned(),
+        "loongarch64" => "loongarch".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
 fn compile(clang: &str, include: &Path, source: &Path, out: &Path) {
     let name = source.file_stem().expect("a C file has a name");
     let object = out.join(format!("{}.o", name.to_string_lossy()));
     let target = env::var("TARGET").expect("cargo sets TARGET").replace("-unknown-", "-");
     let output = Command::new(clang)
         .args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-c"])
+        .arg(format!("-D__TARGET_ARCH_{}", kernel_arch()))
         .arg("-I")
         .arg(include)
         .args(["-I", "src", "-idirafter", &format!("/usr/include/{target}")])

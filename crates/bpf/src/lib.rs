@@ -87,11 +87,11 @@ pub enum BpfError {
         /// Why.
         source: libbpf_rs::Error,
     },
-    /// A program could not be attached to a tracepoint.
-    #[error("cannot watch the kernel's tracepoint `{tracepoint}`: {source}")]
+    /// A program could not be attached to a tracepoint or a function.
+    #[error("cannot watch the kernel's `{at}`: {source}")]
     Hook {
-        /// Which one.
-        tracepoint: &'static str,
+        /// To which one.
+        at: &'static str,
         /// Why.
         source: libbpf_rs::Error,
     },

@@ -30,9 +30,10 @@ pub fn file(input: &TimelineInput) -> Vec<u8> {
     let mut timed = Timed::default();
     stages(&mut timed, input, &rows, &tracks);
     for mark in &input.events {
-        // Stages begin and end with the others; a drop ends a journey.
+        // Stages begin and end with the others; a drop ends a journey, and a stamp is beside it.
         let lane = &input.lanes[mark.lane];
-        if lane.kind == LaneKind::Marker || lane.name == "drop" {
+        let is_beside = ["drop", "transmit-stamp"].contains(&lane.name.as_str());
+        if lane.kind == LaneKind::Marker || is_beside {
             let mut event = Message::default();
             event.number(TYPE, INSTANT).number(TRACK_UUID, tracks[mark.lane][0]);
             event.text(NAME, &lane.name);

@@ -96,11 +96,16 @@ pub enum Hook {
     /// A system call that sends begins (`sys_enter`). Object 0; aux: its number; only for threads
     /// that are followed.
     SendEnter = 22,
+    /// The kernel tells the sender that the frame has left: its socket asked for stamps
+    /// (`__skb_tstamp_tx`, kind `SCM_TSTAMP_SND`). Object: packet; aux: the card's stamp, an i64 of
+    /// nanoseconds of the card's clock, or 0 where the driver stamps in software; length: of the
+    /// frame.
+    TransmitStamp = 23,
 }
 
 impl Hook {
     /// Every hook, by its number.
-    pub const ALL: [Hook; 22] = [
+    pub const ALL: [Hook; 23] = [
         Hook::Marker,
         Hook::SocketSend,
         Hook::DeviceQueue,
@@ -123,9 +128,10 @@ impl Hook {
         Hook::NapiPoll,
         Hook::Xdp,
         Hook::SendEnter,
+        Hook::TransmitStamp,
     ];
 
-    /// The number in an event: 1 to 22.
+    /// The number in an event: 1 to 23.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -160,6 +166,7 @@ impl Hook {
             Hook::NapiPoll => "napi-poll",
             Hook::Xdp => "xdp",
             Hook::SendEnter => "send-enter",
+            Hook::TransmitStamp => "transmit-stamp",
         }
     }
 
@@ -299,7 +306,7 @@ mod tests {
             assert_eq!(Hook::from_name(hook.name()), Some(hook));
         }
         assert_eq!(Hook::from_number(0), None);
-        assert_eq!(Hook::from_number(23), None);
+        assert_eq!(Hook::from_number(24), None);
     }
 
     proptest! {

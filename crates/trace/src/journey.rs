@@ -423,6 +423,10 @@ pub struct Journey {
     pub points: Vec<Point>,
     /// What they come to: neighbouring stages share a point.
     pub stages: Vec<Stage>,
+    /// When a sender was told that it has left, of those that asked
+    /// ([`Hook::TransmitStamp`]), in order: one for each interface at most. They are no points,
+    /// since they can come when the packet is at its receiver already.
+    pub stamps: Vec<Point>,
 }
 
 impl Journey {

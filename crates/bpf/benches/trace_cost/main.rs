@@ -40,7 +40,7 @@ const SEVEN: [Hook; 7] = [
 ];
 /// **Units**: instructions.
 const MOST_PER_EVENT: f64 = 900.0;
-const MOST_PER_OTHER_PACKET: f64 = 2500.0;
+const MOST_PER_OTHER_PACKET: f64 = 2000.0;
 
 fn main() -> ExitCode {
     let asked = |word: &str| std::env::args().any(|argument| argument == word);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where packets are on their way through the kernel: programs at its tracepoints, their loader,
-//! and the rings that they write events to (`trace.bpf.c`). Tracepoints suffice: no function of the
-//! kernel is changed, so kernels that refuse that are traced as well. Where it is asked for,
-//! drivers show frames to an XDP program, too.
+//! and the rings that they write events to (`trace.bpf.c`). Where a kernel has no tracepoint, at
+//! functions of it (`levels`). Where it is asked for, drivers show frames to an XDP program, too.
 //!
 //! Not here: the events (`timewire_trace::event`), who writes them into a file (`timewire-ctl`).
 
 mod learned;
+mod levels;
 mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Func, Typedef};
+use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, MapFlags};
 use timewire_sys::trace_ring::TraceRings;
 use timewire_trace::capture::HookCount;
@@ -24,35 +24,14 @@ use timewire_trace::event::{EVENT_BYTES, Hook};
 
 use crate::{AttachMode, BpfError, attach, load, map_of, objects, program_of};
 
+use levels::{CALLS, Choice, PROBES, probes};
+
 pub use learned::{Flow, Interval};
+pub use levels::{Level, Levels};
 pub use settings::{Mode, Settings};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trace.bpf.o"));
 const PROGRAM: &str = "trace";
-
-/// The hooks that have a program: it, and its tracepoint.
-const PROBES: [(Hook, &str, &str); 20] = [
-    (Hook::SocketSend, "tw_socket_send", "sock_send_length"),
-    (Hook::DeviceQueue, "tw_device_queue", "net_dev_queue"),
-    (Hook::QdiscEnqueue, "tw_qdisc_enqueue", "qdisc_enqueue"),
-    (Hook::QdiscDequeue, "tw_qdisc_dequeue", "qdisc_dequeue"),
-    (Hook::DriverStart, "tw_driver_start", "net_dev_start_xmit"),
-    (Hook::DriverDone, "tw_driver_done", "net_dev_xmit"),
-    (Hook::ReceiveQueue, "tw_receive_queue", "netif_rx"),
-    (Hook::NapiReceive, "tw_napi_receive", "napi_gro_receive_entry"),
-    (Hook::StackReceive, "tw_stack_receive", "netif_receive_skb"),
-    (Hook::SocketQueue, "tw_socket_queue", "sk_data_ready"),
-    (Hook::Waking, "tw_waking", "sched_waking"),
-    (Hook::SwitchIn, "tw_switch_in", "sched_switch"),
-    (Hook::SocketReceive, "tw_socket_receive", "sock_recv_length"),
-    (Hook::Drop, "tw_drop", "kfree_skb"),
-    (Hook::IrqEntry, "tw_irq_entry", "irq_handler_entry"),
-    (Hook::IrqExit, "tw_irq_exit", "irq_handler_exit"),
-    (Hook::SoftirqEntry, "tw_softirq_entry", "softirq_entry"),
-    (Hook::SoftirqExit, "tw_softirq_exit", "softirq_exit"),
-    (Hook::NapiPoll, "tw_napi_poll", "napi_poll"),
-    (Hook::SendEnter, "tw_send_enter", "sys_enter"),
-];
 
 /// The program of [`Hook::Xdp`], and the function of the kernel that it needs (Linux 6.2).
 const XDP: &str = "tw_xdp";
@@ -85,54 +64,84 @@ pub struct Tracer {
     object: libbpf_rs::Object,
     rings: TraceRings,
     hooks: Vec<Hook>,
+    levels: BTreeMap<Hook, Level>,
     missing: BTreeMap<String, String>,
     has_xdp: bool,
 }
 
-/// The hooks that have a tracepoint. [`Hook::Xdp`] has a program, too ([`Tracer::watch`]); the
-/// others are written by somebody else.
+/// The hooks that have a program of the kernel's own. [`Hook::Xdp`] has one, too
+/// ([`Tracer::watch`]); the others are written by somebody else.
 pub fn hooks() -> impl Iterator<Item = Hook> {
-    PROBES.iter().map(|(hook, _, _)| *hook)
+    Hook::ALL.into_iter().filter(|hook| PROBES.iter().any(|probe| probe.hook == *hook))
 }
 
 impl Tracer {
     /// Loads the programs and attaches them: from then on events come. A hook that the kernel does
-    /// not have is left out, and told by [`Tracer::missing`].
+    /// not have is left out, and told by [`Tracer::missing`]. Levels beyond tracepoints that it
+    /// refuses are left out as a whole.
     ///
     /// **Errors**: no privilege; a kernel without BTF ([`BpfError::is_unsupported`]).
     pub fn open(settings: &Settings) -> Result<Tracer, BpfError> {
-        let mut tracer = Tracer::load(settings)?;
-        // Those where a packet is seen first come last, so that what is seen first is seen whole.
-        for hook in tracer.hooks.clone().into_iter().rev() {
-            let probe = PROBES.iter().find(|probe| probe.0 == hook);
-            let (_, program, tracepoint) = probe.expect("invariant: a hook with a program");
-            let link = tracer
-                .object
-                .progs_mut()
-                .find(|found| found.name() == *program)
-                .expect("invariant: the object we embed has the program")
-                .attach_trace()
-                .map_err(|source| BpfError::Hook { tracepoint, source })?;
-            tracer.links.push(link);
+        libbpf_rs::set_print(None);
+        let types = Btf::from_vmlinux().map_err(|source| BpfError::NoTypes { source })?;
+        let mut refused = BTreeMap::new();
+        loop {
+            let choice = Choice::new(&settings.hooks, settings.levels, &refused, &types);
+            let beyond = |level: &&Level| **level != Level::Tracepoint;
+            let highest = choice.levels.values().filter(beyond).max().copied();
+            let opened = Tracer::load(settings, choice, &types).and_then(Tracer::attach);
+            match (opened, highest) {
+                (Err(error), Some(level)) => {
+                    refused.insert(level, format!("the kernel refuses {}: {error}", level.name()));
+                }
+                (opened, _) => return opened,
+            }
         }
-        Ok(tracer)
     }
 
-    fn load(settings: &Settings) -> Result<Tracer, BpfError> {
-        let (hooks, missing) = available(&settings.hooks)?;
+    fn attach(mut self) -> Result<Tracer, BpfError> {
+        // Those where a packet is seen first come last, so that what is seen first is seen whole.
+        for hook in self.hooks.clone().into_iter().rev() {
+            for probe in probes(hook, self.levels[&hook]) {
+                let mut programs = self.object.progs_mut();
+                let program = programs
+                    .find(|found| found.name() == probe.program)
+                    .expect("invariant: the object we embed has the program");
+                let link = match probe.level {
+                    Level::Tracepoint | Level::Fentry => program.attach_trace(),
+                    Level::Kprobe => program.attach_kprobe(probe.ends, probe.at),
+                };
+                let failed = |source| BpfError::Hook { at: probe.at, source };
+                self.links.push(link.map_err(failed)?);
+            }
+        }
+        Ok(self)
+    }
+
+    fn load(settings: &Settings, choice: Choice, types: &Btf<'_>) -> Result<Tracer, BpfError> {
+        let Choice { levels, mut missing } = choice;
         let asked = settings.hooks.contains(&Hook::Xdp);
-        let has_xdp = asked && !missing.contains_key(Hook::Xdp.name());
+        let has_xdp = asked && types.type_by_name::<Func<'_>>(XDP_NEEDS).is_some();
+        if asked && !has_xdp {
+            let why = format!("this kernel has no `{XDP_NEEDS}`");
+            missing.insert(Hook::Xdp.name().to_owned(), why);
+        }
+        let hooks: Vec<Hook> = levels.keys().copied().collect();
+        let used = |name: &str| {
+            levels.iter().any(|(&hook, &level)| probes(hook, level).any(|it| it.program == name))
+        };
+        let has_calls = levels.values().any(|level| *level == Level::Kprobe);
         let failed = |source| BpfError::Map { map: "cpus", source };
         let count = libbpf_rs::num_possible_cpus().map_err(failed)?;
         let cpus = u32::try_from(count).expect("invariant: CPUs have u32 numbers");
         let encoded = settings.encode();
         let object = load(PROGRAM, OBJECT, |open| {
             for mut program in open.progs_mut() {
-                let hook = PROBES.iter().find(|probe| program.name() == probe.1);
-                let wanted = match hook {
-                    Some(probe) => hooks.contains(&probe.0),
-                    None if program.name() == XDP => has_xdp,
-                    None => settings.answers(),
+                let name = program.name().to_string_lossy().into_owned();
+                let wanted = match PROBES.iter().any(|probe| probe.program == name) {
+                    true => used(&name),
+                    false if name == XDP => has_xdp,
+                    false => settings.answers(),
                 };
                 program.set_autoload(wanted);
             }
@@ -145,6 +154,7 @@ impl Tracer {
                         map.set_max_entries(settings.sets())?;
                     }
                     "question" => map.set_autocreate(settings.answers())?,
+                    CALLS => map.set_autocreate(has_calls)?,
                     name if name.ends_with(".rodata") => {
                         let data = map.initial_value_mut().expect("invariant: rodata has a value");
                         data[..encoded.len()].copy_from_slice(&encoded);
@@ -170,7 +180,7 @@ impl Tracer {
                 .map_err(|source| BpfError::Map { map: "stations", source })?;
         }
         let (links, interfaces) = (Vec::new(), Vec::new());
-        Ok(Tracer { links, interfaces, object, rings, hooks, missing, has_xdp })
+        Ok(Tracer { links, interfaces, object, rings, hooks, levels, missing, has_xdp })
     }
 
     /// Whether there is a program for [`Tracer::watch`]: it was asked for ([`Hook::Xdp`] among the
@@ -221,6 +231,11 @@ impl Tracer {
         &self.hooks
     }
 
+    /// How each of these is watched; not [`Hook::Xdp`].
+    pub fn levels(&self) -> &BTreeMap<Hook, Level> {
+        &self.levels
+    }
+
     /// What should have been watched and is not: names of hooks, and why.
     pub fn missing(&self) -> &BTreeMap<String, String> {
         &self.missing
@@ -245,9 +260,11 @@ impl Tracer {
         let count = |hook: &Hook| {
             let number = usize::from(hook.number());
             let sum = |kind: usize| self.sum(SEEN + kind * HOOKS + number);
-            let missed =
-                objects::recursion_misses(program_of(&self.object, program(*hook)).as_fd())
-                    .map_err(|source| BpfError::Ring { source })?;
+            let misses = |name| {
+                objects::recursion_misses(program_of(&self.object, name).as_fd())
+                    .map_err(|source| BpfError::Ring { source })
+            };
+            let missed = self.programs(*hook).into_iter().map(misses).sum::<Result<u64, _>>()?;
             let lost = sum(3) + missed;
             Ok((*hook, HookCount { seen: sum(0) + missed, written: sum(2), lost }))
         };
@@ -266,40 +283,15 @@ impl Tracer {
         Troubles { scattered: self.sum(SCATTERED), evicted: self.sum(EVICTED) }
     }
 
+    /// The programs that watch a hook.
+    fn programs(&self, hook: Hook) -> BTreeSet<&'static str> {
+        match self.levels.get(&hook) {
+            Some(level) => probes(hook, *level).map(|probe| probe.program).collect(),
+            None => BTreeSet::from([XDP]),
+        }
+    }
+
     fn sum(&self, word: usize) -> u64 {
         (0..self.rings.cpus()).map(|cpu| self.rings.word(cpu, word)).sum()
     }
-}
-
-fn program(hook: Hook) -> &'static str {
-    if hook == Hook::Xdp {
-        return XDP;
-    }
-    let probe = PROBES.iter().find(|probe| probe.0 == hook);
-    probe.expect("invariant: a hook with a program").1
-}
-
-/// The wanted hooks that this kernel has, in order, and why the others are missing.
-fn available(wanted: &[Hook]) -> Result<(Vec<Hook>, BTreeMap<String, String>), BpfError> {
-    libbpf_rs::set_print(None);
-    let types = Btf::from_vmlinux().map_err(|source| BpfError::NoTypes { source })?;
-    let mut hooks = Vec::new();
-    let mut missing = BTreeMap::new();
-    for hook in Hook::ALL.into_iter().filter(|hook| wanted.contains(hook)) {
-        let Some((_, _, tracepoint)) = PROBES.iter().find(|probe| probe.0 == hook) else {
-            continue;
-        };
-        let name = format!("btf_trace_{tracepoint}");
-        if types.type_by_name::<Typedef<'_>>(&name).is_some() {
-            hooks.push(hook);
-        } else {
-            let why = format!("this kernel has no tracepoint `{tracepoint}`");
-            missing.insert(hook.name().to_owned(), why);
-        }
-    }
-    if wanted.contains(&Hook::Xdp) && types.type_by_name::<Func<'_>>(XDP_NEEDS).is_none() {
-        let why = format!("this kernel has no `{XDP_NEEDS}`");
-        missing.insert(Hook::Xdp.name().to_owned(), why);
-    }
-    Ok((hooks, missing))
 }

@@ -10,6 +10,7 @@ use timewire_trace::event::{Event, Hook};
 use timewire_trace::filter::{Match, Test, word};
 use timewire_trace::identity::TagPlace;
 
+use super::levels::Levels;
 use crate::BpfError;
 
 /// What is kept of what the programs see.
@@ -29,6 +30,8 @@ pub enum Mode {
 pub struct Settings {
     /// Where to look.
     pub hooks: Vec<Hook>,
+    /// At which levels.
+    pub levels: Levels,
     /// At which packets.
     pub filter: Match,
     /// What to keep.
@@ -52,6 +55,7 @@ impl Default for Settings {
         let hooks = super::hooks().filter(|hook| *hook <= Hook::Drop);
         Settings {
             hooks: hooks.collect(),
+            levels: Levels::Auto,
             filter: Match::ALL,
             mode: Mode::Events,
             keep_one_of: 1,

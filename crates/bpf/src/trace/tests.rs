@@ -36,7 +36,12 @@ fn answer(tracer: &Tracer, frame: &[u8], linear: usize) -> (u64, u64, i64, Vec<u
 }
 
 fn loaded(settings: &Settings) -> Option<Tracer> {
-    match Tracer::load(settings) {
+    let types = Btf::from_vmlinux().map_err(|source| BpfError::NoTypes { source });
+    let tracer = types.and_then(|types| {
+        let choice = Choice::new(&settings.hooks, settings.levels, &BTreeMap::new(), &types);
+        Tracer::load(settings, choice, &types)
+    });
+    match tracer {
         Ok(tracer) => Some(tracer),
         Err(error @ BpfError::NoTypes { .. }) => {
             eprintln!("SKIP: {error}");
@@ -115,13 +120,16 @@ fn t3_content_that_lies_elsewhere_is_told() {
 
 #[test]
 fn t3_the_verifier_needs_few_instructions_for_tracing() {
+    // What is no tracepoint is refused by kernels in lockdown; they are measured elsewhere.
+    let levels = Levels::Only(Level::Tracepoint);
     let hooks = hooks().chain([Hook::Xdp]).collect();
-    let Some(tracer) = loaded(&Settings { hooks, ..Settings::default() }) else { return };
+    let Some(tracer) = loaded(&Settings { hooks, levels, ..Settings::default() }) else { return };
     let drivers = tracer.has_xdp().then_some(Hook::Xdp);
     for hook in tracer.hooks().iter().chain(&drivers) {
-        let name = program(*hook);
-        let verified = verified_instructions(&program_of(&tracer.object, name));
-        eprintln!("{name}: {verified} instructions verified");
-        assert!((1..=20_000).contains(&verified), "{name}: {verified}");
+        for name in tracer.programs(*hook) {
+            let verified = verified_instructions(&program_of(&tracer.object, name));
+            eprintln!("{name}: {verified} instructions verified");
+            assert!((1..=20_000).contains(&verified), "{name}: {verified}");
+        }
     }
 }

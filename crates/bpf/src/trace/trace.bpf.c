@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Writes down where packets are on their way through the kernel: one program for each tracepoint,
- * and one for the drivers of interfaces.
+ * one for the drivers of interfaces, and some for functions where there is no tracepoint.
  *
  * A packet is compared with the filter where it is seen first: where it is handed to a device, and
  * where a device hands it up. Then it is followed by the address of its buffer (`head`), which
  * copies of the packet share, so that later hooks look into a table only. A buffer can be used
  * again without any hook learning of it, so a packet is compared anew wherever a way begins.
  *
- * Not here: which packet it is (identity.bpf.h), the table and the rings (trace.bpf.h).
+ * Not here: which packet it is (identity.bpf.h), the table and the rings (trace.bpf.h), sockets
+ * (sockets.bpf.h).
  */
 #include "identity.bpf.h"
 
@@ -21,6 +22,7 @@
 #define TW_STREAM 1
 #define TW_AGAIN 11
 #define TW_PEEK 2
+#define TW_ERROR_QUEUE 0x2000
 #define TW_HAS_CPU_STATISTICS 0x20
 #define TW_MOST_IN_BULK 16
 
@@ -225,6 +227,7 @@ int BPF_PROG(tw_device_queue, struct sk_buff *skb)
 	if (!cpu)
 		return 0;
 	cpu->seen[TW_DEVICE_QUEUE]++;
+	cpu->handed = 0;
 	head = tw_plain(cpu, TW_DEVICE_QUEUE, skb->head);
 	if (!tw_match(cpu, skb, head, &entry, 1)) {
 		cpu->current = head;
@@ -323,10 +326,11 @@ int BPF_PROG(tw_driver_start, struct sk_buff *skb, struct net_device *device)
 		tw_set_stage(&entry, head, TW_DRIVER_START);
 	} else {
 		/* Past the queues, or again. */
-		if (!known && tw_was_unmatched(cpu, head))
+		if ((!known && tw_was_unmatched(cpu, head)) ||
+		    !tw_match(cpu, skb, head, &entry, 1)) {
+			cpu->handed = head;
 			return 0;
-		if (!tw_match(cpu, skb, head, &entry, 1))
-			return 0;
+		}
 		now = bpf_ktime_get_ns();
 		entry.info = (entry.info & ~TW_STAGE_MASK) |
 			     (__u64)TW_DRIVER_START << TW_STAGE_SHIFT;
@@ -353,6 +357,11 @@ int BPF_PROG(tw_driver_done, const void *skb, int result, const void *device, un
 	if (!cpu)
 		return 0;
 	cpu->seen[TW_DRIVER_DONE]++;
+	/* Not asked for, so it is not among these. */
+	if (cpu->handed) {
+		cpu->handed = 0;
+		return 0;
+	}
 #pragma unroll
 	for (i = 0; i < TW_SENDING; i++) {
 		sending = &cpu->sending[i];
@@ -385,6 +394,11 @@ static __always_inline int tw_arrive(struct sk_buff *skb, __u32 hook)
 		return 0;
 	cpu->seen[hook]++;
 	head = tw_plain(cpu, hook, skb->head);
+	/* Between the two ends of a virtual cable it stays what it is, but for the interface and
+	 * the sender, who is not known here. */
+	if (head == cpu->handed && !settings.has_interface && !settings.has_process &&
+	    !settings.has_names)
+		return 0;
 	if (!tw_match(cpu, skb, head, &entry, 0))
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -451,158 +465,7 @@ unmatched:
 	return 0;
 }
 
-/* Whether what was put into the socket's queue last is all that there is in the socket. */
-static __always_inline int tw_is_alone(struct sock *sk)
-{
-	struct udp_sock *udp = (void *)sk;
-	__u32 taken = 1;
-
-	if (sk->sk_receive_queue.qlen != 1)
-		return 0;
-	/* The reader of UDP takes all at once, and has them in a queue of its own. */
-	if (sk->sk_protocol != IPPROTO_UDP || sk->__sk_common.skc_family == TW_FAMILY_PACKET)
-		return 1;
-	return !bpf_core_read(&taken, sizeof(taken), &udp->reader_queue.qlen) && !taken;
-}
-
-/* Which packet a socket was given: the one that this CPU has in its hands, or the last in the
- * socket's queue; 0 when that is not known. */
-static __always_inline __u64 tw_given(struct tw_cpu *cpu, struct sock *sk, __u64 sock,
-				      struct tw_entry *entry, int is_packet)
-{
-	struct sk_buff *last = sk->sk_receive_queue.prev;
-	__u64 tail = 0;
-
-	if (last && (__u64)last != (__u64)&sk->sk_receive_queue)
-		tail = tw_plain(cpu, TW_SOCKET_QUEUE, last->head);
-	entry->tag = cpu->current_tag;
-	entry->info = entry->tag ? cpu->current_info : cpu->current_info & TW_PLACE_MASK;
-	if (cpu->current && tail == cpu->current) {
-		if (tw_is_alone(sk))
-			entry->info |= (__u64)TW_ALONE << TW_FLAGS_SHIFT;
-		return cpu->current;
-	}
-	/* One of several that were taken out of a queue together, and a capture of them. */
-	if (is_packet && tail && tw_find(tail, entry))
-		return tail;
-	if (cpu->current && cpu->current_socket != sock && sk->sk_type != TW_STREAM)
-		return cpu->current;
-	entry->tag = 0;
-	return 0;
-}
-
-SEC("tp_btf/sk_data_ready")
-int BPF_PROG(tw_socket_queue, struct sock *sk)
-{
-	struct tw_cpu *cpu = tw_this_cpu();
-	struct tw_socket *socket = NULL;
-	struct tw_entry entry = {};
-	struct tw_socket new = {};
-	__u64 sock, head, now;
-	__u16 family;
-
-	if (!cpu)
-		return 0;
-	cpu->seen[TW_SOCKET_QUEUE]++;
-	if (!cpu->current_tag && !has_sockets)
-		return 0;
-	family = sk->__sk_common.skc_family;
-	if (family != TW_FAMILY_INET && family != TW_FAMILY_INET6 && family != TW_FAMILY_PACKET)
-		return 0;
-	sock = tw_plain(cpu, TW_SOCKET_QUEUE, sk);
-	head = tw_given(cpu, sk, sock, &entry, family == TW_FAMILY_PACKET);
-	cpu->current_socket = sock;
-	if (has_sockets)
-		socket = bpf_map_lookup_elem(&sockets, &sock);
-	if (!entry.tag) {
-		if (!socket)
-			return 0;
-		now = bpf_ktime_get_ns();
-		entry.info &= TW_PLACE_MASK | (__u64)TW_ALONE << TW_FLAGS_SHIFT;
-		entry.info |= (__u64)TW_OTHER << TW_FLAGS_SHIFT;
-		tw_write(cpu, TW_SOCKET_QUEUE, now, tw_disguise(head), 0, tw_disguise(sock),
-			 entry.info, head ? cpu->current_length : 0, bpf_get_current_pid_tgid());
-		return 0;
-	}
-	now = bpf_ktime_get_ns();
-	if (!socket) {
-		new.place = entry.info & TW_PLACE_MASK;
-		bpf_map_update_elem(&sockets, &sock, &new, BPF_ANY);
-		has_sockets = 1;
-	} else {
-		socket->place = entry.info & TW_PLACE_MASK;
-	}
-	entry.info &= ~((__u64)TW_FIRST << TW_FLAGS_SHIFT);
-	cpu->matched[TW_SOCKET_QUEUE]++;
-	if (settings.mode == TW_HISTOGRAMS) {
-		if (tw_find(head, &entry))
-			tw_time(&entry, TW_SOCKET_QUEUE, now);
-		return 0;
-	}
-	tw_write(cpu, TW_SOCKET_QUEUE, now, tw_disguise(head), entry.tag, tw_disguise(sock),
-		 entry.info, cpu->current_length, bpf_get_current_pid_tgid());
-	return 0;
-}
-
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(tw_socket_send, struct sock *sk, int result, int flags)
-{
-	struct tw_cpu *cpu = tw_this_cpu();
-	__u32 thread = bpf_get_current_pid_tgid();
-	__u64 sock, tag = 0;
-	struct tw_socket *socket;
-
-	if (!cpu)
-		return 0;
-	cpu->seen[TW_SOCKET_SEND]++;
-	if (!has_sockets || settings.mode != TW_EVENTS)
-		return 0;
-	sock = tw_plain(cpu, TW_SOCKET_SEND, sk);
-	socket = bpf_map_lookup_elem(&sockets, &sock);
-	if (!socket || !socket->sender)
-		return 0;
-	if (socket->sender == thread)
-		tag = socket->sent;
-	socket->sent = 0;
-	cpu->matched[TW_SOCKET_SEND]++;
-	tw_write(cpu, TW_SOCKET_SEND, bpf_ktime_get_ns(), tw_disguise(sock), tag, (__s64)result,
-		 socket->place, result > 0 ? result : 0, thread);
-	return 0;
-}
-
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(tw_socket_receive, struct sock *sk, int result, int flags)
-{
-	struct tw_cpu *cpu = tw_this_cpu();
-	__u32 thread = bpf_get_current_pid_tgid();
-	struct tw_thread reader = {};
-	struct tw_socket *socket;
-	__u64 sock, info;
-
-	if (!cpu)
-		return 0;
-	cpu->seen[TW_SOCKET_RECEIVE]++;
-	if (!has_sockets || settings.mode != TW_EVENTS)
-		return 0;
-	sock = tw_plain(cpu, TW_SOCKET_RECEIVE, sk);
-	socket = bpf_map_lookup_elem(&sockets, &sock);
-	/* Asking in vain changes nothing, and can happen a million times a second. */
-	if (!socket || result == -TW_AGAIN)
-		return 0;
-	if (socket->reader != thread) {
-		socket->reader = thread;
-		reader.socket = tw_disguise(sock);
-		reader.place = socket->place;
-		bpf_map_update_elem(&threads, &thread, &reader, BPF_ANY);
-		has_threads = 1;
-		tw_learn_thread(cpu);
-	}
-	info = socket->place | (__u64)(flags & TW_PEEK ? TW_PEEKED : 0) << TW_FLAGS_SHIFT;
-	cpu->matched[TW_SOCKET_RECEIVE]++;
-	tw_write(cpu, TW_SOCKET_RECEIVE, bpf_ktime_get_ns(), tw_disguise(sock), 0, (__s64)result,
-		 info, result > 0 ? result : 0, thread);
-	return 0;
-}
+#include "sockets.bpf.h"
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(tw_waking, struct task_struct *task)

@@ -10,6 +10,7 @@
 #define TIMEWIRE_TRACE_BPF_H
 
 #include <linux/bpf.h>
+#include <linux/ptrace.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -82,6 +83,10 @@ struct sock {
 	__u16 sk_protocol;
 };
 
+struct socket {
+	struct sock *sk;
+};
+
 struct udp_sock {
 	struct sk_buff_head reader_queue;
 };
@@ -144,6 +149,7 @@ enum {
 	TW_NAPI_POLL,
 	TW_XDP,
 	TW_SEND_ENTER,
+	TW_TRANSMIT_STAMP,
 };
 
 /* timewire_trace::event::Flags */
@@ -258,7 +264,8 @@ struct tw_cpu {
 	__u32 last_flow;
 	__u32 last_thread;
 	__u32 next_sending;
-	__u64 pad3[2];
+	__u64 handed; /* the packet that a driver has in its hands, when it is not asked for */
+	__u64 pad3;
 
 	struct tw_sending sending[TW_SENDING];
 	__u64 unmatched[TW_UNMATCHED];

@@ -231,6 +231,9 @@ fn text(file: &Path, info: &Info, names: &Names) -> String {
         let lost = lost.map_or(0, |count| count.lost);
         line("hook", format!("{name:<16} {count:>12} {lost:>10} lost"));
     }
+    if let Some(levels) = header.meta.get("levels") {
+        line("beyond", format!("tracepoints: {levels}"));
+    }
     for (hook, why) in &header.missing {
         line("missing", format!("{hook}: {why}"));
     }

@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use timewire_base::{Span, parse_bytes};
-use timewire_bpf::trace::{Mode, Settings, hooks};
+use timewire_bpf::trace::{Levels, Mode, Settings, hooks};
 use timewire_ctl::markers::Marks;
 use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, Sink, StationAt};
 use timewire_ctl::trace::live::{Nowhere, Shown};
@@ -65,6 +65,14 @@ pub struct Record {
     /// and at the end
     #[arg(long)]
     pub xdp: bool,
+    /// Look at transmit stamps, too: when the kernel tells a sender that its frame has left, and
+    /// the card's stamp. For sockets that ask for stamps; needs fentry or kprobes
+    #[arg(long, conflicts_with = "hooks")]
+    pub transmit_stamps: bool,
+    /// How to look at what is no tracepoint in every kernel (sockets before Linux 6.3, transmit
+    /// stamps): auto, tracepoint, fentry or kprobe
+    #[arg(long, value_name = "LEVEL", default_value = "auto")]
+    pub level: Levels,
     /// The messages' own tag: bytes OFFSET to OFFSET+WIDTH of their payload; `be` when the first
     /// is the most significant
     #[arg(long, value_name = "OFFSET:WIDTH[:be]")]
@@ -164,8 +172,12 @@ fn settings(args: &Record, filter: &Filter) -> anyhow::Result<Settings> {
     if args.xdp {
         wanted.insert(Hook::Xdp);
     }
+    if args.transmit_stamps {
+        wanted.insert(Hook::TransmitStamp);
+    }
     Ok(Settings {
         hooks: wanted.into_iter().collect(),
+        levels: args.level,
         filter: filter.compile()?,
         mode: match args.only {
             None => Mode::Events,

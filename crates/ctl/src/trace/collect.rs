@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use timewire_base::{Mono, Tai, Utc};
 use timewire_bpf::BpfError;
-use timewire_bpf::trace::{Settings, Tracer, Troubles};
+use timewire_bpf::trace::{Level, Settings, Tracer, Troubles};
 use timewire_sys::clock;
 use timewire_trace::capture::{CaptureHeader, ClockSample, HookCount, Item, Note, Writer};
 use timewire_trace::event::{EVENT_BYTES, Event, Hook};
@@ -180,6 +180,14 @@ impl<S: Sink> Collector<S> {
         };
         if marks.is_some() {
             header.hooks.push(Hook::Marker.name().to_owned());
+        }
+        let beyond = |level: &&Level| **level != Level::Tracepoint;
+        let levels: Vec<_> = tracer.levels().iter().filter(|it| beyond(&it.1)).collect();
+        if !levels.is_empty() {
+            let said =
+                |(hook, level): &(&Hook, &Level)| format!("{} {}", hook.name(), level.name());
+            let said: Vec<_> = levels.iter().map(said).collect();
+            header.meta.insert("levels".to_owned(), said.join(", "));
         }
         // It says which packet was alone in its socket.
         header.meta.insert("alone".to_owned(), "yes".to_owned());

@@ -398,6 +398,10 @@ impl Drawing<'_> {
             self.input.events.push(Mark { at_ns: point.at_ns, lane, journey: number });
             steps.push((lane, point.at_ns));
         }
+        for stamp in &journey.stamps {
+            let lane = self.lanes.event(self.names, stamp, 0);
+            self.input.events.push(Mark { at_ns: stamp.at_ns, lane, journey: number });
+        }
         for stage in &journey.stages {
             let lane = self.lanes.stage(self.names, journey, stage);
             let name = self.text(&stage.parts.name());

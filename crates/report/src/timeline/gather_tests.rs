@@ -43,7 +43,8 @@ pub(crate) fn journey(number: u64, at: &[i64]) -> Journey {
     let stages = (0..at.len() - 1).map(stage).collect();
     let (status, outcome) = (Status::Complete, Outcome::Received);
     let tag = (7 << 32) | number;
-    Journey { number, tag, tagged: true, status, why: None, outcome, points, stages }
+    let stamps = Vec::new();
+    Journey { number, tag, tagged: true, status, why: None, outcome, points, stages, stamps }
 }
 
 /// The common scale is capture 0's clock; its TAI is 1000 ns ahead.

@@ -116,8 +116,19 @@ struct Line<'a> {
     end_to_end_ns: i64,
     bound_ns: u64,
     stages: Vec<LineStage>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    transmit_stamps: Vec<LineStamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sentence: Option<&'a str>,
+}
+
+/// When a sender was told, and what the card's clock showed, if it was the card.
+#[derive(Serialize)]
+struct LineStamp {
+    station: String,
+    interface: u32,
+    told_ns: i64,
+    card_ns: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -144,6 +155,12 @@ pub fn json_line(journey: &Journey, known: &Known, sentence: Option<&str>) -> St
             rule: stage.rule,
         }
     };
+    let stamp = |at: &super::Point| LineStamp {
+        station: known.station(usize::from(at.capture), at.station),
+        interface: at.interface,
+        told_ns: at.at_ns,
+        card_ns: (at.aux != 0).then(|| at.aux.cast_signed()),
+    };
     let line = Line {
         schema: JOURNEY_SCHEMA,
         journey: journey.number,
@@ -158,6 +175,7 @@ pub fn json_line(journey: &Journey, known: &Known, sentence: Option<&str>) -> St
         end_to_end_ns: journey.end_to_end_ns(),
         bound_ns: journey.bound_ns(),
         stages: journey.stages.iter().map(stage).collect(),
+        transmit_stamps: journey.stamps.iter().map(stamp).collect(),
         sentence,
     };
     serde_json::to_string(&line).expect("invariant: names and numbers become JSON") + "\n"

@@ -126,6 +126,10 @@ struct Thread {
     touched: i64,
 }
 
+/// Linux `SKB_DROP_REASON_NOT_SPECIFIED`.
+///
+/// **Source**: linux v6.12 include/net/dropreason-core.h.
+const NOT_SPECIFIED: u64 = 2;
 /// Most drivers above each other; more are left over from lost events.
 const NESTED: usize = 8;
 /// Most markers whose messages are not sent yet.
@@ -407,6 +411,7 @@ impl<C: ClockMap> Journeys<C> {
                 thread.sent.clear();
             }
             Hook::SocketSend => self.socket_send(point, event),
+            Hook::TransmitStamp => self.transmit_stamp(point, event),
             _ => {}
         }
         if !matches!(event.hook, Hook::SocketQueue) {
@@ -424,6 +429,9 @@ impl<C: ClockMap> Journeys<C> {
     /// Something that happens to a packet in its buffer.
     fn packet(&mut self, point: Point, event: &Event) {
         let known = self.same_packet(&point, event);
+        if known.is_some_and(|node| self.is_freed_by_driver(node, &point, event)) {
+            return;
+        }
         let shown = self.shown_by_driver(&point, event, known);
         let node = match known {
             Some(node) => {
@@ -464,6 +472,15 @@ impl<C: ClockMap> Journeys<C> {
             _ => {}
         }
         self.cpu(&point).last = Some((node, points));
+    }
+
+    /// A driver that has sent a frame frees it later, and some say it in the words of a drop, but
+    /// without a reason.
+    fn is_freed_by_driver(&self, node: NodeRef, point: &Point, event: &Event) -> bool {
+        let done = |last: &Point| last.hook == Hook::DriverDone && last.port() == point.port();
+        event.hook == Hook::Drop
+            && event.aux == NOT_SPECIFIED
+            && self.nodes[node].last().is_some_and(done)
     }
 
     pub(super) fn push(&mut self, node: NodeRef, point: Point, event: &Event, rule: Rule) {
@@ -636,6 +653,21 @@ impl<C: ClockMap> Journeys<C> {
         }
     }
 
+    /// A stamp may come when its packet is on another station, or its journey is at an end.
+    fn transmit_stamp(&mut self, point: Point, event: &Event) {
+        let sent = |node: &NodeRef| {
+            let found = &self.nodes[*node];
+            let here = |it: &&Point| it.hook == Hook::DriverStart && it.port() == point.port();
+            let same = (found.capture, found.object) == (point.capture, event.object);
+            let started = found.points.iter().rev().find(here)?;
+            (same && !found.closed).then_some((started.at_ns, *node))
+        };
+        let all = self.nodes.with_tag(event.tag);
+        if let Some((_, node)) = all.filter_map(|node| sent(&node)).max_by_key(|sent| sent.0) {
+            self.nodes[node].stamps.push(Point { rule: Rule::Object, ..point });
+        }
+    }
+
     fn driver_done(&mut self, point: Point, event: &Event) {
         let drivers = &mut self.cpu(&point).drivers;
         let this = |&(object, interface, ..): &(u64, u32, NodeRef, usize)| {
@@ -713,5 +745,6 @@ pub(super) fn empty() -> Journey {
         outcome: Outcome::Unseen,
         points: Vec::new(),
         stages: Vec::new(),
+        stamps: Vec::new(),
     }
 }

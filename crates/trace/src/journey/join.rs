@@ -272,6 +272,7 @@ impl<C: ClockMap> Journeys<C> {
         journey.outcome = own.ended.unwrap_or(Outcome::Unseen);
         // From the end to the beginning; then turned round.
         journey.points.clear();
+        journey.stamps.clear();
         let mut why: Option<Why> = None;
         let (mut next, mut upto) = (Some(node), own.points.len());
         while let Some(current) = next.take() {
@@ -291,11 +292,13 @@ impl<C: ClockMap> Journeys<C> {
                     journey.points.push(*point);
                 }
             }
+            journey.stamps.extend(found.stamps.iter().rev());
             if let Parent::At(parent, points) = found.parent {
                 (next, upto) = (Some(parent), points);
             }
         }
         journey.points.reverse();
+        journey.stamps.reverse();
         // Without the send call the marker stands for it.
         let second = (journey.points.first().map(|p| p.hook), journey.points.get_mut(1));
         if let (Some(Hook::Marker), Some(point)) = second {

@@ -25,8 +25,9 @@ pub struct Loss {
 impl Loss {
     /// Whether an event of this hook can be one of a journey.
     pub(super) fn concerns_journeys(&self) -> bool {
-        use Hook::{IrqEntry, IrqExit, NapiPoll, SoftirqEntry, SoftirqExit};
-        !matches!(self.hook, IrqEntry | IrqExit | SoftirqEntry | SoftirqExit | NapiPoll)
+        use Hook::{IrqEntry, IrqExit, NapiPoll, SoftirqEntry, SoftirqExit, TransmitStamp};
+        let beside = [IrqEntry, IrqExit, SoftirqEntry, SoftirqExit, NapiPoll, TransmitStamp];
+        !beside.contains(&self.hook)
     }
 
     /// Whether it makes the order in sockets uncertain.

@@ -52,6 +52,8 @@ pub(super) struct Node {
     pub sender: u64,
     pub parent: Parent,
     pub points: Vec<Point>,
+    /// When its sender was told that it has left.
+    pub stamps: Vec<Point>,
     /// Ports at which its transmission was received.
     pub heard: Vec<Port>,
     refs: u32,
@@ -98,9 +100,13 @@ impl Nodes {
             u32::try_from(self.slots.len() - 1).expect("invariant: fewer than 2^32 packets")
         });
         let node = &mut self.slots[at(slot)];
-        let (mut points, mut heard) =
-            (std::mem::take(&mut node.points), std::mem::take(&mut node.heard));
+        let (mut points, mut stamps, mut heard) = (
+            std::mem::take(&mut node.points),
+            std::mem::take(&mut node.stamps),
+            std::mem::take(&mut node.heard),
+        );
         points.clear();
+        stamps.clear();
         heard.clear();
         let generation = node.generation.wrapping_add(1);
         *node = Node {
@@ -109,6 +115,7 @@ impl Nodes {
             capture,
             object: event.object,
             points,
+            stamps,
             heard,
             ..Node::default()
         };

@@ -361,3 +361,52 @@ fn t0_names_of_stages_are_read_back() {
     assert_eq!((merged.name().as_str(), merged.has(Parts::WIRE)), ("driver+wire", true));
     assert_eq!(Parts::from_name("driver+nothing"), None);
 }
+
+#[test]
+fn t0_a_stamp_is_its_packets_whenever_it_comes() {
+    // While the driver has it; when it is at its receiver; within the window after its end.
+    for at in [2_120, 2_500, 5_000] {
+        let mut events = whole();
+        events.push(ev(at, TransmitStamp, 0xa, 5).on(0, 2).aux(77));
+        // Of another interface, of another packet in that buffer, and of no packet at all.
+        events.push(ev(at, TransmitStamp, 0xa, 5).on(0, 3).aux(1));
+        events.push(ev(at, TransmitStamp, 0xa, 6).on(0, 2).aux(2));
+        events.push(ev(at, TransmitStamp, 0xb, 5).on(0, 2).aux(3));
+        events.sort_by_key(|event| event.at_ns);
+        let out = follow(CaptureInfo::all(), &events);
+        let without = follow(CaptureInfo::all(), &whole());
+        assert_eq!(out.len(), 1);
+        let stamps: Vec<_> = out[0].stamps.iter().map(|at| (at.at_ns, at.aux)).collect();
+        assert_eq!(stamps, [(i64::try_from(at).unwrap(), 77)]);
+        assert_eq!((&out[0].points, &out[0].stages), (&without[0].points, &without[0].stages));
+    }
+    // Of two packets with the same content in one buffer, the later has gone last.
+    let mut events = [short(1_000, 0xa, 5), short(2_000, 0xa, 5)].concat();
+    let sent = events.iter().rfind(|event| event.hook == DriverStart).unwrap();
+    events.push(Event { at_ns: 2_900, hook: TransmitStamp, ..*sent });
+    let out = follow(CaptureInfo::all(), &events);
+    let counts: Vec<_> = out.iter().map(|journey| journey.stamps.len()).collect();
+    assert_eq!(counts, [0, 1], "{out:?}");
+}
+
+#[test]
+fn t0_a_driver_that_frees_what_it_has_sent_drops_nothing() {
+    let freed = |reason: u64, interface: u32| {
+        let mut events = whole();
+        // The receiver has it in another buffer.
+        events[8..].iter_mut().filter(|it| it.object == 0xa).for_each(|it| it.object = 0xb);
+        events.insert(8, ev(2_300, Drop, 0xa, 5).on(0, interface).aux(reason));
+        let out = follow(CaptureInfo::all(), &events);
+        out.iter().map(|journey| journey.outcome).collect::<Vec<_>>()
+    };
+    assert_eq!(freed(2, 2), [Outcome::Received]);
+    // With a reason, or elsewhere, it is dropped.
+    assert!(freed(7, 2).contains(&Outcome::Dropped { reason: 7 }));
+    assert!(freed(2, 9).contains(&Outcome::Dropped { reason: 2 }));
+    // Before the driver was done it has not sent it.
+    let mut events = whole();
+    events.truncate(7);
+    events.push(ev(2_120, Drop, 0xa, 5).on(0, 2).aux(2));
+    let out = follow(CaptureInfo::all(), &events);
+    assert_eq!(out[0].outcome, Outcome::Dropped { reason: 2 });
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire trace record` beyond tracepoints: sockets of Linux 6.1, transmit stamps, and what is
+//! told where functions may not be entered.
+//!
+//! Not here: tracepoints (`trace`), drivers (`trace_levels`).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use serde_json::Value as Json;
+use support::{Host, TIMEWIRE, timewire};
+
+#[test]
+fn t3_what_cannot_be_entered_is_missing_and_the_rest_is_recorded() {
+    let Some(host) = Host::start() else { return };
+    let record = |words: &[&str]| {
+        let base = ["trace", "record", "--force", "--out", "a.twc", "--for", "10ms", "--no-marks"];
+        host.timewire(&[&base[..], words].concat())
+    };
+    let said = record(&["--transmit-stamps"]);
+    if said.code == Some(4) {
+        return eprintln!("SKIP: no tracing on this kernel: {}", said.stderr.trim());
+    }
+    let header = |host: &Host| {
+        host.timewire(&["trace", "info", "a.twc", "--json"]).done().json()["header"].take()
+    };
+    let found = header(&host);
+    let hooks = found["hooks"].as_array().unwrap();
+    assert!(hooks.contains(&"device-queue".into()), "{found}");
+    // Either it is watched, and the header says how; or it is not, and the header says why.
+    let levels = found["meta"]["levels"].as_str().unwrap_or("");
+    match found["missing"]["transmit-stamp"].as_str() {
+        None => assert!(levels.contains("transmit-stamp "), "{found}"),
+        Some(why) => {
+            assert!(why.contains("fentry") && why.contains("kprobe"), "{why}");
+            assert!(!levels.contains("transmit-stamp"), "{found}");
+        }
+    }
+    // With tracepoints alone nothing else is tried.
+    record(&["--transmit-stamps", "--level", "tracepoint"]);
+    let found = header(&host);
+    let why = "it has no tracepoint";
+    assert_eq!(
+        (&found["missing"]["transmit-stamp"], &found["meta"]["levels"]),
+        (&why.into(), &Json::Null)
+    );
+    let said = record(&["--level", "uprobe"]);
+    assert_eq!(said.code, Some(2));
+    let what = "`uprobe` is no level: auto, tracepoint, fentry or kprobe";
+    assert!(said.stderr.contains(what), "{}", said.stderr);
+}
+
+/// A hundred messages between two stations of the emulated machine, and what a trace says of them.
+fn traced(machine: &[&str], script: &str, record: &str, talk: &str) -> Option<(Json, Vec<Json>)> {
+    if std::env::var_os("TIMEWIRE_SLOW").is_none() {
+        eprintln!("SKIP: slow: it boots an emulated machine; TIMEWIRE_SLOW=1 runs it");
+        return None;
+    }
+    let script = format!(
+        "set -e; cd /tmp; ip netns add far
+         {script}
+         ip link set eth0 up; ip -n far link set eth1 up
+         ip addr add 10.0.0.1/24 dev eth0; ip -n far addr add 10.0.0.2/24 dev eth1
+         until ip netns exec far grep -q 1 /sys/class/net/eth1/carrier; do sleep 0.1; done
+         until grep -q 1 /sys/class/net/eth0/carrier; do sleep 0.1; done
+         ip netns exec far {TIMEWIRE} listen 10.0.0.2:7301 --for 60s >/tmp/heard 2>/tmp/said &
+         until grep -q listening /tmp/said; do sleep 0.1; done
+         {TIMEWIRE} trace record {record} --station near=/proc/self/ns/net --station far \
+             --filter 'udp port 7301' -o a.twc -- \
+             {TIMEWIRE} talk 10.0.0.2:7301 --cycle 5ms --tolerance 20s --count 100 {talk} \
+             >/tmp/talked
+         {TIMEWIRE} trace info a.twc --json | tr -d '\n'; echo
+         {TIMEWIRE} trace show a.twc --jsonl a.jsonl >/tmp/shown; cat a.jsonl"
+    );
+    let words = [&["lab", "exec", "--in", "qemu"], machine, &["--", "sh", "-c", &script]].concat();
+    let said = timewire(&words);
+    if said.stderr.contains("lab qemu") {
+        eprintln!("SKIP: no kernel for the emulated machine; `timewire lab qemu`");
+        return None;
+    }
+    let said = said.done();
+    let mut lines = said.stdout.lines().map(|line| line.parse().unwrap());
+    let info: Json = lines.next().unwrap();
+    Some((info, lines.collect()))
+}
+
+const PAIR: &str = "ip link add eth0 type veth peer name eth1 netns far";
+
+/// Whole ways, from the message's marker into the program that reads it.
+fn are_whole(journeys: &[Json]) {
+    assert_eq!(journeys.len(), 100);
+    for journey in journeys {
+        let whole = (&journey["status"], &journey["outcome"]);
+        assert_eq!(whole, (&"complete".into(), &"received".into()), "{journey}");
+        let stages = journey["stages"].as_array().unwrap();
+        let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
+        assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
+        let has = |name: &str| stages.iter().any(|stage| stage["stage"] == name);
+        assert!(["qdisc", "softirq", "stack"].into_iter().all(has), "{journey}");
+    }
+}
+
+#[test]
+fn t4_qemu_linux_6_1_tells_of_sockets_by_their_functions() {
+    for level in ["fentry", "kprobe"] {
+        let record = format!("--level {level}");
+        let Some((info, journeys)) = traced(&["--kernel", "6.1"], PAIR, &record, "") else {
+            return;
+        };
+        let header = &info["header"];
+        let levels = ["socket-send", "socket-queue", "socket-receive"];
+        let levels = levels.map(|hook| format!("{hook} {level}")).join(", ");
+        assert_eq!(header["meta"]["levels"], levels);
+        assert_eq!(header["missing"], Json::Object(serde_json::Map::new()));
+        are_whole(&journeys);
+    }
+}
+
+#[test]
+fn t4_qemu_a_sender_is_told_that_its_frame_has_left() {
+    // In software, by the driver of a virtual pair; then by a card, with its own clock.
+    let talk = "--stamps software";
+    let Some((info, journeys)) = traced(&[], PAIR, "--transmit-stamps", talk) else { return };
+    assert_eq!(info["header"]["meta"]["levels"], "transmit-stamp fentry");
+    are_whole(&journeys);
+    for journey in &journeys {
+        let stamps = journey["transmit_stamps"].as_array().unwrap();
+        assert_eq!((stamps.len(), &stamps[0]["card_ns"]), (1, &Json::Null), "{journey}");
+        assert_eq!(stamps[0]["station"], "near", "{journey}");
+    }
+    let cards = "ip link set eth1 netns far";
+    let record = "--transmit-stamps --level kprobe";
+    let talk = "--stamps software,hardware --interface eth0";
+    let Some((_, journeys)) = traced(&["--cards", "2"], cards, record, talk) else { return };
+    are_whole(&journeys);
+    let mut before = 0;
+    for journey in &journeys {
+        let stamps = journey["transmit_stamps"].as_array().unwrap();
+        let card: Vec<i64> = stamps.iter().filter_map(|stamp| stamp["card_ns"].as_i64()).collect();
+        assert_eq!((card.len(), stamps.len()), (1, 2), "{journey}");
+        // The cycle is 5 ms; the card's clock goes its own way.
+        assert!(card[0] > before, "{journey}");
+        before = card[0];
+        let told = stamps.iter().map(|stamp| stamp["told_ns"].as_i64().unwrap());
+        assert!(told.min() >= journey["from_ns"].as_i64(), "{journey}");
+    }
+}
