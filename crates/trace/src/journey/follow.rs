@@ -634,7 +634,7 @@ impl<C: ClockMap> Journeys<C> {
 
     /// The marker of a message that is sent now: with its tag, or by the same thread with what a
     /// program knows of it.
-    fn marker_of(&self, point: &Point, event: &Event) -> Option<Point> {
+    pub(super) fn marker_of(&self, point: &Point, event: &Event) -> Option<Point> {
         let of = |tag| self.markers.get(&(point.capture, point.station, tag)).copied();
         of(event.tag).or_else(|| {
             let own = of(own_tag(event.tag)).filter(|_| event.flags.has(Flags::TAGGED));

@@ -21,6 +21,10 @@ pub(super) struct Socket {
     /// The reader was woken; it got a CPU.
     woken: Option<Point>,
     running: Option<Point>,
+    /// When a call that read ended last.
+    ended: Option<i64>,
+    /// A message was read, with this length, of which nothing said that it is in the queue.
+    early: Option<(Point, u16)>,
     /// Of each flow: how much longer what was queued is than the message.
     around: Map<u32, i32>,
     /// When anything of it was seen last.
@@ -34,6 +38,8 @@ struct Entry {
     at_ns: i64,
     tag: u64,
     length: u16,
+    /// It was in no queue any more; the call that read it had not ended.
+    taken: bool,
 }
 
 /// Most messages in a socket; a socket with more is not read.
@@ -55,10 +61,17 @@ impl<C: ClockMap> Journeys<C> {
 
     /// A message enters a socket's queue.
     pub(super) fn socket_queue(&mut self, point: Point, event: &Event) {
+        let early = self.socket(&point, event.aux).early.take();
+        self.cpu(&point).queued = Some(event.aux);
+        if early.is_some_and(|(read, length)| self.was_read(read, length, &point, event)) {
+            return;
+        }
         let node = (event.object != 0 && !event.flags.has(Flags::OTHER))
             .then(|| self.enter_socket(point, event));
         if event.flags.has(Flags::ALONE) {
+            let taken = self.socket(&point, event.aux).being_read();
             self.empty_socket(&point, event.aux);
+            self.socket(&point, event.aux).queue.extend(taken);
         }
         let socket = self.socket(&point, event.aux);
         if socket.queue.len() >= MOST {
@@ -66,8 +79,47 @@ impl<C: ClockMap> Journeys<C> {
             socket.known = Some(i64::MIN);
         }
         let at_ns = point.at_ns;
-        socket.queue.push_back(Entry { node, at_ns, tag: event.tag, length: event.length });
-        self.cpu(&point).queued = Some(event.aux);
+        let (tag, length) = (event.tag, event.length);
+        socket.queue.push_back(Entry { node, at_ns, tag, length, taken: false });
+    }
+
+    /// A reader that is awake can take a message before the kernel tells that it is there: it is
+    /// in the queue by then. That was so when the socket was known to be empty, and the packet was
+    /// on its way to it.
+    fn was_read(&mut self, read: Point, length: u16, point: &Point, event: &Event) -> bool {
+        if event.object == 0 || event.flags.has(Flags::OTHER) || event.flags.has(Flags::ALONE) {
+            return false;
+        }
+        let Some(node) = self.same_packet(point, event) else { return false };
+        let on_its_way = |last: &Point| {
+            last.hook == Hook::StackReceive
+                && last.at_ns <= read.at_ns
+                && read.at_ns <= point.at_ns
+                && last.station == read.station
+        };
+        if !self.nodes[node].last().is_some_and(on_its_way)
+            || !self.socket_is_sure(point, event.aux)
+        {
+            return false;
+        }
+        let (at_ns, tag) = (point.at_ns, event.tag);
+        let entry = Entry { node: Some(node), at_ns, tag, length: event.length, taken: true };
+        let socket = self.socket(point, event.aux);
+        if !socket.queue.is_empty() || !socket.fits(&entry, length) {
+            return false;
+        }
+        self.counts.unmatched_receives -= 1;
+        self.nodes.set_tag(node, event);
+        self.nodes[node].socket = event.aux;
+        self.nodes[node].points.push(Point { rule: Rule::SocketOrder, ..read });
+        let marker = self.marker_of(&read, event);
+        if let Some(marker) = marker.filter(|it| it.at_ns >= read.at_ns) {
+            self.nodes[node].points.push(Point { rule: Rule::Marker, ..marker });
+        } else {
+            self.received(&read, node);
+        }
+        self.end(node, Outcome::Received);
+        true
     }
 
     fn enter_socket(&mut self, point: Point, event: &Event) -> NodeRef {
@@ -148,6 +200,7 @@ impl<C: ClockMap> Journeys<C> {
         }
         let sure = self.socket_is_sure(&point, event.object);
         let socket = self.socket(&point, event.object);
+        socket.ended = Some(point.at_ns);
         // Where the collector knows the message's tag, it says more than the order.
         let tagged = |entry: &Entry| event.tag != 0 && entry.tag == event.tag;
         let mut by_tag = false;
@@ -163,6 +216,7 @@ impl<C: ClockMap> Journeys<C> {
         }
         let socket = self.socket(&point, event.object);
         let Some(entry) = socket.queue.pop_front() else {
+            socket.early = sure.then_some((point, event.length));
             self.counts.unmatched_receives += 1;
             return;
         };
@@ -223,6 +277,16 @@ impl Socket {
             self.around.clear();
         }
         self.touched >= before
+    }
+
+    /// The last message, when its reader has got a CPU for it and has not said since that it has
+    /// it: a message leaves the queue before its call ends. Once only: what is not read by the next
+    /// time was read unseen.
+    fn being_read(&mut self) -> Option<Entry> {
+        let running = self.running?;
+        let last = self.queue.back().filter(|last| !last.taken && running.at_ns >= last.at_ns)?;
+        let ended = self.ended.is_some_and(|ended| ended >= last.at_ns);
+        (!ended).then(|| self.queue.pop_back()).flatten().map(|it| Entry { taken: true, ..it })
     }
 
     /// Whether a message of this length can be what a frame carried: of one flow, what is around

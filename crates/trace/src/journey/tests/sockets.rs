@@ -147,3 +147,78 @@ fn t0_a_message_that_came_before_the_reader_ran_waited_for_it() {
     assert_eq!(last(&out[1]), named(&[("wake-up", 90), ("read", 70)]));
     assert_eq!(last(&out[2]), named(&[("wake-up+read", 30)]));
 }
+
+#[test]
+fn t0_a_reader_that_is_awake_can_be_before_the_kernels_word() {
+    // Taken at 1 005, between the stack and the socket's word at 1 010.
+    let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+    events.insert(1, read(1_005, 58));
+    events.extend(queued(1_100, 0xb, 6, 100));
+    events.push(read(1_200, 58));
+    let complete = |tag, ns| (tag, ns, Status::Complete, None);
+    assert_eq!(follow_all(&events), [complete(5, 5), complete(6, 100)]);
+    let out = follow(CaptureInfo::all(), &events);
+    assert_eq!(stages(&out[0]), named(&[("stack+wake-up+read", 5)]));
+    // The mark of the program that read it may be before that word, too.
+    let mark = ev(1_007, Marker, 8, 5).on(1, 0).by(20);
+    events.insert(2, mark);
+    assert_eq!(follow_all(&events), [complete(5, 7), complete(6, 100)]);
+}
+
+#[test]
+fn t0_what_was_read_before_is_not_what_comes() {
+    let not_read = |events: &[Event]| {
+        let out = follow(CaptureInfo::all(), events);
+        let first = out.iter().find(|journey| journey.tag == 5).unwrap();
+        assert_ne!(first.outcome, Outcome::Received, "{first:?}");
+    };
+    // Before the stack had it.
+    let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+    events.insert(0, read(990, 58));
+    not_read(&events);
+    // The socket says that it has one message, which is this.
+    let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+    events[1] = events[1].flag(Flags::ALONE);
+    events.insert(1, read(1_005, 58));
+    not_read(&events);
+    // Another station's program, longer than the frame, on another socket.
+    for other in [
+        Event { station: 0, ..read(1_005, 58) },
+        read(1_005, 101),
+        Event { object: 0x61, ..read(1_005, 58) },
+    ] {
+        let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+        events.insert(1, other);
+        not_read(&events);
+    }
+    // Nobody knows what was in the socket when the capture began.
+    let info = CaptureInfo { tells_alone: true, ..CaptureInfo::all() };
+    let mut events = queued(1_000, 0xa, 5, 100).to_vec();
+    events.insert(1, read(1_005, 58));
+    let out = follow(info, &events);
+    assert_ne!(out[0].outcome, Outcome::Received, "{out:?}");
+}
+
+#[test]
+fn t0_a_message_leaves_the_queue_before_its_call_ends() {
+    let wake = ev(1_020, Waking, 0x60, 0).on(1, 0).aux(20);
+    let run = ev(1_030, SwitchIn, 0x60, 0).on(1, 0).by(20);
+    let alone = |mut events: [Event; 2]| {
+        events[1] = events[1].flag(Flags::ALONE);
+        events
+    };
+    let first = alone(queued(1_000, 0xa, 5, 100));
+    let second = alone(queued(1_100, 0xb, 6, 100));
+    // The second is alone: the first is in the hands of the thread that was woken for it.
+    let events = [&first[..], &[wake, run], &second, &[read(1_200, 58), read(1_300, 58)]].concat();
+    let complete = |tag, ns| (tag, ns, Status::Complete, None);
+    assert_eq!(follow_all(&events), [complete(5, 200), complete(6, 200)]);
+    // Nobody was woken; or nobody says it before the third is alone as well: read unseen.
+    let third = alone(queued(1_150, 0xc, 7, 100));
+    for (between, more) in [(&[][..], &[][..]), (&[wake, run][..], &third[..])] {
+        let events = [&first[..], between, &second, more, &[read(1_300, 58)]].concat();
+        let out = follow(CaptureInfo::all(), &events);
+        let unseen = out.iter().find(|journey| journey.tag == 5).unwrap();
+        assert_eq!((unseen.status, unseen.why), (Status::Lossy, Some(Why::SocketEmpty)));
+    }
+}
