@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -14,7 +14,8 @@ use timewire_base::{Span, Tai};
 use timewire_host::stamping::Stamped;
 use timewire_path::record::Recorder;
 use timewire_path::talker::{
-    StampFaults, StreamCounters, StreamEvent, StreamEventKind, StreamSpec, Talker, TalkerReport,
+    LiveCounters, StampFaults, StreamCounters, StreamEvent, StreamEventKind, StreamSpec, Talker,
+    TalkerReport,
 };
 use timewire_path::transmit::{LaunchRefusal, StampTime, TxTap};
 use timewire_sys::clock;
@@ -153,39 +154,15 @@ impl LatenessSummary {
     }
 }
 
-/// Counted by the sending thread, read by the one that shows.
-#[derive(Debug, Default)]
-struct Shared {
-    sent: AtomicU64,
-    skipped: AtomicU64,
-    not_taken: AtomicU64,
-    launch_refused: AtomicU64,
-    stamps: AtomicU64,
-}
-
-impl Shared {
-    fn count(&self, what: &StreamEventKind) {
-        let (counter, by) = match what {
-            StreamEventKind::Sent { .. } => (&self.sent, 1),
-            StreamEventKind::Stamp { .. } => (&self.stamps, 1),
-            StreamEventKind::NotTaken { .. } => (&self.not_taken, 1),
-            StreamEventKind::LaunchRefused { .. } => (&self.launch_refused, 1),
-            StreamEventKind::Skipped { messages } => (&self.skipped, *messages),
-        };
-        counter.fetch_add(by, Ordering::Relaxed);
-    }
-
-    fn progress(&self, elapsed: Span) -> TalkProgress {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let not_taken = of(&self.not_taken);
-        TalkProgress {
-            elapsed,
-            sent: of(&self.sent).saturating_sub(not_taken),
-            skipped: of(&self.skipped),
-            not_taken,
-            launch_refused: of(&self.launch_refused),
-            stamps: of(&self.stamps),
-        }
+fn progress(live: &LiveCounters, elapsed: Span) -> TalkProgress {
+    let counted = live.total();
+    TalkProgress {
+        elapsed,
+        sent: counted.sent,
+        skipped: counted.skipped_woke_late + counted.skipped_overran,
+        not_taken: counted.not_taken,
+        launch_refused: counted.launch_invalid + counted.launch_missed,
+        stamps: counted.stamps,
     }
 }
 
@@ -218,12 +195,12 @@ pub fn run(
     let recorder = directory.as_mut().and_then(Directory::take_recorder);
     on(&TalkEvent::Talking { ports: &ports, notes: &notes })
         .map_err(TrafficError::system("print"))?;
-    let (stop, shared) = (AtomicBool::new(false), Shared::default());
+    let (stop, live) = (AtomicBool::new(false), talker.live());
     let start = clock::now::<Tai>();
     let end = request.duration.map(|duration| start.saturating_add(duration));
     let sent = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("tw-talker".to_owned());
-        let (stop, shared, done, streams) = (&stop, &shared, &done, &made.streams);
+        let (stop, done, streams) = (&stop, &done, &made.streams);
         let (talker, recorder) = (&mut talker, recorder.as_ref());
         let thread = thread.spawn_scoped(scope, move || {
             let ended = request.thread.enter().and_then(|notes| {
@@ -231,7 +208,6 @@ pub fn run(
                 let marks = TalkMarks::new();
                 let mut on = |event: StreamEvent| {
                     marks.mark(&event);
-                    shared.count(&event.what);
                     if let Some(recorder) = recorder {
                         record(recorder, &flows, &event);
                     }
@@ -253,7 +229,7 @@ pub fn run(
                 stop.store(true, Ordering::Relaxed);
             }
             let elapsed = clock::now::<Tai>() - start;
-            if let Err(error) = on(&TalkEvent::Progress(shared.progress(elapsed))) {
+            if let Err(error) = on(&TalkEvent::Progress(progress(&live, elapsed))) {
                 stop.store(true, Ordering::Relaxed);
                 break Err(error);
             }
@@ -291,7 +267,7 @@ fn outcome(
     let mut total = StreamCounters::default();
     let mut streams = Vec::with_capacity(report.streams.len());
     for (stream, to) in report.streams.into_iter().zip(&made.names) {
-        add(&mut total, &stream.counters);
+        total.add(&stream.counters);
         streams.push(TalkedStream {
             stream: stream.stream,
             to: to.clone(),
@@ -314,38 +290,6 @@ fn outcome(
         unknown_reports: report.unknown_reports,
         lost_reports: report.lost_reports,
     }
-}
-
-fn add(total: &mut StreamCounters, one: &StreamCounters) {
-    // Named one by one: a counter that is new is not forgotten here.
-    let StreamCounters {
-        planned,
-        sent,
-        skipped_woke_late,
-        skipped_overran,
-        expired,
-        not_filled,
-        not_taken,
-        refused,
-        past_deadline,
-        launch_invalid,
-        launch_missed,
-        stamps,
-        stamps_missing,
-    } = *one;
-    total.planned += planned;
-    total.sent += sent;
-    total.skipped_woke_late += skipped_woke_late;
-    total.skipped_overran += skipped_overran;
-    total.expired += expired;
-    total.not_filled += not_filled;
-    total.not_taken += not_taken;
-    total.refused += refused;
-    total.past_deadline += past_deadline;
-    total.launch_invalid += launch_invalid;
-    total.launch_missed += launch_missed;
-    total.stamps += stamps;
-    total.stamps_missing += stamps_missing;
 }
 
 /// The flow of each stream's number, in the records.

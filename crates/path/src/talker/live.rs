@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The counters of a talker while it runs, for another thread: the talker stores them after each
-//! change, the reader loads them, and neither waits. Each counter is right; two of them may be of
+//! The counters of a talker while it runs, for another thread: the talker stores them soon after
+//! each change (10 ms at most while it sends, at once before it waits longer), the reader loads
+//! them, and neither waits. Each counter is right; two of them may be of
 //! moments that are some nanoseconds apart.
 //!
 //! Not here: what is counted (`report`).
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use timewire_base::Span;
 
-use super::report::StreamCounters;
+use super::report::{COUNTERS, StreamCounters};
 
 /// The counters of all streams of a talker; of none unless a talker made them.
 #[derive(Debug, Default)]
@@ -23,8 +24,6 @@ struct LiveStream {
     counters: [AtomicU64; COUNTERS],
     latest_ns: AtomicI64,
 }
-
-const COUNTERS: usize = 13;
 
 impl LiveCounters {
     pub(crate) fn new(numbers: impl Iterator<Item = u16>) -> LiveCounters {
@@ -45,6 +44,16 @@ impl LiveCounters {
         Some((StreamCounters::from_values(values), latest))
     }
 
+    /// The counters of all streams together.
+    pub fn total(&self) -> StreamCounters {
+        let mut total = StreamCounters::default();
+        for stream in &self.streams {
+            let values = std::array::from_fn(|at| stream.counters[at].load(Ordering::Relaxed));
+            total.add(&StreamCounters::from_values(values));
+        }
+        total
+    }
+
     /// Stores the counters of the stream at this place.
     pub(crate) fn store(&self, index: usize, counters: &StreamCounters, latest: Span) {
         let live = &self.streams[index];
@@ -52,75 +61,6 @@ impl LiveCounters {
             to.store(value, Ordering::Relaxed);
         }
         live.latest_ns.store(latest.as_ns(), Ordering::Relaxed);
-    }
-}
-
-impl StreamCounters {
-    fn values(&self) -> [u64; COUNTERS] {
-        // Named one by one: a counter that is new is not forgotten here.
-        let StreamCounters {
-            planned,
-            sent,
-            skipped_woke_late,
-            skipped_overran,
-            expired,
-            not_filled,
-            not_taken,
-            refused,
-            past_deadline,
-            launch_invalid,
-            launch_missed,
-            stamps,
-            stamps_missing,
-        } = *self;
-        [
-            planned,
-            sent,
-            skipped_woke_late,
-            skipped_overran,
-            expired,
-            not_filled,
-            not_taken,
-            refused,
-            past_deadline,
-            launch_invalid,
-            launch_missed,
-            stamps,
-            stamps_missing,
-        ]
-    }
-
-    fn from_values(values: [u64; COUNTERS]) -> StreamCounters {
-        let [
-            planned,
-            sent,
-            skipped_woke_late,
-            skipped_overran,
-            expired,
-            not_filled,
-            not_taken,
-            refused,
-            past_deadline,
-            launch_invalid,
-            launch_missed,
-            stamps,
-            stamps_missing,
-        ] = values;
-        StreamCounters {
-            planned,
-            sent,
-            skipped_woke_late,
-            skipped_overran,
-            expired,
-            not_filled,
-            not_taken,
-            refused,
-            past_deadline,
-            launch_invalid,
-            launch_missed,
-            stamps,
-            stamps_missing,
-        }
     }
 }
 
@@ -137,6 +77,9 @@ mod tests {
         live.store(1, &counters, Span::from_us(7));
         assert_eq!(live.of(2), Some((counters, Span::from_us(7))));
         assert_eq!(live.of(4), Some((StreamCounters::default(), Span::ZERO)));
+        live.store(0, &counters, Span::ZERO);
+        let total = live.total();
+        assert_eq!((total.planned, total.not_filled, total.stamps_missing), (2, 12, 26));
         assert_eq!(live.of(1), None);
     }
 }

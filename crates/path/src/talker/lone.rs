@@ -5,7 +5,7 @@
 
 use std::io;
 
-use timewire_base::{Instant, Tai};
+use timewire_base::{Instant, Span, Tai};
 
 use super::run::{Engine, Hooks, LOOK, Port};
 use super::timetable::{Sleep, Timetable};
@@ -13,6 +13,9 @@ use super::wait::Clock;
 use super::{StreamEvent, StreamEventKind};
 use crate::probe::Probe;
 use crate::transmit::{NotSent, Sent};
+
+/// How often another thread is told the counters.
+const TELL: Span = Span::from_ms(10);
 
 impl<P: Port> Engine<P> {
     /// Sends the frames of a stream that is alone, each at once from its own memory, for as long
@@ -29,7 +32,10 @@ impl<P: Port> Engine<P> {
     ) -> io::Result<(Instant<Tai>, bool)> {
         let end = end.unwrap_or(Instant::from_ns(i64::MAX));
         while let Some(mut lone) = table.lone() {
-            let is_told = self.live.is_some();
+            let tells = match self.live {
+                Some(_) => now.saturating_add(TELL),
+                None => Instant::from_ns(i64::MAX),
+            };
             let Engine { ports, watches, lines, last_launch, wake_lateness, busy_rounds, .. } =
                 &mut *self;
             let ([port], [watch], [line]) = (&mut ports[..], &mut watches[..], &mut lines[..])
@@ -41,9 +47,9 @@ impl<P: Port> Engine<P> {
             }
             // What is the same for many frames is looked at once.
             let (deadline, lead, stream) = (line.deadline, line.launch_lead, line.number);
-            let read = watch.read.saturating_add(watch.pace.1);
+            let read = watch.read.saturating_add(watch.pace.1).min(tells);
             let until_read = watch.pace.0.saturating_sub(watch.unread).max(1);
-            let most = if is_told { 1 } else { (lone.left - 1).min(until_read.into()) };
+            let most = (lone.left - 1).min(until_read.into());
             let start = line.template.content().filter(|_| !line.plain);
             if !line.plain {
                 let first = Probe { stream, seq: 0, time: now, is_launch: lead.is_some() };

@@ -42,6 +42,84 @@ pub struct StreamCounters {
     pub stamps_missing: u64,
 }
 
+/// How many there are.
+pub(super) const COUNTERS: usize = 13;
+
+impl StreamCounters {
+    /// Adds those of another stream.
+    pub fn add(&mut self, other: &StreamCounters) {
+        let (mine, others) = (self.values(), other.values());
+        *self = StreamCounters::from_values(std::array::from_fn(|at| mine[at] + others[at]));
+    }
+
+    pub(super) fn values(&self) -> [u64; COUNTERS] {
+        // Named one by one: a counter that is new is not forgotten here.
+        let StreamCounters {
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        } = *self;
+        [
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        ]
+    }
+
+    pub(super) fn from_values(values: [u64; COUNTERS]) -> StreamCounters {
+        let [
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        ] = values;
+        StreamCounters {
+            planned,
+            sent,
+            skipped_woke_late,
+            skipped_overran,
+            expired,
+            not_filled,
+            not_taken,
+            refused,
+            past_deadline,
+            launch_invalid,
+            launch_missed,
+            stamps,
+            stamps_missing,
+        }
+    }
+}
+
 /// One stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StreamReport {

@@ -309,7 +309,7 @@ impl<P: Port> Engine<P> {
         self.last_wait = wait;
     }
 
-    /// Where the counters are stored from now on after each change.
+    /// Where the counters are stored from now on.
     pub(crate) fn live(&mut self) -> Arc<LiveCounters> {
         let numbers = self.lines.iter().map(|line| line.number);
         let live = self.live.get_or_insert_with(|| Arc::new(LiveCounters::new(numbers)));
