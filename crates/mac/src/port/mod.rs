@@ -142,7 +142,7 @@ pub struct Wake {
 /// What a port does at an instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Polled<T> {
-    /// The whole of this preemptable frame has left, gap included.
+    /// The last bit of this preemptable frame has left; its gap follows.
     pub finished: Option<T>,
     /// This frame starts.
     pub started: Option<Started<T>>,
@@ -263,18 +263,18 @@ impl<T: Copy> Port<T> {
     pub fn poll(&mut self, now: Now) -> Polled<T> {
         let mut polled = Polled { finished: None, started: None, dropped: None, wake: Wake::NEVER };
         self.change_gates(now.local);
+        let gap = self.duration(preemption::GAP_BYTES);
+        let sent = |sending: &mut Preemptable<T>| sending.cut.is_none();
+        if now.truth.saturating_add(gap) >= self.busy_until {
+            polled.finished = self.sending.take_if(sent).map(|sent| sent.item);
+        }
         if now.truth < self.busy_until {
             polled.wake = self.while_busy(now);
             return polled;
         }
-        if let Some(sent) = self.sending.take() {
-            match sent.cut {
-                Some(data) => {
-                    let rest = sent.rest - data;
-                    self.suspended = Some(Preemptable { rest, cut: None, ..sent });
-                }
-                None => polled.finished = Some(sent.item),
-            }
+        if let Some(cut) = self.sending.take() {
+            let rest = cut.rest - cut.cut.unwrap_or(0);
+            self.suspended = Some(Preemptable { rest, cut: None, ..cut });
         }
         match self.choose(now, self.waiting & !self.preemptable) {
             Choice::Send(class) => polled.started = Some(self.start(now, class)),
@@ -384,10 +384,11 @@ impl<T: Copy> Port<T> {
 
     /// Cuts the frame on the link when one waits that may interrupt it.
     fn while_busy(&mut self, now: Now) -> Wake {
-        let busy = Wake { truth: self.busy_until, local: Ps::MAX };
+        let mut busy = Wake { truth: self.busy_until, local: Ps::MAX };
         let Some(sending) = self.sending.filter(|sending| sending.cut.is_none()) else {
             return busy;
         };
+        busy.truth = self.busy_until - self.duration(preemption::GAP_BYTES);
         let held = self.gates.as_ref().map(|gates| gates.hold(now.local, self.hold_advance));
         let wake = match (held, self.choose(now, self.waiting & !self.preemptable)) {
             (Some(Gate::Open { .. }), _) | (_, Choice::Send(_)) => None,
@@ -405,8 +406,9 @@ impl<T: Copy> Port<T> {
                     let wire = preemption::fragment_wire(data);
                     self.busy_until = sending.since + self.duration(wire);
                     self.sending = Some(Preemptable { cut: Some(data), ..sending });
+                    return Wake { truth: self.busy_until, local: Ps::MAX };
                 }
-                Wake { truth: self.busy_until, local: Ps::MAX }
+                busy
             }
         }
     }
