@@ -27,6 +27,9 @@ pub struct Network {
     pub duration: Span,
     /// Latencies of frames released before are not counted.
     pub warm_up: Span,
+    /// How far beyond a window of its class a transmission may be, by the right time, before it
+    /// counts as outside.
+    pub tolerance: Span,
     /// Everything that is random follows from it.
     pub seed: u64,
 }
@@ -319,6 +322,7 @@ impl Network {
             faults: Vec::new(),
             duration,
             warm_up: Span::ZERO,
+            tolerance: Span::ZERO,
             seed,
         }
     }

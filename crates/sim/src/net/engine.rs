@@ -182,6 +182,7 @@ pub struct Simulation {
     pub(super) now: u64,
     until: u64,
     warm_up: u64,
+    tolerance: Ps,
     queue: EventQueue,
     number: u32,
     pub(super) nodes: Vec<Node>,
@@ -228,6 +229,7 @@ impl Simulation {
             now: 0,
             until: ps(network.duration),
             warm_up: ps(network.warm_up),
+            tolerance: Ps::from_span(network.tolerance),
             queue: EventQueue::new(),
             number: 0,
             nodes: nodes.collect(),
@@ -557,7 +559,9 @@ impl Simulation {
     pub(super) fn look_at_windows(&mut self, port: u32, class: usize, stream: u32, lasts: u64) {
         let truth = |ps: u64| Ps::new(i64::try_from(ps).unwrap_or(i64::MAX));
         let Some(gates) = self.ports[slot(port)].port.gates() else { return };
-        if !within(gates, class, truth(self.now), truth(lasts)) {
+        let (start, lasts) = (truth(self.now), truth(lasts));
+        let near = [start, start + self.tolerance, start - self.tolerance];
+        if !near.iter().any(|start| within(gates, class, *start, lasts)) {
             self.flows[slot(stream)].result.outside_windows += 1;
         }
     }
