@@ -84,6 +84,8 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         ("kind: after", "kind: aftre", "did you mean `after`?"),
         ("link: [a, br]", "link: [a, b]", "faults[0].link: there is no link between a and b"),
         ("node: b,", "node: c,", "faults[1].node: there is no station or bridge `c`"),
+        ("at: 1ms, lasts", "at: 90000s, lasts", "faults[0].at: 90000s is longer than a day"),
+        ("bias: 1us", "bias: 90000s", "stations[0].clock.sync.bias: 90000s is longer than a day"),
         ("at_most: 1ms", "at_most: 1%", "`latency_max` is limited by a time such as 500us"),
         ("stream: s, at_most", "stream: x, at_most", "limits[0].stream: there is no stream `x`"),
         ("cut_through", "cut_trough", "unknown key `cut_trough`: did you mean `cut_through`?"),

@@ -122,6 +122,38 @@ fn gates(entries: &[(u8, i64)]) -> Option<GateList> {
 }
 
 #[test]
+fn t2_networks_that_cannot_be_are_refused() {
+    type Change = fn(&mut Network);
+    let good = || {
+        let mut network = line(3, us(100));
+        network.streams = vec![cyclic(0, 2, 101, us(10), us(0))];
+        network
+    };
+    let refused = |change: Change| {
+        let mut network = good();
+        change(&mut network);
+        Simulation::run(&network).unwrap_err().to_string()
+    };
+    assert!(Simulation::run(&good()).is_ok());
+    let cases: [(Change, &str); 6] = [
+        (|it| it.streams[0].to = 9, "node 9 does not exist: there are 3"),
+        (|it| drop(it.links.pop()), "stream 0 has no way from node 0 to node 2"),
+        (|it| it.streams[0].traffic = burst(us(0), us(0), 1), "the period of stream 0 is zero"),
+        (|it| it.streams[0].launch = Some(Span::MAX), "is longer than 86400s"),
+        (|it| it.nodes[1].clock.drift_ppb = -1_000_000_000, "by more than 100000 ppm"),
+        (|it| it.streams[0].class = 8, "class 8 does not exist"),
+    ];
+    for (change, said) in cases {
+        let text = refused(change);
+        assert!(text.contains(said), "{text}");
+    }
+    let mut long = line(300, us(1));
+    long.streams = vec![cyclic(0, 299, 101, us(10), us(0))];
+    let text = Simulation::run(&long).unwrap_err().to_string();
+    assert!(text.contains("299 hops of a stream are more than 255"), "{text}");
+}
+
+#[test]
 fn t2_gates_delay_until_the_window() {
     let mut network = line(3, Span::from_ms(50));
     network.links[1].ends[0].1.gates = gates(&[(0x80, 100), (0x7f, 900)]);

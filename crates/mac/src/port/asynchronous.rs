@@ -38,7 +38,8 @@ pub struct AsyncGroup {
 impl AsyncShaper {
     /// A scheduler with a full bucket at the start of time.
     pub fn new(limits: AsyncLimits) -> AsyncShaper {
-        let empty_to_full = Ps::of_bytes(limits.burst_bytes, limits.rate);
+        // A bucket that takes a fortnight to fill is as good as one that takes longer.
+        let empty_to_full = Ps::of_bytes(limits.burst_bytes, limits.rate).min(Ps::new(1 << 60));
         // Full since long before any frame can arrive.
         let bucket_empty = Ps::new(-(1 << 61));
         AsyncShaper { limits, empty_to_full, bucket_empty }

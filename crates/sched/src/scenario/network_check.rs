@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use timewire_base::{Span, StationName};
+use serde_json::Value as Json;
+use timewire_base::{Span, StationName, parse_span};
 
 use super::item::Reader;
 use super::network::{
@@ -42,10 +43,7 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
         let message = format!("nothing is counted in {} after {}", file.duration, file.warm_up);
         reader.fail_at("warm_up", message, "write a time below the duration");
     }
-    if file.tolerance > LONGEST {
-        let message = format!("{} is longer than any simulation", file.tolerance);
-        reader.fail_at("tolerance", message, "write a small time, such as 1us");
-    }
+    bounded("", &file.to_json(), reader);
     checker.names(reader);
     checker.links(reader);
     checker.ports(reader);
@@ -290,6 +288,34 @@ impl Checker<'_> {
 
     fn stream(&self, reader: &mut Reader, key: &str, name: &Name) -> bool {
         known(reader, key, "stream", name.as_str(), &self.streams)
+    }
+}
+
+/// No time of the file is longer than a simulation can be, wherever it stands.
+fn bounded(path: &str, value: &Json, reader: &mut Reader) {
+    match value {
+        Json::Object(keys) => {
+            for (key, value) in keys {
+                let dot = if path.is_empty() { "" } else { "." };
+                bounded(&format!("{path}{dot}{key}"), value, reader);
+            }
+        }
+        Json::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                bounded(&format!("{path}[{i}]"), item, reader);
+            }
+        }
+        // The base of a schedule counts from 1970, and the description is for people.
+        Json::String(_) if ["schedule.base_time", "description", "duration"].contains(&path) => {}
+        Json::String(text) => {
+            if let Ok(span) = parse_span(text)
+                && (span > LONGEST || span < -LONGEST)
+            {
+                let message = format!("{span} is longer than a day, and so than any simulation");
+                reader.fail_at(path, message, "write a shorter time");
+            }
+        }
+        _ => {}
     }
 }
 

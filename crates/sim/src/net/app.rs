@@ -106,7 +106,7 @@ impl Simulation {
                 let flow = &mut self.flows[place];
                 flow.burst += 1;
                 if flow.burst < frames {
-                    return self.at(self.now + spacing, Kind::Release, stream, 0);
+                    return self.at(self.now.saturating_add(spacing), Kind::Release, stream, 0);
                 }
                 flow.burst = 0;
                 flow.due = flow.due.saturating_add(period.get());
@@ -121,13 +121,13 @@ impl Simulation {
                 let gap = gap.clone();
                 self.emit(stream, self.now, number);
                 let wait = gap.draw(&mut self.flows[place].random).max(1);
-                self.at(self.now + wait, Kind::Release, stream, 0);
+                self.at(self.now.saturating_add(wait), Kind::Release, stream, 0);
             }
             Traffic::Request { timeout, .. } => {
                 let timeout = ps(*timeout);
                 self.flows[place].outstanding = Some(number);
                 // Before it is sent: the answer may be here at once.
-                self.at(self.now + timeout, Kind::Timeout, stream, number);
+                self.at(self.now.saturating_add(timeout), Kind::Timeout, stream, number);
                 self.emit(stream, self.now, number);
             }
             Traffic::After { from_cause, .. } => {
@@ -169,7 +169,7 @@ impl Simulation {
             return;
         }
         flow.result.sent += 1;
-        let ready = self.now + node.send.draw(&mut node.random) + flow.late;
+        let ready = self.now.saturating_add(node.send.draw(&mut node.random) + flow.late);
         let ready = ready.max(flow.entered);
         flow.entered = ready;
         let port = NO_PORT;
@@ -192,7 +192,7 @@ impl Simulation {
             return self.lose(frame, LostBy::Corrupted);
         }
         let node = &mut self.nodes[to];
-        let received = self.now + node.receive.draw(&mut node.random);
+        let received = self.now.saturating_add(node.receive.draw(&mut node.random));
         let counts = self.counts(frame.created);
         let result = &mut self.flows[stream].result;
         result.delivered += 1;
@@ -210,11 +210,11 @@ impl Simulation {
         match &flow.traffic {
             Traffic::Request { think, .. } if flow.outstanding == Some(cause.number) => {
                 flow.outstanding = None;
-                let at = received + think.draw(&mut flow.random);
+                let at = received.saturating_add(think.draw(&mut flow.random));
                 self.at(at, Kind::Release, follower, 0);
             }
             Traffic::After { work, .. } => {
-                let at = received + work.draw(&mut flow.random);
+                let at = received.saturating_add(work.draw(&mut flow.random));
                 let place = self.causes.put(Frame { port: NO_PORT, ..cause }, at);
                 self.at(at, Kind::Release, follower, place);
             }

@@ -38,6 +38,17 @@ impl Delay {
     /// No time.
     pub const NONE: Delay = Delay::Fixed(Span::ZERO);
 
+    /// The longest of the times that it names.
+    pub(super) fn longest(&self) -> Span {
+        match self {
+            Delay::Fixed(span) => *span,
+            Delay::Uniform(from, to) => (*from).max(*to),
+            Delay::Normal { mean, deviation } => (*mean).max(*deviation),
+            Delay::Exponential { min, mean } => (*min).max(*mean),
+            Delay::Empirical(times) => times.iter().copied().max().unwrap_or(Span::ZERO),
+        }
+    }
+
     /// Draws one. **Units**: picoseconds.
     pub(super) fn draw(&self, random: &mut Sequence) -> u64 {
         match self {
@@ -50,7 +61,9 @@ impl Delay {
                 let away = normal(random, ps(*deviation));
                 ps(*mean).checked_add_signed(away).unwrap_or(0)
             }
-            Delay::Exponential { min, mean } => ps(*min) + exponential(random.next(), ps(*mean)),
+            Delay::Exponential { min, mean } => {
+                ps(*min).saturating_add(exponential(random.next(), ps(*mean)))
+            }
             Delay::Empirical(times) => match u64::try_from(times.len()) {
                 Ok(count) if count > 0 => {
                     let index = below(random.next(), count);

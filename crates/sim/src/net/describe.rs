@@ -268,6 +268,12 @@ pub enum NetError {
         /// The stream before it.
         cause: usize,
     },
+    /// A clock that no oscillator has.
+    #[error("the clock of node {node} drifts or wanders by more than 100000 ppm")]
+    Clock {
+        /// The node.
+        node: usize,
+    },
     /// More of something than a simulation takes.
     #[error("{count} {what} are more than {max}")]
     TooMany {
@@ -305,8 +311,8 @@ impl LinkSpec {
 }
 
 impl Network {
-    /// The longest simulation.
-    pub const LONGEST: Span = Span::from_secs(30 * 86_400);
+    /// The longest simulation, and the longest time of anything in it: sums of many fit 64 bits.
+    pub const LONGEST: Span = Span::from_secs(86_400);
     /// Most hops of a stream, streams, ports and nodes.
     pub const MAX_HOPS: usize = 255;
     /// Most streams, ports and nodes, each.
@@ -344,13 +350,7 @@ impl Network {
     pub fn check(&self) -> Result<(), NetError> {
         let node = |number| known("node", number, self.nodes.len());
         let stream = |number| known("stream", number, self.streams.len());
-        let too_long = |what, span: Span| match span {
-            span if span > Self::LONGEST => {
-                Err(NetError::TooLong { what, span, max: Self::LONGEST })
-            }
-            _ => Ok(()),
-        };
-        too_long("the duration", self.duration)?;
+        self.check_times()?;
         let ports = 2 * self.links.len()
             + self.media.iter().map(|medium| medium.stations.len()).sum::<usize>();
         for (what, count) in
@@ -374,6 +374,10 @@ impl Network {
             }
         }
         for (number, node) in self.nodes.iter().enumerate() {
+            let drift = node.clock.drift_ppb;
+            if drift.unsigned_abs() > MAX_PPB || node.clock.wander_ppb > MAX_PPB {
+                return Err(NetError::Clock { node: number });
+            }
             if node.clock.sync.is_some_and(|sync| sync.interval <= Span::ZERO) {
                 return Err(NetError::NoTime {
                     what: "the interval of synchronisation",
@@ -389,8 +393,6 @@ impl Network {
             self.check_traffic(number, spec)?;
         }
         for fault in &self.faults {
-            too_long("the time of a fault", fault.at)?;
-            too_long("the length of a fault", fault.lasts)?;
             match &fault.kind {
                 FaultKind::Loss(link, _)
                 | FaultKind::Corruption(link, _)
@@ -401,6 +403,50 @@ impl Network {
                 FaultKind::Restart(number) | FaultKind::ClockStep(number, _) => node(*number)?,
                 FaultKind::Gates { port, .. } => known("port", port.0, ports)?,
                 FaultKind::MasterLost => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_times(&self) -> Result<(), NetError> {
+        let check = |what, span: Span| match span {
+            span if span > Self::LONGEST || span < -Self::LONGEST => {
+                Err(NetError::TooLong { what, span, max: Self::LONGEST })
+            }
+            _ => Ok(()),
+        };
+        check("the duration", self.duration)?;
+        check("the warm-up", self.warm_up)?;
+        check("the tolerance", self.tolerance)?;
+        for node in &self.nodes {
+            for delay in [&node.forward, &node.send, &node.receive] {
+                check("a delay of a node", delay.longest())?;
+            }
+            check("the offset of a clock", node.clock.offset)?;
+            if let Some(sync) = node.clock.sync {
+                check("the interval of synchronisation", sync.interval)?;
+                check("the error of synchronisation", sync.error)?;
+                check("the bias of synchronisation", sync.bias)?;
+            }
+        }
+        for delay in self.links.iter().map(|link| link.delay) {
+            check("the delay of a link", delay)?;
+        }
+        for medium in &self.media {
+            check("the delay of a segment", medium.delay)?;
+            if let Access::Token { hold, pass } = medium.access {
+                check("the hold of a token", hold)?;
+                check("the passing of a token", pass)?;
+            }
+        }
+        for stream in &self.streams {
+            stream.times().try_for_each(|span| check("a time of a stream", span))?;
+        }
+        for fault in &self.faults {
+            check("the time of a fault", fault.at)?;
+            check("the length of a fault", fault.lasts)?;
+            if let FaultKind::ClockStep(_, by) | FaultKind::LateApplication(_, by) = fault.kind {
+                check("a time of a fault", by)?;
             }
         }
         Ok(())
@@ -424,6 +470,27 @@ impl Network {
         }
     }
 }
+
+impl StreamSpec {
+    /// All times that it names.
+    fn times(&self) -> impl Iterator<Item = Span> {
+        let of_traffic = match &self.traffic {
+            Traffic::Cyclic { period, offset, jitter, spacing, .. } => {
+                [*period, *offset, jitter.longest(), *spacing]
+            }
+            Traffic::Sporadic { gap } => [gap.longest(); 4],
+            Traffic::Request { think, timeout, first, .. } => {
+                [think.longest(), *timeout, *first, Span::ZERO]
+            }
+            Traffic::After { work, .. } => [work.longest(); 4],
+        };
+        let residence = self.shape.map(|limits| limits.max_residence);
+        of_traffic.into_iter().chain(self.launch).chain(residence)
+    }
+}
+
+/// The largest drift of a clock. **Units**: parts per billion.
+const MAX_PPB: u32 = 100_000_000;
 
 fn known(what: &'static str, number: usize, count: usize) -> Result<(), NetError> {
     if number < count { Ok(()) } else { Err(NetError::Unknown { what, number, count }) }

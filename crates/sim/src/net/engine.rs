@@ -106,19 +106,47 @@ pub(super) enum Kind {
     Token,
 }
 
-const KINDS: [Kind; 11] = [
-    Kind::Fault,
-    Kind::FaultEnds,
-    Kind::Clock,
-    Kind::Enter,
-    Kind::Deliver,
-    Kind::Release,
-    Kind::Timeout,
-    Kind::Babble,
-    Kind::MediumFree,
-    Kind::Wake,
-    Kind::Token,
-];
+impl Kind {
+    const ALL: [Kind; 11] = [
+        Kind::Fault,
+        Kind::FaultEnds,
+        Kind::Clock,
+        Kind::Enter,
+        Kind::Deliver,
+        Kind::Release,
+        Kind::Timeout,
+        Kind::Babble,
+        Kind::MediumFree,
+        Kind::Wake,
+        Kind::Token,
+    ];
+
+    /// Its place in [`Kind::ALL`].
+    const fn rank(self) -> u64 {
+        match self {
+            Kind::Fault => 0,
+            Kind::FaultEnds => 1,
+            Kind::Clock => 2,
+            Kind::Enter => 3,
+            Kind::Deliver => 4,
+            Kind::Release => 5,
+            Kind::Timeout => 6,
+            Kind::Babble => 7,
+            Kind::MediumFree => 8,
+            Kind::Wake => 9,
+            Kind::Token => 10,
+        }
+    }
+}
+
+const _: () = {
+    let mut place: u64 = 0;
+    let mut all = Kind::ALL.as_slice();
+    while let [kind, rest @ ..] = all {
+        assert!(kind.rank() == place, "each kind is at its rank");
+        (all, place) = (rest, place + 1);
+    }
+};
 
 pub(super) struct Node {
     pub forward: Delay,
@@ -345,15 +373,13 @@ impl Simulation {
             // It never happens; a frame that waits for it is on its way at the end.
             return;
         }
-        let rank = KINDS.iter().position(|other| *other == kind).unwrap_or(0);
         self.number = self.number.wrapping_add(1);
-        let rank = u64::try_from(rank).expect("invariant: eleven kinds");
-        let key = rank << 60 | u64::from(object) << 32 | u64::from(self.number);
+        let key = kind.rank() << 60 | u64::from(object) << 32 | u64::from(self.number);
         self.queue.push(Event { time, key, arg });
     }
 
     fn handle(&mut self, event: Event) {
-        let kind = KINDS[usize::try_from(event.key >> 60).unwrap_or(0)];
+        let kind = Kind::ALL[usize::try_from(event.key >> 60).unwrap_or(0)];
         let object = u32::try_from(event.key >> 32 & 0x0fff_ffff).unwrap_or(0);
         match kind {
             Kind::Fault => self.fault_begins(slot(object)),
@@ -597,7 +623,7 @@ impl Simulation {
             _ => arrives,
         };
         let node = &mut self.nodes[peer];
-        let ready = ready + node.forward.draw(&mut node.random);
+        let ready = ready.saturating_add(node.forward.draw(&mut node.random));
         let state = &mut self.ports[slot(port)];
         let ready = ready.max(state.forwarded);
         state.forwarded = ready;

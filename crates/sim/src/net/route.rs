@@ -34,8 +34,12 @@ impl Routes {
             for number in streams {
                 let to = network.streams[number].to;
                 let way = way(&reached, index(from), index(to));
-                let no_route = NetError::NoRoute { stream: number, from, to };
-                ways[number] = way.filter(|way| way.len() <= Network::MAX_HOPS).ok_or(no_route)?;
+                let way = way.ok_or(NetError::NoRoute { stream: number, from, to })?;
+                let (what, count, max) = ("hops of a stream", way.len(), Network::MAX_HOPS);
+                if count > max {
+                    return Err(NetError::TooMany { what, count, max });
+                }
+                ways[number] = way;
             }
         }
         for way in ways {
