@@ -81,6 +81,11 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         ("from: a, to: b", "from: a, to: a", "streams[0].to: it ends where it starts"),
         ("answer: t", "answer: s", "s arrives at b, and this starts at a"),
         ("answer: t", "answer: u", "streams[0].traffic.answer: there is no stream `u`"),
+        (
+            "{ kind: request, answer: t }",
+            "{ kind: sporadic, gap: { kind: exponential, mean: 0us } }",
+            "streams[0].traffic.gap: it takes time",
+        ),
         ("kind: after", "kind: aftre", "did you mean `after`?"),
         ("link: [a, br]", "link: [a, b]", "faults[0].link: there is no link between a and b"),
         ("node: b,", "node: c,", "faults[1].node: there is no station or bridge `c`"),

@@ -135,10 +135,17 @@ fn t2_networks_that_cannot_be_are_refused() {
         Simulation::run(&network).unwrap_err().to_string()
     };
     assert!(Simulation::run(&good()).is_ok());
-    let cases: [(Change, &str); 6] = [
+    let cases: [(Change, &str); 7] = [
         (|it| it.streams[0].to = 9, "node 9 does not exist: there are 3"),
         (|it| drop(it.links.pop()), "stream 0 has no way from node 0 to node 2"),
         (|it| it.streams[0].traffic = burst(us(0), us(0), 1), "the period of stream 0 is zero"),
+        (
+            |it| {
+                let gap = Delay::Exponential { min: us(0), mean: us(0) };
+                it.streams[0].traffic = Traffic::Sporadic { gap };
+            },
+            "the gap of stream 0 is zero",
+        ),
         (|it| it.streams[0].launch = Some(Span::MAX), "is longer than 86400s"),
         (|it| it.nodes[1].clock.drift_ppb = -1_000_000_000, "by more than 100000 ppm"),
         (|it| it.streams[0].class = 8, "class 8 does not exist"),

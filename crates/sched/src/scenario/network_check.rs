@@ -198,9 +198,7 @@ impl Checker<'_> {
                 }
                 NetTraffic::Sporadic(sporadic) => {
                     delay(reader, &format!("{traffic}.gap"), &sporadic.gap);
-                    if let NetDelay::Fixed(gap) = sporadic.gap {
-                        takes_time(reader, &format!("{traffic}.gap"), gap);
-                    }
+                    takes_time(reader, &format!("{traffic}.gap"), longest(&sporadic.gap));
                 }
                 NetTraffic::Flood(_) => {}
                 NetTraffic::Request(request) => {
@@ -371,6 +369,19 @@ fn delay(reader: &mut Reader, key: &str, delay: &NetDelay) {
             reader.fail_at(&format!("{key}.times"), message, "write at least one");
         }
         _ => {}
+    }
+}
+
+/// The longest time that a delay names.
+fn longest(delay: &NetDelay) -> Span {
+    match delay {
+        NetDelay::Fixed(span) => *span,
+        NetDelay::Drawn(NetDrawn::Uniform(it)) => it.max,
+        NetDelay::Drawn(NetDrawn::Normal(it)) => it.mean.max(it.deviation),
+        NetDelay::Drawn(NetDrawn::Exponential(it)) => it.min.max(it.mean),
+        NetDelay::Drawn(NetDrawn::Empirical(it)) => {
+            it.times.iter().copied().max().unwrap_or(Span::ZERO)
+        }
     }
 }
 

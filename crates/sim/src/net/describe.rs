@@ -463,6 +463,7 @@ impl Network {
         };
         match &spec.traffic {
             Traffic::Cyclic { period, .. } if *period <= Span::ZERO => no_time("the period"),
+            Traffic::Sporadic { gap } if gap.longest() <= Span::ZERO => no_time("the gap"),
             Traffic::Request { timeout, .. } if *timeout <= Span::ZERO => no_time("the timeout"),
             Traffic::Request { answer, .. } => follows(*answer),
             Traffic::After { stream, .. } => follows(*stream),
