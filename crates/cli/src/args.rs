@@ -70,13 +70,17 @@ pub enum Command {
     /// Laboratories without hardware: which there are, their kernels, commands inside them
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Simulate a network from a file: will its traffic hold, and what when something goes wrong?
+    ///
+    /// The same file and seed give the same bytes. Exit code 0: all limits hold; 1: one does not.
+    Sim(crate::sim::Sim),
     /// Measure how exact this host, or an interface of it, is
     #[command(subcommand)]
     Measure(crate::measure::MeasureCommand),
     /// Follow packets through the kernel, and tell where each spent its time
     #[command(subcommand)]
     Trace(crate::trace::TraceCommand),
-    /// Print the JSON Schema of the scenario file, of the host file, or of a file of streams
+    /// Print the JSON Schema of a file: scenario, host, streams, network
     Schema(crate::schema::Schema),
     /// Show what this host and its interfaces are like, as far as timing depends on it
     Snapshot(crate::snapshot::SnapshotArgs),

@@ -21,6 +21,7 @@ mod output;
 mod receive;
 mod schema;
 mod segment;
+mod sim;
 mod snapshot;
 mod talk;
 mod tdm;
@@ -78,6 +79,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Clock(command) => clock::run(command),
         Command::Group(command) => group::run(command),
         Command::Lab(command) => lab::run(command),
+        Command::Sim(args) => sim::run(&args),
         Command::Measure(command) => measure::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Schema(args) => schema::run(&args),

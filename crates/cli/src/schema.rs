@@ -25,6 +25,8 @@ enum FileKind {
     Host,
     /// What `talk --streams` sends
     Streams,
+    /// What `sim` simulates
+    Network,
 }
 
 /// Prints the JSON Schema.
@@ -33,5 +35,6 @@ pub fn run(args: &Schema) -> anyhow::Result<ExitCode> {
         FileKind::Scenario => timewire_sched::scenario::json_schema(),
         FileKind::Host => timewire_sched::scenario::host::host_schema(),
         FileKind::Streams => timewire_sched::scenario::streams::streams_schema(),
+        FileKind::Network => timewire_sched::scenario::network::network_schema(),
     })
 }

@@ -15,6 +15,9 @@
 //!    ([`Machine`] says what that means for shorter frames of lower queues).
 //! 4. `arrived = released + dropped + depth` in every queue, after every call.
 //!
+//! [`port`] has the same for one port with the eight queues of the standard: gates, credit, launch
+//! times, asynchronous shaping, preemption.
+//!
 //! [`PortRules`] says which frame belongs to which queue. [`SyncGuard`] says whether the clock is
 //! on time, without which no window is open.
 //!
@@ -30,6 +33,7 @@ mod gate;
 mod guard;
 mod launch;
 mod machine;
+pub mod port;
 mod queue;
 
 pub use classify::{PortRules, Ports, ports_of};

@@ -8,6 +8,7 @@
 //! - [`StationClock`]: what a station's clock reads at an instant, and when it will read a value.
 //! - [`TimeMaster`]: who may run next, until when, among kernels that share simulated time.
 //! - [`Segment`]: a hub or a switch with links of a rate and a delay.
+//! - [`net`]: whole networks with stations and bridges of their own, and what goes wrong in them.
 //!
 //! Not here: the kernels and their sockets (`timewire-lab`), how a station queues its frames
 //! (`timewire-mac`, or a real kernel).
@@ -15,6 +16,7 @@
 
 mod clock;
 mod master;
+pub mod net;
 mod random;
 mod segment;
 mod time;

@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &["base"]),
     ("mac", &["base"]),
     ("trace", &["base"]),
-    ("sim", &["base"]),
+    ("sim", &["base", "mac"]),
     ("avtp", &["base"]),
     ("sys", &["base"]),
     ("bpf", &["base", "sys", "trace"]),

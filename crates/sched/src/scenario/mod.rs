@@ -15,6 +15,8 @@ pub mod host;
 mod item;
 mod kernels;
 mod model;
+pub mod network;
+mod network_check;
 mod pipeline;
 mod record;
 mod slots;

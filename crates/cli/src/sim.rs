@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `sim`: will the traffic of a network hold?
+//!
+//! Not here: the simulation (`timewire-sim`), the file (`timewire-sched`).
+
+mod build;
+mod show;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use timewire_sched::scenario::AtMost;
+use timewire_sched::scenario::network::{NetMetric, NetworkFile};
+use timewire_sim::net::{Network, Outcome, PhaseSearch, Simulation};
+
+use crate::output::{self, ProgressLine};
+use show::{Report, Worst};
+
+/// Which network, and how often.
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// The file of the network (YAML or JSON, `kind: network`)
+    file: PathBuf,
+    /// Everything that is random follows from it [default: the file's]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// So many runs, with this seed and the ones after it, together
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
+    runs: u32,
+    /// Search the phases of the cyclic streams that hurt most, in so many trials [default: 200]
+    #[arg(
+        long,
+        value_name = "TRIALS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "200",
+        conflicts_with = "runs",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
+    worst: Option<u32>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit code 0: all limits hold; 1: one does not.
+pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
+    let name = args.file.to_string_lossy();
+    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
+    let file = NetworkFile::parse(&name, &text).map_err(|errors| {
+        // The errors are whole blocks of their own; a prefix would tear the first.
+        eprintln!("{errors}");
+        anyhow::anyhow!("{name} describes no network; nothing was simulated")
+    })?;
+    let mut network = build::network(&file)?;
+    network.seed = args.seed.unwrap_or(network.seed);
+    let seed = network.seed;
+    let mut progress = ProgressLine::new();
+    let told = match args.worst {
+        Some(trials) => worst(&file, network, trials, &mut progress),
+        None => many(network, args.runs, &mut progress)
+            .map(|outcome| Report::of(&file, seed, args.runs, &outcome)),
+    };
+    progress.clear();
+    let report = told.map_err(|error| named(&file, &error))?;
+    if args.json {
+        output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+    } else {
+        output::print(&report.table())?;
+    }
+    Ok(ExitCode::from(u8::from(!report.is_good())))
+}
+
+type Told<T> = Result<T, timewire_sim::net::NetError>;
+
+/// An error of the simulator, with the names of the file.
+fn named(file: &NetworkFile, error: &timewire_sim::net::NetError) -> anyhow::Error {
+    match error {
+        timewire_sim::net::NetError::NoRoute { stream, .. } => {
+            let stream = &file.streams[*stream];
+            let (name, from, to) = (&stream.name, &stream.from, &stream.to);
+            anyhow::anyhow!(
+                "stream {name}: no link or segment leads from {from} to {to}; add one between \
+                 them, or between bridges on the way"
+            )
+        }
+        error => anyhow::anyhow!("{error}"),
+    }
+}
+
+/// Several runs, one seed after the other, as one.
+fn many(mut network: Network, runs: u32, progress: &mut ProgressLine) -> Told<Outcome> {
+    let mut all: Option<Outcome> = None;
+    for run in 0..runs {
+        let outcome = one(&network, (run, runs), progress)?;
+        network.seed = network.seed.wrapping_add(1);
+        let Some(all) = &mut all else {
+            all = Some(outcome);
+            continue;
+        };
+        for (own, other) in all.streams.iter_mut().zip(&outcome.streams) {
+            own.merge(other);
+        }
+        all.events += outcome.events;
+        all.hops += outcome.hops;
+        all.collisions += outcome.collisions;
+        all.violations.extend(outcome.violations);
+    }
+    Ok(all.expect("invariant: there is a run"))
+}
+
+/// One run, told on a terminal as it goes.
+fn one(network: &Network, (run, of): (u32, u32), progress: &mut ProgressLine) -> Told<Outcome> {
+    const EVENTS: u64 = 200_000;
+    let started = Instant::now();
+    let mut simulation = Simulation::new(network)?;
+    while simulation.go_on(EVENTS) {
+        progress.line_of(|| {
+            let (now, end) = simulation.progress();
+            let host = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+            let (done, all) = (now.as_ns_floor().max(1), end.as_ns_floor());
+            let left = u128::from(host) * u128::from(all.saturating_sub(done)) / u128::from(done);
+            format!(
+                "run {} of {of}: {}% simulated, {} events/s, {}s left",
+                run + 1,
+                u128::from(done) * 100 / u128::from(all.max(1)),
+                simulation.events().saturating_mul(1_000) / host,
+                left / 1_000
+            )
+        });
+    }
+    Ok(simulation.finish())
+}
+
+fn worst(
+    file: &NetworkFile,
+    network: Network,
+    trials: u32,
+    progress: &mut ProgressLine,
+) -> Told<Report> {
+    let seed = network.seed;
+    let mut search = PhaseSearch::new(network, seed);
+    let score = |outcome: &Outcome| badness(file, outcome);
+    let mut found = search.step(score)?.clone();
+    for trial in 1..trials {
+        progress.line_of(|| format!("trial {} of {trials}", trial + 1));
+        let step = search.step(score)?;
+        if step.score > found.score {
+            found = step.clone();
+        }
+    }
+    let mut report = Report::of(file, seed, 1, &found.outcome);
+    let name = |(number, offset): &(usize, timewire_base::Span)| {
+        (file.streams[*number].name.to_string(), offset.as_ns())
+    };
+    report.worst = Some(Worst { trials, offsets_ns: found.offsets.iter().map(name).collect() });
+    Ok(report)
+}
+
+/// The largest latency in millionths of its limit; without limits, the largest there is.
+fn badness(file: &NetworkFile, outcome: &Outcome) -> u64 {
+    let longest = |place: usize| outcome.streams[place].latencies.max_ps().unwrap_or(0);
+    let limits = file.limits.iter().filter_map(|limit| match (&limit.metric, &limit.at_most) {
+        (NetMetric::LatencyMax | NetMetric::Jitter, AtMost::Time(bound)) => {
+            let place = file.streams.iter().position(|stream| stream.name == limit.stream)?;
+            let bound = u64::try_from(bound.as_ns()).ok()?.max(1);
+            Some(longest(place).saturating_mul(1_000) / bound)
+        }
+        _ => None,
+    });
+    let all = (0..outcome.streams.len()).map(longest).max();
+    limits.max().or(all).unwrap_or(0)
+}

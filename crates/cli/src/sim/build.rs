@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The file of a network as the simulator takes it: names become numbers.
+//!
+//! Not here: the file (`timewire-sched`), the simulation (`timewire-sim`).
+
+use anyhow::Context;
+use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
+use timewire_mac::port::{
+    AsyncLimits, CreditRules, EXPRESS_WAIT_BYTES, GateEntry, GateList, Order, PortConfig, Ps,
+};
+use timewire_sched::scenario::network::{
+    NetAccess, NetBridge, NetClock, NetCreditRules, NetDelay, NetDrawn, NetFault, NetGates,
+    NetPort, NetStation, NetStream, NetSyncKind, NetTraffic, NetworkFile,
+};
+use timewire_sched::scenario::{ByteCount, Count, Name};
+use timewire_sched::tdm::TdmSchedule;
+use timewire_sim::net::{
+    Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, MediumSpec, Network, NodeSpec, PortIndex,
+    StreamSpec, SyncSpec, Traffic, plain_port,
+};
+
+/// Ethernet, IPv4 and UDP headers of a message. **Units**: bytes.
+const HEADERS: u32 = 42;
+
+/// The network of a file that was checked.
+pub fn network(file: &NetworkFile) -> anyhow::Result<Network> {
+    let mut network = Network::empty(file.duration, file.seed.get());
+    network.warm_up = file.warm_up;
+    network.tolerance = file.tolerance;
+    network.nodes = file.stations.iter().map(station).collect();
+    network.nodes.extend(file.bridges.iter().map(bridge));
+    for link in &file.links {
+        let (one, other) = (node(file, &link.between[0])?, node(file, &link.between[1])?);
+        let mut spec = LinkSpec::plain(one, other, link.rate, link.delay);
+        (spec.loss_ppb, spec.corrupt_ppb) = (link.loss.0, link.corruption.0);
+        for end in 0..2 {
+            let (own, far) = (&link.between[end], &link.between[1 - end]);
+            spec.ends[end].1 = port(file, own, far, link.rate)?;
+        }
+        network.links.push(spec);
+    }
+    for segment in &file.segments {
+        let port = |name| Ok((node(file, name)?, port(file, name, &segment.name, segment.rate)?));
+        network.media.push(MediumSpec {
+            access: match segment.access {
+                NetAccess::Contention => Access::Contention,
+                NetAccess::InTurn => Access::InTurn,
+                NetAccess::Token => Access::Token { hold: segment.hold, pass: segment.pass },
+            },
+            delay: segment.delay,
+            stations: segment.stations.iter().map(port).collect::<anyhow::Result<_>>()?,
+            loss_ppb: segment.loss.0,
+            corrupt_ppb: segment.corruption.0,
+        });
+    }
+    let streams = file.streams.iter().map(|it| stream(file, it));
+    network.streams = streams.collect::<anyhow::Result<_>>()?;
+    let faults = file.faults.iter().map(|it| fault(file, &network, it));
+    network.faults = faults.collect::<anyhow::Result<_>>()?;
+    Ok(network)
+}
+
+fn node(file: &NetworkFile, name: &StationName) -> anyhow::Result<usize> {
+    let stations = file.stations.iter().map(|station| &station.name);
+    let mut all = stations.chain(file.bridges.iter().map(|bridge| &bridge.name));
+    all.position(|other| other == name).with_context(|| format!("there is no {name}"))
+}
+
+fn stream_number(file: &NetworkFile, name: &Name) -> anyhow::Result<usize> {
+    let mut names = file.streams.iter().map(|stream| &stream.name);
+    names.position(|other| other == name).with_context(|| format!("there is no stream {name}"))
+}
+
+fn station(station: &NetStation) -> NodeSpec {
+    NodeSpec {
+        send: delay(&station.send),
+        receive: delay(&station.receive),
+        clock: clock(&station.clock),
+        ..NodeSpec::default()
+    }
+}
+
+fn bridge(bridge: &NetBridge) -> NodeSpec {
+    NodeSpec {
+        forward: delay(&bridge.forward),
+        cut_through_bytes: bridge.cut_through.map(ByteCount::get),
+        clock: clock(&bridge.clock),
+        ..NodeSpec::default()
+    }
+}
+
+fn clock(clock: &NetClock) -> ClockSpec {
+    ClockSpec {
+        offset: clock.offset.0,
+        drift_ppb: clock.drift.0,
+        wander_ppb: clock.wander.0.unsigned_abs(),
+        sync: clock.sync.as_ref().map(|sync| SyncSpec {
+            interval: sync.interval,
+            error: sync.error,
+            bias: sync.bias,
+            rate: sync.by == NetSyncKind::Ptp,
+        }),
+    }
+}
+
+fn delay(delay: &NetDelay) -> Delay {
+    match delay {
+        NetDelay::Fixed(span) => Delay::Fixed(*span),
+        NetDelay::Drawn(NetDrawn::Uniform(it)) => Delay::Uniform(it.min, it.max),
+        NetDelay::Drawn(NetDrawn::Normal(it)) => {
+            Delay::Normal { mean: it.mean, deviation: it.deviation }
+        }
+        NetDelay::Drawn(NetDrawn::Exponential(it)) => {
+            Delay::Exponential { min: it.min, mean: it.mean }
+        }
+        NetDelay::Drawn(NetDrawn::Empirical(it)) => Delay::Empirical(it.times.clone()),
+    }
+}
+
+/// The port of a node towards another node or a segment.
+fn port(
+    file: &NetworkFile,
+    own: &StationName,
+    far: &StationName,
+    rate: BitsPerSecond,
+) -> anyhow::Result<PortConfig> {
+    let mut config = plain_port(rate);
+    config.hold_advance = Ps::of_bytes(EXPRESS_WAIT_BYTES, rate);
+    if let Some(schedule) = &file.schedule {
+        config.gates = slots(schedule, own)?;
+    }
+    let is_this =
+        |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);
+    for port in file.ports.iter().filter(is_this) {
+        apply(port, &mut config)?;
+    }
+    Ok(config)
+}
+
+fn apply(port: &NetPort, config: &mut PortConfig) -> anyhow::Result<()> {
+    if let Some(list) = &port.gates {
+        config.gates = Some(gates(list)?);
+    }
+    if let Some(advance) = port.hold_advance {
+        config.hold_advance = Ps::from_span(advance);
+    }
+    for credit in &port.credit {
+        let bytes = |count: Option<ByteCount>| {
+            i32::try_from(count.map_or(0, ByteCount::get)).context("a credit is below 2 GB")
+        };
+        let rules = match credit.rules {
+            NetCreditRules::Standard => CreditRules::Standard,
+            NetCreditRules::Linux => {
+                CreditRules::Linux { hi_credit: bytes(credit.hi)?, lo_credit: -bytes(credit.lo)? }
+            }
+        };
+        config.classes[class(credit.class)].credit = Some((credit.rate, rules));
+    }
+    for it in &port.preemptable {
+        config.classes[class(*it)].preemptable = true;
+    }
+    for it in &port.timed {
+        config.classes[class(*it)].order = Order::Timed;
+    }
+    for it in &port.launch {
+        config.classes[class(*it)].order = Order::TimedStrict;
+    }
+    if let Some(capacity) = port.capacity {
+        let capacity = u32::try_from(capacity.get()).context("a queue has below 2^32 frames")?;
+        config.classes.iter_mut().for_each(|class| class.capacity = Some(capacity));
+    }
+    Ok(())
+}
+
+fn class(class: Count<0, 7>) -> usize {
+    usize::try_from(class.get()).unwrap_or(7)
+}
+
+fn gates(list: &NetGates) -> anyhow::Result<GateList> {
+    let entries = list.entries.iter().map(|entry| GateEntry {
+        open: entry.open.iter().fold(0, |mask, it| mask | 1 << class(*it)),
+        interval: entry.lasts,
+        hold: entry.hold,
+    });
+    let entries: Vec<GateEntry> = entries.collect();
+    Ok(GateList::new(Ps::from_span(list.base), list.cycle, &entries)?)
+}
+
+/// The slots of a station as gates; `None` when it has none and may send at any time.
+fn slots(schedule: &TdmSchedule, own: &StationName) -> anyhow::Result<Option<GateList>> {
+    let cycle = schedule.cycle();
+    let mut entries = Vec::new();
+    let mut at = Span::ZERO;
+    let mut add = |open, interval: Span| {
+        if interval > Span::ZERO {
+            entries.push(GateEntry { open, interval, hold: false });
+        }
+    };
+    for slot in schedule.slots().iter().filter(|slot| slot.station == *own) {
+        add(0, slot.offset - at);
+        add(0xff, slot.transmit);
+        at = slot.offset + slot.transmit;
+    }
+    if at == Span::ZERO {
+        return Ok(None);
+    }
+    add(0, cycle - at);
+    let base = Span::from_ns(schedule.base_time().as_ns().rem_euclid(cycle.as_ns()));
+    Ok(Some(GateList::new(Ps::from_span(base), Some(cycle), &entries)?))
+}
+
+fn stream(file: &NetworkFile, stream: &NetStream) -> anyhow::Result<StreamSpec> {
+    let frame = FrameLen::new(stream.message.get() + HEADERS)?;
+    Ok(StreamSpec {
+        from: node(file, &stream.from)?,
+        to: node(file, &stream.to)?,
+        class: class(stream.class),
+        frame,
+        traffic: traffic(file, &stream.traffic, frame)?,
+        launch: stream.launch,
+        shape: stream.shape.as_ref().map(|shape| AsyncLimits {
+            rate: shape.rate,
+            burst_bytes: shape.burst.get(),
+            max_residence: shape.max_wait,
+        }),
+    })
+}
+
+fn traffic(file: &NetworkFile, traffic: &NetTraffic, frame: FrameLen) -> anyhow::Result<Traffic> {
+    Ok(match traffic {
+        NetTraffic::Cyclic(it) => Traffic::Cyclic {
+            period: it.period,
+            offset: it.offset,
+            jitter: delay(&it.jitter),
+            frames: u32::try_from(it.burst.get()).context("a burst is below 2^32 frames")?,
+            spacing: it.spacing,
+        },
+        NetTraffic::Sporadic(it) => Traffic::Sporadic { gap: delay(&it.gap) },
+        NetTraffic::Flood(it) => {
+            let frames = u32::try_from(it.burst.get()).context("a burst is below 2^32 frames")?;
+            let one = it.rate.duration_of(frame.wire_len());
+            let period = one.checked_mul(frames.into()).context("a flood so slow is none")?;
+            let (offset, spacing, jitter) = (Span::ZERO, Span::ZERO, Delay::NONE);
+            Traffic::Cyclic { period, offset, jitter, frames, spacing }
+        }
+        NetTraffic::Request(it) => Traffic::Request {
+            answer: stream_number(file, &it.answer)?,
+            think: delay(&it.think),
+            timeout: it.timeout,
+            first: it.first,
+        },
+        NetTraffic::After(it) => Traffic::After {
+            stream: stream_number(file, &it.stream)?,
+            work: delay(&it.work),
+            from_cause: it.from_start,
+        },
+    })
+}
+
+fn fault(file: &NetworkFile, network: &Network, fault: &NetFault) -> anyhow::Result<Fault> {
+    let link = |ends: &[StationName]| {
+        let mut links = file.links.iter();
+        let is = |name: &StationName| ends.contains(name);
+        links.position(|link| link.between.iter().all(is)).context("there is no such link")
+    };
+    let (at, lasts, kind) = match fault {
+        NetFault::Loss(it) => (it.at, it.lasts, FaultKind::Loss(link(&it.link)?, it.share.0)),
+        NetFault::Corruption(it) => {
+            (it.at, it.lasts, FaultKind::Corruption(link(&it.link)?, it.share.0))
+        }
+        NetFault::LinkDown(it) => (it.at, it.lasts, FaultKind::LinkDown(link(&it.link)?)),
+        NetFault::Babble(it) => {
+            (it.at, it.lasts, FaultKind::Babble(stream_number(file, &it.stream)?))
+        }
+        NetFault::Restart(it) => (it.at, it.lasts, FaultKind::Restart(node(file, &it.node)?)),
+        NetFault::ClockStep(it) => {
+            (it.at, Span::ZERO, FaultKind::ClockStep(node(file, &it.node)?, it.by.0))
+        }
+        NetFault::MasterLost(it) => (it.at, it.lasts, FaultKind::MasterLost),
+        NetFault::Late(it) => {
+            let stream = stream_number(file, &it.stream)?;
+            (it.at, it.lasts, FaultKind::LateApplication(stream, it.by))
+        }
+        NetFault::Gates(it) => {
+            let list = it.gates.as_ref().map(gates).transpose()?.map(Box::new);
+            let port = port_number(file, network, &it.node, &it.to)?;
+            let change = Ps::from_span(it.change);
+            (it.at, Span::ZERO, FaultKind::Gates { port, change, gates: list })
+        }
+    };
+    Ok(Fault { at, lasts, kind })
+}
+
+fn port_number(
+    file: &NetworkFile,
+    network: &Network,
+    own: &StationName,
+    far: &StationName,
+) -> anyhow::Result<PortIndex> {
+    for (number, link) in file.links.iter().enumerate() {
+        for end in 0..2 {
+            if link.between[end] == *own && link.between[1 - end] == *far {
+                return Ok(network.link_port(number, end));
+            }
+        }
+    }
+    let segment = file.segments.iter().position(|segment| segment.name == *far);
+    let segment = segment.with_context(|| format!("{own} has no port to {far}"))?;
+    let mut stations = file.segments[segment].stations.iter();
+    let place = stations.position(|name| name == own);
+    let place = place.with_context(|| format!("{own} is not on {far}"))?;
+    Ok(network.medium_port(segment, place))
+}

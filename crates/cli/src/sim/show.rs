@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a simulation says: for people and for programs.
+//!
+//! Not here: running it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use timewire_base::Span;
+use timewire_sched::scenario::AtMost;
+use timewire_sched::scenario::network::{NetLimit, NetMetric, NetworkFile};
+use timewire_sim::net::{LostBy, Outcome, StreamResult};
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    schema: &'static str,
+    name: String,
+    seed: u64,
+    runs: u32,
+    duration_ns: i64,
+    /// With `--worst`: how many phases were tried, and which were the worst.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<Worst>,
+    streams: Vec<Stream>,
+    limits: Vec<Verdict>,
+    events: u64,
+    hops: u64,
+    collisions: u64,
+    violations: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Worst {
+    pub trials: u32,
+    /// Offset of each cyclic stream in its period.
+    pub offsets_ns: BTreeMap<String, i64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stream {
+    name: String,
+    sent: u64,
+    delivered: u64,
+    in_flight: u64,
+    lost: BTreeMap<&'static str, u64>,
+    outside_windows: u64,
+    timeouts: u64,
+    latency: Option<Latency>,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    count: u64,
+    min_ps: u64,
+    mean_ps: u64,
+    p50_ps: u64,
+    p99_ps: u64,
+    max_ps: u64,
+    jitter_ps: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Verdict {
+    id: String,
+    metric: &'static str,
+    stream: String,
+    at_most: String,
+    measured: Option<String>,
+    good: bool,
+}
+
+impl Report {
+    pub fn of(file: &NetworkFile, seed: u64, runs: u32, outcome: &Outcome) -> Report {
+        let streams = file.streams.iter().zip(&outcome.streams);
+        let streams: Vec<Stream> =
+            streams.map(|(stream, result)| Stream::of(stream.name.as_str(), result)).collect();
+        let limits = file.limits.iter().map(|limit| {
+            let place = file.streams.iter().position(|stream| stream.name == limit.stream);
+            judge(limit, place.and_then(|place| outcome.streams.get(place)))
+        });
+        Report {
+            schema: "timewire.sim/1",
+            name: file.name.to_string(),
+            seed,
+            runs,
+            duration_ns: file.duration.as_ns(),
+            worst: None,
+            limits: limits.collect(),
+            streams,
+            events: outcome.events,
+            hops: outcome.hops,
+            collisions: outcome.collisions,
+            violations: outcome
+                .violations
+                .iter()
+                .map(|violation| format!("{}: {}", violation.at, violation.what))
+                .collect(),
+        }
+    }
+
+    /// Whether all limits hold, and the simulator made no mistake.
+    pub fn is_good(&self) -> bool {
+        self.violations.is_empty() && self.limits.iter().all(|limit| limit.good)
+    }
+
+    pub fn table(&self) -> String {
+        let width = self.streams.iter().map(|stream| stream.name.len()).max().unwrap_or(0).max(6);
+        let mut text = format!(
+            "{:<width$} {:>9} {:>11} {:>11} {:>11} {:>11} {:>11} {:>8} {:>8}\n",
+            "stream", "messages", "min", "mean", "p99", "max", "jitter", "lost", "outside"
+        );
+        for stream in &self.streams {
+            let times = match &stream.latency {
+                Some(it) => {
+                    [it.min_ps, it.mean_ps, it.p99_ps, it.max_ps, it.jitter_ps].map(microseconds)
+                }
+                None => [const { String::new() }; 5].map(|_| "-".to_owned()),
+            };
+            let [min, mean, p99, max, jitter] = times;
+            let lost: u64 = stream.lost.values().sum();
+            let _ = writeln!(
+                text,
+                "{:<width$} {:>9} {min:>11} {mean:>11} {p99:>11} {max:>11} {jitter:>11} {lost:>8} \
+                 {:>8}",
+                stream.name, stream.sent, stream.outside_windows
+            );
+        }
+        for stream in self.streams.iter().filter(|s| !s.lost.is_empty() || s.timeouts > 0) {
+            let mut reasons: Vec<String> =
+                stream.lost.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+            if stream.timeouts > 0 {
+                reasons.push(format!("{} requests timed out", stream.timeouts));
+            }
+            let _ = writeln!(text, "{}: {}", stream.name, reasons.join(", "));
+        }
+        if let Some(worst) = &self.worst {
+            let _ = writeln!(text, "worst of {} phases, by offset:", worst.trials);
+            for (name, ns) in &worst.offsets_ns {
+                let _ = writeln!(text, "  {name}: {}", Span::from_ns(*ns));
+            }
+        }
+        let collisions = match self.collisions {
+            0 => String::new(),
+            count => format!(", {count} collisions"),
+        };
+        let _ = writeln!(
+            text,
+            "{} of seed {}, {}: {} events, {} transmissions{collisions}",
+            if self.runs == 1 { "one run".to_owned() } else { format!("{} runs", self.runs) },
+            self.seed,
+            Span::from_ns(self.duration_ns),
+            self.events,
+            self.hops
+        );
+        for limit in &self.limits {
+            let word = if limit.good { "ok    " } else { "MISSED" };
+            let measured = limit.measured.as_deref().unwrap_or("nothing");
+            let _ = writeln!(
+                text,
+                "{word} {}: {} of {} is {measured}, at most {}",
+                limit.id, limit.metric, limit.stream, limit.at_most
+            );
+        }
+        for violation in &self.violations {
+            let _ = writeln!(text, "MISTAKE of the simulator at {violation}");
+        }
+        text
+    }
+}
+
+impl Stream {
+    fn of(name: &str, result: &StreamResult) -> Stream {
+        let lost = LostBy::ALL.iter().zip(result.lost).filter(|(_, count)| *count > 0);
+        Stream {
+            name: name.to_owned(),
+            sent: result.sent,
+            delivered: result.delivered,
+            in_flight: result.in_flight,
+            lost: lost.map(|(by, count)| (by.name(), count)).collect(),
+            outside_windows: result.outside_windows,
+            timeouts: result.timeouts,
+            latency: Latency::of(result),
+        }
+    }
+}
+
+impl Latency {
+    fn of(result: &StreamResult) -> Option<Latency> {
+        let latencies = &result.latencies;
+        let (min_ps, max_ps) = (latencies.min_ps()?, latencies.max_ps()?);
+        Some(Latency {
+            count: latencies.count(),
+            min_ps,
+            mean_ps: latencies.mean_ps()?,
+            p50_ps: latencies.at_ppm(500_000)?,
+            p99_ps: latencies.at_ppm(990_000)?,
+            max_ps,
+            jitter_ps: max_ps - min_ps,
+        })
+    }
+}
+
+fn judge(limit: &NetLimit, result: Option<&StreamResult>) -> Verdict {
+    let (measured, good) = match (&limit.at_most, result) {
+        (AtMost::Time(bound), Some(result)) => {
+            let time = Latency::of(result).map(|latency| match limit.metric {
+                NetMetric::LatencyMax => latency.max_ps,
+                NetMetric::LatencyP99 => latency.p99_ps,
+                NetMetric::LatencyMean => latency.mean_ps,
+                _ => latency.jitter_ps,
+            });
+            let bound = u64::try_from(bound.as_ns()).unwrap_or(0).saturating_mul(1_000);
+            (time.map(microseconds), time.is_some_and(|time| time <= bound))
+        }
+        (AtMost::Share(share), Some(result)) => {
+            let part = match limit.metric {
+                NetMetric::Lost => result.lost_total(),
+                _ => result.outside_windows,
+            };
+            let text = format!("{part} of {}", result.sent);
+            (Some(text), result.sent > 0 && share.allows(part, result.sent))
+        }
+        _ => (None, false),
+    };
+    Verdict {
+        id: limit.id.to_string(),
+        metric: limit.metric.word(),
+        stream: limit.stream.to_string(),
+        at_most: limit.at_most.to_string(),
+        measured,
+        good,
+    }
+}
+
+/// With the nanoseconds, rounded up: a bound that is missed by less is missed.
+fn microseconds(ps: u64) -> String {
+    let ns = ps.div_ceil(1_000);
+    format!("{}.{:03}us", ns / 1_000, ns % 1_000)
+}

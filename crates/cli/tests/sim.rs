@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire sim`: what it says of the shipped networks, and of wrong use.
+//!
+//! Not here: whether the simulation is right (`timewire-sim`).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+const TIMEWIRE: &str = env!("CARGO_BIN_EXE_timewire");
+
+fn sim(file: &str, options: &[&str]) -> (i32, String, String) {
+    let networks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/networks");
+    let mut command = Command::new(TIMEWIRE);
+    command.arg("sim").arg(networks.join(file)).args(options);
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+fn json(file: &str, options: &[&str]) -> (i32, Value) {
+    let (code, stdout, stderr) = sim(file, &[&["--json"], options].concat());
+    assert_eq!(stderr, "", "{file}");
+    (code, serde_json::from_str(&stdout).unwrap())
+}
+
+fn latency_us(report: &Value, stream: &str, of: &str) -> u64 {
+    let streams = report["streams"].as_array().unwrap();
+    let found = streams.iter().find(|it| it["name"] == stream).unwrap();
+    found["latency"][of].as_u64().unwrap() / 1_000_000
+}
+
+#[test]
+fn t2_the_table_of_the_thesis_comes_out_about_half_the_cycle() {
+    for (size, cycle) in [(64, 1_040), (256, 1_200), (1_472, 1_920)] {
+        let (code, report) = json(&format!("tdm-{size}.network.yaml"), &[]);
+        assert_eq!(code, 0, "{report}");
+        let mean = latency_us(&report, "request", "mean_ps");
+        assert!(mean > cycle * 4 / 10 && mean < cycle * 6 / 10, "{size}: {mean}");
+    }
+}
+
+#[test]
+fn t2_ways_of_access_differ_as_they_should() {
+    let worst = |name: &str| {
+        let (code, report) = json(&format!("access-{name}.network.yaml"), &[]);
+        let streams = ["n1", "n2", "n3", "n4"].map(|n| format!("control-{n}"));
+        let most = streams.iter().map(|stream| latency_us(&report, stream, "max_ps")).max();
+        (most.unwrap(), code, report["collisions"].as_u64().unwrap())
+    };
+    let [contention, switched, token] = ["csma-cd", "switched", "token"].map(worst);
+    let [ftt, rtnet, tdm] = ["ftt", "rtnet", "tdm"].map(worst);
+    // Only contention collides; slots have a bound near their cycle, a switch a lower one.
+    assert!(contention.2 > 100 && contention.0 > switched.0, "{contention:?} {switched:?}");
+    assert!(token.2 == 0 && rtnet.2 == 0 && tdm.2 == 0 && switched.2 == 0);
+    assert!(ftt.2 > 0, "in its asynchronous window");
+    for (most, code, _) in [switched, token, ftt, rtnet, tdm] {
+        assert!(most < 4_100 && code == 0, "{most}");
+    }
+}
+
+#[test]
+fn t2_the_same_seed_gives_the_same_bytes() {
+    let file = "tsn-line.network.yaml";
+    let first = sim(file, &["--seed", "7", "--json"]);
+    assert_eq!(first, sim(file, &["--seed", "7", "--json"]));
+    assert_ne!(first.1, sim(file, &["--seed", "8", "--json"]).1);
+    assert_eq!(first.0, 0, "{}", first.1);
+}
+
+#[test]
+fn t2_several_runs_are_one_table_and_the_worst_is_worse() {
+    let (_, one) = json("access-tdm.network.yaml", &[]);
+    let (_, three) = json("access-tdm.network.yaml", &["--runs", "3"]);
+    let sent = |report: &Value| report["streams"][0]["sent"].as_u64().unwrap();
+    assert_eq!((sent(&three), three["runs"].as_u64()), (3 * sent(&one), Some(3)));
+    let (_, worst) = json("access-tdm.network.yaml", &["--worst=6"]);
+    let most = |report: &Value| {
+        (1..5).map(|n| latency_us(report, &format!("control-n{n}"), "max_ps")).max()
+    };
+    assert!(most(&worst) >= most(&one) && worst["worst"]["trials"] == 6);
+    let (code, table, _) = sim("access-tdm.network.yaml", &[]);
+    assert_eq!(code, 0);
+    assert!(table.contains("control-n1") && table.contains("ok     control-n1: latency_max"));
+}
+
+#[test]
+fn t2_wrong_use_says_what_would_be_right() {
+    let (code, stdout, stderr) = sim("nowhere.yaml", &[]);
+    assert_eq!((code, stdout.as_str()), (2, ""));
+    assert!(stderr.contains("cannot read"), "{stderr}");
+    let (code, _, stderr) = sim("../tdm-64.yaml", &[]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("the key `kind` is missing"), "{stderr}");
+    assert!(stderr.contains("nothing was simulated"), "{stderr}");
+    let (code, _, stderr) = sim("access-tdm.network.yaml", &["--runs", "0"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("--runs"), "{stderr}");
+}

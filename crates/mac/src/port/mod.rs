@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A port of a station or a bridge: eight queues, and everything of the standard that decides
+//! which frame goes next and when: strict priority, gates, credit, launch times, asynchronous
+//! shaping, preemption.
+//!
+//! A [`Port`] is a value. It is told the time of two clocks ([`Now`]): the link's, by which frames
+//! take their time and credit grows, and the station's, by which gates open and frames are
+//! launched. Frames are of any type, and only their lengths matter.
+//!
+//! What it keeps:
+//!
+//! 1. A frame starts while its gate is open, and with its gap ends within the same window; the
+//!    rest of a frame that was preempted does not need a gate.
+//! 2. Frames of one class leave in the order of their arrival, or of their times.
+//! 3. Of the classes with a frame that may go, the highest goes; express before preemptable.
+//! 4. What is accepted is sent or given back ([`Polled::dropped`], [`Port::flush`]).
+//!
+//! Not here: the machine of a station on a shared segment with 33 queues ([`Machine`]), streams
+//! and their routes (`timewire-sim`), how the kernel does the same (`timewire-sched`).
+//!
+//! [`Machine`]: crate::Machine
+
+mod asynchronous;
+mod credit;
+mod gates;
+mod preemption;
+mod queue;
+mod time;
+
+pub use asynchronous::{AsyncGroup, AsyncLimits, AsyncShaper};
+pub use credit::CreditRules;
+pub use gates::{Gate, GateEntry, GateError, GateList};
+pub use preemption::{
+    EXPRESS_WAIT_BYTES, FRAGMENT_CHECK_BYTES, GAP_BYTES, MIN_FRAGMENT_BYTES, MIN_LAST_BYTES,
+    PREAMBLE_BYTES,
+};
+pub use time::Ps;
+
+use timewire_base::BitsPerSecond;
+
+use credit::Credit;
+use queue::{Entry, Queue};
+
+/// Traffic classes of a port; class 7 is the most urgent.
+pub const CLASSES: usize = 8;
+
+/// The same instant by two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The link's, which is right.
+    pub truth: Ps,
+    /// The station's, by which its gates and launch times go.
+    pub local: Ps,
+}
+
+/// In which order frames of a class leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they came.
+    #[default]
+    Arrival,
+    /// By their times, launch times or those of asynchronous shaping, and not before them.
+    Timed,
+    /// By their launch times; a frame that comes after its own is refused.
+    TimedStrict,
+}
+
+/// How a class is treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// In which order its frames leave.
+    pub order: Order,
+    /// Its share of the rate, and who counts it; without it the class has no shaper.
+    pub credit: Option<(BitsPerSecond, CreditRules)>,
+    /// Its frames can be interrupted by those of classes that cannot.
+    pub preemptable: bool,
+    /// Most frames that wait; without it there is no bound.
+    pub capacity: Option<u32>,
+}
+
+/// How a port is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// Rate of its link.
+    pub rate: BitsPerSecond,
+    /// Its classes.
+    pub classes: [ClassConfig; CLASSES],
+    /// Its gates; without them, all are open.
+    pub gates: Option<GateList>,
+    /// How long before a state with hold preemptable frames hold back.
+    pub hold_advance: Ps,
+}
+
+/// A frame that comes to a port.
+#[derive(Clone, Copy, Debug)]
+pub struct Offered<T> {
+    /// The frame.
+    pub item: T,
+    /// Its class, 0 to 7.
+    pub class: usize,
+    /// Bytes on the link, with preamble, check sequence and gap: at least 84.
+    pub wire_bytes: u32,
+    /// Not before this, by the station's clock; only classes in an order of time look at it.
+    pub not_before: Ps,
+}
+
+/// Why a frame is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The queue of its class is full.
+    Full,
+    /// It came after its launch time.
+    Late,
+    /// It is longer than any window of its class.
+    NeverFits,
+}
+
+/// A transmission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started<T> {
+    /// The frame.
+    pub item: T,
+    /// Its class.
+    pub class: usize,
+    /// When the link is free again, unless the frame is preempted.
+    pub ends: Ps,
+    /// It can be preempted: [`Polled::finished`] will tell its end.
+    pub preemptable: bool,
+    /// It is the rest of a frame that was preempted.
+    pub resumed: bool,
+}
+
+/// When to poll a port again; both are [`Ps::MAX`] when only a frame can change anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// By the link's clock.
+    pub truth: Ps,
+    /// By the station's clock.
+    pub local: Ps,
+}
+
+/// What a port does at an instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Polled<T> {
+    /// The last bit of this preemptable frame has left; its gap follows.
+    pub finished: Option<T>,
+    /// This frame starts.
+    pub started: Option<Started<T>>,
+    /// This frame fits no window since the gates were changed. Poll again at once.
+    pub dropped: Option<T>,
+    /// When to poll again at the latest.
+    pub wake: Wake,
+}
+
+/// A port.
+#[derive(Clone, Debug)]
+pub struct Port<T> {
+    rate: BitsPerSecond,
+    /// When it is whole.
+    ps_per_byte: Option<i64>,
+    classes: [Class<T>; CLASSES],
+    /// Bit `n`: frames of class `n` wait.
+    waiting: u8,
+    preemptable: u8,
+    gates: Option<GateList>,
+    change: Option<(Ps, Option<GateList>)>,
+    hold_advance: Ps,
+    busy_until: Ps,
+    sending: Option<Preemptable<T>>,
+    suspended: Option<Preemptable<T>>,
+}
+
+#[derive(Clone, Debug)]
+struct Class<T> {
+    queue: Queue<T>,
+    strict: bool,
+    credit: Option<Credit>,
+    capacity: u32,
+}
+
+/// A preemptable frame on the link, or what is left of it.
+#[derive(Clone, Copy, Debug)]
+struct Preemptable<T> {
+    item: T,
+    class: usize,
+    since: Ps,
+    /// Bytes that are left, with the check sequence.
+    rest: u32,
+    /// It was cut after so many bytes of them.
+    cut: Option<u32>,
+}
+
+enum Choice {
+    Send(usize),
+    NeverFits(usize),
+    Wait(Wake),
+}
+
+impl Wake {
+    /// Only a frame can change anything.
+    pub const NEVER: Wake = Wake { truth: Ps::MAX, local: Ps::MAX };
+
+    fn sooner(self, other: Wake) -> Wake {
+        Wake { truth: self.truth.min(other.truth), local: self.local.min(other.local) }
+    }
+}
+
+impl<T: Copy> Port<T> {
+    /// An idle port.
+    pub fn new(config: &PortConfig) -> Port<T> {
+        let class = |config: &ClassConfig, rate| Class {
+            queue: Queue::new(config.order != Order::Arrival),
+            strict: config.order == Order::TimedStrict,
+            credit: config.credit.map(|(idle, rules)| Credit::new(idle, rate, rules)),
+            capacity: config.capacity.unwrap_or(u32::MAX),
+        };
+        let byte = Ps::of_bytes(1, config.rate);
+        let exact = Ps::of_bytes(1_000, config.rate).get() == byte.get() * 1_000;
+        let bit = |index: usize| u8::from(config.classes[index].preemptable) << index;
+        Port {
+            rate: config.rate,
+            ps_per_byte: exact.then(|| byte.get()),
+            classes: std::array::from_fn(|index| class(&config.classes[index], config.rate)),
+            waiting: 0,
+            preemptable: (0..CLASSES).map(bit).fold(0, |mask, bit| mask | bit),
+            gates: config.gates.clone(),
+            change: None,
+            hold_advance: config.hold_advance,
+            busy_until: Ps::new(i64::MIN),
+            sending: None,
+            suspended: None,
+        }
+    }
+
+    /// Takes a frame; [`Port::poll`] then says what follows.
+    ///
+    /// **Errors**: why it is not taken; nothing has changed then.
+    pub fn offer(&mut self, now: Now, frame: Offered<T>) -> Result<(), Refused> {
+        let Offered { item, class, wire_bytes, not_before } = frame;
+        let longest = self.gates.as_ref().map_or(Ps::MAX, |gates| gates.longest(class));
+        if self.change.is_none() && longest < Ps::MAX && self.duration(wire_bytes) > longest {
+            return Err(Refused::NeverFits);
+        }
+        let own = &mut self.classes[class];
+        if u32::try_from(own.queue.len()).unwrap_or(u32::MAX) >= own.capacity {
+            return Err(Refused::Full);
+        }
+        if own.strict && not_before < now.local {
+            return Err(Refused::Late);
+        }
+        let waited = self.waiting >> class & 1 == 1;
+        self.settle(now, class, waited);
+        let own = &mut self.classes[class];
+        if let (false, Some(credit)) = (waited, &mut own.credit) {
+            credit.arrived_first(now.truth);
+        }
+        own.queue.push(Entry { item, wire_bytes, not_before });
+        self.waiting |= 1 << class;
+        Ok(())
+    }
+
+    /// What the port does now: ends a frame, starts one, or waits.
+    pub fn poll(&mut self, now: Now) -> Polled<T> {
+        let mut polled = Polled { finished: None, started: None, dropped: None, wake: Wake::NEVER };
+        self.change_gates(now.local);
+        let gap = self.duration(preemption::GAP_BYTES);
+        let sent = |sending: &mut Preemptable<T>| sending.cut.is_none();
+        if now.truth.saturating_add(gap) >= self.busy_until {
+            polled.finished = self.sending.take_if(sent).map(|sent| sent.item);
+        }
+        if now.truth < self.busy_until {
+            polled.wake = self.while_busy(now);
+            return polled;
+        }
+        if let Some(cut) = self.sending.take() {
+            let rest = cut.rest - cut.cut.unwrap_or(0);
+            self.suspended = Some(Preemptable { rest, cut: None, ..cut });
+        }
+        match self.choose(now, self.waiting & !self.preemptable) {
+            Choice::Send(class) => polled.started = Some(self.start(now, class)),
+            Choice::NeverFits(class) => polled.dropped = self.take(class).map(|e| e.item),
+            Choice::Wait(wake) => self.preemptable_next(now, wake, &mut polled),
+        }
+        if let Some(started) = &polled.started {
+            let needed = self.waiting != 0 || started.preemptable || self.suspended.is_some();
+            polled.wake = if needed { self.while_busy(now) } else { Wake::NEVER };
+        }
+        polled
+    }
+
+    /// The next frame among those that can be preempted, and the rest of one that was.
+    fn preemptable_next(&mut self, now: Now, wake: Wake, polled: &mut Polled<T>) {
+        polled.wake = wake;
+        if self.preemptable == 0 {
+            return;
+        }
+        let held = match &self.gates {
+            Some(gates) => gates.hold(now.local, self.hold_advance),
+            None => Gate::Closed { at: Ps::MAX },
+        };
+        if let Gate::Open { until } = held {
+            let waits = self.suspended.is_some() || self.waiting & self.preemptable != 0;
+            if waits {
+                polled.wake.local = polled.wake.local.min(until);
+            }
+            return;
+        }
+        if let Some(rest) = self.suspended.take() {
+            polled.started = Some(self.send_preemptable(now, rest, true));
+            return;
+        }
+        match self.choose(now, self.waiting & self.preemptable) {
+            Choice::Send(class) => polled.started = Some(self.start(now, class)),
+            Choice::NeverFits(class) => polled.dropped = self.take(class).map(|e| e.item),
+            Choice::Wait(other) => polled.wake = wake.sooner(other),
+        }
+    }
+
+    /// Changes the gates when the station's clock reads `at`; until then, no frame may end later.
+    pub fn set_gates(&mut self, at: Ps, gates: Option<GateList>) {
+        self.change = Some((at, gates));
+    }
+
+    /// Takes everything out that waits or is being sent: the station starts again.
+    pub fn flush(&mut self, now: Now) -> Vec<T> {
+        let mut out: Vec<T> = Vec::new();
+        for class in 0..CLASSES {
+            while let Some(entry) = self.take(class) {
+                out.push(entry.item);
+            }
+        }
+        out.extend(self.suspended.take().map(|rest| rest.item));
+        out.extend(self.sending.take().map(|sent| sent.item));
+        self.busy_until = self.busy_until.min(now.truth);
+        out
+    }
+
+    /// How many frames wait or are being sent as preemptable ones.
+    pub fn held(&self) -> usize {
+        let queued: usize = self.classes.iter().map(|class| class.queue.len()).sum();
+        queued + usize::from(self.sending.is_some()) + usize::from(self.suspended.is_some())
+    }
+
+    /// Whether frames wait.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting != 0
+    }
+
+    /// The gates in force.
+    pub fn gates(&self) -> Option<&GateList> {
+        self.gates.as_ref()
+    }
+
+    /// How long the link is busy with so many bytes.
+    pub fn duration(&self, wire_bytes: u32) -> Ps {
+        match self.ps_per_byte {
+            Some(byte) => Ps::new(byte * i64::from(wire_bytes)),
+            None => Ps::of_bytes(wire_bytes, self.rate),
+        }
+    }
+
+    /// The credit of a class now, rounded down. **Units**: bits; `None` without a shaper.
+    pub fn credit_bits(&mut self, now: Now, class: usize) -> Option<i64> {
+        self.settle(now, class, self.waiting >> class & 1 == 1);
+        self.classes[class].credit.as_ref().map(Credit::bits_floor)
+    }
+
+    fn settle(&mut self, now: Now, class: usize, waited: bool) {
+        let Some(credit) = &mut self.classes[class].credit else { return };
+        let gates = &self.gates;
+        let ahead = now.local - now.truth;
+        credit.settle(now.truth, waited, |from, to| match gates {
+            Some(gates) => gates.open_time(class, from + ahead, to + ahead).min(to - from),
+            None => to - from,
+        });
+    }
+
+    fn change_gates(&mut self, local: Ps) {
+        if let Some((at, gates)) = self.change.take_if(|(at, _)| *at <= local) {
+            let _ = at;
+            self.gates = gates;
+        }
+    }
+
+    /// Cuts the frame on the link when one waits that may interrupt it.
+    fn while_busy(&mut self, now: Now) -> Wake {
+        let mut busy = Wake { truth: self.busy_until, local: Ps::MAX };
+        let Some(sending) = self.sending.filter(|sending| sending.cut.is_none()) else {
+            return busy;
+        };
+        busy.truth = self.busy_until - self.duration(preemption::GAP_BYTES);
+        let held = self.gates.as_ref().map(|gates| gates.hold(now.local, self.hold_advance));
+        let wake = match (held, self.choose(now, self.waiting & !self.preemptable)) {
+            (Some(Gate::Open { .. }), _) | (_, Choice::Send(_)) => None,
+            (Some(Gate::Closed { at }), Choice::Wait(wake)) => {
+                Some(wake.sooner(Wake { truth: Ps::MAX, local: at }))
+            }
+            (_, Choice::Wait(wake)) => Some(wake),
+            (_, Choice::NeverFits(_)) => Some(Wake::NEVER),
+        };
+        match wake {
+            Some(wake) => busy.sooner(wake),
+            None => {
+                let since = now.truth - sending.since;
+                if let Some(data) = preemption::cut_after(since, sending.rest, self.rate) {
+                    let wire = preemption::fragment_wire(data);
+                    self.busy_until = sending.since + self.duration(wire);
+                    self.sending = Some(Preemptable { cut: Some(data), ..sending });
+                    return Wake { truth: self.busy_until, local: Ps::MAX };
+                }
+                busy
+            }
+        }
+    }
+
+    /// The highest of some classes whose first frame may go.
+    fn choose(&mut self, now: Now, classes: u8) -> Choice {
+        let mut wake = Wake::NEVER;
+        let mut left = classes;
+        while left != 0 {
+            let class = CLASSES - 1 - usize::from(u8::try_from(left.leading_zeros()).unwrap_or(7));
+            left &= !(1 << class);
+            let Some(&Entry { wire_bytes, not_before, .. }) = self.classes[class].queue.first()
+            else {
+                continue;
+            };
+            let timed = matches!(self.classes[class].queue, Queue::Timed { .. });
+            if timed && not_before > now.local {
+                wake.local = wake.local.min(not_before);
+                continue;
+            }
+            if self.classes[class].credit.is_some() {
+                self.settle(now, class, true);
+                let credit = self.classes[class].credit.as_mut();
+                if let Some(Err(at)) = credit.map(|credit| credit.ready(now.truth)) {
+                    wake.truth = wake.truth.min(at);
+                    continue;
+                }
+            }
+            match self.fits(now.local, class, wire_bytes) {
+                Ok(()) => return Choice::Send(class),
+                Err(Ps::MAX) if self.change.is_none() => return Choice::NeverFits(class),
+                Err(at) => wake.local = wake.local.min(at),
+            }
+        }
+        if classes != 0
+            && let Some((at, _)) = &self.change
+        {
+            wake.local = wake.local.min(*at);
+        }
+        Choice::Wait(wake)
+    }
+
+    /// Whether a frame that starts now ends within the window; else when to look again.
+    fn fits(&self, local: Ps, class: usize, wire_bytes: u32) -> Result<(), Ps> {
+        if self.gates.is_none() && self.change.is_none() {
+            return Ok(());
+        }
+        let ends = local + self.duration(wire_bytes);
+        if let Some((at, _)) = &self.change
+            && ends > *at
+        {
+            return Err(*at);
+        }
+        let Some(gates) = &self.gates else { return Ok(()) };
+        if self.duration(wire_bytes) > gates.longest(class) {
+            return Err(Ps::MAX);
+        }
+        match gates.gate(class, local) {
+            Gate::Open { until } if ends <= until => Ok(()),
+            Gate::Open { until } => match gates.gate(class, until) {
+                Gate::Closed { at } => Err(at),
+                Gate::Open { .. } => Err(until),
+            },
+            Gate::Closed { at } => Err(at),
+        }
+    }
+
+    fn take(&mut self, class: usize) -> Option<Entry<T>> {
+        let entry = self.classes[class].queue.pop();
+        if self.classes[class].queue.len() == 0 {
+            self.waiting &= !(1 << class);
+        }
+        entry
+    }
+
+    fn start(&mut self, now: Now, class: usize) -> Started<T> {
+        let entry = self.take(class).expect("invariant: a chosen class has a frame");
+        let ends = now.truth + self.duration(entry.wire_bytes);
+        if let Some(credit) = &mut self.classes[class].credit {
+            credit.sent(now.truth, ends, entry.wire_bytes);
+        }
+        if self.preemptable >> class & 1 == 1 {
+            let rest = entry.wire_bytes - preemption::last_wire(0);
+            let whole = Preemptable { item: entry.item, class, since: now.truth, rest, cut: None };
+            return self.send_preemptable(now, whole, false);
+        }
+        self.busy_until = ends;
+        Started { item: entry.item, class, ends, preemptable: false, resumed: false }
+    }
+
+    fn send_preemptable(&mut self, now: Now, rest: Preemptable<T>, resumed: bool) -> Started<T> {
+        let sending = Preemptable { since: now.truth, ..rest };
+        let ends = now.truth + self.duration(preemption::last_wire(sending.rest));
+        (self.busy_until, self.sending) = (ends, Some(sending));
+        Started { item: sending.item, class: sending.class, ends, preemptable: true, resumed }
+    }
+}

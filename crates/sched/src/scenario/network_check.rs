@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What must hold between the keys of a network file: names that exist, once; things that go
+//! together.
+//!
+//! Not here: single values (`network.rs`); whether there is a way (`timewire-sim`).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use timewire_base::{Span, StationName, parse_span};
+
+use super::item::Reader;
+use super::network::{
+    NetCreditRules, NetDelay, NetDrawn, NetFault, NetGates, NetMetric, NetTraffic, NetworkFile,
+};
+use super::suggest::{did_you_mean, listed};
+use super::value::{AtMost, Name};
+
+/// Longest simulation that a file can ask for.
+const LONGEST: Span = Span::from_secs(86_400);
+/// Longest message: a jumbo frame.
+const LONGEST_MESSAGE: u32 = 8_958;
+
+struct Checker<'a> {
+    file: &'a NetworkFile,
+    nodes: Vec<&'a str>,
+    streams: Vec<&'a str>,
+}
+
+pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
+    let stations = file.stations.iter().map(|station| station.name.as_str());
+    let bridges = file.bridges.iter().map(|bridge| bridge.name.as_str());
+    let checker = Checker {
+        file,
+        nodes: stations.chain(bridges).collect(),
+        streams: file.streams.iter().map(|stream| stream.name.as_str()).collect(),
+    };
+    if file.duration == Span::ZERO || file.duration > LONGEST {
+        let message = format!("{} is no duration: it is above zero, at most a day", file.duration);
+        reader.fail_at("duration", message, "");
+    }
+    if file.warm_up >= file.duration {
+        let message = format!("nothing is counted in {} after {}", file.duration, file.warm_up);
+        reader.fail_at("warm_up", message, "write a time below the duration");
+    }
+    bounded("", &file.to_json(), reader);
+    checker.names(reader);
+    checker.links(reader);
+    checker.ports(reader);
+    checker.streams(reader);
+    checker.faults(reader);
+    checker.limits(reader);
+}
+
+impl Checker<'_> {
+    fn names(&self, reader: &mut Reader) {
+        if self.file.streams.is_empty() {
+            reader.fail_at("streams", "there is no stream".into(), "write at least one");
+        }
+        let mut seen: BTreeMap<&str, String> = BTreeMap::new();
+        let nodes = (self.file.stations.iter().enumerate())
+            .map(|(i, station)| (format!("stations[{i}].name"), station.name.as_str()));
+        let bridges = (self.file.bridges.iter().enumerate())
+            .map(|(i, bridge)| (format!("bridges[{i}].name"), bridge.name.as_str()));
+        let segments = (self.file.segments.iter().enumerate())
+            .map(|(i, segment)| (format!("segments[{i}].name"), segment.name.as_str()));
+        for (key, name) in nodes.chain(bridges).chain(segments) {
+            twice(reader, &mut seen, key, name);
+        }
+        let mut seen = BTreeMap::new();
+        for (i, stream) in self.file.streams.iter().enumerate() {
+            twice(reader, &mut seen, format!("streams[{i}].name"), stream.name.as_str());
+        }
+        let mut seen = BTreeMap::new();
+        for (i, limit) in self.file.limits.iter().enumerate() {
+            twice(reader, &mut seen, format!("limits[{i}].id"), limit.id.as_str());
+        }
+        let slots = self.file.schedule.iter().flat_map(|schedule| schedule.slots());
+        for (i, slot) in slots.enumerate() {
+            self.node(reader, &format!("schedule.slots[{i}].station"), &slot.station);
+        }
+    }
+
+    fn links(&self, reader: &mut Reader) {
+        for (i, link) in self.file.links.iter().enumerate() {
+            let key = format!("links[{i}].between");
+            if pair(reader, &key, &link.between) {
+                link.between.iter().for_each(|name| self.node(reader, &key, name));
+            }
+        }
+        for (i, segment) in self.file.segments.iter().enumerate() {
+            let key = format!("segments[{i}].stations");
+            if segment.stations.len() < 2 {
+                let message = "a segment has two stations or more".to_owned();
+                reader.fail_at(&key, message, "name them");
+            }
+            segment.stations.iter().for_each(|name| self.node(reader, &key, name));
+        }
+        let stations = self.file.stations.iter().enumerate();
+        let delays = stations.flat_map(|(i, station)| {
+            let key = |what: &str| format!("stations[{i}].{what}");
+            [(key("send"), &station.send), (key("receive"), &station.receive)]
+        });
+        let bridges = self.file.bridges.iter().enumerate();
+        let forward = bridges.map(|(i, bridge)| (format!("bridges[{i}].forward"), &bridge.forward));
+        for (key, drawn) in delays.chain(forward) {
+            delay(reader, &key, drawn);
+        }
+        let clocks = (self.file.stations.iter().enumerate())
+            .map(|(i, station)| (format!("stations[{i}].clock"), &station.clock));
+        let bridges = (self.file.bridges.iter().enumerate())
+            .map(|(i, bridge)| (format!("bridges[{i}].clock"), &bridge.clock));
+        for (key, clock) in clocks.chain(bridges) {
+            if clock.sync.as_ref().is_some_and(|sync| sync.interval < Span::from_us(10)) {
+                let message = "a clock is not corrected so often".to_owned();
+                reader.fail_at(&format!("{key}.sync.interval"), message, "write 10us or more");
+            }
+            if clock.wander.0 < 0 {
+                let message = "a clock wanders either way".to_owned();
+                reader.fail_at(&format!("{key}.wander"), message, "write it without the sign");
+            }
+        }
+    }
+
+    /// Whether something is at the other end of a port of a node.
+    fn faces(&self, node: &StationName, to: &StationName) -> bool {
+        let link = self
+            .file
+            .links
+            .iter()
+            .any(|link| node != to && link.between.contains(node) && link.between.contains(to));
+        let segment = self.file.segments.iter();
+        link || segment
+            .filter(|segment| segment.name == *to)
+            .any(|segment| segment.stations.contains(node))
+    }
+
+    fn port(&self, reader: &mut Reader, key: &str, node: &StationName, to: &StationName) {
+        if !self.faces(node, to) {
+            let message = format!("{node} has no port to {to}");
+            reader.fail_at(key, message, "name the other end of a link, or a segment");
+        }
+    }
+
+    fn ports(&self, reader: &mut Reader) {
+        for (i, port) in self.file.ports.iter().enumerate() {
+            let at = format!("ports[{i}]");
+            if port.of.is_empty() {
+                let message = "whose ports are like this?".to_owned();
+                reader.fail_at(&format!("{at}.of"), message, "name a station or bridge");
+            }
+            for node in &port.of {
+                self.node(reader, &format!("{at}.of"), node);
+                if let Some(to) = &port.to {
+                    self.port(reader, &format!("{at}.to"), node, to);
+                }
+            }
+            if let Some(list) = &port.gates {
+                gates(reader, &format!("{at}.gates"), list);
+            }
+            if let Some(both) = port.timed.iter().find(|class| port.launch.contains(class)) {
+                let message = format!("class {} is in `timed` too", both.get());
+                reader.fail_at(&format!("{at}.launch"), message, "name it in one of the two");
+            }
+            for (j, credit) in port.credit.iter().enumerate() {
+                let both = credit.hi.is_some() && credit.lo.is_some();
+                let neither = credit.hi.is_none() && credit.lo.is_none();
+                let right = match credit.rules {
+                    NetCreditRules::Linux => both,
+                    NetCreditRules::Standard => neither,
+                };
+                if !right {
+                    let message = "`hi` and `lo` go with `rules: linux`, both of them".to_owned();
+                    reader.fail_at(&format!("{at}.credit[{j}].rules"), message, "");
+                }
+            }
+        }
+    }
+
+    fn streams(&self, reader: &mut Reader) {
+        for (i, stream) in self.file.streams.iter().enumerate() {
+            let at = |key: &str| format!("streams[{i}].{key}");
+            self.node(reader, &at("from"), &stream.from);
+            self.node(reader, &at("to"), &stream.to);
+            if stream.from == stream.to {
+                let message = "it ends where it starts".to_owned();
+                reader.fail_at(&at("to"), message, "name another station");
+            }
+            if stream.message.get() > LONGEST_MESSAGE {
+                let message = format!("{} is longer than a jumbo frame takes", stream.message);
+                reader.fail_at(&at("message"), message, &format!("at most {LONGEST_MESSAGE}B"));
+            }
+            let traffic = at("traffic");
+            match &stream.traffic {
+                NetTraffic::Cyclic(cyclic) => {
+                    delay(reader, &format!("{traffic}.jitter"), &cyclic.jitter);
+                    takes_time(reader, &format!("{traffic}.period"), cyclic.period);
+                }
+                NetTraffic::Sporadic(sporadic) => {
+                    delay(reader, &format!("{traffic}.gap"), &sporadic.gap);
+                    takes_time(reader, &format!("{traffic}.gap"), longest(&sporadic.gap));
+                }
+                NetTraffic::Flood(_) => {}
+                NetTraffic::Request(request) => {
+                    takes_time(reader, &format!("{traffic}.timeout"), request.timeout);
+                    delay(reader, &format!("{traffic}.think"), &request.think);
+                    let key = format!("{traffic}.answer");
+                    self.follows(reader, &key, &request.answer, &stream.from);
+                }
+                NetTraffic::After(after) => {
+                    delay(reader, &format!("{traffic}.work"), &after.work);
+                    let key = format!("{traffic}.stream");
+                    self.follows(reader, &key, &after.stream, &stream.from);
+                }
+            }
+        }
+    }
+
+    /// The other stream has to arrive where this one starts.
+    fn follows(&self, reader: &mut Reader, key: &str, name: &Name, from: &StationName) {
+        if !self.stream(reader, key, name) {
+            return;
+        }
+        let arrives = self.file.streams.iter().find(|stream| stream.name == *name);
+        if let Some(other) = arrives.filter(|other| other.to != *from) {
+            let message = format!("{name} arrives at {}, and this starts at {from}", other.to);
+            reader.fail_at(key, message, "name a stream that arrives where this one starts");
+        }
+    }
+
+    fn faults(&self, reader: &mut Reader) {
+        for (i, fault) in self.file.faults.iter().enumerate() {
+            let at = |key: &str| format!("faults[{i}].{key}");
+            match fault {
+                NetFault::Loss(share) | NetFault::Corruption(share) => {
+                    self.link(reader, &at("link"), &share.link);
+                }
+                NetFault::LinkDown(down) => self.link(reader, &at("link"), &down.link),
+                NetFault::Babble(babble) => {
+                    self.stream(reader, &at("stream"), &babble.stream);
+                }
+                NetFault::Late(late) => {
+                    self.stream(reader, &at("stream"), &late.stream);
+                }
+                NetFault::Restart(restart) => self.node(reader, &at("node"), &restart.node),
+                NetFault::ClockStep(step) => self.node(reader, &at("node"), &step.node),
+                NetFault::MasterLost(_) => {}
+                NetFault::Gates(change) => {
+                    self.port(reader, &at("to"), &change.node, &change.to);
+                    if let Some(list) = &change.gates {
+                        gates(reader, &at("gates"), list);
+                    }
+                }
+            }
+        }
+    }
+
+    fn limits(&self, reader: &mut Reader) {
+        for (i, limit) in self.file.limits.iter().enumerate() {
+            self.stream(reader, &format!("limits[{i}].stream"), &limit.stream);
+            let share = matches!(limit.metric, NetMetric::Lost | NetMetric::OutsideWindows);
+            let right = match limit.at_most {
+                AtMost::Time(_) => !share,
+                AtMost::Share(_) => share,
+                AtMost::Ratio(_) => false,
+            };
+            if !right {
+                let wanted = if share { "a share such as 0.1%" } else { "a time such as 500us" };
+                let message = format!("`{}` is limited by {wanted}", limit.metric.word());
+                reader.fail_at(&format!("limits[{i}].at_most"), message, "");
+            }
+        }
+    }
+
+    fn link(&self, reader: &mut Reader, key: &str, ends: &[StationName]) {
+        let known = |link: &super::network::NetLink| ends.iter().all(|e| link.between.contains(e));
+        if pair(reader, key, ends) && !self.file.links.iter().any(known) {
+            let message = format!("there is no link between {} and {}", ends[0], ends[1]);
+            reader.fail_at(key, message, "name the ends of a link");
+        }
+    }
+
+    fn node(&self, reader: &mut Reader, key: &str, name: &StationName) {
+        known(reader, key, "station or bridge", name.as_str(), &self.nodes);
+    }
+
+    fn stream(&self, reader: &mut Reader, key: &str, name: &Name) -> bool {
+        known(reader, key, "stream", name.as_str(), &self.streams)
+    }
+}
+
+/// No time of the file is longer than a simulation can be, wherever it stands.
+fn bounded(path: &str, value: &Json, reader: &mut Reader) {
+    match value {
+        Json::Object(keys) => {
+            for (key, value) in keys {
+                let dot = if path.is_empty() { "" } else { "." };
+                bounded(&format!("{path}{dot}{key}"), value, reader);
+            }
+        }
+        Json::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                bounded(&format!("{path}[{i}]"), item, reader);
+            }
+        }
+        // The base of a schedule counts from 1970, and the description is for people.
+        Json::String(_) if ["schedule.base_time", "description", "duration"].contains(&path) => {}
+        Json::String(text) => {
+            if let Ok(span) = parse_span(text)
+                && (span > LONGEST || span < -LONGEST)
+            {
+                let message = format!("{span} is longer than a day, and so than any simulation");
+                reader.fail_at(path, message, "write a shorter time");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn known(reader: &mut Reader, key: &str, what: &str, name: &str, all: &[&str]) -> bool {
+    let is = all.contains(&name);
+    if !is {
+        let meant = did_you_mean(name, all.iter().copied());
+        let hint = match all.len() {
+            0..=20 => format!("there are {}", listed(all.iter().copied())),
+            count => format!("there are {count}"),
+        };
+        reader.fail_at(key, format!("there is no {what} `{name}`{meant}"), &hint);
+    }
+    is
+}
+
+fn twice<'a>(
+    reader: &mut Reader,
+    seen: &mut BTreeMap<&'a str, String>,
+    key: String,
+    name: &'a str,
+) {
+    if let Some(first) = seen.get(name) {
+        reader.fail_at(&key, format!("`{name}` is the name of {first}"), "give it another name");
+    } else {
+        seen.insert(name, key);
+    }
+}
+
+fn pair(reader: &mut Reader, key: &str, ends: &[StationName]) -> bool {
+    let right = ends.len() == 2 && ends[0] != ends[1];
+    if !right {
+        let message = format!("a link has two ends, not {}", ends.len());
+        reader.fail_at(key, message, "name two different ones, such as [alpha, bridge]");
+    }
+    right
+}
+
+fn takes_time(reader: &mut Reader, key: &str, span: Span) {
+    if span == Span::ZERO {
+        reader.fail_at(key, "it takes time".to_owned(), "write a time above zero, such as 1ms");
+    }
+}
+
+fn delay(reader: &mut Reader, key: &str, delay: &NetDelay) {
+    match delay {
+        NetDelay::Drawn(NetDrawn::Uniform(uniform)) if uniform.min > uniform.max => {
+            let message = format!("{} is more than {}", uniform.min, uniform.max);
+            reader.fail_at(&format!("{key}.min"), message, "write the lesser first");
+        }
+        NetDelay::Drawn(NetDrawn::Empirical(measured)) if measured.times.is_empty() => {
+            let message = "there is no time".to_owned();
+            reader.fail_at(&format!("{key}.times"), message, "write at least one");
+        }
+        _ => {}
+    }
+}
+
+/// The longest time that a delay names.
+fn longest(delay: &NetDelay) -> Span {
+    match delay {
+        NetDelay::Fixed(span) => *span,
+        NetDelay::Drawn(NetDrawn::Uniform(it)) => it.max,
+        NetDelay::Drawn(NetDrawn::Normal(it)) => it.mean.max(it.deviation),
+        NetDelay::Drawn(NetDrawn::Exponential(it)) => it.min.max(it.mean),
+        NetDelay::Drawn(NetDrawn::Empirical(it)) => {
+            it.times.iter().copied().max().unwrap_or(Span::ZERO)
+        }
+    }
+}
+
+fn gates(reader: &mut Reader, key: &str, list: &NetGates) {
+    let mut total = Span::ZERO;
+    for (i, entry) in list.entries.iter().enumerate() {
+        takes_time(reader, &format!("{key}.entries[{i}].lasts"), entry.lasts);
+        total = total.checked_add(entry.lasts).unwrap_or(Span::MAX);
+    }
+    if list.entries.is_empty() {
+        let message = "there is no state".to_owned();
+        reader.fail_at(&format!("{key}.entries"), message, "write at least one");
+    }
+    let cycle = list.cycle.unwrap_or(total);
+    if total > cycle || cycle > Span::from_secs(1_000) {
+        let message = format!("the states together are {total}, and the cycle is {cycle}");
+        reader.fail_at(&format!("{key}.cycle"), message, "a cycle is as long, at most 1000s");
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Applications: when frames are released, and what follows when they arrive.
+//!
+//! Not here: the way of a frame (`engine.rs`).
+
+use timewire_mac::port::{AsyncShaper, Ps};
+
+use super::delay::ps;
+use super::describe::{StreamSpec, Traffic};
+use super::engine::{Frame, Kind, NO_PORT, Simulation, no_result, slot};
+use super::route::index;
+use super::stats::{LostBy, StreamResult};
+use crate::random::Sequence;
+
+/// A stream that runs.
+pub(super) struct Flow {
+    pub class: usize,
+    pub wire_bytes: u32,
+    pub launch: Option<Ps>,
+    /// One for each hop behind the first; none when it is not shaped.
+    pub shapers: Vec<AsyncShaper>,
+    pub from: u32,
+    to: u32,
+    traffic: Traffic,
+    random: Sequence,
+    /// When the period began, or begins, by the clock of its station.
+    due: i64,
+    /// Frames of this period that were released.
+    burst: u32,
+    number: u32,
+    outstanding: Option<u32>,
+    /// Streams that wait for frames of this one.
+    followers: Vec<u32>,
+    /// How much later than due its application is.
+    pub late: u64,
+    pub babble_until: u64,
+    entered: u64,
+    pub result: StreamResult,
+}
+
+impl Flow {
+    pub fn new(spec: &StreamSpec, hops: usize, random: Sequence) -> Flow {
+        let shapers = spec.shape.map(|limits| vec![AsyncShaper::new(limits); hops]);
+        Flow {
+            class: spec.class,
+            wire_bytes: spec.frame.wire_len().get(),
+            launch: spec.launch.map(Ps::from_span),
+            shapers: shapers.unwrap_or_default(),
+            from: index(spec.from),
+            to: index(spec.to),
+            traffic: spec.traffic.clone(),
+            random,
+            due: 0,
+            burst: 0,
+            number: 0,
+            outstanding: None,
+            followers: Vec::new(),
+            late: 0,
+            babble_until: 0,
+            entered: 0,
+            result: no_result(),
+        }
+    }
+}
+
+impl Simulation {
+    pub(super) fn begin_flow(&mut self, stream: u32) {
+        let place = slot(stream);
+        match self.flows[place].traffic.clone() {
+            Traffic::Cyclic { period, offset, .. } => {
+                let local = self.nodes[slot(self.flows[place].from)].clock.local(0);
+                let (period, offset) = (Ps::from_span(period).get(), Ps::from_span(offset).get());
+                // The first time of the stream that its clock has yet to reach.
+                self.flows[place].due = local + (offset - local).rem_euclid(period);
+                self.next_period(stream);
+            }
+            Traffic::Sporadic { gap } => {
+                let at = gap.draw(&mut self.flows[place].random);
+                self.at(at, Kind::Release, stream, 0);
+            }
+            Traffic::Request { answer, first, .. } => {
+                self.flows[answer].followers.push(stream);
+                self.at(ps(first), Kind::Release, stream, 0);
+            }
+            Traffic::After { stream: cause, .. } => self.flows[cause].followers.push(stream),
+        }
+    }
+
+    fn next_period(&mut self, stream: u32) {
+        let flow = &mut self.flows[slot(stream)];
+        let Traffic::Cyclic { jitter, .. } = &flow.traffic else { return };
+        let jitter = i64::try_from(jitter.draw(&mut flow.random)).unwrap_or(0);
+        let local = flow.due.saturating_add(jitter);
+        let at = self.nodes[slot(flow.from)].clock.truth(local, self.now);
+        self.at(at, Kind::Release, stream, 0);
+    }
+
+    pub(super) fn release(&mut self, stream: u32, arg: u32) {
+        let place = slot(stream);
+        let number = self.flows[place].number;
+        match &self.flows[place].traffic {
+            Traffic::Cyclic { frames, spacing, period, .. } => {
+                let (frames, spacing, period) = (*frames, ps(*spacing), Ps::from_span(*period));
+                self.emit(stream, self.now, number);
+                let local = self.nodes[slot(self.flows[place].from)].clock.local(self.now);
+                let flow = &mut self.flows[place];
+                flow.burst += 1;
+                if flow.burst < frames {
+                    return self.at(self.now.saturating_add(spacing), Kind::Release, stream, 0);
+                }
+                flow.burst = 0;
+                flow.due = flow.due.saturating_add(period.get());
+                if flow.due < local {
+                    // The clock jumped, or the burst is longer than its period.
+                    let missed = (local - flow.due).div_euclid(period.get()) + 1;
+                    flow.due += missed * period.get();
+                }
+                self.next_period(stream);
+            }
+            Traffic::Sporadic { gap } => {
+                let gap = gap.clone();
+                self.emit(stream, self.now, number);
+                let wait = gap.draw(&mut self.flows[place].random).max(1);
+                self.at(self.now.saturating_add(wait), Kind::Release, stream, 0);
+            }
+            Traffic::Request { timeout, .. } => {
+                let timeout = ps(*timeout);
+                self.flows[place].outstanding = Some(number);
+                // Before it is sent: the answer may be here at once.
+                self.at(self.now.saturating_add(timeout), Kind::Timeout, stream, number);
+                self.emit(stream, self.now, number);
+            }
+            Traffic::After { from_cause, .. } => {
+                let from_cause = *from_cause;
+                let cause = self.causes.take(arg).frame;
+                let created = if from_cause { cause.created } else { self.now };
+                self.emit(stream, created, cause.number);
+            }
+        }
+    }
+
+    pub(super) fn timed_out(&mut self, stream: u32, number: u32) {
+        let flow = &mut self.flows[slot(stream)];
+        if flow.outstanding == Some(number) {
+            flow.result.timeouts += 1;
+            flow.outstanding = None;
+            self.release(stream, 0);
+        }
+    }
+
+    pub(super) fn babble(&mut self, stream: u32) {
+        let flow = &self.flows[slot(stream)];
+        if self.now >= flow.babble_until {
+            return;
+        }
+        let (number, wire_bytes) = (flow.number, flow.wire_bytes);
+        let first = self.routes.hops[slot(self.routes.starts[slot(stream)])];
+        let lasts = self.ports[slot(first)].port.duration(wire_bytes).get();
+        self.emit(stream, self.now, number);
+        self.at(self.now + lasts.unsigned_abs().max(1), Kind::Babble, stream, 0);
+    }
+
+    /// A frame is released.
+    fn emit(&mut self, stream: u32, created: u64, number: u32) {
+        let flow = &mut self.flows[slot(stream)];
+        flow.number = flow.number.wrapping_add(1);
+        let node = &mut self.nodes[slot(flow.from)];
+        if node.down > 0 {
+            return;
+        }
+        flow.result.sent += 1;
+        let ready = self.now.saturating_add(node.send.draw(&mut node.random) + flow.late);
+        let ready = ready.max(flow.entered);
+        flow.entered = ready;
+        let port = NO_PORT;
+        let frame = Frame { created, stream, number, port, hop: 0, damaged: false, gone: false };
+        if ready == self.now {
+            return self.enter(frame);
+        }
+        let place = self.slab.put(frame, ready);
+        self.at(ready, Kind::Enter, stream, place);
+    }
+
+    /// A frame has arrived.
+    pub(super) fn deliver(&mut self, frame: Frame) {
+        let stream = slot(frame.stream);
+        let to = slot(self.flows[stream].to);
+        if self.nodes[to].down > 0 {
+            return self.lose(frame, LostBy::Restart);
+        }
+        if frame.damaged {
+            return self.lose(frame, LostBy::Corrupted);
+        }
+        let node = &mut self.nodes[to];
+        let received = self.now.saturating_add(node.receive.draw(&mut node.random));
+        let counts = self.counts(frame.created);
+        let result = &mut self.flows[stream].result;
+        result.delivered += 1;
+        if counts {
+            result.latencies.add(received - frame.created);
+        }
+        for place in 0..self.flows[stream].followers.len() {
+            let follower = self.flows[stream].followers[place];
+            self.follow(follower, frame, received);
+        }
+    }
+
+    fn follow(&mut self, follower: u32, cause: Frame, received: u64) {
+        let flow = &mut self.flows[slot(follower)];
+        match &flow.traffic {
+            Traffic::Request { think, .. } if flow.outstanding == Some(cause.number) => {
+                flow.outstanding = None;
+                let at = received.saturating_add(think.draw(&mut flow.random));
+                self.at(at, Kind::Release, follower, 0);
+            }
+            Traffic::After { work, .. } => {
+                let at = received.saturating_add(work.draw(&mut flow.random));
+                let place = self.causes.put(Frame { port: NO_PORT, ..cause }, at);
+                self.at(at, Kind::Release, follower, place);
+            }
+            _ => {}
+        }
+    }
+}

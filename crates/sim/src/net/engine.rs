@@ -1,0 +1,706 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The simulation: what happens next, ports and links.
+//!
+//! Not here: applications (`app.rs`), shared segments (`medium.rs`), faults (`fault.rs`).
+
+use std::collections::BTreeMap;
+
+use timewire_base::{BitsPerSecond, Span};
+use timewire_mac::port::{
+    AsyncGroup, Gate, GateList, Now, Offered, Port, Ps, Refused, Started, Wake,
+};
+
+use super::app::Flow;
+use super::clock::NetClock;
+use super::delay::{Delay, below, ps};
+use super::describe::{NetError, Network};
+use super::medium::Medium;
+use super::queue::{Event, EventQueue};
+use super::route::{Routes, index};
+use super::stats::{LostBy, StreamResult};
+use crate::SimTime;
+use crate::random::Sequence;
+
+/// A frame on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// **Units**: picoseconds since the start.
+    pub created: u64,
+    pub stream: u32,
+    pub number: u32,
+    /// The port that sends it, or [`NO_PORT`].
+    pub port: u32,
+    pub hop: u8,
+    pub damaged: bool,
+    /// The link went down under it; it is counted already.
+    pub gone: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InFlight {
+    pub frame: Frame,
+    /// When its last bit arrives.
+    pub arrives: u64,
+}
+
+// A frame in flight is as small as promised.
+const _: () = assert!(size_of::<InFlight>() <= 32);
+
+pub(super) const NO_PORT: u32 = u32::MAX;
+const FREE: u32 = u32::MAX - 1;
+
+/// Frames between two ports, and in applications.
+#[derive(Debug, Default)]
+pub(super) struct Slab {
+    pub frames: Vec<InFlight>,
+    free: Vec<u32>,
+}
+
+impl Slab {
+    pub fn put(&mut self, frame: Frame, arrives: u64) -> u32 {
+        let flying = InFlight { frame, arrives };
+        match self.free.pop() {
+            Some(place) => {
+                self.frames[slot(place)] = flying;
+                place
+            }
+            None => {
+                self.frames.push(flying);
+                index(self.frames.len() - 1)
+            }
+        }
+    }
+
+    pub fn take(&mut self, place: u32) -> InFlight {
+        let taken = self.frames[slot(place)];
+        self.frames[slot(place)].frame.port = FREE;
+        self.free.push(place);
+        taken
+    }
+
+    /// Those that are in use.
+    pub fn live(&mut self) -> impl Iterator<Item = &mut InFlight> {
+        self.frames.iter_mut().filter(|flying| flying.frame.port != FREE)
+    }
+}
+
+pub(super) fn slot(number: u32) -> usize {
+    usize::try_from(number).expect("invariant: 32 bits fit a place")
+}
+
+/// A kind of event. At one instant they go in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Fault,
+    FaultEnds,
+    Clock,
+    /// A frame comes to the queue of the next port of its way.
+    Enter,
+    /// A frame has arrived at the end of its way.
+    Deliver,
+    Release,
+    Timeout,
+    Babble,
+    MediumFree,
+    Wake,
+    Token,
+}
+
+impl Kind {
+    const ALL: [Kind; 11] = [
+        Kind::Fault,
+        Kind::FaultEnds,
+        Kind::Clock,
+        Kind::Enter,
+        Kind::Deliver,
+        Kind::Release,
+        Kind::Timeout,
+        Kind::Babble,
+        Kind::MediumFree,
+        Kind::Wake,
+        Kind::Token,
+    ];
+
+    /// Its place in [`Kind::ALL`].
+    const fn rank(self) -> u64 {
+        match self {
+            Kind::Fault => 0,
+            Kind::FaultEnds => 1,
+            Kind::Clock => 2,
+            Kind::Enter => 3,
+            Kind::Deliver => 4,
+            Kind::Release => 5,
+            Kind::Timeout => 6,
+            Kind::Babble => 7,
+            Kind::MediumFree => 8,
+            Kind::Wake => 9,
+            Kind::Token => 10,
+        }
+    }
+}
+
+const _: () = {
+    let mut place: u64 = 0;
+    let mut all = Kind::ALL.as_slice();
+    while let [kind, rest @ ..] = all {
+        assert!(kind.rank() == place, "each kind is at its rank");
+        (all, place) = (rest, place + 1);
+    }
+};
+
+pub(super) struct Node {
+    pub forward: Delay,
+    pub send: Delay,
+    pub receive: Delay,
+    pub cut_through_bytes: Option<u32>,
+    pub clock: NetClock,
+    pub random: Sequence,
+    /// How many faults have it down.
+    pub down: u32,
+    pub ports: Vec<u32>,
+}
+
+pub(super) struct PortState {
+    pub port: Port<Frame>,
+    pub node: u32,
+    pub rate: BitsPerSecond,
+    /// Of a segment: its number and the place of this station.
+    pub medium: Option<(u32, u32)>,
+    pub delay: u64,
+    gap: u64,
+    pub loss_ppb: u64,
+    pub corrupt_ppb: u64,
+    /// How many faults have it down.
+    pub down: u32,
+    wake_at: u64,
+    pub free_at: u64,
+    /// The last frame sent here enters the next queue then; later ones do not overtake it.
+    forwarded: u64,
+    random: Sequence,
+}
+
+/// Something that the simulation must never do; a mistake of the simulator, not of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// When.
+    pub at: SimTime,
+    /// What.
+    pub what: &'static str,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Of each stream.
+    pub streams: Vec<StreamResult>,
+    /// Events that were handled.
+    pub events: u64,
+    /// Frames that were sent by a port.
+    pub hops: u64,
+    /// Collisions on shared segments.
+    pub collisions: u64,
+    /// Mistakes of the simulator; empty, or nothing here is to be trusted.
+    pub violations: Vec<Violation>,
+    /// Most frames between ports and in applications at the same time.
+    pub most_in_flight: usize,
+}
+
+/// A network that runs.
+pub struct Simulation {
+    pub(super) now: u64,
+    until: u64,
+    warm_up: u64,
+    tolerance: Ps,
+    queue: EventQueue,
+    number: u32,
+    pub(super) nodes: Vec<Node>,
+    pub(super) ports: Vec<PortState>,
+    pub(super) flows: Vec<Flow>,
+    pub(super) media: Vec<Medium>,
+    pub(super) slab: Slab,
+    pub(super) routes: Routes,
+    pub(super) faults: Vec<super::describe::Fault>,
+    pub(super) master_lost: u32,
+    /// Times of causes, for what follows them.
+    pub(super) causes: Slab,
+    groups: BTreeMap<(u32, u32, usize), AsyncGroup>,
+    events: u64,
+    pub(super) hops: u64,
+    pub(super) collisions: u64,
+    violations: Vec<Violation>,
+}
+
+impl Simulation {
+    /// The network at its start.
+    ///
+    /// **Errors**: a network that cannot be; the first thing that is wrong.
+    pub fn new(network: &Network) -> Result<Simulation, NetError> {
+        network.check()?;
+        let seed = network.seed;
+        let nodes = network.nodes.iter().enumerate().map(|(number, spec)| Node {
+            forward: spec.forward.clone(),
+            send: spec.send.clone(),
+            receive: spec.receive.clone(),
+            cut_through_bytes: spec.cut_through_bytes,
+            clock: NetClock::new(spec.clock, sequence(seed, 1, number)),
+            random: sequence(seed, 2, number),
+            down: 0,
+            ports: Vec::new(),
+        });
+        let routes = Routes::of(network)?;
+        let flows = network.streams.iter().enumerate();
+        let flows = flows.map(|(number, spec)| {
+            let hops = routes.starts[number + 1] - routes.starts[number];
+            Flow::new(spec, slot(hops), sequence(seed, 3, number))
+        });
+        let mut simulation = Simulation {
+            now: 0,
+            until: ps(network.duration),
+            warm_up: ps(network.warm_up),
+            tolerance: Ps::from_span(network.tolerance),
+            queue: EventQueue::new(),
+            number: 0,
+            nodes: nodes.collect(),
+            ports: ports(network),
+            flows: flows.collect(),
+            media: network
+                .media
+                .iter()
+                .enumerate()
+                .map(|(number, spec)| Medium::new(spec, number, network, sequence(seed, 5, number)))
+                .collect(),
+            slab: Slab::default(),
+            routes,
+            faults: network.faults.clone(),
+            master_lost: 0,
+            causes: Slab::default(),
+            groups: BTreeMap::new(),
+            events: 0,
+            hops: 0,
+            collisions: 0,
+            violations: Vec::new(),
+        };
+        simulation.begin();
+        Ok(simulation)
+    }
+
+    /// Runs the network to its end.
+    ///
+    /// **Errors**: as [`Simulation::new`].
+    pub fn run(network: &Network) -> Result<Outcome, NetError> {
+        let mut simulation = Simulation::new(network)?;
+        while simulation.go_on(u64::MAX) {}
+        Ok(simulation.finish())
+    }
+
+    /// Handles at most so many events; whether there are more before the end.
+    pub fn go_on(&mut self, events: u64) -> bool {
+        for _ in 0..events {
+            let Some(event) = self.queue.pop(self.until) else { return false };
+            self.now = event.time;
+            self.events += 1;
+            self.handle(event);
+        }
+        true
+    }
+
+    /// Where it is, and where it ends.
+    pub fn progress(&self) -> (SimTime, SimTime) {
+        (SimTime::from_ps(self.now), SimTime::from_ps(self.until))
+    }
+
+    /// Events that were handled so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Counts what is still on its way, and holds the books against each other.
+    pub fn finish(mut self) -> Outcome {
+        let mut left = vec![0_u64; self.flows.len()];
+        for flying in self.slab.live().filter(|flying| !flying.frame.gone) {
+            left[slot(flying.frame.stream)] += 1;
+        }
+        let clock = Now { truth: Ps::MAX, local: Ps::MAX };
+        for port in &mut self.ports {
+            for frame in port.port.flush(clock) {
+                left[slot(frame.stream)] += 1;
+            }
+        }
+        for frame in self.media.iter().flat_map(Medium::held) {
+            left[slot(frame.stream)] += 1;
+        }
+        for (number, left) in left.into_iter().enumerate() {
+            let result = &mut self.flows[number].result;
+            result.in_flight = left;
+            if result.sent != result.delivered + result.lost_total() + left {
+                self.violated("a frame neither arrived nor was lost nor is on its way");
+            }
+        }
+        Outcome {
+            streams: self.flows.into_iter().map(|flow| flow.result).collect(),
+            events: self.events,
+            hops: self.hops,
+            collisions: self.collisions,
+            violations: self.violations,
+            most_in_flight: self.slab.frames.len(),
+        }
+    }
+
+    fn begin(&mut self) {
+        for port in 0..self.ports.len() {
+            let node = slot(self.ports[port].node);
+            self.nodes[node].ports.push(index(port));
+        }
+        for node in 0..self.nodes.len() {
+            if let Some(interval) = self.nodes[node].clock.interval() {
+                self.at(interval, Kind::Clock, index(node), 0);
+            }
+        }
+        for stream in 0..self.flows.len() {
+            self.begin_flow(index(stream));
+        }
+        for fault in 0..self.faults.len() {
+            self.at(ps(self.faults[fault].at), Kind::Fault, index(fault), 0);
+        }
+        for medium in 0..self.media.len() {
+            self.begin_medium(medium);
+        }
+    }
+
+    /// Something happens at an instant.
+    pub(super) fn at(&mut self, time: u64, kind: Kind, object: u32, arg: u32) {
+        if time > self.until {
+            // It never happens; a frame that waits for it is on its way at the end.
+            return;
+        }
+        self.number = self.number.wrapping_add(1);
+        let key = kind.rank() << 60 | u64::from(object) << 32 | u64::from(self.number);
+        self.queue.push(Event { time, key, arg });
+    }
+
+    fn handle(&mut self, event: Event) {
+        let kind = Kind::ALL[usize::try_from(event.key >> 60).unwrap_or(0)];
+        let object = u32::try_from(event.key >> 32 & 0x0fff_ffff).unwrap_or(0);
+        match kind {
+            Kind::Fault => self.fault_begins(slot(object)),
+            Kind::FaultEnds => self.fault_ends(slot(object)),
+            Kind::Clock => self.clock_ticks(object),
+            Kind::Enter => {
+                let flying = self.slab.take(event.arg);
+                if !flying.frame.gone {
+                    self.enter(flying.frame);
+                }
+            }
+            Kind::Deliver => {
+                let flying = self.slab.take(event.arg);
+                if !flying.frame.gone {
+                    self.deliver(flying.frame);
+                }
+            }
+            Kind::Release => self.release(object, event.arg),
+            Kind::Timeout => self.timed_out(object, event.arg),
+            Kind::Babble => self.babble(object),
+            Kind::MediumFree => self.medium_free(slot(object), event.arg),
+            Kind::Wake => {
+                let port = &mut self.ports[slot(object)];
+                if port.wake_at == self.now {
+                    port.wake_at = u64::MAX;
+                    self.poll(object);
+                }
+            }
+            Kind::Token => self.token_arrives(slot(object), event.arg),
+        }
+    }
+
+    fn clock_ticks(&mut self, node: u32) {
+        let lost = self.master_lost > 0;
+        let clock = &mut self.nodes[slot(node)].clock;
+        clock.tick(self.now, lost);
+        if let Some(interval) = clock.interval() {
+            self.at(self.now + interval, Kind::Clock, node, 0);
+        }
+        self.clock_changed(node);
+    }
+
+    /// What waits for a reading of a clock waits for another instant now.
+    pub(super) fn clock_changed(&mut self, node: u32) {
+        for place in 0..self.nodes[slot(node)].ports.len() {
+            let port = self.nodes[slot(node)].ports[place];
+            if self.ports[slot(port)].port.has_waiting() {
+                self.kick(port);
+            }
+        }
+    }
+
+    pub(super) fn clocks(&self, node: u32) -> Now {
+        let local = self.nodes[slot(node)].clock.local(self.now);
+        let truth = i64::try_from(self.now).expect("invariant: shorter than 106 days");
+        Now { truth: Ps::new(truth), local: Ps::new(local) }
+    }
+
+    pub(super) fn lose(&mut self, frame: Frame, by: LostBy) {
+        self.flows[slot(frame.stream)].result.lost[by.index()] += 1;
+    }
+
+    pub(super) fn violated(&mut self, what: &'static str) {
+        if self.violations.len() < MOST_VIOLATIONS {
+            self.violations.push(Violation { at: SimTime::from_ps(self.now), what });
+        }
+    }
+
+    /// The port of a frame's hop.
+    pub(super) fn port_of(&self, frame: &Frame) -> u32 {
+        let start = slot(self.routes.starts[slot(frame.stream)]);
+        self.routes.hops[start + usize::from(frame.hop)]
+    }
+
+    /// A frame comes to the queue of the port of its hop.
+    pub(super) fn enter(&mut self, frame: Frame) {
+        let number = self.port_of(&frame);
+        let node = self.ports[slot(number)].node;
+        let through = self.nodes[slot(node)].cut_through_bytes.is_some();
+        if self.nodes[slot(node)].down > 0 {
+            return self.lose(frame, LostBy::Restart);
+        }
+        if frame.damaged && !through {
+            return self.lose(frame, LostBy::Corrupted);
+        }
+        let clocks = self.clocks(node);
+        let Some(not_before) = self.not_before(&frame, number, clocks) else {
+            return self.lose(frame, LostBy::Shaped);
+        };
+        let flow = &self.flows[slot(frame.stream)];
+        let (class, wire_bytes) = (flow.class, flow.wire_bytes);
+        let offered = Offered { item: frame, class, wire_bytes, not_before };
+        match self.ports[slot(number)].port.offer(clocks, offered) {
+            Ok(()) => self.kick(number),
+            Err(Refused::Full) => self.lose(frame, LostBy::QueueFull),
+            Err(Refused::Late) => self.lose(frame, LostBy::Late),
+            Err(Refused::NeverFits) => self.lose(frame, LostBy::NeverFits),
+        }
+    }
+
+    /// The launch time of a frame, or its time of asynchronous shaping; `None` when that discards
+    /// it.
+    fn not_before(&mut self, frame: &Frame, port: u32, clocks: Now) -> Option<Ps> {
+        let wire_bytes = self.flows[slot(frame.stream)].wire_bytes;
+        let flow = &mut self.flows[slot(frame.stream)];
+        if frame.hop == 0 {
+            let Some(launch) = flow.launch else { return Some(Ps::ZERO) };
+            let node = self.ports[slot(port)].node;
+            let released = self.nodes[slot(node)].clock.local(frame.created);
+            return Some(Ps::new(released) + launch);
+        }
+        let group = (port, frame.port, flow.class);
+        let Some(shaper) = flow.shapers.get_mut(usize::from(frame.hop)) else {
+            return Some(Ps::ZERO);
+        };
+        let group = self.groups.entry(group).or_default();
+        shaper.eligible(group, clocks.local, wire_bytes)
+    }
+
+    /// Something changed at a port. What else happens at this instant happens first.
+    pub(super) fn kick(&mut self, port: u32) {
+        if self.queue.more_now() {
+            self.wake(port, self.now);
+        } else {
+            self.poll(port);
+        }
+    }
+
+    pub(super) fn wake(&mut self, port: u32, time: u64) {
+        let time = time.max(self.now);
+        let state = &mut self.ports[slot(port)];
+        if time < state.wake_at {
+            state.wake_at = time;
+            self.at(time, Kind::Wake, port, 0);
+        }
+    }
+
+    pub(super) fn wake_by(&mut self, port: u32, wake: Wake) {
+        let truth = u64::try_from(wake.truth.get()).unwrap_or(self.now);
+        let local = match wake.local {
+            Ps::MAX => u64::MAX,
+            local => {
+                let node = self.ports[slot(port)].node;
+                self.nodes[slot(node)].clock.truth(local.get(), self.now)
+            }
+        };
+        let time = if wake.truth == Ps::MAX { local } else { truth.min(local) };
+        if time != u64::MAX {
+            self.wake(port, time);
+        }
+    }
+
+    fn poll(&mut self, port: u32) {
+        if let Some((medium, place)) = self.ports[slot(port)].medium {
+            return self.medium_try(slot(medium), slot(place));
+        }
+        loop {
+            let clocks = self.clocks(self.ports[slot(port)].node);
+            let polled = self.ports[slot(port)].port.poll(clocks);
+            if let Some(frame) = polled.finished {
+                let ends = self.now + self.ports[slot(port)].gap;
+                self.depart(frame, port, ends, None);
+            }
+            if let Some(started) = polled.started {
+                self.started(&started, port, clocks);
+                if !started.preemptable {
+                    let ends = u64::try_from(started.ends.get()).unwrap_or(self.now);
+                    self.depart(started.item, port, ends, Some(self.now));
+                }
+            }
+            if let Some(frame) = polled.dropped {
+                self.lose(frame, LostBy::NeverFits);
+                continue;
+            }
+            return self.wake_by(port, polled.wake);
+        }
+    }
+
+    /// A transmission begins: what must hold is checked.
+    pub(super) fn started(&mut self, started: &Started<Frame>, port: u32, clocks: Now) {
+        self.hops += 1;
+        let state = &mut self.ports[slot(port)];
+        let overlaps = self.now < state.free_at;
+        if !started.preemptable {
+            state.free_at = u64::try_from(started.ends.get()).unwrap_or(0);
+        }
+        if overlaps {
+            self.violated("a port sends two frames at the same time");
+        }
+        if started.resumed {
+            return;
+        }
+        let lasts = started.ends - clocks.truth;
+        let Some(gates) = self.ports[slot(port)].port.gates() else { return };
+        let kept = within(gates, started.class, clocks.local, lasts);
+        self.look_at_windows(port, started.class, started.item.stream, lasts.get().unsigned_abs());
+        if !kept {
+            self.violated("a frame is outside the window of its class");
+        }
+    }
+
+    /// Whether a transmission that begins now is where it should be by the right time.
+    pub(super) fn look_at_windows(&mut self, port: u32, class: usize, stream: u32, lasts: u64) {
+        let truth = |ps: u64| Ps::new(i64::try_from(ps).unwrap_or(i64::MAX));
+        let Some(gates) = self.ports[slot(port)].port.gates() else { return };
+        let (start, lasts) = (truth(self.now), truth(lasts));
+        let near = [start, start + self.tolerance, start - self.tolerance];
+        if !near.iter().any(|start| within(gates, class, *start, lasts)) {
+            self.flows[slot(stream)].result.outside_windows += 1;
+        }
+    }
+
+    /// A frame has a link for itself until `ends`, gap included; `since` when it is known from the
+    /// start that nothing interrupts it.
+    pub(super) fn depart(&mut self, mut frame: Frame, port: u32, ends: u64, since: Option<u64>) {
+        let start = slot(self.routes.starts[slot(frame.stream)]);
+        let stop = slot(self.routes.starts[slot(frame.stream) + 1]);
+        let next = start + usize::from(frame.hop) + 1;
+        let state = &mut self.ports[slot(port)];
+        if state.down > 0 {
+            return self.lose(frame, LostBy::LinkDown);
+        }
+        if happens(&mut state.random, state.loss_ppb) {
+            return self.lose(frame, LostBy::Link);
+        }
+        frame.damaged |= happens(&mut state.random, state.corrupt_ppb);
+        frame.port = port;
+        let (delay, rate) = (state.delay, state.rate);
+        let arrives = ends.saturating_sub(state.gap) + delay;
+        if next == stop {
+            let place = self.slab.put(frame, arrives);
+            return self.at(arrives, Kind::Deliver, frame.stream, place);
+        }
+        let peer = slot(self.ports[slot(self.routes.hops[next])].node);
+        let onward = self.ports[slot(self.routes.hops[next])].rate;
+        let ready = match (self.nodes[peer].cut_through_bytes, since) {
+            (Some(bytes), Some(since)) if onward <= rate => {
+                let head = self.ports[slot(port)].port.duration(bytes + PREAMBLE);
+                (since + u64::try_from(head.get()).unwrap_or(0) + delay).min(arrives)
+            }
+            _ => arrives,
+        };
+        let node = &mut self.nodes[peer];
+        let ready = ready.saturating_add(node.forward.draw(&mut node.random));
+        let state = &mut self.ports[slot(port)];
+        let ready = ready.max(state.forwarded);
+        state.forwarded = ready;
+        frame.hop += 1;
+        let place = self.slab.put(frame, arrives);
+        self.at(ready, Kind::Enter, frame.stream, place);
+    }
+
+    /// Whether latencies of frames of that time count.
+    pub(super) fn counts(&self, created: u64) -> bool {
+        created >= self.warm_up
+    }
+}
+
+const PREAMBLE: u32 = 8;
+const MOST_VIOLATIONS: usize = 100;
+
+fn happens(random: &mut Sequence, ppb: u64) -> bool {
+    ppb > 0 && below(random.next(), 1_000_000_000) < ppb
+}
+
+fn within(gates: &GateList, class: usize, from: Ps, lasts: Ps) -> bool {
+    match gates.gate(class, from) {
+        Gate::Open { until } => from + lasts <= until,
+        Gate::Closed { .. } => false,
+    }
+}
+
+/// A sequence of its own for everything that is random: what is added elsewhere changes none.
+pub(super) fn sequence(seed: u64, kind: u64, number: usize) -> Sequence {
+    let number = u64::try_from(number).unwrap_or(u64::MAX);
+    let mut mixed = Sequence::new(seed.rotate_left(17) ^ kind << 56 ^ number);
+    Sequence::new(mixed.next() ^ seed)
+}
+
+fn ports(network: &Network) -> Vec<PortState> {
+    let mut ports = Vec::new();
+    let mut add = |node: usize, config, medium, delay: Span, loss: (u32, u32)| {
+        let config: timewire_mac::port::PortConfig = config;
+        let gap = Ps::of_bytes(timewire_mac::port::GAP_BYTES, config.rate);
+        let random = sequence(network.seed, 4, ports.len());
+        ports.push(PortState {
+            port: Port::new(&config),
+            node: index(node),
+            rate: config.rate,
+            medium,
+            delay: ps(delay),
+            gap: u64::try_from(gap.get()).unwrap_or(0),
+            loss_ppb: loss.0.into(),
+            corrupt_ppb: loss.1.into(),
+            down: 0,
+            wake_at: u64::MAX,
+            free_at: 0,
+            forwarded: 0,
+            random,
+        });
+    };
+    for link in &network.links {
+        for end in 0..2 {
+            let (node, config) = &link.ends[end];
+            add(*node, config.clone(), None, link.delay, (link.loss_ppb, link.corrupt_ppb));
+        }
+    }
+    for (number, medium) in network.media.iter().enumerate() {
+        for (place, (node, config)) in medium.stations.iter().enumerate() {
+            let of = Some((index(number), index(place)));
+            // Half duplex has no preemption.
+            let mut config = config.clone();
+            config.classes.iter_mut().for_each(|class| class.preemptable = false);
+            let loss = (medium.loss_ppb, medium.corrupt_ppb);
+            add(*node, config, of, medium.delay, loss);
+        }
+    }
+    ports
+}
+
+/// What a stream of results begins with.
+pub(super) fn no_result() -> StreamResult {
+    StreamResult::default()
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A network of stations and bridges as a simulation of discrete events: will the traffic hold,
+//! without hardware, and what when something goes wrong?
+//!
+//! [`Network`] says what there is; [`Simulation`] runs it, in parts if wanted, and answers with an
+//! [`Outcome`]. Ports are those of `timewire-mac`. The same network and seed give the same outcome,
+//! to the last bit, on every machine. While it runs it checks itself: a link carries one frame at
+//! a time, frames keep their windows, and every frame that was sent has arrived, is lost for a
+//! counted reason, or is on its way.
+//!
+//! Memory grows with the frames on their way, not with time: latencies are counted in buckets.
+//!
+//! Not here: kernels of stations ([`TimeMaster`](crate::TimeMaster)), files and names
+//! (`timewire-sched`), what a schedule should be.
+
+mod app;
+mod clock;
+mod delay;
+mod describe;
+mod engine;
+mod fault;
+mod medium;
+mod queue;
+mod route;
+mod stats;
+mod worst;
+
+pub use clock::{ClockSpec, SyncSpec};
+pub use delay::Delay;
+pub use describe::{
+    Access, Fault, FaultKind, LinkSpec, MediumSpec, NetError, Network, NodeSpec, PortIndex,
+    StreamSpec, Traffic, plain_port,
+};
+pub use engine::{Outcome, Simulation, Violation};
+pub use stats::{Latencies, LostBy, StreamResult};
+pub use worst::{PhaseSearch, Trial};

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The way of each stream: the fewest hops, and of several such ways the one whose ports come
+//! first.
+//!
+//! Not here: what happens on the way (`engine.rs`).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::describe::{NetError, Network};
+
+/// The ports of every stream, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    pub hops: Vec<u32>,
+    /// Where each stream's hops begin; one more at the end.
+    pub starts: Vec<u32>,
+}
+
+/// From each node: the port taken, the node it leads to.
+type Neighbours = Vec<Vec<(u32, u32)>>;
+
+impl Routes {
+    pub fn of(network: &Network) -> Result<Routes, NetError> {
+        let neighbours = neighbours(network);
+        let mut routes = Routes { hops: Vec::new(), starts: vec![0] };
+        // Streams of one talker share a search.
+        let mut by_talker: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (number, stream) in network.streams.iter().enumerate() {
+            by_talker.entry(stream.from).or_default().push(number);
+        }
+        let mut ways: Vec<Vec<u32>> = vec![Vec::new(); network.streams.len()];
+        for (from, streams) in by_talker {
+            let reached = search(&neighbours, index(from));
+            for number in streams {
+                let to = network.streams[number].to;
+                let way = way(&reached, index(from), index(to));
+                let way = way.ok_or(NetError::NoRoute { stream: number, from, to })?;
+                let (what, count, max) = ("hops of a stream", way.len(), Network::MAX_HOPS);
+                if count > max {
+                    return Err(NetError::TooMany { what, count, max });
+                }
+                ways[number] = way;
+            }
+        }
+        for way in ways {
+            routes.hops.extend(way);
+            routes.starts.push(index(routes.hops.len()));
+        }
+        Ok(routes)
+    }
+}
+
+pub(super) fn index(number: usize) -> u32 {
+    u32::try_from(number).expect("invariant: a network has fewer than 2^32 things")
+}
+
+fn neighbours(network: &Network) -> Neighbours {
+    let mut lists: Neighbours = vec![Vec::new(); network.nodes.len()];
+    for (link, spec) in network.links.iter().enumerate() {
+        for end in 0..2 {
+            let port = network.link_port(link, end).0;
+            lists[spec.ends[end].0].push((index(port), index(spec.ends[1 - end].0)));
+        }
+    }
+    for (medium, spec) in network.media.iter().enumerate() {
+        for (place, (node, _)) in spec.stations.iter().enumerate() {
+            let port = network.medium_port(medium, place).0;
+            for (other, _) in spec.stations.iter().filter(|(other, _)| other != node) {
+                lists[*node].push((index(port), index(*other)));
+            }
+        }
+    }
+    lists
+}
+
+/// For each node, the port and the node before it on the way from `from`.
+fn search(neighbours: &Neighbours, from: u32) -> Vec<Option<(u32, u32)>> {
+    let mut reached: Vec<Option<(u32, u32)>> = vec![None; neighbours.len()];
+    let mut next = VecDeque::from([from]);
+    while let Some(node) = next.pop_front() {
+        let Some(list) = usize::try_from(node).ok().and_then(|node| neighbours.get(node)) else {
+            continue;
+        };
+        for (port, other) in list {
+            let place = usize::try_from(*other).unwrap_or(usize::MAX);
+            if *other != from
+                && let Some(slot) = reached.get_mut(place)
+                && slot.is_none()
+            {
+                *slot = Some((*port, node));
+                next.push_back(*other);
+            }
+        }
+    }
+    reached
+}
+
+fn way(reached: &[Option<(u32, u32)>], from: u32, to: u32) -> Option<Vec<u32>> {
+    let mut way = Vec::new();
+    let mut node = to;
+    while node != from {
+        let (port, before) = (*reached.get(usize::try_from(node).ok()?)?)?;
+        way.push(port);
+        node = before;
+    }
+    way.reverse();
+    (!way.is_empty()).then_some(way)
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What became of the frames of a stream, in memory that does not grow with their number.
+//!
+//! Not here: exact percentiles of records (`timewire-trace`).
+
+/// Why a frame did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LostBy {
+    /// A queue was full.
+    QueueFull,
+    /// It came after its launch time.
+    Late,
+    /// It is longer than any window of its class.
+    NeverFits,
+    /// Asynchronous shaping would have kept it too long.
+    Shaped,
+    /// The link lost it.
+    Link,
+    /// It arrived damaged.
+    Corrupted,
+    /// The link was down, or went down.
+    LinkDown,
+    /// A station or bridge on the way started again.
+    Restart,
+    /// Sixteen collisions.
+    Collisions,
+}
+
+impl LostBy {
+    /// All of them, in the order of [`StreamResult::lost`].
+    pub const ALL: [LostBy; 9] = [
+        LostBy::QueueFull,
+        LostBy::Late,
+        LostBy::NeverFits,
+        LostBy::Shaped,
+        LostBy::Link,
+        LostBy::Corrupted,
+        LostBy::LinkDown,
+        LostBy::Restart,
+        LostBy::Collisions,
+    ];
+
+    /// A short name, as results have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LostBy::QueueFull => "queue_full",
+            LostBy::Late => "late",
+            LostBy::NeverFits => "never_fits",
+            LostBy::Shaped => "shaped",
+            LostBy::Link => "link_loss",
+            LostBy::Corrupted => "corrupted",
+            LostBy::LinkDown => "link_down",
+            LostBy::Restart => "restart",
+            LostBy::Collisions => "collisions",
+        }
+    }
+
+    pub(super) fn index(self) -> usize {
+        LostBy::ALL.iter().position(|other| *other == self).unwrap_or(0)
+    }
+}
+
+/// Counts of latencies: exact below 256 ns, then in steps of less than 0.8 %.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// Sorted by bucket.
+    buckets: Vec<(u16, u32)>,
+    count: u64,
+    min_ps: u64,
+    max_ps: u64,
+    sum_ps: u128,
+}
+
+/// Buckets of each power of two: 2^7.
+const STEPS_LOG2: u32 = 7;
+
+impl Latencies {
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The smallest. **Units**: picoseconds; `None` without any.
+    pub fn min_ps(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min_ps)
+    }
+
+    /// The largest. **Units**: picoseconds; `None` without any.
+    pub fn max_ps(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max_ps)
+    }
+
+    /// The mean, rounded down. **Units**: picoseconds; `None` without any.
+    pub fn mean_ps(&self) -> Option<u64> {
+        u64::try_from(self.sum_ps.checked_div(self.count.into())?).ok()
+    }
+
+    /// The smallest value that at least so many millionths do not exceed (nearest rank), at most
+    /// 0.8 % too large. **Units**: picoseconds; `None` without any.
+    pub fn at_ppm(&self, ppm: u64) -> Option<u64> {
+        let rank = (u128::from(self.count) * u128::from(ppm)).div_ceil(1_000_000).max(1);
+        let mut below = 0_u128;
+        for (bucket, count) in &self.buckets {
+            below += u128::from(*count);
+            if below >= rank {
+                return Some(end_of(*bucket).saturating_mul(1_000).clamp(self.min_ps, self.max_ps));
+            }
+        }
+        None
+    }
+
+    /// The latencies of two runs together.
+    pub fn merge(&mut self, other: &Latencies) {
+        if other.count == 0 {
+            return;
+        }
+        let none = self.count == 0;
+        self.min_ps = if none { other.min_ps } else { self.min_ps.min(other.min_ps) };
+        self.max_ps = self.max_ps.max(other.max_ps);
+        self.sum_ps += other.sum_ps;
+        self.count += other.count;
+        for (bucket, count) in &other.buckets {
+            self.count_in(*bucket, *count);
+        }
+    }
+
+    pub(super) fn add(&mut self, ps: u64) {
+        self.min_ps = if self.count == 0 { ps } else { self.min_ps.min(ps) };
+        self.max_ps = self.max_ps.max(ps);
+        self.count += 1;
+        self.sum_ps += u128::from(ps);
+        // Rounded up, so that the end of a bucket is not below what is in it.
+        self.count_in(bucket_of(ps.div_ceil(1_000)), 1);
+    }
+
+    fn count_in(&mut self, bucket: u16, count: u32) {
+        match self.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
+            Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(count),
+            Err(at) => self.buckets.insert(at, (bucket, count)),
+        }
+    }
+}
+
+fn bucket_of(ns: u64) -> u16 {
+    let high = ns.checked_ilog2().unwrap_or(0);
+    let shift = high.saturating_sub(STEPS_LOG2);
+    let bucket = (u64::from(shift) << STEPS_LOG2) + (ns >> shift);
+    u16::try_from(bucket).unwrap_or(u16::MAX)
+}
+
+/// The largest value of a bucket.
+fn end_of(bucket: u16) -> u64 {
+    let bucket = u64::from(bucket);
+    if bucket < 2 << STEPS_LOG2 {
+        return bucket;
+    }
+    let shift = (bucket >> STEPS_LOG2) - 1;
+    let value = bucket - (shift << STEPS_LOG2);
+    ((value + 1) << shift) - 1
+}
+
+/// What became of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamResult {
+    /// Frames that its application released.
+    pub sent: u64,
+    /// Frames that arrived.
+    pub delivered: u64,
+    /// Frames that did not, in the order of [`LostBy::ALL`].
+    pub lost: [u64; 9],
+    /// Frames on their way at the end.
+    pub in_flight: u64,
+    /// Transmissions of its frames that were not within a window of their class by the right time.
+    pub outside_windows: u64,
+    /// Requests without an answer in time.
+    pub timeouts: u64,
+    /// From release to the application that receives it.
+    pub latencies: Latencies,
+}
+
+impl StreamResult {
+    /// Lost for any reason.
+    pub fn lost_total(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+
+    /// Two runs together.
+    pub fn merge(&mut self, other: &StreamResult) {
+        self.sent += other.sent;
+        self.delivered += other.delivered;
+        self.in_flight += other.in_flight;
+        self.outside_windows += other.outside_windows;
+        self.timeouts += other.timeouts;
+        for (own, other) in self.lost.iter_mut().zip(&other.lost) {
+            *own += other;
+        }
+        self.latencies.merge(&other.latencies);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn t0_percentiles_are_right_within_a_step(
+            values in proptest::collection::vec(0..10_000_000_000_u64, 1..300),
+            ppm in 1..1_000_000_u64,
+        ) {
+            let mut latencies = Latencies::default();
+            for value in &values { latencies.add(*value); }
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            let count = u64::try_from(sorted.len()).unwrap();
+            let rank = (count * ppm).div_ceil(1_000_000).max(1);
+            let exact = sorted[usize::try_from(rank - 1).unwrap()];
+            let said = latencies.at_ppm(ppm).unwrap();
+            prop_assert!(said >= exact && said <= exact + exact / 127 + 1_000, "{said} {exact}");
+            prop_assert_eq!(latencies.max_ps(), sorted.last().copied());
+            prop_assert_eq!(latencies.min_ps(), sorted.first().copied());
+            prop_assert_eq!(latencies.mean_ps(), Some(sorted.iter().sum::<u64>() / count));
+            let (mut one, mut two) = (Latencies::default(), Latencies::default());
+            for (n, value) in values.iter().enumerate() {
+                if n % 2 == 0 { one.add(*value) } else { two.add(*value) }
+            }
+            one.merge(&two);
+            prop_assert_eq!(one, latencies);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The phases of cyclic streams that hurt most: tried at random first, then near the worst.
+//!
+//! Not here: proof that there is nothing worse.
+
+use timewire_base::Span;
+
+use super::delay::below;
+use super::describe::{NetError, Network, Traffic};
+use super::engine::{Outcome, Simulation};
+use crate::random::Sequence;
+
+/// A search for bad phases: what it tries follows from a seed.
+pub struct PhaseSearch {
+    network: Network,
+    cyclic: Vec<usize>,
+    random: Sequence,
+    tried: u32,
+    worst: Option<Trial>,
+}
+
+/// A network with certain phases, and what became of it.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// When each cyclic stream begins in its period: number of the stream, offset.
+    pub offsets: Vec<(usize, Span)>,
+    /// What came out.
+    pub outcome: Outcome,
+    /// How bad it was.
+    pub score: u64,
+}
+
+/// So many trials are random before one is near the worst of them.
+const RANDOM_TRIALS: u32 = 8;
+/// Almost together. **Units**: nanoseconds.
+const BESIDE_NS: i64 = 1_000;
+
+impl PhaseSearch {
+    /// Searches the phases of a network; the first trial has those that are given.
+    pub fn new(network: Network, seed: u64) -> PhaseSearch {
+        let is_cyclic =
+            |number: &usize| matches!(network.streams[*number].traffic, Traffic::Cyclic { .. });
+        let cyclic = (0..network.streams.len()).filter(is_cyclic).collect();
+        PhaseSearch { network, cyclic, random: Sequence::new(seed), tried: 0, worst: None }
+    }
+
+    /// One more trial, whose badness `score` tells; the worst so far.
+    ///
+    /// **Errors**: as [`Simulation::new`].
+    pub fn step(&mut self, score: impl Fn(&Outcome) -> u64) -> Result<&Trial, NetError> {
+        if self.tried > 0 {
+            self.propose();
+        }
+        self.tried += 1;
+        let outcome = Simulation::run(&self.network)?;
+        let score = score(&outcome);
+        if self.worst.as_ref().is_none_or(|worst| score > worst.score) {
+            let offsets = self.cyclic.iter().map(|number| (*number, self.offset(*number)));
+            self.worst = Some(Trial { offsets: offsets.collect(), outcome, score });
+        }
+        Ok(self.worst.as_ref().expect("invariant: there was a trial"))
+    }
+
+    fn offset(&self, stream: usize) -> Span {
+        match self.network.streams[stream].traffic {
+            Traffic::Cyclic { offset, .. } => offset,
+            _ => Span::ZERO,
+        }
+    }
+
+    fn propose(&mut self) {
+        let near = self.tried > RANDOM_TRIALS;
+        if let (true, Some(worst)) = (near, &self.worst) {
+            for (number, span) in &worst.offsets {
+                if let Traffic::Cyclic { offset, .. } = &mut self.network.streams[*number].traffic {
+                    *offset = *span;
+                }
+            }
+        }
+        let count = u64::try_from(self.cyclic.len()).unwrap_or(0);
+        for number in self.cyclic.clone() {
+            // Near the worst, about one stream in each trial moves.
+            if near && below(self.random.next(), count) != 0 {
+                continue;
+            }
+            let other = self.cyclic[usize::try_from(below(self.random.next(), count)).unwrap_or(0)];
+            let beside = self.offset(other).as_ns();
+            let follows = near && below(self.random.next(), 2) == 0;
+            if let Traffic::Cyclic { period, offset, .. } =
+                &mut self.network.streams[number].traffic
+            {
+                let period = period.as_ns();
+                let drawn = below(self.random.next(), period.unsigned_abs());
+                let drawn = i64::try_from(drawn).unwrap_or(0);
+                // Streams hurt each other most when they come almost together.
+                let ns = if follows { beside + drawn % BESIDE_NS } else { drawn };
+                *offset = Span::from_ns(ns.rem_euclid(period));
+            }
+        }
+    }
+}

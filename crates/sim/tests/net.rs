@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Networks whose figures theory knows.
+//!
+//! Not here: random networks with faults (`net_seeds.rs`), one port alone (`timewire-mac`).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use timewire_base::{BitsPerSecond, FrameLen, Span};
+use timewire_mac::port::{AsyncLimits, CreditRules, GateEntry, GateList, Order, PortConfig, Ps};
+use timewire_sim::net::{
+    Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, LostBy, MediumSpec, Network, NodeSpec,
+    Outcome, PhaseSearch, Simulation, StreamSpec, SyncSpec, Traffic, plain_port,
+};
+
+fn us(us: i64) -> Span {
+    Span::from_us(us)
+}
+
+fn rate(mbit: u64) -> BitsPerSecond {
+    BitsPerSecond::new(mbit * 1_000_000).unwrap()
+}
+
+fn cyclic(from: usize, to: usize, bytes: u32, period: Span, offset: Span) -> StreamSpec {
+    let frame = FrameLen::new(bytes).unwrap();
+    let traffic = burst(period, offset, 1);
+    StreamSpec { from, to, class: 0, frame, traffic, launch: None, shape: None }
+}
+
+fn burst(period: Span, offset: Span, frames: u32) -> Traffic {
+    Traffic::Cyclic { period, offset, jitter: Delay::NONE, frames, spacing: us(0) }
+}
+
+/// So many nodes in a row, with links of 100 Mbit/s without delay.
+fn line(nodes: usize, duration: Span) -> Network {
+    let mut network = Network::empty(duration, 1);
+    network.nodes = vec![NodeSpec::default(); nodes];
+    network.links = (1..nodes).map(|n| LinkSpec::plain(n - 1, n, rate(100), us(0))).collect();
+    network
+}
+
+fn run(network: &Network) -> Outcome {
+    let outcome = Simulation::run(network).unwrap();
+    assert_eq!(outcome.violations, []);
+    outcome
+}
+
+fn least_and_most(outcome: &Outcome, stream: usize) -> (u64, u64) {
+    let latencies = &outcome.streams[stream].latencies;
+    (latencies.min_ps().unwrap(), latencies.max_ps().unwrap())
+}
+
+#[test]
+fn t2_a_frame_takes_its_length_at_each_hop() {
+    let mut network = line(4, Span::from_ms(10));
+    for link in &mut network.links {
+        link.delay = Span::from_ns(50);
+    }
+    network.nodes[1].forward = Delay::Fixed(us(2));
+    network.streams = vec![cyclic(0, 3, 1_000, us(1_000), us(0))];
+    // 1000 bytes, check sequence, preamble: 1012 bytes at 80 ns, three times.
+    let one = 1_012 * 80_000 + 50_000;
+    assert_eq!(least_and_most(&run(&network), 0), (3 * one + 2_000_000, 3 * one + 2_000_000));
+    // Cut through: 64 bytes and the preamble at each bridge instead of the whole.
+    for node in &mut network.nodes {
+        node.cut_through_bytes = Some(64);
+    }
+    let head = 72 * 80_000 + 50_000;
+    let through = 2 * head + one + 2_000_000;
+    assert_eq!(least_and_most(&run(&network), 0), (through, through));
+    // A faster link cannot begin before everything is there.
+    network.links[1] = LinkSpec::plain(1, 2, rate(1_000), us(0));
+    let mixed = one + 2_000_000 + 72 * 8_000 + one;
+    assert_eq!(least_and_most(&run(&network), 0), (mixed, mixed));
+}
+
+#[test]
+fn t2_a_queue_of_regular_arrivals_is_exact() {
+    // D/D/1: five streams at the same instant; a frame is 10 us on the link, 125 bytes.
+    let mut network = line(2, Span::from_ms(100));
+    network.streams = (0..5).map(|_| cyclic(0, 1, 101, us(100), us(0))).collect();
+    let outcome = run(&network);
+    for (place, stream) in (0..).zip(&outcome.streams) {
+        let latency = 10_000_000 * (place + 1) - 12 * 80_000;
+        assert_eq!(stream.latencies.min_ps(), Some(latency));
+        assert_eq!(stream.latencies.max_ps(), Some(latency));
+        assert_eq!((stream.sent, stream.lost_total()), (1_001, 0));
+        assert_eq!(stream.delivered + stream.in_flight, 1_001);
+    }
+}
+
+#[test]
+#[allow(clippy::cast_precision_loss, reason = "statistics of a test")]
+fn t2_a_queue_of_random_arrivals_waits_as_theory_says() {
+    // M/D/1, 60 %: a frame is 10 us on the link, and the mean wait is rho S / (2 (1 - rho)).
+    let waits = (0..40).map(|seed| {
+        let mut network = line(2, Span::from_ms(200));
+        network.seed = seed;
+        network.warm_up = Span::from_ms(5);
+        let gap = Delay::Exponential { min: us(0), mean: Span::from_ns(16_667) };
+        network.streams = vec![cyclic(0, 1, 101, us(1), us(0))];
+        network.streams[0].traffic = Traffic::Sporadic { gap };
+        let mean = run(&network).streams[0].latencies.mean_ps().unwrap();
+        (mean as f64 - 10_000_000.0 + 960_000.0) / 1e6
+    });
+    let waits: Vec<f64> = waits.collect();
+    let n = waits.len() as f64;
+    let mean = waits.iter().sum::<f64>() / n;
+    let variance = waits.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let theory = 0.6 * 10.0 / (2.0 * 0.4);
+    // 99.9 % of Student's t with 39 degrees of freedom, for 40 independent runs of 12 000 frames.
+    let half = 3.56 * (variance / n).sqrt();
+    assert!((mean - theory).abs() < half, "{mean} +- {half}, {theory}");
+    assert!(half < 0.2, "{half}");
+}
+
+fn gates(entries: &[(u8, i64)]) -> Option<GateList> {
+    let entry = |&(open, us): &(u8, i64)| {
+        let interval = Span::from_us(us);
+        GateEntry { open, interval, hold: false }
+    };
+    let entries: Vec<GateEntry> = entries.iter().map(entry).collect();
+    Some(GateList::new(Ps::ZERO, None, &entries).unwrap())
+}
+
+#[test]
+fn t2_networks_that_cannot_be_are_refused() {
+    type Change = fn(&mut Network);
+    let good = || {
+        let mut network = line(3, us(100));
+        network.streams = vec![cyclic(0, 2, 101, us(10), us(0))];
+        network
+    };
+    let refused = |change: Change| {
+        let mut network = good();
+        change(&mut network);
+        Simulation::run(&network).unwrap_err().to_string()
+    };
+    assert!(Simulation::run(&good()).is_ok());
+    let cases: [(Change, &str); 7] = [
+        (|it| it.streams[0].to = 9, "node 9 does not exist: there are 3"),
+        (|it| drop(it.links.pop()), "stream 0 has no way from node 0 to node 2"),
+        (|it| it.streams[0].traffic = burst(us(0), us(0), 1), "the period of stream 0 is zero"),
+        (
+            |it| {
+                let gap = Delay::Exponential { min: us(0), mean: us(0) };
+                it.streams[0].traffic = Traffic::Sporadic { gap };
+            },
+            "the gap of stream 0 is zero",
+        ),
+        (|it| it.streams[0].launch = Some(Span::MAX), "is longer than 86400s"),
+        (|it| it.nodes[1].clock.drift_ppb = -1_000_000_000, "by more than 100000 ppm"),
+        (|it| it.streams[0].class = 8, "class 8 does not exist"),
+    ];
+    for (change, said) in cases {
+        let text = refused(change);
+        assert!(text.contains(said), "{text}");
+    }
+    let mut long = line(300, us(1));
+    long.streams = vec![cyclic(0, 299, 101, us(10), us(0))];
+    let text = Simulation::run(&long).unwrap_err().to_string();
+    assert!(text.contains("299 hops of a stream are more than 255"), "{text}");
+}
+
+#[test]
+fn t2_gates_delay_until_the_window() {
+    let mut network = line(3, Span::from_ms(50));
+    network.links[1].ends[0].1.gates = gates(&[(0x80, 100), (0x7f, 900)]);
+    network.streams =
+        vec![cyclic(0, 2, 101, us(1_000), us(200)), cyclic(0, 2, 1_514, us(1_000), us(0))];
+    network.streams[0].class = 7;
+    let outcome = run(&network);
+    // Ready at the bridge at 200 + 9.04 us, sent at 1000 us.
+    let latency = 800_000_000 + 9_040_000;
+    assert_eq!(least_and_most(&outcome, 0), (latency, latency));
+    assert_eq!(outcome.streams[1].outside_windows, 0);
+}
+
+#[test]
+fn t2_a_clock_that_is_wrong_sends_outside_the_windows() {
+    let mut network = line(2, Span::from_ms(100));
+    network.links[0].ends[0].1.gates = gates(&[(0x01, 100), (0x00, 900)]);
+    network.streams = vec![cyclic(0, 1, 101, us(1_000), us(95))];
+    // The frames wait for the next window, and leave at its start.
+    assert_eq!(run(&network).streams[0].outside_windows, 0);
+    network.nodes[0].clock = ClockSpec { offset: us(3), ..ClockSpec::default() };
+    let outcome = run(&network);
+    let result = &outcome.streams[0];
+    assert!(result.outside_windows >= result.delivered && result.delivered > 95);
+    // Synchronised from the start on, and released well within the window.
+    let error = Span::from_ns(100);
+    let sync = SyncSpec { interval: Span::from_ms(10), error, bias: us(0), rate: true };
+    network.nodes[0].clock.sync = Some(sync);
+    network.streams[0].traffic = burst(us(1_000), us(20), 1);
+    assert_eq!(run(&network).streams[0].outside_windows, 0);
+    // The master is lost, and the clock goes its own way: 1000 ppm are 85 us in 85 ms.
+    network.nodes[0].clock.drift_ppb = 1_000_000;
+    network.nodes[0].clock.sync = Some(SyncSpec { rate: false, ..sync });
+    assert_eq!(run(&network).streams[0].outside_windows, 0, "10 us in 10 ms");
+    let at = Span::from_ms(15);
+    network.faults = vec![Fault { at, lasts: Span::from_ms(85), kind: FaultKind::MasterLost }];
+    assert!(run(&network).streams[0].outside_windows > 50);
+}
+
+#[test]
+fn t2_credit_spaces_a_burst_at_the_reserved_rate() {
+    let mut network = line(2, Span::from_ms(100));
+    let shaped = &mut network.links[0].ends[0].1.classes[6];
+    shaped.credit = Some((rate(20), CreditRules::Standard));
+    network.streams = vec![cyclic(0, 1, 101, us(1_000), us(0))];
+    network.streams[0].class = 6;
+    network.streams[0].traffic = burst(us(10_000), us(0), 20);
+    // 10 us each, at a fifth of the rate: the last of 20 starts 19 * 50 us after the first.
+    assert_eq!(least_and_most(&run(&network), 0), (9_040_000, 19 * 50_000_000 + 9_040_000));
+}
+
+#[test]
+fn t2_preemption_bounds_what_an_express_frame_waits() {
+    let mut network = line(2, Span::from_ms(300));
+    network.streams = vec![cyclic(0, 1, 60, us(997), us(0)), cyclic(0, 1, 1_514, us(124), us(0))];
+    network.streams[0].class = 7;
+    let blocked = least_and_most(&run(&network), 0).1;
+    assert!(blocked > 100_000_000, "a long frame blocks for up to 123 us: {blocked}");
+    network.links[0].ends[0].1.classes[0].preemptable = true;
+    let outcome = run(&network);
+    // 72 bytes of its own, and 143 bytes at most before it.
+    let bound = (72 + 143) * 80_000;
+    assert!(least_and_most(&outcome, 0).1 <= bound);
+    assert_eq!(outcome.streams[1].lost_total(), 0);
+}
+
+fn medium(access: Access, stations: usize, duration: Span) -> Network {
+    let mut network = Network::empty(duration, 1);
+    network.nodes = vec![NodeSpec::default(); stations];
+    let port = |node| -> (usize, PortConfig) { (node, plain_port(rate(10))) };
+    let stations = (0..stations).map(port).collect();
+    let delay = us(1);
+    network.media = vec![MediumSpec { access, delay, stations, loss_ppb: 0, corrupt_ppb: 0 }];
+    network
+}
+
+#[test]
+fn t2_stations_contend_and_back_off() {
+    let mut network = medium(Access::Contention, 3, Span::from_ms(500));
+    network.streams = vec![cyclic(0, 2, 101, us(1_000), us(0))];
+    let alone = run(&network);
+    // 113 bytes at 800 ns, and the delay.
+    assert_eq!(least_and_most(&alone, 0), (91_400_000, 91_400_000));
+    assert_eq!(alone.collisions, 0);
+    network.streams.push(cyclic(1, 2, 101, us(1_000), us(0)));
+    let both = run(&network);
+    assert!(both.collisions >= 500, "they begin together each time: {}", both.collisions);
+    let delivered = both.streams.iter().map(|s| s.delivered).sum::<u64>();
+    assert!(delivered > 990, "but come through: {delivered}");
+    // Within the delay of the segment they do not hear each other; after it, they do.
+    let apart = |later: i64| {
+        let mut network = network.clone();
+        network.streams[1] = cyclic(1, 2, 101, us(1_000), Span::from_ns(later));
+        run(&network).collisions
+    };
+    assert!(apart(900) > 0 && apart(1_100) == 0);
+}
+
+#[test]
+fn t2_too_many_collisions_lose_frames() {
+    // Everybody always has something to send.
+    let mut network = medium(Access::Contention, 40, Span::from_ms(2_000));
+    network.streams = (1..40).map(|from| cyclic(from, 0, 60, us(1_000), us(0))).collect();
+    let outcome = run(&network);
+    let collisions = LostBy::ALL.iter().position(|by| *by == LostBy::Collisions).unwrap();
+    assert!(outcome.streams.iter().map(|stream| stream.lost[collisions]).sum::<u64>() > 0);
+    let delivered: u64 = outcome.streams.iter().map(|stream| stream.delivered).sum();
+    // 67.2 us each would be 29 761; Ethernet under overload still carries much of it.
+    assert!((8_000..25_000).contains(&delivered), "{delivered}");
+}
+
+#[test]
+fn t2_a_token_gives_each_station_its_turn() {
+    let token = Access::Token { hold: us(100), pass: us(0) };
+    let mut network = medium(token, 4, Span::from_ms(1_000));
+    network.streams = vec![cyclic(1, 0, 101, us(777), us(0))];
+    let outcome = run(&network);
+    // A round of the idle token: 4 * (67.2 + 1) us; a frame waits a round at most.
+    let (round, frame) = (4 * 68_200_000, 91_400_000);
+    let (least, most) = least_and_most(&outcome, 0);
+    assert!(least >= frame && most <= frame + round && most > frame + round * 9 / 10);
+    assert_eq!(outcome.collisions, 0);
+    let mut network = medium(Access::InTurn, 4, Span::from_ms(100));
+    network.streams = (1..4).map(|from| cyclic(from, 0, 101, us(1_000), us(0))).collect();
+    let outcome = run(&network);
+    // One after the other; the next begins when it hears the end.
+    for (place, stream) in (0..).zip(&outcome.streams) {
+        assert_eq!(stream.latencies.max_ps(), Some(frame + place * 101_000_000));
+    }
+}
+
+#[test]
+fn t2_requests_pipelines_and_their_timeouts() {
+    let mut network = line(3, Span::from_ms(100));
+    let mut request = cyclic(0, 2, 101, us(1), us(0));
+    let think = Delay::Fixed(us(10));
+    request.traffic = Traffic::Request { answer: 1, think, timeout: us(500), first: us(0) };
+    let mut answer = cyclic(2, 0, 101, us(1), us(0));
+    let work = Delay::Fixed(us(5));
+    answer.traffic = Traffic::After { stream: 0, work, from_cause: true };
+    network.streams = vec![request, answer];
+    let outcome = run(&network);
+    // Two hops: a whole frame each, with nothing before it.
+    let way = 2 * 9_040_000;
+    assert_eq!(least_and_most(&outcome, 0), (way, way));
+    assert_eq!(least_and_most(&outcome, 1), (2 * way + 5_000_000, 2 * way + 5_000_000));
+    assert_eq!(outcome.streams[0].sent, 100_000_000_000 / (2 * way + 15_000_000) + 1);
+    let at = Span::from_ms(50);
+    network.faults = vec![Fault { at, lasts: us(5_000), kind: FaultKind::LinkDown(1) }];
+    let outcome = run(&network);
+    let timeouts = outcome.streams[0].timeouts;
+    assert!(timeouts == 10 || timeouts == 11, "one each half millisecond: {timeouts}");
+    assert_eq!(outcome.streams.iter().map(|s| s.lost_total()).sum::<u64>(), timeouts);
+}
+
+#[test]
+fn t2_faults_are_counted_by_their_reason() {
+    let mut network = line(3, Span::from_ms(100));
+    network.streams = vec![cyclic(0, 2, 101, us(100), us(0))];
+    let lost = |network: &Network, by: LostBy| {
+        let outcome = run(network);
+        let index = LostBy::ALL.iter().position(|other| *other == by).unwrap();
+        assert_eq!(outcome.streams[0].lost_total(), outcome.streams[0].lost[index]);
+        outcome.streams[0].lost[index]
+    };
+    // Frames are released at 10.1 ms and each 100 us up to 20.0 ms: 100 of them.
+    let fault = |kind| Fault { at: us(10_050), lasts: us(10_000), kind };
+    network.faults = vec![fault(FaultKind::LinkDown(1))];
+    assert_eq!(lost(&network, LostBy::LinkDown), 100);
+    network.faults = vec![fault(FaultKind::Restart(1))];
+    assert_eq!(lost(&network, LostBy::Restart), 100);
+    network.faults = vec![fault(FaultKind::Loss(0, 1_000_000_000))];
+    assert_eq!(lost(&network, LostBy::Link), 100);
+    network.faults = vec![fault(FaultKind::Corruption(0, 500_000_000))];
+    assert!((25..75).contains(&lost(&network, LostBy::Corrupted)));
+    network.faults = vec![fault(FaultKind::LateApplication(0, us(70)))];
+    let outcome = run(&network);
+    assert_eq!(least_and_most(&outcome, 0), (18_080_000, 88_080_000));
+    // A talker that has gone mad fills the link, and everybody else's frames behind it.
+    network.streams.push(cyclic(1, 2, 1_000, us(50_000), us(0)));
+    network.links[1].ends[0].1.classes[0].capacity = Some(2);
+    network.faults = vec![fault(FaultKind::Babble(1))];
+    assert!(lost(&network, LostBy::QueueFull) > 5, "of 100");
+    network.streams[0].class = 7;
+    assert_eq!(lost(&network, LostBy::QueueFull), 0, "class 7 does not mind");
+}
+
+#[test]
+fn t2_the_worst_phases_are_worse_and_repeatable() {
+    let mut network = line(2, Span::from_ms(20));
+    network.streams = (0..4).map(|n| cyclic(0, 1, 1_000, us(1_000), us(n * 250))).collect();
+    let score = |outcome: &Outcome| outcome.streams[0].latencies.max_ps().unwrap_or(0);
+    let given = score(&run(&network));
+    let search = |seed| {
+        let mut search = PhaseSearch::new(network.clone(), seed);
+        (1..120).for_each(|_| drop(search.step(score).unwrap().clone()));
+        let worst = search.step(score).unwrap();
+        (worst.score, worst.offsets.clone())
+    };
+    let (worst, offsets) = search(5);
+    assert!(worst > 3 * given + given / 2 && worst <= 4 * 81_920_000, "{worst} {given}");
+    assert_eq!(search(5), (worst, offsets));
+}
+
+#[test]
+fn t2_asynchronous_shaping_spaces_a_burst_at_the_bridge() {
+    let max_residence = Span::from_ms(10);
+    let limits = AsyncLimits { rate: rate(10), burst_bytes: 125, max_residence };
+    let mut network = line(3, Span::from_ms(50));
+    for class in &mut network.links[1].ends[0].1.classes {
+        class.order = Order::Timed;
+    }
+    network.streams = vec![cyclic(0, 2, 101, us(10_000), us(0))];
+    network.streams[0].shape = Some(limits);
+    network.streams[0].traffic = burst(us(10_000), us(0), 10);
+    // At the bridge one frame goes at once, the others 100 us (125 bytes at 10 Mbit/s) apart.
+    assert_eq!(least_and_most(&run(&network), 0), (18_080_000, 900_000_000 + 18_080_000));
+}
