@@ -3,6 +3,8 @@
 //! at which instant each frame starts on each link, or why a stream has no place.
 //!
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
+//! * [`synth`]: finds a plan.
+//! * [`generate`]: networks and streams made up for tests.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
 //!
@@ -10,4 +12,6 @@
 //! (`timewire-cli`).
 #![forbid(unsafe_code)]
 
+pub mod generate;
 pub mod model;
+pub mod synth;
