@@ -4,6 +4,7 @@
 //!
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
 //! * [`synth`]: finds a plan.
+//! * [`exchange`]: formats of others. [`words`]: what a plan says, for people.
 //! * [`generate`]: networks and streams made up for tests.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
@@ -12,6 +13,8 @@
 //! (`timewire-cli`).
 #![forbid(unsafe_code)]
 
+pub mod exchange;
 pub mod generate;
 pub mod model;
 pub mod synth;
+pub mod words;
