@@ -4,7 +4,7 @@
 //!
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
 //! * [`synth`]: finds a plan.
-//! * [`exchange`]: formats of others. [`words`]: what a plan says, for people.
+//! * [`exchange`]: formats of others. [`words`], [`gantt`]: what a plan says, for people.
 //! * [`generate`]: networks and streams made up for tests.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod exchange;
+pub mod gantt;
 pub mod generate;
 pub mod model;
 pub mod synth;
