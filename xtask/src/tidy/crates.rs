@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["base"]),
     ("sim", &["base", "mac"]),
     ("avtp", &["base"]),
+    ("plan", &["base", "sched"]),
     ("sys", &["base"]),
     ("bpf", &["base", "sys", "trace"]),
     ("host", &["base", "sched", "sys"]),
@@ -28,13 +29,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "avtp", "base", "bpf", "ctl", "host", "lab", "mac", "path", "report", "sched", "sim",
-            "sys", "trace",
+            "avtp", "base", "bpf", "ctl", "host", "lab", "mac", "path", "plan", "report", "sched",
+            "sim", "sys", "trace",
         ],
     ),
 ];
 /// Crates without clocks, files, threads and unsafe code.
-const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim", "avtp"];
+const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim", "avtp", "plan"];
 /// Crates in which unsafe code may stand: those that speak to the kernel, and the one to which
 /// programs in other languages speak.
 const UNSAFE: &[&str] = &["sys", "bpf", "capi"];

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Plans for scheduled traffic (IEEE 802.1Q-2022 clause 8.6.8.4): given a network and its streams,
+//! at which instant each frame starts on each link, or why a stream has no place.
+//!
+//! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
+//! * [`synth`]: finds a plan.
+//! * [`exchange`]: formats of others. [`words`], [`gantt`]: what a plan says, for people.
+//! * [`generate`]: networks and streams made up for tests.
+//!
+//! Everything is a function from values to values; the same input gives the same plan.
+//!
+//! Not here: the schedule of one shared segment (`timewire-sched`), files and clocks
+//! (`timewire-cli`).
+#![forbid(unsafe_code)]
+
+pub mod exchange;
+pub mod gantt;
+pub mod generate;
+pub mod model;
+pub mod synth;
+pub mod words;
