@@ -2,6 +2,7 @@
 //! Plans for scheduled traffic (IEEE 802.1Q-2022 clause 8.6.8.4): given a network and its streams,
 //! at which instant each frame starts on each link, or why a stream has no place.
 //!
+//! * [`calculus`]: curves of arrival and service, and bounds for networks of servers.
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
@@ -10,4 +11,5 @@
 //! (`timewire-cli`).
 #![forbid(unsafe_code)]
 
+pub mod calculus;
 pub mod model;
