@@ -3,6 +3,7 @@
 //! at which instant each frame starts on each link, or why a stream has no place.
 //!
 //! * [`calculus`]: curves of arrival and service, and bounds for networks of servers.
+//! * [`check`]: whether a plan holds, and the reasons of its refusals.
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
@@ -12,4 +13,5 @@
 #![forbid(unsafe_code)]
 
 pub mod calculus;
+pub mod check;
 pub mod model;
