@@ -366,8 +366,8 @@ impl Service {
         Ok(lines)
     }
 
-    /// Each line of service less each line of arrival `shift` later: the greatest over the former of
-    /// the least over the latter is the difference, but only pairs that meet in time bound it.
+    /// Each line of service less each line of arrival `shift` later: the greatest over the former
+    /// of the least over the latter is the difference, but only pairs that meet in time bound it.
     fn differences(&self, others: &Arrival, shift: Ratio) -> Result<Vec<Line>, CalculusError> {
         let (served, arriving) = (self.pieces()?, others.pieces()?);
         let mut starts: Vec<Ratio> = served.iter().map(|(t, _)| *t).collect();

@@ -210,7 +210,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn t0_fields_laws(a in -999_i128..999, b in 1_i128..99, c in -999_i128..999, d in 1_i128..99) {
+        fn t0_laws_of_fields(
+            a in -999_i128..999, b in 1_i128..99, c in -999_i128..999, d in 1_i128..99,
+        ) {
             let (x, y) = (ratio(a, b), ratio(c, d));
             prop_assert_eq!(x.plus(y).unwrap().minus(y).unwrap(), x);
             prop_assert_eq!(x.cmp(&y), (a * d).cmp(&(c * b)));

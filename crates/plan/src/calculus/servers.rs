@@ -176,7 +176,8 @@ impl Servers {
     /// Pay multiplexing only once: the others' bursts count once on a stretch that they share with
     /// the flow. For arbitrary order, and so for any.
     ///
-    /// **Errors**: more than one bucket of a flow or guarantee of a server; numbers beyond 127 bits.
+    /// **Errors**: more than one bucket of a flow or guarantee of a server; numbers beyond
+    /// 127 bits.
     ///
     /// **Panics** when there is no such flow.
     pub fn multiplexed_once(&self, flow: usize) -> Result<Bounds, CalculusError> {

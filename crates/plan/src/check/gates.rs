@@ -138,7 +138,9 @@ fn entries(gates: &PortGates) -> Vec<Entry> {
 fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
     let list = entries(gates);
     let finding = |rule| Finding::of(rule).link(gates.link);
-    let count = i64::try_from(list.len()).unwrap_or(i64::MAX);
+    let longest = limits.interval_max.map_or(i64::MAX, |most| most.as_ns());
+    // What is longer than an entry can be takes several.
+    let count: i64 = list.iter().map(|it| (it.length - 1) / longest + 1).sum();
     if count != i64::from(gates.entries) {
         findings.add(finding(Rule::GateCount).found(gates.entries.into(), count));
     }
@@ -150,10 +152,6 @@ fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
         if entry.length < least && list.len() > 1 {
             let finding = finding(Rule::IntervalShort).at(entry.start);
             findings.add(finding.found(entry.length, least));
-        }
-        if let Some(most) = limits.interval_max.filter(|most| entry.length > most.as_ns()) {
-            let finding = finding(Rule::IntervalLong).at(entry.start);
-            findings.add(finding.found(entry.length, most.as_ns()));
         }
         if entry.start % grain != 0 {
             let finding = finding(Rule::Granularity).at(entry.start);

@@ -12,7 +12,7 @@ use crate::model::{Admission, LinkId, NodeId, Plan, Problem, Role, Route, Stream
 /// No start is later; sums of times stay far below 63 bits.
 const LATEST_NS: i64 = 4_000_000_000_000_000;
 
-/// All transmissions of admitted streams that exist, each after the same frame's on the link before.
+/// All transmissions of admitted streams that exist, each after the same frame on the link before.
 pub(super) fn derive(problem: &Problem, plan: &Plan, findings: &mut Findings) -> Vec<Sent> {
     answers(problem, plan, findings);
     let cycle = plan.cycle.as_ns();

@@ -5,8 +5,8 @@ use timewire_base::{BitsPerSecond, Span};
 
 use super::*;
 use crate::model::{
-    Admission, Arrival, DeviceLimits, GateWindow, Link, Network, NetworkOptions, Node, NodeId,
-    PortGates, Refusal, Release, Role, Route, Stream, Transmission, greatest_divisor,
+    Admission, DeviceLimits, GateWindow, Link, Network, NetworkOptions, Node, NodeId, PortGates,
+    Refusal, Release, Role, Route, Stream, Transmission, greatest_divisor,
 };
 
 mod corruptions;
@@ -137,8 +137,7 @@ impl World {
                 stream.release = Release { earliest: us(1), latest: Some(us(90)) };
             }
             if index == 4 {
-                stream.arrival = Arrival::Sporadic;
-                stream.latency_max = stream.interval + us(100);
+                stream.latency_max = us(100);
             }
             world.streams.push(stream);
             let queue = if random.below(3) == 0 { 6 } else { 7 };

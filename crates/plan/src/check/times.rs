@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::finding::Findings;
 use super::{Finding, Rule, Sent};
-use crate::model::{Arrival, Forwarding, LinkId, Network, Plan, Problem, Stream, StreamId};
+use crate::model::{Forwarding, LinkId, Network, Plan, Problem, Stream, StreamId};
 
 /// No transmission counts for more: it is longer than any interval, and sums of many still fit.
 const LONGEST_NS: i64 = 8_000_000_000_000;
@@ -81,6 +81,9 @@ fn frame_order(sent: &[Sent], place: usize, findings: &mut Findings) {
     }
 }
 
+/// Later than any start, and differences with it still fit.
+const NEVER: i64 = i64::MAX / 2;
+
 /// What a message is at its ends.
 struct Message {
     first: i64,
@@ -97,7 +100,7 @@ pub(super) fn messages(problem: &Problem, plan: &Plan, sent: &[Sent], findings: 
         let stream = problem.stream(here.stream);
         let message = messages
             .entry(here.stream)
-            .or_insert_with(|| Message { first: i64::MAX, whole: BTreeMap::new() });
+            .or_insert_with(|| Message { first: NEVER, whole: BTreeMap::new() });
         if here.before.is_none() && link.from == stream.talker {
             if here.frame == 0 {
                 message.first = message.first.min(here.start);
@@ -113,12 +116,8 @@ pub(super) fn messages(problem: &Problem, plan: &Plan, sent: &[Sent], findings: 
     }
     for (id, message) in messages {
         let stream = problem.stream(id);
-        let wait = match stream.arrival {
-            Arrival::Periodic => 0,
-            Arrival::Sporadic => stream.interval.as_ns(),
-        };
         for (whole, early) in message.whole.values() {
-            let latency = whole.saturating_sub(message.first).saturating_add(wait);
+            let latency = whole - message.first;
             if latency > stream.latency_max.as_ns() {
                 let finding = Finding::of(Rule::Latency).streams(&[id]).at(*whole);
                 findings.add(finding.found(latency, stream.latency_max.as_ns()));

@@ -185,10 +185,6 @@ const SPOILS: &[(&str, Spoil)] = &[
         world.streams[place].latency_max = Span::from_ns(3_000);
         (Rule::Latency, None, id((place, 0)))
     }),
-    ("a sporadic stream that does not count its wait", |world, _| {
-        world.streams[4].latency_max = world.streams[4].interval;
-        (Rule::Latency, None, Some(StreamId(4)))
-    }),
     ("a queue that the port does not have", |world, random| {
         let place = forwarded(world, random);
         one(world, place).queue = 8;
@@ -288,11 +284,12 @@ const SPOILS: &[(&str, Spoil)] = &[
         sender(world, &gates).interval_min = us(300);
         (Rule::IntervalShort, Some(gates.link), None)
     }),
-    ("entries that are too long", |world, random| {
+    ("entries that are longer than the port can have", |world, random| {
         let place = gates(world, random);
         let gates = world.plan.gates[place].clone();
+        // What is too long takes several entries.
         sender(world, &gates).interval_max = Some(us(1));
-        (Rule::IntervalLong, Some(gates.link), None)
+        (Rule::GateCount, Some(gates.link), None)
     }),
     ("a coarser grain", |world, _| {
         world.nodes[1].limits.granularity = us(7);

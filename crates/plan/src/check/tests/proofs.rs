@@ -117,12 +117,6 @@ fn t0_minimum_latency_is_derived_again() {
     let quick = Stream { latency_max: ns(needed - 1), ..late };
     let problem = cut.problem(vec![quick.clone()]);
     assert_eq!(verdict(&problem, &certificate(3, &path, needed, needed - 1)), Verdict::Proven);
-    // A sporadic message waits for an interval first.
-    let latency_max = ns(needed + 100_000 - 1);
-    let problem = cut.problem(vec![Stream { arrival: Arrival::Sporadic, latency_max, ..quick }]);
-    assert_eq!(verdict(&problem, &certificate(3, &path, needed, needed - 1)), Verdict::Proven);
-    let whole = certificate(3, &path, needed + 100_000, needed + 100_000 - 1);
-    assert_eq!(verdict(&problem, &whole), Verdict::Proven);
 }
 
 #[test]
