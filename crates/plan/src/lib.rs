@@ -6,6 +6,8 @@
 //! * [`calculus`]: curves of arrival and service, and bounds for networks of servers.
 //! * [`check`]: whether a plan holds, and the reasons of its refusals.
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
+//! * [`synth`]: finds a plan.
+//! * [`generate`]: networks and streams made up for tests.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
 //!
@@ -16,4 +18,6 @@
 pub mod bounds;
 pub mod calculus;
 pub mod check;
+pub mod generate;
 pub mod model;
+pub mod synth;

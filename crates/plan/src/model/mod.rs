@@ -24,6 +24,7 @@ mod plan;
 mod stream;
 
 pub use error::ModelError;
+pub(crate) use network::bytes_time;
 pub use network::{
     DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId, Role,
 };

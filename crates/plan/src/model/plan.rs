@@ -55,6 +55,11 @@ pub enum Certificate {
         /// How many copies were asked for.
         copies: u8,
     },
+    /// The talker's port has neither gates nor launch times, so nothing starts at an instant.
+    NoInstant {
+        /// The talker.
+        node: NodeId,
+    },
     /// Even alone in the network, the message needs longer.
     MinimumLatency {
         /// Who is reached too late.
@@ -98,16 +103,17 @@ pub enum Certificate {
         /// The greatest common divisor of both intervals.
         divisor: Span,
     },
-    /// As for a pair, for more: the greatest common divisor of every two intervals is a multiple
-    /// of `divisor`'s value or it itself, and one frame of each fill more than it.
+    /// As for a pair, for more: what does not meet modulo the greatest common divisor of two
+    /// intervals does not meet modulo a multiple of it either, so if that of every two divides
+    /// `divisor`, one frame of each must fit into it.
     Clique {
         /// Where.
         link: LinkId,
         /// Who, with the refused one.
         streams: Vec<StreamId>,
-        /// Time of one message of each.
+        /// Time of one frame of each.
         needed: Span,
-        /// The greatest common divisor of each two of the intervals; the same for all pairs.
+        /// A multiple of the greatest common divisor of each two of the intervals.
         divisor: Span,
     },
     /// An exact solver found none; its words.

@@ -3,7 +3,7 @@
 //!
 //! Not here: their places ([`super::Plan`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
@@ -71,7 +71,8 @@ pub struct Stream {
     pub jitter_max: Option<Span>,
     /// When it may start.
     pub release: Release,
-    /// 0 to 7; the queue of a port is the highest that it has for this.
+    /// 0 to 7, and the queue of a port, or its highest queue when it has fewer. A port whose gates
+    /// have limits has all scheduled frames in its highest queue.
     pub priority: u8,
     /// Which way it goes.
     pub route: Route,
@@ -119,6 +120,11 @@ pub struct Problem {
     network: Network,
     streams: Vec<Stream>,
     cycle: Span,
+    #[serde(skip)]
+    names: BTreeMap<String, StreamId>,
+    /// How many streams have each interval.
+    #[serde(skip)]
+    intervals: BTreeMap<Span, usize>,
 }
 
 /// The longest common multiple of intervals; a plan repeats with it.
@@ -130,21 +136,62 @@ impl Problem {
     /// **Errors**: a node or link that is not there, a number out of its bounds, a path that does
     /// not go from the talker to the listeners.
     pub fn new(network: Network, streams: Vec<Stream>) -> Result<Problem, ModelError> {
-        if streams.len() > MOST {
-            let count = streams.len();
+        let cycle = Span::from_ns(1);
+        let (names, intervals) = (BTreeMap::new(), BTreeMap::new());
+        let mut problem = Problem { network, streams: Vec::new(), cycle, names, intervals };
+        problem.streams.reserve(streams.len());
+        for stream in streams {
+            problem.add(stream)?;
+        }
+        Ok(problem)
+    }
+
+    /// One more stream.
+    ///
+    /// **Errors**: as [`Problem::new`]; nothing is added.
+    pub fn add(&mut self, stream: Stream) -> Result<StreamId, ModelError> {
+        if self.streams.len() >= MOST {
+            let count = self.streams.len() + 1;
             return Err(ModelError::TooMany { what: "streams", count, most: MOST });
         }
-        let mut names = BTreeSet::new();
-        let mut intervals = BTreeSet::new();
-        for stream in &streams {
-            if !names.insert(stream.name.as_str()) {
-                return Err(ModelError::NameTaken { kind: "stream", name: stream.name.clone() });
-            }
-            check_stream(&network, stream)?;
-            intervals.insert(stream.interval);
+        if self.names.contains_key(&stream.name) {
+            return Err(ModelError::NameTaken { kind: "stream", name: stream.name });
         }
-        let cycle = common_multiple(intervals)?;
-        Ok(Problem { network, streams, cycle })
+        check_stream(&self.network, &stream)?;
+        if !self.intervals.contains_key(&stream.interval) {
+            self.cycle = common_multiple(self.cycle, stream.interval)?;
+        }
+        *self.intervals.entry(stream.interval).or_insert(0) += 1;
+        let id = StreamId::from_index(self.streams.len());
+        self.names.insert(stream.name.clone(), id);
+        self.streams.push(stream);
+        Ok(id)
+    }
+
+    /// Takes a stream out. The last stream takes its number.
+    ///
+    /// **Panics** for an id of another problem.
+    pub fn remove(&mut self, id: StreamId) -> Stream {
+        let stream = self.streams.swap_remove(id.index());
+        self.names.remove(&stream.name);
+        if let Some(moved) = self.streams.get(id.index()) {
+            self.names.insert(moved.name.clone(), id);
+        }
+        if let Some(count) = self.intervals.get_mut(&stream.interval) {
+            *count -= 1;
+            if *count == 0 {
+                self.intervals.remove(&stream.interval);
+                let one = Span::from_ns(1);
+                let least = self.intervals.keys().try_fold(one, |a, b| common_multiple(a, *b));
+                self.cycle = least.expect("invariant: a part of what had a common multiple");
+            }
+        }
+        stream
+    }
+
+    /// Which stream has this name.
+    pub fn find(&self, name: &str) -> Option<StreamId> {
+        self.names.get(name).copied()
     }
 
     /// Where the streams go.
@@ -169,16 +216,11 @@ impl Problem {
 }
 
 /// **Errors**: longer than any plan may be.
-fn common_multiple(intervals: BTreeSet<Span>) -> Result<Span, ModelError> {
-    let mut cycle = Span::from_ns(1);
-    for interval in intervals {
-        let times = interval.as_ns() / greatest_divisor(cycle, interval).as_ns();
-        cycle = cycle
-            .checked_mul(times)
-            .filter(|cycle| *cycle <= LONGEST_CYCLE)
-            .ok_or(ModelError::Cycle { most: LONGEST_CYCLE })?;
-    }
-    Ok(cycle)
+fn common_multiple(one: Span, other: Span) -> Result<Span, ModelError> {
+    let times = other.as_ns() / greatest_divisor(one, other).as_ns();
+    one.checked_mul(times)
+        .filter(|cycle| *cycle <= LONGEST_CYCLE)
+        .ok_or(ModelError::Cycle { most: LONGEST_CYCLE })
 }
 
 fn check_stream(network: &Network, stream: &Stream) -> Result<(), ModelError> {

@@ -89,7 +89,7 @@ fn t0_minimum_latency_is_derived_again() {
         &problem,
         &[
             (certificate(4, &path, needed, needed - 1), "it does not listen"),
-            (certificate(3, &path, needed + 1, needed - 1), "the sum over the path is another"),
+            (certificate(3, &path, needed + 1, needed - 1), "there is a way that takes less"),
             (certificate(3, &path, needed, needed - 2), "more is allowed, or less"),
             (
                 certificate(3, &path[..2], needed, needed - 1),
@@ -108,7 +108,7 @@ fn t0_minimum_latency_is_derived_again() {
     let slow = Chain { slower: 10, wide: true, ..CHAIN };
     let problem = slow.problem(vec![late.clone()]);
     let around = certificate(3, &path, needed + 9_000 * 3, needed - 1);
-    wrong(&problem, &[(around, "there is a quicker path")]);
+    wrong(&problem, &[(around, "there is a way that takes less")]);
     let direct = certificate(3, &[LinkId(0), LinkId(5), LinkId(2)], needed, needed - 1);
     assert_eq!(verdict(&problem, &direct), Verdict::Proven);
     // Cut through after 16 bytes, 128 ns, where the rates are the same: on both bridges.
@@ -265,6 +265,21 @@ fn t0_pigeonholes_are_derived_again() {
     // But not when the divisor is the interval itself.
     let problem = CHAIN.problem(vec![stream(0, 40, 1_230, 1), stream(1, 20, 1_230, 2)]);
     assert_eq!(verdict(&problem, &certificate(&[0, 1], 30, 20)), Verdict::Proven);
+}
+
+#[test]
+fn t0_talkers_without_instants_are_looked_up() {
+    let certificate = |node| Certificate::NoInstant { node: NodeId(node) };
+    let mut world = network();
+    world.streams.push(Stream::new("one", NodeId(4), NodeId(6), us(100), 105));
+    wrong(
+        &world.problem(),
+        &[(certificate(5), "it does not talk"), (certificate(4), "it has gates or launch times")],
+    );
+    world.nodes[4].limits.gate_entries = Some(0);
+    wrong(&world.problem(), &[(certificate(4), "it has gates or launch times")]);
+    world.nodes[4].limits.launch_time = false;
+    assert_eq!(verdict(&world.problem(), &certificate(4)), Verdict::Proven);
 }
 
 #[test]

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What planning costs: `cargo bench -p timewire-plan [-- NAME]`. Times are CPU seconds of this
+//! process, which other programs change little; work is the same on every machine.
+#![allow(clippy::disallowed_methods, reason = "a program: it measures itself")]
+
+use timewire_base::Span;
+use timewire_plan::generate::{Recipe, Topology};
+use timewire_plan::model::{Certificate, Problem};
+use timewire_plan::synth::{Budget, Change, Options, Planner};
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w));
+    if is_wanted("large") {
+        large();
+    }
+    if is_wanted("huge") {
+        huge();
+    }
+    if is_wanted("hard") {
+        hard();
+    }
+    if is_wanted("online") {
+        online();
+    }
+}
+
+/// CPU seconds of this process.
+fn cpu_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let ns = text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
+    ns.unwrap_or(0.0) / 1e9
+}
+
+struct Outcome {
+    seconds: f64,
+    placed: usize,
+    proofs: usize,
+    planner: Planner,
+}
+
+fn run(problem: Problem, seconds: f64, seed: u64) -> Outcome {
+    let start = cpu_seconds();
+    let mut planner = Planner::new(problem, Options { seed, ..Options::default() });
+    let mut go_on = |_: &_| cpu_seconds() - start < seconds;
+    planner.run(&mut Budget { work: u64::MAX, go_on: &mut go_on });
+    let seconds = cpu_seconds() - start;
+    let plan = planner.plan();
+    let proofs = plan.refused.iter().filter(|r| r.certificate.is_proof()).count();
+    Outcome { seconds, placed: plan.admitted.len(), proofs, planner }
+}
+
+fn report(name: &str, outcome: &Outcome) {
+    let streams = outcome.planner.problem().streams().len();
+    let mut planner = outcome.planner.clone();
+    let cloned = cpu_seconds();
+    let plan = planner.plan();
+    let rendered = cpu_seconds() - cloned;
+    let entries = plan.gates.iter().map(|port| port.entries).max().unwrap_or(0);
+    let over = plan.gates.iter().filter(|port| port.entries > 256).count();
+    let most = planner.link_loads().into_iter().max().unwrap_or(0);
+    println!(
+        "{name:<28} most load {} %; {:>6} of {streams:>6} placed, {:>3} refused with proof, \
+         {:>8.3} CPU s, {:>10} steps; plan and gates {rendered:.3} CPU s; most entries {entries}, {over} of {} \
+         ports above 256",
+        most / 10_000,
+        outcome.placed,
+        outcome.proofs,
+        outcome.seconds,
+        outcome.planner.work(),
+        plan.gates.len(),
+    );
+}
+
+fn large() {
+    let torus = Topology::Torus(10, 10);
+    let fat = Topology::FatTree { pods: 10, width: 4, cores: 5 };
+    for (name, topology, stations, longest) in
+        [("torus 10 000", torus, 3, 660), ("fat tree 10 000", fat, 8, 1250)]
+    {
+        let mut recipe = Recipe::new(topology, stations, 10_000, 1);
+        recipe.lengths = (64, longest);
+        let problem = recipe.problem().expect("a recipe that works");
+        report(name, &run(problem, 5.0, 0));
+    }
+}
+
+fn huge() {
+    let mut recipe = Recipe::new(Topology::Torus(32, 32), 4, 100_000, 1);
+    recipe.lengths = (64, 200);
+    recipe.intervals = [1, 2, 4, 8].map(Span::from_ms).to_vec();
+    let problem = recipe.problem().expect("a recipe that works");
+    report("torus 100 000", &run(problem, 20.0, 0));
+}
+
+/// Links loaded to 60 to 94 %: problems with a plan that is not told, and problems of which nobody
+/// knows whether they have one.
+fn hard() {
+    for (kind, solvable, streams) in [("known to have a plan", true, 10_000), ("open", false, 250)]
+    {
+        let (mut solved, mut all, mut most) = (0, 0, 0.0f64);
+        for harmonic in [true, false] {
+            for topology in
+                [Topology::Line(8), Topology::Ring(8), Topology::Tree(9), Topology::Mesh(8)]
+            {
+                for load_percent in [60, 70, 80, 87, 94] {
+                    let mut recipe = Recipe::new(topology, 1, streams, 0);
+                    let intervals: &[i64] = match harmonic {
+                        true => &[250, 500, 1000, 2000],
+                        false => &[250, 400, 500, 1000, 2000, 5000],
+                    };
+                    recipe.intervals = intervals.iter().copied().map(Span::from_us).collect();
+                    recipe.lengths = (if harmonic { 400 } else { 200 }, 1500);
+                    (recipe.load_percent, recipe.solvable) = (load_percent, solvable);
+                    let outcome = run(recipe.problem().expect("a recipe that works"), 2.0, 0);
+                    let streams = outcome.planner.problem().streams().len();
+                    let load = outcome.planner.link_loads().into_iter().max().unwrap_or(0);
+                    let open = outcome.placed + outcome.proofs < streams;
+                    (solved, all) = (solved + usize::from(!open), all + 1);
+                    most = if open { most } else { most.max(outcome.seconds) };
+                    println!(
+                        "{kind}, {topology:?} {}harmonic at most {load_percent} %: {} of {streams} \
+                         placed, {} proofs, {load_is} %, {:.3} CPU s",
+                        if harmonic { "" } else { "not " },
+                        outcome.placed,
+                        outcome.proofs,
+                        outcome.seconds,
+                        load_is = load / 10_000,
+                    );
+                }
+            }
+        }
+        println!("{kind}: {solved} of {all} decided, each in {most:.3} CPU s at most");
+    }
+}
+
+/// One stream more and one less in a plan of 10 000.
+fn online() {
+    let recipe = Recipe::new(Topology::Torus(10, 10), 3, 11_000, 1);
+    let all = recipe.problem().expect("a recipe that works");
+    let (first, more) = all.streams().split_at(10_000);
+    let problem = Problem::new(all.network().clone(), first.to_vec()).expect("a part of it");
+    let mut planner = run(problem, 5.0, 0).planner;
+    let (mut adds, mut removes, mut refused) = (Vec::new(), Vec::new(), 0);
+    let mut steps = Vec::new();
+    for (number, stream) in more.iter().enumerate() {
+        let (start, work) = (std::time::Instant::now(), planner.work());
+        let change = planner.add(stream.clone(), 8).expect("a stream of this network");
+        adds.push(start.elapsed().as_secs_f64() * 1e6);
+        steps.push(planner.work() - work);
+        if matches!(change, Change::Refused(Certificate::NotFound { .. })) {
+            refused += 1;
+        }
+        let start = std::time::Instant::now();
+        let victim = number * 7 % planner.problem().streams().len();
+        planner.remove(timewire_plan::model::StreamId::from_index(victim));
+        removes.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    let at = |times: &mut Vec<f64>, percent: usize| {
+        times.sort_by(f64::total_cmp);
+        times[(times.len() - 1) * percent / 100]
+    };
+    steps.sort_unstable();
+    println!(
+        "online: {} added, {refused} not; add p50 {:.0} us, p99 {:.0} us (p99 {} steps); \
+         remove p50 {:.0} us, p99 {:.0} us",
+        adds.len(),
+        at(&mut adds, 50),
+        at(&mut adds, 99),
+        steps[(steps.len() - 1) * 99 / 100],
+        at(&mut removes, 50),
+        at(&mut removes, 99),
+    );
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The gates of each port: a window for every transmission, joined and widened where the port's
+//! limits ask for it. A frame of a plan leaves at once when it comes, so a window may be longer
+//! than what is sent in it; the time is lost only to other traffic.
+//!
+//! Not here: the list that a kernel or device takes.
+
+use timewire_base::Span;
+
+use super::shape::Sent;
+use super::table::divisor;
+use super::{Planner, shape};
+use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates};
+
+/// The most windows of a port.
+const MOST: i64 = 1 << 20;
+
+/// What repeats on a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Repeated {
+    pub start: i64,
+    pub length: i64,
+    pub interval: i64,
+    pub queue: u8,
+}
+
+impl Planner {
+    /// Everything sent on each link.
+    fn sent(&self) -> Vec<Vec<Repeated>> {
+        let network = self.problem.network();
+        let mut links = vec![Vec::new(); network.links().len()];
+        for (id, seat) in self.seats.iter().enumerate() {
+            let (Some(shape), Some(start)) = (&seat.shape, seat.start) else { continue };
+            let stream = self.stream(id);
+            for Sent { link, start: after, .. } in shape.sent(network, stream) {
+                let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
+                let exact = shape::is_exact(network, link);
+                links[link.index()].push(Repeated {
+                    start: start + after,
+                    length: network.occupancy(link, stream.length_bytes).as_ns(),
+                    interval: stream.interval.as_ns(),
+                    queue: if exact { stream.priority.min(last) } else { last },
+                });
+            }
+        }
+        links
+    }
+
+    /// The gates of all ports that have gates and send something.
+    pub(super) fn gates(&self) -> Vec<PortGates> {
+        let network = self.problem.network();
+        let mut all = Vec::new();
+        for (index, sent) in self.sent().iter().enumerate() {
+            let link = LinkId::from_index(index);
+            let limits = &network.node(network.link(link).from).limits;
+            if !sent.is_empty() && limits.gate_entries != Some(0) {
+                all.extend(port(link, sent, limits).ok());
+            }
+        }
+        all
+    }
+
+    /// Takes streams with long intervals off ports that cannot have their list.
+    pub(super) fn keep_gate_limits(&mut self) {
+        let network = self.problem.network();
+        let mut over = Vec::new();
+        for (index, sent) in self.sent().into_iter().enumerate() {
+            let link = LinkId::from_index(index);
+            let limits = network.node(network.link(link).from).limits;
+            if sent.is_empty() || limits.gate_entries == Some(0) || is_easy(&sent, &limits) {
+                continue;
+            }
+            let mut intervals: Vec<i64> = sent.iter().map(|sent| sent.interval).collect();
+            intervals.sort_unstable();
+            intervals.dedup();
+            let mut kept = sent;
+            while let (Err(needed), Some(most)) = (port(link, &kept, &limits), intervals.pop()) {
+                kept.retain(|sent| sent.interval < most);
+                over.push((link, most, needed));
+                if kept.is_empty() {
+                    break;
+                }
+            }
+        }
+        for (link, interval, needed) in over {
+            self.refuse_on(link, interval, needed);
+        }
+    }
+
+    fn refuse_on(&mut self, link: LinkId, interval: i64, needed: u32) {
+        let items = self.table.items(link.index()).iter();
+        let mut streams: Vec<usize> = items
+            .filter(|item| self.table.interval(item.class) == interval)
+            .filter_map(|item| usize::try_from(item.stream).ok())
+            .collect();
+        streams.sort_unstable();
+        streams.dedup();
+        let network = self.problem.network();
+        let limits = network.node(network.link(link).from).limits;
+        let allowed = limits.gate_entries.unwrap_or(u32::MAX);
+        for id in streams {
+            self.take(id);
+            self.seats[id].reason = Some(Certificate::GateLimit { link, needed, allowed });
+        }
+    }
+}
+
+/// Whether a port has room for every window there can be, so that nothing need be counted.
+fn is_easy(sent: &[Repeated], limits: &DeviceLimits) -> bool {
+    limits.interval_max.is_none() && windows_at_most(sent).is_some()
+}
+
+/// The common cycle and how many windows there are at most; `None`: too many.
+fn windows_at_most(sent: &[Repeated]) -> Option<(i64, i64)> {
+    let mut cycle = 1i64;
+    for one in sent {
+        cycle = cycle.checked_mul(one.interval / divisor(cycle, one.interval))?;
+    }
+    let count = sent.iter().try_fold(0i64, |sum, one| sum.checked_add(cycle / one.interval))?;
+    (count <= MOST).then_some((cycle, count))
+}
+
+/// The gates of a port.
+///
+/// **Errors**: its list cannot hold them, however much they are joined; how many entries they need.
+pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<PortGates, u32> {
+    let (cycle, count) = windows_at_most(sent).ok_or(u32::MAX)?;
+    let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+    for one in sent {
+        let mut start = one.start.rem_euclid(one.interval);
+        while start < cycle {
+            let end = start + one.length;
+            windows.push((start, end.min(cycle), one.queue));
+            if end > cycle {
+                windows.push((0, end - cycle, one.queue));
+            }
+            start += one.interval;
+        }
+    }
+    windows.sort_unstable();
+    let used: i64 = windows.iter().map(|(start, end, _)| end - start).sum();
+    let mut windows = widened(windows, cycle, limits);
+    join(&mut windows, cycle, limits);
+    let entries = entries(&windows, cycle, limits);
+    if limits.gate_entries.is_some_and(|most| entries > most) {
+        return Err(entries);
+    }
+    let open: i64 = windows.iter().map(|(start, end, _)| end - start).sum();
+    let window = |(start, end, queue)| GateWindow {
+        start: Span::from_ns(start),
+        end: Span::from_ns(end),
+        queue,
+    };
+    Ok(PortGates {
+        link,
+        cycle: Span::from_ns(cycle),
+        windows: windows.into_iter().map(window).collect(),
+        entries,
+        spare: Span::from_ns(open - used),
+    })
+}
+
+/// Windows on the port's grid, none and no gap shorter than its shortest interval.
+fn widened(sorted: Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) -> Vec<(i64, i64, u8)> {
+    let grid = limits.granularity.as_ns();
+    let least = limits.interval_min.as_ns().max(1);
+    let mut all: Vec<(i64, i64, u8)> = Vec::with_capacity(sorted.len());
+    for (start, end, queue) in sorted {
+        let start = start.min((cycle - least).max(0));
+        let start = if start < least { 0 } else { start - start % grid };
+        let end = end.max(start + least);
+        let end = (end + grid - 1) / grid * grid;
+        let end = if end + least > cycle { cycle } else { end };
+        match all.last_mut() {
+            Some(last) if last.2 == queue && start < last.1 + least => last.1 = last.1.max(end),
+            _ => all.push((start, end, queue)),
+        }
+    }
+    all
+}
+
+/// Fills the shortest gaps until the port's limits are kept.
+fn join(windows: &mut Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) {
+    let openings = limits.openings.and_then(|most| usize::try_from(most).ok());
+    let most = limits.gate_entries.and_then(|most| usize::try_from(most).ok());
+    if openings.is_none() && most.is_none() {
+        return;
+    }
+    let mut gaps: Vec<i64> =
+        windows.windows(2).map(|pair| pair[1].0 - pair[0].1).filter(|gap| *gap > 0).collect();
+    gaps.sort_unstable();
+    let by_openings = openings.map_or(0, |most| (gaps.len() + 1).saturating_sub(most));
+    let edges = windows.first().map_or(0, |first| usize::from(first.0 > 0))
+        + windows.last().map_or(0, |last| usize::from(last.1 < cycle));
+    let list = windows.len() + gaps.len() + edges;
+    // Each filled gap saves its own entry and one of the two windows.
+    let by_entries = most.map_or(0, |most| list.saturating_sub(most).div_ceil(2));
+    let filled = by_openings.max(by_entries).min(gaps.len());
+    if filled == 0 && most.is_none_or(|most| list <= most) {
+        return;
+    }
+    let limit = if filled == 0 { 0 } else { gaps[filled - 1] };
+    let mut equal = filled - gaps.partition_point(|gap| *gap < limit).min(filled);
+    let mut joined: Vec<(i64, i64, u8)> = Vec::new();
+    for &(start, end, queue) in windows.iter() {
+        let gap = joined.last().map_or(i64::MAX, |last| start - last.1);
+        let fill = gap < limit || (gap == limit && equal > 0 && filled > 0);
+        match joined.last_mut() {
+            Some(last) if fill => {
+                if gap == limit {
+                    equal -= 1;
+                }
+                last.1 = end;
+            }
+            _ => joined.push((start, end, queue)),
+        }
+    }
+    let too_many = |count: usize| most.is_some_and(|most| 2 * count - 1 + edges > most);
+    if let ([only], true) = (joined.as_mut_slice(), too_many(1)) {
+        (only.0, only.1) = (0, cycle);
+    }
+    *windows = joined;
+}
+
+/// How many entries a list of these windows and the time between them has.
+fn entries(windows: &[(i64, i64, u8)], cycle: i64, limits: &DeviceLimits) -> u32 {
+    let most = limits.interval_max.map_or(i64::MAX, |most| most.as_ns().max(1));
+    let pieces = |length: i64| if length <= 0 { 0 } else { (length - 1) / most + 1 };
+    let mut count = 0;
+    let mut at = 0;
+    for (start, end, _) in windows {
+        count += pieces(start - at) + pieces(end - start);
+        at = *end;
+    }
+    u32::try_from(count + pieces(cycle - at)).unwrap_or(u32::MAX)
+}

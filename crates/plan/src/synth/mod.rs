@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Finding a plan: each message goes at its first free instant without waiting on its way, short
+//! intervals first; for one that fits nowhere the cheapest others are moved, and those that are
+//! moved often become dear.
+//!
+//! The search reads no clock. It counts its work, and asks its caller whether to go on; the same
+//! problem, options and work give the same plan.
+//!
+//! Not here: whether a plan is right.
+
+mod cut;
+mod gates;
+mod graph;
+mod line;
+mod online;
+mod random;
+mod reason;
+mod repair;
+mod route;
+mod shape;
+mod table;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use timewire_base::Span;
+
+use crate::model::{
+    Admission, Certificate, LinkId, Plan, Problem, Refusal, Stream, StreamId, Transmission,
+};
+
+pub(crate) use graph::Graph;
+pub use online::Change;
+pub(crate) use random::Random;
+pub(crate) use shape::Shape;
+pub(crate) use table::Table;
+
+/// How to search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// For all choices by chance.
+    pub seed: u64,
+    /// How many ways are tried for a stream whose first one is full.
+    pub routes: usize,
+}
+
+impl Default for Options {
+    /// Seed 0, four ways.
+    fn default() -> Self {
+        Options { seed: 0, routes: 4 }
+    }
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Streams with a place.
+    pub placed: usize,
+    /// Streams that still look for one.
+    pub waiting: usize,
+    /// Steps so far.
+    pub work: u64,
+}
+
+/// How long to search.
+pub struct Budget<'a> {
+    /// The most steps. One is the effort of looking once into the busy time of a link.
+    pub work: u64,
+    /// Asked every some thousand steps; `false` ends the search with what it has.
+    pub go_on: &'a mut dyn FnMut(&Progress) -> bool,
+}
+
+/// Steps between two questions.
+const ASK: u64 = 1 << 14;
+
+/// A stream that has a way, and perhaps a start.
+#[derive(Clone, Debug)]
+struct Seat {
+    class: usize,
+    shape: Option<Shape>,
+    start: Option<i64>,
+    reason: Option<Certificate>,
+}
+
+/// A problem and where its streams are so far.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    problem: Problem,
+    options: Options,
+    graph: Graph,
+    table: Table,
+    seats: Vec<Seat>,
+    /// By link: its share that is taken, in 2^20ths.
+    load: Vec<i64>,
+    /// By stream: what it costs to move it.
+    weights: Vec<u64>,
+    random: Random,
+    placed: usize,
+    asked: u64,
+}
+
+impl Planner {
+    /// A planner that has placed nothing.
+    pub fn new(problem: Problem, options: Options) -> Planner {
+        let links = problem.network().links().len();
+        let mut table = Table::new(links);
+        let mut seats = Vec::with_capacity(problem.streams().len());
+        for stream in problem.streams() {
+            let class = table.class(stream.interval.as_ns());
+            seats.push(Seat { class, shape: None, start: None, reason: None });
+        }
+        Planner {
+            graph: Graph::new(problem.network()),
+            table,
+            load: vec![0; links],
+            weights: vec![1; seats.len()],
+            seats,
+            random: Random::new(options.seed),
+            placed: 0,
+            asked: 0,
+            problem,
+            options,
+        }
+    }
+
+    /// What is planned.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// Steps so far.
+    pub fn work(&self) -> u64 {
+        self.table.work
+    }
+
+    /// By link: the share that placed streams take. **Units**: millionths.
+    pub fn link_loads(&self) -> Vec<u64> {
+        let mut loads = vec![0i64; self.load.len()];
+        for (id, seat) in self.seats.iter().enumerate() {
+            let (Some(shape), Some(_)) = (&seat.shape, seat.start) else { continue };
+            for link in shape.trees.iter().flatten() {
+                loads[link.index()] += share(self.problem.network(), self.stream(id), *link);
+            }
+        }
+        let millionths = |load: i64| u64::try_from((i128::from(load) * 1_000_000) >> 20);
+        loads.into_iter().map(|load| millionths(load).unwrap_or(u64::MAX)).collect()
+    }
+
+    /// Gives every stream a place, or a reason.
+    pub fn run(&mut self, budget: &mut Budget) {
+        let order = self.order();
+        let mut by_priority = order.clone();
+        let rank = |id: &usize| std::cmp::Reverse(self.problem.streams()[*id].priority);
+        by_priority.sort_by_key(rank);
+        let mut triage = reason::Triage::new(self.load.len());
+        for id in by_priority {
+            if let Err(reason) = self.find_way(id, &mut triage) {
+                self.seats[id].reason = Some(reason);
+            }
+        }
+        let mut waiting = Vec::new();
+        let mut class = None;
+        for id in order {
+            if self.seats[id].reason.is_some() {
+                continue;
+            }
+            if class != Some(self.seats[id].class) {
+                class = Some(self.seats[id].class);
+                self.table.forget_old();
+            }
+            if !self.fit(id) && !self.fit_elsewhere(id) {
+                waiting.push(id);
+            }
+        }
+        let left = self.repair(waiting, budget);
+        self.settle(left);
+        self.keep_gate_limits();
+    }
+
+    /// Short intervals first, then what occupies its links longest.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.seats.len()).collect();
+        let streams = self.problem.streams();
+        let bytes = |s: &Stream| u64::from(s.length_bytes) * u64::from(s.frames);
+        order.sort_by_key(|&id| (streams[id].interval, std::cmp::Reverse(bytes(&streams[id])), id));
+        order
+    }
+
+    fn stream(&self, id: usize) -> &Stream {
+        &self.problem.streams()[id]
+    }
+
+    /// Starts of a stream that are looked at.
+    fn window(&self, id: usize) -> (i64, i64) {
+        let stream = self.stream(id);
+        (stream.release.earliest.as_ns(), stream.release_latest().as_ns())
+    }
+
+    /// Places a stream on its way at the first instant at which it fits, if there is one.
+    fn fit(&mut self, id: usize) -> bool {
+        let (from, until) = self.window(id);
+        let seat = &self.seats[id];
+        let Some(shape) = &seat.shape else { return false };
+        let found = self.table.fit(seat.class, &shape.stretches, from, until);
+        if let Some(start) = found {
+            self.put(id, start);
+        }
+        found.is_some()
+    }
+
+    fn put(&mut self, id: usize, start: i64) {
+        let seat = &mut self.seats[id];
+        let shape = seat.shape.as_ref().expect("invariant: who is placed has a way");
+        let number = u32::try_from(id).expect("invariant: streams count in 32 bits");
+        self.table.put(number, seat.class, start, &shape.stretches);
+        (seat.start, seat.reason) = (Some(start), None);
+        self.placed += 1;
+    }
+
+    fn take(&mut self, id: usize) {
+        let seat = &mut self.seats[id];
+        let shape = seat.shape.as_ref().expect("invariant: who is placed has a way");
+        let number = u32::try_from(id).expect("invariant: streams count in 32 bits");
+        self.table.take(number, &shape.stretches);
+        seat.start = None;
+        self.placed -= 1;
+    }
+
+    /// Gives a stream another way; it is not placed.
+    fn set_way(&mut self, id: usize, shape: Option<Shape>) {
+        let stream = &self.problem.streams()[id];
+        let network = self.problem.network();
+        for (old, sign) in [(&self.seats[id].shape, -1), (&shape, 1)] {
+            for link in old.iter().flat_map(|shape| shape.trees.iter().flatten()) {
+                self.load[link.index()] += sign * share(network, stream, *link);
+            }
+        }
+        self.seats[id].shape = shape;
+    }
+
+    /// Other ways for a stream whose own is full.
+    fn fit_elsewhere(&mut self, id: usize) -> bool {
+        let own = self.seats[id].shape.clone();
+        for _ in 1..self.options.routes {
+            let Some(shape) = self.another_way(id) else { continue };
+            self.set_way(id, Some(shape));
+            if self.fit(id) {
+                return true;
+            }
+        }
+        self.set_way(id, own);
+        false
+    }
+
+    fn progress(&self, waiting: usize) -> Progress {
+        Progress { placed: self.placed, waiting, work: self.table.work }
+    }
+
+    /// Whether the search goes on.
+    fn may_go_on(&mut self, waiting: usize, budget: &mut Budget) -> bool {
+        if self.table.work >= budget.work {
+            return false;
+        }
+        if self.table.work < self.asked + ASK {
+            return true;
+        }
+        self.asked = self.table.work;
+        (budget.go_on)(&self.progress(waiting))
+    }
+
+    /// Moves streams until all that wait have a place or the budget is used; who is left.
+    fn repair(&mut self, waiting: Vec<usize>, budget: &mut Budget) -> Vec<usize> {
+        let mut sweep = repair::Sweep::default();
+        let mut queue = VecDeque::from(waiting);
+        let mut best = Best { waiting: queue.iter().copied().collect(), before: BTreeMap::new() };
+        while !queue.is_empty() && self.may_go_on(queue.len(), budget) {
+            let pick = self.random.below(queue.len());
+            queue.swap(0, pick);
+            let Some(id) = queue.pop_front() else { break };
+            best.keep(id, &self.seats);
+            let wants_other = self.options.routes > 1 && self.random.below(2) == 0;
+            if let Some(shape) = wants_other.then(|| self.another_way(id)).flatten() {
+                self.set_way(id, Some(shape));
+            }
+            let offer = self.offer(id, &mut sweep);
+            for &other in &offer.evicted {
+                best.keep(other, &self.seats);
+                self.take(other);
+                queue.push_back(other);
+            }
+            self.put(id, offer.start);
+            if !offer.evicted.is_empty() {
+                self.weights[id] += 1;
+            }
+            if queue.len() < best.waiting.len() {
+                best = Best { waiting: queue.iter().copied().collect(), before: BTreeMap::new() };
+            }
+        }
+        self.restore(best)
+    }
+
+    fn offer(&mut self, id: usize, sweep: &mut repair::Sweep) -> repair::Offer {
+        let window = self.window(id);
+        let seat = &self.seats[id];
+        let shape = seat.shape.as_ref().expect("invariant: who waits has a way");
+        let (class, stretches) = (seat.class, &shape.stretches);
+        let (weights, random) = (&self.weights, &mut self.random);
+        sweep.cheapest(&mut self.table, class, stretches, window, weights, random)
+    }
+
+    /// Puts everything back as it was when the fewest waited; who they were.
+    fn restore(&mut self, best: Best) -> Vec<usize> {
+        for &id in best.before.keys() {
+            if self.seats[id].start.is_some() {
+                self.take(id);
+            }
+        }
+        for (id, seat) in best.before {
+            self.set_way(id, seat.shape);
+            if let Some(start) = seat.start {
+                self.put(id, start);
+            }
+        }
+        best.waiting
+    }
+
+    /// Gives reasons to those who are left, and a last try to those whose reason names one that has
+    /// no place itself.
+    fn settle(&mut self, left: Vec<usize>) {
+        for id in left {
+            self.seats[id].reason = Some(Certificate::NotFound { tried: self.table.work });
+        }
+        let open: Vec<usize> = (0..self.seats.len())
+            .filter(|&id| self.seats[id].start.is_none() && self.is_shaky(id))
+            .collect();
+        for id in open {
+            if self.seats[id].shape.is_some() && (self.fit(id) || self.fit_elsewhere(id)) {
+                continue;
+            }
+            let reason = self.explain(id);
+            self.seats[id].reason = Some(reason);
+        }
+    }
+
+    /// Whether a reason is none, or needs others to have a place.
+    fn is_shaky(&self, id: usize) -> bool {
+        let others: &[StreamId] = match &self.seats[id].reason {
+            None | Some(Certificate::NotFound { .. } | Certificate::GateLimit { .. }) => {
+                return true;
+            }
+            Some(Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. }) => {
+                streams
+            }
+            Some(Certificate::PairConflict { other, .. }) => std::slice::from_ref(other),
+            Some(_) => &[],
+        };
+        others.iter().any(|s| s.index() != id && self.seats[s.index()].start.is_none())
+    }
+
+    /// Who has which place.
+    pub fn plan(&mut self) -> Plan {
+        let mut plan = Plan { cycle: self.problem.cycle(), ..Plan::default() };
+        for (index, seat) in self.seats.iter().enumerate() {
+            let id = StreamId::from_index(index);
+            match (&seat.shape, seat.start) {
+                (Some(shape), Some(start)) => {
+                    let transmissions = self.transmissions(id, shape, start);
+                    plan.admitted.push(Admission { stream: id, transmissions });
+                }
+                _ => {
+                    let none = Certificate::NotFound { tried: self.table.work };
+                    let certificate = seat.reason.clone().unwrap_or(none);
+                    plan.refused.push(Refusal { stream: id, certificate });
+                }
+            }
+        }
+        plan.gates = self.gates();
+        plan
+    }
+
+    fn transmissions(&self, id: StreamId, shape: &Shape, start: i64) -> Vec<Transmission> {
+        let (network, stream) = (self.problem.network(), self.problem.stream(id));
+        let queue = |link: LinkId| {
+            let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
+            if shape::is_exact(network, link) { stream.priority.min(last) } else { last }
+        };
+        let sent = shape.sent(network, stream).into_iter();
+        sent.map(|sent| Transmission {
+            link: sent.link,
+            frame: sent.frame,
+            copy: sent.copy,
+            queue: queue(sent.link),
+            start: Span::from_ns(start + sent.start),
+        })
+        .collect()
+    }
+}
+
+/// When the fewest waited: who, and the seats of those who were moved since.
+struct Best {
+    waiting: Vec<usize>,
+    before: BTreeMap<usize, Seat>,
+}
+
+impl Best {
+    fn keep(&mut self, id: usize, seats: &[Seat]) {
+        self.before.entry(id).or_insert_with(|| seats[id].clone());
+    }
+}
+
+/// The share of a link that a stream takes, in 2^20ths, rounded up.
+pub(crate) fn share(network: &crate::model::Network, stream: &Stream, link: LinkId) -> i64 {
+    let busy = network.occupancy(link, stream.length_bytes).as_ns() * i64::from(stream.frames);
+    let share = (i128::from(busy) << 20) / i128::from(stream.interval.as_ns());
+    i64::try_from(share).unwrap_or(i64::MAX / 1024).min(1 << 40) + 1
+}
+
+/// A plan for a problem, with a budget of work.
+pub fn plan(problem: Problem, options: Options, work: u64) -> Plan {
+    let mut planner = Planner::new(problem, options);
+    planner.run(&mut Budget { work, go_on: &mut |_| true });
+    planner.plan()
+}

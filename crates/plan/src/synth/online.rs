@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One stream more or less in a plan that is in force.
+//!
+//! Not here: carrying the change out on devices.
+
+use std::collections::VecDeque;
+
+use super::{Planner, Seat, repair};
+use crate::model::{Certificate, ModelError, Stream, StreamId};
+
+/// What an added stream did to the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has a place; these streams have another one than before, and all others are as they were.
+    Admitted {
+        /// Who was added.
+        stream: StreamId,
+        /// Who was moved for it.
+        moved: Vec<StreamId>,
+    },
+    /// It has none, and nothing has changed: it is not part of the problem.
+    Refused(Certificate),
+}
+
+impl Planner {
+    /// Adds a stream, moving at most so many others.
+    ///
+    /// **Errors**: it is no stream of this network.
+    pub fn add(&mut self, stream: Stream, moves: usize) -> Result<Change, ModelError> {
+        let id = self.problem.add(stream)?.index();
+        let class = self.table.class(self.problem.streams()[id].interval.as_ns());
+        self.seats.push(Seat { class, shape: None, start: None, reason: None });
+        self.weights.push(1);
+        let mut triage = super::reason::Triage::new(self.load.len());
+        let reason = match self.find_way(id, &mut triage) {
+            Err(reason) => reason,
+            Ok(()) => {
+                if self.fit(id) || self.fit_elsewhere(id) {
+                    let stream = StreamId::from_index(id);
+                    return Ok(Change::Admitted { stream, moved: Vec::new() });
+                }
+                if let Some(moved) = self.make_room(id, moves) {
+                    let stream = StreamId::from_index(id);
+                    return Ok(Change::Admitted { stream, moved });
+                }
+                self.explain(id)
+            }
+        };
+        self.remove(StreamId::from_index(id));
+        Ok(Change::Refused(reason))
+    }
+
+    /// Takes a stream out. Nothing else moves; the last stream takes its number.
+    ///
+    /// **Panics** for an id of another problem.
+    pub fn remove(&mut self, id: StreamId) {
+        let index = id.index();
+        if self.seats[index].start.is_some() {
+            self.take(index);
+        }
+        self.set_way(index, None);
+        self.problem.remove(id);
+        self.seats.swap_remove(index);
+        self.weights.swap_remove(index);
+        if let Some(Seat { shape: Some(shape), .. }) = self.seats.get(index) {
+            let old = StreamId::from_index(self.seats.len());
+            self.table.rename(old.0, id.0, &shape.stretches);
+        }
+    }
+
+    /// Evicts the cheapest others and finds them other places, without a limit on how often one is
+    /// moved but on how many are.
+    fn make_room(&mut self, id: usize, moves: usize) -> Option<Vec<StreamId>> {
+        if moves == 0 {
+            return None;
+        }
+        let mut sweep = repair::Sweep::default();
+        let mut before: std::collections::BTreeMap<usize, Seat> = Default::default();
+        let mut queue = VecDeque::from([id]);
+        let mut rounds = 4 * moves;
+        while let Some(next) = queue.pop_front() {
+            if next != id && self.fit(next) {
+                continue;
+            }
+            let offer = self.offer(next, &mut sweep);
+            let new = offer.evicted;
+            let others = new.iter().filter(|other| !before.contains_key(other) && **other != id);
+            if rounds == 0 || before.len() + others.count() > moves {
+                queue.push_front(next);
+                break;
+            }
+            rounds -= 1;
+            for other in new {
+                if other != id {
+                    before.entry(other).or_insert_with(|| self.seats[other].clone());
+                }
+                self.take(other);
+                queue.push_back(other);
+            }
+            self.put(next, offer.start);
+            self.weights[next] += 1;
+        }
+        if queue.is_empty() {
+            return Some(before.into_keys().map(StreamId::from_index).collect());
+        }
+        let touched: Vec<usize> = before.keys().copied().chain([id]).collect();
+        for other in touched {
+            if self.seats[other].start.is_some() {
+                self.take(other);
+            }
+        }
+        for (other, seat) in before {
+            self.set_way(other, seat.shape);
+            if let Some(start) = seat.start {
+                self.put(other, start);
+            }
+        }
+        None
+    }
+}

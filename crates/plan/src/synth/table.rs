@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who is on which link when, and the first instant at which a message fits.
+//!
+//! Intervals are numbered as *classes*. A link has a [`Line`] for each class that was asked for;
+//! lines of other classes are made when they are.
+//!
+//! Not here: what to do when nothing fits ([`super::repair`]).
+
+use std::collections::BTreeMap;
+
+use super::line::{Cursor, Line};
+use super::shape::Stretch;
+
+/// A stretch of a stream on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub stream: u32,
+    pub class: usize,
+    /// Within the class's interval.
+    pub start: i64,
+    pub length: i64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Port {
+    items: Vec<Item>,
+    /// By class; without what is older than the line.
+    lines: Vec<(usize, Line)>,
+}
+
+/// All links and what is on them.
+#[derive(Clone, Debug)]
+pub struct Table {
+    ports: Vec<Port>,
+    intervals: Vec<i64>,
+    classes: BTreeMap<i64, usize>,
+    /// By class and class: the greatest common divisor of their intervals.
+    divisors: Vec<Vec<i64>>,
+    /// What was done so far, in steps of about the same effort.
+    pub work: u64,
+}
+
+impl Table {
+    pub fn new(links: usize) -> Table {
+        Table {
+            ports: vec![Port::default(); links],
+            intervals: Vec::new(),
+            classes: BTreeMap::new(),
+            divisors: Vec::new(),
+            work: 0,
+        }
+    }
+
+    /// The number of an interval.
+    pub fn class(&mut self, interval: i64) -> usize {
+        if let Some(class) = self.classes.get(&interval) {
+            return *class;
+        }
+        let class = self.intervals.len();
+        self.classes.insert(interval, class);
+        self.intervals.push(interval);
+        for (row, other) in self.divisors.iter_mut().zip(&self.intervals) {
+            row.push(divisor(*other, interval));
+        }
+        let row = self.intervals.iter().map(|other| divisor(*other, interval)).collect();
+        self.divisors.push(row);
+        class
+    }
+
+    pub fn interval(&self, class: usize) -> i64 {
+        self.intervals[class]
+    }
+
+    pub fn divisor(&self, one: usize, other: usize) -> i64 {
+        self.divisors[one][other]
+    }
+
+    pub fn items(&self, link: usize) -> &[Item] {
+        &self.ports[link].items
+    }
+
+    /// Puts a message where it is known to fit.
+    pub fn put(&mut self, stream: u32, class: usize, start: i64, stretches: &[Stretch]) {
+        let interval = self.intervals[class];
+        for stretch in stretches {
+            let port = &mut self.ports[stretch.link.index()];
+            let start = (start + stretch.start).rem_euclid(interval);
+            port.items.push(Item { stream, class, start, length: stretch.length });
+            for (other, line) in &mut port.lines {
+                line.add(start, stretch.length, self.divisors[class][*other]);
+            }
+            self.work += 1;
+        }
+    }
+
+    /// Takes a message off all links.
+    pub fn take(&mut self, stream: u32, stretches: &[Stretch]) {
+        for stretch in stretches {
+            let port = &mut self.ports[stretch.link.index()];
+            while let Some(place) = port.items.iter().position(|item| item.stream == stream) {
+                let item = port.items.swap_remove(place);
+                let every = self.intervals[item.class];
+                // In a line of another interval the message may lie over others.
+                let divisors = &self.divisors[item.class];
+                port.lines.retain(|(class, _)| divisors[*class] == every);
+                for (_, line) in &mut port.lines {
+                    line.take(item.start, item.length, every);
+                }
+            }
+            self.work += 1;
+        }
+    }
+
+    /// The first start from `from` until `until`, both included, at which every stretch is free.
+    pub fn fit(
+        &mut self,
+        class: usize,
+        stretches: &[Stretch],
+        from: i64,
+        until: i64,
+    ) -> Option<i64> {
+        let places: Vec<usize> =
+            stretches.iter().map(|stretch| self.line(stretch.link.index(), class)).collect();
+        let mut cursors: Vec<(i64, Cursor)> = Vec::with_capacity(stretches.len());
+        for (stretch, place) in stretches.iter().zip(places) {
+            let line = &self.ports[stretch.link.index()].lines[place].1;
+            let mut cursor = line.cursor(stretch.length);
+            cursor.reset(from + stretch.start);
+            cursors.push((stretch.start, cursor));
+        }
+        // Those that say no most often are asked first.
+        cursors.sort_by_key(|(_, cursor)| std::cmp::Reverse(cursor.busy_intervals()));
+        let mut start = from;
+        let mut calm = 0;
+        let mut next = 0;
+        while calm < cursors.len() {
+            let (after, cursor) = &mut cursors[next];
+            self.work += 1;
+            match cursor.wait(start + *after)? {
+                0 => calm += 1,
+                wait => {
+                    start += wait;
+                    calm = 1;
+                    if start > until {
+                        return None;
+                    }
+                }
+            }
+            next = if next + 1 == cursors.len() { 0 } else { next + 1 };
+        }
+        Some(start)
+    }
+
+    /// The place of a link's line for a class among its lines; made if need be.
+    fn line(&mut self, link: usize, class: usize) -> usize {
+        let port = &mut self.ports[link];
+        if let Some(place) = port.lines.iter().position(|(other, _)| *other == class) {
+            return place;
+        }
+        let interval = self.intervals[class];
+        let whole = |(other, _): &&(usize, Line)| {
+            let own = self.intervals[*other];
+            let fits =
+                |item: &Item| self.divisors[item.class][*other] == self.intervals[item.class];
+            interval % own == 0 && port.items.iter().all(fits)
+        };
+        let base = port.lines.iter().filter(whole).max_by_key(|(other, _)| self.intervals[*other]);
+        let line = match base {
+            Some((other, line)) => line.repeated(interval / self.intervals[*other]),
+            None => {
+                let mut line = Line::new(interval);
+                for item in &port.items {
+                    line.add(item.start, item.length, self.divisors[item.class][class]);
+                }
+                line
+            }
+        };
+        self.work += 1 + u64::try_from(port.items.len()).unwrap_or(u64::MAX) / 8;
+        port.lines.push((class, line));
+        port.lines.len() - 1
+    }
+
+    /// Forgets all lines of a link but the newest, to save memory.
+    pub fn forget_old(&mut self) {
+        for port in &mut self.ports {
+            let old = port.lines.len().saturating_sub(1);
+            port.lines.drain(..old);
+        }
+    }
+
+    /// Gives what is of one stream to another.
+    pub fn rename(&mut self, stream: u32, name: u32, stretches: &[Stretch]) {
+        for stretch in stretches {
+            let items = &mut self.ports[stretch.link.index()].items;
+            for item in items.iter_mut().filter(|item| item.stream == stream) {
+                item.stream = name;
+            }
+        }
+    }
+}
+
+/// The greatest common divisor.
+pub fn divisor(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::LinkId;
+    use crate::synth::random::Random;
+
+    /// Whether two stretches ever meet, by looking at all their instances in a common multiple.
+    fn meet(a: &Item, b: &Item, intervals: (i64, i64)) -> bool {
+        let cycle = intervals.0 * intervals.1 / divisor(intervals.0, intervals.1);
+        (0..cycle / intervals.0).any(|i| {
+            (0..cycle / intervals.1).any(|k| {
+                let ahead = (b.start + k * intervals.1) - (a.start + i * intervals.0);
+                ahead.rem_euclid(cycle) < a.length || (-ahead).rem_euclid(cycle) < b.length
+            })
+        })
+    }
+
+    #[test]
+    fn t0_nothing_that_fits_meets_anything() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let intervals = [30, 60, 45, 20, 100];
+            let mut table = Table::new(3);
+            let mut placed: Vec<(u32, Vec<Stretch>)> = Vec::new();
+            for stream in 0..40u32 {
+                let interval = intervals[random.below(intervals.len())];
+                let class = table.class(interval);
+                let stretches: Vec<Stretch> = (0..1 + random.below(3))
+                    .map(|link| Stretch {
+                        link: LinkId::from_index(link),
+                        start: i64::try_from(random.below(50)).unwrap(),
+                        length: 1 + i64::try_from(random.below(5)).unwrap(),
+                    })
+                    .collect();
+                if let Some(start) = table.fit(class, &stretches, 0, interval - 1) {
+                    table.put(stream, class, start, &stretches);
+                    placed.push((stream, stretches));
+                }
+                if random.below(4) == 0 && !placed.is_empty() {
+                    let (stream, stretches) = placed.swap_remove(random.below(placed.len()));
+                    table.take(stream, &stretches);
+                }
+                for port in &table.ports {
+                    for (n, a) in port.items.iter().enumerate() {
+                        for b in &port.items[n + 1..] {
+                            let own = (table.intervals[a.class], table.intervals[b.class]);
+                            assert!(!meet(a, b, own), "seed {seed}: {a:?} {b:?} {own:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
