@@ -82,8 +82,13 @@ impl Planner {
                 }
             }
         }
+        let changed = !over.is_empty();
         for (link, interval, needed) in over {
             self.refuse_on(link, interval, needed);
+        }
+        // Other gaps are the shortest on the ports that lost a stream: their lists are others.
+        if changed {
+            self.keep_gate_limits();
         }
     }
 
@@ -167,7 +172,8 @@ fn widened(sorted: Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) -> Ve
     let mut all: Vec<(i64, i64, u8)> = Vec::with_capacity(sorted.len());
     for (start, end, queue) in sorted {
         let start = start.min((cycle - least).max(0));
-        let start = if start < least { 0 } else { start - start % grid };
+        let start = start - start % grid;
+        let start = if start < least { 0 } else { start };
         let end = end.max(start + least);
         let end = (end + grid - 1) / grid * grid;
         let end = if end + least > cycle { cycle } else { end };

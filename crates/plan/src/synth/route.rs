@@ -90,7 +90,7 @@ impl Planner {
     }
 
     /// The least time in which a listener can have the whole message: its first frame on the
-    /// quickest way, and all frames one after the other on the last link.
+    /// quickest way, and all frames one after the other on the quickest last link of any way.
     fn least(&self, id: usize, listener: NodeId) -> (i64, Vec<LinkId>) {
         let stream = self.stream(id);
         let network = self.problem.network();
@@ -105,10 +105,12 @@ impl Planner {
         let from = [stream.talker.index()];
         let (sum, path) =
             self.graph.cheapest(&from, listener.index(), &mut cost).unwrap_or_default();
-        let more = path.last().map_or(0, |link| {
-            network.occupancy(*link, stream.length_bytes).as_ns() * i64::from(stream.frames - 1)
+        let last = (0..network.links().len()).map(LinkId::from_index).filter(|id| {
+            let open = given.as_ref().is_none_or(|links| links.contains(id));
+            open && network.link(*id).to == listener
         });
-        (sum + more, path)
+        let frame = last.map(|id| network.occupancy(id, stream.length_bytes).as_ns()).min();
+        (sum + frame.unwrap_or(0) * i64::from(stream.frames - 1), path)
     }
 
     /// From the start on a link until the start on any next one, or the end at the listener.
