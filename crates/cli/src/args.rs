@@ -32,6 +32,10 @@ pub enum Command {
     Run(Run),
     /// Compute summary, table and report of a run directory again
     Report(Report),
+    /// Plan when each frame of a network's streams starts on each link, or say why it cannot
+    ///
+    /// Exit code 0: every stream has a place; 1: one has none.
+    Plan(crate::plan::PlanArgs),
     /// Set this host up as a file describes it, as one transaction that `undo` takes back
     ///
     /// Every change and what takes it back is on disk before it is made. Whatever fails or is

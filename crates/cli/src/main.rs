@@ -18,6 +18,7 @@ mod listen;
 mod measure;
 mod new_file;
 mod output;
+mod plan;
 mod receive;
 mod schema;
 mod segment;
@@ -67,6 +68,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => experiment::demo(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Report(args) => experiment::report(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Status(args) => apply::status(&args),
         Command::Undo(args) => apply::undo(&args),

@@ -61,8 +61,8 @@ fn report(name: &str, outcome: &Outcome) {
     let most = planner.link_loads().into_iter().max().unwrap_or(0);
     println!(
         "{name:<28} most load {} %; {:>6} of {streams:>6} placed, {:>3} refused with proof, \
-         {:>8.3} CPU s, {:>10} steps; plan and gates {rendered:.3} CPU s; most entries {entries}, {over} of {} \
-         ports above 256",
+         {:>8.3} CPU s, {:>10} steps; plan and gates {rendered:.3} CPU s; most entries {entries}, \
+         {over} of {} ports above 256",
         most / 10_000,
         outcome.placed,
         outcome.proofs,

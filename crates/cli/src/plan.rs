@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `plan`: places for the streams of a network, or reasons.
+//!
+//! Not here: finding them (`timewire-plan`).
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::{Value, json};
+use timewire_base::{Span, parse_span};
+use timewire_plan::exchange::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
+use timewire_plan::model::{Plan, Problem, StreamId};
+use timewire_plan::synth::{Budget, Options, Planner};
+use timewire_plan::words;
+
+use crate::new_file::NewFile;
+use crate::output::{self, ProgressLine};
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// Tables of tsnkit: streams, and the network
+    #[arg(long, num_args = 2, value_names = ["TASK.csv", "TOPO.csv"], required = true)]
+    pub tsnkit: Vec<PathBuf>,
+    /// With --tsnkit: round lengths up to 100 bytes and times to 100 ns, as tsnkit does
+    #[arg(long, requires = "tsnkit")]
+    pub round: bool,
+    /// With --tsnkit: bytes around each frame; 20 on Ethernet
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub overhead: u32,
+    /// The longest search for streams that do not fit at once
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_span)]
+    pub time_limit: Span,
+    /// The most steps of the search: with the same number the plan is the same on every machine
+    #[arg(long, value_name = "STEPS")]
+    pub steps: Option<u64>,
+    /// For choices by chance
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// How many ways are tried for a stream whose first is full
+    #[arg(long, default_value_t = 4)]
+    pub routes: usize,
+    /// Write the plan as tables of tsnkit: PREFIX-GCL.csv and four others
+    #[arg(long, value_name = "PREFIX")]
+    pub export_tsnkit: Option<PathBuf>,
+    /// With --export-tsnkit: write over files that are there
+    #[arg(long, requires = "export_tsnkit")]
+    pub force: bool,
+    /// Show one stream alone: its way and times, or why it has no place
+    #[arg(long, value_name = "STREAM")]
+    pub explain: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the search took.
+struct Effort {
+    cpu: Duration,
+    steps: u64,
+    /// Whether it ended because of a limit.
+    cut: bool,
+}
+
+/// Exit code 0: every stream has a place; 1: one has none.
+pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
+    let problem = read(args)?;
+    let explained = match &args.explain {
+        Some(name) => Some(problem.find(name).with_context(|| {
+            format!("there is no stream {name}; there are {}", some_names(&problem))
+        })?),
+        None => None,
+    };
+    let files = args.export_tsnkit.as_deref();
+    let files = files.map(|prefix| export_files(prefix, args.force)).transpose()?;
+    let mut planner =
+        Planner::new(problem, Options { seed: args.seed, routes: args.routes.max(1) });
+    let effort = search(&mut planner, args);
+    let plan = planner.plan();
+    let problem = planner.problem();
+    if let Some(mut files) = files {
+        let tables = write_tsnkit(problem, &plan);
+        for (file, (_, text)) in files.iter_mut().zip(tables.files()) {
+            file.write_all(text.as_bytes()).context("cannot write the tables")?;
+        }
+        files.into_iter().try_for_each(NewFile::finish)?;
+    }
+    let text = match (explained, args.json) {
+        (None, true) => format!("{:#}\n", as_json(problem, &plan, &planner, &effort)),
+        (None, false) => summary(problem, &plan, &planner, &effort),
+        (Some(id), true) => format!("{:#}\n", stream_json(problem, &plan, id)),
+        (Some(id), false) => explanation(problem, &plan, id),
+    };
+    output::print(&text)?;
+    Ok(ExitCode::from(u8::from(!plan.refused.is_empty())))
+}
+
+fn read(args: &PlanArgs) -> anyhow::Result<Problem> {
+    let [task, topo] = args.tsnkit.as_slice() else {
+        anyhow::bail!("--tsnkit needs two files: streams, and the network");
+    };
+    let load =
+        |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let (task_bytes, topo_bytes) = (load(task)?, load(topo)?);
+    let names = (task.to_string_lossy(), topo.to_string_lossy());
+    let how = Tsnkit { round: args.round, overhead_bytes: args.overhead };
+    Ok(read_tsnkit((&*names.0, &task_bytes), (&*names.1, &topo_bytes), how)?)
+}
+
+fn some_names(problem: &Problem) -> String {
+    let names: Vec<&str> = problem.streams().iter().take(8).map(|s| s.name.as_str()).collect();
+    let more = if problem.streams().len() > names.len() { ", ..." } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
+/// The files of an export, none of which is there yet.
+fn export_files(prefix: &Path, force: bool) -> anyhow::Result<Vec<NewFile>> {
+    let ends = TsnkitPlan::default().files().map(|(end, _)| end);
+    let create = |end: &str| {
+        let mut name = prefix.as_os_str().to_owned();
+        name.push(end);
+        NewFile::create(Path::new(&name), force)
+    };
+    ends.into_iter().map(create).collect()
+}
+
+fn search(planner: &mut Planner, args: &PlanArgs) -> Effort {
+    let limit = Duration::from_nanos(u64::try_from(args.time_limit.as_ns()).unwrap_or(0));
+    let (start, before) = (Instant::now(), cpu_time());
+    let mut line = ProgressLine::new();
+    let mut late = false;
+    let steps = args.steps.unwrap_or(u64::MAX);
+    let mut go_on = |progress: &timewire_plan::synth::Progress| {
+        line.line_of(|| format!("{} placed, {} waiting", progress.placed, progress.waiting));
+        late = start.elapsed() >= limit;
+        !late
+    };
+    planner.run(&mut Budget { work: steps, go_on: &mut go_on });
+    line.clear();
+    let cut = late || planner.work() >= steps;
+    Effort { cpu: cpu_time().saturating_sub(before), steps: planner.work(), cut }
+}
+
+/// Time that this thread has run; zero where the kernel does not tell.
+fn cpu_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
+    Duration::from_nanos(ns.unwrap_or(0))
+}
+
+/// The most refused streams and links that a summary names.
+const NAMED: usize = 8;
+
+fn summary(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -> String {
+    let network = problem.network();
+    let (streams, admitted) = (problem.streams().len(), plan.admitted.len());
+    let mut text = format!(
+        "{admitted} of {streams} streams have a place; {} nodes, {} links, cycle {}\n",
+        network.nodes().len(),
+        network.links().len(),
+        plan.cycle
+    );
+    let proven = plan.refused.iter().filter(|refusal| refusal.certificate.is_proof()).count();
+    if !plan.refused.is_empty() {
+        let open = plan.refused.len() - proven;
+        let _ = writeln!(text, "refused: {proven} with a proof, {open} without");
+    }
+    for refusal in plan.refused.iter().take(NAMED) {
+        let name = &problem.stream(refusal.stream).name;
+        let _ = writeln!(text, "  {name}: {}", words::reason(problem, &refusal.certificate));
+    }
+    if plan.refused.len() > NAMED {
+        let _ = writeln!(text, "  and {} more; --json has all", plan.refused.len() - NAMED);
+    }
+    let mut loads: Vec<(u64, usize)> =
+        planner.link_loads().into_iter().enumerate().map(|(link, load)| (load, link)).collect();
+    loads.sort_by_key(|(load, link)| (std::cmp::Reverse(*load), *link));
+    let busiest: Vec<String> = loads
+        .iter()
+        .take(3)
+        .filter(|(load, _)| *load > 0)
+        .map(|(load, link)| format!("{} {} %", network.links()[*link].name, load / 10_000))
+        .collect();
+    let _ = writeln!(text, "busiest links: {}", busiest.join(", "));
+    if let Some(most) = plan.gates.iter().max_by_key(|gates| gates.entries) {
+        let above = plan.gates.iter().filter(|gates| gates.entries > 256).count();
+        let _ = writeln!(
+            text,
+            "gate entries: at most {}, at {}; {above} of {} ports have more than 256",
+            most.entries,
+            network.link(most.link).name,
+            plan.gates.len()
+        );
+    }
+    let end = if effort.cut { "; ended by its limit" } else { "" };
+    let _ = writeln!(
+        text,
+        "search: {} steps, {}.{:03} s of CPU{end}",
+        effort.steps,
+        effort.cpu.as_secs(),
+        effort.cpu.subsec_millis()
+    );
+    text
+}
+
+fn explanation(problem: &Problem, plan: &Plan, id: StreamId) -> String {
+    let stream = problem.stream(id);
+    let network = problem.network();
+    let mut text = format!(
+        "{}: {} x {} B in each {}, latency at most {}\n",
+        stream.name, stream.frames, stream.length_bytes, stream.interval, stream.latency_max
+    );
+    if let Some(refusal) = plan.refused.iter().find(|refusal| refusal.stream == id) {
+        let _ = writeln!(text, "no place: {}", words::reason(problem, &refusal.certificate));
+        return text;
+    }
+    let admission = plan.admitted.iter().find(|admission| admission.stream == id);
+    for sent in admission.iter().flat_map(|admission| &admission.transmissions) {
+        let busy = network.occupancy(sent.link, stream.length_bytes);
+        let _ = writeln!(
+            text,
+            "  {:<16} copy {} frame {} queue {} at {:>10} until {:>10}",
+            network.link(sent.link).name,
+            sent.copy,
+            sent.frame,
+            sent.queue,
+            sent.start.to_string(),
+            (sent.start + busy).to_string()
+        );
+    }
+    if let Some(latency) = words::latency(problem, plan, id) {
+        let _ = writeln!(text, "latency {latency}");
+    }
+    text
+}
+
+fn stream_json(problem: &Problem, plan: &Plan, id: StreamId) -> Value {
+    let name = &problem.stream(id).name;
+    let refused = plan.refused.binary_search_by_key(&id, |refusal| refusal.stream);
+    if let Ok(refusal) = refused.map(|place| &plan.refused[place]) {
+        return json!({
+            "name": name,
+            "admitted": false,
+            "proof": refusal.certificate.is_proof(),
+            "reason": words::reason(problem, &refusal.certificate),
+            "certificate": refusal.certificate,
+        });
+    }
+    let network = problem.network();
+    let place = plan.admitted.binary_search_by_key(&id, |admission| admission.stream);
+    let sent = place.map(|place| plan.admitted[place].transmissions.as_slice());
+    let rows: Vec<Value> = sent
+        .unwrap_or_default()
+        .iter()
+        .map(|sent| {
+            json!({
+                "link": network.link(sent.link).name,
+                "copy": sent.copy,
+                "frame": sent.frame,
+                "queue": sent.queue,
+                "start_ns": sent.start,
+            })
+        })
+        .collect();
+    json!({
+        "name": name,
+        "admitted": true,
+        "latency_ns": words::latency(problem, plan, id),
+        "transmissions": rows,
+    })
+}
+
+fn as_json(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -> Value {
+    let network = problem.network();
+    let ids = (0..problem.streams().len()).map(StreamId::from_index);
+    let loads = planner.link_loads();
+    let ports: Vec<Value> = plan
+        .gates
+        .iter()
+        .map(|gates| {
+            let windows: Vec<Value> = gates
+                .windows
+                .iter()
+                .map(|w| json!({"start_ns": w.start, "end_ns": w.end, "queue": w.queue}))
+                .collect();
+            json!({
+                "link": network.link(gates.link).name,
+                "cycle_ns": gates.cycle,
+                "entries": gates.entries,
+                "spare_ns": gates.spare,
+                "load_ppm": loads[gates.link.index()],
+                "windows": windows,
+            })
+        })
+        .collect();
+    let names: Vec<&str> = network.links().iter().map(|link| link.name.as_str()).collect();
+    let nodes: Vec<&str> = network.nodes().iter().map(|node| node.name.as_str()).collect();
+    json!({
+        "schema": 1,
+        "type": "plan",
+        "cycle_ns": plan.cycle,
+        "admitted": plan.admitted.len(),
+        "refused": plan.refused.len(),
+        "nodes": nodes,
+        "links": names,
+        "search": {
+            "steps": effort.steps,
+            "cpu_ns": u64::try_from(effort.cpu.as_nanos()).unwrap_or(u64::MAX),
+            "cut": effort.cut,
+        },
+        "streams": ids.map(|id| stream_json(problem, plan, id)).collect::<Vec<_>>(),
+        "ports": ports,
+    })
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire plan`: tables in, a summary, JSON and tables out, and exit codes.
+//!
+//! Not here: plans as such (`timewire-plan`).
+
+mod support;
+
+use std::fs;
+
+use support::{Scratch, timewire};
+
+const TASK: &str = "stream,src,dst,size,period,deadline,jitter
+0,2,[3],1000,100000,100000,100000
+1,3,[2],100,200000,7000,0
+";
+const TOPO: &str = "link,q_num,rate,t_proc,t_prop
+\"(0, 1)\",8,1,2000,0
+\"(1, 0)\",8,1,2000,0
+\"(0, 2)\",8,1,2000,0
+\"(2, 0)\",8,1,2000,0
+\"(1, 3)\",8,1,2000,0
+\"(3, 1)\",8,1,2000,0
+\"(0, 4)\",8,1,2000,0
+\"(4, 0)\",8,1,2000,0
+\"(1, 5)\",8,1,2000,0
+\"(5, 1)\",8,1,2000,0
+";
+
+#[test]
+fn t1_a_plan_is_summed_up_explained_and_written() {
+    let scratch = Scratch::new();
+    let (task, topo) = (scratch.write("task.csv", TASK), scratch.write("topo.csv", TOPO));
+    let prefix = scratch.path().join("out").display().to_string();
+    let said = timewire(&["plan", "--tsnkit", &task, &topo, "--export-tsnkit", &prefix]).done();
+    assert!(
+        said.stdout.starts_with(
+            "2 of 2 streams have a place; 6 nodes, 10 links, cycle 200us\nbusiest links: "
+        ),
+        "{said:?}"
+    );
+    let offsets = fs::read_to_string(format!("{prefix}-OFFSET.csv")).unwrap();
+    assert_eq!(offsets, "stream,frame,offset\n0,0,0\n1,0,0\n");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 7);
+    let again = timewire(&["plan", "--tsnkit", &task, &topo, "--export-tsnkit", &prefix]);
+    assert_eq!(again.code, Some(2), "{again:?}");
+    assert!(again.stderr.contains("out-GCL.csv; --force writes over it"), "{again:?}");
+
+    let said = timewire(&["plan", "--tsnkit", &task, &topo, "--explain", "0"]).done();
+    assert!(said.stdout.contains("(0, 1)           copy 0 frame 0 queue 7 at"), "{said:?}");
+    assert!(said.stdout.ends_with("latency 28us\n"), "{said:?}");
+}
+
+#[test]
+fn t1_a_refused_stream_has_a_reason_and_exit_code_1() {
+    let scratch = Scratch::new();
+    let task = scratch.write("task.csv", &TASK.replace("7000", "6000"));
+    let topo = scratch.write("topo.csv", TOPO);
+    let said = timewire(&["plan", "--tsnkit", &task, &topo]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let reason = "1: alone in the network it needs 6400ns to 2 over 3 links; it may take 6us\n";
+    assert!(said.stdout.contains(&format!("refused: 1 with a proof, 0 without\n  {reason}")));
+    let said = timewire(&["plan", "--tsnkit", &task, &topo, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((&json["admitted"], &json["refused"]), (&1.into(), &1.into()));
+    assert_eq!(json["streams"][1]["certificate"]["kind"], "minimum_latency");
+    assert_eq!(json["streams"][0]["latency_ns"], 28_000);
+    assert_eq!(json["ports"][0]["entries"], 3);
+}
+
+#[test]
+fn t1_wrong_tables_and_names_change_nothing() {
+    let scratch = Scratch::new();
+    let task = scratch.write("task.csv", &TASK.replace("1000,", "many,"));
+    let topo = scratch.write("topo.csv", TOPO);
+    let prefix = scratch.path().join("out").display().to_string();
+    let said = timewire(&["plan", "--tsnkit", &task, &topo, "--export-tsnkit", &prefix]);
+    said.failed(
+        2,
+        &format!(
+            "error: {task}:2: column `size`: `many` is no whole number\n  \
+             remedy: a whole number of bytes from 1 to 8388608\n"
+        ),
+    );
+    let task = scratch.write("task.csv", TASK);
+    timewire(&["plan", "--tsnkit", &task, &topo, "--explain", "7"])
+        .failed(2, "error: there is no stream 7; there are 0, 1\n");
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
+}

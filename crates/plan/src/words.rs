@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a plan says, in words: reasons, and figures that people ask for first.
+//!
+//! Not here: JSON, tables and files.
+
+use timewire_base::Span;
+
+use crate::model::{Certificate, LinkId, Plan, Problem, StreamId};
+
+/// Why a stream has no place, as a sentence.
+pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
+    let network = problem.network();
+    let link = |id: &LinkId| network.link(*id).name.as_str();
+    let node = |id: &crate::model::NodeId| network.node(*id).name.as_str();
+    match certificate {
+        Certificate::NoPath { listener, copies: 1 } => {
+            format!("there is no way to {}", node(listener))
+        }
+        Certificate::NoPath { listener, copies } => {
+            format!("there are no {copies} ways to {} that share no link", node(listener))
+        }
+        Certificate::NoInstant { node: talker } => format!(
+            "{} has neither gates nor launch times, so it cannot send at an instant",
+            node(talker)
+        ),
+        Certificate::MinimumLatency { listener, path, needed, allowed } => format!(
+            "alone in the network it needs {needed} to {} over {} links; it may take {allowed}",
+            node(listener),
+            path.len()
+        ),
+        Certificate::Window { link: at, needed, available } => format!(
+            "its frames occupy {}, which it cannot avoid, for {needed}; its interval is \
+             {available}",
+            link(at)
+        ),
+        Certificate::LinkLoad { link: at, streams, needed, cycle } => format!(
+            "{} streams, none of which can avoid {}, need it for {needed} in each {cycle}",
+            streams.len(),
+            link(at)
+        ),
+        Certificate::PairConflict { link: at, other, needed, divisor } => format!(
+            "it meets {} on {}, which neither can avoid: a frame of each takes {needed}, and the \
+             greatest common divisor of their intervals is {divisor}",
+            problem.stream(*other).name,
+            link(at)
+        ),
+        Certificate::Clique { link: at, streams, needed, divisor } => format!(
+            "{} streams, none of which can avoid {}, meet in pairs: a frame of each takes {needed} \
+             together, and there is room for {divisor}",
+            streams.len(),
+            link(at)
+        ),
+        Certificate::Solver { statement } => statement.clone(),
+        Certificate::GateLimit { link: at, needed, allowed } => format!(
+            "the port of {} would need {needed} gate entries and has {allowed}; this is no proof",
+            link(at)
+        ),
+        Certificate::NotFound { tried } => {
+            format!("no place was found in {tried} steps; this is no proof that there is none")
+        }
+    }
+}
+
+/// From the start at the talker until a stream's message is whole at the last listener; `None` for
+/// one that is not admitted.
+pub fn latency(problem: &Problem, plan: &Plan, id: StreamId) -> Option<Span> {
+    let place = plan.admitted.binary_search_by_key(&id, |admission| admission.stream).ok()?;
+    let stream = problem.stream(id);
+    let network = problem.network();
+    let sent = &plan.admitted[place].transmissions;
+    let first = sent.iter().filter(|s| network.link(s.link).from == stream.talker);
+    let first = first.map(|s| s.start).min()?;
+    let last = sent.iter().filter(|s| stream.listeners.contains(&network.link(s.link).to));
+    let end = last.map(|s| {
+        s.start + network.occupancy(s.link, stream.length_bytes) + network.link(s.link).propagation
+    });
+    Some(end.max()? - first)
+}
