@@ -109,9 +109,8 @@ impl Default for PortScheme {
     }
 }
 
-/// Of a frame that is being interrupted, this can still be sent before the interruption, with
-/// everything around it. **Source**: IEEE 802.3-2022 99.4: the last 127 bytes of a fragment must
-/// stay together when what follows would be shorter than 64; 143 on the wire.
+/// 123 bytes of a frame cannot be divided into two fragments of the least length, so an express
+/// frame waits for them, with preamble and gap. **Source**: IEEE 802.3-2022, 99.4.
 pub(super) const FRAGMENT_BITS: u64 = 143 * 8;
 /// What each interruption adds to the frame that is interrupted: preamble, gap and check sequence.
 pub(super) const INTERRUPTION_BITS: u64 = 24 * 8;
