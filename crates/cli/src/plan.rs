@@ -18,7 +18,7 @@ use timewire_plan::check::check;
 use timewire_plan::exchange::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
 use timewire_plan::model::{Plan, Problem, StreamId};
 use timewire_plan::synth::{Budget, Options, Planner};
-use timewire_plan::words;
+use timewire_plan::{gantt, words};
 
 use crate::new_file::NewFile;
 use crate::output::{self, ProgressLine};
@@ -49,8 +49,11 @@ pub struct PlanArgs {
     /// Write the plan as tables of tsnkit: PREFIX-GCL.csv and four others
     #[arg(long, value_name = "PREFIX")]
     pub export_tsnkit: Option<PathBuf>,
-    /// With --export-tsnkit: write over files that are there
-    #[arg(long, requires = "export_tsnkit")]
+    /// Draw the transmissions of a cycle as SVG: all links, or those of --explain's stream
+    #[arg(long, value_name = "FILE")]
+    pub gantt: Option<PathBuf>,
+    /// Write over files that are there
+    #[arg(long)]
     pub force: bool,
     /// Show one stream alone: its way and times, or why it has no place
     #[arg(long, value_name = "STREAM")]
@@ -79,12 +82,22 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     };
     let files = args.export_tsnkit.as_deref();
     let files = files.map(|prefix| export_files(prefix, args.force)).transpose()?;
+    let drawing =
+        args.gantt.as_deref().map(|path| NewFile::create(path, args.force)).transpose()?;
     let mut planner =
         Planner::new(problem, Options { seed: args.seed, routes: args.routes.max(1) });
     let effort = search(&mut planner, args);
     let plan = planner.plan();
     let problem = planner.problem();
     refute(problem, &plan)?;
+    if let Some(mut file) = drawing {
+        let svg = gantt::svg(problem, &plan, explained);
+        let svg = svg.map_err(|why| {
+            anyhow::anyhow!("cannot draw the plan: {why}; --explain STREAM draws a stream's links")
+        })?;
+        file.write_all(svg.as_bytes())?;
+        file.finish()?;
+    }
     if let Some(mut files) = files {
         let tables = write_tsnkit(problem, &plan);
         for (file, (_, text)) in files.iter_mut().zip(tables.files()) {

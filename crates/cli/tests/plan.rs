@@ -45,7 +45,12 @@ fn t1_a_plan_is_summed_up_explained_and_written() {
     assert_eq!(again.code, Some(2), "{again:?}");
     assert!(again.stderr.contains("out-GCL.csv; --force writes over it"), "{again:?}");
 
-    let said = timewire(&["plan", "--tsnkit", &task, &topo, "--explain", "0"]).done();
+    let drawing = scratch.path().join("plan.svg").display().to_string();
+    let said =
+        timewire(&["plan", "--tsnkit", &task, &topo, "--explain", "0", "--gantt", &drawing]).done();
+    let svg = fs::read_to_string(drawing).unwrap();
+    // Two messages of stream 0 on three links in a cycle of 200 us.
+    assert_eq!(svg.matches("<title>0, frame 0").count(), 6);
     assert!(said.stdout.contains("(0, 1)           copy 0 frame 0 queue 7 at"), "{said:?}");
     assert!(said.stdout.ends_with("latency 28us\n"), "{said:?}");
 }

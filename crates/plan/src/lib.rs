@@ -7,7 +7,7 @@
 //! * [`check`]: whether a plan holds, and the reasons of its refusals.
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
 //! * [`synth`]: finds a plan.
-//! * [`exchange`]: formats of others. [`words`]: what a plan says, for people.
+//! * [`exchange`]: formats of others. [`words`], [`gantt`]: what a plan says, for people.
 //! * [`generate`]: networks and streams made up for tests.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
@@ -20,6 +20,7 @@ pub mod bounds;
 pub mod calculus;
 pub mod check;
 pub mod exchange;
+pub mod gantt;
 pub mod generate;
 pub mod model;
 pub mod synth;

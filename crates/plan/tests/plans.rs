@@ -356,8 +356,12 @@ fn t0_gates_keep_the_limits_of_the_port() {
             if limits.openings.is_some() {
                 assert_eq!(gates.windows.len(), 1);
             }
+            let mut before = Span::ZERO;
             for window in &gates.windows {
                 assert!(window.end - window.start >= limits.interval_min);
+                let gap = window.start - before;
+                assert!(gap == Span::ZERO || gap >= limits.interval_min, "{window:?}");
+                before = window.end;
                 let on_grid = window.start.as_ns() % limits.granularity.as_ns() == 0;
                 assert!(on_grid, "{window:?}");
             }

@@ -158,19 +158,13 @@ impl Planner {
             }
         }
         let mut waiting = Vec::new();
-        let mut class = None;
+        self.table.lean = true;
         for id in order {
-            if self.seats[id].reason.is_some() {
-                continue;
-            }
-            if class != Some(self.seats[id].class) {
-                class = Some(self.seats[id].class);
-                self.table.forget_old();
-            }
-            if !self.fit(id) && !self.fit_elsewhere(id) {
+            if self.seats[id].reason.is_none() && !self.fit(id) && !self.fit_elsewhere(id) {
                 waiting.push(id);
             }
         }
+        self.table.lean = false;
         let left = self.repair(waiting, budget);
         self.settle(left);
         self.keep_gate_limits();

@@ -39,9 +39,25 @@ pub struct Shape {
 /// A link of a tree while the shape is made.
 struct Hop {
     link: LinkId,
-    starts: Vec<i64>,
+    /// Of the first frame, and of the others.
+    start: i64,
+    more: Vec<i64>,
+    /// How long a frame occupies the link.
+    busy: i64,
+    /// How much before its start a frame may be there.
+    arrives: i64,
     /// How much before its start a frame may be on the way, since nothing holds it back.
     early: i64,
+}
+
+impl Hop {
+    fn starts(&self) -> impl Iterator<Item = i64> + '_ {
+        std::iter::once(self.start).chain(self.more.iter().copied())
+    }
+
+    fn last(&self) -> i64 {
+        self.more.last().copied().unwrap_or(self.start)
+    }
 }
 
 impl Shape {
@@ -49,18 +65,17 @@ impl Shape {
     pub fn new(network: &Network, stream: &Stream, trees: Vec<Vec<LinkId>>) -> Shape {
         let mut shape = Shape { trees, stretches: Vec::new(), latency: 0, early: 0 };
         for tree in &shape.trees {
-            for hop in hops(network, stream, tree) {
-                let whole = hop.starts.last().copied().unwrap_or(0)
-                    + network.occupancy(hop.link, stream.length_bytes).as_ns()
-                    + network.link(hop.link).propagation.as_ns();
-                let to = network.link(hop.link).to;
-                if stream.listeners.contains(&to) {
+            let hops = hops(network, stream, tree);
+            for hop in &hops {
+                let link = network.link(hop.link);
+                if stream.listeners.contains(&link.to) {
+                    let whole = hop.last() + hop.busy + link.propagation.as_ns();
                     shape.latency = shape.latency.max(whole);
                     shape.early = shape.early.max(hop.early);
                 }
             }
+            add_stretches(&hops, &mut shape.stretches);
         }
-        shape.stretches = stretches(network, stream, &shape.trees);
         shape
     }
 
@@ -70,9 +85,9 @@ impl Shape {
         for (copy, tree) in self.trees.iter().enumerate() {
             let copy = u8::try_from(copy).unwrap_or(u8::MAX);
             for hop in hops(network, stream, tree) {
-                for (frame, start) in hop.starts.iter().enumerate() {
+                for (frame, start) in hop.starts().enumerate() {
                     let frame = u32::try_from(frame).unwrap_or(u32::MAX);
-                    all.push(Sent { link: hop.link, frame, copy, start: *start });
+                    all.push(Sent { link: hop.link, frame, copy, start });
                 }
             }
         }
@@ -124,50 +139,38 @@ pub fn is_exact(network: &Network, link: LinkId) -> bool {
 }
 
 fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
-    let frames = usize::try_from(stream.frames).unwrap_or(1);
     let mut hops: Vec<Hop> = Vec::with_capacity(tree.len());
     for &link in tree {
         let from = network.link(link).from;
         let busy = network.occupancy(link, stream.length_bytes).as_ns();
         let before = hops.iter().rfind(|hop| network.link(hop.link).to == from);
-        let mut starts: Vec<i64> = Vec::with_capacity(frames);
-        for frame in 0..frames {
-            let there =
-                before.map_or(0, |hop| hop.starts[frame] + step(network, stream, hop.link, link));
-            let free = starts.last().map_or(there, |last| last + busy);
-            starts.push(there.max(free));
+        let after = before.map_or(0, |hop| step(network, stream, hop.link, link));
+        let start = before.map_or(0, |hop| hop.start + after);
+        let mut more: Vec<i64> = Vec::new();
+        for frame in 1..usize::try_from(stream.frames).unwrap_or(1) {
+            let there = before.map_or(0, |hop| hop.more[frame - 1] + after);
+            more.push(there.max(more.last().unwrap_or(&start) + busy));
         }
         let arrives = before.map_or(0, |hop| hop.early + uncertainty(network, hop.link));
         let early = if is_exact(network, link) { 0 } else { arrives };
-        hops.push(Hop { link, starts, early });
+        hops.push(Hop { link, start, more, busy, arrives, early });
     }
     hops
 }
 
 /// The time that each link is needed, widened by what may be early: a frame that waits for its gate
 /// must not find another's open, and one that is not held back is on the link before its start.
-fn stretches(network: &Network, stream: &Stream, trees: &[Vec<LinkId>]) -> Vec<Stretch> {
-    let mut all: Vec<Stretch> = Vec::new();
-    for tree in trees {
-        let hops = hops(network, stream, tree);
-        for hop in &hops {
-            let busy = network.occupancy(hop.link, stream.length_bytes).as_ns();
-            let from = network.link(hop.link).from;
-            let before = hops.iter().rfind(|other| network.link(other.link).to == from);
-            let arrives = before.map_or(0, |other| other.early + uncertainty(network, other.link));
-            // What is ahead of the start, because it is there and nothing holds it.
-            let ahead = arrives.max(hop.early);
-            let first = all.len();
-            for start in &hop.starts {
-                let (start, end) = (start - ahead, start + busy);
-                match all[first..].last_mut() {
-                    Some(last) if last.start + last.length >= start => {
-                        last.length = end - last.start;
-                    }
-                    _ => all.push(Stretch { link: hop.link, start, length: end - start }),
+fn add_stretches(hops: &[Hop], all: &mut Vec<Stretch>) {
+    for hop in hops {
+        let first = all.len();
+        for start in hop.starts() {
+            let (start, end) = (start - hop.arrives, start + hop.busy);
+            match all[first..].last_mut() {
+                Some(last) if last.start + last.length >= start => {
+                    last.length = end - last.start;
                 }
+                _ => all.push(Stretch { link: hop.link, start, length: end - start }),
             }
         }
     }
-    all
 }

@@ -36,6 +36,9 @@ pub struct Table {
     classes: BTreeMap<i64, usize>,
     /// By class and class: the greatest common divisor of their intervals.
     divisors: Vec<Vec<i64>>,
+    /// Whether a link keeps only its newest line: while streams are placed by interval, no older
+    /// one is asked for again.
+    pub lean: bool,
     /// What was done so far, in steps of about the same effort.
     pub work: u64,
 }
@@ -47,6 +50,7 @@ impl Table {
             intervals: Vec::new(),
             classes: BTreeMap::new(),
             divisors: Vec::new(),
+            lean: false,
             work: 0,
         }
     }
@@ -176,16 +180,11 @@ impl Table {
             }
         };
         self.work += 1 + u64::try_from(port.items.len()).unwrap_or(u64::MAX) / 8;
+        if self.lean {
+            port.lines.clear();
+        }
         port.lines.push((class, line));
         port.lines.len() - 1
-    }
-
-    /// Forgets all lines of a link but the newest, to save memory.
-    pub fn forget_old(&mut self) {
-        for port in &mut self.ports {
-            let old = port.lines.len().saturating_sub(1);
-            port.lines.drain(..old);
-        }
     }
 
     /// Gives what is of one stream to another.
