@@ -119,6 +119,27 @@ fn t0_credit_makes_a_class_wait_for_its_slope() {
 }
 
 #[test]
+fn t0_the_lower_class_with_credit_waits_for_the_burst_of_the_higher() {
+    let (problem, routes) = star(vec![stream(0, 0, 6, 1_542), stream(1, 0, 5, 1_542)]);
+    let mut scheme = PortScheme::default();
+    for (class, mbit) in [(6, 500_u64), (5, 250)] {
+        let idle_slope = BitsPerSecond::new(mbit * 1_000_000).unwrap();
+        scheme.classes[class] = Selection::Credit { idle_slope };
+    }
+    let bounds = bound(&problem, &routes, &schemes(&scheme)).unwrap();
+    let delay = |class| {
+        let mut queues = bounds.queues.iter();
+        let queue = queues.find(|queue| queue.link == LinkId(0) && queue.class == class);
+        queue.unwrap().delay.unwrap().as_ns()
+    };
+    // 12336 bits: a frame of others, and its own at half the rate.
+    assert_eq!(delay(6), 12_336 + 2 * 12_336);
+    // A frame of others and what is sent of the higher class from the credit of that time, one more
+    // of it, and its own at a quarter of the rate.
+    assert_eq!(delay(5), 2 * 12_336 + 12_336 + 4 * 12_336);
+}
+
+#[test]
 fn t0_a_class_by_strict_priority_between_two_with_credit_is_refused() {
     let streams = vec![stream(0, 0, 6, 125), stream(1, 0, 5, 125), stream(2, 1, 4, 125)];
     let (problem, routes) = star(streams);
