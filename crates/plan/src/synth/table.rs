@@ -104,11 +104,23 @@ impl Table {
             while let Some(place) = port.items.iter().position(|item| item.stream == stream) {
                 let item = port.items.swap_remove(place);
                 let every = self.intervals[item.class];
-                // In a line of another interval the message may lie over others.
-                let divisors = &self.divisors[item.class];
-                port.lines.retain(|(class, _)| divisors[*class] == every);
-                for (_, line) in &mut port.lines {
-                    line.take(item.start, item.length, every);
+                let Port { items, lines } = port;
+                for (class, line) in lines {
+                    let folded = self.divisors[item.class][*class];
+                    line.take(item.start, item.length, folded);
+                    if folded == every {
+                        continue;
+                    }
+                    // Folded into a shorter interval, it may have lain over others.
+                    for other in items.iter() {
+                        let other_folded = self.divisors[other.class][*class];
+                        let common = divisor(folded, other_folded);
+                        let ahead = (other.start - item.start).rem_euclid(common);
+                        let behind = (item.start - other.start).rem_euclid(common);
+                        if ahead < item.length || behind < other.length {
+                            line.add(other.start, other.length, other_folded);
+                        }
+                    }
                 }
             }
             self.work += 1;
@@ -249,6 +261,14 @@ mod tests {
                     table.take(stream, &stretches);
                 }
                 for port in &table.ports {
+                    for (class, line) in &port.lines {
+                        let mut fresh = Line::new(table.intervals[*class]);
+                        for item in &port.items {
+                            let every = table.divisors[item.class][*class];
+                            fresh.add(item.start, item.length, every);
+                        }
+                        assert_eq!(*line, fresh, "seed {seed}");
+                    }
                     for (n, a) in port.items.iter().enumerate() {
                         for b in &port.items[n + 1..] {
                             let own = (table.intervals[a.class], table.intervals[b.class]);
