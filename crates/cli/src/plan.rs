@@ -14,6 +14,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use timewire_base::{Span, parse_span};
+use timewire_plan::check::check;
 use timewire_plan::exchange::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
 use timewire_plan::model::{Plan, Problem, StreamId};
 use timewire_plan::synth::{Budget, Options, Planner};
@@ -88,6 +89,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let effort = search(&mut planner, args);
     let plan = planner.plan();
     let problem = planner.problem();
+    refute(problem, &plan)?;
     if let Some(mut file) = drawing {
         let svg = gantt::svg(problem, &plan, explained);
         let svg = svg.map_err(|why| {
@@ -111,6 +113,25 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     };
     output::print(&text)?;
     Ok(ExitCode::from(u8::from(!plan.refused.is_empty())))
+}
+
+/// Holds the plan against what shares nothing with the search.
+///
+/// **Errors**: something contradicts it, which is a mistake of the search.
+fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<()> {
+    let report = match check(problem, plan) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("note: the plan was not checked: {error}");
+            return Ok(());
+        }
+    };
+    let Some(first) = report.findings.first() else { return Ok(()) };
+    let more = report.findings.len() - 1;
+    anyhow::bail!(
+        "the plan does not hold, which is a mistake of this program: {} (and {more} more)",
+        first.describe(problem)
+    );
 }
 
 fn read(args: &PlanArgs) -> anyhow::Result<Problem> {

@@ -2,6 +2,9 @@
 //! Plans for scheduled traffic (IEEE 802.1Q-2022 clause 8.6.8.4): given a network and its streams,
 //! at which instant each frame starts on each link, or why a stream has no place.
 //!
+//! * [`bounds`]: latency and backlog of traffic without a schedule.
+//! * [`calculus`]: curves of arrival and service, and bounds for networks of servers.
+//! * [`check`]: whether a plan holds, and the reasons of its refusals.
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
 //! * [`synth`]: finds a plan.
 //! * [`exchange`]: formats of others. [`words`], [`gantt`]: what a plan says, for people.
@@ -13,6 +16,9 @@
 //! (`timewire-cli`).
 #![forbid(unsafe_code)]
 
+pub mod bounds;
+pub mod calculus;
+pub mod check;
 pub mod exchange;
 pub mod gantt;
 pub mod generate;

@@ -82,8 +82,13 @@ impl Planner {
                 }
             }
         }
+        let changed = !over.is_empty();
         for (link, interval, needed) in over {
             self.refuse_on(link, interval, needed);
+        }
+        // Other gaps are the shortest on the ports that lost a stream: their lists are others.
+        if changed {
+            self.keep_gate_limits();
         }
     }
 

@@ -337,15 +337,21 @@ impl Planner {
 
     /// Whether a reason is none, or needs others to have a place.
     fn is_shaky(&self, id: usize) -> bool {
+        let reason = &self.seats[id].reason;
+        let no_proof = reason.as_ref().is_none_or(|reason| {
+            matches!(reason, Certificate::NotFound { .. } | Certificate::GateLimit { .. })
+        });
+        no_proof || self.names_refused(id)
+    }
+
+    /// Whether a reason needs others to have a place that have none.
+    fn names_refused(&self, id: usize) -> bool {
         let others: &[StreamId] = match &self.seats[id].reason {
-            None | Some(Certificate::NotFound { .. } | Certificate::GateLimit { .. }) => {
-                return true;
-            }
             Some(Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. }) => {
                 streams
             }
             Some(Certificate::PairConflict { other, .. }) => std::slice::from_ref(other),
-            Some(_) => &[],
+            _ => &[],
         };
         others.iter().any(|s| s.index() != id && self.seats[s.index()].start.is_none())
     }
@@ -362,7 +368,8 @@ impl Planner {
                 }
                 _ => {
                     let none = Certificate::NotFound { tried: self.table.work };
-                    let certificate = seat.reason.clone().unwrap_or(none);
+                    let reason = seat.reason.clone().filter(|_| !self.names_refused(index));
+                    let certificate = reason.unwrap_or(none);
                     plan.refused.push(Refusal { stream: id, certificate });
                 }
             }

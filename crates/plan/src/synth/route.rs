@@ -16,7 +16,7 @@ impl Planner {
         self.check_instants(id)?;
         let shape = self.first_way(id)?;
         self.set_way(id, Some(shape));
-        self.check_links(id).and_then(|()| triage.admit(self, id))
+        self.check_links(id, self.unavoidable(id)).and_then(|()| triage.admit(self, id))
     }
 
     fn check_instants(&self, id: usize) -> Result<(), Certificate> {
@@ -29,10 +29,10 @@ impl Planner {
     }
 
     /// A message that is longer than its interval on a link that it cannot avoid.
-    fn check_links(&self, id: usize) -> Result<(), Certificate> {
+    fn check_links(&self, id: usize, unavoidable: Vec<LinkId>) -> Result<(), Certificate> {
         let stream = self.stream(id);
         let network = self.problem.network();
-        for link in self.unavoidable(id) {
+        for link in unavoidable {
             let needed =
                 network.occupancy(link, stream.length_bytes).as_ns() * i64::from(stream.frames);
             if needed > stream.interval.as_ns() {
@@ -86,11 +86,12 @@ impl Planner {
                 });
             }
         }
+        self.check_links(id, self.only_ways(id, &shape))?;
         Err(Certificate::NotFound { tried: self.table.work })
     }
 
     /// The least time in which a listener can have the whole message: its first frame on the
-    /// quickest way, and all frames one after the other on the last link.
+    /// quickest way, and all frames one after the other on the quickest last link of any way.
     fn least(&self, id: usize, listener: NodeId) -> (i64, Vec<LinkId>) {
         let stream = self.stream(id);
         let network = self.problem.network();
@@ -105,10 +106,12 @@ impl Planner {
         let from = [stream.talker.index()];
         let (sum, path) =
             self.graph.cheapest(&from, listener.index(), &mut cost).unwrap_or_default();
-        let more = path.last().map_or(0, |link| {
-            network.occupancy(*link, stream.length_bytes).as_ns() * i64::from(stream.frames - 1)
+        let last = (0..network.links().len()).map(LinkId::from_index).filter(|id| {
+            let open = given.as_ref().is_none_or(|links| links.contains(id));
+            open && network.link(*id).to == listener
         });
-        (sum + more, path)
+        let frame = last.map(|id| network.occupancy(id, stream.length_bytes).as_ns()).min();
+        (sum + frame.unwrap_or(0) * i64::from(stream.frames - 1), path)
     }
 
     /// From the start on a link until the start on any next one, or the end at the listener.
@@ -230,8 +233,13 @@ impl Planner {
         if let Route::Given(trees) = &stream.route {
             return trees.iter().flatten().copied().collect();
         }
+        self.seats[id].shape.as_ref().map_or_else(Vec::new, |shape| self.only_ways(id, shape))
+    }
+
+    /// Those links of a shape without which there is no way.
+    fn only_ways(&self, id: usize, shape: &Shape) -> Vec<LinkId> {
+        let stream = self.stream(id);
         let ends = stream.listeners.iter().chain([&stream.talker]);
-        let Some(shape) = self.seats[id].shape.as_ref() else { return Vec::new() };
         if !ends.into_iter().all(|node| self.graph.is_single(*node)) {
             return Vec::new();
         }

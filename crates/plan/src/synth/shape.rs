@@ -96,7 +96,14 @@ impl Shape {
 
     /// Whether the stream may take it.
     pub fn is_allowed(&self, stream: &Stream) -> bool {
-        self.latency <= stream.latency_max.as_ns()
+        let mut links = self.stretches.chunk_by(|a, b| a.link == b.link);
+        let alone = links.all(|all| {
+            // It must not meet the stream's own next message.
+            let end = all.last().map_or(0, |last| last.start + last.length);
+            end - all[0].start <= stream.interval.as_ns()
+        });
+        alone
+            && self.latency <= stream.latency_max.as_ns()
             && stream.jitter_max.is_none_or(|most| self.early <= most.as_ns())
     }
 }

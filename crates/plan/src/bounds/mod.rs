@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bounds for traffic without a schedule: the latency, jitter and backlog that streams never
+//! exceed under strict priority, credit-based shaping, asynchronous shaping, gates and preemption.
+//!
+//! Class by class and link by link in the order of dependence, with total flow analysis: what a
+//! stream's frames can wait on a link makes its burst on the next one. Whole numbers, each rounded
+//! towards the safe side: rates up to bit/s, bursts up to bits, delays up to nanoseconds.
+//!
+//! **Source**: IEEE 802.1Q-2022, 8.6.8 and Annex L; RFC 9320; the papers named at the functions.
+//!
+//! Not here: scheduled traffic ([`crate::check`]); exact fractions ([`crate::calculus`]).
+
+mod credit;
+mod network;
+mod port;
+
+pub use credit::{CreditBound, CreditClass, credit_bounds};
+pub use network::{Route, bound};
+pub use port::{ClassGates, ClassWindow, PortScheme, Selection};
+
+use serde::Serialize;
+use timewire_base::{BitsPerSecond, Span};
+
+use crate::calculus::CalculusError;
+use crate::model::{LinkId, StreamId};
+
+/// Why nothing was bounded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BoundsError {
+    /// There is a scheme for each link, or there is none.
+    #[error("{schemes} schemes for {links} links: give one for each")]
+    Schemes {
+        /// How many were given.
+        schemes: usize,
+        /// How many links there are.
+        links: usize,
+    },
+    /// A route that names what is not there, or does not go on from the talker.
+    #[error("stream {stream:?}: link {link:?} does not continue its way")]
+    Route {
+        /// Whose.
+        stream: StreamId,
+        /// Which link.
+        link: LinkId,
+    },
+    /// Credit-based classes reserve a port or more.
+    #[error("{reserved} bit/s are reserved by credit of a link of {rate}: some must be left")]
+    Reserved {
+        /// Together.
+        reserved: u64,
+        /// The link's rate.
+        rate: BitsPerSecond,
+    },
+    /// A class by strict priority between two with credit: no bound of theirs covers it.
+    #[error("link {link:?}: class {class} has strict priority between classes with credit")]
+    Between {
+        /// Which port.
+        link: LinkId,
+        /// Which class.
+        class: u8,
+    },
+    /// Windows that are empty, out of order, or beyond the cycle.
+    #[error("link {link:?}: gate windows must be in order, not empty and within the cycle")]
+    Gates {
+        /// Which port.
+        link: LinkId,
+    },
+    /// A number that does not fit.
+    #[error("{0}")]
+    Calculus(#[from] CalculusError),
+}
+
+/// What a stream never exceeds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StreamBound {
+    /// Whose.
+    pub stream: StreamId,
+    /// From the arrival of a message's first bit at the talker's port until its last bit is at the
+    /// last listener; `None`: no bound was found.
+    pub latency: Option<Span>,
+    /// How much the latency can differ.
+    pub jitter: Option<Span>,
+}
+
+/// What waits in a queue at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct QueueBound {
+    /// The port that sends on this link.
+    pub link: LinkId,
+    /// The traffic class.
+    pub class: u8,
+    /// From a frame's arrival in the queue until it has left; `None`: without bound.
+    pub delay: Option<Span>,
+    /// With everything around the frames. **Units**: bytes.
+    pub backlog_bytes: Option<u64>,
+}
+
+/// Bounds of a whole network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NetworkBounds {
+    /// By route, in the order given.
+    pub streams: Vec<StreamBound>,
+    /// By link and class, of those that are used.
+    pub queues: Vec<QueueBound>,
+    /// Queues that get more than they can send.
+    pub overloaded: Vec<(LinkId, u8)>,
+    /// Queues whose bounds depend on each other in a circle, or on such; they have none.
+    pub circular: Vec<(LinkId, u8)>,
+}
+
+/// The traffic class of a priority on a port with so many queues.
+pub fn class_of(priority: u8, queues: u8) -> u8 {
+    priority.min(queues.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests;

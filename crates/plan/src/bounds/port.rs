@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a port guarantees to one traffic class.
+//!
+//! Not here: what arrives there ([`super::network`]).
+
+use timewire_base::{BitsPerSecond, Span};
+
+use super::{BoundsError, CreditClass, credit_bounds};
+use crate::calculus::{Arrival, Ratio, Service};
+use crate::model::{LinkId, PortGates};
+
+/// How the frames of a class are chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// Whenever no higher class has any.
+    #[default]
+    Strict,
+    /// When it has credit as well.
+    Credit {
+        /// The rate that it reserves.
+        idle_slope: BitsPerSecond,
+    },
+    /// By strict priority, after each stream has been brought back to its own rate and burst
+    /// (asynchronous traffic shaping).
+    Regulated,
+}
+
+/// Which classes are open from `start` to `end` of a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassWindow {
+    /// From the start of the cycle.
+    pub start: Span,
+    /// Not beyond its end.
+    pub end: Span,
+    /// Bit 7 is class 7.
+    pub open: u8,
+}
+
+/// A port's gates. What is in no window is shut for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassGates {
+    /// It repeats with this.
+    pub cycle: Span,
+    /// In order.
+    pub windows: Vec<ClassWindow>,
+}
+
+impl ClassGates {
+    /// Those of a plan: each window for its queue alone, and the time between for all queues that
+    /// have no window.
+    pub fn beside(gates: &PortGates) -> ClassGates {
+        let scheduled = gates.windows.iter().fold(0_u8, |mask, window| mask | bit(window.queue));
+        let (mut windows, mut until) = (Vec::new(), Span::ZERO);
+        for window in &gates.windows {
+            if window.start > until {
+                windows.push(ClassWindow { start: until, end: window.start, open: !scheduled });
+            }
+            let open = bit(window.queue);
+            windows.push(ClassWindow { start: window.start, end: window.end, open });
+            until = window.end;
+        }
+        if until < gates.cycle {
+            windows.push(ClassWindow { start: until, end: gates.cycle, open: !scheduled });
+        }
+        ClassGates { cycle: gates.cycle, windows }
+    }
+
+    fn is_valid(&self) -> bool {
+        let mut until = Span::ZERO;
+        self.cycle > Span::ZERO
+            && self.windows.iter().all(|window| {
+                let valid = window.start >= until && window.end > window.start;
+                until = window.end;
+                valid && window.end <= self.cycle
+            })
+    }
+}
+
+fn bit(class: u8) -> u8 {
+    1_u8.checked_shl(class.into()).unwrap_or(0)
+}
+
+/// How a port chooses what to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortScheme {
+    /// By class, 0 to 7; the higher goes first.
+    pub classes: [Selection; 8],
+    /// When classes may send; `None`: always.
+    pub gates: Option<ClassGates>,
+    /// Classes whose frames can be interrupted by those that are not; bit 7 is class 7.
+    pub preemptable: u8,
+    /// The longest frame of anybody else, who is below all streams; without the network's
+    /// overhead; 0: there is nobody else. **Units**: bytes.
+    pub other_bytes: u32,
+    /// Anybody else can be interrupted.
+    pub other_preemptable: bool,
+}
+
+impl Default for PortScheme {
+    /// Strict priority beside ordinary traffic: 1522 bytes are a tagged frame with check sequence.
+    fn default() -> PortScheme {
+        PortScheme {
+            classes: [Selection::Strict; 8],
+            gates: None,
+            preemptable: 0,
+            other_bytes: 1_522,
+            other_preemptable: false,
+        }
+    }
+}
+
+/// 123 bytes of a frame cannot be divided into two fragments of the least length, so an express
+/// frame waits for them, with preamble and gap. **Source**: IEEE 802.3-2022, 99.4.
+pub(super) const FRAGMENT_BITS: u64 = 143 * 8;
+/// What each interruption adds to the frame that is interrupted: preamble, gap and check sequence.
+pub(super) const INTERRUPTION_BITS: u64 = 24 * 8;
+
+/// What one class sends to a port, all bursts and rates rounded up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Load {
+    pub(super) arrival: Option<Arrival>,
+    /// The same with what each of its frames adds when it interrupts another.
+    pub(super) interrupting: Option<Arrival>,
+    pub(super) longest_bits: u64,
+    /// Its bound here, once it is known: bits that wait.
+    pub(super) backlog_bits: Option<u64>,
+}
+
+/// Time is in nanoseconds and amounts in bits, so a rate is bit/s over 10^9.
+pub(super) fn slope(bits_per_second: u64) -> Result<Ratio, BoundsError> {
+    Ok(Ratio::new(bits_per_second.into(), 1_000_000_000)?)
+}
+
+/// One class of one port, and the others there.
+pub(super) struct Queue<'a> {
+    pub(super) link: LinkId,
+    pub(super) class: u8,
+    pub(super) rate: BitsPerSecond,
+    pub(super) overhead_bytes: u32,
+    pub(super) scheme: &'a PortScheme,
+    pub(super) loads: &'a [Load],
+}
+
+impl Queue<'_> {
+    /// What the class is served with at least. `None`: a higher class is without bound.
+    pub(super) fn service(&self) -> Result<Option<Service>, BoundsError> {
+        let closed = self.closed()?;
+        let rate = slope(self.rate.get())?;
+        let whole = Service::rate_latency(rate, Ratio::ZERO)?;
+        let credits = self.credits()?;
+        let mut above = closed.clone();
+        let mut shaped = Arrival::nothing();
+        for class in self.class + 1..8 {
+            let load = &self.loads[usize::from(class)];
+            if load.arrival.is_none() {
+                continue;
+            }
+            let Some(sent) = self.sent(class)? else { return Ok(None) };
+            match credits.iter().find(|(known, _, _)| *known == class) {
+                Some((_, idle, bound)) => {
+                    let burst = bound.hi_credit.minus(bound.lo_credit)?.ceil();
+                    let limit = Arrival::bucket(*idle, Ratio::whole(burst))?;
+                    shaped = shaped.plus(&tighter(&limit, &sent)?)?;
+                }
+                None => above = above.plus(&sent)?,
+            }
+        }
+        let lower = Ratio::from(self.lower_bits());
+        if let Some((_, idle, bound)) = credits.iter().find(|(class, _, _)| *class == self.class) {
+            return self.credited(*idle, bound.wait_bits, &above, lower).map(Some);
+        }
+        let block = Arrival::bucket(Ratio::ZERO, lower)?;
+        Ok(Some(whole.left_by(&above.plus(&shaped)?.plus(&block)?)?))
+    }
+
+    /// With credit: its slope in the time that strict classes above leave, after the longest wait.
+    ///
+    /// **Source**: Mohammadpour, Stai, Mohiuddin, Le Boudec: Latency and Backlog Bounds in TSN with
+    /// Credit Based Shapers and Asynchronous Traffic Shaping (2018), theorem 1.
+    fn credited(
+        &self,
+        idle: Ratio,
+        wait_bits: Ratio,
+        above: &Arrival,
+        lower: Ratio,
+    ) -> Result<Service, BoundsError> {
+        let rate = slope(self.rate.get())?;
+        let limits = above.limits();
+        let (taken, burst) = limits[limits.len() - 1];
+        let left = rate.minus(taken)?;
+        if left <= Ratio::ZERO {
+            return Ok(Service::greatest(&[])?);
+        }
+        let meanwhile = taken.times(lower)?.over(rate)?;
+        let latency = wait_bits.plus(burst)?.plus(meanwhile)?.over(left)?;
+        Ok(Service::rate_latency(idle.times(left)?.over(rate)?, latency)?)
+    }
+
+    /// What a higher class sends in any time: what arrives, where whoever waits is sent at once;
+    /// else what waits may come on top of it.
+    fn sent(&self, class: u8) -> Result<Option<Arrival>, BoundsError> {
+        let load = &self.loads[usize::from(class)];
+        let interrupts = self.is_preemptable(self.class) && !self.is_preemptable(class);
+        let arrival = if interrupts { &load.interrupting } else { &load.arrival };
+        let Some(arrival) = arrival else { return Ok(Some(Arrival::nothing())) };
+        let Some(backlog) = load.backlog_bits else { return Ok(None) };
+        if self.scheme.gates.is_none() && !(class..8).any(|above| self.has_credit(above)) {
+            return Ok(Some(arrival.clone()));
+        }
+        // Whatever is sent had arrived before or waited when the time began.
+        let mut waits = u128::from(backlog);
+        if interrupts {
+            // Frames of the least length are interrupted for most often: 64 bytes and the overhead.
+            let frame = u128::from(load.longest_bits.clamp(1, 672));
+            waits += waits.div_ceil(frame) * u128::from(INTERRUPTION_BITS);
+        }
+        let waits = i128::try_from(waits).unwrap_or(i128::MAX);
+        let more = Arrival::bucket(Ratio::ZERO, Ratio::whole(waits))?;
+        Ok(Some(arrival.plus(&more)?))
+    }
+
+    fn has_credit(&self, class: u8) -> bool {
+        matches!(self.scheme.classes[usize::from(class)], Selection::Credit { .. })
+    }
+
+    fn is_preemptable(&self, class: u8) -> bool {
+        self.scheme.preemptable & bit(class) != 0
+    }
+
+    /// The longest frame from below that can be under way when a frame of the class comes.
+    fn lower_bits(&self) -> u64 {
+        self.lower_than(self.class)
+    }
+
+    fn lower_than(&self, class: u8) -> u64 {
+        let cut = |bits: u64, preemptable: bool| {
+            if preemptable && !self.is_preemptable(class) { bits.min(FRAGMENT_BITS) } else { bits }
+        };
+        let mut longest = 0;
+        for lower in 0..class {
+            if self.open_together(lower, class) {
+                let bits = self.loads[usize::from(lower)].longest_bits;
+                longest = longest.max(cut(bits, self.is_preemptable(lower)));
+            }
+        }
+        let other = self.scheme.other_bytes;
+        if other > 0 {
+            let bits = u64::from(other.saturating_add(self.overhead_bytes)) * 8;
+            longest = longest.max(cut(bits, self.scheme.other_preemptable));
+        }
+        longest
+    }
+
+    fn open_together(&self, one: u8, other: u8) -> bool {
+        let both = bit(one) | bit(other);
+        let Some(gates) = &self.scheme.gates else { return true };
+        gates.windows.iter().any(|window| window.open & both == both)
+    }
+
+    /// Each class with credit, from the highest: its slope and what its credit can be.
+    fn credits(&self) -> Result<Vec<(u8, Ratio, super::CreditBound)>, BoundsError> {
+        let mut classes = Vec::new();
+        for class in (0..8_u8).rev() {
+            if let Selection::Credit { idle_slope } = self.scheme.classes[usize::from(class)] {
+                let longest_bits = self.loads[usize::from(class)].longest_bits;
+                classes.push((class, CreditClass { idle_slope, longest_bits }));
+            } else if !classes.is_empty()
+                && self.loads[usize::from(class)].arrival.is_some()
+                && (0..class).any(|lower| self.has_credit(lower))
+            {
+                return Err(BoundsError::Between { link: self.link, class });
+            }
+        }
+        let Some((lowest, _)) = classes.last() else { return Ok(Vec::new()) };
+        let lower = match &self.scheme.gates {
+            None => self.lower_than(*lowest),
+            // Who is open together with whom differs from class to class.
+            Some(_) => {
+                let each = classes.iter().map(|(class, _)| self.lower_than(*class));
+                each.max().unwrap_or(0)
+            }
+        };
+        let plain: Vec<CreditClass> = classes.iter().map(|(_, class)| *class).collect();
+        let bounds = credit_bounds(self.rate, &plain, lower)?;
+        classes
+            .into_iter()
+            .zip(bounds)
+            .map(|((class, credit), bound)| Ok((class, slope(credit.idle_slope.get())?, bound)))
+            .collect()
+    }
+
+    /// The time in which the class's gate is shut, or too near to it for its longest frame, as
+    /// traffic that goes first: its rate and burst.
+    fn closed(&self) -> Result<Arrival, BoundsError> {
+        let Some(gates) = &self.scheme.gates else { return Ok(Arrival::nothing()) };
+        if !gates.is_valid() {
+            return Err(BoundsError::Gates { link: self.link });
+        }
+        let rate = u128::from(self.rate.get());
+        let longest = u128::from(self.loads[usize::from(self.class)].longest_bits);
+        let guard = i64::try_from((longest * 1_000_000_000).div_ceil(rate)).unwrap_or(i64::MAX);
+        let cycle = gates.cycle.as_ns();
+        let open = usable(gates, self.class, guard);
+        let time: i64 = open.iter().map(|(start, end)| end - start).sum();
+        let shut = cycle - time;
+        // From the end of each window: how much more is shut than on average, until the next opens.
+        let mut most = i128::from(if open.is_empty() { cycle } else { 0 }) * i128::from(cycle);
+        for (index, (_, from)) in open.iter().enumerate() {
+            let mut used = 0;
+            for step in 1..=open.len() {
+                let next = open[(index + step) % open.len()];
+                let turn = if index + step >= open.len() { cycle } else { 0 };
+                let passed = next.0 + turn - from;
+                let more = i128::from(passed - used) * i128::from(cycle)
+                    - i128::from(passed) * i128::from(shut);
+                most = most.max(more);
+                used += next.1 - next.0;
+            }
+        }
+        let all = slope(self.rate.get())?;
+        let rate = all.times(Ratio::new(shut.into(), cycle.into())?)?;
+        let burst = all.times(Ratio::new(most, cycle.into())?)?;
+        Ok(Arrival::bucket(rate, Ratio::whole(burst.ceil()))?)
+    }
+}
+
+/// When a frame of the class may start so that its longest ends in time, windows that touch joined;
+/// over the turn of the cycle they are not joined, which is on the safe side.
+fn usable(gates: &ClassGates, class: u8, guard: i64) -> Vec<(i64, i64)> {
+    let mut open: Vec<(i64, i64)> = Vec::new();
+    for window in gates.windows.iter().filter(|window| window.open & bit(class) != 0) {
+        let (start, end) = (window.start.as_ns(), window.end.as_ns());
+        match open.last_mut() {
+            Some(last) if last.1 == start => last.1 = end,
+            _ => open.push((start, end)),
+        }
+    }
+    let always = open.first() == Some(&(0, gates.cycle.as_ns()));
+    if !always {
+        open.iter_mut().for_each(|window| window.1 = window.1.saturating_sub(guard));
+    }
+    open.retain(|(start, end)| end > start);
+    open
+}
+
+/// Both limits at once.
+fn tighter(one: &Arrival, other: &Arrival) -> Result<Arrival, BoundsError> {
+    let mut limits = one.limits();
+    limits.extend(other.limits());
+    Ok(Arrival::buckets(&limits)?)
+}
