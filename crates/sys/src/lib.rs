@@ -7,6 +7,7 @@
 //! Not here: eBPF loading (`timewire-bpf`), what the calls are put together to
 //! (`timewire-path`, `timewire-host`).
 
+pub mod beneath;
 mod busy_poll;
 pub mod card;
 pub mod clock;
