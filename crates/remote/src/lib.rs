@@ -10,6 +10,7 @@
 
 mod connect;
 mod error;
+mod files;
 mod frame;
 mod identity;
 mod link;
@@ -23,6 +24,7 @@ mod wire;
 
 pub use connect::{connect_tcp, connect_unix, over_program, over_stdio, over_unix};
 pub use error::RemoteError;
+pub use files::{FileEntry, FileLimits, Manifest, receive_files, send_files};
 pub use identity::{Fingerprint, Identity};
 pub use link::{Link, LinkLimits, Peer, Receiver, Sender};
 pub use listener::{ListenLimits, Listener, Log};
