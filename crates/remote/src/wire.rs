@@ -44,6 +44,15 @@ impl Wire {
         }
     }
 
+    /// Whether something could be written at once.
+    pub(crate) fn has_room(&self) -> io::Result<bool> {
+        let fd = match self {
+            Wire::Plain(plain) => plain.output.as_fd(),
+            Wire::Tls(tls) => tls.socket.as_fd(),
+        };
+        event::wait_writable(fd, Some(Span::ZERO))
+    }
+
     /// Writes everything. One caller at a time.
     ///
     /// **Errors**: `TimedOut` when the other end takes nothing for so long; the carrier is of no

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Links over each carrier: messages, limits, goodbyes, silence, delay.
+//! Links over each carrier: messages, limits, goodbyes.
+//!
+//! Not here: what depends on time (`kernel.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
 
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::Write as _;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::{Lines, Numbers, SOON, Scratch, listen, paired, serves, talkative};
 use timewire_remote::{
@@ -147,80 +149,4 @@ fn t3_the_longest_message_is_known_to_the_sender() {
     assert_eq!(other.receive(SOON).unwrap().unwrap(), [7; 100]);
     other.send(&[8; 101]).unwrap();
     assert_eq!(other.receive(Duration::from_millis(1)).unwrap(), None);
-}
-
-#[test]
-fn t3_signs_of_life_keep_a_quiet_link_and_silence_ends_one() {
-    let quick = LinkLimits {
-        keep_alive: Duration::from_millis(20),
-        silence: Duration::from_millis(400),
-        ..LinkLimits::default()
-    };
-    let [_one, mut other] = pair([quick; 2]);
-    let waited = Instant::now();
-    while waited.elapsed() < Duration::from_secs(1) {
-        assert_eq!(other.receive(Duration::from_millis(50)).unwrap(), None);
-    }
-    // One that says nothing by itself within that time.
-    let dumb = LinkLimits { keep_alive: Duration::from_secs(60), ..quick };
-    let [_one, mut other] = pair([dumb, quick]);
-    let error = loop {
-        match other.receive(Duration::from_millis(50)) {
-            Ok(message) => assert_eq!(message, None),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, RemoteError::Silent { .. }), "{error}");
-    assert!(other.send(b"too late").is_err());
-}
-
-#[test]
-fn t3_who_takes_nothing_does_not_hold_a_sender_for_ever() {
-    let quick = LinkLimits { silence: Duration::from_millis(200), ..LinkLimits::default() };
-    let [one, _other] = pair([quick; 2]);
-    let error = loop {
-        if let Err(error) = one.send(&[0; 100_000]) {
-            break error;
-        }
-    };
-    assert!(matches!(error, RemoteError::Silent { .. }), "{error}");
-}
-
-/// Carries one connection, each part of it so much later.
-fn delayed(to: SocketAddr, by: Duration) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let (here, _) = listener.accept().unwrap();
-        let there = TcpStream::connect(to).unwrap();
-        let ways = [(here.try_clone(), there.try_clone()), (Ok(there), Ok(here))];
-        for (from, to) in ways {
-            let (mut from, mut to) = (from.unwrap(), to.unwrap());
-            let (out, parts) = std::sync::mpsc::channel::<(Instant, Vec<u8>)>();
-            std::thread::spawn(move || {
-                let mut buffer = [0; 65_536];
-                while let Ok(count @ 1..) = from.read(&mut buffer) {
-                    let _ = out.send((Instant::now() + by, buffer[..count].to_vec()));
-                }
-            });
-            std::thread::spawn(move || {
-                for (due, part) in parts {
-                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                    if to.write_all(&part).is_err() {
-                        return;
-                    }
-                }
-                let _ = to.shutdown(Shutdown::Write);
-            });
-        }
-    });
-    address
-}
-
-#[test]
-fn t3_a_link_works_over_half_a_second_of_delay() {
-    let (agent, controller) = paired();
-    let listener = listen(&agent, "127.0.0.1:0", talkative(), &Lines::default());
-    let proxy = delayed(listener.address().unwrap(), Duration::from_millis(500));
-    serves(&listener, || controller.connect(proxy));
 }

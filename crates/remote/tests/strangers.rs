@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What strangers do to a listener: they are refused, logged, and a paired controller is served
 //! afterwards.
+//!
+//! Not here: slow ones (`kernel.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -138,30 +140,6 @@ fn t3_a_first_flight_that_was_recorded_gives_no_link() {
     }
     assert!(listener.accept(NOW).is_none());
     serves(&listener, || controller.connect(address));
-}
-
-#[test]
-fn t3_slow_strangers_keep_nobody_out_and_are_sent_away() {
-    let (agent, controller) = paired();
-    let flight = first_flight(&controller);
-    let lines = Lines::default();
-    let mut limits = talkative();
-    limits.link.handshake = Duration::from_secs(2);
-    let listener = listen(&agent, "[::]:0", limits, &lines);
-    let port = listener.address().unwrap().port();
-    // As many from one address as are taken, and more: a byte of the handshake, then nothing.
-    let slow: Vec<TcpStream> = (0..limits.handshakes_of_address + 4)
-        .map(|_| {
-            let mut stream = TcpStream::connect(("::1", port)).unwrap();
-            let _ = stream.write_all(&flight[..1]);
-            stream
-        })
-        .collect();
-    lines.wait_for("too many handshakes");
-    serves(&listener, || controller.connect(([127, 0, 0, 1], port).into()));
-    lines.wait_for("the handshake took too long");
-    drop(slow);
-    serves(&listener, || controller.connect(([0, 0, 0, 0, 0, 0, 0, 1], port).into()));
 }
 
 #[test]
