@@ -234,11 +234,19 @@ impl Sender {
     /// **Errors**: a message longer than the other end takes, and the link stays; the link is over,
     /// or the other end took nothing for [`LinkLimits::silence`], and it is over from now on.
     pub fn send(&self, message: &[u8]) -> Result<(), RemoteError> {
+        self.send_within(message, self.shared.limits.silence)
+    }
+
+    /// As [`Sender::send`], to another end that may take nothing for so long, such as one that
+    /// waits for its disk.
+    ///
+    /// **Errors**: as [`Sender::send`].
+    pub fn send_within(&self, message: &[u8], patience: Duration) -> Result<(), RemoteError> {
         let most = self.shared.most;
         if message.len() > most {
             return Err(RemoteError::TooLong { bytes: message.len(), most });
         }
-        self.shared.send(Kind::Message, message, self.shared.limits.silence)
+        self.shared.send(Kind::Message, message, patience)
     }
 
     /// The longest message that the other end takes. **Units**: bytes.

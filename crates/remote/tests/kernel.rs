@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Trial::new("t4_a_program_that_is_started_is_spoken_to", started),
         Trial::new("t4_signs_of_life_keep_a_quiet_link_and_silence_ends_one", quiet),
         Trial::new("t4_who_takes_nothing_does_not_hold_a_sender_for_ever", full),
+        Trial::new("t4_files_are_sent_to_who_waits_for_its_disk", busy),
         Trial::new("t4_slow_strangers_keep_nobody_out_and_are_sent_away", slow),
         Trial::new("t4_a_network_that_goes_away_is_noticed_by_both_ends", gone),
     ])
@@ -114,6 +115,31 @@ fn full() {
         }
     };
     assert!(matches!(error, RemoteError::Silent { seconds: 20 }), "{error}");
+}
+
+fn busy() {
+    let [mut here, there] = pair([LinkLimits::default(); 2]);
+    let root = Scratch::new();
+    fs::write(root.path().join("large"), Numbers(1).bytes(1_000_000)).unwrap();
+    let limits = FileLimits::default();
+    let manifest = Manifest::of_directory(root.path(), &limits).unwrap();
+    let (sender, mut receiver) = there.split();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (sender, receiver) = here.halves();
+            send_files(sender, receiver, root.path(), &manifest, &limits).unwrap();
+        });
+        let second = Duration::from_secs(1);
+        assert!(receiver.receive(second).unwrap().unwrap().starts_with(b"J"));
+        sender.send(br#"J{"type":"want","files":[{"index":0,"from":0}],"more":false}"#).unwrap();
+        // It waits for its disk.
+        std::thread::sleep(Duration::from_secs(200));
+        let mut sum = 0;
+        while sum < 1_000_000 {
+            sum += receiver.receive(second).unwrap().unwrap().len() - 13;
+        }
+        sender.send(br#"J{"type":"want","files":[],"more":false}"#).unwrap();
+    });
 }
 
 fn slow() {

@@ -46,7 +46,8 @@ pub struct FileLimits {
     pub all_bytes: u64,
     /// How much of a file is in one message. **Units**: bytes.
     pub chunk_bytes: usize,
-    /// How long the other end may take for its next message, such as to hash what it has.
+    /// How long the other end may take for its next message, such as to hash what it has, or to
+    /// take the next chunk, such as to bring a file to its disk.
     pub patience: Duration,
 }
 

@@ -49,14 +49,13 @@ fn offer_and_send(
             break;
         }
     }
-    let chunk = limits.chunk_bytes.min(sender.most_bytes().saturating_sub(CHUNK_HEADER)).max(1);
     loop {
         let wanted = wishes(receiver, manifest, limits)?;
         if wanted.is_empty() {
             return Ok(());
         }
         for wish in wanted {
-            send_file(sender, receiver, (&beneath, root), manifest, wish, chunk)?;
+            send_file(sender, receiver, (&beneath, root), manifest, wish, limits)?;
         }
     }
 }
@@ -91,7 +90,7 @@ fn send_file(
     (beneath, root): (&Beneath, &Path),
     manifest: &Manifest,
     wish: Wanted,
-    chunk: usize,
+    limits: &FileLimits,
 ) -> Result<(), RemoteError> {
     let entry = usize::try_from(wish.index).ok().and_then(|index| manifest.files.get(index));
     let entry = entry.ok_or_else(|| protocol("a file is wanted that was not offered"))?;
@@ -102,6 +101,7 @@ fn send_file(
     let mut file = beneath.open_file(&entry.path).map_err(reading())?;
     file.seek(SeekFrom::Start(wish.from)).map_err(reading())?;
     let mut at = wish.from;
+    let chunk = limits.chunk_bytes.min(sender.most_bytes().saturating_sub(CHUNK_HEADER)).max(1);
     let mut buffer = vec![0; chunk];
     while at < entry.size {
         let left = usize::try_from(entry.size - at).unwrap_or(usize::MAX).min(chunk);
@@ -110,7 +110,7 @@ fn send_file(
             return Err(refused(format!("`{}` became shorter meanwhile", entry.path)));
         }
         let part = Chunk { index: wish.index, at, bytes: &buffer[..count] };
-        if let Err(error) = sender.send(&part.encode()) {
+        if let Err(error) = sender.send_within(&part.encode(), limits.patience) {
             // A receiver that has gone may have said why.
             return Err(given_up(receiver).err().filter(is_told).unwrap_or(error));
         }
