@@ -181,6 +181,13 @@ impl Identity {
         Ok(Identity { key, fingerprint })
     }
 
+    /// One that shows somebody else's public key, without having the private one.
+    #[cfg(test)]
+    pub(crate) fn impostor(&self, of: &Identity) -> Identity {
+        let key = CertifiedKey::new(of.key.cert.clone(), Arc::clone(&self.key.key));
+        Identity { key: Arc::new(key), fingerprint: of.fingerprint }
+    }
+
     /// What others know it by.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint

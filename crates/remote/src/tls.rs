@@ -345,3 +345,58 @@ fn read_some(socket: &TcpStream, session: &mut Connection, end: Instant) -> io::
 fn too_slow() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the handshake took too long")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scratch::Scratch;
+
+    /// What comes of a handshake: at the end that connects, at the one that listens.
+    fn shake(
+        [client_of, server_of]: [&Identity; 2],
+        peers: &Peers,
+    ) -> [Result<Established, RemoteError>; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (from, _) = listener.accept().unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        for socket in [&to, &from] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        let wanted = |role| Wanted::Paired(peers.clone(), role);
+        let client = client(client_of, Purpose::Link, wanted(Role::Agent), "agent".to_owned());
+        let server = server(server_of, Purpose::Link, wanted(Role::Controller), "desk".to_owned());
+        std::thread::scope(|scope| {
+            let connecting = scope.spawn(|| client.handshake(&to, end));
+            let listening = server.handshake(&from, end);
+            // The end that connects hears of a refusal, and of nothing else, when it reads.
+            from.shutdown(std::net::Shutdown::Both).unwrap();
+            [connecting.join().unwrap(), listening]
+        })
+    }
+
+    #[test]
+    fn t3_who_shows_a_key_must_have_it() {
+        let scratch = Scratch::new("tls");
+        let of = |name: &str| Identity::load_or_create(&scratch.path().join(name)).unwrap();
+        let (desk, agent, stranger) = (of("desk"), of("agent"), of("stranger"));
+        let peers = Peers::in_directory(scratch.path());
+        peers.add(Role::Controller, "desk", desk.fingerprint()).unwrap();
+        peers.add(Role::Agent, "st1", agent.fingerprint()).unwrap();
+        let [here, there] = shake([&desk, &agent], &peers);
+        let (here, there) = (here.unwrap(), there.unwrap());
+        assert_eq!((here.name.as_str(), there.name.as_str()), ("st1", "desk"));
+        assert_eq!(here.binding, there.binding);
+        let first = here.binding;
+        let [_, there] = shake([&stranger.impostor(&desk), &agent], &peers);
+        assert!(matches!(there, Err(RemoteError::Handshake { .. })), "{there:?}");
+        let [here, _] = shake([&desk, &stranger.impostor(&agent)], &peers);
+        assert!(matches!(here, Err(RemoteError::Handshake { .. })), "{here:?}");
+        // Each connection has a value of its own.
+        let [again, _] = shake([&desk, &agent], &peers);
+        assert_ne!(again.unwrap().binding, first);
+    }
+}

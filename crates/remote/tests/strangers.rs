@@ -185,7 +185,8 @@ fn t3_local_processes_that_do_not_keep_to_the_protocol_are_refused() {
     lines.wait_for("it began with Message");
     let _kept = say(&hello.map(|byte| if byte == b'\x01' { 2 } else { byte }));
     lines.wait_for("it speaks version 2");
-    say(&hello[..9]).shutdown(Shutdown::Write).unwrap();
+    let cut = say(&hello[..9]);
+    cut.shutdown(Shutdown::Write).unwrap();
     lines.wait_for("in the middle of a message");
     // Known by then, and no better: the link ends, the listener does not.
     let _stream = say(&[&hello[..], b"\x00\x10\x00\x01\x01"].concat());

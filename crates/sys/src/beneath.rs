@@ -229,7 +229,10 @@ mod tests {
         for way in [Way::Whole, Way::Parts] {
             std::fs::create_dir_all(&root).unwrap();
             std::fs::create_dir_all(&outside).unwrap();
+            std::fs::create_dir_all(root.join("inside/deep")).unwrap();
+            std::fs::write(root.join("inside/deep/file"), "text").unwrap();
             std::fs::write(outside.join("secret"), "secret").unwrap();
+            symlink("inside", root.join("in")).unwrap();
             symlink(&outside, root.join("out")).unwrap();
             symlink("../outside/secret", root.join("link")).unwrap();
             let beneath = Beneath { way, ..Beneath::open(&root).unwrap() };
@@ -239,7 +242,7 @@ mod tests {
                 assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{bad}: {error}");
                 assert!(beneath.create_file(bad, 0o600).is_err(), "{bad}");
             }
-            for link in ["link", "out/secret", "out/new"] {
+            for link in ["link", "out/secret", "out/new", "in/deep/file", "in/new"] {
                 assert!(beneath.open_file(link).is_err(), "{link}");
                 assert!(beneath.open_file_to_write(link).is_err(), "{link}");
                 assert!(beneath.create_file(link, 0o600).is_err(), "{link}");
@@ -247,6 +250,8 @@ mod tests {
             }
             assert!(beneath.make_directory("out/d", 0o700).is_err());
             assert!(beneath.make_directory("out", 0o700).is_err());
+            assert!(beneath.directory("in/deep").is_err());
+            assert!(beneath.open_file("inside/deep/file").is_ok());
             assert!(beneath.remove_file("out/secret").is_err());
             assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
             beneath.make_directory("d", 0o755).unwrap();
