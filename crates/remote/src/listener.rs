@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use timewire_sys::connect_local;
 use timewire_sys::event::{self, Wake};
 use timewire_sys::privilege::keep_capabilities;
 
@@ -106,8 +107,14 @@ impl Listener {
     pub fn unix(path: &Path, limits: ListenLimits, log: Log) -> Result<Listener, RemoteError> {
         let doing = || format!("listen on {}", path.display());
         let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-        if is_socket && UnixStream::connect(path).is_err() {
-            fs::remove_file(path).map_err(system(doing()))?;
+        if is_socket {
+            // A listener that is busy, or not for us, answers with something else.
+            match connect_local(path, AFTER_ERROR) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path).map_err(system(doing()))?;
+                }
+                _ => {}
+            }
         }
         let socket = UnixListener::bind(path).map_err(system(doing()))?;
         socket.set_nonblocking(true).map_err(system(doing()))?;
