@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["base"]),
     ("sim", &["base"]),
     ("avtp", &["base"]),
+    ("conduct", &["base"]),
     ("sys", &["base"]),
     ("bpf", &["base", "sys", "trace"]),
     ("host", &["base", "sched", "sys"]),
@@ -34,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 /// Crates without clocks, files, threads and unsafe code.
-const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim", "avtp"];
+const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim", "avtp", "conduct"];
 /// Crates in which unsafe code may stand: those that speak to the kernel, and the one to which
 /// programs in other languages speak.
 const UNSAFE: &[&str] = &["sys", "bpf", "capi"];
