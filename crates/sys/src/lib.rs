@@ -17,6 +17,7 @@ pub mod event;
 pub mod filter;
 pub mod generic;
 pub mod hardware_clock;
+pub mod local;
 pub mod machine;
 pub mod marker;
 mod memory;

@@ -22,15 +22,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bpf", &["base", "sys", "trace"]),
     ("host", &["base", "sched", "sys"]),
     ("path", &["base", "bpf", "mac", "sys", "trace"]),
+    ("remote", &["base", "sys"]),
     ("lab", &["base", "host", "sched", "sim", "sys"]),
-    ("ctl", &["avtp", "base", "bpf", "host", "lab", "mac", "path", "sched", "sys", "trace"]),
+    (
+        "ctl",
+        &[
+            "avtp", "base", "bpf", "conduct", "host", "lab", "mac", "path", "remote", "sched",
+            "sys", "trace",
+        ],
+    ),
     ("report", &["base", "sched", "trace"]),
     ("capi", &["base", "path", "sched", "sys"]),
     (
         "cli",
         &[
-            "avtp", "base", "bpf", "ctl", "host", "lab", "mac", "path", "report", "sched", "sim",
-            "sys", "trace",
+            "avtp", "base", "bpf", "conduct", "ctl", "host", "lab", "mac", "path", "remote",
+            "report", "sched", "sim", "sys", "trace",
         ],
     ),
 ];

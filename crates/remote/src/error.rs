@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can go wrong with links, peers and files.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::identity::Fingerprint;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// A system call or a file operation failed.
+    #[error("cannot {doing}: {source}")]
+    System {
+        /// What was being done, after "cannot".
+        doing: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The other end said goodbye.
+    #[error("the other end closed the link: {reason}")]
+    Closed {
+        /// In its words.
+        reason: String,
+    },
+    /// The carrier ended in the middle, or without a goodbye.
+    #[error("the link was cut: {why}")]
+    Cut {
+        /// What was seen.
+        why: String,
+    },
+    /// Nothing came for longer than a living peer would be silent, or nothing was taken.
+    #[error("the other end is silent for {seconds} s")]
+    Silent {
+        /// The limit.
+        seconds: u64,
+    },
+    /// The other end does not keep to the protocol.
+    #[error("the other end does not keep to the protocol: {what}")]
+    Protocol {
+        /// What was wrong.
+        what: String,
+    },
+    /// A message is longer than the link carries.
+    #[error("a message of {bytes} bytes is too long for the link, which carries {most}")]
+    TooLong {
+        /// The message.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The handshake of TLS failed.
+    #[error("no secure link with {peer}: {why}")]
+    Handshake {
+        /// The address.
+        peer: String,
+        /// Why.
+        why: String,
+    },
+    /// The other end is not who it should be.
+    #[error("{peer} is not a paired {role}: its fingerprint is {fingerprint}")]
+    NotPaired {
+        /// The address.
+        peer: String,
+        /// What it would have to be.
+        role: &'static str,
+        /// What it showed.
+        fingerprint: Fingerprint,
+    },
+    /// The other end does not know this station's key.
+    #[error("the other end does not trust this station")]
+    NotTrusted,
+    /// A local socket with somebody else at its other end.
+    #[error("{socket} belongs to user {user}; only this user and root are trusted")]
+    OtherUser {
+        /// The socket.
+        socket: String,
+        /// Who was found.
+        user: u32,
+    },
+    /// A text that is no fingerprint or no code.
+    #[error("`{text}` is not a {what}: {right}")]
+    NotA {
+        /// What was given.
+        text: String,
+        /// What it should have been.
+        what: &'static str,
+        /// What would be right.
+        right: &'static str,
+    },
+    /// A key or a peer's file that cannot be trusted or read.
+    #[error("{path} cannot be used: {why}", path = path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// Why, and what would be right.
+        why: String,
+    },
+    /// Pairing was refused.
+    #[error("not paired: {why}")]
+    Pairing {
+        /// Why.
+        why: String,
+    },
+    /// A set of files is refused.
+    #[error("the files are refused: {why}")]
+    Files {
+        /// Which file, and why.
+        why: String,
+    },
+}
+
+impl RemoteError {
+    /// Whether the link is over and a new one may work: it was cut, or the peer was silent.
+    pub fn is_lost_link(&self) -> bool {
+        matches!(self, RemoteError::Cut { .. } | RemoteError::Silent { .. })
+    }
+
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            RemoteError::NotPaired { .. } | RemoteError::NotTrusted => Some(
+                "pair the two stations: `timewire agent pair` there, then \
+                 `timewire agent pair HOST:PORT --code CODE` here",
+            ),
+            RemoteError::Pairing { .. } => {
+                Some("`timewire agent pair` on the other station shows a fresh code")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// For `map_err`: an operating system's error with what was being done.
+pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> RemoteError {
+    let doing = doing.into();
+    move |source| RemoteError::System { doing, source }
+}
+
+pub(crate) fn protocol(what: impl Into<String>) -> RemoteError {
+    RemoteError::Protocol { what: what.into() }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the tests of links share: directories, paired stations, a log, seeded numbers.
+#![allow(dead_code, reason = "each test program uses a part")]
+#![allow(clippy::unwrap_used, reason = "a failure here fails the test that asked")]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use timewire_remote::{
+    Identity, Link, LinkLimits, ListenLimits, Listener, Log, Peers, RemoteError, Role, connect_tcp,
+};
+
+/// A directory, gone with the value.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tw-remote-{}-{number}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A station with keys and peers of its own.
+pub struct Station {
+    _directory: Scratch,
+    pub identity: Identity,
+    pub peers: Peers,
+}
+
+impl Station {
+    pub fn new() -> Station {
+        let directory = Scratch::new();
+        let identity = Identity::load_or_create(directory.path()).unwrap();
+        let peers = Peers::in_directory(directory.path());
+        Station { _directory: directory, identity, peers }
+    }
+
+    pub fn connect(&self, to: SocketAddr) -> Result<Link, RemoteError> {
+        connect_tcp(&to.to_string(), &self.identity, &self.peers, LinkLimits::default())
+    }
+}
+
+/// An agent and a controller that know each other.
+pub fn paired() -> (Station, Station) {
+    let (agent, controller) = (Station::new(), Station::new());
+    agent.peers.add(Role::Controller, "desk", controller.identity.fingerprint()).unwrap();
+    controller.peers.add(Role::Agent, "st1", agent.identity.fingerprint()).unwrap();
+    (agent, controller)
+}
+
+/// The lines of a log.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    pub fn log(&self) -> Log {
+        let lines = Arc::clone(&self.0);
+        Arc::new(move |line| lines.lock().unwrap().push(line.to_owned()))
+    }
+
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Waits for so many lines.
+    pub fn wait_for_count(&self, count: usize) {
+        for _ in 0..2_000 {
+            if self.all().len() == count {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("not {count}: {:#?}", self.all());
+    }
+
+    /// Waits for a line with this in it.
+    pub fn wait_for(&self, part: &str) -> String {
+        for _ in 0..2_000 {
+            if let Some(line) = self.all().into_iter().find(|line| line.contains(part)) {
+                return line;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("no `{part}` in {:?}", self.all());
+    }
+}
+
+/// Limits that log everything.
+pub fn talkative() -> ListenLimits {
+    ListenLimits { log_lines: u32::MAX, ..ListenLimits::default() }
+}
+
+pub fn listen(agent: &Station, at: &str, limits: ListenLimits, lines: &Lines) -> Listener {
+    let at = at.parse().unwrap();
+    Listener::tcp(at, &agent.identity, &agent.peers, limits, lines.log()).unwrap()
+}
+
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// Takes the next link and has it answer one message, while the other end asks.
+pub fn serves(listener: &Listener, connect: impl FnOnce() -> Result<Link, RemoteError> + Send) {
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut link = connect().unwrap();
+            link.send(b"ask").unwrap();
+            link.receive(SOON).unwrap()
+        });
+        let mut link = listener.accept(SOON).expect("a link");
+        assert_eq!(link.receive(SOON).unwrap().unwrap(), b"ask");
+        link.send(b"answer").unwrap();
+        assert_eq!(asking.join().unwrap().unwrap(), b"answer");
+    });
+}
+
+/// Numbers that look random and are the same in every run (splitmix64).
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(limit).unwrap()).unwrap()
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next().to_le_bytes()[0]).collect()
+    }
+}
