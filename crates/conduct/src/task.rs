@@ -39,7 +39,7 @@ pub enum Task {
         /// The program.
         name: WordName,
     },
-    /// Ask a program that was started to end (SIGINT), and wait for it.
+    /// Ask a program that was started to end (SIGTERM), and wait for it.
     Stop {
         /// The program.
         name: WordName,

@@ -9,6 +9,7 @@
 //! Not here: what the messages say (`timewire-ctl`).
 
 mod connect;
+mod digest;
 mod error;
 mod frame;
 mod identity;
@@ -22,6 +23,7 @@ mod tls;
 mod wire;
 
 pub use connect::{connect_tcp, connect_unix, over_program, over_stdio, over_unix};
+pub use digest::digest;
 pub use error::RemoteError;
 pub use identity::{Fingerprint, Identity};
 pub use link::{Link, LinkLimits, Peer, Receiver, Sender};

@@ -9,6 +9,7 @@
 
 mod busy_poll;
 pub mod card;
+pub mod children;
 pub mod clock;
 pub mod cpu;
 mod direct;

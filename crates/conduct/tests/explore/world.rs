@@ -51,6 +51,8 @@ struct Host {
     records: BTreeMap<RecordName, Vec<u8>>,
     /// What it said it would keep.
     promised: BTreeSet<RecordName>,
+    /// The highest command that it began in an experiment.
+    highest: u32,
     clock: i64,
     heard: i64,
 }
@@ -65,6 +67,8 @@ pub struct World {
     life: u32,
     disk: Vec<u8>,
     store: BTreeMap<(StationName, RecordName), Vec<u8>>,
+    /// The records that were found whole, and are on disk.
+    safe: BTreeSet<(StationName, RecordName)>,
     hosts: Vec<Host>,
     /// How often each command was begun.
     begun: BTreeMap<(usize, u32), u32>,
@@ -109,6 +113,7 @@ impl World {
             programs: BTreeSet::new(),
             records: BTreeMap::new(),
             promised: BTreeSet::new(),
+            highest: 0,
             clock: chance.random.between(-quarter, quarter),
             heard: 0,
         };
@@ -123,6 +128,7 @@ impl World {
             life: 0,
             disk: Vec::new(),
             store: BTreeMap::new(),
+            safe: BTreeSet::new(),
             hosts,
             begun: BTreeMap::new(),
             tries: BTreeMap::new(),
@@ -211,6 +217,9 @@ impl World {
             }
             Happening::Controller(life, event) => {
                 if self.life == life {
+                    if let controller::Event::Stored { station, record, outcome: Ok(()) } = &event {
+                        self.safe.insert((station.clone(), record.clone()));
+                    }
                     self.lead(event);
                 }
             }
@@ -329,6 +338,7 @@ impl World {
                 self.after(MS, Happening::Agent(index, life, ended));
             }
             agent::Action::Halt { experiment, number } => {
+                host.highest = host.highest.max(number);
                 let running: Vec<u32> = host.programs.iter().copied().collect();
                 for number in running {
                     let outcome = Outcome::failed(FailureKind::Stopped, "stopped");
@@ -356,9 +366,8 @@ impl World {
                 self.after(MS / 10, Happening::Agent(index, life, read));
             }
             agent::Action::Drop { record, .. } => {
-                let whole = content(index, &record);
-                let stored = self.store.get(&(host.name.clone(), record.clone()));
-                assert_eq!(stored, Some(&whole), "{record} is dropped before it is stored");
+                let is_safe = self.safe.contains(&(host.name.clone(), record.clone()));
+                assert!(is_safe, "{record} is dropped before it is stored");
                 host.records.remove(&record);
             }
             agent::Action::Forget { .. } => {
@@ -375,7 +384,7 @@ impl World {
             let name = RecordName::new(name).unwrap();
             // A record that the controller has is not made anew.
             let key = (host.name.clone(), name.clone());
-            let is_there = self.store.get(&key).is_some_and(|b| *b == content(index, &name));
+            let is_there = self.safe.contains(&key);
             if !is_there || !host.promised.contains(&name) {
                 host.records.insert(name.clone(), content(index, &name));
             }
@@ -410,6 +419,9 @@ impl World {
                 }
                 self.controller = None;
                 self.life += 1;
+                // What was not synced is not there.
+                let safe = &self.safe;
+                self.store.retain(|key, _| safe.contains(key));
                 match kill.restart {
                     Some(span) => self.after(span, Happening::StartController),
                     None => self.controller_is_gone = true,
@@ -460,6 +472,9 @@ impl World {
         let times = self.begun.entry((index, number)).or_default();
         *times += 1;
         assert_eq!(*times, 1, "{}: command {number} ran twice", host.name);
+        let highest = host.highest;
+        assert!(number > highest, "{} begins {step} after command {highest}", host.name);
+        host.highest = number;
         let (phase, allowed) = (phase_of(&step), 1 + self.retries(index, &step));
         let times = self.tries.entry((index, step.clone())).or_default();
         *times += 1;
@@ -519,7 +534,8 @@ impl World {
         for (index, host) in self.hosts.iter().enumerate() {
             for record in &host.promised {
                 let whole = content(index, record);
-                let stored = self.store.get(&(host.name.clone(), record.clone()));
+                let key = (host.name.clone(), record.clone());
+                let stored = self.store.get(&key).filter(|_| self.safe.contains(&key));
                 let is_there = host.records.get(record) == Some(&whole) || stored == Some(&whole);
                 assert!(is_there, "{}: {record} is lost", host.name);
             }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Children that lead a process group of their own: waiting for their end without giving their
+//! number free, and signals to all of their group.
+//!
+//! Not here: starting them (`namespace::spawn`), processes that are no children of the caller
+//! (`namespace::Process`).
+
+use std::io;
+
+use crate::check;
+
+/// What a group is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupSignal {
+    /// To end: `SIGTERM`.
+    End,
+    /// To be gone: `SIGKILL`.
+    Kill,
+}
+
+/// Waits until a child has ended, and leaves it to be waited for: until then no other process or
+/// group has its number.
+///
+/// **Errors**: `ECHILD` when it is no child of the caller, or was waited for.
+pub fn wait_for_end(child: u32) -> io::Result<()> {
+    // SAFETY: all-zero is a valid siginfo_t (plain integers).
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: `info` is writable for its size and lives until the call returns.
+        let result = unsafe {
+            libc::waitid(libc::P_PID, child, &raw mut info, libc::WEXITED | libc::WNOWAIT)
+        };
+        match check(result) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done.map(drop),
+        }
+    }
+}
+
+/// Signals all processes of the group that a child leads. Only for a child that was not waited for:
+/// another group could have its number afterwards. A group without a process is fine.
+///
+/// **Errors**: `EPERM` when it may not be signalled.
+pub fn signal_group(leader: u32, signal: GroupSignal) -> io::Result<()> {
+    let group = libc::pid_t::try_from(leader).map_err(io::Error::other)?;
+    let number = match signal {
+        GroupSignal::End => libc::SIGTERM,
+        GroupSignal::Kill => libc::SIGKILL,
+    };
+    // SAFETY: kill() takes two integers; a group is its leader's number, negative.
+    match check(unsafe { libc::kill(-group, number) }) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn t3_a_group_ends_with_its_signal_and_its_leader_can_still_be_waited_for() {
+        let mut sleep = Command::new("sh");
+        let mut child = sleep.args(["-c", "sleep 100 & wait"]).process_group(0).spawn().unwrap();
+        signal_group(child.id(), GroupSignal::Kill).unwrap();
+        wait_for_end(child.id()).unwrap();
+        wait_for_end(child.id()).unwrap();
+        signal_group(child.id(), GroupSignal::End).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert!(wait_for_end(child.id()).is_err());
+    }
+}
