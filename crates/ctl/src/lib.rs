@@ -5,8 +5,10 @@
 //! Not here: the frames (`timewire-path`), the laboratory's links (`timewire-lab`), drawing
 //! (`timewire-report`), the command line (`timewire-cli`).
 
+pub mod agent;
 pub mod avtp;
 pub mod clock;
+pub mod conductor;
 pub mod control;
 pub mod doctor;
 mod error;

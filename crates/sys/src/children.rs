@@ -7,7 +7,7 @@
 
 use std::io;
 
-use crate::check;
+use crate::socket::check;
 
 /// What a group is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
