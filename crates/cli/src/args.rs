@@ -67,6 +67,9 @@ pub enum Command {
     /// Audio, video, clocks and CAN frames as streams of IEEE 1722: send, record, reserve
     #[command(subcommand)]
     Avtp(crate::avtp::AvtpCommand),
+    /// Other stations: pair with them, list and forget them, find them
+    #[command(subcommand)]
+    Agent(crate::agent::AgentCommand),
     /// Laboratories without hardware: which there are, their kernels, commands inside them
     #[command(subcommand)]
     Lab(LabCommand),

@@ -6,6 +6,7 @@
 //!
 //! Not here: anything that measures or changes something.
 
+mod agent;
 mod apply;
 mod args;
 mod avtp;
@@ -40,6 +41,7 @@ use timewire_ctl::trace::TraceError;
 use timewire_ctl::traffic::TrafficError;
 use timewire_host::HostError;
 use timewire_lab::LabError;
+use timewire_remote::RemoteError;
 
 use args::{Command, Hidden, Request};
 
@@ -70,6 +72,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Apply(args) => apply::run(&args),
         Command::Status(args) => apply::status(&args),
         Command::Undo(args) => apply::undo(&args),
+        Command::Agent(command) => agent::run(command),
         Command::Avtp(command) => avtp::run(command),
         Command::Tdm(command) => tdm::run(command),
         Command::Receive(command) => receive::run(command),
@@ -168,6 +171,9 @@ fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     if let Some(error) = error.downcast_ref::<TraceError>() {
         let code = if error.is_unsupported() { 4 } else { 2 };
         return (code, error.hint().map(str::to_owned));
+    }
+    if let Some(error) = error.downcast_ref::<RemoteError>() {
+        return (2, error.hint().map(str::to_owned));
     }
     if let Some(error) = error.downcast_ref::<StudyError>() {
         return (2, error.hint());

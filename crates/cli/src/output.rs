@@ -15,6 +15,7 @@ use timewire_ctl::trace::TraceError;
 use timewire_ctl::traffic::TrafficError;
 use timewire_host::HostError;
 use timewire_lab::LabError;
+use timewire_remote::RemoteError;
 use timewire_sys::event;
 
 /// Prints data to stdout, however slowly it is read.
@@ -48,6 +49,7 @@ pub fn message(error: &anyhow::Error) -> String {
     let own = own || error.is::<ReceiveError>() || error.is::<TrafficError>();
     let own = own || error.is::<MeasureError>() || error.is::<StreamError>();
     let own = own || error.is::<TraceError>() || error.is::<StudyError>();
+    let own = own || error.is::<RemoteError>();
     if own { error.to_string() } else { format!("{error:#}") }
 }
 

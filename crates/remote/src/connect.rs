@@ -53,7 +53,7 @@ pub(crate) fn connect_for(
 
 fn connect_any(address: &str, end: Instant) -> Result<(TcpStream, SocketAddr), RemoteError> {
     let doing = || format!("connect to {address}");
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(system(doing()))?.collect();
+    let addresses = resolve(address).map_err(system(doing()))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for at in addresses {
         let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -63,6 +63,19 @@ fn connect_any(address: &str, end: Instant) -> Result<(TcpStream, SocketAddr), R
         }
     }
     Err(system(doing())(last))
+}
+
+/// The addresses of `HOST:PORT`, where an address of IPv6 stands in brackets and may name an
+/// interface, by its name as well.
+fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+    let bracketed = address.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
+    let Some((host, port)) = bracketed else {
+        return Ok(address.to_socket_addrs()?.collect());
+    };
+    let port: u16 = port.parse().map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("`{port}` is not a port"))
+    })?;
+    Ok((host, port).to_socket_addrs()?.collect())
 }
 
 /// Sets up a connected socket, of either end.

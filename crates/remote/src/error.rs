@@ -103,6 +103,12 @@ pub enum RemoteError {
         /// Why.
         why: String,
     },
+    /// The other end gave up.
+    #[error("the other end says: {why}")]
+    Told {
+        /// In its words.
+        why: String,
+    },
     /// A set of files is refused.
     #[error("the files are refused: {why}")]
     Files {
@@ -112,6 +118,12 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
+    /// What the other end said, fit to be shown.
+    pub(crate) fn told(why: &str) -> RemoteError {
+        let plain = |c: char| if c.is_control() { '?' } else { c };
+        RemoteError::Told { why: why.chars().take(400).map(plain).collect() }
+    }
+
     /// Whether the link is over and a new one may work: it was cut, or the peer was silent.
     pub fn is_lost_link(&self) -> bool {
         matches!(self, RemoteError::Cut { .. } | RemoteError::Silent { .. })

@@ -10,7 +10,9 @@
 
 mod connect;
 mod digest;
+mod discovery;
 mod error;
+mod files;
 mod frame;
 mod identity;
 mod link;
@@ -24,7 +26,9 @@ mod wire;
 
 pub use connect::{connect_tcp, connect_unix, over_program, over_stdio, over_unix};
 pub use digest::digest;
+pub use discovery::{Announcement, Announcer, FoundAgent, find_agents};
 pub use error::RemoteError;
+pub use files::{FileEntry, FileLimits, Manifest, receive_files, send_files};
 pub use identity::{Fingerprint, Identity};
 pub use link::{Link, LinkLimits, Peer, Receiver, Sender};
 pub use listener::{ListenLimits, Listener, Log};

@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use timewire_sys::event::{self, Wake};
+use timewire_sys::privilege::keep_capabilities;
 
 use crate::connect::{open_tls, open_unix, prepare};
 use crate::error::{RemoteError, system};
@@ -125,7 +126,13 @@ impl Listener {
             log: Mutex::new(Limited { log, since: Instant::now(), lines: 0, kept: 0 }),
         };
         let wake = Arc::clone(&stop);
-        let work = move || serve(&socket, &Arc::new(gate), &taken, &wake);
+        let work = move || {
+            // Neither this thread nor those of the handshakes have a use for any.
+            if let Err(error) = keep_capabilities(&[]) {
+                gate.refuse("nobody", &format!("cannot give capabilities away: {error}"));
+            }
+            serve(&socket, &Arc::new(gate), &taken, &wake);
+        };
         let thread = thread::Builder::new().name("listener".to_owned()).spawn(work);
         let thread = Some(thread.map_err(system("start a thread"))?);
         Ok(Listener { links, address: None, path: None, stop, thread })

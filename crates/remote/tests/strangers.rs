@@ -230,3 +230,34 @@ fn t3_more_links_than_there_are_places_are_told_so() {
     links.pop();
     serves(&listener, || connect_unix(&path, LinkLimits::default()));
 }
+
+#[test]
+fn t3_the_threads_that_listen_to_strangers_have_no_capability() {
+    let agent = Station::new();
+    let lines = Lines::default();
+    let listener = listen(&agent, "127.0.0.1:0", talkative(), &lines);
+    // One handshake that goes on.
+    let _slow = TcpStream::connect(listener.address().unwrap()).unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..2_000 {
+        if seen.len() == 2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        for task in std::fs::read_dir("/proc/self/task").unwrap() {
+            // Threads of other tests come and go.
+            let status = std::fs::read_to_string(task.unwrap().path().join("status"));
+            let status = status.unwrap_or_default();
+            let of = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
+            let name = of("Name:").unwrap_or_default().trim().to_owned();
+            if ["listener", "handshake"].contains(&name.as_str())
+                && of("CapEff:").is_some_and(|caps| caps.trim().bytes().all(|digit| digit == b'0'))
+                && !seen.contains(&name)
+            {
+                seen.push(name);
+            }
+        }
+    }
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert_eq!(lines.all(), Vec::<String>::new());
+}

@@ -7,6 +7,7 @@
 //! Not here: eBPF loading (`timewire-bpf`), what the calls are put together to
 //! (`timewire-path`, `timewire-host`).
 
+pub mod beneath;
 mod busy_poll;
 pub mod card;
 pub mod children;
@@ -23,12 +24,14 @@ pub mod machine;
 pub mod marker;
 mod memory;
 mod messages;
+pub mod multicast;
 pub mod namespace;
 pub mod netlink;
 pub mod outbox;
 pub mod packet;
 pub mod packet_ring;
 pub mod phc;
+pub mod privilege;
 pub mod probe;
 mod randomness;
 pub mod receive;
