@@ -22,7 +22,9 @@ mod output;
 mod receive;
 mod schema;
 mod segment;
+mod serve;
 mod snapshot;
+mod stations;
 mod talk;
 mod tdm;
 mod trace;
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => experiment::demo(&args),
+        Command::Run(args) if stations::are_meant(&args) => stations::run(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Report(args) => experiment::report(&args),
         Command::Apply(args) => apply::run(&args),

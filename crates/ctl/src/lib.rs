@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod avtp;
+pub mod campaign;
 pub mod clock;
 pub mod conductor;
 pub mod control;

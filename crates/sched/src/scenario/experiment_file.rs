@@ -4,7 +4,7 @@
 //!
 //! Not here: the performances that come of it, and carrying them out (`timewire-ctl`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
 use timewire_base::{Span, StationName};
@@ -291,6 +291,42 @@ impl ExperimentFile {
     }
 }
 
+/// How the stations of an experiment are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationMap(BTreeMap<StationName, String>);
+
+impl StationMap {
+    /// Reads a map, `NAME: ADDRESS` in each line; `file_name` is for the messages.
+    ///
+    /// **Errors**: everything that is wrong with the text, each with its place.
+    pub fn parse(file_name: &str, text: &str) -> Result<StationMap, ScenarioErrors> {
+        let failed = |problems| ScenarioErrors::new(file_name, text, problems);
+        let root = tree::parse(text).map_err(failed)?;
+        let mut reader = Reader::new(root.mark);
+        let mut map = BTreeMap::new();
+        if let tree::Value::Map(entries) = &root.value {
+            for (key, node) in entries {
+                let name = StationName::new(&key.text);
+                let address = reader.scalar(node, "the address of a station").map(str::to_owned);
+                match (name, address) {
+                    (Ok(name), Some(address)) => drop(map.insert(name, address)),
+                    (Err(error), _) => reader.fail(key.mark, error.to_string(), ""),
+                    (Ok(_), None) => {}
+                }
+            }
+        } else {
+            let message = format!("here is {}, where stations go", root.what());
+            reader.fail(root.mark, message, "write `NAME: ADDRESS` in a line for each station");
+        }
+        if reader.problems.is_empty() { Ok(StationMap(map)) } else { Err(failed(reader.problems)) }
+    }
+
+    /// The address of a station.
+    pub fn address(&self, station: &StationName) -> Option<&str> {
+        self.0.get(station).map(String::as_str)
+    }
+}
+
 /// Most values of a variable.
 const MAX_VALUES: usize = 1_000;
 
@@ -399,6 +435,16 @@ checks:
         let json = serde_json::to_string(&file).unwrap();
         assert_eq!(ExperimentFile::parse("e.json", &json).unwrap(), file);
         assert!(ExperimentFile::is_meant(GOOD) && !ExperimentFile::is_meant("timewire: 1"));
+    }
+
+    #[test]
+    fn t0_a_map_names_stations_and_their_addresses() {
+        let map = StationMap::parse("m", "a: unix:/run/a\nb: tls://h:1\n").unwrap();
+        let address = |name| map.address(&StationName::new(name).unwrap());
+        assert_eq!((address("a"), address("c")), (Some("unix:/run/a"), None));
+        for bad in ["[a]", "A: unix:/x", "a: [x]", "a: x\na: y"] {
+            assert!(StationMap::parse("m", bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
