@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Children that lead a process group of their own: waiting for their end without giving their
-//! number free, and signals to all of their group.
+//! Children that lead a process group of their own: starting them, waiting for their end without
+//! giving their number free, and signals to all of their group.
 //!
-//! Not here: starting them (`namespace::spawn`), processes that are no children of the caller
-//! (`namespace::Process`).
+//! Not here: children in other namespaces (`namespace::spawn`), processes that are no children of
+//! the caller (`namespace::Process`).
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 
+use crate::namespace::{die_with_parent, prepared};
 use crate::socket::check;
 
 /// What a group is told.
@@ -16,6 +19,25 @@ pub enum GroupSignal {
     End,
     /// To be gone: `SIGKILL`.
     Kill,
+}
+
+/// Starts a child that leads a group of its own, dies with the calling *thread*, and takes all
+/// signals, whichever the caller has blocked to wait for.
+///
+/// **Errors**: those of [`Command::spawn`].
+pub fn spawn_leader(mut command: Command) -> io::Result<Child> {
+    let parent = std::process::id();
+    command.process_group(0);
+    prepared(command, move || {
+        // SAFETY: all-zero is a valid sigset_t to start from, and sigemptyset makes it an empty
+        // set; a null old set is allowed.
+        unsafe {
+            let mut none: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut none);
+            check(libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()))?;
+        }
+        die_with_parent(parent)
+    })
 }
 
 /// Waits until a child has ended, and leaves it to be waited for: until then no other process or
@@ -56,20 +78,22 @@ pub fn signal_group(leader: u32, signal: GroupSignal) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::{CommandExt, ExitStatusExt};
-    use std::process::Command;
+    use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+    use crate::event::EndRequests;
 
     #[test]
     fn t3_a_group_ends_with_its_signal_and_its_leader_can_still_be_waited_for() {
+        let _blocks_signals = EndRequests::new().unwrap();
         let mut sleep = Command::new("sh");
-        let mut child = sleep.args(["-c", "sleep 100 & wait"]).process_group(0).spawn().unwrap();
-        signal_group(child.id(), GroupSignal::Kill).unwrap();
+        sleep.args(["-c", "sleep 100 & wait"]);
+        let mut child = spawn_leader(sleep).unwrap();
+        signal_group(child.id(), GroupSignal::End).unwrap();
         wait_for_end(child.id()).unwrap();
         wait_for_end(child.id()).unwrap();
         signal_group(child.id(), GroupSignal::End).unwrap();
-        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
         assert!(wait_for_end(child.id()).is_err());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -14,8 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use timewire_conduct::{FailureKind, Outcome, Program};
-use timewire_sys::children::{GroupSignal, signal_group, wait_for_end};
-use timewire_sys::namespace::{self, OnParentDeath, Process};
+use timewire_sys::children::{GroupSignal, signal_group, spawn_leader, wait_for_end};
+use timewire_sys::namespace::Process;
 
 /// What marks the programs of an experiment's station, in their environment.
 pub(crate) const MARK: &str = "TIMEWIRE_PART";
@@ -57,7 +57,6 @@ impl Running {
         };
         command.args(rest).current_dir(directory).envs(&program.environment).env(MARK, mark);
         command.stdin(Stdio::null()).stdout(output("out")?).stderr(output("err")?);
-        command.process_group(0);
         let state = Mutex::new(State { leader: None, status: None });
         let running = Arc::new(Running { program: program.clone(), state, ended: Condvar::new() });
         let (tell, told) = mpsc::channel();
@@ -71,7 +70,7 @@ impl Running {
     }
 
     fn watch(&self, command: Command, tell: &mpsc::Sender<io::Result<()>>) {
-        let mut child = match namespace::spawn(command, None, OnParentDeath::Kill) {
+        let mut child = match spawn_leader(command) {
             Ok(child) => child,
             Err(error) => {
                 // Nobody waits only when the agent ends.
