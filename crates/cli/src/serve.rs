@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
@@ -16,7 +16,8 @@ use clap::Args;
 use timewire_base::Span;
 use timewire_ctl::agent::{AgentHandle, AgentOptions, AgentService};
 use timewire_remote::{
-    Identity, LinkLimits, ListenLimits, Listener, Log, Peers, RemoteError, over_stdio,
+    Announcement, Announcer, Identity, LinkLimits, ListenLimits, Listener, Log, Peers, RemoteError,
+    over_stdio,
 };
 use timewire_sys::event::{EndRequests, wait_readable};
 
@@ -50,6 +51,7 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     }
     let service = AgentService::open(options)?;
     let handle = service.handle();
+    let mut announcer = None;
     if args.stdio {
         let limits = LinkLimits {
             keep_alive: Duration::from_secs(2),
@@ -58,7 +60,9 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
         };
         handle.take(over_stdio(limits)?);
     } else {
-        for listener in listeners(args, &keys)? {
+        let (listeners, announced) = listeners(args, &keys)?;
+        announcer = announced;
+        for listener in listeners {
             let handle = handle.clone();
             let work = move || accept(&listener, &handle);
             thread::Builder::new().name("accept".to_owned()).spawn(work)?;
@@ -73,6 +77,7 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     };
     thread::Builder::new().name("signals".to_owned()).spawn(ender)?;
     service.run(args.stdio)?;
+    drop(announcer);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -85,10 +90,10 @@ fn accept(listener: &Listener, handle: &AgentHandle) {
     }
 }
 
-fn listeners(args: &Serve, keys: &std::path::Path) -> anyhow::Result<Vec<Listener>> {
+fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option<Announcer>)> {
     let log: Log = Arc::new(|line: &str| eprintln!("note: {line}"));
     let limits = ListenLimits::default();
-    let mut listeners = Vec::new();
+    let (mut listeners, mut announcer) = (Vec::new(), None);
     if let Some(path) = &args.socket {
         listeners.push(Listener::unix(path, limits, Arc::clone(&log))?);
         eprintln!("note: serving on {}", path.display());
@@ -111,9 +116,30 @@ fn listeners(args: &Serve, keys: &std::path::Path) -> anyhow::Result<Vec<Listene
         };
         let address = listener.address().map_or_else(String::new, |at| at.to_string());
         eprintln!("note: serving on {address}");
+        if let Some(address) = listener.address() {
+            announcer = announce(&identity, address.port());
+        }
         listeners.push(listener);
     }
-    Ok(listeners)
+    Ok((listeners, announcer))
+}
+
+/// Tells the links of this host that there is an agent; without IPv6 it is found by its address.
+fn announce(identity: &Identity, port: u16) -> Option<Announcer> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let announcement = Announcement {
+        name: name.trim().to_owned(),
+        port,
+        fingerprint: identity.fingerprint(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    match Announcer::start(&announcement) {
+        Ok(announcer) => Some(announcer),
+        Err(error) => {
+            eprintln!("note: not announced: {error}");
+            None
+        }
+    }
 }
 
 /// Where agents are; they are paired on the port after it.

@@ -113,17 +113,28 @@ fn summary(stations: &Stations) -> Json {
     serde_json::from_slice(&fs::read(stations.out().join("summary.json")).unwrap()).unwrap()
 }
 
+const SWEEP: &str = "timewire: 1
+kind: experiment
+name: sweep
+repeats: 2
+seed: 3
+timing: TIMING
+variables:
+  - {name: n, from: 1, to: 2}
+stations:
+  - name: s0
+    run: {steps: [{run: [sh, -c, 'echo $TIMEWIRE_N ${n}'], name: say}]}
+  - name: s1
+    run: {steps: [{run: [echo, '{\"n\": ${n}}'], name: say}]}
+checks:
+  - {station: s1, record: say.out, value: /n, at_most: 1}
+";
+
 #[test]
 fn t3_a_sweep_is_performed_judged_and_not_done_twice() {
     let Some(stations) = Stations::start(2) else { return };
     let scratch = stations.host.scratch();
-    let text = format!(
-        "timewire: 1\nkind: experiment\nname: sweep\nrepeats: 2\nseed: 3\ntiming: {TIMING}\n\
-         variables:\n  - {{name: n, from: 1, to: 2}}\nstations:\n  - name: s0\n    \
-         run: {{steps: [{{run: [sh, -c, 'echo $TIMEWIRE_N ${{n}}'], name: say}}]}}\n  - name: s1\n    \
-         run: {{steps: [{{run: [echo, '{{\"n\": ${{n}}}}'], name: say}}]}}\nchecks:\n  \
-         - {{station: s1, record: say.out, value: /n, at_most: 1}}\n"
-    );
+    let text = SWEEP.replace("TIMING", TIMING);
     scratch.write("e.yaml", &text);
     let said = stations.controller().end();
     assert_eq!(said.code, Some(1), "{said:?}");
@@ -226,7 +237,8 @@ fn no_record_is_lost(stations: &Stations, number: usize) {
             let there = stations.out().join(format!("0001/records/s{number}")).join(name);
             let size = |path: &Path| fs::metadata(path).ok().map(|found| found.len());
             let is_kept = [here, there].iter().any(|path| size(path) == record["bytes"].as_u64());
-            assert!(is_kept, "station {number} has lost {name}");
+            let told = fs::read_to_string(stations.out().join("0001/journal")).unwrap();
+            assert!(is_kept, "station {number} has lost {name}:\n{journal}\n{told}");
         }
     }
 }
@@ -246,9 +258,11 @@ fn killed(stations: &mut Stations, victim: usize, after: Duration) -> Option<i32
         controller.end()
     };
     stations.are_restored();
+    assert!(stations.out().join("0001/end.json").exists(), "{said:?}");
     (0..stations.count).for_each(|number| no_record_is_lost(stations, number));
     let code = said.code;
     assert!(matches!(code, Some(0 | 2)), "{said:?}");
+    assert!(!summary(stations)["results"][0].is_null(), "{said:?}");
     code
 }
 

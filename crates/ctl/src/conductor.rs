@@ -4,7 +4,7 @@
 //!
 //! Not here: the decisions (`timewire_conduct`), what an experiment is as a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -148,6 +148,8 @@ pub struct Conductor {
     inbox: mpsc::Receiver<Input>,
     to_inbox: SyncSender<Input>,
     first: Vec<Action>,
+    /// What happened while actions were performed.
+    next: VecDeque<Event>,
     /// How many failures were told of.
     told: usize,
     end: Option<End>,
@@ -187,6 +189,7 @@ impl Conductor {
             inbox,
             to_inbox,
             first,
+            next: VecDeque::new(),
             told: 0,
             end: None,
         })
@@ -277,7 +280,13 @@ impl Conductor {
 
     fn tell(&mut self, event: Event, tell: &mut dyn FnMut(Told)) -> Result<(), CtlError> {
         let actions = self.machine.on(now(), event);
-        self.perform(actions, tell)
+        self.perform(actions, tell)?;
+        // What follows from an action comes after all that was decided with it.
+        while let Some(next) = self.next.pop_front() {
+            let actions = self.machine.on(now(), next);
+            self.perform(actions, tell)?;
+        }
+        Ok(())
     }
 
     fn perform(
@@ -301,13 +310,13 @@ impl Conductor {
                 Action::Store { station, record, offset, bytes } => {
                     if let Err(error) = self.store(&station, &record, offset, &bytes) {
                         let outcome = Err(error.to_string());
-                        self.tell(Event::Stored { station, record, outcome }, tell)?;
+                        self.next.push_back(Event::Stored { station, record, outcome });
                     }
                 }
                 Action::Check { station, record } => {
                     let outcome = self.check(&station, &record);
                     let record = record.name;
-                    self.tell(Event::Stored { station, record, outcome }, tell)?;
+                    self.next.push_back(Event::Stored { station, record, outcome });
                 }
                 Action::End(end) => self.end = Some(end),
             }

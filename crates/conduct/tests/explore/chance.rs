@@ -67,6 +67,8 @@ pub struct Chance {
     pub killed: u64,
     /// In a thousand tasks.
     pub failing: u64,
+    /// In a thousand stations: the clock is further off than allowed.
+    pub off: u64,
     /// In a thousand messages: the clock of the receiver steps.
     pub steps: u64,
     /// From then on nothing goes wrong any more.
@@ -92,6 +94,7 @@ impl Chance {
             late: 0,
             killed: 0,
             failing: 0,
+            off: 0,
             steps: 0,
             until: i64::MAX,
             kills: Vec::new(),
@@ -107,8 +110,22 @@ impl Chance {
         let mut some = |most: u64| if random.happens(400) { 0 } else { random.below(most) };
         let (lost, twice, late) = (some(400), some(300), some(300));
         let (killed, failing, steps) = (some(200), some(60), some(30));
+        let off = some(200);
+        // Now and then all tries of a step fail.
+        let failing = if seed.is_multiple_of(16) { 600 } else { failing };
         let until = random.between(0, 20_000 * MS);
-        Chance { random, lost, twice, late, killed, failing, steps, until, ..Chance::calm(seed) }
+        Chance {
+            random,
+            lost,
+            twice,
+            late,
+            killed,
+            failing,
+            off,
+            steps,
+            until,
+            ..Chance::calm(seed)
+        }
     }
 
     pub fn fate(&mut self, now: i64) -> Fate {

@@ -114,7 +114,10 @@ impl World {
             records: BTreeMap::new(),
             promised: BTreeSet::new(),
             highest: 0,
-            clock: chance.random.between(-quarter, quarter),
+            clock: match chance.random.happens(chance.off) {
+                true => 3 * 4 * quarter,
+                false => chance.random.between(-quarter, quarter),
+            },
             heard: 0,
         };
         let hosts = plan.stations.iter().map(host).collect();

@@ -212,7 +212,9 @@ impl AgentService {
         self.perform(actions)
     }
 
+    /// Performs actions, and then what follows from them.
     fn perform(&mut self, actions: Vec<Action>) -> Result<(), CtlError> {
+        let mut read = Vec::new();
         for action in actions {
             match action {
                 Action::Append(entry) => self.ledger.append(&entry)?,
@@ -250,7 +252,7 @@ impl AgentService {
                 }
                 Action::Read { experiment, record, offset } => {
                     let bytes = self.part(&experiment).read(&record, offset);
-                    self.tell(Event::Read { experiment, record, offset, bytes })?;
+                    read.push(Event::Read { experiment, record, offset, bytes });
                 }
                 Action::Drop { experiment, record } => self.part(&experiment).drop_record(&record),
                 Action::Forget { experiment } => {
@@ -260,7 +262,7 @@ impl AgentService {
                 }
             }
         }
-        Ok(())
+        read.into_iter().try_for_each(|event| self.tell(event))
     }
 
     fn answer(&self, message: &FromAgent) {

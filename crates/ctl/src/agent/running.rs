@@ -134,7 +134,7 @@ impl Running {
     fn signal(&self, signal: GroupSignal) {
         let state = self.state();
         if let Some(leader) = state.leader {
-            // It is ours; an error would be that it has another user's rights, and pdeathsig is left.
+            // An error: it has taken another user's rights. It dies with this thread at the latest.
             let _ = signal_group(leader, signal);
         }
     }

@@ -114,8 +114,7 @@ pub fn run(
 fn open(script: &Script, directory: &Path) -> Result<Campaign, CtlError> {
     let (text_path, path) = (directory.join(TEXT), directory.join("campaign.json"));
     fs::create_dir_all(directory).map_err(CtlError::file("create", directory))?;
-    let is_empty = fs::read_dir(directory).map_err(CtlError::file("read", directory))?;
-    if is_empty.count() == 0 {
+    if is_new(directory)? {
         let seconds = clock::now::<Utc>().as_ns().div_euclid(1_000_000_000);
         let campaign = Campaign { schema: SCHEMA.to_owned(), run: format!("{seconds:08x}") };
         replace(&text_path, script.text.as_bytes())?;
@@ -136,6 +135,14 @@ fn open(script: &Script, directory: &Path) -> Result<Campaign, CtlError> {
         return Err(wrong(format!("its schema is {}, not {SCHEMA}", campaign.schema)));
     }
     Ok(campaign)
+}
+
+/// Whether nothing is in the directory, or what a run leaves that is killed in its first moment.
+fn is_new(directory: &Path) -> Result<bool, CtlError> {
+    let known = [TEXT, "experiment.new", "campaign.new"];
+    let mut entries = fs::read_dir(directory).map_err(CtlError::file("read", directory))?;
+    Ok(entries
+        .all(|entry| entry.is_ok_and(|entry| known.iter().any(|name| entry.file_name() == *name))))
 }
 
 fn read_end(path: &Path) -> Result<Option<End>, CtlError> {
