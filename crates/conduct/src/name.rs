@@ -84,13 +84,13 @@ macro_rules! name {
 
 name!(
     ExperimentId,
-    "One performance of an experiment: never used twice. 1 to 64 of `a-z`, `0-9`, `-`.",
+    "One performance of an experiment: never used twice. 1 to 80 of `a-z`, `0-9`, `-`.",
     word
 );
-name!(WordName, "A program of an experiment on its station. 1 to 64 of `a-z`, `0-9`, `-`.", word);
+name!(WordName, "A program of an experiment on its station. 1 to 80 of `a-z`, `0-9`, `-`.", word);
 name!(RecordName, "A file that a station keeps for the controller: a relative path.", record);
 
-const LONGEST_WORD: usize = 64;
+const LONGEST_WORD: usize = 80;
 const LONGEST_RECORD: usize = 200;
 
 fn word(text: &str) -> Result<(), NameError> {
@@ -126,7 +126,7 @@ mod tests {
         for bad in ["", "/a", "a//b", "../a", "a/..", ".a", "a b", "a/", &"x".repeat(201)] {
             assert!(RecordName::new(bad).is_err(), "{bad}");
         }
-        for bad in ["", "A", "-a", "a/b", "a.b", &"x".repeat(65)] {
+        for bad in ["", "A", "-a", "a/b", "a.b", &"x".repeat(81)] {
             assert!(ExperimentId::new(bad).is_err() && WordName::new(bad).is_err(), "{bad}");
         }
         assert!(serde_json::from_str::<RecordName>("\"../etc/passwd\"").is_err());

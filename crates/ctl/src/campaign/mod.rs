@@ -115,8 +115,9 @@ fn open(script: &Script, directory: &Path) -> Result<Campaign, CtlError> {
     let (text_path, path) = (directory.join(TEXT), directory.join("campaign.json"));
     fs::create_dir_all(directory).map_err(CtlError::file("create", directory))?;
     if is_new(directory)? {
-        let seconds = clock::now::<Utc>().as_ns().div_euclid(1_000_000_000);
-        let campaign = Campaign { schema: SCHEMA.to_owned(), run: format!("{seconds:08x}") };
+        // Agents remember the names of performances: two runs never have the same.
+        let began = clock::now::<Utc>().as_ns();
+        let campaign = Campaign { schema: SCHEMA.to_owned(), run: format!("{began:016x}") };
         replace(&text_path, script.text.as_bytes())?;
         write_json(&path, &campaign)?;
         return Ok(campaign);
