@@ -113,6 +113,37 @@ fn summary(stations: &Stations) -> Json {
     serde_json::from_slice(&fs::read(stations.out().join("summary.json")).unwrap()).unwrap()
 }
 
+#[test]
+fn t3_a_paired_station_and_a_namespace_are_reached() {
+    let Some(host) = Host::start() else { return };
+    // The keys and journals of this host.
+    host.tool("mount -t tmpfs tmpfs /var/lib");
+    host.tool("ip netns add inner");
+    let directory = host.scratch().join("agent");
+    let offer = host.spawn(&["agent", "pair", "--listen", "127.0.0.1:28412", "--dir", &directory]);
+    let mut code = String::new();
+    wait_until("the agent shows a code", || {
+        let said = host.scratch().list().into_iter().filter(|name| name.ends_with(".stdout"));
+        let said: String = said
+            .map(|name| fs::read_to_string(host.scratch().path().join(name)).unwrap())
+            .collect();
+        code = said.split("--code ").nth(1).unwrap_or_default().trim().to_owned();
+        !code.is_empty()
+    });
+    host.timewire(&["agent", "pair", "127.0.0.1:28412", "--code", &code]).done();
+    offer.end().done();
+    let agent = host.spawn(&["agent", "serve", "--listen", "127.0.0.1:28411", "--dir", &directory]);
+    wait_until("the agent serves", || agent.stderr().contains("serving on"));
+    host.scratch().write("map.yaml", "s0: netns:inner\ns1: tls://127.0.0.1:28411\n");
+    host.scratch().write("e.yaml", &SWEEP.replace("TIMING", TIMING));
+    let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "out", "--json"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.json()["results"].as_array().unwrap().len(), 4, "{said:?}");
+    host.scratch().write("map.yaml", "s0: netns:inner\n");
+    let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "other"]);
+    assert!(said.code == Some(2) && said.stderr.contains("no station `s1`"), "{said:?}");
+}
+
 const SWEEP: &str = "timewire: 1
 kind: experiment
 name: sweep
