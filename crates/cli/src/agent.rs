@@ -26,6 +26,11 @@ use crate::output;
 /// What is done about agents.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
+    /// Take part in experiments: do what a paired controller asks, and put the host back
+    ///
+    /// Whatever an experiment changes here is put back at its end, when its controller is not heard
+    /// of for the length of a lease, and when this agent ends or is killed and started again.
+    Serve(crate::serve::Serve),
     /// Pair this station with another: here the agent shows a code, there it is given
     ///
     /// Without an address this station is the agent: it shows a code, waits for the controller that
@@ -119,6 +124,7 @@ pub struct Find {
 /// Carries a command out.
 pub fn run(command: AgentCommand) -> anyhow::Result<ExitCode> {
     match command {
+        AgentCommand::Serve(args) => crate::serve::run(&args),
         AgentCommand::Pair(args) => match &args.agent {
             Some(agent) => give_code(agent, &args),
             None => offer(&args),
@@ -130,7 +136,7 @@ pub fn run(command: AgentCommand) -> anyhow::Result<ExitCode> {
 }
 
 impl Keys {
-    fn directory(&self) -> PathBuf {
+    pub fn directory(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(Identity::default_directory)
     }
 

@@ -28,7 +28,12 @@ pub enum Command {
     /// Four stations on a shared segment in the local laboratory: plain Ethernet, TDM, TDM with
     /// priorities, and slot-aligned release, side by side, with a report and a verdict
     Demo(Demo),
-    /// Run the experiment of one or more scenario files in the local laboratory
+    /// Run the experiment of one or more scenario files in the local laboratory, or an experiment
+    /// file on stations that have agents
+    ///
+    /// Of an experiment file, exit code 0: all was done, and all numbers are within their limits;
+    /// 1: not all are; 2: something failed; 3: a host was left changed. A run that was interrupted
+    /// goes on with the same --out.
     Run(Run),
     /// Compute summary, table and report of a run directory again
     Report(Report),
@@ -138,9 +143,13 @@ pub struct Demo {
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Scenario files (YAML or JSON)
+    /// Scenario files, or one experiment file (YAML or JSON)
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Where the stations of an experiment file are: `NAME: ADDRESS` in each line, an address being
+    /// tls://HOST:PORT, unix:/PATH, ssh://HOST or netns:NAME
+    #[arg(long, value_name = "FILE")]
+    pub map: Option<PathBuf>,
     /// Use the scenarios' quick_duration
     #[arg(long)]
     pub quick: bool,

@@ -23,8 +23,10 @@ mod plan;
 mod receive;
 mod schema;
 mod segment;
+mod serve;
 mod sim;
 mod snapshot;
+mod stations;
 mod talk;
 mod tdm;
 mod trace;
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => experiment::demo(&args),
+        Command::Run(args) if stations::are_meant(&args) => stations::run(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Report(args) => experiment::report(&args),
         Command::Plan(args) => plan::run(&args),

@@ -239,4 +239,9 @@ impl CtlError {
         let path = path.to_owned();
         move |source| CtlError::File { what, path, source }
     }
+
+    /// No thread could be started.
+    pub(crate) fn thread(error: io::Error) -> CtlError {
+        CtlError::Invalid(format!("cannot start a thread: {error}"))
+    }
 }

@@ -5,8 +5,11 @@
 //! Not here: the frames (`timewire-path`), the laboratory's links (`timewire-lab`), drawing
 //! (`timewire-report`), the command line (`timewire-cli`).
 
+pub mod agent;
 pub mod avtp;
+pub mod campaign;
 pub mod clock;
+pub mod conductor;
 pub mod control;
 pub mod doctor;
 mod error;

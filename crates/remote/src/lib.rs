@@ -9,6 +9,7 @@
 //! Not here: what the messages say (`timewire-ctl`).
 
 mod connect;
+mod digest;
 mod discovery;
 mod error;
 mod files;
@@ -24,6 +25,7 @@ mod tls;
 mod wire;
 
 pub use connect::{connect_tcp, connect_unix, over_program, over_stdio, over_unix};
+pub use digest::digest;
 pub use discovery::{Announcement, Announcer, FoundAgent, find_agents};
 pub use error::RemoteError;
 pub use files::{FileEntry, FileLimits, Manifest, receive_files, send_files};

@@ -10,6 +10,7 @@
 pub mod beneath;
 mod busy_poll;
 pub mod card;
+pub mod children;
 pub mod clock;
 pub mod cpu;
 mod direct;

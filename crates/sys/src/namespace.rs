@@ -125,19 +125,19 @@ pub fn spawn_machine(
 }
 
 /// Starts a child that does this before its program runs; only system calls, nothing else.
-fn prepared(
+pub(crate) fn prepared(
     mut command: Command,
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) -> io::Result<Child> {
-    // SAFETY: between fork and exec the closures of this module make only system calls (setns,
-    // dup2, prctl, getppid, personality, sched_setaffinity) that are async-signal-safe; they
-    // allocate nothing, take no lock, and their errors are raw OS errors.
+    // SAFETY: between fork and exec the closures of this crate make only system calls (setns,
+    // dup2, prctl, getppid, personality, sched_setaffinity, sigprocmask) that are
+    // async-signal-safe; they allocate nothing, take no lock, and their errors are raw OS errors.
     unsafe { command.pre_exec(prepare) };
     command.spawn()
 }
 
 /// Has the kernel kill the calling process when its parent thread ends, or ends before the call.
-fn die_with_parent(parent: u32) -> io::Result<()> {
+pub(crate) fn die_with_parent(parent: u32) -> io::Result<()> {
     let kill = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
     // SAFETY: PR_SET_PDEATHSIG takes one integer and touches only this process.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, kill, 0, 0, 0) })?;

@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["base"]),
     ("sim", &["base", "mac"]),
     ("avtp", &["base"]),
+    ("conduct", &["base"]),
     ("plan", &["base", "sched"]),
     ("sys", &["base"]),
     ("bpf", &["base", "sys", "trace"]),
@@ -26,20 +27,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("lab", &["base", "host", "sched", "sim", "sys"]),
     (
         "ctl",
-        &["avtp", "base", "bpf", "host", "lab", "mac", "path", "remote", "sched", "sys", "trace"],
+        &[
+            "avtp", "base", "bpf", "conduct", "host", "lab", "mac", "path", "remote", "sched",
+            "sys", "trace",
+        ],
     ),
     ("report", &["base", "sched", "trace"]),
     ("capi", &["base", "path", "sched", "sys"]),
     (
         "cli",
         &[
-            "avtp", "base", "bpf", "ctl", "host", "lab", "mac", "path", "plan", "remote", "report",
-            "sched", "sim", "sys", "trace",
+            "avtp", "base", "bpf", "conduct", "ctl", "host", "lab", "mac", "path", "plan",
+            "remote", "report", "sched", "sim", "sys", "trace",
         ],
     ),
 ];
 /// Crates without clocks, files, threads and unsafe code.
-const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim", "avtp", "plan"];
+const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim", "avtp", "conduct", "plan"];
 /// Crates in which unsafe code may stand: those that speak to the kernel, and the one to which
 /// programs in other languages speak.
 const UNSAFE: &[&str] = &["sys", "bpf", "capi"];

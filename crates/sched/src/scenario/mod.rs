@@ -11,6 +11,7 @@
 mod check;
 mod check_limits;
 mod error;
+pub mod experiment_file;
 pub mod host;
 mod item;
 mod kernels;

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire agent serve`: the agent of this station.
+//!
+//! Not here: what it does (`timewire_ctl::agent`).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use timewire_base::Span;
+use timewire_ctl::agent::{AgentHandle, AgentOptions, AgentService};
+use timewire_remote::{
+    Announcement, Announcer, Identity, LinkLimits, ListenLimits, Listener, Log, Peers, RemoteError,
+    over_stdio,
+};
+use timewire_sys::event::{EndRequests, wait_readable};
+
+use crate::agent::Keys;
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where controllers connect that this station was paired with [default: port 28411 on all
+    /// addresses, without --socket and --stdio]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Take controllers of this user and root on a local socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Serve the one controller at stdin and stdout, and end with it
+    #[arg(long, conflicts_with_all = ["listen", "socket"])]
+    pub stdio: bool,
+    #[command(flatten)]
+    pub keys: Keys,
+}
+
+/// Serves until it is asked to end; the host is put back then.
+pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
+    // Before any thread: all of them leave the signals to us.
+    let requests = EndRequests::new().context("cannot wait for signals")?;
+    let keys = args.keys.directory();
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    let options = AgentOptions { directory: keys.join("work"), program };
+    if let Some(done) = timewire_host::apply::keeper::recover()? {
+        eprintln!("note: {done}");
+    }
+    let service = AgentService::open(options)?;
+    let handle = service.handle();
+    let mut announcer = None;
+    if args.stdio {
+        let limits = LinkLimits {
+            keep_alive: Duration::from_secs(2),
+            silence: Duration::from_secs(8),
+            ..LinkLimits::default()
+        };
+        handle.take(over_stdio(limits)?);
+    } else {
+        let (listeners, announced) = listeners(args, &keys)?;
+        announcer = announced;
+        for listener in listeners {
+            let handle = handle.clone();
+            let work = move || accept(&listener, &handle);
+            thread::Builder::new().name("accept".to_owned()).spawn(work)?;
+        }
+    }
+    let ender = move || {
+        while !requests.take() {
+            // An error is a signal's doing; it is looked at anyway.
+            let _ = wait_readable(&[requests.as_fd()], Some(Span::from_secs(1)));
+        }
+        handle.end();
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(ender)?;
+    service.run(args.stdio)?;
+    drop(announcer);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn accept(listener: &Listener, handle: &AgentHandle) {
+    loop {
+        if let Some(link) = listener.accept(Duration::from_secs(1)) {
+            eprintln!("note: link of {}", link.peer());
+            handle.take(link);
+        }
+    }
+}
+
+fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option<Announcer>)> {
+    let log: Log = Arc::new(|line: &str| eprintln!("note: {line}"));
+    let limits = ListenLimits::default();
+    let (mut listeners, mut announcer) = (Vec::new(), None);
+    if let Some(path) = &args.socket {
+        listeners.push(Listener::unix(path, limits, Arc::clone(&log))?);
+        eprintln!("note: serving on {}", path.display());
+    }
+    if args.listen.is_some() || args.socket.is_none() {
+        let identity = Identity::load_or_create(keys)?;
+        let peers = Peers::in_directory(keys);
+        let at = |address| Listener::tcp(address, &identity, &peers, limits, Arc::clone(&log));
+        let listener = match args.listen {
+            Some(address) => at(address)?,
+            None => match at((IpAddr::from(Ipv6Addr::UNSPECIFIED), PORT).into()) {
+                // A host without IPv6.
+                Err(RemoteError::System { source, .. })
+                    if source.kind() != std::io::ErrorKind::AddrInUse =>
+                {
+                    at((IpAddr::from(Ipv4Addr::UNSPECIFIED), PORT).into())?
+                }
+                other => other?,
+            },
+        };
+        let address = listener.address().map_or_else(String::new, |at| at.to_string());
+        eprintln!("note: serving on {address}");
+        if let Some(address) = listener.address() {
+            announcer = announce(&identity, address.port());
+        }
+        listeners.push(listener);
+    }
+    Ok((listeners, announcer))
+}
+
+/// Tells the links of this host that there is an agent; without IPv6 it is found by its address.
+fn announce(identity: &Identity, port: u16) -> Option<Announcer> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let announcement = Announcement {
+        name: name.trim().to_owned(),
+        port,
+        fingerprint: identity.fingerprint(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    match Announcer::start(&announcement) {
+        Ok(announcer) => Some(announcer),
+        Err(error) => {
+            eprintln!("note: not announced: {error}");
+            None
+        }
+    }
+}
+
+/// Where agents are; they are paired on the port after it.
+const PORT: u16 = 28_411;

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Experiments on stations with agents: phases of many stations, sweeps and checks, the lease, and
+//! agents and controllers that are killed at any moment.
+//!
+//! Not here: the machines in a simulated world (`timewire-conduct`), pairing (`agent`).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use support::{Host, Running, TIMEWIRE, wait_until};
+
+const TIMING: &str = "{lease: 2s, resend: 100ms, lead: 150ms, phase: 15s}";
+
+/// Stations of one host, each with its agent.
+struct Stations {
+    host: Host,
+    agents: Vec<Running>,
+    count: usize,
+}
+
+impl Stations {
+    /// `None`, after saying why, where it cannot be.
+    fn start(count: usize) -> Option<Stations> {
+        let host = Host::start()?;
+        let mut stations = Stations { host, agents: Vec::new(), count };
+        let map = |n| format!("s{n}: unix:{}\n", stations.socket(n));
+        let map: String = (0..count).map(map).collect();
+        stations.host.scratch().write("map.yaml", &map);
+        for number in 0..count {
+            // Each is a host of its own as far as its network settings go.
+            stations.host.tool(&format!("ip netns add s{number}"));
+            let agent = stations.agent(number);
+            stations.agents.push(agent);
+        }
+        (0..count).for_each(|number| stations.serves(number));
+        Some(stations)
+    }
+
+    fn socket(&self, number: usize) -> String {
+        self.host.scratch().join(&format!("s{number}.sock"))
+    }
+
+    fn agent(&self, number: usize) -> Running {
+        let (socket, directory) = (self.socket(number), self.directory(number));
+        let state = format!("TIMEWIRE_STATE_DIR={}", self.host.scratch().join("state"));
+        let serve = ["agent", "serve", "--socket", &socket, "--dir", &directory];
+        let words = [&["env", &state, TIMEWIRE], &serve[..]].concat();
+        self.host.spawn_in(&format!("s{number}"), &words)
+    }
+
+    fn directory(&self, number: usize) -> String {
+        self.host.scratch().join(&format!("agent-{number}"))
+    }
+
+    fn serves(&self, number: usize) {
+        let socket = self.socket(number);
+        wait_until("the agent serves", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    }
+
+    /// The controller, with results in `out`.
+    fn controller(&self) -> Running {
+        self.host.spawn(&["run", "e.yaml", "--map", "map.yaml", "--out", "out", "--json"])
+    }
+
+    fn forward(&self, number: usize) -> String {
+        let file = "/proc/sys/net/ipv4/ip_forward";
+        self.host.tool_in(&format!("s{number}"), &format!("cat {file}")).trim().to_owned()
+    }
+
+    fn out(&self) -> PathBuf {
+        self.host.scratch().path().join("out")
+    }
+
+    /// Waits until no agent has anything of an experiment to put back or to end.
+    fn are_restored(&self) {
+        wait_until("all hosts are as they were", || {
+            (0..self.count).all(|number| self.forward(number) == "0")
+                && self.host.processes_with("987654").is_empty()
+        });
+    }
+}
+
+/// Applies a host file, starts a program that goes on, and leaves records.
+const EVENTFUL: &str = "
+    setup: {steps: [{snapshot: before.json}, {apply: host.yaml}]}
+    open: {steps: [{start: [sleep, '987654'], name: server}]}
+    run: {steps: [{run: [sh, -c, 'cat /proc/sys/net/ipv4/ip_forward; sleep 0.1'], name: work}]}
+    close: {steps: [{stop: server}]}
+";
+
+const HOST_FILE: &str = "timewire: 1
+name: forwarding
+host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}
+";
+
+fn eventful(stations: &Stations) -> String {
+    stations.host.scratch().write("host.yaml", HOST_FILE);
+    let station = |n| format!("  - name: s{n}{EVENTFUL}");
+    let all: String = (0..stations.count).map(station).collect();
+    let text = format!(
+        "timewire: 1\nkind: experiment\nname: kills\ntiming: {TIMING}\nstations:\n{all}\
+         checks:\n  - {{station: s0, record: work.out, value: '', at_least: 1}}\n"
+    );
+    stations.host.scratch().write("e.yaml", &text)
+}
+
+fn summary(stations: &Stations) -> Json {
+    serde_json::from_slice(&fs::read(stations.out().join("summary.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn t3_a_paired_station_and_a_namespace_are_reached() {
+    let Some(host) = Host::start() else { return };
+    // The keys and journals of this host.
+    host.tool("mount -t tmpfs tmpfs /var/lib");
+    host.tool("ip netns add inner");
+    let directory = host.scratch().join("agent");
+    let offer = host.spawn(&["agent", "pair", "--listen", "127.0.0.1:28412", "--dir", &directory]);
+    let mut code = String::new();
+    wait_until("the agent shows a code", || {
+        let said = host.scratch().list().into_iter().filter(|name| name.ends_with(".stdout"));
+        let said: String = said
+            .map(|name| fs::read_to_string(host.scratch().path().join(name)).unwrap())
+            .collect();
+        code = said.split("--code ").nth(1).unwrap_or_default().trim().to_owned();
+        !code.is_empty()
+    });
+    host.timewire(&["agent", "pair", "127.0.0.1:28412", "--code", &code]).done();
+    offer.end().done();
+    let agent = host.spawn(&["agent", "serve", "--listen", "127.0.0.1:28411", "--dir", &directory]);
+    wait_until("the agent serves", || agent.stderr().contains("serving on"));
+    host.scratch().write("map.yaml", "s0: netns:inner\ns1: tls://127.0.0.1:28411\n");
+    host.scratch().write("e.yaml", &SWEEP.replace("TIMING", TIMING));
+    let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "out", "--json"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.json()["results"].as_array().unwrap().len(), 4, "{said:?}");
+    host.scratch().write("map.yaml", "s0: netns:inner\n");
+    let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "other"]);
+    assert!(said.code == Some(2) && said.stderr.contains("no station `s1`"), "{said:?}");
+}
+
+const SWEEP: &str = "timewire: 1
+kind: experiment
+name: sweep
+repeats: 2
+seed: 3
+timing: TIMING
+variables:
+  - {name: n, from: 1, to: 2}
+stations:
+  - name: s0
+    run: {steps: [{run: [sh, -c, 'echo $TIMEWIRE_N ${n}'], name: say}]}
+  - name: s1
+    run: {steps: [{run: [echo, '{\"n\": ${n}}'], name: say}]}
+checks:
+  - {station: s1, record: say.out, value: /n, at_most: 1}
+";
+
+#[test]
+fn t3_a_sweep_is_performed_judged_and_not_done_twice() {
+    let Some(stations) = Stations::start(2) else { return };
+    let scratch = stations.host.scratch();
+    let text = SWEEP.replace("TIMING", TIMING);
+    scratch.write("e.yaml", &text);
+    let said = stations.controller().end();
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let results = said.json()["results"].clone();
+    let numbers: Vec<_> = (0..4).map(|i| results[i]["checks"][0]["number"].clone()).collect();
+    assert_eq!(numbers, [1.0, 1.0, 2.0, 2.0]);
+    let out = stations.out();
+    let record = |number: &str| fs::read_to_string(out.join(number).join("records/s0/say.out"));
+    assert_eq!(
+        (record("0002").unwrap(), record("0003").unwrap()),
+        ("1 1\n".into(), "2 2\n".into())
+    );
+    // A half-done sweep goes on with what is not done, as another performance of the same run.
+    let before = fs::read(out.join("0001/end.json")).unwrap();
+    fs::remove_dir_all(out.join("0004")).unwrap();
+    let again = stations.controller().end();
+    assert_eq!(again.code, Some(2), "an experiment's name is used once: {again:?}");
+    assert_eq!(fs::read(out.join("0001/end.json")).unwrap(), before);
+    scratch.write("e.yaml", &text.replace("seed: 3", "seed: 4"));
+    let other = stations.controller().end();
+    assert!(other.code == Some(2) && other.stderr.contains("another text"), "{other:?}");
+}
+
+#[test]
+fn t3_64_agents_keep_phases_and_barriers() {
+    let Some(stations) = Stations::start(64) else { return };
+    let log = stations.host.scratch().join("log");
+    let phases = ["setup", "open", "run", "finish", "close", "report", "teardown"];
+    let step = |phase: &str, n: usize| {
+        format!(
+            "    {phase}: {{order: {}, steps: [{{run: [sh, -c, 'echo {phase} {n} >> {log}'], \
+             name: {phase}}}]}}\n",
+            n % 2
+        )
+    };
+    let station = |n| {
+        let parts: String = phases.iter().map(|phase| step(phase, n)).collect();
+        format!("  - name: s{n}\n{parts}")
+    };
+    let all: String = (0..64).map(station).collect();
+    let timing = "{lease: 20s, resend: 1s, lead: 3s, clock_within: 1s, phase: 60s}";
+    let text =
+        format!("timewire: 1\nkind: experiment\nname: many\ntiming: {timing}\nstations:\n{all}");
+    stations.host.scratch().write("e.yaml", &text);
+    let said = stations.controller().end();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let log = fs::read_to_string(&log).unwrap();
+    let lines: Vec<(usize, usize)> = log
+        .lines()
+        .map(|line| {
+            let (phase, number) = line.split_once(' ').unwrap();
+            (phases.iter().position(|p| *p == phase).unwrap(), number.parse().unwrap())
+        })
+        .collect();
+    assert_eq!(lines.len(), 7 * 64);
+    // One after the other: the phases, and in each the even stations before the odd ones.
+    let groups: Vec<_> = lines.iter().map(|(phase, number)| (*phase, number % 2)).collect();
+    assert!(groups.is_sorted(), "{log}");
+    for n in 0..64 {
+        assert!(stations.out().join(format!("0001/records/s{n}/run.out")).exists());
+    }
+}
+
+#[test]
+fn t3_a_station_that_hears_nothing_puts_its_host_back_and_keeps_its_records() {
+    let Some(stations) = Stations::start(2) else { return };
+    let text = eventful(&stations);
+    let slow = fs::read_to_string(&text).unwrap().replace("sleep 0.1", "sleep 300");
+    fs::write(&text, slow).unwrap();
+    let controller = stations.controller();
+    wait_until("the hosts are changed", || (0..2).all(|n| stations.forward(n) == "1"));
+    wait_until("the programs run", || stations.host.processes_with("300").len() == 2);
+    drop(controller);
+    stations.are_restored();
+    // It comes back, is told why, and fetches what there is.
+    let said = stations.controller().end();
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let failures = summary(&stations)["results"][0]["failures"].to_string();
+    assert!(failures.contains("length of its lease"), "{failures}");
+    assert!(stations.out().join("0001/records/s1/work.out").exists());
+}
+
+/// Everything that an agent's journal says it keeps is there, or at the controller.
+fn no_record_is_lost(stations: &Stations, number: usize) {
+    let directory = PathBuf::from(stations.directory(number)).join("work");
+    let journal = fs::read_to_string(directory.join("journal")).unwrap();
+    // Of this round; the records of those before went with their results.
+    let end = fs::read(stations.out().join("0001/end.json")).unwrap();
+    let end: Json = serde_json::from_slice(&end).unwrap();
+    for line in journal.lines().filter(|line| line.contains("\"kept\"")) {
+        let entry: Json = serde_json::from_str(&line[9..]).unwrap();
+        let experiment = entry["ended"]["experiment"].as_str().unwrap();
+        if end["experiment"] != experiment {
+            continue;
+        }
+        let records = entry["ended"]["outcome"]["kept"]["records"].as_array().unwrap();
+        for record in records {
+            let name = record["name"].as_str().unwrap();
+            let here = directory.join("experiments").join(experiment).join(name);
+            let there = stations.out().join(format!("0001/records/s{number}")).join(name);
+            let size = |path: &Path| fs::metadata(path).ok().map(|found| found.len());
+            let is_kept = [here, there].iter().any(|path| size(path) == record["bytes"].as_u64());
+            let told = fs::read_to_string(stations.out().join("0001/journal")).unwrap();
+            assert!(is_kept, "station {number} has lost {name}:\n{journal}\n{told}");
+        }
+    }
+}
+
+/// One experiment in which one side is killed after so long; what the controller said at last.
+fn killed(stations: &mut Stations, victim: usize, after: Duration) -> Option<i32> {
+    let _ = fs::remove_dir_all(stations.out());
+    let controller = stations.controller();
+    std::thread::sleep(after);
+    let said = if victim == stations.count {
+        drop(controller);
+        stations.controller().end()
+    } else {
+        drop(stations.agents.remove(victim));
+        let agent = stations.agent(victim);
+        stations.agents.insert(victim, agent);
+        controller.end()
+    };
+    stations.are_restored();
+    assert!(stations.out().join("0001/end.json").exists(), "{said:?}");
+    (0..stations.count).for_each(|number| no_record_is_lost(stations, number));
+    let code = said.code;
+    assert!(matches!(code, Some(0 | 2)), "{said:?}");
+    assert!(!summary(stations)["results"][0].is_null(), "{said:?}");
+    code
+}
+
+/// Sixteen moments, or two hundred when `TIMEWIRE_SLOW=1` asks for them.
+#[test]
+fn t3_killed_at_any_moment_every_host_is_restored_and_no_record_lost() {
+    let Some(mut stations) = Stations::start(3) else { return };
+    eventful(&stations);
+    let rounds = if std::env::var_os("TIMEWIRE_SLOW").is_some() { 200 } else { 16 };
+    let mut state = 0x5eed_u64;
+    let (mut whole, mut failed) = (0, 0);
+    for round in 0..rounds {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let victim = usize::try_from((state >> 33) % 5).unwrap().min(stations.count);
+        let after = Duration::from_millis((state >> 40) % 1_600);
+        eprintln!("round {round}: {victim} is killed after {after:?}");
+        match killed(&mut stations, victim, after) {
+            Some(0) => whole += 1,
+            _ => failed += 1,
+        }
+    }
+    eprintln!("{whole} experiments went on to their end, {failed} failed and said so");
+    assert!(whole > 0 && failed > 0, "{whole} whole, {failed} failed: the moments miss something");
+}

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The agent's machine: does what one station is asked to, each command once, and puts its host
+//! back when it is asked to, when it hears nothing for the length of its lease, and when it was
+//! killed and starts again. What it keeps it keeps until the controller has it.
+//!
+//! Not here: programs, files and the host (`timewire-ctl`).
+
+mod entry;
+mod state;
+
+use std::collections::BTreeMap;
+
+use timewire_base::{Instant, Mono, Span, StationName, Tai};
+
+use crate::clock::Now;
+use crate::message::{Answer, Ask, FromAgent, Standing, ToAgent, VERSION, What};
+use crate::name::{ExperimentId, RecordName};
+use crate::outcome::{FailureKind, Outcome, Why};
+use crate::plan::LEASES;
+use crate::task::Task;
+pub use entry::{Entry, Kind, compact};
+use state::{Known, State};
+
+/// What happens to an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A message of the controller.
+    Heard(ToAgent),
+    /// A command has ended: one that `Start`, `Halt` or `Keep` was about.
+    Ended {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which.
+        number: u32,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The host is back, and no program of the experiment runs.
+    Restored {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// What could not be put back.
+        left: Vec<String>,
+    },
+    /// A piece of a record was read, or could not be.
+    Read {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which.
+        record: RecordName,
+        /// **Units**: bytes.
+        offset: u64,
+        /// The bytes from there on, at most [`crate::message::MAX_PIECE`]; or why there are none.
+        bytes: Result<Vec<u8>, String>,
+    },
+    /// The time that [`Agent::wake_at`] named has come.
+    Tick,
+}
+
+/// What an agent does, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write into the journal; it is on disk before the next action.
+    Append(Entry),
+    /// Say to the controller of this experiment.
+    Answer(FromAgent),
+    /// Begin a task. [`Event::Ended`] follows.
+    Start {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which command.
+        number: u32,
+        /// What.
+        task: Task,
+        /// Not before this instant.
+        at: Option<Instant<Tai>>,
+    },
+    /// End what this command does, by force if need be. [`Event::Ended`] of it follows.
+    Stop {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which command.
+        number: u32,
+    },
+    /// Stop all programs. [`Event::Ended`] of all of them, then of this command, follow.
+    Halt {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which command.
+        number: u32,
+    },
+    /// Close the records. [`Event::Ended`] with all of them follows.
+    Keep {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which command.
+        number: u32,
+    },
+    /// Stop all programs and put the host back. [`Event::Restored`] follows.
+    Restore {
+        /// Of which experiment.
+        experiment: ExperimentId,
+    },
+    /// Read a piece of a record. [`Event::Read`] follows.
+    Read {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which.
+        record: RecordName,
+        /// **Units**: bytes.
+        offset: u64,
+    },
+    /// Remove a record; it may be gone already.
+    Drop {
+        /// Of which experiment.
+        experiment: ExperimentId,
+        /// Which.
+        record: RecordName,
+    },
+    /// Remove all that is left of an experiment.
+    Forget {
+        /// Which.
+        experiment: ExperimentId,
+    },
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default)]
+pub struct Agent {
+    known: BTreeMap<ExperimentId, Known>,
+    forgotten: Vec<ExperimentId>,
+}
+
+/// Most experiments of which an agent keeps records.
+pub const MAX_KNOWN: usize = 256;
+/// As many names of past experiments are remembered, so that none begins again by a late message.
+pub const MAX_FORGOTTEN: usize = 4_096;
+
+impl Agent {
+    /// An agent that begins with what its journal says, and the first actions: what goes on by the
+    /// journal was interrupted, and is put back.
+    pub fn resume(entries: &[Entry]) -> (Agent, Vec<Action>) {
+        let mut agent = Agent::default();
+        for entry in entries {
+            agent.apply(entry);
+        }
+        let mut out = Vec::new();
+        let ids: Vec<ExperimentId> = agent.known.keys().cloned().collect();
+        for experiment in ids {
+            agent.interrupted(&experiment, &mut out);
+        }
+        (agent, out)
+    }
+
+    /// The next instant at which it wants a [`Event::Tick`].
+    pub fn wake_at(&self) -> Option<Instant<Mono>> {
+        self.known.values().filter_map(Known::wake_at).min()
+    }
+
+    /// The experiments that it knows, with how it stands in them, in the order of their names.
+    pub fn experiments(&self) -> impl Iterator<Item = (&ExperimentId, &StationName, &Standing)> {
+        self.known.iter().map(|(id, known)| (id, &known.station, &known.standing))
+    }
+
+    /// What happened, at this time; what is to be done.
+    pub fn on(&mut self, now: Now, event: Event) -> Vec<Action> {
+        let mut out = Vec::new();
+        match event {
+            Event::Heard(message) => self.heard(now, message, &mut out),
+            Event::Ended { experiment, number, outcome } => {
+                self.ended(&experiment, number, outcome, &mut out);
+            }
+            Event::Restored { experiment, left } => self.restored(&experiment, left, &mut out),
+            Event::Read { experiment, record, offset, bytes } => {
+                let answer = match bytes {
+                    Ok(bytes) => Answer::Piece { record, offset, bytes },
+                    Err(why) => Answer::Refused { why: format!("cannot read {record}: {why}") },
+                };
+                self.answer(&experiment, answer, &mut out);
+            }
+            Event::Tick => {}
+        }
+        self.look_at_time(now, &mut out);
+        out
+    }
+
+    fn heard(&mut self, now: Now, message: ToAgent, out: &mut Vec<Action>) {
+        let ToAgent { experiment, ask, .. } = message;
+        // What comes after the end of the lease does not renew it.
+        self.look_at_time(now, out);
+        if let Some(known) = self.known.get_mut(&experiment) {
+            known.until = Some(now.mono.saturating_add(known.lease));
+        }
+        match ask {
+            Ask::Begin { station, lease } => self.begin(now, &experiment, station, lease, out),
+            Ask::Clock { nonce } => {
+                self.answer(&experiment, Answer::Clock { nonce, clock: now.tai }, out);
+            }
+            Ask::Command { number, what } => self.command(now, &experiment, number, what, out),
+            Ask::Fetch { record, offset } => match self.known.get(&experiment) {
+                Some(known) if known.records.contains_key(&record) => {
+                    out.push(Action::Read { experiment, record, offset });
+                }
+                _ => {
+                    let why = format!("there is no record {record}");
+                    self.answer(&experiment, Answer::Refused { why }, out);
+                }
+            },
+            Ask::Received { record } => self.received(&experiment, record, out),
+            Ask::Forget => self.forget(&experiment, out),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Now,
+        experiment: &ExperimentId,
+        station: StationName,
+        lease: Span,
+        out: &mut Vec<Action>,
+    ) {
+        let is_over = self.forgotten.contains(experiment);
+        if is_over || self.known.contains_key(experiment) {
+            return self.answer(experiment, Answer::Standing, out);
+        }
+        let busy = |known: &Known| known.is_under_way();
+        let refusal = if let Some((id, _)) = self.known.iter().find(|(_, known)| busy(known)) {
+            Some(Answer::Busy { with: id.clone() })
+        } else if self.known.len() >= MAX_KNOWN {
+            let why = format!("records of {MAX_KNOWN} experiments wait here for their controllers");
+            Some(Answer::Refused { why })
+        } else if !(LEASES.0..=LEASES.1).contains(&lease) {
+            let (least, most) = LEASES;
+            let why = format!("a lease is {least} to {most} long, not {lease}");
+            Some(Answer::Refused { why })
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            return self.answer(experiment, refusal, out);
+        }
+        self.write(Entry::Began { experiment: experiment.clone(), station, lease }, out);
+        if let Some(known) = self.known.get_mut(experiment) {
+            known.until = Some(now.mono.saturating_add(lease));
+        }
+        self.answer(experiment, Answer::Standing, out);
+    }
+
+    fn command(
+        &mut self,
+        now: Now,
+        experiment: &ExperimentId,
+        number: u32,
+        what: What,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(known) = self.known.get(experiment) else {
+            // Nothing was done here for it, so nothing is kept and nothing to be put back.
+            let outcome = match what {
+                What::Task { .. } => {
+                    Outcome::failed(FailureKind::Lapsed, "the agent knows no such experiment")
+                }
+                What::Halt => Outcome::Done { exit: None },
+                What::Keep => Outcome::Kept { records: Vec::new() },
+                What::Restore => Outcome::Restored { left: Vec::new() },
+            };
+            return self.answer(experiment, Answer::Ended { number, outcome }, out);
+        };
+        match known.commands.get(&number).map(|command| &command.state) {
+            Some(State::Ended(outcome)) => {
+                let outcome = outcome.clone();
+                self.answer(experiment, Answer::Ended { number, outcome }, out);
+            }
+            Some(State::Running { .. }) => {
+                self.answer(experiment, Answer::Running { number }, out);
+            }
+            None if known.commands.last_key_value().is_some_and(|(last, _)| *last > number) => {
+                let why = "a command with a higher number came before";
+                let outcome = Outcome::failed(FailureKind::Superseded, why);
+                self.answer(experiment, Answer::Ended { number, outcome }, out);
+            }
+            None => self.accept(now, experiment, number, what, out),
+        }
+    }
+
+    /// A command that was not seen before.
+    fn accept(
+        &mut self,
+        now: Now,
+        experiment: &ExperimentId,
+        number: u32,
+        what: What,
+        out: &mut Vec<Action>,
+    ) {
+        let standing = self.standing(experiment);
+        let id = || experiment.clone();
+        let at_once = match (&what, &standing) {
+            (What::Task { at: Some(at), .. }, Standing::Held) if *at <= now.tai => {
+                let late = now.tai - *at;
+                Some(Outcome::failed(FailureKind::Late, format!("it came {late} too late")))
+            }
+            (_, Standing::Held) | (What::Keep, Standing::Restored { .. }) => None,
+            (What::Restore, Standing::Restored { left, .. }) => {
+                Some(Outcome::Restored { left: left.clone() })
+            }
+            (What::Task { .. }, Standing::Restoring { why } | Standing::Restored { why, .. }) => {
+                Some(Outcome::failed(FailureKind::Lapsed, format!("it put its host back: {why}")))
+            }
+            (What::Halt, Standing::Restored { .. }) => Some(Outcome::Done { exit: None }),
+            (What::Restore, _) => None,
+            // The controller asks again, and finds the host restored.
+            _ => return self.answer(experiment, Answer::Standing, out),
+        };
+        if let Some(outcome) = at_once {
+            self.write(Entry::Ended { experiment: id(), number, outcome: outcome.clone() }, out);
+            return self.answer(experiment, Answer::Ended { number, outcome }, out);
+        }
+        let kind = Kind::of(&what);
+        self.write(Entry::Started { experiment: id(), number, kind }, out);
+        match what {
+            What::Task { task, at, timeout } => {
+                let wait = at.map_or(0, |at| at.as_ns().saturating_sub(now.tai.as_ns()).max(0));
+                let deadline = now.mono.saturating_add(timeout);
+                let deadline = deadline.saturating_add(Span::from_ns(wait));
+                self.known_mut(experiment).set_deadline(number, deadline);
+                out.push(Action::Start { experiment: id(), number, task, at });
+            }
+            What::Halt => out.push(Action::Halt { experiment: id(), number }),
+            What::Keep => out.push(Action::Keep { experiment: id(), number }),
+            What::Restore if standing == Standing::Held => self.restore(id(), Why::Asked, out),
+            What::Restore => {}
+        }
+        self.answer(experiment, Answer::Running { number }, out);
+    }
+
+    fn ended(
+        &mut self,
+        experiment: &ExperimentId,
+        number: u32,
+        outcome: Outcome,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(known) = self.known.get(experiment) else { return };
+        let Some(State::Running { timed_out, .. }) = known.state(number) else { return };
+        let outcome = if *timed_out && known.kind(number) == Some(Kind::Task) {
+            Outcome::failed(FailureKind::TimedOut, "it went on for longer than its timeout")
+        } else {
+            outcome
+        };
+        let entry =
+            Entry::Ended { experiment: experiment.clone(), number, outcome: outcome.clone() };
+        self.write(entry, out);
+        self.answer(experiment, Answer::Ended { number, outcome }, out);
+    }
+
+    fn restored(&mut self, experiment: &ExperimentId, left: Vec<String>, out: &mut Vec<Action>) {
+        let Standing::Restoring { why } = self.standing(experiment) else { return };
+        let running = self.known_mut(experiment).running();
+        self.write(Entry::Restored { experiment: experiment.clone(), left: left.clone() }, out);
+        for (number, kind) in running {
+            let outcome = match kind {
+                Kind::Restore => Outcome::Restored { left: left.clone() },
+                // Its end is still to be told; records can be closed on a restored host.
+                Kind::Keep => continue,
+                Kind::Task | Kind::Halt => {
+                    Outcome::failed(FailureKind::Stopped, format!("the host was put back: {why}"))
+                }
+            };
+            self.ended(experiment, number, outcome, out);
+        }
+        let known = self.known_mut(experiment);
+        // Nothing was asked of it, so there is nothing that a controller could come for.
+        if known.commands.is_empty() && left.is_empty() {
+            self.over(experiment, out);
+        }
+    }
+
+    fn received(&mut self, experiment: &ExperimentId, record: RecordName, out: &mut Vec<Action>) {
+        let is_kept =
+            self.known.get(experiment).is_some_and(|known| known.records.contains_key(&record));
+        if is_kept {
+            let experiment = experiment.clone();
+            self.write(
+                Entry::Received { experiment: experiment.clone(), record: record.clone() },
+                out,
+            );
+            out.push(Action::Drop { experiment, record: record.clone() });
+        }
+        // Not kept: dropped before.
+        self.answer(experiment, Answer::Dropped { record }, out);
+    }
+
+    fn forget(&mut self, experiment: &ExperimentId, out: &mut Vec<Action>) {
+        let Some(known) = self.known.get(experiment) else {
+            return self.answer(experiment, Answer::Standing, out);
+        };
+        let kept = known.records.len();
+        if kept > 0 || !matches!(known.standing, Standing::Restored { .. }) {
+            let why = format!("it is not over: {kept} records wait to be received");
+            return self.answer(experiment, Answer::Refused { why }, out);
+        }
+        self.over(experiment, out);
+        self.answer(experiment, Answer::Standing, out);
+    }
+
+    fn over(&mut self, experiment: &ExperimentId, out: &mut Vec<Action>) {
+        self.write(Entry::Forgotten { experiment: experiment.clone() }, out);
+        out.push(Action::Forget { experiment: experiment.clone() });
+    }
+
+    fn restore(&mut self, experiment: ExperimentId, why: Why, out: &mut Vec<Action>) {
+        self.write(Entry::Restoring { experiment: experiment.clone(), why }, out);
+        out.push(Action::Restore { experiment });
+    }
+
+    /// Leases that ran out and tasks that take too long.
+    fn look_at_time(&mut self, now: Now, out: &mut Vec<Action>) {
+        let ids: Vec<ExperimentId> = self.known.keys().cloned().collect();
+        for experiment in ids {
+            let known = self.known_mut(&experiment);
+            let is_held = known.standing == Standing::Held;
+            if is_held && known.until.is_some_and(|until| until <= now.mono) {
+                self.restore(experiment, Why::LeaseRanOut, out);
+                continue;
+            }
+            for number in known.overdue(now.mono) {
+                out.push(Action::Stop { experiment: experiment.clone(), number });
+            }
+        }
+    }
+
+    /// After a restart: what went on is not known to have ended, and the host is put back.
+    fn interrupted(&mut self, experiment: &ExperimentId, out: &mut Vec<Action>) {
+        for (number, kind) in self.known_mut(experiment).running() {
+            if kind != Kind::Restore {
+                let why = "the agent was killed while it went on";
+                let outcome = Outcome::failed(FailureKind::Unknown, why);
+                let experiment = experiment.clone();
+                self.write(Entry::Ended { experiment, number, outcome }, out);
+            }
+        }
+        let restore = Action::Restore { experiment: experiment.clone() };
+        match self.standing(experiment) {
+            Standing::Held => self.restore(experiment.clone(), Why::AgentRestarted, out),
+            Standing::Restoring { .. } => out.push(restore),
+            _ => {}
+        }
+        for record in &self.known_mut(experiment).received {
+            out.push(Action::Drop { experiment: experiment.clone(), record: record.clone() });
+        }
+    }
+
+    fn answer(&self, experiment: &ExperimentId, answer: Answer, out: &mut Vec<Action>) {
+        let standing = self.standing(experiment);
+        let experiment = experiment.clone();
+        out.push(Action::Answer(FromAgent { version: VERSION, experiment, standing, answer }));
+    }
+
+    fn standing(&self, experiment: &ExperimentId) -> Standing {
+        match self.known.get(experiment) {
+            Some(known) => known.standing.clone(),
+            None if self.forgotten.contains(experiment) => Standing::Forgotten,
+            None => Standing::Unknown,
+        }
+    }
+
+    fn known_mut(&mut self, experiment: &ExperimentId) -> &mut Known {
+        self.known.get_mut(experiment).expect("invariant: the caller found it")
+    }
+
+    fn write(&mut self, entry: Entry, out: &mut Vec<Action>) {
+        self.apply(&entry);
+        out.push(Action::Append(entry));
+    }
+}

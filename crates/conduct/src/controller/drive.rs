@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a controller does: what it says to each station next, when a group of stations is done, and
+//! what follows from an answer.
+//!
+//! Not here: what it knows (`state`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use timewire_base::{Instant, Mono, Span, StationName};
+
+use super::state::{Group, Kept, Outstanding, Progress, Station};
+use super::{Action, Cause, Controller, Entry};
+use crate::clock::{ClockBound, Now};
+use crate::message::{Answer, Ask, FromAgent, Standing, ToAgent};
+use crate::name::RecordName;
+use crate::outcome::{Outcome, Why};
+use crate::plan::{Phase, Timing};
+
+/// So many exchanges of clock readings before the common start.
+const EXCHANGES: usize = 4;
+
+impl Station {
+    /// Whether the group need not wait for it.
+    fn is_done(&self, phase: Phase) -> bool {
+        let has_clock = self.clock.count() >= EXCHANGES;
+        let settled = |kept: &Kept| matches!(kept.progress, Progress::Dropped | Progress::GivenUp);
+        let is_settled = match phase {
+            Phase::Setup => self.begun && has_clock,
+            Phase::Open | Phase::Run => has_clock,
+            Phase::Finish | Phase::Close => true,
+            Phase::Report => self.records.iter().all(settled),
+            Phase::Teardown => self.left.is_some() && (self.forgotten || !self.has_all()),
+        };
+        let is_idle = self.jobs.is_empty() && self.outstanding.is_none();
+        !self.active || self.abandoned || (is_idle && is_settled)
+    }
+
+    /// What is to be said, again and again, until it is answered.
+    fn next_ask(&self, group: &Group, timing: &Timing) -> Option<Ask> {
+        if !self.active || self.abandoned {
+            return None;
+        }
+        if !self.begun {
+            let (station, lease) = (self.plan.name.clone(), timing.lease);
+            return Some(Ask::Begin { station, lease });
+        }
+        if let Some(Outstanding { number, job, attempt }) = self.outstanding {
+            let what = self.what(group, job, attempt)?;
+            return Some(Ask::Command { number, what });
+        }
+        if !self.jobs.is_empty() {
+            return None;
+        }
+        let of_record = |kept: &Kept| {
+            let record = kept.record.name.clone();
+            match kept.progress {
+                Progress::Fetching(offset) => Some(Ask::Fetch { record, offset }),
+                Progress::Stored => Some(Ask::Received { record }),
+                _ => None,
+            }
+        };
+        match group.phase {
+            Phase::Report => self.records.iter().find_map(of_record),
+            Phase::Teardown if self.left.is_some() && self.has_all() && !self.forgotten => {
+                // One that was stored before a restart of the controller may not be dropped yet.
+                Some(self.records.iter().find_map(of_record).unwrap_or(Ask::Forget))
+            }
+            _ => None,
+        }
+    }
+
+    fn starts_next(&self, now: Instant<Mono>) -> bool {
+        let is_free = self.outstanding.is_none() && !self.jobs.is_empty();
+        let may = self.active && self.begun && !self.abandoned;
+        may && is_free && self.not_before.is_none_or(|at| at <= now)
+    }
+
+    /// What the group waits for.
+    fn waiting_for(&self, phase: Phase) -> String {
+        let what = match self.jobs.front() {
+            _ if !self.begun => "its agent".to_owned(),
+            Some(job) => format!("`{}`", self.title(phase, *job)),
+            None if phase == Phase::Report => "its records".to_owned(),
+            None if phase == Phase::Teardown => "the end".to_owned(),
+            None => "readings of its clock".to_owned(),
+        };
+        match &self.refusal {
+            Some(refusal) => format!("waiting for {what}; it said: {refusal}"),
+            None => format!("waiting for {what}"),
+        }
+    }
+
+    fn wake_at(&self, group: &Group, timing: &Timing) -> Option<Instant<Mono>> {
+        let again = self.sent.filter(|_| self.next_ask(group, timing).is_some());
+        let again = again.map(|sent| sent.saturating_add(timing.resend));
+        let waits = self.active && self.outstanding.is_none() && !self.jobs.is_empty();
+        let next = self.not_before.filter(|_| waits && self.begun && !self.abandoned);
+        let clock = self.next_clock.filter(|_| self.keeps_in_touch());
+        let silence = self.heard.filter(|_| self.begun && group.phase < Phase::Report);
+        let silence = silence.map(|heard| heard.saturating_add(timing.lease));
+        [again, next, clock, silence].into_iter().flatten().min()
+    }
+
+    fn keeps_in_touch(&self) -> bool {
+        self.begun && !self.forgotten
+    }
+}
+
+impl Controller {
+    /// The next instant at which it wants a [`super::Event::Tick`].
+    pub fn wake_at(&self) -> Option<Instant<Mono>> {
+        let group = self.group.as_ref().filter(|_| !self.closed)?;
+        let stations = self.stations.values();
+        let stations = stations.filter_map(|s| s.wake_at(group, &self.plan.timing));
+        stations.chain(self.deadline).min()
+    }
+
+    /// After a restart all timeouts begin again.
+    pub(super) fn restart_clocks(&mut self, now: Now) {
+        for station in self.stations.values_mut() {
+            station.heard = Some(now.mono);
+        }
+        if let Some(group) = &self.group {
+            self.deadline = Some(self.deadline_of(group, now));
+        }
+    }
+
+    /// Goes on as far as it can now.
+    pub(super) fn advance(&mut self, now: Now, out: &mut Vec<Action>) {
+        while !self.closed {
+            let Some(phase) = self.group.as_ref().map(|group| group.phase) else {
+                self.next_group(None, now, out);
+                continue;
+            };
+            if phase < Phase::Report {
+                self.look_for_silence(now, out);
+                if !self.failures.is_empty() {
+                    self.enter(Phase::Report, 0, now, out);
+                    continue;
+                }
+            }
+            self.speak(now, out);
+            let waiting: Vec<StationName> = self.waiting(phase);
+            if waiting.is_empty() {
+                self.next_group(Some(phase), now, out);
+            } else if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
+                self.time_out(phase, &waiting, out);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn waiting(&self, phase: Phase) -> Vec<StationName> {
+        let waiting = self.stations.iter().filter(|(_, station)| !station.is_done(phase));
+        waiting.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn time_out(&mut self, phase: Phase, waiting: &[StationName], out: &mut Vec<Action>) {
+        let limit = self.plan.timing.of_phase(phase);
+        for name in waiting {
+            let Some(station) = self.stations.get_mut(name) else { continue };
+            station.abandoned = true;
+            let waiting_for = station.waiting_for(phase);
+            self.fail(Some(name), Cause::Timeout { limit, waiting_for }, out);
+        }
+    }
+
+    fn look_for_silence(&mut self, now: Now, out: &mut Vec<Action>) {
+        let lease = self.plan.timing.lease;
+        let is_silent = |station: &Station| {
+            let until = station.heard.map(|heard| heard.saturating_add(lease));
+            station.begun && until.is_some_and(|until| until <= now.mono)
+        };
+        let silent = self.stations.iter().filter(|(_, station)| is_silent(station));
+        let silent: Vec<StationName> = silent.map(|(name, _)| name.clone()).collect();
+        for name in silent {
+            self.fail(Some(&name), Cause::Silent { lease }, out);
+        }
+    }
+
+    /// The next order of this phase, the first of the next phase, or the end.
+    fn next_group(&mut self, phase: Option<Phase>, now: Now, out: &mut Vec<Action>) {
+        let order = self.group.as_ref().map_or(0, |group| group.order);
+        let Some(phase) = phase else { return self.enter(Phase::Setup, 0, now, out) };
+        if let Some(next) = self.orders(phase).range(order..).find(|next| **next > order) {
+            return self.enter(phase, *next, now, out);
+        }
+        match phase.next() {
+            Some(next) => self.enter(next, 0, now, out),
+            None => {
+                self.write(Entry::Closed, out);
+                out.push(Action::End(self.end()));
+            }
+        }
+    }
+
+    fn orders(&self, phase: Phase) -> BTreeSet<u32> {
+        self.stations.values().map(|station| station.part(phase).order).collect()
+    }
+
+    /// Begins the first order of a phase that is at or after this one.
+    fn enter(&mut self, phase: Phase, least: u32, now: Now, out: &mut Vec<Action>) {
+        let order = self.orders(phase).range(least..).next().copied().unwrap_or(least);
+        let mut clocks = BTreeMap::new();
+        let mut at = None;
+        if phase == Phase::Run {
+            match self.clocks(order, now) {
+                Ok(none) if none.is_empty() => {}
+                Ok(known) => {
+                    at = Some(now.tai.saturating_add(self.plan.timing.lead));
+                    clocks = known;
+                }
+                Err(wrong) => {
+                    let allowed = self.plan.timing.clock_within;
+                    for (name, bound) in wrong {
+                        self.fail(Some(&name), Cause::Clock { bound, allowed }, out);
+                    }
+                    return;
+                }
+            }
+        }
+        self.write(Entry::Group { phase, order, at, clocks }, out);
+        let group = Group { phase, order, at };
+        self.deadline = Some(self.deadline_of(&group, now));
+        for station in self.stations.values_mut() {
+            let delay = if at.is_some() { Span::ZERO } else { station.part(phase).after };
+            station.not_before = Some(now.mono.saturating_add(delay));
+            station.refusal = None;
+        }
+    }
+
+    /// The clocks of the stations that start at the common instant; or those that are too far off.
+    #[allow(clippy::type_complexity, reason = "two maps by station")]
+    fn clocks(
+        &self,
+        order: u32,
+        now: Now,
+    ) -> Result<BTreeMap<StationName, ClockBound>, Vec<(StationName, Option<ClockBound>)>> {
+        let (mut known, mut wrong) = (BTreeMap::new(), Vec::new());
+        for (name, station) in &self.stations {
+            let part = station.part(Phase::Run);
+            if part.order != order || part.steps.is_empty() {
+                continue;
+            }
+            match station.clock.bound(now.mono) {
+                Some(bound) if bound.apart() <= self.plan.timing.clock_within => {
+                    known.insert(name.clone(), bound);
+                }
+                bound => wrong.push((name.clone(), bound)),
+            }
+        }
+        if wrong.is_empty() { Ok(known) } else { Err(wrong) }
+    }
+
+    fn deadline_of(&self, group: &Group, now: Now) -> Instant<Mono> {
+        let ahead = group.at.map_or(0, |at| at.as_ns().saturating_sub(now.tai.as_ns()).max(0));
+        let parts = self.stations.values().map(|station| station.part(group.phase));
+        let after = parts.filter(|part| part.order == group.order).map(|part| part.after).max();
+        let limit = self.plan.timing.of_phase(group.phase);
+        let start = now.mono.saturating_add(Span::from_ns(ahead));
+        start.saturating_add(after.unwrap_or(Span::ZERO)).saturating_add(limit)
+    }
+
+    /// Says to each station what is due.
+    fn speak(&mut self, now: Now, out: &mut Vec<Action>) {
+        let Some(group) = self.group.clone() else { return };
+        let names: Vec<StationName> = self.stations.keys().cloned().collect();
+        for name in names {
+            self.ask_clock(&name, now, out);
+            let Some(station) = self.stations.get(&name) else { continue };
+            if station.starts_next(now.mono) {
+                let number = station.last_number + 1;
+                self.write(Entry::Sent { station: name.clone(), number }, out);
+                self.station(&name).sent = None;
+            }
+            let timing = &self.plan.timing;
+            let Some(station) = self.stations.get_mut(&name) else { continue };
+            let due = station.sent.is_none_or(|at| at.saturating_add(timing.resend) <= now.mono);
+            if let Some(ask) = station.next_ask(&group, timing).filter(|_| due) {
+                station.sent = Some(now.mono);
+                let message = ToAgent::new(&self.plan.experiment, ask);
+                out.push(Action::Send { station: name, message });
+            }
+        }
+    }
+
+    /// Asks for the clock, which also renews the lease.
+    fn ask_clock(&mut self, name: &StationName, now: Now, out: &mut Vec<Action>) {
+        let quarter = Span::from_ns(self.plan.timing.lease.as_ns() / 4);
+        let Some(station) = self.stations.get_mut(name) else { return };
+        if !station.keeps_in_touch() || station.next_clock.is_some_and(|at| at > now.mono) {
+            return;
+        }
+        let few = station.clock.count() < EXCHANGES;
+        let pause = if few { self.plan.timing.resend } else { quarter };
+        self.nonce += 1;
+        station.next_clock = Some(now.mono.saturating_add(pause));
+        station.exchange = Some((self.nonce, now));
+        let message = ToAgent::new(&self.plan.experiment, Ask::Clock { nonce: self.nonce });
+        out.push(Action::Send { station: name.clone(), message });
+    }
+
+    pub(super) fn heard(
+        &mut self,
+        now: Now,
+        name: &StationName,
+        message: FromAgent,
+        out: &mut Vec<Action>,
+    ) {
+        if message.experiment != self.plan.experiment || !self.stations.contains_key(name) {
+            return;
+        }
+        self.station(name).heard = Some(now.mono);
+        self.stands(name, &message.standing, out);
+        match message.answer {
+            Answer::Standing | Answer::Running { .. } => {}
+            Answer::Busy { with } => {
+                self.station(name).refusal = Some(format!("it takes part in `{with}`"));
+            }
+            Answer::Refused { why } => self.station(name).refusal = Some(why),
+            Answer::Clock { nonce, clock } => {
+                let station = self.station(name);
+                if let Some((_, sent)) = station.exchange.take_if(|(asked, _)| *asked == nonce) {
+                    station.clock.add(sent, now, clock);
+                    if station.clock.count() < EXCHANGES {
+                        station.next_clock = Some(now.mono);
+                    }
+                }
+            }
+            Answer::Ended { number, outcome } => self.ended(now, name, number, outcome, out),
+            Answer::Piece { record, offset, bytes } => {
+                self.piece(name, record, offset, bytes, out);
+            }
+            Answer::Dropped { record } => {
+                let station = self.station(name);
+                let kept = station.record(&record).filter(|kept| kept.is_stored());
+                if let Some(kept) = kept {
+                    kept.progress = Progress::Dropped;
+                    station.sent = None;
+                }
+            }
+        }
+    }
+
+    /// What follows from how a station says it stands.
+    fn stands(&mut self, name: &StationName, standing: &Standing, out: &mut Vec<Action>) {
+        let phase = self.group.as_ref().map_or(Phase::Setup, |group| group.phase);
+        let station = self.station(name);
+        let lapse = match standing {
+            Standing::Held => {
+                if !station.begun {
+                    (station.begun, station.sent) = (true, None);
+                }
+                None
+            }
+            Standing::Restoring { why } | Standing::Restored { why, .. } => {
+                (*why != Why::Asked).then_some(Some(*why))
+            }
+            Standing::Unknown => (station.begun && phase < Phase::Report).then_some(None),
+            Standing::Forgotten => {
+                (station.begun, station.forgotten) = (true, true);
+                (phase < Phase::Teardown).then_some(None)
+            }
+        };
+        if let Some(why) = lapse.filter(|_| !station.lapsed) {
+            self.fail(Some(name), Cause::Lapsed { why }, out);
+        }
+    }
+
+    fn ended(
+        &mut self,
+        now: Now,
+        name: &StationName,
+        number: u32,
+        outcome: Outcome,
+        out: &mut Vec<Action>,
+    ) {
+        let phase = self.group.as_ref().map_or(Phase::Setup, |group| group.phase);
+        let station = self.station(name);
+        let Some(Outstanding { job, attempt, .. }) =
+            station.outstanding.filter(|outstanding| outstanding.number == number)
+        else {
+            return;
+        };
+        station.sent = None;
+        if let Outcome::Failed { kind, .. } = &outcome
+            && station.retries(phase, job, attempt, *kind)
+        {
+            let pause = station.retry_of(phase, job).pause;
+            station.not_before = Some(now.mono.saturating_add(pause));
+        }
+        self.write(Entry::Ended { station: name.clone(), number, outcome }, out);
+    }
+
+    fn piece(
+        &mut self,
+        name: &StationName,
+        record: RecordName,
+        offset: u64,
+        bytes: Vec<u8>,
+        out: &mut Vec<Action>,
+    ) {
+        let station = self.station(name);
+        let Some(kept) = station.record(&record) else { return };
+        if kept.progress != Progress::Fetching(offset) {
+            return;
+        }
+        let size = kept.record.bytes;
+        let end = u64::try_from(bytes.len()).ok().and_then(|length| offset.checked_add(length));
+        let Some(end) = end.filter(|end| *end <= size && (*end > offset || size == 0)) else {
+            let why = format!("the station has not the {size} bytes that it told of");
+            return self.fail(Some(name), Cause::Record { record, why }, out);
+        };
+        let is_whole = end == size;
+        kept.progress = if is_whole { Progress::Checking } else { Progress::Fetching(end) };
+        let check = Action::Check { station: name.clone(), record: kept.record.clone() };
+        station.sent = None;
+        out.push(Action::Store { station: name.clone(), record, offset, bytes });
+        if is_whole {
+            out.push(check);
+        }
+    }
+
+    pub(super) fn stored(
+        &mut self,
+        name: &StationName,
+        record: RecordName,
+        outcome: Result<(), String>,
+        out: &mut Vec<Action>,
+    ) {
+        let Some(station) = self.stations.get_mut(name) else { return };
+        let is_awaited =
+            station.record(&record).is_some_and(|kept| kept.progress == Progress::Checking);
+        if !is_awaited {
+            return;
+        }
+        station.sent = None;
+        match outcome {
+            Ok(()) => self.write(Entry::Stored { station: name.clone(), record }, out),
+            Err(why) => self.fail(Some(name), Cause::Record { record, why }, out),
+        }
+    }
+
+    fn station(&mut self, name: &StationName) -> &mut Station {
+        self.stations.get_mut(name).expect("invariant: the caller found it")
+    }
+}

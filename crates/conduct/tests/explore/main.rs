@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The two machines against everything that can go wrong: all kill points and all fates of the
+//! first messages of small experiments, and random ones from seeds. A seed that fails is printed as
+//! the line that repeats it.
+//!
+//! Not here: what must hold (`world`).
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::disallowed_methods, reason = "the seed to repeat is in the environment")]
+
+mod chance;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use chance::{Chance, Fate, Kill, MS, Random};
+use timewire_base::{Span, StationName};
+use timewire_conduct::{
+    ExperimentId, FailureKind, Part, Phase, Plan, Program, Retry, StationPlan, Step, Task, Timing,
+    WordName,
+};
+use world::World;
+
+fn task(phase: Phase, number: usize) -> Task {
+    Task::Run(Program {
+        name: WordName::new(&format!("{phase}-{number}")).unwrap(),
+        command: vec!["true".to_owned()],
+        environment: BTreeMap::new(),
+        accept: Vec::new(),
+    })
+}
+
+fn timing() -> Timing {
+    Timing {
+        lease: Span::from_ms(1_000),
+        resend: Span::from_ms(50),
+        lead: Span::from_ms(200),
+        clock_within: Span::from_ms(20),
+        phases: Phase::ALL.into_iter().map(|phase| (phase, Span::from_secs(4))).collect(),
+    }
+}
+
+/// As many stations, each with as many steps in each of these phases.
+fn plan(stations: usize, phases: &[Phase], steps: usize) -> Plan {
+    let part = |phase: Phase| {
+        let step = |number| Step {
+            task: task(phase, number),
+            timeout: Span::from_ms(500),
+            retry: Retry::default(),
+        };
+        (phase, Part { steps: (0..steps).map(step).collect(), ..Part::default() })
+    };
+    let station = |number| StationPlan {
+        name: StationName::new(&format!("s{number}")).unwrap(),
+        parts: phases.iter().copied().map(part).collect(),
+    };
+    Plan {
+        experiment: ExperimentId::new("explored").unwrap(),
+        timing: timing(),
+        stations: (0..stations).map(station).collect(),
+    }
+}
+
+/// Of a seed: one to four stations, any phases, orders, delays and retries.
+fn any_plan(seed: u64) -> Plan {
+    let mut random = Random::new(seed ^ 0x5eed);
+    let mut plan = plan(usize::try_from(1 + random.below(4)).unwrap(), &Phase::ALL, 2);
+    for station in &mut plan.stations {
+        for part in station.parts.values_mut() {
+            part.order = u32::try_from(random.below(3)).unwrap();
+            part.after = Span::from_ns(random.between(0, 20 * MS));
+            part.steps.truncate(usize::try_from(random.below(3)).unwrap());
+            for step in &mut part.steps {
+                step.retry.times = u32::try_from(random.below(3)).unwrap();
+                step.retry.pause = Span::from_ns(random.between(0, 50 * MS));
+                let kinds = [FailureKind::Exited, FailureKind::Unknown, FailureKind::TimedOut];
+                step.retry.after = kinds.into_iter().collect::<BTreeSet<_>>();
+            }
+        }
+    }
+    // The start that is judged has neither an order nor a delay.
+    for station in &mut plan.stations {
+        let run = station.parts.entry(Phase::Run).or_default();
+        (run.order, run.after) = (0, Span::ZERO);
+    }
+    plan
+}
+
+/// Runs it; when something does not hold, says how to see it again.
+fn explore(what: &str, plan: Plan, chance: Chance) -> World {
+    let mut world = World::new(plan, chance);
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| world.run())) {
+        eprintln!("again: {what}");
+        resume_unwind(panic);
+    }
+    world
+}
+
+fn is_success(world: &World) -> bool {
+    world.end.as_ref().is_some_and(|end| end.failures.is_empty())
+}
+
+fn wild(seed: u64) -> World {
+    let again = format!(
+        "TIMEWIRE_SEED={seed} cargo test -p timewire-conduct --test explore t2_random_seeds"
+    );
+    explore(&again, any_plan(seed), Chance::wild(seed))
+}
+
+#[test]
+fn t2_nothing_goes_wrong_and_all_is_done() {
+    for seed in 0..200 {
+        let mut calm = any_plan(seed);
+        calm.stations.iter_mut().flat_map(|s| s.parts.values_mut()).for_each(|part| {
+            part.steps.iter_mut().for_each(|step| step.retry = Retry::default());
+        });
+        let world = explore(&format!("calm seed {seed}"), calm, Chance::calm(seed));
+        assert!(is_success(&world), "seed {seed}: {:?}", world.end);
+    }
+}
+
+#[test]
+fn t2_every_kill_point_of_an_experiment() {
+    let whole = || plan(2, &Phase::ALL, 1);
+    let actions = explore("nothing killed", whole(), Chance::calm(1)).actions();
+    assert!(actions > 200, "{actions} actions are not the experiment that was meant");
+    let mut succeeded = 0_u32;
+    for at in 0..actions {
+        for restart in [Some(MS), Some(60 * MS), Some(1_500 * MS), None] {
+            for torn in [0, 5, 8] {
+                let kill = Kill { torn, restart };
+                let chance = Chance { kills: vec![(at, kill)], ..Chance::calm(1) };
+                let world = explore(&format!("kill at action {at}: {kill:?}"), whole(), chance);
+                succeeded += u32::from(is_success(&world));
+            }
+        }
+    }
+    // A controller that comes back within the lease goes on.
+    assert!(u64::from(succeeded) > actions, "{succeeded} of {actions} kill points went on");
+}
+
+#[test]
+fn t2_every_two_kill_points_of_a_small_experiment() {
+    let small = || plan(1, &[Phase::Setup, Phase::Run], 1);
+    let actions = explore("nothing killed", small(), Chance::calm(1)).actions();
+    for first in 0..actions {
+        for second in first + 1..actions + 20 {
+            let kill = |torn| Kill { torn, restart: Some(30 * MS) };
+            let kills = vec![(first, kill(3)), (second, kill(8))];
+            let chance = Chance { kills, ..Chance::calm(1) };
+            explore(&format!("kills at {first} and {second}"), small(), chance);
+        }
+    }
+}
+
+#[test]
+fn t2_every_fate_of_the_messages_of_a_small_experiment() {
+    let small = || plan(1, &[Phase::Run], 1);
+    let fates = [Fate::Arrives, Fate::Lost, Fate::Twice, Fate::Late];
+    // Six messages at a time, from several places of the experiment on.
+    for from in [0, 6, 12, 18] {
+        for code in 0..4_usize.pow(6) {
+            let fate = |at: u32| fates[code / 4_usize.pow(at) % 4];
+            let before = std::iter::repeat_n(Fate::Arrives, from);
+            let chance =
+                Chance { fates: before.chain((0..6).map(fate)).collect(), ..Chance::calm(1) };
+            let world = explore(&format!("fates {code} from {from}"), small(), chance);
+            assert!(is_success(&world) || code != 0, "{:?}", world.end);
+        }
+    }
+}
+
+#[test]
+fn t2_random_seeds() {
+    if let Ok(seed) = std::env::var("TIMEWIRE_SEED") {
+        let world = wild(seed.parse().expect("TIMEWIRE_SEED is a number"));
+        return eprintln!("{:#?}", world.end);
+    }
+    let (mut succeeded, mut failed, mut unended) = (0_u32, 0_u32, 0_u32);
+    for seed in 0..4_000 {
+        let world = wild(seed);
+        match &world.end {
+            Some(end) if end.failures.is_empty() => succeeded += 1,
+            Some(_) => failed += 1,
+            None => unended += 1,
+        }
+    }
+    // Otherwise the seeds do not explore what they are for.
+    let all = succeeded > 400 && failed > 400 && unended > 20;
+    assert!(all, "{succeeded} succeeded, {failed} failed, {unended} controllers never came back");
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a station has of one experiment: a directory in which its programs work and whose files
+//! are its records, its programs, and what it applied to the host.
+//!
+//! Not here: when what is done (`timewire_conduct::Agent`).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use timewire_base::{Instant, Span, Tai};
+use timewire_conduct::message::MAX_PIECE;
+use timewire_conduct::{
+    ExperimentId, FailureKind, Outcome, Program, Record, RecordName, Task, WordName,
+};
+use timewire_host::apply::{self, Failure, keeper};
+use timewire_host::snapshot::Snapshot;
+use timewire_sched::scenario::host::HostFile;
+use timewire_sys::clock;
+
+use super::running::{Running, kill_marked};
+
+/// Most records of a station; more do not fit the message that tells of them.
+const MAX_RECORDS: usize = 512;
+/// What could not be a record, by name.
+const NOT_KEPT: &str = "not-kept.txt";
+/// Before an instant, a thread sleeps only so long without looking whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// One experiment on this station.
+pub(super) struct Part {
+    directory: PathBuf,
+    own_program: PathBuf,
+    mark: String,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    programs: BTreeMap<WordName, Arc<Running>>,
+    /// Tasks that are to end.
+    aborted: Vec<u32>,
+    /// What a task waits for.
+    waits: BTreeMap<u32, Arc<Running>>,
+    held: Vec<keeper::Held>,
+}
+
+impl Part {
+    /// The part of an experiment, in a directory of its own.
+    pub fn new(directory: PathBuf, own_program: PathBuf, experiment: &ExperimentId) -> Part {
+        // Several agents may run on one machine; the directory tells them apart.
+        let mark = format!("{experiment}@{}", directory.display());
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Part { directory, own_program, mark, state, changed }
+    }
+
+    /// Does a task, from its instant on.
+    pub fn perform(&self, number: u32, task: &Task, at: Option<Instant<Tai>>) -> Outcome {
+        if let Some(at) = at
+            && !self.wait_until(number, at)
+        {
+            return stopped();
+        }
+        let not_done = |why: String| Outcome::failed(FailureKind::NotStarted, why);
+        if let Err(error) = fs::create_dir_all(&self.directory) {
+            return not_done(format!("{}: {error}", self.directory.display()));
+        }
+        let done = match task {
+            Task::Put { name, text } => self.put(name, text.as_bytes()),
+            Task::Snapshot { name } => self.snapshot(name),
+            Task::Apply { host } => self.apply(host),
+            Task::Run(program) => {
+                return match self.start(program) {
+                    Ok(running) => self.wait_for(number, &running),
+                    Err(why) => not_done(why),
+                };
+            }
+            Task::Start(program) => self.start(program).map(drop),
+            Task::Wait { name } => {
+                return match self.named(name) {
+                    Ok(running) => self.wait_for(number, &running),
+                    Err(why) => not_done(why),
+                };
+            }
+            Task::Stop { name } => {
+                return self.named(name).map_or_else(not_done, |running| running.stop());
+            }
+        };
+        done.map_or_else(not_done, |()| Outcome::Done { exit: None })
+    }
+
+    /// Ends what a command does.
+    pub fn abort(&self, number: u32) {
+        let mut state = self.state();
+        state.aborted.push(number);
+        if let Some(running) = state.waits.get(&number) {
+            running.kill();
+        }
+        self.changed.notify_all();
+    }
+
+    /// Ends all programs, and all that waits for them.
+    pub fn halt(&self, tasks: &[u32]) {
+        let programs: Vec<_> = {
+            let mut state = self.state();
+            state.aborted.extend(tasks);
+            self.changed.notify_all();
+            state.programs.values().cloned().collect()
+        };
+        std::thread::scope(|scope| {
+            for running in &programs {
+                scope.spawn(|| running.stop());
+            }
+        });
+    }
+
+    /// Puts the host back; what is left of it.
+    pub fn restore(&self, tasks: &[u32]) -> Vec<String> {
+        self.halt(tasks);
+        kill_marked(&self.mark);
+        let mut held = std::mem::take(&mut self.state().held);
+        let mut left = Vec::new();
+        while let Some(last) = held.pop() {
+            if let Err(error) = last.end() {
+                left.push(error.to_string());
+            }
+        }
+        // Of an agent that was killed; its keeper may have done it already.
+        if let Err(error) = keeper::recover() {
+            left.push(error.to_string());
+        }
+        left
+    }
+
+    /// The files that are there, as records.
+    ///
+    /// **Errors**: one cannot be read.
+    pub fn records(&self) -> Result<Vec<Record>, String> {
+        let (mut names, mut others) = (Vec::new(), Vec::new());
+        if self.directory.exists() {
+            list(&self.directory, "", &mut names, &mut others)?;
+        }
+        names.sort();
+        if names.len() > MAX_RECORDS {
+            let more = names.split_off(MAX_RECORDS);
+            others.extend(more.iter().map(ToString::to_string));
+        }
+        if !others.is_empty() {
+            let name = RecordName::new(NOT_KEPT).map_err(|error| error.to_string())?;
+            self.put(&name, (others.join("\n") + "\n").as_bytes())?;
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.into_iter().map(|name| self.record(name)).collect()
+    }
+
+    fn record(&self, name: RecordName) -> Result<Record, String> {
+        let failed = |error: std::io::Error| format!("{name}: {error}");
+        let mut file = File::open(self.directory.join(name.as_str())).map_err(failed)?;
+        // Told of is kept: also when the machine loses its power now.
+        file.sync_all().map_err(failed)?;
+        let bytes = file.metadata().map_err(failed)?.len();
+        let digest = timewire_remote::digest(&mut file.by_ref().take(bytes)).map_err(failed)?;
+        Ok(Record { name, bytes, digest })
+    }
+
+    /// A piece of a record.
+    ///
+    /// **Errors**: it cannot be read.
+    pub fn read(&self, record: &RecordName, offset: u64) -> Result<Vec<u8>, String> {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = File::open(self.directory.join(record.as_str()))?;
+            file.seek(SeekFrom::Start(offset))?;
+            let mut bytes = Vec::new();
+            let most = u64::try_from(MAX_PIECE).map_err(std::io::Error::other)?;
+            file.take(most).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(|error| error.to_string())
+    }
+
+    /// Removes a record that the controller has.
+    pub fn drop_record(&self, record: &RecordName) {
+        // Gone already, after a restart.
+        let _ = fs::remove_file(self.directory.join(record.as_str()));
+    }
+
+    /// Removes all.
+    pub fn forget(&self) {
+        // It has no records any more, so nothing is lost where this fails.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+
+    fn put(&self, name: &RecordName, bytes: &[u8]) -> Result<(), String> {
+        let path = self.directory.join(name.as_str());
+        let parent = path.parent().unwrap_or(&self.directory);
+        let done = fs::create_dir_all(parent).and_then(|()| fs::write(&path, bytes));
+        done.map_err(|error| format!("{name}: {error}"))
+    }
+
+    fn snapshot(&self, name: &RecordName) -> Result<(), String> {
+        let snapshot = Snapshot::of_this_host(&[]).map_err(|error| error.to_string())?;
+        self.put(name, snapshot.to_text().as_bytes())
+    }
+
+    fn apply(&self, text: &str) -> Result<(), String> {
+        let file = HostFile::parse("host file", text).map_err(|errors| errors.to_string())?;
+        let wished = apply::wished(&file.host, &BTreeMap::new(), "host file");
+        if let Some(error) = wished.errors.first() {
+            return Err(error.clone());
+        }
+        if let Some(note) = wished.by_hand.first() {
+            return Err(format!("not a setting, start it as a program: {note}"));
+        }
+        let title = keeper::Title { name: file.name.as_str(), file: "", by_hand: &[] };
+        match keeper::hold(&title, &wished.settings).map_err(|error| error.to_string())? {
+            Ok(held) => {
+                self.state().held.push(held);
+                Ok(())
+            }
+            Err(Failure::Unread(error)) => Err(error.to_string()),
+            Err(Failure::Refused(refusals)) => {
+                Err(refusals.first().map_or_else(String::new, ToString::to_string))
+            }
+            Err(Failure::Failed { at, why, .. }) => Err(format!("{at}: {why}")),
+        }
+    }
+
+    fn start(&self, program: &Program) -> Result<Arc<Running>, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", program.command.join(" "));
+        let running = Running::start(program, &self.own_program, &self.directory, &self.mark);
+        let running = running.map_err(failed)?;
+        self.state().programs.insert(program.name.clone(), Arc::clone(&running));
+        Ok(running)
+    }
+
+    fn named(&self, name: &WordName) -> Result<Arc<Running>, String> {
+        self.state().programs.get(name).cloned().ok_or(format!("no program `{name}` was started"))
+    }
+
+    fn wait_for(&self, number: u32, running: &Arc<Running>) -> Outcome {
+        {
+            let mut state = self.state();
+            if state.aborted.contains(&number) {
+                running.kill();
+            }
+            state.waits.insert(number, Arc::clone(running));
+        }
+        let outcome = running.wait();
+        let mut state = self.state();
+        state.waits.remove(&number);
+        if state.aborted.contains(&number) { stopped() } else { outcome }
+    }
+
+    /// Waits until the instant, or until the task is to end; whether it goes on.
+    fn wait_until(&self, number: u32, at: Instant<Tai>) -> bool {
+        let mut state = self.state();
+        while !state.aborted.contains(&number) {
+            let left = at - clock::now::<Tai>();
+            let near = Span::from_ms(200);
+            if left <= near {
+                drop(state);
+                clock::sleep_until(at);
+                return !self.state().aborted.contains(&number);
+            }
+            let woken = self.changed.wait_timeout(state, LOOK);
+            (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        false
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn stopped() -> Outcome {
+    Outcome::failed(FailureKind::Stopped, "the agent ended it")
+}
+
+/// The files below a directory; those that can be no record apart.
+fn list(
+    directory: &Path,
+    prefix: &str,
+    names: &mut Vec<RecordName>,
+    others: &mut Vec<String>,
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type().map_err(failed)?;
+        match RecordName::new(&name) {
+            Ok(_) if kind.is_dir() => list(&entry.path(), &format!("{name}/"), names, others)?,
+            Ok(record) if kind.is_file() => names.push(record),
+            _ => others.push(name),
+        }
+    }
+    Ok(())
+}

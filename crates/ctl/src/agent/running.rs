@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A program of an experiment on its station: started with a process group of its own, ended with
+//! all that is left in that group, and found again by a mark in its environment.
+//!
+//! Not here: which programs (`part`).
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use timewire_conduct::{FailureKind, Outcome, Program};
+use timewire_sys::children::{GroupSignal, signal_group, spawn_leader, wait_for_end};
+use timewire_sys::namespace::Process;
+
+/// What marks the programs of an experiment's station, in their environment.
+pub(crate) const MARK: &str = "TIMEWIRE_PART";
+/// How long a program has to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A program that was started.
+#[derive(Debug)]
+pub(super) struct Running {
+    program: Program,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` once it was waited for: its number may be another's then.
+    leader: Option<u32>,
+    status: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts it in this directory, with its output there.
+    ///
+    /// **Errors**: no such program, or no such file.
+    pub fn start(
+        program: &Program,
+        own: &Path,
+        directory: &Path,
+        mark: &str,
+    ) -> io::Result<Arc<Running>> {
+        let Some((first, rest)) = program.command.split_first() else {
+            return Err(io::Error::other("the command has no words"));
+        };
+        let output = |kind: &str| File::create(directory.join(format!("{}.{kind}", program.name)));
+        let mut command = match first.as_str() {
+            "timewire" => Command::new(own),
+            other => Command::new(other),
+        };
+        command.args(rest).current_dir(directory).envs(&program.environment).env(MARK, mark);
+        command.stdin(Stdio::null()).stdout(output("out")?).stderr(output("err")?);
+        let state = Mutex::new(State { leader: None, status: None });
+        let running = Arc::new(Running { program: program.clone(), state, ended: Condvar::new() });
+        let (tell, told) = mpsc::channel();
+        let watched = Arc::clone(&running);
+        // The kernel kills the child with the thread that started it: this one, which waits for it.
+        thread::Builder::new().name("program".to_owned()).spawn(move || {
+            watched.watch(command, &tell);
+        })?;
+        told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))?;
+        Ok(running)
+    }
+
+    fn watch(&self, command: Command, tell: &mpsc::Sender<io::Result<()>>) {
+        let mut child = match spawn_leader(command) {
+            Ok(child) => child,
+            Err(error) => {
+                // Nobody waits only when the agent ends.
+                let _ = tell.send(Err(error));
+                return;
+            }
+        };
+        self.state().leader = Some(child.id());
+        let _ = tell.send(Ok(()));
+        // An error would be that it was waited for, which only happens below.
+        let _ = wait_for_end(child.id());
+        let mut state = self.state();
+        // Whatever it has started and left behind; its number is not free before it is waited for.
+        let _ = signal_group(child.id(), GroupSignal::Kill);
+        state.leader = None;
+        state.status = Some(child.wait().unwrap_or_else(|_| ExitStatus::from_raw(0x7f00)));
+        self.ended.notify_all();
+    }
+
+    /// Waits for its end.
+    pub fn wait(&self) -> Outcome {
+        let mut state = self.state();
+        loop {
+            if let Some(status) = state.status {
+                return self.outcome(status, false);
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Asks it to end, and makes it end when it does not.
+    pub fn stop(&self) -> Outcome {
+        self.signal(GroupSignal::End);
+        let give_up = Instant::now() + PATIENCE;
+        let mut state = self.state();
+        loop {
+            if let Some(status) = state.status {
+                return self.outcome(status, true);
+            }
+            let left = give_up.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(state);
+                self.signal(GroupSignal::Kill);
+                let outcome = self.wait();
+                let why = format!("it did not end within {} s of SIGTERM", PATIENCE.as_secs());
+                return match outcome {
+                    Outcome::Done { .. } => outcome,
+                    _ => Outcome::failed(FailureKind::Exited, why),
+                };
+            }
+            (state, _) =
+                self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Makes it end now.
+    pub fn kill(&self) {
+        self.signal(GroupSignal::Kill);
+    }
+
+    fn signal(&self, signal: GroupSignal) {
+        let state = self.state();
+        if let Some(leader) = state.leader {
+            // An error: it has taken another user's rights. It dies with this thread at the latest.
+            let _ = signal_group(leader, signal);
+        }
+    }
+
+    fn outcome(&self, status: ExitStatus, was_asked: bool) -> Outcome {
+        let accepted = |code: i32| {
+            code == 0 || self.program.accept.iter().any(|accepted| i32::from(*accepted) == code)
+        };
+        match (status.code(), status.signal()) {
+            (Some(code), _) if accepted(code) => Outcome::Done { exit: Some(code) },
+            // Most programs end by the signal that asks them to.
+            (None, Some(SIGTERM)) if was_asked => Outcome::Done { exit: None },
+            (Some(code), _) => Outcome::failed(FailureKind::Exited, format!("exit code {code}")),
+            (None, signal) => {
+                let signal = signal.map_or("no status".to_owned(), |s| format!("signal {s}"));
+                Outcome::failed(FailureKind::Exited, signal)
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The number of the signal.
+const SIGTERM: i32 = 15;
+
+/// Kills all programs with this mark, also those that left their group, or whose agent was killed.
+pub(super) fn kill_marked(mark: &str) {
+    let wanted = format!("{MARK}={mark}");
+    let Ok(entries) = fs::read_dir("/proc") else { return };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    for pid in pids.filter(|pid| *pid != std::process::id()) {
+        let Ok(process) = Process::of(pid) else { continue };
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+        if environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()) {
+            // Gone meanwhile is as well.
+            let _ = process.kill();
+        }
+    }
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From an experiment file to its performances: combinations of values, put into texts, in an
+//! order that follows from the seed.
+//!
+//! Not here: carrying them out (`campaign`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use timewire_conduct::{
+    ExperimentId, FailureKind, Part, Phase, Plan, Program, RecordName, Retry, StationPlan, Step,
+    Task, Timing, WordName,
+};
+use timewire_sched::scenario::Text;
+use timewire_sched::scenario::experiment_file::{
+    ExperimentFile, PartWish, RetryAfter, StepWish, Variable,
+};
+
+use super::Script;
+use crate::CtlError;
+
+/// One combination of values, once.
+#[derive(Clone, Debug)]
+pub struct Performance {
+    /// Counts from 1, in the order of the file: combinations, and each as often as it is repeated.
+    pub number: usize,
+    /// Which repetition, from 1.
+    pub repeat: u64,
+    /// The values of the variables.
+    pub values: BTreeMap<String, String>,
+    /// What the stations do.
+    pub plan: Plan,
+}
+
+impl Performance {
+    /// The name of its directory.
+    pub fn name(&self) -> String {
+        format!("{:04}", self.number)
+    }
+}
+
+/// Most performances of an experiment.
+const MOST: usize = 9_999;
+
+/// All performances, in the order in which they are carried out. `run` tells them from those of any
+/// other run.
+///
+/// **Errors**: too many; a text has an unknown variable; a file cannot be read; a name or a plan
+/// cannot be.
+pub fn performances(script: &Script, run: &str) -> Result<Vec<Performance>, CtlError> {
+    let file = &script.file;
+    let combinations = combinations(file)?;
+    let repeats = file.repeats.get();
+    let name = file.name.as_str().replace('_', "-");
+    let mut all = Vec::new();
+    for values in combinations {
+        for repeat in 1..=repeats {
+            let number = all.len() + 1;
+            let id = format!("{name}-{run}-{number:04}");
+            let experiment = ExperimentId::new(&id).map_err(invalid)?;
+            let texts = Texts { script, values: &values };
+            let plan = texts.plan(experiment)?;
+            plan.check().map_err(invalid)?;
+            all.push(Performance { number, repeat, values: values.clone(), plan });
+        }
+    }
+    shuffle(&mut all, file.seed.get());
+    Ok(all)
+}
+
+fn invalid(error: impl std::fmt::Display) -> CtlError {
+    CtlError::Invalid(error.to_string())
+}
+
+/// Every combination, the last variable changing first.
+fn combinations(file: &ExperimentFile) -> Result<Vec<BTreeMap<String, String>>, CtlError> {
+    let mut combinations = vec![BTreeMap::new()];
+    let mut done = BTreeSet::new();
+    for variable in &file.variables {
+        if done.contains(&variable.name) {
+            continue;
+        }
+        let group = file.together.iter().find(|group| group.contains(&variable.name));
+        let together: Vec<&Variable> = match group {
+            Some(group) => file.variables.iter().filter(|v| group.contains(&v.name)).collect(),
+            None => vec![variable],
+        };
+        done.extend(together.iter().map(|variable| &variable.name));
+        let columns: Vec<(String, Vec<String>)> =
+            together.iter().map(|v| (v.name.to_string(), v.texts())).collect();
+        let mut longer = Vec::new();
+        for values in &combinations {
+            for row in 0..columns.first().map_or(0, |(_, texts)| texts.len()) {
+                let mut values = values.clone();
+                for (name, texts) in &columns {
+                    values.insert(name.clone(), texts[row].clone());
+                }
+                longer.push(values);
+            }
+        }
+        combinations = longer;
+        let repeats = usize::try_from(file.repeats.get()).unwrap_or(usize::MAX);
+        if combinations.len().saturating_mul(repeats) > MOST {
+            return Err(invalid(format!("the experiment has more than {MOST} performances")));
+        }
+    }
+    Ok(combinations)
+}
+
+/// Fisher and Yates' order, from a seed by splitmix64 (Steele, Lea, Flood 2014).
+fn shuffle<T>(all: &mut [T], seed: u64) {
+    let mut state = seed;
+    for last in (1..all.len()).rev() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let bound = u64::try_from(last + 1).unwrap_or(u64::MAX);
+        let other = usize::try_from((z ^ (z >> 31)) % bound).unwrap_or(0);
+        all.swap(last, other);
+    }
+}
+
+/// Puts values into texts.
+struct Texts<'a> {
+    script: &'a Script,
+    values: &'a BTreeMap<String, String>,
+}
+
+impl Texts<'_> {
+    fn plan(&self, experiment: ExperimentId) -> Result<Plan, CtlError> {
+        let file = &self.script.file;
+        let wish = &file.timing;
+        let timing = Timing {
+            lease: wish.lease,
+            resend: wish.resend,
+            lead: wish.lead,
+            clock_within: wish.clock_within,
+            phases: Phase::ALL.into_iter().map(|phase| (phase, wish.phase)).collect(),
+        };
+        let mut stations = Vec::new();
+        for station in &file.stations {
+            let mut parts = BTreeMap::new();
+            for (phase, (_, wish)) in Phase::ALL.into_iter().zip(station.parts()) {
+                parts.insert(phase, self.part(wish)?);
+            }
+            stations.push(StationPlan { name: station.name.clone(), parts });
+        }
+        Ok(Plan { experiment, timing, stations })
+    }
+
+    fn part(&self, wish: &PartWish) -> Result<Part, CtlError> {
+        let steps = wish.steps.iter().map(|step| self.step(step)).collect::<Result<_, _>>()?;
+        let order = u32::try_from(wish.order.get()).map_err(invalid)?;
+        Ok(Part { order, after: wish.after, steps })
+    }
+
+    fn step(&self, wish: &StepWish) -> Result<Step, CtlError> {
+        let kinds = wish.after.iter().map(|after| match after {
+            RetryAfter::NotStarted => FailureKind::NotStarted,
+            RetryAfter::Exited => FailureKind::Exited,
+            RetryAfter::TimedOut => FailureKind::TimedOut,
+            RetryAfter::Unknown => FailureKind::Unknown,
+        });
+        let times = u32::try_from(wish.retries.get()).map_err(invalid)?;
+        let retry = Retry { times, pause: wish.pause, after: kinds.collect() };
+        Ok(Step { task: self.task(wish)?, timeout: wish.timeout, retry })
+    }
+
+    fn task(&self, wish: &StepWish) -> Result<Task, CtlError> {
+        if let Some(words) = &wish.run {
+            return Ok(Task::Run(self.program(wish, words)?));
+        }
+        if let Some(words) = &wish.start {
+            return Ok(Task::Start(self.program(wish, words)?));
+        }
+        if let Some(name) = &wish.wait {
+            return Ok(Task::Wait { name: self.word(name)? });
+        }
+        if let Some(name) = &wish.stop {
+            return Ok(Task::Stop { name: self.word(name)? });
+        }
+        if let (Some(name), Some(from)) = (&wish.put, &wish.from) {
+            return Ok(Task::Put { name: self.record(name)?, text: self.file(from)? });
+        }
+        if let Some(path) = &wish.apply {
+            return Ok(Task::Apply { host: self.file(path)? });
+        }
+        let name = wish.snapshot.as_ref().ok_or_else(|| invalid("a step does nothing"))?;
+        Ok(Task::Snapshot { name: self.record(name)? })
+    }
+
+    fn program(&self, wish: &StepWish, words: &[Text]) -> Result<Program, CtlError> {
+        let name = wish.name.as_ref().ok_or_else(|| invalid("a program has no name"))?;
+        let command = words.iter().map(|word| self.put_in(word.as_str()));
+        let accept = wish.accept.iter().map(|code| u8::try_from(code.get()).map_err(invalid));
+        // What a program is told about where it is, so that one command serves many performances.
+        let values = self.values.iter();
+        let environment = values
+            .map(|(name, value)| (format!("TIMEWIRE_{}", name.to_uppercase()), value.clone()));
+        Ok(Program {
+            name: self.word(name)?,
+            command: command.collect::<Result<_, _>>()?,
+            environment: environment.collect(),
+            accept: accept.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn word(&self, text: &Text) -> Result<WordName, CtlError> {
+        WordName::new(&self.put_in(text.as_str())?).map_err(invalid)
+    }
+
+    fn record(&self, text: &Text) -> Result<RecordName, CtlError> {
+        RecordName::new(&self.put_in(text.as_str())?).map_err(invalid)
+    }
+
+    fn file(&self, path: &Text) -> Result<String, CtlError> {
+        let path = self.script.beside.join(self.put_in(path.as_str())?);
+        self.put_in(&fs::read_to_string(&path).map_err(CtlError::file("read", &path))?)
+    }
+
+    /// The text with the values of the variables; `$${` stands for `${`.
+    fn put_in(&self, text: &str) -> Result<String, CtlError> {
+        let mut whole = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find("${") {
+            let (before, after) = (&rest[..at], &rest[at + 2..]);
+            if let Some(escaped) = before.strip_suffix('$') {
+                whole += escaped;
+                whole += "${";
+                rest = after;
+                continue;
+            }
+            whole += before;
+            let end =
+                after.find('}').ok_or_else(|| invalid(format!("`{text}`: `${{` has no end")))?;
+            let name = &after[..end];
+            let value = self.values.get(name).ok_or_else(|| {
+                let known: Vec<&str> = self.values.keys().map(String::as_str).collect();
+                invalid(format!(
+                    "`{text}`: there is no variable `{name}`; there are: {}. Write `$${{` for the \
+                     characters themselves",
+                    known.join(", ")
+                ))
+            })?;
+            whole += value;
+            rest = &after[end + 1..];
+        }
+        Ok(whole + rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn script(more: &str) -> Script {
+        let text = format!(
+            "timewire: 1\nkind: experiment\nname: e_1\nrepeats: 2\nseed: 5\nvariables:\n\
+             \x20 - {{name: a, values: [x, y]}}\n  - {{name: b, from: 1, to: 3}}\n\
+             \x20 - {{name: c, values: [p, q]}}\ntogether: [[a, c]]\nstations:\n  - name: s\n    \
+             run: {{steps: [{{run: [echo, '{more}'], name: e}}]}}\n"
+        );
+        let file = ExperimentFile::parse("e", &text).unwrap();
+        Script { file, text, beside: PathBuf::from(".") }
+    }
+
+    #[test]
+    fn t0_all_combinations_are_performed_in_an_order_of_the_seed() {
+        let all = performances(&script("${a}${b}${c}$${d}"), "0").unwrap();
+        assert_eq!(all.len(), 12);
+        let again = performances(&script("${a}${b}${c}$${d}"), "0").unwrap();
+        let numbers = |all: &[Performance]| all.iter().map(|p| p.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&all), numbers(&again));
+        assert_ne!(numbers(&all), (1..=12).collect::<Vec<_>>());
+        let mut words: Vec<String> = all
+            .iter()
+            .map(|p| {
+                let step = &p.plan.stations[0].parts[&Phase::Run].steps[0];
+                step.task.program().unwrap().command[1].clone()
+            })
+            .collect();
+        words.sort();
+        words.dedup();
+        let expected = ["x1p${d}", "x2p${d}", "x3p${d}", "y1q${d}", "y2q${d}", "y3q${d}"];
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn t0_unknown_variables_are_told() {
+        let error = performances(&script("${z}"), "0").unwrap_err().to_string();
+        assert!(error.contains("`z`") && error.contains("a, b, c"), "{error}");
+    }
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The controller of an experiment on many stations: performs what its machine decides, over links
+//! that it makes again when they break, and a directory with journal and records.
+//!
+//! Not here: the decisions (`timewire_conduct`), what an experiment is as a file.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use timewire_base::{Mono, StationName, Tai};
+use timewire_conduct::controller::{Action, End, Entry, Event, Failure};
+use timewire_conduct::journal::Side;
+use timewire_conduct::message::FromAgent;
+use timewire_conduct::{Controller, Now, Phase, Plan, Record, RecordName};
+use timewire_remote::{Link, RemoteError};
+use timewire_sys::clock;
+
+use crate::CtlError;
+use crate::agent::ledger::{Ledger, sync_directory};
+use crate::agent::post::{Post, Posted};
+use crate::agent::until;
+
+/// How stations are reached.
+pub trait Connect: Send + Sync {
+    /// A new link to the agent of a station.
+    ///
+    /// **Errors**: it cannot be made now; it is tried again.
+    fn connect(&self, station: &StationName) -> Result<Link, RemoteError>;
+}
+
+/// What is told while an experiment goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A phase begins.
+    Phase(Phase),
+    /// Something failed.
+    Failed(Failure),
+    /// A station cannot be reached now.
+    Unreached {
+        /// Which.
+        station: StationName,
+        /// Why.
+        why: String,
+    },
+}
+
+enum Input {
+    Linked(StationName, Box<Link>),
+    Posted(StationName, u64, Posted),
+    Unreached(StationName, String),
+}
+
+/// How many things the controller may be told before it looks.
+const INBOX: usize = 4_096;
+/// How long it waits before it looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long after a failure a link is tried again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// The threads that make links, one for each station.
+struct Makers {
+    /// The stations that need one.
+    wanted: Arc<(Mutex<BTreeMap<StationName, bool>>, Condvar)>,
+    over: Arc<AtomicBool>,
+}
+
+impl Makers {
+    fn start(
+        stations: &[StationName],
+        connect: &Arc<dyn Connect>,
+        to_inbox: &SyncSender<Input>,
+    ) -> Result<Makers, CtlError> {
+        let wanted = stations.iter().map(|name| (name.clone(), true)).collect();
+        let wanted = Arc::new((Mutex::new(wanted), Condvar::new()));
+        let over = Arc::new(AtomicBool::new(false));
+        let makers = Makers { wanted, over };
+        for station in stations {
+            let (connect, to_inbox) = (Arc::clone(connect), to_inbox.clone());
+            let (wanted, over) = (Arc::clone(&makers.wanted), Arc::clone(&makers.over));
+            let station = station.clone();
+            let thread = thread::Builder::new().name(format!("link-{station}"));
+            let work = move || make_links(&station, connect.as_ref(), &to_inbox, &wanted, &over);
+            thread.spawn(work).map_err(CtlError::thread)?;
+        }
+        Ok(makers)
+    }
+
+    fn want(&self, station: &StationName) {
+        let (stations, changed) = &*self.wanted;
+        let mut stations = stations.lock().unwrap_or_else(PoisonError::into_inner);
+        stations.insert(station.clone(), true);
+        changed.notify_all();
+    }
+}
+
+impl Drop for Makers {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.wanted.1.notify_all();
+    }
+}
+
+fn make_links(
+    station: &StationName,
+    connect: &dyn Connect,
+    to_inbox: &SyncSender<Input>,
+    (stations, changed): &(Mutex<BTreeMap<StationName, bool>>, Condvar),
+    over: &AtomicBool,
+) {
+    loop {
+        let mut stations = stations.lock().unwrap_or_else(PoisonError::into_inner);
+        while !over.load(Ordering::Acquire) && !stations.get(station).copied().unwrap_or(false) {
+            let woken = changed.wait_timeout(stations, Duration::from_secs(1));
+            (stations, _) = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        if over.load(Ordering::Acquire) {
+            return;
+        }
+        stations.insert(station.clone(), false);
+        drop(stations);
+        let input = match connect.connect(station) {
+            Ok(link) => Input::Linked(station.clone(), Box::new(link)),
+            Err(error) => {
+                thread::sleep(AGAIN);
+                Input::Unreached(station.clone(), error.to_string())
+            }
+        };
+        if to_inbox.send(input).is_err() {
+            return;
+        }
+    }
+}
+
+/// Performs an experiment, or goes on with it where a killed controller left off.
+pub struct Conductor {
+    machine: Controller,
+    ledger: Ledger,
+    directory: PathBuf,
+    posts: BTreeMap<StationName, (u64, Post)>,
+    links: u64,
+    inbox: mpsc::Receiver<Input>,
+    to_inbox: SyncSender<Input>,
+    first: Vec<Action>,
+    /// What happened while actions were performed.
+    next: VecDeque<Event>,
+    /// How many failures were told of.
+    told: usize,
+    end: Option<End>,
+}
+
+impl Conductor {
+    /// Opens or makes the directory of an experiment. When there is a journal in it, its plan is
+    /// the one that counts.
+    ///
+    /// **Errors**: the plan cannot be carried out; the directory cannot be used; its journal is
+    /// damaged, in use, or of another experiment.
+    pub fn open(directory: &Path, plan: Plan) -> Result<Conductor, CtlError> {
+        fs::create_dir_all(directory).map_err(CtlError::file("create", directory))?;
+        let path = directory.join("journal");
+        let (ledger, entries) = Ledger::open::<Entry>(&path, Side::Controller, |all| all)?;
+        let now = now();
+        let (machine, first) = match Controller::resume(&entries, now) {
+            Some((machine, _)) if machine.plan().experiment != plan.experiment => {
+                return Err(CtlError::Invalid(format!(
+                    "{}: it is of the experiment {}, not {}",
+                    path.display(),
+                    machine.plan().experiment,
+                    plan.experiment
+                )));
+            }
+            Some(resumed) => resumed,
+            None => Controller::begin(plan, now)
+                .map_err(|error| CtlError::Invalid(error.to_string()))?,
+        };
+        let (to_inbox, inbox) = mpsc::sync_channel(INBOX);
+        Ok(Conductor {
+            machine,
+            ledger,
+            directory: directory.to_owned(),
+            posts: BTreeMap::new(),
+            links: 0,
+            inbox,
+            to_inbox,
+            first,
+            next: VecDeque::new(),
+            told: 0,
+            end: None,
+        })
+    }
+
+    /// Conducts it to its end. `is_asked_to_end` is looked at ten times a second: when it says so,
+    /// report and teardown follow at once.
+    ///
+    /// **Errors**: the journal cannot be written. Stations end by their leases then.
+    pub fn run(
+        mut self,
+        connect: &Arc<dyn Connect>,
+        is_asked_to_end: &mut dyn FnMut() -> bool,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<End, CtlError> {
+        let first = std::mem::take(&mut self.first);
+        self.perform(first, tell)?;
+        let stations: Vec<StationName> =
+            self.machine.plan().stations.iter().map(|station| station.name.clone()).collect();
+        let makers = Makers::start(&stations, connect, &self.to_inbox)?;
+        loop {
+            if let Some(end) = self.end.take() {
+                return Ok(end);
+            }
+            let event = match self.inbox.recv_timeout(until(self.machine.wake_at(), LOOK)) {
+                Ok(Input::Linked(station, link)) => {
+                    if self.take(&station, *link).is_err() {
+                        makers.want(&station);
+                    }
+                    Some(Event::Tick)
+                }
+                Ok(Input::Unreached(station, why)) => {
+                    tell(Told::Unreached { station: station.clone(), why });
+                    makers.want(&station);
+                    None
+                }
+                Ok(Input::Posted(station, link, posted)) => {
+                    self.posted(&station, link, posted, &makers)
+                }
+                Err(RecvTimeoutError::Timeout) => Some(Event::Tick),
+                Err(RecvTimeoutError::Disconnected) => None,
+            };
+            if is_asked_to_end() {
+                self.tell(Event::End, tell)?;
+            }
+            if let Some(event) = event {
+                self.tell(event, tell)?;
+            }
+        }
+    }
+
+    fn take(&mut self, station: &StationName, link: Link) -> std::io::Result<()> {
+        self.links += 1;
+        let (number, to_inbox, name) = (self.links, self.to_inbox.clone(), station.clone());
+        let told = move |posted| to_inbox.send(Input::Posted(name.clone(), number, posted)).is_ok();
+        let post = Post::over(link, told)?;
+        self.posts.insert(station.clone(), (number, post));
+        Ok(())
+    }
+
+    fn posted(
+        &mut self,
+        station: &StationName,
+        link: u64,
+        posted: Posted,
+        makers: &Makers,
+    ) -> Option<Event> {
+        let is_current = self.posts.get(station).is_some_and(|(number, _)| *number == link);
+        match posted {
+            Posted::Message(bytes) => match FromAgent::decode(&bytes) {
+                Ok(message) => return Some(Event::Heard { station: station.clone(), message }),
+                Err(error) if is_current => {
+                    if let Some((_, post)) = self.posts.remove(station) {
+                        post.close(&error.to_string());
+                    }
+                    makers.want(station);
+                }
+                Err(_) => {}
+            },
+            Posted::Gone if is_current => {
+                self.posts.remove(station);
+                makers.want(station);
+            }
+            Posted::Gone => {}
+        }
+        None
+    }
+
+    fn tell(&mut self, event: Event, tell: &mut dyn FnMut(Told)) -> Result<(), CtlError> {
+        let actions = self.machine.on(now(), event);
+        self.perform(actions, tell)?;
+        // What follows from an action comes after all that was decided with it.
+        while let Some(next) = self.next.pop_front() {
+            let actions = self.machine.on(now(), next);
+            self.perform(actions, tell)?;
+        }
+        Ok(())
+    }
+
+    fn perform(
+        &mut self,
+        actions: Vec<Action>,
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<(), CtlError> {
+        for action in actions {
+            match action {
+                Action::Append(entry) => {
+                    self.ledger.append(&entry)?;
+                    if let Entry::Group { phase, .. } = &entry {
+                        tell(Told::Phase(*phase));
+                    }
+                }
+                Action::Send { station, message } => {
+                    if let Some((_, post)) = self.posts.get(&station) {
+                        post.send(message.encode());
+                    }
+                }
+                Action::Store { station, record, offset, bytes } => {
+                    if let Err(error) = self.store(&station, &record, offset, &bytes) {
+                        let outcome = Err(error.to_string());
+                        self.next.push_back(Event::Stored { station, record, outcome });
+                    }
+                }
+                Action::Check { station, record } => {
+                    let outcome = self.check(&station, &record);
+                    let record = record.name;
+                    self.next.push_back(Event::Stored { station, record, outcome });
+                }
+                Action::End(end) => self.end = Some(end),
+            }
+        }
+        for failure in self.machine.failures().iter().skip(self.told) {
+            tell(Told::Failed(failure.clone()));
+        }
+        self.told = self.machine.failures().len();
+        Ok(())
+    }
+
+    fn path(&self, station: &StationName, record: &RecordName) -> PathBuf {
+        record_path(&self.directory, station, record)
+    }
+
+    fn store(
+        &self,
+        station: &StationName,
+        record: &RecordName,
+        offset: u64,
+        bytes: &[u8],
+    ) -> std::io::Result<()> {
+        let path = part_of(&self.path(station, record));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options.create(true).write(true).truncate(offset == 0).open(&path)?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.write_all(bytes)
+    }
+
+    /// Whether a record is whole; then it is on disk under its name.
+    fn check(&self, station: &StationName, record: &Record) -> Result<(), String> {
+        let path = self.path(station, &record.name);
+        let part = part_of(&path);
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        let mut file = File::open(&part).map_err(failed)?;
+        let digest = timewire_remote::digest(&mut file).map_err(failed)?;
+        if digest != record.digest {
+            return Err("it changed while it was fetched".to_owned());
+        }
+        let keep = || {
+            file.sync_all()?;
+            fs::rename(&part, &path)?;
+            sync_directory(&path)
+        };
+        keep().map_err(failed)
+    }
+}
+
+/// Where a record of a station is in the directory of an experiment.
+pub fn record_path(directory: &Path, station: &StationName, record: &RecordName) -> PathBuf {
+    directory.join("records").join(station.as_str()).join(record.as_str())
+}
+
+/// Where it is until it is whole. No record's name has this: none has a `~`.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("~");
+    PathBuf::from(name)
+}
+
+fn now() -> Now {
+    Now { mono: clock::now::<Mono>(), tai: clock::now::<Tai>() }
+}

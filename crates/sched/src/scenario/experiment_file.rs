@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The experiment file: which stations do what in which phase, with variables that are varied, and
+//! limits on numbers that come of it. The same text, units and errors as a scenario, other keys.
+//!
+//! Not here: the performances that come of it, and carrying them out (`timewire-ctl`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Serialize, Serializer};
+use timewire_base::{Span, StationName};
+
+use super::ScenarioErrors;
+use super::item::{Item, Reader};
+use super::record::{choice, record};
+use super::tree;
+use super::value::{Count, FormatVersion, Name, Text};
+
+choice! {
+    /// Which kind of file this is.
+    pub enum ExperimentKind {
+        /// An experiment on stations that have agents.
+        Experiment = "experiment",
+    }
+}
+
+record! {
+    /// An experiment on stations that have agents.
+    pub struct ExperimentFile {
+        /// Version of this file format.
+        timewire: FormatVersion,
+        /// Which kind of file this is.
+        kind: ExperimentKind,
+        /// Short name, part of the names of its performances.
+        name: Name,
+        /// What it is for, for people.
+        description: Text = "''",
+        /// What is varied; every combination is performed. In commands, environments, files and
+        /// host files `${NAME}` stands for the value.
+        variables: Vec<Variable> = "[]",
+        /// Variables that change together instead: the first values of all, the second of all.
+        together: Vec<Vec<Name>> = "[]",
+        /// How often each combination is performed.
+        repeats: Count<1, 1000> = "1",
+        /// The order of all performances is random, and the same for the same seed.
+        seed: Count<0, 4294967295> = "0",
+        /// How long things may take.
+        timing: TimingWish = "{}",
+        /// What the stations do.
+        stations: Vec<StationWish>,
+        /// Limits on numbers in the records of each performance.
+        checks: Vec<CheckWish> = "[]",
+    }
+}
+
+record! {
+    /// Something that is varied: a list of values, or a range of whole numbers.
+    pub struct Variable {
+        /// Its name.
+        name: Name,
+        /// Its values.
+        values: Vec<Text> = "[]",
+        /// The first whole number of a range.
+        from: Option<Count<0, 1000000000>>,
+        /// The last, when a step meets it.
+        to: Option<Count<0, 1000000000>>,
+        /// From one to the next.
+        step: Count<1, 1000000000> = "1",
+    }
+}
+
+record! {
+    /// How long things may take.
+    pub struct TimingWish {
+        /// A station that hears nothing for so long puts its host back.
+        lease: Span = "10s",
+        /// After so long without an answer something is said again.
+        resend: Span = "500ms",
+        /// How far ahead the common start of `run` is.
+        lead: Span = "1s",
+        /// A station whose clock may be further than this from the controller's does not run.
+        clock_within: Span = "10ms",
+        /// How long a phase may take, for the stations of one order.
+        phase: Span = "60s",
+    }
+}
+
+record! {
+    /// What a station does.
+    pub struct StationWish {
+        /// Its name, as in the map of stations.
+        name: StationName,
+        /// Make the host what the experiment needs.
+        setup: PartWish = "{}",
+        /// Start what must be there before the first packet.
+        open: PartWish = "{}",
+        /// What the experiment is about; begins everywhere at one instant.
+        run: PartWish = "{}",
+        /// Let what is under way arrive.
+        finish: PartWish = "{}",
+        /// End what was opened.
+        close: PartWish = "{}",
+        /// Before the records are closed.
+        report: PartWish = "{}",
+        /// Before the host is put back.
+        teardown: PartWish = "{}",
+    }
+}
+
+record! {
+    /// What a station does in a phase.
+    pub struct PartWish {
+        /// Stations of a lower order go before, those of the same order go together.
+        order: Count<0, 1000> = "0",
+        /// How long after the begin of its order it begins; in `run`, after the common instant.
+        after: Span = "0s",
+        /// One after the other.
+        steps: Vec<StepWish> = "[]",
+    }
+}
+
+record! {
+    /// One thing to do: exactly one of `run`, `start`, `wait`, `stop`, `put`, `apply`, `snapshot`.
+    pub struct StepWish {
+        /// The words of a command; it is waited for. `timewire` is the agent's own program.
+        run: Option<Vec<Text>>,
+        /// The words of a command that goes on.
+        start: Option<Vec<Text>>,
+        /// Wait for the end of the program of this name.
+        wait: Option<Text>,
+        /// Ask the program of this name to end, and wait for it.
+        stop: Option<Text>,
+        /// Write a file of this name, with what is in `from`.
+        put: Option<Text>,
+        /// A file beside this one.
+        from: Option<Text>,
+        /// Apply the host file of this path, beside this one.
+        apply: Option<Text>,
+        /// Keep the snapshot of the host as a record of this name.
+        snapshot: Option<Text>,
+        /// Of `run` and `start`: the program's name; its output is kept as `NAME.out`, `NAME.err`.
+        name: Option<Text>,
+        /// Exit codes that are a success, beside 0.
+        accept: Vec<Count<1, 255>> = "[]",
+        /// The station ends it after so long.
+        timeout: Span = "60s",
+        /// How often it is tried again.
+        retries: Count<0, 100> = "0",
+        /// How long after a failure.
+        pause: Span = "0s",
+        /// After which failures.
+        after: Vec<RetryAfter> = "['not_started', 'exited', 'timed_out', 'unknown']",
+    }
+}
+
+choice! {
+    /// A failure after which something may be tried again.
+    pub enum RetryAfter {
+        /// It could not be started.
+        NotStarted = "not_started",
+        /// It failed.
+        Exited = "exited",
+        /// It took too long.
+        TimedOut = "timed_out",
+        /// Nobody knows whether it was done.
+        Unknown = "unknown",
+    }
+}
+
+record! {
+    /// A limit on a number in a record that is JSON.
+    pub struct CheckWish {
+        /// Of which station.
+        station: StationName,
+        /// Which record.
+        record: Text,
+        /// Where in it: a JSON pointer (RFC 6901), such as `/streams/0/lost`.
+        value: Text,
+        /// The number is at least this.
+        at_least: Option<Text>,
+        /// The number is at most this.
+        at_most: Option<Text>,
+    }
+}
+
+impl ExperimentFile {
+    /// Reads and checks a file; `file_name` is for the messages.
+    ///
+    /// **Errors**: everything that is wrong with the text, each with its place.
+    pub fn parse(file_name: &str, text: &str) -> Result<ExperimentFile, ScenarioErrors> {
+        let failed = |problems| ScenarioErrors::new(file_name, text, problems);
+        let root = tree::parse(text).map_err(failed)?;
+        let mut reader = Reader::new(root.mark);
+        let file = ExperimentFile::read(&root, &mut reader);
+        if let Some(file) = &file {
+            file.check(&mut reader);
+        }
+        match file {
+            Some(file) if reader.problems.is_empty() => Ok(file),
+            _ => Err(failed(reader.problems)),
+        }
+    }
+
+    /// Whether a text says that it is an experiment file, right or wrong.
+    pub fn is_meant(text: &str) -> bool {
+        let Ok(root) = tree::parse(text) else { return false };
+        let tree::Value::Map(entries) = &root.value else { return false };
+        entries.iter().any(|(key, node)| {
+            let is_it = |text: &str| text == "experiment";
+            key.text == "kind"
+                && matches!(&node.value, tree::Value::Scalar { text, .. } if is_it(text))
+        })
+    }
+
+    fn check(&self, reader: &mut Reader) {
+        let mut names = BTreeSet::new();
+        for (i, station) in self.stations.iter().enumerate() {
+            if !names.insert(&station.name) {
+                let message = format!("there are two stations `{}`", station.name);
+                reader.fail_at(&format!("stations[{i}].name"), message, "give each its own name");
+            }
+            station.check(i, reader);
+        }
+        if self.stations.is_empty() {
+            reader.fail_at("stations", "there is no station".into(), "name at least one");
+        }
+        self.check_variables(reader);
+        for (i, check) in self.checks.iter().enumerate() {
+            let at = format!("checks[{i}]");
+            if !names.contains(&check.station) {
+                let message = format!("there is no station `{}`", check.station);
+                reader.fail_at(&format!("{at}.station"), message, "name one of `stations`");
+            }
+            let limits = [("at_least", &check.at_least), ("at_most", &check.at_most)];
+            for (key, limit) in limits {
+                let Some(limit) = limit else { continue };
+                if !limit.as_str().parse::<f64>().is_ok_and(f64::is_finite) {
+                    let message = format!("`{limit}` is no number");
+                    reader.fail_at(&format!("{at}.{key}"), message, "write a number such as 0.5");
+                }
+            }
+            if check.at_least.is_none() && check.at_most.is_none() {
+                let message = "it limits nothing".to_owned();
+                reader.fail_at(&at, message, "write `at_least`, `at_most` or both");
+            }
+        }
+    }
+
+    fn check_variables(&self, reader: &mut Reader) {
+        let mut names = BTreeSet::new();
+        for (i, variable) in self.variables.iter().enumerate() {
+            let at = format!("variables[{i}]");
+            if !names.insert(&variable.name) {
+                let message = format!("there are two variables `{}`", variable.name);
+                reader.fail_at(&format!("{at}.name"), message, "give each its own name");
+            }
+            let is_range = variable.from.is_some() && variable.to.is_some();
+            let has_end = variable.from.is_some() || variable.to.is_some();
+            if variable.values.is_empty() != is_range || has_end != is_range {
+                let message = "it is neither a list of values nor a range".to_owned();
+                reader.fail_at(&at, message, "write `values`, or `from` and `to`");
+            } else if variable.texts().is_empty() || variable.texts().len() > MAX_VALUES {
+                let message = format!("it has no value, or more than {MAX_VALUES}");
+                reader.fail_at(&at, message, "write a range whose `to` is not below `from`");
+            }
+        }
+        let mut grouped = BTreeSet::new();
+        for (i, group) in self.together.iter().enumerate() {
+            let at = format!("together[{i}]");
+            let of = |name: &Name| self.variables.iter().find(|variable| variable.name == *name);
+            let mut counts = BTreeSet::new();
+            for name in group {
+                match of(name) {
+                    Some(variable) => {
+                        counts.insert(variable.texts().len());
+                    }
+                    None => {
+                        let message = format!("there is no variable `{name}`");
+                        reader.fail_at(&at, message, "name some of `variables`");
+                    }
+                }
+                if !grouped.insert(name) {
+                    let message = format!("`{name}` is in `together` twice");
+                    reader.fail_at(&at, message, "leave one out");
+                }
+            }
+            if counts.len() > 1 {
+                let message = "these variables have different numbers of values".to_owned();
+                reader.fail_at(&at, message, "give each the same number");
+            }
+        }
+    }
+}
+
+/// How the stations of an experiment are reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StationMap(BTreeMap<StationName, String>);
+
+impl StationMap {
+    /// Reads a map, `NAME: ADDRESS` in each line; `file_name` is for the messages.
+    ///
+    /// **Errors**: everything that is wrong with the text, each with its place.
+    pub fn parse(file_name: &str, text: &str) -> Result<StationMap, ScenarioErrors> {
+        let failed = |problems| ScenarioErrors::new(file_name, text, problems);
+        let root = tree::parse(text).map_err(failed)?;
+        let mut reader = Reader::new(root.mark);
+        let mut map = BTreeMap::new();
+        if let tree::Value::Map(entries) = &root.value {
+            for (key, node) in entries {
+                let name = StationName::new(&key.text);
+                let address = reader.scalar(node, "the address of a station").map(str::to_owned);
+                match (name, address) {
+                    (Ok(name), Some(address)) => drop(map.insert(name, address)),
+                    (Err(error), _) => reader.fail(key.mark, error.to_string(), ""),
+                    (Ok(_), None) => {}
+                }
+            }
+        } else {
+            let message = format!("here is {}, where stations go", root.what());
+            reader.fail(root.mark, message, "write `NAME: ADDRESS` in a line for each station");
+        }
+        if reader.problems.is_empty() { Ok(StationMap(map)) } else { Err(failed(reader.problems)) }
+    }
+
+    /// The address of a station.
+    pub fn address(&self, station: &StationName) -> Option<&str> {
+        self.0.get(station).map(String::as_str)
+    }
+}
+
+/// Most values of a variable.
+const MAX_VALUES: usize = 1_000;
+
+impl Variable {
+    /// Its values, as they are put into texts.
+    pub fn texts(&self) -> Vec<String> {
+        match (self.from, self.to) {
+            (Some(from), Some(to)) => {
+                let range = from.get()..=to.get();
+                let step = usize::try_from(self.step.get()).unwrap_or(usize::MAX);
+                range.step_by(step).take(MAX_VALUES + 1).map(|n| n.to_string()).collect()
+            }
+            _ => self.values.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl StationWish {
+    /// Its parts, in the order of the phases, with their names.
+    pub fn parts(&self) -> [(&'static str, &PartWish); 7] {
+        [
+            ("setup", &self.setup),
+            ("open", &self.open),
+            ("run", &self.run),
+            ("finish", &self.finish),
+            ("close", &self.close),
+            ("report", &self.report),
+            ("teardown", &self.teardown),
+        ]
+    }
+
+    fn check(&self, index: usize, reader: &mut Reader) {
+        for (phase, part) in self.parts() {
+            for (i, step) in part.steps.iter().enumerate() {
+                step.check(&format!("stations[{index}].{phase}.steps[{i}]"), reader);
+            }
+        }
+    }
+}
+
+impl StepWish {
+    fn check(&self, at: &str, reader: &mut Reader) {
+        let given = [
+            self.run.is_some(),
+            self.start.is_some(),
+            self.wait.is_some(),
+            self.stop.is_some(),
+            self.put.is_some(),
+            self.apply.is_some(),
+            self.snapshot.is_some(),
+        ];
+        if given.iter().filter(|given| **given).count() != 1 {
+            let hint = "write one of `run`, `start`, `wait`, `stop`, `put`, `apply`, `snapshot`";
+            reader.fail_at(at, "a step does exactly one thing".into(), hint);
+        }
+        let command = self.run.as_ref().or(self.start.as_ref());
+        if command.is_some_and(Vec::is_empty) {
+            reader.fail_at(at, "the command has no words".into(), "write `[program, argument]`");
+        }
+        if command.is_some() != self.name.is_some() {
+            let message = "`run` and `start` have a `name`, and nothing else has".to_owned();
+            reader.fail_at(at, message, "name the program; its output is kept under that name");
+        }
+        if self.put.is_some() != self.from.is_some() {
+            let message = "`put` has a `from`, and nothing else has".to_owned();
+            reader.fail_at(at, message, "name the file whose content is put there");
+        }
+    }
+}
+
+/// Writes the file as [`ExperimentFile::parse`] reads it, with all defaults filled in.
+impl Serialize for ExperimentFile {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.emit().serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "
+timewire: 1
+kind: experiment
+name: rates
+variables:
+  - {name: rate, values: [1, 128, '1000']}
+  - {name: size, from: 64, to: 192, step: 64}
+  - {name: load, values: [none, flood]}
+together: [[rate, size]]
+stations:
+  - name: talker
+    run: {after: 10ms, steps: [{run: [timewire, talk, '${rate}'], name: talk, retries: 1}]}
+  - name: listener
+    open: {steps: [{start: [timewire, listen], name: listen}]}
+    close: {order: 1, steps: [{stop: listen}]}
+checks:
+  - {station: listener, record: listen.out, value: /lost, at_most: 0}
+";
+
+    #[test]
+    fn t0_a_file_is_read_and_written() {
+        let file = ExperimentFile::parse("e.yaml", GOOD).unwrap();
+        assert_eq!(file.variables[1].texts(), ["64", "128", "192"]);
+        assert_eq!(file.stations[1].close.order.get(), 1);
+        let json = serde_json::to_string(&file).unwrap();
+        assert_eq!(ExperimentFile::parse("e.json", &json).unwrap(), file);
+        assert!(ExperimentFile::is_meant(GOOD) && !ExperimentFile::is_meant("timewire: 1"));
+    }
+
+    #[test]
+    fn t0_a_map_names_stations_and_their_addresses() {
+        let map = StationMap::parse("m", "a: unix:/run/a\nb: tls://h:1\n").unwrap();
+        let address = |name| map.address(&StationName::new(name).unwrap());
+        assert_eq!((address("a"), address("c")), (Some("unix:/run/a"), None));
+        for bad in ["[a]", "A: unix:/x", "a: [x]", "a: x\na: y"] {
+            assert!(StationMap::parse("m", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn t0_what_is_wrong_is_told_with_its_place() {
+        for (from, to, place) in [
+            ("together: [[rate, size]]", "together: [[rate, load]]", "together[0]"),
+            ("together: [[rate, size]]", "together: [[rate, x]]", "together[0]"),
+            ("name: listener", "name: talker", "stations[1].name"),
+            (", name: listen}", "}", "stations[1].open.steps[0]"),
+            ("stop: listen", "stop: listen, wait: listen", "stations[1].close.steps[0]"),
+            (", at_most: 0", "", "checks[0]"),
+            ("at_most: 0", "at_most: few", "checks[0].at_most"),
+            ("from: 64, to: 192", "from: 64", "variables[1]"),
+            ("from: 64, to: 192", "from: 64, to: 1", "variables[1]"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let errors = ExperimentFile::parse("e.yaml", &text).unwrap_err();
+            assert!(errors.errors.iter().any(|e| e.key == place), "{to}: {errors}");
+        }
+    }
+}
