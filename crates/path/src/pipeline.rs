@@ -53,6 +53,9 @@ pub struct Step {
     pub components: u64,
     /// How long each computes.
     pub compute: Span,
+    /// The source: `pace` says when it may begin to compute, and what it made leaves at once.
+    #[serde(default)]
+    pub is_paced: bool,
 }
 
 /// Where a station has its stimuli from.
@@ -119,6 +122,9 @@ impl Worker<'_> {
         clock::sleep_until(task.start);
         for seq in 0_u32.. {
             period.wait();
+            if self.step.is_paced {
+                self.pace.wait();
+            }
             let at = now();
             if at >= task.end {
                 break;
@@ -171,7 +177,9 @@ impl Worker<'_> {
         let to = SocketAddrV4::new(next.address, next.port.get());
         let flow = self.step.place + 1;
         stamp(&mut self.message, seq);
-        self.pace.wait();
+        if !self.step.is_paced {
+            self.pace.wait();
+        }
         self.stamper.record(now(), Tap::Send, flow, seq);
         self.marks.sends(seq);
         // One that the stack does not take is counted as lost: it does not arrive.

@@ -11,6 +11,8 @@
 //! Not here: asking whether an instant lies in a slot (`CyclicWindows` of `timewire-base`), the
 //! file a schedule is read from (`scenario`).
 
+mod order;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use timewire_base::{

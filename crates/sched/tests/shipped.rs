@@ -69,6 +69,11 @@ fn t1_the_pipeline_is_the_published_experiment() {
     assert_eq!(ways, expected);
     let names: Vec<_> = scenario.measured_in(load).map(|it| it.name.to_string()).collect();
     assert_eq!(names, ["pipeline", "pipeline-1", "pipeline-2"]);
+    // With the slots in its order the source is just before the next station.
+    let planned = shipped("pipeline-planned.yaml");
+    let order: Vec<_> = planned.schedule.slots().iter().map(|it| it.station.as_str()).collect();
+    assert_eq!(order, ["alpha", "beta", "delta", "gamma"]);
+    assert_eq!(planned.pipelines_in(load).next(), Some(pipeline));
     // Stimuli begin at all places of the cycle: none is passed over by 10us.
     let step = pipeline.period.unwrap().as_ns() % cycle.as_ns();
     assert_eq!(cycle.as_ns() - step, 10_000);

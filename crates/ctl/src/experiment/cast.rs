@@ -220,8 +220,32 @@ impl Casting<'_> {
     }
 
     fn pace(&self, class: StreamClass, station: &StationName) -> ProgramPace {
-        let aligned = self.case.release == Release::Aligned && class == StreamClass::RealTime;
-        match (self.case.mac, self.case.lead.filter(|_| aligned)) {
+        self.pace_with(class, station, self.case.aligned_lead())
+    }
+
+    /// Planned: the source begins so early that it has computed when the others would be woken, and
+    /// the others wait for nothing but their slot.
+    fn pace_of_step(&self, pipeline: &Pipeline, place: usize) -> ProgramPace {
+        let lead = self.case.aligned_lead();
+        let lead = match (self.case.release, place) {
+            (Release::Planned, 0) => {
+                let components = i64::try_from(pipeline.components.get()).unwrap_or(i64::MAX);
+                let computing = pipeline.compute.checked_mul(components).unwrap_or(Span::MAX);
+                lead.and_then(|lead| lead.checked_add(computing))
+            }
+            (Release::Planned, _) => None,
+            (Release::Aligned | Release::Free, _) => lead,
+        };
+        self.pace_with(pipeline.class, &pipeline.stations[place], lead)
+    }
+
+    fn pace_with(
+        &self,
+        class: StreamClass,
+        station: &StationName,
+        lead: Option<Span>,
+    ) -> ProgramPace {
+        match (self.case.mac, lead.filter(|_| class == StreamClass::RealTime)) {
             (CaseMac::Tdm, Some(lead)) => {
                 ProgramPace::Aligned { instance: (self.instance)(station), lead }
             }
@@ -300,6 +324,7 @@ impl Casting<'_> {
             },
             components: pipeline.components.get(),
             compute: pipeline.compute,
+            is_paced: place == 0 && self.case.release == Release::Planned,
         };
         let task = match to {
             Some(connection) => self.measured_task(&self.measured(&connection.name), station)?,
@@ -311,7 +336,7 @@ impl Casting<'_> {
         let program = Program::Pipeline {
             task,
             step,
-            pace: self.pace(pipeline.class, station),
+            pace: self.pace_of_step(pipeline, place),
             drain: DRAIN,
             records: self.records(&name, flows),
         };

@@ -348,26 +348,26 @@ fn check_case(case: &Case, cycle: Span, reader: &mut Reader, at: &str) {
         reader.fail_at(&format!("{at}.priorities"), message, "write `mac: tdm`, or remove it");
     }
     match (case.release, case.lead) {
-        (Release::Aligned, _) if case.mac == CaseMac::None => {
+        (Release::Aligned | Release::Planned, _) if case.mac == CaseMac::None => {
             let message = "plain Ethernet has no slots to align to".into();
             reader.fail_at(&format!("{at}.release"), message, "write `mac: tdm`, or remove it");
         }
-        (Release::Aligned, None) => {
-            let message = "the aligned release needs a `lead`".into();
+        (Release::Aligned | Release::Planned, None) => {
+            let message = "a release just before the slot needs a `lead`".into();
             let hint = "add `lead: 40us`: how long before its slot the client wakes up";
             reader.fail_at(&format!("{at}.release"), message, hint);
         }
-        (Release::Aligned, Some(lead)) if lead >= cycle => {
+        (Release::Aligned | Release::Planned, Some(lead)) if lead >= cycle => {
             let message = format!("{lead} is a whole cycle or more");
             let hint = "it is the time the program needs before its slot: 40us is usual";
             reader.fail_at(&format!("{at}.lead"), message, hint);
         }
         (Release::Free, Some(_)) => {
-            let message = "it means nothing without the aligned release".into();
+            let message = "it means nothing where programs send as soon as they can".into();
             let hint = "remove it, or add `release: aligned`";
             reader.fail_at(&format!("{at}.lead"), message, hint);
         }
-        (Release::Aligned, Some(_)) | (Release::Free, None) => {}
+        (Release::Aligned | Release::Planned, Some(_)) | (Release::Free, None) => {}
     }
 }
 

@@ -39,12 +39,23 @@ pub struct Reader {
     /// Every place where a station is named, in the order of the file.
     pub(super) mentions: Vec<(String, StationName)>,
     pub(super) problems: Vec<Problem>,
+    /// The file can have pipelines.
+    pub(super) has_pipelines: bool,
+    /// The slots are to stand in their order.
+    pub(super) is_ordered: bool,
 }
 
 impl Reader {
     pub(super) fn new(root: Mark) -> Reader {
         let places = BTreeMap::from([(String::new(), root)]);
-        Reader { path: String::new(), places, mentions: Vec::new(), problems: Vec::new() }
+        Reader {
+            path: String::new(),
+            places,
+            mentions: Vec::new(),
+            problems: Vec::new(),
+            has_pipelines: false,
+            is_ordered: false,
+        }
     }
 
     /// Something is wrong at this place, with the key that is being read.

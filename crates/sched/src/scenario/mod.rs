@@ -51,8 +51,12 @@ impl Scenario {
         let failed = |problems| ScenarioErrors::new(file_name, text, problems);
         let root = tree::parse(text).map_err(failed)?;
         let mut reader = Reader::new(root.mark);
-        let scenario = Scenario::read(&root, &mut reader);
-        if let Some(scenario) = &scenario {
+        reader.has_pipelines = true;
+        let mut scenario = Scenario::read(&root, &mut reader);
+        if let Some(scenario) = &mut scenario {
+            if reader.is_ordered {
+                slots::order(scenario, &mut reader);
+            }
             check::check(scenario, &mut reader);
         }
         match scenario {

@@ -346,12 +346,16 @@ choice! {
 }
 
 choice! {
-    /// When the client and the server of a real-time stream send.
+    /// When the programs of a real-time stream send.
     pub enum Release {
         /// As soon as they can.
         Free = "free",
         /// Just before the next slot of their station.
         Aligned = "aligned",
+        /// As `aligned`; but a pipeline begins each computation so that its first message is just
+        /// before the slot of the source, and hands it on as soon as it can: for slots in the order
+        /// of the pipeline.
+        Planned = "planned",
     }
 }
 
@@ -620,7 +624,7 @@ impl Case {
     /// `None` when they send as soon as they can.
     pub fn aligned_lead(&self) -> Option<Span> {
         match self.release {
-            Release::Aligned => self.lead,
+            Release::Aligned | Release::Planned => self.lead,
             Release::Free => None,
         }
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use timewire_base::{Port, Span, StationName};
 
 use super::item::Reader;
-use super::model::{Measured, Scenario, Stream, StreamClass, Way};
+use super::model::{Measured, Release, Scenario, Stream, StreamClass, Way};
 use super::record::record;
 use super::value::{ByteCount, Count, Name};
 
@@ -169,6 +169,19 @@ fn check_pace(scenario: &Scenario, reader: &mut Reader, at: &str, pipeline: &Pip
         );
         let hint = "make them shorter, or the `period` longer";
         reader.fail_at(&format!("{at}.compute"), message, hint);
+        return;
+    }
+    for case in scenario.experiment.cases.iter().filter(|it| it.release == Release::Planned) {
+        let begin = case.lead.and_then(|lead| lead.checked_add(computing));
+        if begin.is_some_and(|begin| begin >= cycle) {
+            let message = format!(
+                "{components} components of {} each and the lead of case `{}` are a whole cycle \
+                 or more",
+                pipeline.compute, case.name
+            );
+            let hint = "make them shorter, or `release: aligned`";
+            reader.fail_at(&format!("{at}.compute"), message, hint);
+        }
     }
 }
 

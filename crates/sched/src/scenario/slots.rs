@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use timewire_base::{Instant, Span, StationName};
 
 use super::item::{Item, Reader};
+use super::model::{Scenario, Stream};
 use super::record::{choice, record};
 use super::tree::Node;
 use crate::tdm::{Slot, TdmError, TdmSchedule};
@@ -23,8 +24,21 @@ record! {
         base_time: Span = "0s",
         /// Guard of a slot that gives none: silence after it, for the error of the clocks.
         guard: Span = "0us",
+        /// The order of the slots.
+        order: SlotOrder = "as_written",
         /// The slots of the cycle. A station may have several, or none.
         slots: Vec<SlotDraft>,
+    }
+}
+
+choice! {
+    /// In which order slots stand in the cycle.
+    enum SlotOrder {
+        /// As they are written.
+        AsWritten = "as_written",
+        /// So that what the pipelines of the scenario hand on waits least for the next slot. The
+        /// first slot stays the first; slots have no offsets of their own.
+        AlongPipelines = "along_pipelines",
     }
 }
 
@@ -53,6 +67,19 @@ record! {
 impl Item for TdmSchedule {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         let draft = ScheduleDraft::read(node, reader)?;
+        if draft.order == SlotOrder::AlongPipelines {
+            reader.is_ordered = true;
+            let path = reader.path().to_owned();
+            if !reader.has_pipelines {
+                let message = "such a file has no pipelines".to_owned();
+                reader.fail_at(&format!("{path}.order"), message, "remove it");
+            }
+            for (index, _) in draft.slots.iter().enumerate().filter(|it| it.1.offset.is_some()) {
+                let message = "a slot with an offset stands where it is".to_owned();
+                let hint = "remove it, or `order: along_pipelines`";
+                reader.fail_at(&format!("{path}.slots[{index}].offset"), message, hint);
+            }
+        }
         let slots = resolve(&draft);
         let problems = TdmSchedule::problems(draft.cycle, &slots);
         let path = reader.path().to_owned();
@@ -76,6 +103,7 @@ impl Item for TdmSchedule {
             cycle: self.cycle(),
             base_time: Span::from_ns(self.base_time().as_ns()),
             guard: Span::ZERO,
+            order: SlotOrder::AsWritten,
             slots: slots.collect(),
         }
         .emit()
@@ -84,6 +112,24 @@ impl Item for TdmSchedule {
     fn schema() -> Json {
         ScheduleDraft::schema()
     }
+}
+
+/// Puts the slots into the order of the pipelines.
+pub(super) fn order(scenario: &mut Scenario, reader: &mut Reader) {
+    let pipelines: Vec<&[StationName]> = scenario
+        .traffic
+        .iter()
+        .filter_map(|stream| match stream {
+            Stream::Pipeline(pipeline) => Some(&pipeline.stations[..]),
+            Stream::RequestResponse(_) | Stream::Flood(_) => None,
+        })
+        .collect();
+    if pipelines.is_empty() {
+        let message = "there is no pipeline in `traffic` that slots could be put along".to_owned();
+        let hint = "add one (`kind: pipeline`), or remove `order`";
+        return reader.fail_at("schedule.order", message, hint);
+    }
+    scenario.schedule = scenario.schedule.along(&pipelines);
 }
 
 /// Gives each slot its offset and its guard. An offset beyond 292 years saturates; it is beyond any
