@@ -10,6 +10,7 @@ mod apply;
 mod args;
 mod avtp;
 mod clock;
+mod compare;
 mod doctor;
 mod experiment;
 mod group;
@@ -67,6 +68,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => experiment::demo(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Report(args) => experiment::report(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Status(args) => apply::status(&args),
         Command::Undo(args) => apply::undo(&args),
