@@ -62,9 +62,6 @@ impl Prepared {
             Evidence::None(why) => metric.why = why.to_owned(),
             Evidence::Shown => metric.verdict = Verdict::NotJudged,
         }
-        if metric.verdict == Verdict::Open && metric.why.is_empty() {
-            metric.why = "the interval reaches into and out of the tolerance".to_owned();
-        }
         metric
     }
 }

@@ -22,9 +22,11 @@ pub fn html(comparison: &Comparison, a: &Side, b: &Side) -> String {
     banner(&mut out, comparison);
     out.push_str(
         "<nav aria-label=\"Sections\"><a href=\"#around\">What is not the same around the runs</a> \
-         <a href=\"#cases\">Cases</a> <a href=\"#guide\">How to read</a></nav>\n<main>\n",
+         <a href=\"#changed\">Worse and better</a> <a href=\"#cases\">Cases</a> \
+         <a href=\"#guide\">How to read</a></nav>\n<main>\n",
     );
     around(&mut out, comparison);
+    changed(&mut out, comparison);
     out.push_str("<section aria-labelledby=\"cases\">\n<h2 id=\"cases\">Cases</h2>\n");
     for (at, case) in comparison.cases.iter().enumerate() {
         case_section(&mut out, at + 1, case, comparison, (&a.summary, &b.summary));
@@ -144,6 +146,46 @@ fn changes(out: &mut String, caption: &str, list: &[Changed]) {
     out.push_str("</tbody></table></div>\n");
 }
 
+/// What is worse, then what is better, of all cases.
+fn changed(out: &mut String, comparison: &Comparison) {
+    out.push_str(
+        "<section aria-labelledby=\"changed\">\n<h2 id=\"changed\">Worse and better</h2>\n",
+    );
+    let counts = comparison.counts;
+    if counts.worse == 0 && counts.better == 0 {
+        out.push_str("<p>Nothing is known to be worse or better.</p>\n</section>\n");
+        return;
+    }
+    table_head(out, "Worse and better", "Case and stream");
+    for wanted in [Verdict::Worse, Verdict::Better] {
+        for case in &comparison.cases {
+            for metric in case.metrics.iter().filter(|metric| metric.verdict == wanted) {
+                let name = format!("{}: {}", case.id, stream_of(metric));
+                row(out, &name, metric, comparison);
+            }
+        }
+    }
+    out.push_str("</tbody></table></div>\n</section>\n");
+}
+
+fn stream_of(metric: &MetricComparison) -> &str {
+    metric.stream.as_deref().unwrap_or("segment")
+}
+
+fn table_head(out: &mut String, label: &str, first: &str) {
+    put!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Metrics, {}\">\
+         <table class=\"numbers\">\n<caption>Times in µs. Change: of times in per cent of A, of \
+         shares in points, with its interval.</caption>\n<thead><tr><th scope=\"col\">{first}</th>\
+         <th scope=\"col\" class=\"w\">Metric</th><th scope=\"col\">A</th><th scope=\"col\">of</th>\
+         <th scope=\"col\">B</th><th scope=\"col\">of</th><th scope=\"col\">Change</th>\
+         <th scope=\"col\" class=\"w\">Interval</th><th scope=\"col\" class=\"w\">Verdict</th>\
+         </tr></thead>\n<tbody>",
+        Escaped(label)
+    );
+}
+
 fn case_section(
     out: &mut String,
     number: usize,
@@ -160,19 +202,9 @@ fn case_section(
     for stream in &case.not_in_both {
         put!(out, "<p>The stream {}.</p>\n", Escaped(stream));
     }
-    put!(
-        out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Metrics, {0}\">\
-         <table class=\"numbers\">\n<caption>Times in µs. Change: of times in per cent of A, of \
-         shares in points, with its interval.</caption>\n<thead><tr><th scope=\"col\">Stream</th>\
-         <th scope=\"col\" class=\"w\">Metric</th><th scope=\"col\">A</th><th scope=\"col\">of</th>\
-         <th scope=\"col\">B</th><th scope=\"col\">of</th><th scope=\"col\">Change</th>\
-         <th scope=\"col\" class=\"w\">Interval</th><th scope=\"col\" class=\"w\">Verdict</th>\
-         </tr></thead>\n<tbody>",
-        Escaped(&case.id)
-    );
+    table_head(out, &case.id, "Stream");
     for metric in &case.metrics {
-        row(out, metric, comparison);
+        row(out, stream_of(metric), metric, comparison);
     }
     out.push_str("</tbody></table></div>\n<div class=\"figures\">\n");
     let of = |summary: &'_ Summary| summary.cases.iter().position(|it| it.id == case.id);
@@ -182,7 +214,7 @@ fn case_section(
     out.push_str("</div>\n</details>\n");
 }
 
-fn row(out: &mut String, metric: &MetricComparison, comparison: &Comparison) {
+fn row(out: &mut String, name: &str, metric: &MetricComparison, comparison: &Comparison) {
     let (class, shape) = match metric.verdict {
         Verdict::Better => ("good", "▼"),
         Verdict::Same => ("good", "="),
@@ -194,7 +226,7 @@ fn row(out: &mut String, metric: &MetricComparison, comparison: &Comparison) {
         out,
         "<tr><th scope=\"row\">{}</th><td class=\"w\">{}</td><td>{}</td><td>{}</td><td>{}</td>\
          <td>{}</td><td>{}</td><td class=\"w\">",
-        Escaped(metric.stream.as_deref().unwrap_or("segment")),
+        Escaped(name),
         Escaped(&metric.metric),
         figure(metric.kind, metric.a),
         metric.a.count,
@@ -296,8 +328,8 @@ fn guide(out: &mut String, comparison: &Comparison) {
         out,
         "<section aria-labelledby=\"guide\">\n<h2 id=\"guide\">How to read</h2>\n\
          <dl class=\"guide\">\n\
-         <div><dt>worse, better</dt><dd>All of the interval lies beyond the tolerance: {} for times, \
-         {} for shares of messages or frames. The tolerance is the shaded \
+         <div><dt>worse, better</dt><dd>All of the interval lies beyond the tolerance: {} for \
+         times, {} for shares of messages or frames. The tolerance is the shaded \
          band.</dd></div>\n\
          <div><dt>same</dt><dd>All of the interval lies within the tolerance.</dd></div>\n\
          <div><dt>open</dt><dd>Neither: the runs are too short to say it, or too much varies \
