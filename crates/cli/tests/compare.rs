@@ -8,19 +8,19 @@ mod support;
 use std::fs;
 
 use serde_json::Value;
-use support::{Host, PLAIN_CASE, Tiny, timewire};
+use support::{Host, PLAIN_CASE, Scratch, Tiny, timewire};
 
 const TDM_CASE: &str = "{ name: tdm, title: TDM, mac: tdm, priorities: true }";
 
 /// A scenario whose messages wait for slots of a cycle of so many milliseconds.
-fn scenario(host: &Host, file: &str, cycle_ms: u32) -> String {
+fn scenario(scratch: &Scratch, file: &str, cycle_ms: u32) -> String {
     let transmit = format!("transmit: {}us", cycle_ms * 500 - 50);
     let text = Tiny { name: "tiny", cases: TDM_CASE, more: "" }.text();
     let text = text.replace("cycle: 1ms", &format!("cycle: {cycle_ms}ms"));
     let text = text.replace("transmit: 450us", &transmit);
     let text = text.replace("  duration: 200ms", "  duration: 2s");
     let text = text.replace("deadline: 1ms", "deadline: 20ms");
-    host.scratch().write(file, &text)
+    scratch.write(file, &text)
 }
 
 fn metric<'a>(comparison: &'a Value, name: &str) -> &'a Value {
@@ -31,8 +31,8 @@ fn metric<'a>(comparison: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn t3_a_run_is_the_same_as_itself_and_slots_of_a_longer_cycle_are_worse() {
     let Some(host) = Host::start() else { return };
-    let short = scenario(&host, "short.yaml", 1);
-    let long = scenario(&host, "long.yaml", 4);
+    let short = scenario(host.scratch(), "short.yaml", 1);
+    let long = scenario(host.scratch(), "long.yaml", 4);
     host.timewire(&["run", &short, "--out", "a"]).done();
 
     let same = host.timewire(&["compare", "a", "a"]).done();
@@ -68,6 +68,31 @@ fn t3_a_run_is_the_same_as_itself_and_slots_of_a_longer_cycle_are_worse() {
     assert_eq!(better["counts"]["worse"], 0);
     assert_eq!(metric(&better, "transfer_p50")["verdict"], "better");
     host.is_clean();
+}
+
+/// Where time is virtual, however busy the machine is.
+#[test]
+fn t4_a_run_that_changed_nothing_is_the_same_and_longer_slots_are_worse() {
+    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
+        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+        return;
+    }
+    let scratch = Scratch::new();
+    let (short, long) = (scenario(&scratch, "short.yaml", 1), scenario(&scratch, "long.yaml", 4));
+    let [good, again, slow] = ["good", "again", "slow"].map(|name| scratch.join(name));
+    timewire(&["run", &short, "--lab", "uml", "--out", &good]).done();
+    let against = |file: &str, out: &str| {
+        timewire(&["run", file, "--lab", "uml", "--out", out, "--baseline", &good])
+    };
+    let same = against(&short, &again).done();
+    assert!(
+        same.stdout.contains("\nverdict: SAME (0 worse, 0 better, 12 same, 0 open"),
+        "{same:?}"
+    );
+    let worse = against(&long, &slow);
+    assert_eq!((worse.code, worse.stderr.as_str()), (Some(1), ""), "{worse:?}");
+    assert!(worse.stdout.contains("\nverdict: WORSE ("), "{worse:?}");
+    assert!(worse.stdout.contains("transfer_p50"), "{worse:?}");
 }
 
 #[test]
