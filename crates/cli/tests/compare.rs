@@ -19,6 +19,7 @@ fn scenario(scratch: &Scratch, file: &str, cycle_ms: u32) -> String {
     let text = text.replace("cycle: 1ms", &format!("cycle: {cycle_ms}ms"));
     let text = text.replace("transmit: 450us", &transmit);
     let text = text.replace("  duration: 200ms", "  duration: 2s");
+    let text = text.replace("quick_duration: 200ms", "quick_duration: 500ms");
     let text = text.replace("deadline: 1ms", "deadline: 20ms");
     scratch.write(file, &text)
 }
@@ -80,10 +81,11 @@ fn t4_a_run_that_changed_nothing_is_the_same_and_longer_slots_are_worse() {
     let scratch = Scratch::new();
     let (short, long) = (scenario(&scratch, "short.yaml", 1), scenario(&scratch, "long.yaml", 4));
     let [good, again, slow] = ["good", "again", "slow"].map(|name| scratch.join(name));
-    timewire(&["run", &short, "--lab", "uml", "--out", &good]).done();
-    let against = |file: &str, out: &str| {
-        timewire(&["run", file, "--lab", "uml", "--out", out, "--baseline", &good])
+    let run = |file: &str, out: &str, more: &[&str]| {
+        timewire(&[&["run", file, "--quick", "--lab", "uml", "--out", out], more].concat())
     };
+    run(&short, &good, &[]).done();
+    let against = |file: &str, out: &str| run(file, out, &["--baseline", &good]);
     let same = against(&short, &again).done();
     assert!(
         same.stdout.contains("\nverdict: SAME (0 worse, 0 better, 12 same, 0 open"),

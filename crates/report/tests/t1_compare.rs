@@ -22,7 +22,7 @@ use timewire_report::compare::{
     Changed, Comparison, Hosts, Overall, Rules, Side, Verdict, compare, html, table,
 };
 use timewire_trace::analyse::{CaseSeries, StreamSeries};
-use timewire_trace::summary::StreamClass;
+use timewire_trace::summary::{Finding, Outcome, StreamClass};
 
 const CASE: &str = "transfer-64/tdm/flood";
 
@@ -105,6 +105,34 @@ fn t1_frames_that_nobody_observed_prove_nothing() {
     let mut b = side("b", (2, 1.0), 0, 40);
     b.cases[0].unobserved = 1;
     assert_eq!(verdict(&against(&a, &b), "outside_slots"), Verdict::Open);
+}
+
+/// A message whose stamp was given up is not lost.
+#[test]
+fn t1_incomplete_records_are_told_and_no_share_is_judged_by_them() {
+    let a = side("a", (1, 1.0), 0, 0);
+    let mut b = side("b", (2, 1.5), 30, 40);
+    let note = |id: &str, measured: String| Finding {
+        id: id.to_owned(),
+        outcome: Outcome::Note,
+        limit: String::new(),
+        measured,
+        note: String::new(),
+    };
+    b.summary.findings = vec![
+        note("stamps-lost", format!("{CASE}: 30 stamps given up by hub")),
+        note("stamps-lost", format!("{CASE}-2: 7 stamps of another case")),
+        note("stamps-repeated", format!("{CASE}: 3 more")),
+    ];
+    let found = against(&a, &b);
+    assert_eq!(found.cases[0].incomplete, ["B: 30 stamps given up by hub"]);
+    for name in ["lost", "late", "outside_slots"] {
+        assert_eq!(verdict(&found, name), Verdict::Open, "{name}");
+    }
+    assert_eq!(verdict(&found, "transfer_p50"), Verdict::Worse);
+    let told = "\n  records are not complete: B: 30 stamps given up by hub\n";
+    assert!(table(&found, false, false).contains(told));
+    assert!(html(&found, &a, &b).contains("Records are not complete: B: 30 stamps"));
 }
 
 #[test]

@@ -87,8 +87,14 @@ fn within(found: Interval, least: f64, most: f64) -> Verdict {
     }
 }
 
-/// Every metric of a case that both runs have; the names of streams that only one has.
-pub(super) fn case(a: &CaseSeries, b: &CaseSeries, seed: u64) -> (Vec<Prepared>, Vec<String>) {
+/// Every metric of a case that both runs have; the names of streams that only one has. Without
+/// `whole` records, what was not recorded would be counted as lost.
+pub(super) fn case(
+    a: &CaseSeries,
+    b: &CaseSeries,
+    seed: u64,
+    whole: bool,
+) -> (Vec<Prepared>, Vec<String>) {
     let mut found = Vec::new();
     let mut not_in_both = Vec::new();
     for of_a in &a.streams {
@@ -105,6 +111,9 @@ pub(super) fn case(a: &CaseSeries, b: &CaseSeries, seed: u64) -> (Vec<Prepared>,
             outside.evidence = Evidence::None("frames were not observed");
         }
         found.push(outside);
+    }
+    for share in found.iter_mut().filter(|it| !whole && it.metric.kind == Kind::Share) {
+        share.evidence = Evidence::None("records are not complete");
     }
     (found, not_in_both)
 }

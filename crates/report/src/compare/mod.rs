@@ -25,7 +25,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use timewire_trace::analyse::CaseSeries;
-use timewire_trace::summary::{Fact, Summary};
+use timewire_trace::summary::{Fact, Finding, Summary};
 
 pub use interval::Interval;
 pub use model::{
@@ -55,20 +55,23 @@ pub fn compare(a: &Side, b: &Side, hosts: Hosts, rules: Rules) -> Comparison {
     let mut prepared = Vec::new();
     for of_a in &a.cases {
         if let Some(of_b) = in_b(&of_a.id) {
-            prepared.push((&of_a.id, judge::case(of_a, of_b, rules.seed)));
+            let incomplete = incomplete(&of_a.id, &a.summary, &b.summary);
+            let whole = incomplete.is_empty();
+            let (metrics, not_in_both) = judge::case(of_a, of_b, rules.seed, whole);
+            prepared.push((&of_a.id, metrics, not_in_both, incomplete));
         }
     }
-    let all = prepared.iter().flat_map(|(_, (metrics, _))| metrics);
+    let all = prepared.iter().flat_map(|(_, metrics, ..)| metrics);
     let intervals = all.filter(|metric| metric.has_interval()).count();
     let side = side_of(rules.confidence, intervals);
     let mut counts = Counts::default();
     let mut cases = Vec::new();
-    for (id, (metrics, not_in_both)) in prepared {
+    for (id, metrics, not_in_both, incomplete) in prepared {
         let metrics: Vec<_> = metrics.into_iter().map(|it| it.judged(side, &rules)).collect();
         metrics.iter().for_each(|metric| counts.take(metric.verdict));
         let found = a.summary.cases.iter().find(|case| case.id == *id);
         let title = found.map_or(id.clone(), |case| format!("{}, {}", case.title, case.load));
-        cases.push(CaseComparison { id: id.clone(), title, not_in_both, metrics });
+        cases.push(CaseComparison { id: id.clone(), title, not_in_both, incomplete, metrics });
     }
     let only = |of: &Side, other: &Side| -> Vec<String> {
         let missing = |case: &&CaseSeries| other.cases.iter().all(|it| it.id != case.id);
@@ -91,6 +94,26 @@ pub fn compare(a: &Side, b: &Side, hosts: Hosts, rules: Rules) -> Comparison {
         verdict: counts.overall(),
     }
 }
+
+/// What the summaries say of records of a case that are not all there.
+fn incomplete(id: &str, a: &Summary, b: &Summary) -> Vec<String> {
+    let is_of_records = |finding: &&Finding| INCOMPLETE.contains(&finding.id.as_str());
+    let mut found = Vec::new();
+    for (name, summary) in [("A", a), ("B", b)] {
+        for finding in summary.findings.iter().filter(is_of_records) {
+            let rest = finding.measured.strip_prefix(id);
+            let rest = rest.filter(|rest| rest.starts_with([':', ' ']));
+            found.extend(
+                rest.map(|rest| format!("{name}: {}", rest.trim_start_matches([':', ' ']))),
+            );
+        }
+    }
+    found
+}
+
+/// Findings of records that are not all there.
+const INCOMPLETE: [&str; 4] =
+    ["stamps-lost", "records-damaged", "records-unknown", "records-missing"];
 
 /// The probability that is left on each side of one of so many intervals.
 fn side_of(confidence: f64, intervals: usize) -> f64 {

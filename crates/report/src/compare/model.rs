@@ -124,6 +124,8 @@ pub struct CaseComparison {
     pub title: String,
     /// Streams that only one of the runs has.
     pub not_in_both: Vec<String>,
+    /// What is missing of the records of one of the runs; shares are not judged then.
+    pub incomplete: Vec<String>,
     /// Everything that was compared.
     pub metrics: Vec<MetricComparison>,
 }

@@ -202,6 +202,9 @@ fn case_section(
     for stream in &case.not_in_both {
         put!(out, "<p>The stream {}.</p>\n", Escaped(stream));
     }
+    for what in &case.incomplete {
+        put!(out, "<p>Records are not complete: {}.</p>\n", Escaped(what));
+    }
     table_head(out, &case.id, "Stream");
     for metric in &case.metrics {
         row(out, stream_of(metric), metric, comparison);

@@ -118,6 +118,9 @@ fn case_lines(out: &mut String, case: &CaseComparison, all: bool, colour: bool) 
     for stream in &case.not_in_both {
         put!(out, "  stream {}\n", plain(stream));
     }
+    for what in &case.incomplete {
+        put!(out, "  records are not complete: {}\n", plain(what));
+    }
     for metric in &case.metrics {
         if all || matches!(metric.verdict, Verdict::Worse | Verdict::Better) {
             metric_line(out, metric, colour);
