@@ -37,6 +37,10 @@ pub enum Command {
     Run(Run),
     /// Compute summary, table and report of a run directory again
     Report(Report),
+    /// Hold two run directories against each other: what is better, worse, the same
+    ///
+    /// Exit code 0: nothing is worse; 1: something is worse.
+    Compare(crate::compare::Compare),
     /// Plan when each frame of a network's streams starts on each link, or say why it cannot
     ///
     /// Exit code 0: every stream has a place; 1: one has none.
@@ -162,6 +166,11 @@ pub struct Run {
     /// Trace the messages of each case into a capture; costs each of them some microseconds
     #[arg(long)]
     pub trace: bool,
+    /// A run directory: hold the run against it, as `compare` does; what is worse is exit code 1
+    #[arg(long, value_name = "DIR")]
+    pub baseline: Option<PathBuf>,
+    #[command(flatten)]
+    pub limits: crate::compare::Limits,
     #[command(flatten)]
     pub place: Where,
     #[command(flatten)]

@@ -21,6 +21,7 @@ use timewire_sys::event::EndRequests;
 use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
 use crate::args::{CarrierChoice, Demo, Laboratory, Output, Report, Run, Where};
+use crate::compare::Baseline;
 use crate::lab;
 use crate::output::{self, ProgressLine};
 use crate::trace;
@@ -46,7 +47,8 @@ pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
     let scripts = all[..count].iter().map(|(name, text)| parse(name, text));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
-    let what = What { title, name: "demo", quick: args.quick, carrier: None, trace: false };
+    let (name, quick) = ("demo", args.quick);
+    let what = What { title, name, quick, carrier: None, trace: false, baseline: None };
     perform(&scripts, what, (&args.place, &args.output))
 }
 
@@ -66,9 +68,17 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         }
         scripts.push(script);
     }
+    if args.baseline.is_none() && args.place.record_for.is_none() {
+        args.limits.refuse()?;
+    }
     let carrier = args.carrier.map(CarrierChoice::asked);
     // Before a directory is made, a kernel is started, or a dry run says that all is well.
     experiment::check_carriers(&scripts, carrier)?;
+    // The process that only records for another leaves this to it.
+    let baseline = match (&args.baseline, &args.place.record_for) {
+        (Some(path), None) => Some(Baseline::open(path, args.limits, &scripts)?),
+        _ => None,
+    };
     if args.dry_run {
         return dry_run(&scripts, args.output.json);
     }
@@ -79,13 +89,14 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         }
         _ => names.join(", "),
     };
-    let what = What { title, name: &names[0], quick: args.quick, carrier, trace: args.trace };
+    let (quick, trace) = (args.quick, args.trace);
+    let what = What { title, name: &names[0], quick, carrier, trace, baseline };
     perform(&scripts, what, (&args.place, &args.output))
 }
 
 pub fn report(args: &Report) -> anyhow::Result<ExitCode> {
     let directory = RunDir::open(&args.directory)?;
-    finish(&directory, args.json)
+    finish(&directory, None, args.json)
 }
 
 fn read_text(file: &Path) -> anyhow::Result<String> {
@@ -134,11 +145,12 @@ struct What<'a> {
     quick: bool,
     carrier: Option<Asked>,
     trace: bool,
+    baseline: Option<Baseline>,
 }
 
 fn perform(
     scripts: &[Script],
-    What { title, name, quick, carrier, trace }: What<'_>,
+    What { title, name, quick, carrier, trace, baseline }: What<'_>,
     (place, output): (&Where, &Output),
 ) -> anyhow::Result<ExitCode> {
     let here = std::env::current_dir().context("the current directory is gone")?;
@@ -147,7 +159,7 @@ fn perform(
         None => experiment::default_directory(name, &here),
     };
     if place.lab == Laboratory::Uml {
-        return in_machine(place, &directory, output.json);
+        return in_machine(place, &directory, baseline, output.json);
     }
     if place.kernel.is_some() || place.time.is_some() {
         anyhow::bail!("--kernel and --time are for `--lab uml`; this kernel is as it is");
@@ -183,13 +195,18 @@ fn perform(
     line.clear();
     match place.record_for {
         Some(_) => Ok(ExitCode::SUCCESS),
-        None => finish(&directory, output.json),
+        None => finish(&directory, baseline, output.json),
     }
 }
 
 /// Runs this same command in a machine of the laboratory, which records into the run directory, and
 /// computes the rest here.
-fn in_machine(place: &Where, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+fn in_machine(
+    place: &Where,
+    directory: &Path,
+    baseline: Option<Baseline>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
     let kernel = Kernel::find(place.kernel.as_deref())?;
     let directory = RunDir::reserve(directory)?;
     let time = lab::time_for(place.time, &kernel);
@@ -222,7 +239,7 @@ fn in_machine(place: &Where, directory: &Path, json: bool) -> anyhow::Result<Exi
     }
     let finished = running.wait()?;
     match finished.outcome.code {
-        0 => finish(&RunDir::open(&directory)?, json),
+        0 => finish(&RunDir::open(&directory)?, baseline, json),
         code => Ok(ExitCode::from(code)),
     }
 }
@@ -234,7 +251,7 @@ fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<String>>
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         // These are about this process; each has a value, beside it or behind it.
-        let own = ["--lab", "--kernel", "--time", "--out"];
+        let own = ["--lab", "--kernel", "--time", "--out", "--baseline"];
         if own.contains(&word.as_str()) {
             words.next();
         } else if word != "--json" && !own.iter().any(|own| word.starts_with(&format!("{own}="))) {
@@ -252,7 +269,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const RUN_MEMORY_MIB: u32 = 1_024;
 
 /// Computes everything from the records, writes it beside them and prints it.
-fn finish(directory: &RunDir, json: bool) -> anyhow::Result<ExitCode> {
+fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow::Result<ExitCode> {
     let summary = directory.summarise()?;
     pages(directory, &summary)?;
     let text = summary.to_json();
@@ -266,7 +283,14 @@ fn finish(directory: &RunDir, json: bool) -> anyhow::Result<ExitCode> {
         output::print(&stood_on(&summary))?;
         output::print(&format!("report:  {}\n", report.display()))?;
     }
-    Ok(exit_code(&summary))
+    let code = exit_code(&summary);
+    match baseline {
+        None => Ok(code),
+        Some(baseline) => match baseline.judge(directory, summary, json)? {
+            ExitCode::SUCCESS => Ok(code),
+            worse => Ok(worse),
+        },
+    }
 }
 
 /// Writes the page of each capture.

@@ -11,6 +11,7 @@ mod apply;
 mod args;
 mod avtp;
 mod clock;
+mod compare;
 mod doctor;
 mod experiment;
 mod group;
@@ -74,6 +75,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) if stations::are_meant(&args) => stations::run(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Report(args) => experiment::report(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Apply(args) => apply::run(&args),
         Command::Status(args) => apply::status(&args),

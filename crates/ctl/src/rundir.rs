@@ -15,10 +15,12 @@
 //! sync.jsonl                     how the clocks were through the run
 //! end.json                       written last: the run came to its end
 //! summary.json  report.html      computed from all of the above
+//! comparison.json  .html         with --baseline: this run against the other
 //! ```
 //!
 //! Not here: the bytes of a record file (`timewire_trace::record`).
 
+mod compare;
 mod traced;
 
 use std::fs;
@@ -31,7 +33,7 @@ use timewire_host::snapshot::Snapshot;
 use timewire_sched::scenario::{self, Scenario};
 use timewire_sched::tdm::TdmSchedule;
 use timewire_trace::analyse::{
-    Analysis, CaseInput, ReservedInput, StampBound, StreamInput, analyse,
+    AnalyseError, Analysis, CaseInput, ReservedInput, StampBound, StreamInput, analyse,
 };
 use timewire_trace::judge::{Bound, LimitInput, Metric, judge, verdict};
 use timewire_trace::record::RecordFile;
@@ -41,6 +43,8 @@ use timewire_trace::summary::{
 };
 
 use timewire_trace::sync::{SyncLine, SyncSummary, summarise};
+
+pub use compare::HostsBefore;
 
 use crate::CtlError;
 
@@ -413,6 +417,17 @@ impl RunDir {
     }
 
     fn analyse(&self, id: &str, case: CaseMeta) -> Result<Analysis, CtlError> {
+        analyse(self.input(id, case)?).map_err(|error| self.unfit(id, &error))
+    }
+
+    /// A case that cannot be analysed.
+    fn unfit(&self, id: &str, error: &AnalyseError) -> CtlError {
+        let path = self.case_path(id).join("case.json");
+        CtlError::Content { path, why: error.to_string() }
+    }
+
+    /// Everything that was told and stamped of a case.
+    fn input(&self, id: &str, case: CaseMeta) -> Result<CaseInput, CtlError> {
         let directory = self.case_path(id);
         let read = |names: &[String]| -> Result<Vec<RecordFile>, CtlError> {
             // A run that was killed may have cases whose programs had not all begun
@@ -420,7 +435,7 @@ impl RunDir {
             let paths = names.iter().map(|name| directory.join(name));
             paths.filter(|path| has_begun(path)).map(|path| read_records(&path)).collect()
         };
-        let input = CaseInput {
+        Ok(CaseInput {
             scenario: case.scenario,
             case: case.case,
             title: case.title,
@@ -459,10 +474,6 @@ impl RunDir {
             stamp_bound: case
                 .stamp_bound
                 .map(|bound| StampBound { p999: bound.p999_ns, max: bound.max_ns }),
-        };
-        analyse(input).map_err(|error| CtlError::Content {
-            path: directory.join("case.json"),
-            why: error.to_string(),
         })
     }
 }

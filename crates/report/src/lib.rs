@@ -12,6 +12,7 @@
 mod base64;
 mod carrier;
 mod case;
+pub mod compare;
 mod figure;
 mod group;
 pub mod journeys;

@@ -97,11 +97,11 @@ fn choice_lines(out: &mut String, choice: &CarrierChoice) {
 }
 
 /// ANSI codes of an outcome: bold and green, red, yellow.
-const GOOD: &str = "1;32";
-const BAD: &str = "1;31";
-const OPEN: &str = "1;33";
+pub(crate) const GOOD: &str = "1;32";
+pub(crate) const BAD: &str = "1;31";
+pub(crate) const OPEN: &str = "1;33";
 
-fn painted(word: &str, code: &str, colour: bool) -> String {
+pub(crate) fn painted(word: &str, code: &str, colour: bool) -> String {
     if colour { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
@@ -125,7 +125,7 @@ fn finding_line(out: &mut String, finding: &Finding, colour: bool) {
 }
 
 /// Text that cannot steer the terminal.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) || c == '\n' { '?' } else { c }).collect()
 }
 

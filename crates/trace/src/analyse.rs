@@ -12,6 +12,7 @@
 
 mod messages;
 mod reserved;
+mod series;
 mod wire;
 
 use thiserror::Error;
@@ -22,6 +23,8 @@ use crate::stats::Bins;
 use crate::summary::{
     CarrierSummary, CaseSummary, Finding, MacSummary, Outcome, Published, SlotShape, StreamClass,
 };
+
+pub use series::{CaseSeries, StreamSeries, series};
 
 /// Everything known about one case.
 #[derive(Clone, Debug)]

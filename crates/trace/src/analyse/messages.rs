@@ -10,6 +10,50 @@ use crate::stats::Distribution;
 use crate::summary::{LaunchSummary, StreamSummary};
 
 pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Vec<StreamSummary> {
+    let stamps = stamps(input, notes);
+    let streams = input.streams.iter().zip(stamps.chunks(FLOWS));
+    streams.map(|(stream, flows)| summarise_stream(input, stream, flows, notes)).collect()
+}
+
+/// One message of the measured interval.
+///
+/// **Units**: nanoseconds of TAI; `None` where there is no such stamp.
+pub(super) struct Message {
+    pub sent_ns: i64,
+    pub segment_ns: Option<i64>,
+    pub rx_sw_ns: Option<i64>,
+    pub received_ns: Option<i64>,
+}
+
+/// The messages of each stream, of all its flows, in the order in which they were sent.
+pub(super) fn messages(input: &CaseInput) -> Vec<Vec<Message>> {
+    let mut notes = Notes { case: String::new(), list: Vec::new() };
+    let stamps = stamps(input, &mut notes);
+    let of_flow = |flow: &FlowStamps| {
+        let sent = flow.send.0.iter().filter(|&&(_, at)| input.measures(at));
+        let message = |&(seq, sent_ns): &(u32, i64)| {
+            let received_ns = flow.receive.of(seq);
+            Message {
+                sent_ns,
+                segment_ns: flow.segment.of(seq),
+                // As in the summary: a message counts there once it is received.
+                rx_sw_ns: received_ns.and_then(|_| flow.rx_sw.of(seq)),
+                received_ns,
+            }
+        };
+        sent.map(message).collect::<Vec<_>>()
+    };
+    let of_stream = |flows: &[FlowStamps]| {
+        let mut all: Vec<Message> = flows.iter().flat_map(of_flow).collect();
+        // Stable: at the same instant, the order of the flows.
+        all.sort_by_key(|message| message.sent_ns);
+        all
+    };
+    stamps.chunks(FLOWS).map(of_stream).collect()
+}
+
+/// The stamps of every flow of every stream, [`FLOWS`] of each in the order of the streams.
+fn stamps(input: &CaseInput, notes: &mut Notes) -> Vec<FlowStamps> {
     let names: Vec<[String; FLOWS]> = input.streams.iter().map(|s| flow_names(&s.name)).collect();
     let mut stamps: Vec<FlowStamps> = names.iter().flatten().map(|_| FlowStamps::new()).collect();
     for file in input.files() {
@@ -18,8 +62,7 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Vec<StreamSumma
     for (flow, name) in stamps.iter_mut().zip(names.as_flattened()) {
         flow.sort(name, notes);
     }
-    let streams = input.streams.iter().zip(stamps.chunks(FLOWS));
-    streams.map(|(stream, flows)| summarise_stream(input, stream, flows, notes)).collect()
+    stamps
 }
 
 /// Flows that a stream can have: one way, request, response.

@@ -143,7 +143,9 @@ fn t0_requests_and_responses_come_together_from_their_files() {
         ]),
     ];
     input.observers = vec![file(&[(Segment, 0, 2, 6_010), (Segment, 1, 2, 6_860)])];
+    let taken = series(input.clone()).unwrap();
     let analysis = analyse(input).unwrap();
+    assert_series(&taken, &analysis);
     let control = stream(&analysis);
     assert_eq!((control.sent, control.received, control.lost), (5, 3, 2));
     assert_eq!((control.late, control.deadline_ns), (2, 500 * US));
@@ -163,6 +165,51 @@ fn t0_requests_and_responses_come_together_from_their_files() {
     let wire = &analysis.case.wire;
     assert_eq!((wire.frames, wire.outside_slots, wire.in_guard), (2, 0, 0));
     assert_eq!((wire.stamp_bound_p999_ns, wire.stamp_bound_max_ns), (Some(3_000), Some(9_000)));
+}
+
+/// What is told value by value is what is told as a whole.
+fn assert_series(taken: &CaseSeries, analysis: &Analysis) {
+    let (series, whole) = (&taken.streams[0], stream(analysis));
+    assert_eq!((taken.id.as_str(), taken.unobserved), ("first/tdm/alone", 0));
+    let sorted = |values: &[i64]| {
+        let mut values = values.to_vec();
+        values.sort_unstable();
+        values.iter().map(|ns| ns / US).collect::<Vec<_>>()
+    };
+    assert_eq!(sorted(&series.transfer), [200, 501, 600]);
+    assert_eq!(sorted(&series.slot_wait), [10, 560]);
+    assert_eq!(series.receive.len(), 3);
+    let count = |list: &[bool]| u64::try_from(list.iter().filter(|&&is| is).count()).unwrap();
+    assert_eq!((count(&series.lost), count(&series.late)), (whole.lost, whole.late));
+    assert_eq!(u64::try_from(series.lost.len()).unwrap(), whole.sent);
+    assert_eq!(taken.outside, Some(vec![false, false]));
+}
+
+#[test]
+fn t0_series_are_in_the_order_of_time_and_of_promised_slots_only() {
+    let mut input = input();
+    let late = frames(0, &[(6_300 * US, 60), (6_000 * US, 60)]);
+    input.observers = vec![late, frames(1, &[(6_260 * US, 60)])];
+    input.endpoints = vec![file(&[
+        (Tap::Send, 1, 1, 7_000),
+        (Tap::Receive, 1, 1, 7_100),
+        (Tap::Send, 0, 1, 8_000),
+        (Tap::Send, 0, 2, 6_500),
+        (Tap::Receive, 0, 2, 7_200),
+    ])];
+    let taken = series(input.clone()).unwrap();
+    let control = &taken.streams[0];
+    assert_eq!(control.transfer, [700 * US, 100 * US]);
+    assert_eq!(control.lost, [false, false, true]);
+    assert_eq!(control.late, [true, false, false]);
+    assert_eq!(taken.outside, Some(vec![false, false, true]));
+    let carrier = |slots| CarrierSummary { name: String::new(), slots, promise: String::new() };
+    input.carrier = Some(carrier(crate::summary::SlotPromise::RealTime));
+    assert_eq!(series(input.clone()).unwrap().outside, Some(Vec::new()));
+    input.carrier = Some(carrier(crate::summary::SlotPromise::None));
+    assert_eq!(series(input.clone()).unwrap().outside, None);
+    (input.carrier, input.tdm) = (None, false);
+    assert_eq!(series(input).unwrap().outside, None);
 }
 
 #[test]

@@ -24,14 +24,7 @@ const PHASE_BIN: Span = Span::from_us(10);
 const MAX_BINS: i64 = 10_000;
 
 pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSummary, AnalyseError> {
-    let mut stations = BTreeMap::new();
-    let with_slot = input.slots.iter().map(|slot| &slot.station);
-    let observed = input.observers.iter().flat_map(|file| &file.header.stations);
-    for name in with_slot.chain(observed) {
-        if !stations.contains_key(name) {
-            stations.insert(name, Station::new(input, name)?);
-        }
-    }
+    let mut stations = stations(input)?;
     for file in &input.observers {
         let real_time = input.real_time_flows(file);
         for record in file.records.iter().filter(|record| record.tap == Tap::Segment) {
@@ -80,8 +73,52 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSumm
     Ok(summary)
 }
 
+/// Every station that has a slot or was observed.
+fn stations(input: &CaseInput) -> Result<BTreeMap<&String, Station>, AnalyseError> {
+    let mut stations = BTreeMap::new();
+    let with_slot = input.slots.iter().map(|slot| &slot.station);
+    let observed = input.observers.iter().flat_map(|file| &file.header.stations);
+    for name in with_slot.chain(observed) {
+        if !stations.contains_key(name) {
+            stations.insert(name, Station::new(input, name)?);
+        }
+    }
+    Ok(stations)
+}
+
+/// For each frame of the measured interval, by the time of its stamp, whether it was outside its
+/// station's slots; of all, or of those of real-time streams.
+pub(super) fn outside(input: &CaseInput, real_time_only: bool) -> Result<Vec<bool>, AnalyseError> {
+    let stations = stations(input)?;
+    let mut found = Vec::new();
+    for file in &input.observers {
+        let real_time = input.real_time_flows(file);
+        for record in file.records.iter().filter(|record| record.tap == Tap::Segment) {
+            let name = file.header.stations.get(usize::from(record.station));
+            let station = name.and_then(|name| stations.get(name));
+            let counts = !real_time_only
+                || real_time.get(usize::from(record.flow)).copied().unwrap_or(false);
+            if let (Some(station), true) = (station, counts && input.measures(record.at_ns)) {
+                let (start, end) = on_segment(input, record);
+                let outside = first_uncovered(&station.slot, start, end).is_some();
+                found.push((record.at_ns, outside));
+            }
+        }
+    }
+    found.sort_by_key(|&(at_ns, _)| at_ns);
+    Ok(found.into_iter().map(|(_, outside)| outside).collect())
+}
+
+/// When the frame is on the segment.
+fn on_segment(input: &CaseInput, record: &Record) -> (Instant<Tai>, Instant<Tai>) {
+    let start = Instant::from_ns(record.at_ns);
+    let len = FrameLen::new(u32::from(record.frame_len));
+    let len = len.expect("invariant: every 16-bit length is a frame's");
+    (start, start.saturating_add(input.rate.duration_of(len.wire_len())))
+}
+
 /// Frames that the writer may have seen and did not record: every torn block may have been full.
-fn unobserved(file: &RecordFile) -> u64 {
+pub(super) fn unobserved(file: &RecordFile) -> u64 {
     let per_block = u64::try_from(RECORDS_PER_BLOCK).expect("invariant: 127 fits 64 bits");
     let torn = file.corrupt_blocks.saturating_mul(per_block);
     file.lost.saturating_add(torn).saturating_add(file.unknown_records)
@@ -125,7 +162,7 @@ impl Station {
     }
 
     fn take(&mut self, input: &CaseInput, record: &Record, real_time: bool) {
-        let start = Instant::from_ns(record.at_ns);
+        let (start, end) = on_segment(input, record);
         let phase = self.slot.offset_in_cycle(start).as_ns() / phase_bin(input.cycle).as_ns();
         let bin =
             usize::try_from(phase).expect("invariant: an offset in the cycle is not negative");
@@ -135,9 +172,6 @@ impl Station {
         if input.slots.is_empty() {
             return;
         }
-        let len = FrameLen::new(u32::from(record.frame_len));
-        let len = len.expect("invariant: every 16-bit length is a frame's");
-        let end = start.saturating_add(input.rate.duration_of(len.wire_len()));
         if let Some(uncovered) = first_uncovered(&self.slot, start, end) {
             self.outside += 1;
             self.real_time_outside += u64::from(real_time);

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `compare`, and `--baseline` of `run`: two run directories side by side.
+//!
+//! Not here: the statistics (`timewire-report`), reading a run directory (`timewire-ctl`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use timewire_ctl::experiment::Script;
+use timewire_ctl::rundir::{HostsBefore, RunDir};
+use timewire_report::compare::{self, Changed, Comparison, Hosts, Overall, Rules, Side};
+use timewire_trace::summary::Summary;
+
+use crate::output;
+
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The run directory that the other is held against
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The run directory that is judged
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    #[command(flatten)]
+    pub limits: Limits,
+    /// Print every metric, not only what is better or worse
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with intervals and distributions to a file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// What makes a difference, and how sure it has to be.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Limits {
+    /// Times that differ by at most this are the same [default: 5%]
+    #[arg(long, value_name = "SHARE", value_parser = percent)]
+    pub tolerance: Option<f64>,
+    /// Shares of messages or frames that differ by at most this, in points, are the same [default:
+    /// 0.1%]
+    #[arg(long, value_name = "SHARE", value_parser = percent)]
+    pub share_tolerance: Option<f64>,
+    /// How sure all verdicts together are [default: 99%]
+    #[arg(long, value_name = "SHARE", value_parser = confidence)]
+    pub confidence: Option<f64>,
+    /// What the random part of the intervals follows from [default: 1]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+impl Limits {
+    fn rules(self) -> Rules {
+        let default = Rules::default();
+        Rules {
+            tolerance: self.tolerance.unwrap_or(default.tolerance),
+            share_tolerance: self.share_tolerance.unwrap_or(default.share_tolerance),
+            confidence: self.confidence.unwrap_or(default.confidence),
+            seed: self.seed.unwrap_or(default.seed),
+        }
+    }
+
+    /// **Errors**: one is given, though nothing is compared.
+    pub fn refuse(self) -> anyhow::Result<()> {
+        let Limits { tolerance, share_tolerance, confidence, seed } = self;
+        let given = [
+            ("--tolerance", tolerance.is_some()),
+            ("--share-tolerance", share_tolerance.is_some()),
+            ("--confidence", confidence.is_some()),
+            ("--seed", seed.is_some()),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((name, _)) => {
+                anyhow::bail!("{name} is for a comparison; name the run with --baseline DIR")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').map(str::trim_end);
+    let value = number.and_then(|number| number.parse::<f64>().ok());
+    let value = value.filter(|value| (0.0..=1_000.0).contains(value));
+    let example = || "a share is in per cent, from 0% to 1000%, such as 5% or 0.1%".to_owned();
+    value.map(|percent| percent / 100.0).ok_or_else(example)
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    let sure = percent(text).ok().filter(|sure| (0.5..=0.999_999).contains(sure));
+    sure.ok_or_else(|| "it is in per cent, from 50% to 99.9999%, such as 99%".to_owned())
+}
+
+pub fn run(args: &Compare) -> anyhow::Result<ExitCode> {
+    let [a, b] = [&args.a, &args.b].map(|path| -> anyhow::Result<_> {
+        let directory = RunDir::open(path)?;
+        let summary = directory.summarise()?;
+        Ok((directory, summary))
+    });
+    let (a, b) = (a?, b?);
+    let (comparison, a, b) = of(a, b, args.limits)?;
+    if let Some(path) = &args.html {
+        let page = compare::html(&comparison, &a, &b);
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        output::print(&comparison.to_json())?;
+    } else {
+        output::print(&compare::table(&comparison, args.all, output::wants_colour()))?;
+        if let Some(path) = &args.html {
+            output::print(&format!("page:    {}\n", path.display()))?;
+        }
+    }
+    Ok(exit_code(&comparison))
+}
+
+/// A run that others are held against.
+pub struct Baseline {
+    directory: RunDir,
+    limits: Limits,
+}
+
+impl Baseline {
+    /// Opens it before anything is run.
+    ///
+    /// **Errors**: it is no run directory, or has no case of these scenarios.
+    pub fn open(path: &Path, limits: Limits, scripts: &[Script]) -> anyhow::Result<Baseline> {
+        let directory = RunDir::open(path)?;
+        let there = directory.meta()?.cases;
+        let is_there = |script: &Script| {
+            let (name, experiment) = (&script.scenario.name, &script.scenario.experiment);
+            let mut ids = experiment.cases.iter().flat_map(|case| {
+                let id = move |load| format!("{name}/{}/{load}", case.name);
+                experiment.loads.iter().map(id)
+            });
+            ids.any(|id| there.contains(&id))
+        };
+        if !scripts.iter().any(is_there) {
+            anyhow::bail!(
+                "the baseline {} has no case of these scenarios; it has {}",
+                path.display(),
+                listed(&there)
+            );
+        }
+        Ok(Baseline { directory, limits })
+    }
+
+    /// Holds a run against it, keeps what comes of it in the run's directory and prints it.
+    pub fn judge(self, run: &RunDir, summary: Summary, json: bool) -> anyhow::Result<ExitCode> {
+        let of_baseline = self.directory.summarise()?;
+        let (comparison, a, b) =
+            of((self.directory, of_baseline), (run.clone(), summary), self.limits)?;
+        run.write_text("comparison.json", &comparison.to_json())?;
+        let page = run.write_text("comparison.html", &compare::html(&comparison, &a, &b))?;
+        if !json {
+            let text = compare::table(&comparison, false, output::wants_colour());
+            output::print(&format!(
+                "\nagainst the baseline:\n{text}page:    {}\n",
+                page.display()
+            ))?;
+        }
+        Ok(exit_code(&comparison))
+    }
+}
+
+fn exit_code(comparison: &Comparison) -> ExitCode {
+    ExitCode::from(u8::from(comparison.verdict == Overall::Worse))
+}
+
+fn of(
+    (directory_a, summary_a): (RunDir, Summary),
+    (directory_b, summary_b): (RunDir, Summary),
+    limits: Limits,
+) -> anyhow::Result<(Comparison, Side, Side)> {
+    let hosts = hosts(&directory_a.hosts_before()?, &directory_b.hosts_before()?);
+    let (a, b) = (side(&directory_a, summary_a)?, side(&directory_b, summary_b)?);
+    let comparison = compare::compare(&a, &b, hosts, limits.rules());
+    if comparison.cases.is_empty() {
+        let ids = |side: &Side| {
+            listed(&side.cases.iter().map(|case| case.id.clone()).collect::<Vec<_>>())
+        };
+        anyhow::bail!(
+            "the runs have no case in common: {} has {}, {} has {}",
+            a.directory,
+            ids(&a),
+            b.directory,
+            ids(&b)
+        );
+    }
+    Ok((comparison, a, b))
+}
+
+fn side(directory: &RunDir, summary: Summary) -> anyhow::Result<Side> {
+    Ok(Side {
+        directory: directory.path().display().to_string(),
+        summary,
+        cases: directory.series()?,
+        scenarios: directory.scenario_texts()?,
+    })
+}
+
+fn listed(ids: &[String]) -> String {
+    match ids {
+        [] => "none".to_owned(),
+        [first, .., last] if ids.len() > 4 => {
+            format!("{} cases from {first} to {last}", ids.len())
+        }
+        _ => ids.join(", "),
+    }
+}
+
+/// The path of a setting, what it was and what it is.
+type Change = (String, Option<String>, Option<String>);
+
+/// What the snapshots that both runs have say, each difference once with all its stations.
+fn hosts(a: &HostsBefore, b: &HostsBefore) -> Hosts {
+    let mut found = Hosts::default();
+    let mut places: BTreeMap<Change, Vec<&str>> = BTreeMap::new();
+    for (name, of_a) in a {
+        let Some(of_b) = b.get(name) else { continue };
+        match (of_a, of_b) {
+            (Ok(of_a), Ok(of_b)) => {
+                found.compared += 1;
+                for difference in of_a.settings.differences(&of_b.settings) {
+                    let [was, is] = [difference.before, difference.after]
+                        .map(|value| value.map(|value| value.to_string()));
+                    places.entry((difference.path, was, is)).or_default().push(name);
+                }
+            }
+            (Err(why), _) => found.unreadable.push(format!("A: snapshot {name}: {why}")),
+            (_, Err(why)) => found.unreadable.push(format!("B: snapshot {name}: {why}")),
+        }
+    }
+    let changed =
+        |((name, a, b), places): (_, Vec<&str>)| Changed { area: places.join(", "), name, a, b };
+    found.changes = places.into_iter().map(changed).collect();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_shares_need_their_sign() {
+        assert_eq!(percent("5%").map(f64::to_bits), Ok(0.05_f64.to_bits()));
+        assert_eq!(percent("0.1 %").map(f64::to_bits), Ok(0.001_f64.to_bits()));
+        for wrong in ["5", "", "%", "-1%", "NaN%", "inf%", "1001%", "five%"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
+        assert!(confidence("99%").is_ok());
+        for wrong in ["49%", "100%", "99", "99.99999%"] {
+            assert!(confidence(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn t0_few_cases_are_named_and_many_are_counted() {
+        let of = |n: usize| listed(&(0..n).map(|at| at.to_string()).collect::<Vec<_>>());
+        assert_eq!((of(0), of(3)), ("none".to_owned(), "0, 1, 2".to_owned()));
+        assert_eq!(of(9), "9 cases from 0 to 8");
+    }
+}

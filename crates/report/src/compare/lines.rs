@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How two texts differ, line by line.
+//!
+//! Not here: what the lines mean.
+
+/// The lines that only one text has: `- LINE` of the first, `+ LINE` of the second, in order; the
+/// fewest that there can be.
+pub(super) fn difference(a: &str, b: &str) -> Vec<String> {
+    let (a, b): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
+    let start = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[start..], &b[start..]);
+    let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - end], &b[..b.len() - end]);
+    // common[i][j]: lines that a[i..] and b[j..] have in common.
+    let mut common = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            common[i][j] = match a[i] == b[j] {
+                true => common[i + 1][j + 1] + 1,
+                false => common[i + 1][j].max(common[i][j + 1]),
+            };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut found = Vec::new();
+    while i < a.len() || j < b.len() {
+        if i < a.len() && j < b.len() && a[i] == b[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == b.len() || (i < a.len() && common[i + 1][j] >= common[i][j + 1]) {
+            found.push(format!("- {}", a[i]));
+            i += 1;
+        } else {
+            found.push(format!("+ {}", b[j]));
+            j += 1;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_only_what_differs_is_named() {
+        assert_eq!(difference("a\nb\nc\n", "a\nb\nc\n"), Vec::<String>::new());
+        assert_eq!(difference("a\nb\nc\nd", "a\nx\nc\nd\ne"), ["- b", "+ x", "+ e"]);
+        assert_eq!(difference("", "a"), ["+ a"]);
+        assert_eq!(difference("a\na\nb", "a\nb"), ["- a"]);
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The same figures as [`super::analyse`] takes, not yet put together: value by value, in the order
+//! of time, because what follows each other closely in time resembles each other.
+//!
+//! Not here: what two series come to (`timewire-report`).
+
+use crate::summary::{SlotPromise, StreamClass};
+
+use super::messages::{Message, messages};
+use super::{AnalyseError, CaseInput, wire};
+
+/// What one case stamped, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaseSeries {
+    /// `SCENARIO/CASE/LOAD`.
+    pub id: String,
+    /// One entry per measured stream.
+    pub streams: Vec<StreamSeries>,
+    /// For each frame on the segment that its carrier promised to keep in a slot, whether it was
+    /// outside, by the time of its stamp. `None` where no slots were promised.
+    pub outside: Option<Vec<bool>>,
+    /// Frames that nobody observed, and that are not in `outside`.
+    pub unobserved: u64,
+}
+
+/// What the messages of one stream stamped, in the order of their `Send`.
+///
+/// **Units**: times are nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSeries {
+    /// Name of the stream.
+    pub name: String,
+    /// Whether it is served before best effort.
+    pub class: StreamClass,
+    /// `Send -> Receive` of each message received.
+    pub transfer: Vec<i64>,
+    /// `Send -> Segment` of each message seen on the segment.
+    pub slot_wait: Vec<i64>,
+    /// `RxSw -> Receive` of each message received with a stamp of the kernel.
+    pub receive: Vec<i64>,
+    /// For each message sent, whether it was never received.
+    pub lost: Vec<bool>,
+    /// For each message sent, whether it was received after its deadline.
+    pub late: Vec<bool>,
+}
+
+/// Takes the series of one case. Same input, same output.
+///
+/// **Errors**: slots or a cycle that cannot exist.
+pub fn series(mut input: CaseInput) -> Result<CaseSeries, AnalyseError> {
+    input.slots.sort_by_key(|slot| slot.offset_ns);
+    let promise = input.carrier.as_ref().map_or(SlotPromise::All, |carrier| carrier.slots);
+    let judged = input.tdm && !input.slots.is_empty() && promise != SlotPromise::None;
+    let outside = match judged {
+        true => Some(wire::outside(&input, promise == SlotPromise::RealTime)?),
+        false => None,
+    };
+    let deadlines = input.streams.iter().map(|stream| stream.deadline.as_ns());
+    let streams = input.streams.iter().zip(messages(&input)).zip(deadlines);
+    Ok(CaseSeries {
+        id: format!("{}/{}/{}", input.scenario, input.case, input.load),
+        streams: streams
+            .map(|((stream, messages), deadline_ns)| {
+                of_stream(stream.name.clone(), stream.class, &messages, deadline_ns)
+            })
+            .collect(),
+        outside,
+        unobserved: input.observers.iter().map(wire::unobserved).fold(0, u64::saturating_add),
+    })
+}
+
+fn of_stream(
+    name: String,
+    class: StreamClass,
+    messages: &[Message],
+    deadline_ns: i64,
+) -> StreamSeries {
+    let since = |from: i64, to: i64| to.saturating_sub(from);
+    StreamSeries {
+        name,
+        class,
+        transfer: messages.iter().filter_map(|m| Some(since(m.sent_ns, m.received_ns?))).collect(),
+        slot_wait: messages.iter().filter_map(|m| Some(since(m.sent_ns, m.segment_ns?))).collect(),
+        receive: messages.iter().filter_map(|m| Some(since(m.rx_sw_ns?, m.received_ns?))).collect(),
+        lost: messages.iter().map(|m| m.received_ns.is_none()).collect(),
+        late: messages
+            .iter()
+            .map(|m| m.received_ns.is_some_and(|at| since(m.sent_ns, at) > deadline_ns))
+            .collect(),
+    }
+}
