@@ -31,7 +31,7 @@ pub struct StreamConfig {
     pub taps: (Tap, Tap),
     /// What is remembered of its sequence numbers.
     pub sequence: SequenceLimits,
-    /// Times up to this have bins of their own; see [`LogHistogram::up_to`].
+    /// Times up to this have bins of their own; see [`histogram::LogHistogram::up_to`].
     pub longest: Span,
     /// The cycle that arrivals are laid over, if there is one.
     pub cycle: Option<PhaseCycle>,
