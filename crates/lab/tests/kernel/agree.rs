@@ -26,6 +26,7 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_agree_launch_times", launch_times),
     Trial::new("t4_agree_credit_on_the_grid", credit_on_the_grid),
     Trial::new("t4_agree_credit_of_several_lengths", credit_of_several_lengths),
+    Trial::new("t4_agree_credit_while_frames_come", credit_while_frames_come),
     Trial::new("t4_agree_strict_priority", strict_priority),
 ];
 
@@ -379,6 +380,30 @@ fn credit_of_several_lengths() {
             assert!(!same_burst || change.abs() <= 1_022, "{change} ns at {pair:?}");
         }
     }
+}
+
+/// A long frame, and short ones that come while its credit comes back. Each makes the kernel look
+/// and lose the rest of a byte: 3.84 bytes after the one before, that is 3.36 us.
+fn credit_while_frames_come() {
+    const SHORT: u32 = 60;
+    let (words, right) = shaped(2_000, 3_000);
+    let bench = linked(&["root handle 100: mqprio num_tc 1 map 0 queues 1@0 hw 0", &words]);
+    let origin = bench.soon();
+    let long = Talker::new("a", "b").length(1_000).from(origin);
+    let short = Talker::new("a", "b").length(100).from(origin + us(32));
+    let outcome = play(&bench, &[long, short.every(ns(15_360)).count(SHORT)]);
+    let kernel = Kernel {
+        outcome: &outcome,
+        origin,
+        class: &[0; 2],
+        delta: Span::ZERO,
+        moment: Moment::Released,
+    };
+    let linux = CreditRules::Linux { hi_credit: 3_000, lo_credit: -2_000 };
+    let wrong = [("a slope 4 % greater", credit(2_080_000, linux))];
+    // The sender's timer at the last look, and two for each frame.
+    let allowed = 0..=TIMER.end() * (2 + 2 * i64::from(SHORT));
+    kernel.agrees("credit while frames come", &right, &allowed, &wrong);
 }
 
 /// Bands behind a token bucket for one frame, which so is a link: a frame is chosen when the one
