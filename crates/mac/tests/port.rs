@@ -152,10 +152,52 @@ fn t0_linux_counts_whole_bytes_without_overhead() {
     let frames: Vec<_> = (0..4).map(|n| (0, frame(n, 6, 1_524))).collect();
     let log = run(&mut port, &frames, us(10_000));
     // 1500 bytes cost 1500 * 10/12.5 = 1200 bytes of credit and are taken to need 120 us; at
-    // 2.5 MB/s, 1200 bytes are back after 480 us. The link is free, and Linux asked, after
-    // 121.92 us; of the 4.8 bytes until then it counts 4.
+    // 2.5 MB/s, 1200 bytes are back after 480 us, which a timer counts while the link sends the
+    // last of its 121.92 us.
     let starts: Vec<i64> = log.started.iter().map(|(at, _)| at / 1_000).collect();
-    assert_eq!(starts, [0, 600_320, 1_200_640, 1_800_960]);
+    assert_eq!(starts, [0, 600_000, 1_200_000, 1_800_000]);
+}
+
+/// At 3.75 MB/s a byte takes 266.7 ns: a timer set for 266 ns finds none, again and again.
+#[test]
+fn t0_linux_credit_comes_back_also_when_a_byte_takes_no_whole_nanoseconds() {
+    let rules = CreditRules::Linux { hi_credit: 30, lo_credit: -1_500 };
+    let mut port = Port::new(&PortConfig {
+        classes: {
+            let mut classes = shaped(rules).classes;
+            classes[6].credit = Some((BitsPerSecond::new(30_000_000).unwrap(), rules));
+            classes
+        },
+        ..shaped(rules)
+    });
+    let frames: Vec<_> = (0..3).map(|n| (0, frame(n, 6, 1_026))).collect();
+    let log = run(&mut port, &frames, us(1_000));
+    // 1002 bytes cost 701 (8.75/12.5) and take 80 160 ns; 701 bytes are back after 186 933.3 ns.
+    let starts: Vec<i64> = log.started.iter().map(|(at, _)| at / 1_000).collect();
+    assert_eq!(starts, [0, 267_094, 534_188]);
+}
+
+/// The timer runs also when nothing waits; what is then above zero is lost with the next frame.
+#[test]
+fn t0_linux_saves_no_credit_while_nothing_waits() {
+    let rules = CreditRules::Linux { hi_credit: 3_000, lo_credit: -1_470 };
+    let mut port = Port::new(&shaped(rules));
+    let frames: Vec<_> = [0, 50_000, 50_000].map(|at| (us(at), frame(0, 6, 1_524))).into();
+    let log = run(&mut port, &frames, us(60_000));
+    let starts: Vec<i64> = log.started.iter().map(|(at, _)| at / 1_000).collect();
+    assert_eq!(starts, [0, 50_000_000, 50_600_000]);
+}
+
+/// Each frame that comes has Linux look, and a look loses the rest of a byte.
+#[test]
+fn t0_linux_loses_the_rest_of_a_byte_whenever_a_frame_comes() {
+    let rules = CreditRules::Linux { hi_credit: 30, lo_credit: -1_470 };
+    let mut port = Port::new(&shaped(rules));
+    let frames: Vec<_> = [0, 0, 130_300, 130_600].map(|at| (at * 1_000, frame(0, 6, 1_524))).into();
+    let log = run(&mut port, &frames, us(1_000));
+    // 10 300 ns are 25.75 bytes, then 300 ns 0.75: 25 count, and 1175 bytes take 470 us.
+    let starts: Vec<i64> = log.started.iter().map(|(at, _)| at / 1_000).collect();
+    assert_eq!(starts, [0, 600_600]);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! Not here: what it means for a schedule (`timewire-sched`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
+mod agree;
 mod apply;
 mod bridge;
 mod cbs;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         selftests::TRIALS,
         snapshot::TRIALS,
         apply::TRIALS,
+        agree::TRIALS,
     ] {
         trials.extend_from_slice(of_file);
     }

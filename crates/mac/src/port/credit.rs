@@ -17,9 +17,11 @@ pub enum CreditRules {
     /// **Source**: IEEE 802.1Q-2022, 8.6.8.2 and annex L.
     Standard,
     /// The software of Linux: credit in whole bytes of frames without check sequence, preamble
-    /// and gap; it grows only while it is below zero.
+    /// and gap; it grows only while it is below zero, whether frames wait or not, so that none is
+    /// saved. Here a frame is paid for when its transmission starts, as by a driver that takes one
+    /// frame at a time.
     ///
-    /// **Source**: linux v6.12 net/sched/sch_cbs.c:cbs_dequeue_soft.
+    /// **Source**: linux v6.12 net/sched/sch_cbs.c:cbs_dequeue_soft, cbs_enqueue_soft.
     Linux {
         /// Most credit. **Units**: bytes.
         hi_credit: i32,
@@ -76,13 +78,19 @@ impl Credit {
         self.at = now;
     }
 
-    /// Frames wait from now on, after none did.
-    pub fn arrived_first(&mut self, now: Ps) {
-        if let CreditRules::Linux { .. } = self.rules
-            && self.value > 0
-        {
-            self.value = 0;
-            self.at = now;
+    /// A frame came; it is the `first` when none waited. Only Linux minds.
+    ///
+    /// Each coming has the kernel look at the credit: what has grown since its last look counts in
+    /// whole bytes, and the rest of a byte is lost.
+    pub fn arrived(&mut self, now: Ps, first: bool) {
+        let CreditRules::Linux { hi_credit, .. } = self.rules else { return };
+        self.watchdog(now, hi_credit);
+        if first && self.value > 0 {
+            (self.value, self.at) = (0, whole(now));
+        }
+        if self.value < 0 && ns(now) > ns(self.at) {
+            self.value += self.grown(ns(now) - ns(self.at));
+            self.at = whole(now);
         }
     }
 
@@ -99,21 +107,38 @@ impl Credit {
                 if ns(now) < ns(self.at) {
                     return Err(self.at);
                 }
-                if self.value < 0 {
-                    let slope = i128::from(self.idle / 8);
-                    let grown = i128::from(ns(now) - ns(self.at)) * slope / NS;
-                    self.value = (self.value + grown).min(i128::from(hi_credit));
-                    if self.value < 0 {
-                        self.at = now;
-                        let wait = -self.value * NS / slope.max(1);
-                        let wait = i64::try_from(wait).unwrap_or(i64::MAX / 1_000);
-                        // At least a nanosecond: the kernel's timer comes later, never at once.
-                        return Err(whole(now).saturating_add(Ps::new(wait.max(1) * 1_000)));
-                    }
-                }
-                Ok(())
+                self.watchdog(now, hi_credit);
+                if self.value < 0 { Err(self.due(hi_credit)) } else { Ok(()) }
             }
         }
+    }
+
+    /// Linux' timer, which runs while the credit is below zero, whether frames wait or not: once at
+    /// the end of the last frame, and when the credit is back.
+    fn watchdog(&mut self, now: Ps, hi_credit: i32) {
+        let due = self.due(hi_credit);
+        if self.value < 0 && due <= now {
+            let grown = self.grown(ns(due) - ns(self.at));
+            self.value = (self.value + grown).min(i128::from(hi_credit));
+            self.at = due;
+        }
+    }
+
+    /// When Linux finds that a credit below zero is back: the first nanosecond at which its whole
+    /// bytes are. The kernel sets its timer with that time rounded down and finds a byte missing
+    /// unless the timer is late by a nanosecond, which timers are.
+    fn due(&self, hi_credit: i32) -> Ps {
+        let slope = i128::from(self.idle / 8);
+        if slope == 0 || hi_credit < 0 {
+            return Ps::MAX;
+        }
+        let wait = i64::try_from(ceil(-self.value * NS, slope)).unwrap_or(i64::MAX);
+        self.at.saturating_add(Ps::new(wait.saturating_mul(1_000)))
+    }
+
+    /// Whole bytes that Linux' credit grows by.
+    fn grown(&self, span_ns: i64) -> i128 {
+        i128::from(span_ns) * i128::from(self.idle / 8) / NS
     }
 
     /// A frame of so many bytes on the link (with preamble, check sequence and gap) goes now.

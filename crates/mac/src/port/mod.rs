@@ -251,8 +251,8 @@ impl<T: Copy> Port<T> {
         let waited = self.waiting >> class & 1 == 1;
         self.settle(now, class, waited);
         let own = &mut self.classes[class];
-        if let (false, Some(credit)) = (waited, &mut own.credit) {
-            credit.arrived_first(now.truth);
+        if let Some(credit) = &mut own.credit {
+            credit.arrived(now.truth, !waited);
         }
         own.queue.push(Entry { item, wire_bytes, not_before });
         self.waiting |= 1 << class;

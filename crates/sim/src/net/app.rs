@@ -7,9 +7,9 @@ use timewire_mac::port::{AsyncShaper, Ps};
 
 use super::delay::ps;
 use super::describe::{StreamSpec, Traffic};
-use super::engine::{Frame, Kind, NO_PORT, Simulation, no_result, slot};
+use super::engine::{Frame, Kind, NO_PORT, Simulation, slot};
 use super::route::index;
-use super::stats::{LostBy, StreamResult};
+use super::stats::{Latencies, LostBy, StreamResult};
 use crate::random::Sequence;
 
 /// A stream that runs.
@@ -39,7 +39,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub fn new(spec: &StreamSpec, hops: usize, random: Sequence) -> Flow {
+    pub fn new(spec: &StreamSpec, hops: usize, random: Sequence, latencies: Latencies) -> Flow {
         let shapers = spec.shape.map(|limits| vec![AsyncShaper::new(limits); hops]);
         Flow {
             class: spec.class,
@@ -58,7 +58,7 @@ impl Flow {
             late: 0,
             babble_until: 0,
             entered: 0,
-            result: no_result(),
+            result: StreamResult { latencies, ..StreamResult::default() },
         }
     }
 }

@@ -17,7 +17,7 @@ use super::describe::{NetError, Network};
 use super::medium::Medium;
 use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
-use super::stats::{LostBy, StreamResult};
+use super::stats::{Latencies, LostBy, StreamResult};
 use crate::SimTime;
 use crate::random::Sequence;
 
@@ -251,7 +251,8 @@ impl Simulation {
         let flows = network.streams.iter().enumerate();
         let flows = flows.map(|(number, spec)| {
             let hops = routes.starts[number + 1] - routes.starts[number];
-            Flow::new(spec, slot(hops), sequence(seed, 3, number))
+            let latencies = Latencies::of_one_of(network.streams.len());
+            Flow::new(spec, slot(hops), sequence(seed, 3, number), latencies)
         });
         let mut simulation = Simulation {
             now: 0,
@@ -698,9 +699,4 @@ fn ports(network: &Network) -> Vec<PortState> {
         }
     }
     ports
-}
-
-/// What a stream of results begins with.
-pub(super) fn no_result() -> StreamResult {
-    StreamResult::default()
 }

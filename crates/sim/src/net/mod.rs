@@ -8,7 +8,8 @@
 //! a time, frames keep their windows, and every frame that was sent has arrived, is lost for a
 //! counted reason, or is on its way.
 //!
-//! Memory grows with the frames on their way, not with time: latencies are counted in buckets.
+//! Memory grows with the frames on their way, not with time: of latencies 64 MiB are kept, and more
+//! are counted in buckets.
 //!
 //! Not here: kernels of stations ([`TimeMaster`](crate::TimeMaster)), files and names
 //! (`timewire-sched`), what a schedule should be.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What became of the frames of a stream, in memory that does not grow with their number.
+//! What became of the frames of a stream, in memory that has a bound.
 //!
 //! Not here: exact percentiles of records (`timewire-trace`).
 
@@ -60,10 +60,14 @@ impl LostBy {
     }
 }
 
-/// Counts of latencies: exact below 256 ns, then in steps of less than 0.8 %.
+/// Latencies: each one while there is room for them, then counts of them, exact below 256 ns, then
+/// in steps of less than 0.8 %.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// Sorted by bucket.
+    /// As they came. **Units**: picoseconds.
+    kept: Vec<u64>,
+    room: usize,
+    /// Sorted by bucket; empty while all are kept.
     buckets: Vec<(u16, u32)>,
     count: u64,
     min_ps: u64,
@@ -73,8 +77,22 @@ pub struct Latencies {
 
 /// Buckets of each power of two: 2^7.
 const STEPS_LOG2: u32 = 7;
+/// Latencies that are kept of all streams: 64 MiB.
+const ROOM: usize = 1 << 23;
+/// And of one stream at most.
+const ROOM_OF_ONE: usize = 1 << 20;
 
 impl Latencies {
+    /// None yet, of one of so many streams, which share the room.
+    pub(super) fn of_one_of(streams: usize) -> Latencies {
+        Latencies { room: (ROOM / streams.max(1)).min(ROOM_OF_ONE), ..Latencies::default() }
+    }
+
+    /// Whether each is known, and with that every percentile exactly.
+    pub fn is_exact(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
     /// How many.
     pub fn count(&self) -> u64 {
         self.count
@@ -95,10 +113,15 @@ impl Latencies {
         u64::try_from(self.sum_ps.checked_div(self.count.into())?).ok()
     }
 
-    /// The smallest value that at least so many millionths do not exceed (nearest rank), at most
-    /// 0.8 % too large. **Units**: picoseconds; `None` without any.
+    /// The smallest value that at least so many millionths do not exceed (nearest rank); at most
+    /// 0.8 % too large unless it [is exact](Latencies::is_exact). **Units**: picoseconds; `None`
+    /// without any.
     pub fn at_ppm(&self, ppm: u64) -> Option<u64> {
         let rank = (u128::from(self.count) * u128::from(ppm)).div_ceil(1_000_000).max(1);
+        if self.is_exact() {
+            let place = usize::try_from(rank - 1).ok().filter(|place| *place < self.kept.len())?;
+            return Some(*self.kept.clone().select_nth_unstable(place).1);
+        }
         let mut below = 0_u128;
         for (bucket, count) in &self.buckets {
             below += u128::from(*count);
@@ -119,6 +142,11 @@ impl Latencies {
         self.max_ps = self.max_ps.max(other.max_ps);
         self.sum_ps += other.sum_ps;
         self.count += other.count;
+        self.room = self.room.max(other.room);
+        self.keep(&other.kept);
+        if !other.is_exact() {
+            self.count_kept();
+        }
         for (bucket, count) in &other.buckets {
             self.count_in(*bucket, *count);
         }
@@ -129,8 +157,25 @@ impl Latencies {
         self.max_ps = self.max_ps.max(ps);
         self.count += 1;
         self.sum_ps += u128::from(ps);
-        // Rounded up, so that the end of a bucket is not below what is in it.
-        self.count_in(bucket_of(ps.div_ceil(1_000)), 1);
+        self.keep(&[ps]);
+    }
+
+    /// Keeps these, too, or only counts all from now on.
+    fn keep(&mut self, values: &[u64]) {
+        if self.is_exact() && self.kept.len() + values.len() <= self.room {
+            self.kept.extend_from_slice(values);
+            return;
+        }
+        self.count_kept();
+        for ps in values {
+            self.count_in(bucket_of_ps(*ps), 1);
+        }
+    }
+
+    fn count_kept(&mut self) {
+        for ps in std::mem::take(&mut self.kept) {
+            self.count_in(bucket_of_ps(ps), 1);
+        }
     }
 
     fn count_in(&mut self, bucket: u16, count: u32) {
@@ -139,6 +184,11 @@ impl Latencies {
             Err(at) => self.buckets.insert(at, (bucket, count)),
         }
     }
+}
+
+/// Rounded up, so that the end of a bucket is not below what is in it.
+fn bucket_of_ps(ps: u64) -> u16 {
+    bucket_of(ps.div_ceil(1_000))
 }
 
 fn bucket_of(ns: u64) -> u16 {
@@ -205,27 +255,32 @@ mod tests {
 
     proptest! {
         #[test]
-        fn t0_percentiles_are_right_within_a_step(
+        fn t0_percentiles_are_exact_while_there_is_room_and_then_within_a_step(
             values in proptest::collection::vec(0..10_000_000_000_u64, 1..300),
-            ppm in 1..1_000_000_u64,
+            ppm in 1..1_000_000_u64, room in 0..400_usize,
         ) {
-            let mut latencies = Latencies::default();
+            let empty = Latencies { room, ..Latencies::default() };
+            let mut latencies = empty.clone();
             for value in &values { latencies.add(*value); }
+            prop_assert_eq!(latencies.is_exact(), values.len() <= room);
             let mut sorted = values.clone();
             sorted.sort_unstable();
             let count = u64::try_from(sorted.len()).unwrap();
             let rank = (count * ppm).div_ceil(1_000_000).max(1);
             let exact = sorted[usize::try_from(rank - 1).unwrap()];
             let said = latencies.at_ppm(ppm).unwrap();
-            prop_assert!(said >= exact && said <= exact + exact / 127 + 1_000, "{said} {exact}");
+            let step = if values.len() <= room { 0 } else { exact / 127 + 1_000 };
+            prop_assert!(said >= exact && said <= exact + step, "{said} {exact}");
             prop_assert_eq!(latencies.max_ps(), sorted.last().copied());
             prop_assert_eq!(latencies.min_ps(), sorted.first().copied());
             prop_assert_eq!(latencies.mean_ps(), Some(sorted.iter().sum::<u64>() / count));
-            let (mut one, mut two) = (Latencies::default(), Latencies::default());
+            let (mut one, mut two) = (empty.clone(), empty);
             for (n, value) in values.iter().enumerate() {
                 if n % 2 == 0 { one.add(*value) } else { two.add(*value) }
             }
             one.merge(&two);
+            one.kept.sort_unstable();
+            latencies.kept.sort_unstable();
             prop_assert_eq!(one, latencies);
         }
     }
