@@ -11,10 +11,10 @@ use timewire_conduct::{
     ExperimentId, FailureKind, Part, Phase, Plan, Program, RecordName, Retry, StationPlan, Step,
     Task, Timing, WordName,
 };
-use timewire_sched::scenario::Text;
 use timewire_sched::scenario::experiment_file::{
     ExperimentFile, PartWish, RetryAfter, StepWish, Variable,
 };
+use timewire_sched::scenario::{Text, Word};
 
 use super::Script;
 use crate::CtlError;
@@ -189,7 +189,7 @@ impl Texts<'_> {
         Ok(Task::Snapshot { name: self.record(name)? })
     }
 
-    fn program(&self, wish: &StepWish, words: &[Text]) -> Result<Program, CtlError> {
+    fn program(&self, wish: &StepWish, words: &[Word]) -> Result<Program, CtlError> {
         let name = wish.name.as_ref().ok_or_else(|| invalid("a program has no name"))?;
         let command = words.iter().map(|word| self.put_in(word.as_str()));
         let accept = wish.accept.iter().map(|code| u8::try_from(code.get()).map_err(invalid));
