@@ -121,6 +121,11 @@ fn t3_the_study_varies_each_setting_in_one_run() {
         let values = what.split(',').count();
         let combinations = report["combinations"].as_array().unwrap();
         assert_eq!(combinations.len(), 2 * values, "{what}");
+        // The ratios are to another value of the setting, for each of both sockets.
+        assert_eq!(report["compare"], result["values"]["compare"], "{what}");
+        let of_both = |it: &Json| it["stages"][0]["ratio"].is_object();
+        let compared = combinations.iter().filter(|it| of_both(it)).count();
+        assert_eq!(compared, 2 * (values - 1), "{what}");
     }
 }
 
