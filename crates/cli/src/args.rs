@@ -96,7 +96,7 @@ pub enum Command {
     /// Follow packets through the kernel, and tell where each spent its time
     #[command(subcommand)]
     Trace(crate::trace::TraceCommand),
-    /// Print the JSON Schema of a file: scenario, host, streams, network
+    /// Print the JSON Schema of a file: scenario, host, streams, network, experiment
     Schema(crate::schema::Schema),
     /// Show what this host and its interfaces are like, as far as timing depends on it
     Snapshot(crate::snapshot::SnapshotArgs),

@@ -27,6 +27,8 @@ enum FileKind {
     Streams,
     /// What `sim` simulates
     Network,
+    /// What stations with agents do: `run --map`
+    Experiment,
 }
 
 /// Prints the JSON Schema.
@@ -35,6 +37,7 @@ pub fn run(args: &Schema) -> anyhow::Result<ExitCode> {
         FileKind::Scenario => timewire_sched::scenario::json_schema(),
         FileKind::Host => timewire_sched::scenario::host::host_schema(),
         FileKind::Streams => timewire_sched::scenario::streams::streams_schema(),
+        FileKind::Experiment => timewire_sched::scenario::experiment_file::experiment_schema(),
         FileKind::Network => timewire_sched::scenario::network::network_schema(),
     })
 }

@@ -2,7 +2,8 @@
 //! Experiments on stations with agents: phases of many stations, sweeps and checks, the lease, and
 //! agents and controllers that are killed at any moment.
 //!
-//! Not here: the machines in a simulated world (`timewire-conduct`), pairing (`agent`).
+//! Not here: the machines in a simulated world (`timewire-conduct`), pairing (`agent`), ready
+//! experiments (`experiments`).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -143,6 +144,79 @@ fn t3_a_paired_station_and_a_namespace_are_reached() {
     let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "other"]);
     assert!(said.code == Some(2) && said.stderr.contains("no station `s1`"), "{said:?}");
 }
+
+#[test]
+fn t3_a_station_is_reached_over_a_real_ssh_server() {
+    if !Path::new(SSHD).exists() {
+        eprintln!("SKIP: sshd (package openssh-server) is not installed");
+        return;
+    }
+    let Some(host) = Host::start() else { return };
+    // The keys, the user's and the server's, and the journals are this host's.
+    let root = host.tool("getent passwd root");
+    let keys = format!("{}/.ssh", root.split(':').nth(5).unwrap());
+    let is_there = Path::new(&keys).exists();
+    for place in ["/var/lib", &keys] {
+        host.tool(&format!("mkdir -p {place}"));
+        host.tool(&format!("mount -t tmpfs -o mode=700 tmpfs {place}"));
+    }
+    host.tool("mkdir -p /run/sshd");
+    let at = |name: &str| host.scratch().join(name);
+    for key in ["user", "server", "other"] {
+        host.tool_words("", &["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", &at(key)]);
+    }
+    let public =
+        |key: &str| fs::read_to_string(at(&format!("{key}.pub"))).unwrap().trim().to_owned();
+    host.scratch().write("authorized", &public("user"));
+    fs::create_dir(at("bin")).unwrap();
+    std::os::unix::fs::symlink(TIMEWIRE, at("bin/timewire")).unwrap();
+    let server = format!(
+        "ListenAddress 127.0.0.1:2222\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\n\
+         PermitRootLogin prohibit-password\nPasswordAuthentication no\nUsePAM no\n\
+         PidFile none\nSetEnv PATH={}:/usr/sbin:/usr/bin:/sbin:/bin\n",
+        at("server"),
+        at("authorized"),
+        at("bin")
+    );
+    let server = host.scratch().write("sshd_config", &server);
+    let _sshd = host.spawn_in("", &[SSHD, "-D", "-e", "-f", &server]);
+    wait_until("sshd listens", || {
+        host.tool("cat /proc/net/tcp").contains("0100007F:08AE 00000000:0000 0A")
+    });
+    let knows = |key: &str| {
+        let line = format!("[127.0.0.1]:2222 {}\n", public(key));
+        let known = host.scratch().write("known", &line);
+        let config = format!(
+            "Host st1\n  HostName 127.0.0.1\n  Port 2222\n  User root\n  IdentityFile {}\n  \
+             IdentitiesOnly yes\n  UserKnownHostsFile {known}\n  StrictHostKeyChecking yes\n",
+            at("user")
+        );
+        fs::write(host.see(&format!("{keys}/config")), config).unwrap();
+    };
+    host.scratch().write("map.yaml", "s0: ssh://st1\n");
+    let one = "stations:\n  - name: s0\n    run: {steps: [{run: [sh, -c, 'echo $SSH_CLIENT'], \
+               name: say}]}\n";
+    let timing = TIMING.replace("phase: 15s", "phase: 4s");
+    let text = format!("timewire: 1\nkind: experiment\nname: over-ssh\ntiming: {timing}\n{one}");
+    host.scratch().write("e.yaml", &text);
+    let run = |out: &str| host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", out]);
+    // A server that is not the one that is known is not talked to.
+    knows("other");
+    let said = run("refused");
+    assert!(said.code == Some(2) && said.stderr.contains("s0 cannot be reached"), "{said:?}");
+    knows("server");
+    let said = run("out");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let record = fs::read_to_string(at("out/0001/records/s0/say.out")).unwrap();
+    assert!(record.starts_with("127.0.0.1 "), "{record}");
+    // The agent ended with its link.
+    wait_until("no agent is left", || host.processes_with("--stdio").is_empty());
+    if !is_there {
+        fs::remove_dir(&keys).unwrap();
+    }
+}
+
+const SSHD: &str = "/usr/sbin/sshd";
 
 const SWEEP: &str = "timewire: 1
 kind: experiment

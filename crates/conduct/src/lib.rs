@@ -32,5 +32,5 @@ pub use clock::{ClockBound, Now};
 pub use controller::Controller;
 pub use name::{ExperimentId, NameError, RecordName, WordName};
 pub use outcome::{FailureKind, Outcome, Record, Why};
-pub use plan::{Part, Phase, Plan, PlanError, Retry, StationPlan, Step, Timing};
+pub use plan::{MAX_TASK, Part, Phase, Plan, PlanError, Retry, StationPlan, Step, Timing};
 pub use task::{Program, Task};

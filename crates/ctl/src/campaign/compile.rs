@@ -5,16 +5,18 @@
 //! Not here: carrying them out (`campaign`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use timewire_conduct::{
-    ExperimentId, FailureKind, Part, Phase, Plan, Program, RecordName, Retry, StationPlan, Step,
-    Task, Timing, WordName,
+    ExperimentId, FailureKind, MAX_TASK, Part, Phase, Plan, Program, RecordName, Retry,
+    StationPlan, Step, Task, Timing, WordName,
 };
-use timewire_sched::scenario::Text;
 use timewire_sched::scenario::experiment_file::{
     ExperimentFile, PartWish, RetryAfter, StepWish, Variable,
 };
+use timewire_sched::scenario::{Text, Word};
+use timewire_sys::beneath::Beneath;
 
 use super::Script;
 use crate::CtlError;
@@ -189,7 +191,7 @@ impl Texts<'_> {
         Ok(Task::Snapshot { name: self.record(name)? })
     }
 
-    fn program(&self, wish: &StepWish, words: &[Text]) -> Result<Program, CtlError> {
+    fn program(&self, wish: &StepWish, words: &[Word]) -> Result<Program, CtlError> {
         let name = wish.name.as_ref().ok_or_else(|| invalid("a program has no name"))?;
         let command = words.iter().map(|word| self.put_in(word.as_str()));
         let accept = wish.accept.iter().map(|code| u8::try_from(code.get()).map_err(invalid));
@@ -213,9 +215,34 @@ impl Texts<'_> {
         RecordName::new(&self.put_in(text.as_str())?).map_err(invalid)
     }
 
+    /// The text of a file beside the experiment. A file of an experiment that somebody else wrote
+    /// goes to stations, so it cannot be one from elsewhere.
     fn file(&self, path: &Text) -> Result<String, CtlError> {
-        let path = self.script.beside.join(self.put_in(path.as_str())?);
-        self.put_in(&fs::read_to_string(&path).map_err(CtlError::file("read", &path))?)
+        let name = self.put_in(path.as_str())?;
+        let beside = Some(self.script.beside.as_path()).filter(|it| !it.as_os_str().is_empty());
+        let beside = beside.unwrap_or(Path::new("."));
+        let path = beside.join(&name);
+        let opened = Beneath::open(beside).and_then(|beside| beside.open_file(&name));
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                CtlError::file("read", &path)(error)
+            }
+            _ => invalid(format!(
+                "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
+                 without `..` and symbolic links"
+            )),
+        })?;
+        let mut bytes = Vec::new();
+        let most = u64::try_from(MAX_TASK).map_err(invalid)?;
+        file.take(most + 1).read_to_end(&mut bytes).map_err(CtlError::file("read", &path))?;
+        if bytes.len() > MAX_TASK {
+            return Err(invalid(format!(
+                "`{name}` has more than {MAX_TASK} bytes: too much to put"
+            )));
+        }
+        let text = String::from_utf8(bytes)
+            .map_err(|_| invalid(format!("`{name}` is not text (UTF-8): only text can be put")))?;
+        self.put_in(&text)
     }
 
     /// The text with the values of the variables; `$${` stands for `${`.
@@ -251,6 +278,7 @@ impl Texts<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::path::PathBuf;
 
     use super::*;
@@ -285,6 +313,44 @@ mod tests {
         words.dedup();
         let expected = ["x1p${d}", "x2p${d}", "x3p${d}", "y1q${d}", "y2q${d}", "y3q${d}"];
         assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn t1_only_text_files_beside_the_experiment_are_put() {
+        let beside = std::env::temp_dir().join(format!("tw-put-{}", std::process::id()));
+        fs::create_dir_all(beside.join("below")).unwrap();
+        fs::write(beside.join("below/good"), "${a}").unwrap();
+        fs::write(beside.join("bytes"), [0xff, 0xfe]).unwrap();
+        fs::write(beside.join("long"), "x".repeat(MAX_TASK + 1)).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", beside.join("link")).unwrap();
+        let told = |from: &str| {
+            let mut script = script("");
+            let step = format!("{{put: f, from: '{from}'}}");
+            let text = script.text.replace("steps: [", &format!("steps: [{step}, "));
+            script = Script {
+                file: ExperimentFile::parse("e", &text).unwrap(),
+                text,
+                beside: beside.clone(),
+            };
+            performances(&script, "0")
+        };
+        let all = told("below/good").unwrap();
+        let first = all.iter().find(|performance| performance.number == 1).unwrap();
+        let task = &first.plan.stations[0].parts[&Phase::Run].steps[0].task;
+        assert!(matches!(task, Task::Put { text, .. } if text == "x"), "{task:?}");
+        for (from, why) in [
+            ("/etc/hostname", "beside the experiment"),
+            ("../etc", "beside the experiment"),
+            ("link", "beside the experiment"),
+            ("below", "beside the experiment"),
+            ("bytes", "is not text"),
+            ("long", "too much to put"),
+            ("none", "cannot read"),
+        ] {
+            let error = told(from).unwrap_err().to_string();
+            assert!(error.contains(why), "{from}: {error}");
+        }
+        fs::remove_dir_all(&beside).unwrap();
     }
 
     #[test]

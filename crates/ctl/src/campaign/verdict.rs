@@ -133,7 +133,7 @@ fn result(
 
 fn check(wish: &CheckWish, place: &Path) -> CheckResult {
     let number = number(wish, place);
-    let limit = |text: &timewire_sched::scenario::Text| text.as_str().parse::<f64>().ok();
+    let limit = |text: &timewire_sched::scenario::Word| text.as_str().parse::<f64>().ok();
     let (least, most) =
         (wish.at_least.as_ref().and_then(limit), wish.at_most.as_ref().and_then(limit));
     let why = match &number {

@@ -7,13 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
 use timewire_base::{Span, StationName};
 
 use super::ScenarioErrors;
 use super::item::{Item, Reader};
 use super::record::{choice, record};
 use super::tree;
-use super::value::{Count, FormatVersion, Name, Text};
+use super::value::{Count, FormatVersion, Name, Text, Word};
 
 choice! {
     /// Which kind of file this is.
@@ -58,7 +59,7 @@ record! {
         /// Its name.
         name: Name,
         /// Its values.
-        values: Vec<Text> = "[]",
+        values: Vec<Word> = "[]",
         /// The first whole number of a range.
         from: Option<Count<0, 1000000000>>,
         /// The last, when a step meets it.
@@ -122,9 +123,9 @@ record! {
     /// One thing to do: exactly one of `run`, `start`, `wait`, `stop`, `put`, `apply`, `snapshot`.
     pub struct StepWish {
         /// The words of a command; it is waited for. `timewire` is the agent's own program.
-        run: Option<Vec<Text>>,
+        run: Option<Vec<Word>>,
         /// The words of a command that goes on.
-        start: Option<Vec<Text>>,
+        start: Option<Vec<Word>>,
         /// Wait for the end of the program of this name.
         wait: Option<Text>,
         /// Ask the program of this name to end, and wait for it.
@@ -176,9 +177,9 @@ record! {
         /// Where in it: a JSON pointer (RFC 6901), such as `/streams/0/lost`.
         value: Text,
         /// The number is at least this.
-        at_least: Option<Text>,
+        at_least: Option<Word>,
         /// The number is at most this.
-        at_most: Option<Text>,
+        at_most: Option<Word>,
     }
 }
 
@@ -402,6 +403,15 @@ impl Serialize for ExperimentFile {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.emit().serialize(serializer)
     }
+}
+
+/// The JSON Schema (draft 2020-12) of the experiment file, as pretty JSON with a final newline.
+pub fn experiment_schema() -> String {
+    let mut schema: Json = ExperimentFile::schema();
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!("Timewire experiment");
+    let text = serde_json::to_string_pretty(&schema);
+    text.expect("invariant: JSON with text keys can be written") + "\n"
 }
 
 #[cfg(test)]

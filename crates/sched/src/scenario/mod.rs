@@ -37,7 +37,7 @@ pub use model::{
     Segment, SegmentKind, Station, Stream, StreamClass, Way,
 };
 pub use pipeline::{Connection, Pipeline};
-pub use value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text};
+pub use value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text, Word};
 
 use item::{Item, Reader};
 use serde::{Serialize, Serializer};

@@ -91,6 +91,35 @@ impl Item for Text {
     }
 }
 
+/// A text for programs, such as a word of a command: a number is taken as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word(Text);
+
+impl Word {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Item for Word {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        Text::read(node, reader).map(Word)
+    }
+    fn emit(&self) -> Option<Json> {
+        self.0.emit()
+    }
+    fn schema() -> Json {
+        json!({"type": ["string", "number", "boolean"]})
+    }
+}
+
 /// A number of bytes, at least one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteCount(u32);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The experiment files that are shipped, and the JSON Schema beside them.
+//!
+//! Not here: performing them (`timewire-cli`).
+#![expect(clippy::disallowed_methods, reason = "committed files are read and written by the test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use timewire_sched::scenario::experiment_file::{ExperimentFile, StationMap, experiment_schema};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The experiment files with their names, and the map.
+fn shipped() -> (Vec<(String, String)>, StationMap) {
+    let mut files = Vec::new();
+    let mut map = None;
+    for entry in fs::read_dir(repository().join("scenarios/experiments")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        if name == "stations.yaml" {
+            map = Some(StationMap::parse(&name, &text).unwrap_or_else(|e| panic!("{e}")));
+        } else {
+            files.push((name, text));
+        }
+    }
+    files.sort();
+    (files, map.expect("a map"))
+}
+
+#[test]
+fn t1_shipped_experiments_are_good_have_checks_and_find_their_stations() {
+    let (files, map) = shipped();
+    assert_eq!(files.len(), 5);
+    for (name, text) in files {
+        let file = ExperimentFile::parse(&name, &text).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(name, format!("{}.yaml", file.name));
+        let json = serde_json::to_string_pretty(&file).unwrap();
+        assert_eq!(ExperimentFile::parse("again", &json).as_ref(), Ok(&file), "{json}");
+        for station in &file.stations {
+            assert!(map.address(&station.name).is_some(), "{name}: {}", station.name);
+        }
+        assert!(!file.checks.is_empty(), "{name} can not fail");
+        // Its head says what it shows and where that is from.
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with('#')).collect();
+        for word in ["# Shows:", "# Source:", "# Takes:"] {
+            assert!(head.iter().any(|line| line.starts_with(word)), "{name} has no `{word}`");
+        }
+        // The book has a row for it.
+        let page = fs::read_to_string(repository().join("docs/src/how-to/experiments.md")).unwrap();
+        assert!(page.contains(&format!("| `{name}` |")), "{name} is not on the page");
+    }
+}
+
+#[test]
+fn t1_the_json_schema_of_experiments_is_fresh() {
+    let path = repository().join("docs/schema/experiment.schema.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, experiment_schema()).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap();
+    assert!(
+        golden == experiment_schema(),
+        "docs/schema/experiment.schema.json is stale: UPDATE_GOLDEN=1 cargo test -p timewire-sched"
+    );
+}
