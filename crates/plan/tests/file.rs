@@ -160,3 +160,24 @@ fn t0_the_planned_file_is_a_network_with_gates() {
     assert_eq!(planned.streams[0].launch, Some(Span::from_us(50)));
     assert_eq!(planned.limits.len(), 3);
 }
+
+#[test]
+fn t0_launch_times_that_the_gates_do_not_take_are_named() {
+    // The start is at 100 us and the window as long as the frame, 9920 ns, in a cycle of 1 ms.
+    let rendered = |lead: &str| {
+        let text = pair(&format!("launch_time: {lead}"), CYCLIC);
+        let (network, given, plan) = planned(&text);
+        file::render(&network, &given, &plan)
+    };
+    for lead in ["1ms", "50us", "990080ns", "9920ns"] {
+        assert!(rendered(lead).is_ok(), "{lead}: {:?}", rendered(lead));
+    }
+    for (lead, launch) in [("990081ns", 90_081), ("1ns", 100_001), ("9919ns", 109_919)] {
+        let refused = rendered(lead).unwrap_err();
+        assert!(
+            matches!(&refused, RenderError::Across { launch: own, .. }
+                if *own == Span::from_ns(launch)),
+            "{lead}: {refused}"
+        );
+    }
+}

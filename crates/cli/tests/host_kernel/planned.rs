@@ -27,10 +27,9 @@ fn rendered() -> PathBuf {
 fn planned_files() {
     let dir = rendered();
     let mut rig = Rig::new();
-    rig.station("a").station("b").station("c").station("d");
+    rig.station("a").station("b").station("c").station("d").station("e");
     // As many interfaces as the bridge has ports.
-    rig.link("a", "b").link("a", "c").link("a", "d");
-    rig.link("a", "b");
+    rig.link("a", "b").link("a", "c").link("a", "d").link("a", "e");
     let bench = rig.build().unwrap();
     let station = Station::of(&bench, "a");
     for node in ["plc-1", "plc-2", "west"] {

@@ -18,7 +18,7 @@ use timewire_sched::scenario::network::{NetDevice, NetworkFile};
 
 use super::planned::{queues, states};
 use super::{FileProblem, ends};
-use crate::model::{LinkId, Plan, bytes_time};
+use crate::model::{LinkId, NodeId, Plan, Stream, bytes_time};
 
 /// A text and the name of the file that it goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,23 @@ pub enum RenderError {
         /// The shortest that would do.
         least: Span,
     },
+    /// `taprio` drops a frame whose launch time and length lie in no single state, though its gate
+    /// is open in both.
+    #[error(
+        "{node}: a frame of {stream} with a launch time of {launch} in a cycle of {cycle} would \
+         reach from one state of the gates into another, and taprio drops such; write another \
+         `device: {{launch_time}}`, such as a multiple of the cycle"
+    )]
+    Across {
+        /// The talker.
+        node: String,
+        /// Whose frame.
+        stream: String,
+        /// The launch time, from the start of the cycle.
+        launch: Span,
+        /// The port's cycle.
+        cycle: Span,
+    },
     /// The reader of host files, or the rules of Linux, refuse it.
     #[error("{node}: {why}")]
     Refused {
@@ -77,7 +94,7 @@ pub fn render(
     for (name, device) in stations.chain(bridges) {
         let node = Node { file, given, plan, name, device };
         node.settings(&mut files)?;
-        node.launches(&mut files);
+        node.launches(&mut files)?;
     }
     Ok(files)
 }
@@ -221,7 +238,9 @@ impl Node<'_> {
 
     /// When each frame of each stream of this talker goes, in each interval, which begin at whole
     /// multiples of it on the TAI scale.
-    fn launches(&self, files: &mut Vec<Rendered>) {
+    ///
+    /// **Errors**: a launch time that the gates do not take.
+    fn launches(&self, files: &mut Vec<Rendered>) -> Result<(), RenderError> {
         let mut rows = String::new();
         for admission in &self.plan.admitted {
             let stream = self.given.problem.stream(admission.stream);
@@ -234,10 +253,11 @@ impl Node<'_> {
                 let number = port.map_or(0, |(number, _, _)| number);
                 // Without offload etf sends a frame its delta before the launch time.
                 let early = self.device.launch_time.filter(|_| !self.device.offload);
-                let launch = self
-                    .device
-                    .launch_time
-                    .map(|_| (sent.start + early.unwrap_or(Span::ZERO)).as_ns().to_string());
+                let launch = sent.start + early.unwrap_or(Span::ZERO);
+                let launch = self.device.launch_time.map(|_| launch);
+                if let Some(launch) = launch {
+                    self.fits(stream, sent.link, launch)?;
+                }
                 let _ = writeln!(
                     rows,
                     "{},{},eth{number},{},{},{},{},{}",
@@ -246,7 +266,7 @@ impl Node<'_> {
                     stream.priority,
                     stream.interval.as_ns(),
                     sent.start.as_ns(),
-                    launch.unwrap_or_default(),
+                    launch.map_or(String::new(), |launch| launch.as_ns().to_string()),
                     stream.length_bytes,
                 );
             }
@@ -256,9 +276,40 @@ impl Node<'_> {
             let name = format!("{}.launch.csv", self.name);
             files.push(Rendered { name, text: format!("{head}{rows}") });
         }
+        Ok(())
     }
 
-    fn id(&self, link: LinkId) -> crate::model::NodeId {
+    /// Whether each frame with this launch time lies within one state of the gates.
+    ///
+    /// **Source**: `linux v6.12 net/sched/sch_taprio.c:is_valid_interval`.
+    fn fits(&self, stream: &Stream, link: LinkId, launch: Span) -> Result<(), RenderError> {
+        let Some(gates) = self.plan.gates.iter().find(|gates| gates.link == link) else {
+            return Ok(());
+        };
+        let cycle = gates.cycle.as_ns();
+        let busy = self.given.problem.network().occupancy(link, stream.length_bytes);
+        let mut ends = Vec::new();
+        let mut until = Span::ZERO;
+        for (_, lasts) in states(gates) {
+            until = until + lasts;
+            ends.push(until);
+        }
+        for message in 0..cycle / stream.interval.as_ns() {
+            let at = launch.as_ns() + message * stream.interval.as_ns();
+            let launch = Span::from_ns(at.rem_euclid(cycle));
+            if ends.iter().any(|end| launch < *end && launch + busy > *end) {
+                return Err(RenderError::Across {
+                    node: self.name.to_string(),
+                    stream: stream.name.clone(),
+                    launch,
+                    cycle: gates.cycle,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn id(&self, link: LinkId) -> NodeId {
         self.given.problem.network().link(link).from
     }
 }
