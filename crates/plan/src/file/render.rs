@@ -291,7 +291,7 @@ impl Node<'_> {
         let mut ends = Vec::new();
         let mut until = Span::ZERO;
         for (_, lasts) in states(gates) {
-            until = until + lasts;
+            until += lasts;
             ends.push(until);
         }
         for message in 0..cycle / stream.interval.as_ns() {
