@@ -197,3 +197,30 @@ fn t1_a_refused_stream_of_a_file_has_exit_code_1() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stdout.contains("set-1: alone in the network it needs "), "{said:?}");
 }
+
+/// A frame on a slow link is there before its gap is over, 960 ns earlier than its occupancy ends.
+/// Were that forgotten, `slow` would be in the bridge before `fast` and leave in its window, and
+/// `fast` 700 ns later than it may.
+const OVERTAKEN: &str = "timewire: 1
+kind: network
+name: overtaken
+duration: 10ms
+stations: [{ name: a }, { name: b }, { name: c }]
+bridges: [{ name: br, forward: 2us }]
+links:
+- { between: [a, br], rate: 100Mbit }
+- { between: [b, br], rate: 1Gbit }
+- { between: [br, c], rate: 1Gbit }
+streams:
+- { name: slow, from: a, to: c, class: 7, message: 18B,
+    traffic: { kind: cyclic, period: 1ms }, place: {} }
+- { name: fast, from: b, to: c, class: 7, message: 18B,
+    traffic: { kind: cyclic, period: 1ms, offset: 5348ns }, place: { latency: 4344ns } }
+";
+
+#[test]
+fn t2_a_frame_that_is_there_a_gap_earlier_takes_no_window_of_another() {
+    let scratch = Scratch::new();
+    let file = scratch.write("overtaken.yaml", OVERTAKEN);
+    timewire(&["plan", &file, "--simulate"]).done();
+}
