@@ -181,3 +181,27 @@ fn t0_launch_times_that_the_gates_do_not_take_are_named() {
         );
     }
 }
+
+#[test]
+fn t1_gates_of_a_bridge_are_instance_data() {
+    let (network, given, plan) =
+        planned(&pair("", CYCLIC).replace("forward: 2us", "forward: 2us, device: { queues: 4 }"));
+    let files = file::render(&network, &given, &plan).unwrap();
+    let found = files.iter().filter(|file| file.name.ends_with(".yang.json")).collect::<Vec<_>>();
+    assert_eq!(found.len(), 1, "only of the bridge");
+    let data: serde_json::Value = serde_json::from_str(&found[0].text).unwrap();
+    let interface = &data["ietf-interfaces:interfaces"]["interface"][0];
+    assert_eq!(interface["name"], "eth1");
+    let port = &interface["ieee802-dot1q-bridge:bridge-port"];
+    let table = &port["ieee802-dot1q-sched-bridge:gate-parameter-table"];
+    assert_eq!(table["admin-cycle-time"], serde_json::json!({"numerator": 1, "denominator": 1000}));
+    assert_eq!(table["admin-gate-states"], 15);
+    let entries = table["admin-control-list"]["gate-control-entry"].as_array().unwrap();
+    let row = |place: usize, key: &str| entries[place][key].as_u64().unwrap();
+    // The frame starts at 112420 ns, and with four queues the highest is 3.
+    let states: Vec<_> = (0..3).map(|place| row(place, "gate-states-value")).collect();
+    assert_eq!(states, [0b0111, 0b1000, 0b0111]);
+    let times: Vec<_> = (0..3).map(|place| row(place, "time-interval-value")).collect();
+    assert_eq!(times, [112_420, 9_920, 877_660]);
+    assert_eq!((entries.len(), row(2, "index")), (3, 2));
+}

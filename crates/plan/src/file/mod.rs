@@ -11,6 +11,7 @@ mod planned;
 mod render;
 mod rest;
 mod route;
+mod yang;
 
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};

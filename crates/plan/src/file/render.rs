@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A plan as Linux takes it: host files for `timewire apply`, the `tc` lines that they stand for,
-//! and launch times of each talker.
+//! and launch times of each talker. Of bridges, instance data of YANG as well.
 //!
 //! Interfaces are `eth0`, `eth1`, ... in the order of a node's links in the file. A class of the
 //! file is a socket priority.
@@ -17,7 +17,7 @@ use timewire_sched::scenario::host::HostFile;
 use timewire_sched::scenario::network::{NetDevice, NetworkFile};
 
 use super::planned::{queues, states};
-use super::{FileProblem, ends};
+use super::{FileProblem, ends, yang};
 use crate::model::{LinkId, NodeId, Plan, Stream, bytes_time};
 
 /// A text and the name of the file that it goes to.
@@ -95,6 +95,7 @@ pub fn render(
         let node = Node { file, given, plan, name, device };
         node.settings(&mut files)?;
         node.launches(&mut files)?;
+        node.instance(&mut files);
     }
     Ok(files)
 }
@@ -234,6 +235,28 @@ impl Node<'_> {
             keys.push(format!("launch_time: {{ delta: {delta}, offload: {offload} }}"));
         }
         let _ = writeln!(text, "          - {{ {} }}", keys.join(", "));
+    }
+
+    /// The gates of a bridge as instance data of YANG; none when a state is too long for it.
+    fn instance(&self, files: &mut Vec<Rendered>) {
+        if !self.file.bridges.iter().any(|bridge| bridge.name == *self.name) {
+            return;
+        }
+        let mut interfaces = Vec::new();
+        for (number, link, _) in self.ports() {
+            let Some(gates) = self.plan.gates.iter().find(|gates| gates.link == link) else {
+                continue;
+            };
+            if states(gates).iter().any(|(_, lasts)| *lasts > yang::LONGEST) {
+                return;
+            }
+            let name = format!("eth{number}");
+            interfaces.push(yang::interface(&name, gates, self.device.queues.get()));
+        }
+        if !interfaces.is_empty() {
+            let name = format!("{}.yang.json", self.name);
+            files.push(Rendered { name, text: yang::document(&interfaces) });
+        }
     }
 
     /// When each frame of each stream of this talker goes, in each interval, which begin at whole
