@@ -232,6 +232,9 @@ const NAMED: usize = 8;
 fn summary(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -> String {
     let network = problem.network();
     let (streams, admitted) = (problem.streams().len(), plan.admitted.len());
+    if streams == 0 {
+        return "no stream asks for a place in a schedule\n".to_owned();
+    }
     let mut text = format!(
         "{admitted} of {streams} streams have a place; {} nodes, {} links, cycle {}\n",
         network.nodes().len(),

@@ -210,6 +210,22 @@ fn t1_a_plan_is_written_for_linux_once() {
 }
 
 #[test]
+fn t1_a_file_without_places_has_bounds_only() {
+    let scratch = Scratch::new();
+    let file = cell().replace("planned-cell", "tsn-line");
+    let said = timewire(&["plan", &file]).done();
+    assert!(
+        said.stdout.starts_with("no stream asks for a place in a schedule\nwithout a place:\n"),
+        "{said:?}"
+    );
+    assert_eq!(said.stdout.matches(": latency at most ").count(), 3, "{said:?}");
+    let dir = scratch.path().join("out").display().to_string();
+    let said = timewire(&["plan", &file, "--render", &dir]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(!Path::new(&dir).exists());
+}
+
+#[test]
 fn t1_a_refused_stream_of_a_file_has_exit_code_1() {
     let scratch = Scratch::new();
     let text = fs::read_to_string(cell()).unwrap().replace("latency: 100us", "latency: 5us");

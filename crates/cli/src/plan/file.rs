@@ -66,6 +66,10 @@ impl OwnFile {
             planned.map_err(|errors| anyhow::anyhow!("the plan makes no network:\n{errors}"))
         };
         if let Some(dir) = &args.render {
+            anyhow::ensure!(
+                !plan.admitted.is_empty(),
+                "no stream has a place in the plan; nothing was written"
+            );
             let mut files = file::render(&self.file, &self.given, plan)
                 .context("the plan is nothing that Linux takes; nothing was written")?;
             files.push(file::Rendered {
