@@ -3,6 +3,8 @@
 //!
 //! Not here: finding them (`timewire-plan`).
 
+mod file;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -25,9 +27,19 @@ use crate::output::{self, ProgressLine};
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Tables of tsnkit: streams, and the network
-    #[arg(long, num_args = 2, value_names = ["TASK.csv", "TOPO.csv"], required = true)]
+    /// The file of the network (YAML or JSON, `kind: network`)
+    #[arg(required_unless_present = "tsnkit", conflicts_with = "tsnkit")]
+    pub file: Option<PathBuf>,
+    /// Tables of tsnkit instead: streams, and the network
+    #[arg(long, num_args = 2, value_names = ["TASK.csv", "TOPO.csv"])]
     pub tsnkit: Vec<PathBuf>,
+    /// Write the plan for Linux into this new directory: host files for `apply`, lines of tc,
+    /// launch times of each talker, and the network with the plan in it
+    #[arg(long, value_name = "DIR", conflicts_with = "tsnkit")]
+    pub render: Option<PathBuf>,
+    /// Simulate the network with the plan in it, and hold every promise of the plan against it
+    #[arg(long, conflicts_with_all = ["tsnkit", "explain"])]
+    pub simulate: bool,
     /// With --tsnkit: round lengths up to 100 bytes and times to 100 ns, as tsnkit does
     #[arg(long, requires = "tsnkit")]
     pub round: bool,
@@ -73,13 +85,21 @@ struct Effort {
 
 /// Exit code 0: every stream has a place; 1: one has none.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
-    let problem = read(args)?;
-    let explained = match &args.explain {
-        Some(name) => Some(problem.find(name).with_context(|| {
+    let own = args.file.as_deref().map(file::OwnFile::read).transpose()?;
+    let problem = match &own {
+        Some(own) => own.problem(),
+        None => read(args)?,
+    };
+    let explained = match (&args.explain, &own) {
+        (Some(name), Some(own)) if own.is_without_place(name) => None,
+        (Some(name), _) => Some(problem.find(name).with_context(|| {
             format!("there is no stream {name}; there are {}", some_names(&problem))
         })?),
-        None => None,
+        (None, _) => None,
     };
+    if let (Some(_), Some(dir)) = (&own, &args.render) {
+        file::check_directory(dir, args.force)?;
+    }
     let files = args.export_tsnkit.as_deref();
     let files = files.map(|prefix| export_files(prefix, args.force)).transpose()?;
     let drawing =
@@ -105,14 +125,33 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         }
         files.into_iter().try_for_each(NewFile::finish)?;
     }
+    let more = match &own {
+        Some(own) => Some(own.finish(&plan, args)?),
+        None => None,
+    };
+    let alone = args.explain.as_deref().filter(|_| explained.is_none());
     let text = match (explained, args.json) {
-        (None, true) => format!("{:#}\n", as_json(problem, &plan, &planner, &effort)),
-        (None, false) => summary(problem, &plan, &planner, &effort),
         (Some(id), true) => format!("{:#}\n", stream_json(problem, &plan, id)),
         (Some(id), false) => explanation(problem, &plan, id),
+        (None, json) => {
+            let alone = alone.and_then(|name| more.as_ref()?.explained(name, json));
+            let whole = || match json {
+                true => {
+                    let mut value = as_json(problem, &plan, &planner, &effort);
+                    more.iter().for_each(|more| more.add_to(&mut value));
+                    format!("{value:#}\n")
+                }
+                false => {
+                    let rest = more.as_ref().map_or(String::new(), file::More::text);
+                    summary(problem, &plan, &planner, &effort) + &rest
+                }
+            };
+            alone.unwrap_or_else(whole)
+        }
     };
     output::print(&text)?;
-    Ok(ExitCode::from(u8::from(!plan.refused.is_empty())))
+    let good = plan.refused.is_empty() && more.is_none_or(|more| more.is_good());
+    Ok(ExitCode::from(u8::from(!good)))
 }
 
 /// Holds the plan against what shares nothing with the search.
@@ -193,6 +232,9 @@ const NAMED: usize = 8;
 fn summary(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -> String {
     let network = problem.network();
     let (streams, admitted) = (problem.streams().len(), plan.admitted.len());
+    if streams == 0 {
+        return "no stream asks for a place in a schedule\n".to_owned();
+    }
     let mut text = format!(
         "{admitted} of {streams} streams have a place; {} nodes, {} links, cycle {}\n",
         network.nodes().len(),

@@ -7,7 +7,7 @@ mod build;
 mod show;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -18,7 +18,9 @@ use timewire_sched::scenario::network::{NetMetric, NetworkFile};
 use timewire_sim::net::{Network, Outcome, PhaseSearch, Simulation};
 
 use crate::output::{self, ProgressLine};
-use show::{Report, Worst};
+use show::Worst;
+
+pub use show::Report;
 
 /// Which network, and how often.
 #[derive(Debug, Args)]
@@ -54,13 +56,7 @@ pub struct Sim {
 
 /// Exit code 0: all limits hold; 1: one does not.
 pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
-    let name = args.file.to_string_lossy();
-    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
-    let file = NetworkFile::parse(&name, &text).map_err(|errors| {
-        // The errors are whole blocks of their own; a prefix would tear the first.
-        eprintln!("{errors}");
-        anyhow::anyhow!("{name} describes no network; nothing was simulated")
-    })?;
+    let file = read(&args.file, "simulated")?;
     let mut network = build::network(&file)?;
     network.seed = args.seed.unwrap_or(network.seed);
     let seed = network.seed;
@@ -78,6 +74,27 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
         output::print(&report.table())?;
     }
     Ok(ExitCode::from(u8::from(!report.is_good())))
+}
+
+/// The file of a network; `what` is not done when it is none.
+pub fn read(path: &Path, what: &str) -> anyhow::Result<NetworkFile> {
+    let name = path.to_string_lossy();
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    NetworkFile::parse(&name, &text).map_err(|errors| {
+        // The errors are whole blocks of their own; a prefix would tear the first.
+        eprintln!("{errors}");
+        anyhow::anyhow!("{name} describes no network; nothing was {what}")
+    })
+}
+
+/// One run of a file with its own seed.
+pub fn simulate(file: &NetworkFile) -> anyhow::Result<Report> {
+    let network = build::network(file)?;
+    let seed = network.seed;
+    let mut progress = ProgressLine::new();
+    let told = many(network, 1, &mut progress);
+    progress.clear();
+    Ok(Report::of(file, seed, 1, &told.map_err(|error| named(file, &error))?))
 }
 
 type Told<T> = Result<T, timewire_sim::net::NetError>;

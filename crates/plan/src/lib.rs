@@ -7,6 +7,7 @@
 //! * [`check`]: whether a plan holds, and the reasons of its refusals.
 //! * [`model`]: networks, streams, plans, and the reasons of refusals. Values only.
 //! * [`synth`]: finds a plan.
+//! * [`mod@file`]: files of networks, and plans as such files and as settings of Linux.
 //! * [`exchange`]: formats of others. [`words`], [`gantt`]: what a plan says, for people.
 //! * [`generate`]: networks and streams made up for tests.
 //!
@@ -20,6 +21,7 @@ pub mod bounds;
 pub mod calculus;
 pub mod check;
 pub mod exchange;
+pub mod file;
 pub mod gantt;
 pub mod generate;
 pub mod model;

@@ -201,6 +201,23 @@ fn t2_a_clock_that_is_wrong_sends_outside_the_windows() {
 }
 
 #[test]
+fn t2_the_tolerance_is_how_far_beyond_a_window_a_transmission_may_be() {
+    let mut network = line(2, Span::from_ms(20));
+    // The window is as long as the frame, 10 us, and the clock is 3 us ahead.
+    network.links[0].ends[0].1.gates = gates(&[(0x01, 10), (0x00, 990)]);
+    network.streams = vec![cyclic(0, 1, 101, us(1_000), us(95))];
+    network.nodes[0].clock = ClockSpec { offset: us(3), ..ClockSpec::default() };
+    for (tolerance, is_kept) in
+        [(us(0), false), (Span::from_ns(2_999), false), (us(3), true), (us(4), true), (us(7), true)]
+    {
+        network.tolerance = tolerance;
+        let result = run(&network).streams[0].clone();
+        let outside = if is_kept { 0 } else { result.sent };
+        assert_eq!(result.outside_windows, outside, "{tolerance}");
+    }
+}
+
+#[test]
 fn t2_credit_spaces_a_burst_at_the_reserved_rate() {
     let mut network = line(2, Span::from_ms(100));
     let shaped = &mut network.links[0].ends[0].1.classes[6];

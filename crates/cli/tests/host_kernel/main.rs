@@ -12,6 +12,7 @@ mod examples;
 mod gates;
 mod launch;
 mod measure;
+mod planned;
 mod shaper;
 mod station;
 mod table;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         vlan::TRIALS,
         avtp::TRIALS,
         examples::TRIALS,
+        planned::TRIALS,
         launch::TRIALS,
         table::TRIALS,
         measure::TRIALS,

@@ -18,6 +18,7 @@ mod kernels;
 mod model;
 pub mod network;
 mod network_check;
+mod network_plan;
 mod pipeline;
 mod record;
 mod slots;

@@ -10,6 +10,8 @@ use super::ScenarioErrors;
 use super::item::{Item, Reader};
 use super::kernels::{Drift, LossShare, Offset};
 use super::network_check;
+use super::network_plan;
+pub use super::network_plan::{NetDevice, NetPlace};
 use super::record::{choice, kinds, record};
 use super::tree::{self, Node, Value};
 use super::value::{AtMost, ByteCount, Count, FormatVersion, Name, Text};
@@ -33,6 +35,9 @@ record! {
         /// How far beyond a window of its class a transmission may be, by the right time, before it
         /// counts as outside.
         tolerance: Span = "0ns",
+        /// By how much the clocks of two neighbours differ at most, and how late ports act. Only a
+        /// planner asks for it.
+        sync_error: Span = "0ns",
         /// Everything that is random follows from it.
         seed: Count<0, 0xffff_ffff> = "1",
         /// Where streams start and end.
@@ -75,6 +80,8 @@ record! {
         receive: NetDelay = "0us",
         /// How its clock goes.
         clock: NetClock = "{}",
+        /// What its ports can do.
+        device: NetDevice = "{}",
     }
 }
 
@@ -89,6 +96,8 @@ record! {
         cut_through: Option<ByteCount>,
         /// How its clock goes.
         clock: NetClock = "{}",
+        /// What its ports can do.
+        device: NetDevice = "{}",
     }
 }
 
@@ -277,6 +286,8 @@ record! {
         launch: Option<Span>,
         /// Bridges shape it asynchronously.
         shape: Option<NetShape>,
+        /// It is to have a place in a schedule, which `timewire plan` finds.
+        place: Option<NetPlace>,
     }
 }
 
@@ -599,6 +610,7 @@ impl NetworkFile {
         let file = NetworkFile::read(&root, &mut reader);
         if let Some(file) = &file {
             network_check::check(file, &mut reader);
+            network_plan::check(file, &mut reader);
         }
         match file {
             Some(file) if reader.problems.is_empty() => Ok(file),

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `plan FILE`: what there is beside the plan when the network comes from a file of our own: bounds
+//! for streams without a place, settings for Linux, a simulation.
+//!
+//! Not here: the summary of the plan (`plan.rs`).
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use timewire_base::Span;
+use timewire_plan::file::{self, FileProblem, RestBound, Unbounded};
+use timewire_plan::model::{Plan, Problem};
+use timewire_sched::scenario::network::NetworkFile;
+
+use super::PlanArgs;
+use crate::new_file::NewFile;
+use crate::sim;
+
+/// A file of a network and its problem.
+pub struct OwnFile {
+    file: NetworkFile,
+    given: FileProblem,
+}
+
+/// What is known besides the plan.
+pub struct More {
+    /// Streams without a place.
+    rest: Vec<String>,
+    bounds: Result<Vec<RestBound>, Unbounded>,
+    simulated: Option<sim::Report>,
+    written: usize,
+}
+
+impl OwnFile {
+    pub fn read(path: &Path) -> anyhow::Result<OwnFile> {
+        let file = sim::read(path, "planned")?;
+        let given = file::problem(&file)
+            .with_context(|| format!("{} cannot be planned", path.display()))?;
+        Ok(OwnFile { file, given })
+    }
+
+    pub fn problem(&self) -> Problem {
+        self.given.problem.clone()
+    }
+
+    pub fn is_without_place(&self, name: &str) -> bool {
+        let mut streams = self.file.streams.iter();
+        streams.any(|stream| stream.name.as_str() == name && stream.place.is_none())
+    }
+
+    /// Bounds the rest; writes and simulates what is asked for.
+    pub fn finish(&self, plan: &Plan, args: &PlanArgs) -> anyhow::Result<More> {
+        let rest = self.file.streams.iter().filter(|stream| stream.place.is_none());
+        let mut more = More {
+            rest: rest.map(|stream| stream.name.to_string()).collect(),
+            bounds: file::bounds(&self.file, plan),
+            simulated: None,
+            written: 0,
+        };
+        let planned = || {
+            let planned = file::planned(&self.file, &self.given, plan);
+            planned.map_err(|errors| anyhow::anyhow!("the plan makes no network:\n{errors}"))
+        };
+        if let Some(dir) = &args.render {
+            anyhow::ensure!(
+                !plan.admitted.is_empty(),
+                "no stream has a place in the plan; nothing was written"
+            );
+            let mut files = file::render(&self.file, &self.given, plan)
+                .context("the plan is nothing that Linux takes; nothing was written")?;
+            files.push(file::Rendered {
+                name: "planned.network.json".to_owned(),
+                text: format!("{:#}\n", planned()?.to_json()),
+            });
+            write(dir, &files, args.force)?;
+            more.written = files.len();
+        }
+        if args.simulate {
+            more.simulated = Some(sim::simulate(&planned()?)?);
+        }
+        Ok(more)
+    }
+}
+
+/// **Errors**: something is there that would be written over.
+pub fn check_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
+    let is_free = fs::read_dir(dir).map_or(!dir.exists(), |mut files| files.next().is_none());
+    anyhow::ensure!(
+        force || is_free,
+        "{} is there and not empty; --force writes into it",
+        dir.display()
+    );
+    Ok(())
+}
+
+fn write(dir: &Path, files: &[file::Rendered], force: bool) -> anyhow::Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    for file in files {
+        let mut new = NewFile::create(&dir.join(&file.name), force)?;
+        new.write_all(file.text.as_bytes())?;
+        new.finish()?;
+    }
+    Ok(())
+}
+
+impl More {
+    pub fn is_good(&self) -> bool {
+        self.simulated.as_ref().is_none_or(sim::Report::is_good)
+    }
+
+    fn bound(&self, index: usize) -> Option<&RestBound> {
+        self.bounds.as_ref().ok()?.get(index)
+    }
+
+    fn line(&self, index: usize) -> String {
+        let name = &self.rest[index];
+        let span = |span: Option<Span>| span.map_or("no bound".to_owned(), |s| format!("{s}"));
+        match (&self.bounds, self.bound(index)) {
+            (Ok(_), Some(bound)) if bound.latency.is_some() => format!(
+                "{name}: latency at most {}, which differs by at most {}",
+                span(bound.latency),
+                span(bound.jitter)
+            ),
+            (Err(why), _) => format!("{name}: no bound: {why}"),
+            _ => format!("{name}: no bound: more comes to a queue than it can send"),
+        }
+    }
+
+    fn json(&self, index: usize) -> Value {
+        let bound = self.bound(index);
+        json!({
+            "name": self.rest[index],
+            "latency_max_ns": bound.and_then(|bound| bound.latency),
+            "jitter_max_ns": bound.and_then(|bound| bound.jitter),
+            "why": self.bounds.as_ref().err().map(ToString::to_string),
+        })
+    }
+
+    /// One stream without a place.
+    pub fn explained(&self, name: &str, json: bool) -> Option<String> {
+        let index = self.rest.iter().position(|own| own == name)?;
+        Some(match json {
+            true => format!("{:#}\n", self.json(index)),
+            false => format!("{}\n", self.line(index)),
+        })
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if !self.rest.is_empty() {
+            text.push_str("without a place:\n");
+        }
+        for index in 0..self.rest.len() {
+            let _ = writeln!(text, "  {}", self.line(index));
+        }
+        if self.written > 0 {
+            let _ = writeln!(text, "{} files written", self.written);
+        }
+        if let Some(report) = &self.simulated {
+            let _ = write!(text, "\nsimulated:\n{}", report.table());
+        }
+        text
+    }
+
+    pub fn add_to(&self, value: &mut Value) {
+        let rest: Vec<Value> = (0..self.rest.len()).map(|index| self.json(index)).collect();
+        value["without_place"] = json!(rest);
+        if let Some(report) = &self.simulated {
+            value["simulation"] = json!(report);
+        }
+    }
+}

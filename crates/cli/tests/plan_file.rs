@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire plan FILE`: the shipped network, and random ones, whose plans the simulator holds to
+//! their word: no frame outside its window, none lost, every deadline met.
+//!
+//! Not here: plans as such (`timewire-plan`).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use support::{Scratch, timewire};
+
+fn cell() -> String {
+    let networks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/networks");
+    networks.join("planned-cell.network.yaml").display().to_string()
+}
+
+/// A sequence that looks random (Knuth's MMIX constants).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        let place = self.below(u64::try_from(words.len()).unwrap());
+        words[usize::try_from(place).unwrap()]
+    }
+}
+
+/// A clock that is wrong by at most half of what two may differ by.
+fn clock(draw: &mut Draw, sync: &str) -> String {
+    match sync {
+        "0ns" => String::new(),
+        _ => format!("clock: {{ offset: {}500ns }}, ", draw.of(&["", "-"])),
+    }
+}
+
+/// Two to five bridges in a line or ring with links of two rates, one to three stations at each,
+/// streams with places, and others beside them that fill the links.
+fn network(seed: u64) -> String {
+    let mut draw = Draw(seed);
+    let bridges = 2 + draw.below(4);
+    let sync = draw.of(&["0ns", "1us"]);
+    let mut text = format!(
+        "timewire: 1\nkind: network\nname: random-{seed}\nduration: 40ms\n\
+         sync_error: {sync}\nstations:\n"
+    );
+    let mut stations = Vec::new();
+    for bridge in 0..bridges {
+        for number in 0..=draw.below(3) {
+            let launch =
+                draw.of(&["", "launch_time: 30us", "gate_entries: 200, interval_min: 2us"]);
+            let send = draw.of(&["0us", "3us"]);
+            let receive = draw.of(&["0us", "{ kind: uniform, min: 1us, max: 4us }"]);
+            let clock = clock(&mut draw, sync);
+            let name = format!("s{bridge}-{number}");
+            let _ = writeln!(
+                text,
+                "- {{ name: {name}, send: {send}, receive: {receive}, {clock}\
+                 device: {{ {launch} }} }}"
+            );
+            stations.push((name, bridge));
+        }
+    }
+    text.push_str("bridges:\n");
+    let through = draw.below(4) == 0;
+    for bridge in 0..bridges {
+        let forward = draw.of(&["0us", "1500ns", "{ kind: uniform, min: 500ns, max: 3us }"]);
+        let device = draw.of(&["", "interval_min: 5us", "gate_entries: 64, granularity: 100ns"]);
+        let clock = clock(&mut draw, sync);
+        let cut = if through { "cut_through: 64B, " } else { "" };
+        let _ = writeln!(
+            text,
+            "- {{ name: b{bridge}, forward: {forward}, {cut}{clock}device: {{ {device} }} }}"
+        );
+    }
+    text.push_str("links:\n");
+    let ring = bridges > 2 && draw.below(2) == 0;
+    for bridge in 0..bridges - u64::from(!ring) {
+        let next = (bridge + 1) % bridges;
+        let _ = writeln!(text, "- {{ between: [b{bridge}, b{next}], rate: 1Gbit }}");
+    }
+    for (name, bridge) in &stations {
+        let rate = if through { "1Gbit" } else { draw.of(&["100Mbit", "1Gbit"]) };
+        let _ = writeln!(text, "- {{ between: [{name}, b{bridge}], rate: {rate} }}");
+    }
+    text + &streams(&mut draw, &stations)
+}
+
+fn streams(draw: &mut Draw, stations: &[(String, u64)]) -> String {
+    let mut text = "streams:\n".to_owned();
+    for stream in 0..16 + draw.below(60) {
+        let count = u64::try_from(stations.len()).unwrap();
+        let from = draw.below(count);
+        let to = (from + 1 + draw.below(count - 1)) % count;
+        let name = |place: u64| &stations[usize::try_from(place).unwrap()].0;
+        let what = if stream % 4 == 3 {
+            let class = draw.below(3);
+            let message = 100 + draw.below(1_300);
+            let period = draw.of(&["300us", "1ms"]);
+            format!(
+                "class: {class}, message: {message}B, traffic: {{ kind: cyclic, period: {period}, \
+                 jitter: {{ kind: uniform, min: 0us, max: 200us }} }}"
+            )
+        } else {
+            let class = draw.of(&["6", "7"]);
+            let message = 20 + draw.below(1_400);
+            let period = draw.of(&["500us", "1ms", "2ms"]);
+            let burst = draw.of(&["1", "1", "3"]);
+            let jitter = draw.of(&["", ", jitter: 40us"]);
+            format!(
+                "class: {class}, message: {message}B, traffic: {{ kind: cyclic, period: {period}, \
+                 burst: {burst} }}, place: {{ latency: 700us{jitter} }}"
+            )
+        };
+        let _ = writeln!(
+            text,
+            "- {{ name: t{stream}, from: {}, to: {}, {what} }}",
+            name(from),
+            name(to)
+        );
+    }
+    text
+}
+
+fn of_stream(report: &Value, name: &Value) -> Value {
+    let streams = report["simulation"]["streams"].as_array().unwrap();
+    streams.iter().find(|stream| stream["name"] == *name).unwrap().clone()
+}
+
+#[test]
+fn t2_the_plans_of_random_networks_hold_in_the_simulator() {
+    let scratch = Scratch::new();
+    let (mut planned, mut messages, mut refused) = (0, 0, 0);
+    for seed in 0..36 {
+        let file = scratch.write("random.yaml", &network(seed));
+        let said = timewire(&["plan", &file, "--simulate", "--json", "--steps", "200000"]);
+        assert!(matches!(said.code, Some(0 | 1)), "seed {seed}: {said:?}");
+        let report: Value = serde_json::from_str(&said.stdout).unwrap();
+        assert_eq!(report["simulation"]["violations"].as_array().unwrap().len(), 0);
+        for limit in report["simulation"]["limits"].as_array().unwrap() {
+            assert_eq!(limit["good"], true, "seed {seed}: {limit}\n{}", network(seed));
+        }
+        refused += report["refused"].as_u64().unwrap();
+        for stream in report["streams"].as_array().unwrap() {
+            if stream["admitted"] != true {
+                continue;
+            }
+            let result = of_stream(&report, &stream["name"]);
+            assert_eq!(result["outside_windows"], 0, "seed {seed}: {result}");
+            assert!(result["lost"].as_object().unwrap().values().all(|count| *count == 0));
+            messages += result["delivered"].as_u64().unwrap();
+            planned += 1;
+        }
+        // What has no place keeps its bound.
+        for rest in report["without_place"].as_array().unwrap() {
+            let Some(bound) = rest["latency_max_ns"].as_u64() else { continue };
+            let latency = &of_stream(&report, &rest["name"])["latency"];
+            let Some(longest) = latency["max_ps"].as_u64() else { continue };
+            // Software at both ends comes on top, and how late the message was.
+            let software = 3_000 + 4_000 + 200_000;
+            assert!(longest <= (bound + software) * 1_000, "seed {seed}: {rest} {latency}");
+        }
+    }
+    println!("{planned} streams with {messages} messages, {refused} refused");
+    assert!(
+        planned > 300 && messages > 5_000 && refused > 0,
+        "{planned} streams with {messages} messages"
+    );
+}
+
+#[test]
+fn t1_the_shipped_network_is_planned_explained_and_simulated() {
+    let said = timewire(&["plan", &cell(), "--simulate"]).done();
+    assert!(
+        said.stdout.starts_with("7 of 7 streams have a place; 10 nodes, 18 links, cycle 4ms\n"),
+        "{said:?}"
+    );
+    assert!(said.stdout.contains("without a place:\n  pictures: latency at most "), "{said:?}");
+    let said = timewire(&["plan", &cell(), "--explain", "set-1"]).done();
+    assert!(said.stdout.contains("plc-1>west"), "{said:?}");
+    let said = timewire(&["plan", &cell(), "--explain", "files"]).done();
+    assert!(said.stdout.starts_with("files: latency at most "), "{said:?}");
+    let said = timewire(&["plan", &cell(), "--explain", "nobody"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+}
+
+#[test]
+fn t1_a_plan_is_written_for_linux_once() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().join("out");
+    let name = dir.display().to_string();
+    timewire(&["plan", &cell(), "--render", &name]).done();
+    let files = fs::read_dir(&dir).unwrap().count();
+    let again = timewire(&["plan", &cell(), "--render", &name]);
+    assert_eq!(again.code, Some(2), "{again:?}");
+    assert!(again.stderr.contains("is there and not empty"), "{again:?}");
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), files);
+    // What was written is simulated as any file.
+    let planned = dir.join("planned.network.json").display().to_string();
+    timewire(&["sim", &planned]).done();
+}
+
+#[test]
+fn t1_a_file_without_places_has_bounds_only() {
+    let scratch = Scratch::new();
+    let file = cell().replace("planned-cell", "tsn-line");
+    let said = timewire(&["plan", &file]).done();
+    assert!(
+        said.stdout.starts_with("no stream asks for a place in a schedule\nwithout a place:\n"),
+        "{said:?}"
+    );
+    assert_eq!(said.stdout.matches(": latency at most ").count(), 3, "{said:?}");
+    let dir = scratch.path().join("out").display().to_string();
+    let said = timewire(&["plan", &file, "--render", &dir]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(!Path::new(&dir).exists());
+}
+
+#[test]
+fn t1_a_refused_stream_of_a_file_has_exit_code_1() {
+    let scratch = Scratch::new();
+    let text = fs::read_to_string(cell()).unwrap().replace("latency: 100us", "latency: 5us");
+    let file = scratch.write("late.yaml", &text);
+    let said = timewire(&["plan", &file]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.contains("set-1: alone in the network it needs "), "{said:?}");
+}
+
+/// A frame on a slow link is there before its gap is over, 960 ns earlier than its occupancy ends.
+/// Were that forgotten, `slow` would be in the bridge before `fast` and leave in its window, and
+/// `fast` 700 ns later than it may.
+const OVERTAKEN: &str = "timewire: 1
+kind: network
+name: overtaken
+duration: 10ms
+stations: [{ name: a }, { name: b }, { name: c }]
+bridges: [{ name: br, forward: 2us }]
+links:
+- { between: [a, br], rate: 100Mbit }
+- { between: [b, br], rate: 1Gbit }
+- { between: [br, c], rate: 1Gbit }
+streams:
+- { name: slow, from: a, to: c, class: 7, message: 18B,
+    traffic: { kind: cyclic, period: 1ms }, place: {} }
+- { name: fast, from: b, to: c, class: 7, message: 18B,
+    traffic: { kind: cyclic, period: 1ms, offset: 5348ns }, place: { latency: 4344ns } }
+";
+
+#[test]
+fn t2_a_frame_that_is_there_a_gap_earlier_takes_no_window_of_another() {
+    let scratch = Scratch::new();
+    let file = scratch.write("overtaken.yaml", OVERTAKEN);
+    timewire(&["plan", &file, "--simulate"]).done();
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files of networks, the same that a simulator reads: the problem of those streams that ask for a
+//! place, bounds for the others, and what a plan says about such a file.
+//!
+//! A stream takes the way that the simulator gives it: the fewest hops, and of several such ways
+//! the one whose links come first in the file.
+//!
+//! Not here: reading the text (`timewire-sched`).
+
+mod planned;
+mod render;
+mod rest;
+mod route;
+mod yang;
+
+pub use planned::planned;
+pub use render::{RenderError, Rendered, render};
+pub use rest::{RestBound, Unbounded, bounds};
+
+use timewire_base::{FrameLen, Span, StationName};
+use timewire_sched::scenario::network::{
+    NetBridge, NetDevice, NetLink, NetStream, NetTraffic, NetworkFile,
+};
+
+use crate::model::{
+    Arrival, DeviceLimits, Forwarding, Link, LinkId, ModelError, Network, NetworkOptions, Node,
+    NodeId, Problem, Release, Role, Route, Stream, StreamId, bytes_time,
+};
+
+/// Ethernet, IPv4 and UDP headers of a message. **Units**: bytes.
+const HEADERS: u32 = 42;
+/// Preamble, delimiter and gap. **Units**: bytes.
+const OVERHEAD: u32 = 20;
+/// The gap between frames; a frame is there before it. **Units**: bytes.
+const GAP: u32 = 12;
+/// Preamble and delimiter. **Units**: bytes.
+const PREAMBLE: u32 = 8;
+
+/// The streams of a file that ask for a place.
+#[derive(Clone, Debug)]
+pub struct FileProblem {
+    /// The problem; a stream's name is that of the file.
+    pub problem: Problem,
+    /// By [`StreamId`]: its place in the file.
+    pub streams: Vec<usize>,
+}
+
+/// The problem of a file. The link from the first to the second end of the file's link `i` is link
+/// `2 i`, the other direction `2 i + 1`.
+///
+/// **Errors**: numbers beyond what is planned; a way that leads through a station.
+pub fn problem(file: &NetworkFile) -> Result<FileProblem, ModelError> {
+    let mut problem = Problem::new(network(file)?, Vec::new())?;
+    let mut streams = Vec::new();
+    for (index, stream) in file.streams.iter().enumerate() {
+        if stream.place.is_some() {
+            problem.add(placed(file, stream))?;
+            streams.push(index);
+        }
+    }
+    Ok(FileProblem { problem, streams })
+}
+
+impl FileProblem {
+    /// Which stream of the problem a stream of the file is, by its place there.
+    pub fn id_of(&self, index: usize) -> Option<StreamId> {
+        self.streams.iter().position(|own| *own == index).map(StreamId::from_index)
+    }
+}
+
+fn network(file: &NetworkFile) -> Result<Network, ModelError> {
+    let mut nodes = Vec::new();
+    for station in &file.stations {
+        let mut node = Node::new(station.name.as_str(), Role::EndStation);
+        node.limits = limits(&station.device);
+        nodes.push(node);
+    }
+    for bridge in &file.bridges {
+        nodes.push(bridge_node(file, bridge));
+    }
+    let mut links: Vec<Link> = Vec::new();
+    for (index, link) in file.links.iter().enumerate() {
+        for end in 0..2 {
+            let (one, other) = (&link.between[end], &link.between[1 - end]);
+            let twins = file.links[..index].iter().filter(|twin| joins(twin, one, other)).count();
+            let which = if twins > 0 { format!("#{}", twins + 1) } else { String::new() };
+            links.push(Link {
+                name: format!("{one}>{other}{which}"),
+                from: node_id(file, one),
+                to: node_id(file, other),
+                rate: link.rate,
+                propagation: link.delay,
+            });
+        }
+    }
+    let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error };
+    Network::new(nodes, links, options)
+}
+
+fn joins(link: &NetLink, one: &StationName, other: &StationName) -> bool {
+    link.between.contains(one) && link.between.contains(other)
+}
+
+/// Which node of the problem, and of a simulation, a station or bridge is.
+fn node_id(file: &NetworkFile, name: &StationName) -> NodeId {
+    let stations = file.stations.iter().map(|station| &station.name);
+    let mut all = stations.chain(file.bridges.iter().map(|bridge| &bridge.name));
+    let place = all.position(|other| other == name);
+    NodeId::from_index(place.expect("invariant: a checked file names what is there"))
+}
+
+/// A frame is whole before the gap after it has passed, so a bridge may have it that much sooner
+/// than its occupancy ends. Where forwarding takes less than a gap, everything moves later by it.
+fn bridge_node(file: &NetworkFile, bridge: &NetBridge) -> Node {
+    let mut node = Node::new(bridge.name.as_str(), Role::Bridge);
+    let own = file.links.iter().filter(|link| link.between.contains(&bridge.name));
+    let gap = own.map(|link| bytes_time(link.rate, GAP)).max().unwrap_or(Span::ZERO);
+    let early = gap + Span::from_ns(1);
+    let (least, most) = bridge.forward.range();
+    let later = (early - least).max(Span::ZERO);
+    node.processing_min = (least - early).max(Span::ZERO);
+    node.processing_max = most.unwrap_or(least) + later;
+    node.forwarding = match bridge.cut_through {
+        Some(bytes) => Forwarding::CutThrough { header_bytes: bytes.get() + PREAMBLE },
+        None => Forwarding::StoreAndForward,
+    };
+    node.limits = limits(&bridge.device);
+    node
+}
+
+fn limits(device: &NetDevice) -> DeviceLimits {
+    let entries = device.gate_entries.map(|count| u32::try_from(count.get()).unwrap_or(u32::MAX));
+    DeviceLimits {
+        queues: u8::try_from(device.queues.get()).unwrap_or(8),
+        gate_entries: entries,
+        interval_min: device.interval_min,
+        interval_max: device.interval_max,
+        granularity: device.granularity,
+        openings: None,
+        launch_time: device.launch_time.is_some(),
+    }
+}
+
+/// With header and check sequence, and padded when it is short.
+fn frame_bytes(stream: &NetStream) -> u32 {
+    let frame = FrameLen::new(stream.message.get() + HEADERS);
+    let frame = frame.expect("invariant: a checked file has messages of at most a jumbo frame");
+    frame.wire_len().get() - OVERHEAD
+}
+
+fn base_stream(file: &NetworkFile, stream: &NetStream, interval: Span) -> Stream {
+    let (talker, listener) = (node_id(file, &stream.from), node_id(file, &stream.to));
+    let mut made =
+        Stream::new(stream.name.as_str(), talker, listener, interval, frame_bytes(stream));
+    made.priority = u8::try_from(stream.class.get()).unwrap_or(7);
+    made
+}
+
+fn placed(file: &NetworkFile, stream: &NetStream) -> Stream {
+    let mut made = match &stream.traffic {
+        NetTraffic::Cyclic(cyclic) => {
+            let mut made = base_stream(file, stream, cyclic.period);
+            made.frames = u32::try_from(cyclic.burst.get()).unwrap_or(u32::MAX);
+            let jitter = cyclic.jitter.range().1.unwrap_or(Span::ZERO);
+            made.release = Release { earliest: cyclic.offset + jitter, latest: None };
+            made
+        }
+        NetTraffic::Sporadic(sporadic) => {
+            let mut made = base_stream(file, stream, sporadic.gap.range().0);
+            made.arrival = Arrival::Sporadic;
+            made
+        }
+        _ => unreachable!("invariant: a checked file has places for no other traffic"),
+    };
+    let place = stream.place.as_ref();
+    made.latency_max = place.and_then(|place| place.latency).unwrap_or(made.interval);
+    made.jitter_max = place.and_then(|place| place.jitter);
+    if let Some(way) = route::way(file, made.talker, made.listeners[0]) {
+        made.route = Route::Given(vec![way]);
+    }
+    made
+}
+
+/// The port that sends on a link: its node's place, the node at the other end, the file's link.
+fn ends(file: &NetworkFile, link: LinkId) -> (&StationName, &StationName, usize) {
+    let (place, end) = (link.index() / 2, link.index() % 2);
+    let between = &file.links[place].between;
+    (&between[end], &between[1 - end], place)
+}

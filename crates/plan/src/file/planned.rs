@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A file with its plan in it: gates at its ports, offsets and launch times of its streams, and
+//! limits that say what the plan promises. A simulator takes it as any other file.
+//!
+//! Not here: settings of real ports (`render.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use timewire_base::Span;
+use timewire_sched::scenario::ScenarioErrors;
+use timewire_sched::scenario::network::{NetStation, NetStream, NetworkFile};
+
+use super::{FileProblem, ends};
+use crate::model::{Admission, LinkId, Plan, PortGates, Stream};
+
+/// The file with the plan in it. Streams that have no place in the plan are left out, and so are
+/// limits and faults of theirs. Messages of sporadic streams come in every interval.
+///
+/// **Errors**: something else in the file refers to a stream that was left out.
+pub fn planned(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+) -> Result<NetworkFile, ScenarioErrors> {
+    let mut json = file.to_json();
+    let left_out: BTreeSet<&str> =
+        plan.refused.iter().map(|it| given.problem.stream(it.stream).name.as_str()).collect();
+    let mut ports: Vec<Value> = json["ports"].as_array().cloned().unwrap_or_default();
+    let classes = classes(file);
+    for gates in &plan.gates {
+        let (own, far, _) = ends(file, gates.link);
+        let entries = entries(gates, plan, given, &classes);
+        let gates = json!({"cycle": gates.cycle.to_string(), "entries": entries});
+        ports.push(json!({"of": [own.as_str()], "to": far.as_str(), "gates": gates}));
+    }
+    let mut limits = json["limits"].as_array().cloned().unwrap_or_default();
+    for admission in &plan.admitted {
+        let index = given.streams[admission.stream.index()];
+        let (stream, wanted) = (&file.streams[index], given.problem.stream(admission.stream));
+        let talker = file.stations.iter().find(|station| station.name == stream.from);
+        let talker = talker.expect("invariant: a checked file has planned streams of stations");
+        let lead = lead(talker);
+        put(&mut json["streams"][index], talker, wanted, admission);
+        if talker.device.launch_time.is_some() {
+            let launch = json!([stream.class.get()]);
+            ports.push(json!({"of": [stream.from.as_str()], "launch": launch}));
+        }
+        limits.extend(promises(file, stream, wanted, lead));
+    }
+    let about = |value: &Value| {
+        let name = value["stream"].as_str().unwrap_or_default();
+        left_out.contains(name)
+    };
+    limits.retain(|limit| !about(limit));
+    for (key, what) in [("faults", "stream"), ("streams", "name")] {
+        if let Some(list) = json[key].as_array_mut() {
+            list.retain(|it| !left_out.contains(it[what].as_str().unwrap_or_default()));
+        }
+    }
+    (json["ports"], json["limits"]) = (Value::Array(ports), Value::Array(limits));
+    json["tolerance"] = json!(file.tolerance.max(file.sync_error).to_string());
+    NetworkFile::parse("the planned network", &json.to_string())
+}
+
+/// How long before its start a message is released.
+fn lead(talker: &NetStation) -> Span {
+    let send = talker.send.range().1.unwrap_or(Span::ZERO);
+    send + talker.device.launch_time.unwrap_or(Span::ZERO)
+}
+
+/// The classes of all planned streams.
+pub(super) fn classes(file: &NetworkFile) -> BTreeSet<u64> {
+    let planned = file.streams.iter().filter(|stream| stream.place.is_some());
+    planned.map(|stream| stream.class.get()).collect()
+}
+
+/// The classes of the streams in each planned queue of a port.
+pub(super) fn queues(
+    plan: &Plan,
+    given: &FileProblem,
+    link: LinkId,
+) -> BTreeMap<u8, BTreeSet<u64>> {
+    let mut queues: BTreeMap<u8, BTreeSet<u64>> = BTreeMap::new();
+    for admission in &plan.admitted {
+        let class = given.problem.stream(admission.stream).priority;
+        for sent in admission.transmissions.iter().filter(|sent| sent.link == link) {
+            queues.entry(sent.queue).or_default().insert(class.into());
+        }
+    }
+    queues
+}
+
+/// States of a port's gates: each window for its queue, the time between for all that is not
+/// planned.
+pub(super) fn states(gates: &PortGates) -> Vec<(Option<u8>, Span)> {
+    let (mut states, mut until) = (Vec::new(), Span::ZERO);
+    for window in &gates.windows {
+        if window.start > until {
+            states.push((None, window.start - until));
+        }
+        states.push((Some(window.queue), window.end - window.start));
+        until = window.end;
+    }
+    if until < gates.cycle {
+        states.push((None, gates.cycle - until));
+    }
+    states
+}
+
+fn entries(
+    gates: &PortGates,
+    plan: &Plan,
+    given: &FileProblem,
+    planned: &BTreeSet<u64>,
+) -> Vec<Value> {
+    let queues = queues(plan, given, gates.link);
+    let rest: Vec<u64> = (0..8).filter(|class| !planned.contains(class)).collect();
+    let open = |queue: Option<u8>| match queue {
+        Some(queue) => queues.get(&queue).into_iter().flatten().copied().collect(),
+        None => rest.clone(),
+    };
+    let states = states(gates).into_iter();
+    states.map(|(queue, lasts)| json!({"open": open(queue), "lasts": lasts.to_string()})).collect()
+}
+
+/// When the stream's messages are released, and their launch times.
+fn put(json: &mut Value, talker: &NetStation, wanted: &Stream, admission: &Admission) {
+    let first = &admission.transmissions[0];
+    let next = admission.transmissions.get(1).filter(|next| next.link == first.link);
+    let spacing = next.map_or(Span::ZERO, |next| next.start - first.start);
+    let release = (first.start - lead(talker)).as_ns().rem_euclid(wanted.interval.as_ns());
+    json["traffic"] = json!({
+        "kind": "cyclic",
+        "period": wanted.interval.to_string(),
+        "offset": Span::from_ns(release).to_string(),
+        "burst": wanted.frames,
+        "spacing": spacing.to_string(),
+    });
+    if talker.device.launch_time.is_some() {
+        json["launch"] = json!(lead(talker).to_string());
+    }
+    if let Some(keys) = json.as_object_mut() {
+        keys.remove("place");
+    }
+}
+
+/// Limits with which the simulation holds the plan to its word.
+fn promises(file: &NetworkFile, stream: &NetStream, wanted: &Stream, lead: Span) -> Vec<Value> {
+    let name = stream.name.as_str();
+    let listener = file.stations.iter().find(|station| station.name == stream.to);
+    let (least, most) = listener.map_or((Span::ZERO, None), |station| station.receive.range());
+    let limit = |metric: &str, at_most: String| {
+        let id = format!("planned-{metric}-{name}").replace('_', "-");
+        json!({"id": id, "metric": metric, "stream": name, "at_most": at_most})
+    };
+    let mut limits =
+        vec![limit("lost", "0%".to_owned()), limit("outside_windows", "0%".to_owned())];
+    if let Some(most) = most {
+        let sync = file.sync_error + file.sync_error;
+        let latency = lead + wanted.latency_max + most + sync;
+        limits.push(limit("latency_max", latency.to_string()));
+        if let Some(jitter) = wanted.jitter_max.filter(|_| wanted.frames == 1) {
+            let jitter = jitter + (most - least) + sync;
+            limits.push(limit("jitter", jitter.to_string()));
+        }
+    }
+    limits
+}

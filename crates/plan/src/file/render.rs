@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A plan as Linux takes it: host files for `timewire apply`, the `tc` lines that they stand for,
+//! and launch times of each talker. Of bridges, instance data of YANG as well.
+//!
+//! Interfaces are `eth0`, `eth1`, ... in the order of a node's links in the file. A class of the
+//! file is a socket priority.
+//!
+//! Not here: applying them (`timewire-host`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use timewire_base::{IfName, Span, StationName};
+use timewire_sched::desired::QdiscTree;
+use timewire_sched::qdisc::InstallVerb;
+use timewire_sched::scenario::host::HostFile;
+use timewire_sched::scenario::network::{NetDevice, NetworkFile};
+
+use super::planned::{queues, states};
+use super::{FileProblem, ends, yang};
+use crate::model::{LinkId, NodeId, Plan, Stream, bytes_time};
+
+/// A text and the name of the file that it goes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// The file's name, without a directory.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Why a plan is nothing that Linux takes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenderError {
+    /// The kernel refuses states in which no frame could go.
+    #[error(
+        "{node}, port to {to}: a state of the gates lasts {lasts}, and the kernel takes none below \
+         {least} there; write `device: {{interval_min: {least}}}`, or `offload: true` when the \
+         card opens the gates"
+    )]
+    Short {
+        /// Whose port.
+        node: String,
+        /// Who is at its other end.
+        to: String,
+        /// How long the state lasts.
+        lasts: Span,
+        /// The shortest that would do.
+        least: Span,
+    },
+    /// `taprio` drops a frame whose launch time and length lie in no single state, though its gate
+    /// is open in both.
+    #[error(
+        "{node}: a frame of {stream} with a launch time of {launch} in a cycle of {cycle} would \
+         reach from one state of the gates into another, and taprio drops such; write another \
+         `device: {{launch_time}}`, such as a multiple of the cycle"
+    )]
+    Across {
+        /// The talker.
+        node: String,
+        /// Whose frame.
+        stream: String,
+        /// The launch time, from the start of the cycle.
+        launch: Span,
+        /// The port's cycle.
+        cycle: Span,
+    },
+    /// The reader of host files, or the rules of Linux, refuse it.
+    #[error("{node}: {why}")]
+    Refused {
+        /// Whose host file.
+        node: String,
+        /// What is said of it.
+        why: String,
+    },
+}
+
+/// Shortest packet, as Linux counts it. **Units**: bytes.
+/// **Source**: `linux v6.12 net/sched/sch_taprio.c:fill_sched_entry`.
+const SHORTEST: u32 = 60;
+
+/// The files of all nodes that send something planned.
+///
+/// **Errors**: gates that Linux does not take.
+pub fn render(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+) -> Result<Vec<Rendered>, RenderError> {
+    let stations = file.stations.iter().map(|it| (&it.name, &it.device));
+    let bridges = file.bridges.iter().map(|it| (&it.name, &it.device));
+    let mut files = Vec::new();
+    for (name, device) in stations.chain(bridges) {
+        let node = Node { file, given, plan, name, device };
+        node.settings(&mut files)?;
+        node.launches(&mut files)?;
+        node.instance(&mut files);
+    }
+    Ok(files)
+}
+
+struct Node<'a> {
+    file: &'a NetworkFile,
+    given: &'a FileProblem,
+    plan: &'a Plan,
+    name: &'a StationName,
+    device: &'a NetDevice,
+}
+
+impl Node<'_> {
+    /// The ports that have links: number, link, who is at the other end.
+    fn ports(&self) -> impl Iterator<Item = (usize, LinkId, &StationName)> {
+        let links = self.file.links.iter().enumerate();
+        let own = links.filter_map(|(index, link)| {
+            let end = link.between.iter().position(|name| name == self.name)?;
+            Some((LinkId::from_index(2 * index + end), &link.between[1 - end]))
+        });
+        own.enumerate().map(|(number, (link, far))| (number, link, far))
+    }
+
+    /// The host file and its `tc` lines.
+    fn settings(&self, files: &mut Vec<Rendered>) -> Result<(), RenderError> {
+        let name = self.name;
+        let mut text = format!(
+            "# Planned gates of {name}; apply with --interface eth0=NAME for its real interfaces.\n\
+             timewire: 1\nname: {name}\nhost:\n  interfaces:\n"
+        );
+        let mut any = false;
+        for (number, link, far) in self.ports() {
+            any |= self.port(&mut text, number, link, far)?;
+        }
+        if !any {
+            return Ok(());
+        }
+        let refused = |why: String| RenderError::Refused { node: name.to_string(), why };
+        let file_name = format!("{name}.host.yaml");
+        let host = HostFile::parse(&file_name, &text).map_err(|why| refused(why.to_string()))?;
+        let mut lines = String::new();
+        for interface in &host.host.interfaces {
+            let Some(wish) = &interface.transmit else { continue };
+            let device: &IfName = &interface.name;
+            let tree = QdiscTree::of_wish(device, wish).map_err(|errors| {
+                let each: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                refused(format!("{device}: {}", each.join("; ")))
+            })?;
+            for command in tree.commands(InstallVerb::Replace) {
+                let _ = writeln!(lines, "{command}");
+            }
+        }
+        files.push(Rendered { name: file_name, text });
+        files.push(Rendered { name: format!("{name}.tc"), text: lines });
+        Ok(())
+    }
+
+    /// One interface; false: nothing planned leaves there.
+    fn port(
+        &self,
+        text: &mut String,
+        number: usize,
+        link: LinkId,
+        far: &StationName,
+    ) -> Result<bool, RenderError> {
+        let planned = queues(self.plan, self.given, link);
+        if planned.is_empty() {
+            return Ok(false);
+        }
+        if planned.contains_key(&0) {
+            let why = "with one queue, everything else would go as planned".to_owned();
+            return Err(RenderError::Refused { node: self.name.to_string(), why });
+        }
+        let _ = writeln!(text, "    # to {far}\n    - name: eth{number}\n      transmit:");
+        let _ = writeln!(text, "        handle: 100");
+        let gates = self.plan.gates.iter().find(|gates| gates.link == link);
+        if gates.is_some() && !self.device.offload {
+            let _ = writeln!(text, "        overhead: 24B");
+        }
+        let classes = self.classes(&planned);
+        let _ = writeln!(text, "        classes:");
+        for (class, (_, priorities)) in classes.iter().enumerate() {
+            self.class(text, class, priorities, planned.contains_key(&classes[class].0));
+        }
+        let Some(gates) = gates else { return Ok(true) };
+        let _ = writeln!(text, "        gates:");
+        if self.device.offload {
+            let _ = writeln!(text, "          mode: full_offload");
+        }
+        let _ = writeln!(text, "          base_time: 0ns\n          entries:");
+        let least = bytes_time(self.given.problem.network().link(link).rate, SHORTEST);
+        for (queue, lasts) in states(gates) {
+            if lasts < least && !self.device.offload {
+                let (node, to) = (self.name.to_string(), far.to_string());
+                return Err(RenderError::Short { node, to, lasts, least });
+            }
+            let open = |own: u8| match queue {
+                // Launch times hold the frames of a talker back, so its gates need not.
+                _ if self.device.launch_time.is_some() && planned.contains_key(&own) => true,
+                Some(queue) => own == queue,
+                None => !planned.contains_key(&own),
+            };
+            let numbers = classes.iter().enumerate().filter(|(_, (own, _))| open(*own));
+            let numbers: Vec<String> = numbers.map(|(number, _)| number.to_string()).collect();
+            let _ = writeln!(
+                text,
+                "            - {{ open: [{}], interval: {lasts} }}",
+                numbers.join(", ")
+            );
+        }
+        Ok(true)
+    }
+
+    /// The queues of a port from the lowest, each with its priorities; the lowest has all others.
+    fn classes(&self, planned: &BTreeMap<u8, BTreeSet<u64>>) -> Vec<(u8, BTreeSet<u64>)> {
+        let last = u8::try_from(self.device.queues.get() - 1).unwrap_or(7);
+        let mut all = planned.clone();
+        for stream in self.file.streams.iter().filter(|stream| stream.place.is_none()) {
+            let class = u8::try_from(stream.class.get()).unwrap_or(7);
+            all.entry(class.min(last)).or_default().insert(class.into());
+        }
+        // Whatever is in no stream of the file has the lowest place.
+        if planned.keys().next() == all.keys().next() {
+            all.entry(0).or_default();
+        }
+        all.into_iter().collect()
+    }
+
+    fn class(&self, text: &mut String, number: usize, priorities: &BTreeSet<u64>, planned: bool) {
+        let listed: Vec<String> = priorities.iter().map(u64::to_string).collect();
+        let mut keys = vec![format!("queues: 1@{number}")];
+        if number > 0 {
+            keys.insert(0, format!("priorities: [{}]", listed.join(", ")));
+        }
+        if let Some(delta) = self.device.launch_time.filter(|_| planned) {
+            let offload = self.device.offload;
+            keys.push(format!("launch_time: {{ delta: {delta}, offload: {offload} }}"));
+        }
+        let _ = writeln!(text, "          - {{ {} }}", keys.join(", "));
+    }
+
+    /// The gates of a bridge as instance data of YANG; none when a state is too long for it.
+    fn instance(&self, files: &mut Vec<Rendered>) {
+        if !self.file.bridges.iter().any(|bridge| bridge.name == *self.name) {
+            return;
+        }
+        let mut interfaces = Vec::new();
+        for (number, link, _) in self.ports() {
+            let Some(gates) = self.plan.gates.iter().find(|gates| gates.link == link) else {
+                continue;
+            };
+            if states(gates).iter().any(|(_, lasts)| *lasts > yang::LONGEST) {
+                return;
+            }
+            let name = format!("eth{number}");
+            interfaces.push(yang::interface(&name, gates, self.device.queues.get()));
+        }
+        if !interfaces.is_empty() {
+            let name = format!("{}.yang.json", self.name);
+            files.push(Rendered { name, text: yang::document(&interfaces) });
+        }
+    }
+
+    /// When each frame of each stream of this talker goes, in each interval, which begin at whole
+    /// multiples of it on the TAI scale.
+    ///
+    /// **Errors**: a launch time that the gates do not take.
+    fn launches(&self, files: &mut Vec<Rendered>) -> Result<(), RenderError> {
+        let mut rows = String::new();
+        for admission in &self.plan.admitted {
+            let stream = self.given.problem.stream(admission.stream);
+            for sent in &admission.transmissions {
+                if ends(self.file, sent.link).0 != self.name || stream.talker != self.id(sent.link)
+                {
+                    continue;
+                }
+                let port = self.ports().find(|(_, link, _)| *link == sent.link);
+                let number = port.map_or(0, |(number, _, _)| number);
+                // Without offload etf sends a frame its delta before the launch time.
+                let early = self.device.launch_time.filter(|_| !self.device.offload);
+                let launch = sent.start + early.unwrap_or(Span::ZERO);
+                let launch = self.device.launch_time.map(|_| launch);
+                if let Some(launch) = launch {
+                    self.fits(stream, sent.link, launch)?;
+                }
+                let _ = writeln!(
+                    rows,
+                    "{},{},eth{number},{},{},{},{},{}",
+                    stream.name,
+                    sent.frame,
+                    stream.priority,
+                    stream.interval.as_ns(),
+                    sent.start.as_ns(),
+                    launch.map_or(String::new(), |launch| launch.as_ns().to_string()),
+                    stream.length_bytes,
+                );
+            }
+        }
+        if !rows.is_empty() {
+            let head = "stream,frame,interface,priority,interval_ns,start_ns,launch_ns,bytes\n";
+            let name = format!("{}.launch.csv", self.name);
+            files.push(Rendered { name, text: format!("{head}{rows}") });
+        }
+        Ok(())
+    }
+
+    /// Whether each frame with this launch time lies within one state of the gates.
+    ///
+    /// **Source**: `linux v6.12 net/sched/sch_taprio.c:is_valid_interval`.
+    fn fits(&self, stream: &Stream, link: LinkId, launch: Span) -> Result<(), RenderError> {
+        let Some(gates) = self.plan.gates.iter().find(|gates| gates.link == link) else {
+            return Ok(());
+        };
+        let cycle = gates.cycle.as_ns();
+        let busy = self.given.problem.network().occupancy(link, stream.length_bytes);
+        let mut ends = Vec::new();
+        let mut until = Span::ZERO;
+        for (_, lasts) in states(gates) {
+            until += lasts;
+            ends.push(until);
+        }
+        for message in 0..cycle / stream.interval.as_ns() {
+            let at = launch.as_ns() + message * stream.interval.as_ns();
+            let launch = Span::from_ns(at.rem_euclid(cycle));
+            if ends.iter().any(|end| launch < *end && launch + busy > *end) {
+                return Err(RenderError::Across {
+                    node: self.name.to_string(),
+                    stream: stream.name.clone(),
+                    launch,
+                    cycle: gates.cycle,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn id(&self, link: LinkId) -> NodeId {
+        self.given.problem.network().link(link).from
+    }
+}

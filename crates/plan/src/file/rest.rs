@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bounds for the streams of a file that have no place in the schedule.
+//!
+//! Not here: how they are computed ([`crate::bounds`]).
+
+use serde::Serialize;
+use timewire_base::{BitsPerSecond, FrameLen, Span};
+use timewire_sched::scenario::network::{
+    NetCreditRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
+};
+
+use super::{HEADERS, base_stream, ends, network, node_id, route};
+use crate::bounds::{ClassGates, ClassWindow, PortScheme, Route, Selection, bound};
+use crate::model::{LinkId, Plan, Problem, Stream};
+
+/// What a stream without a place never exceeds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RestBound {
+    /// Its place in the file.
+    #[serde(skip)]
+    pub stream: usize,
+    /// From a message's arrival at the talker's port until its last bit is at the listener; `None`:
+    /// no bound was found.
+    pub latency: Option<Span>,
+    /// How much that can differ.
+    pub jitter: Option<Span>,
+}
+
+/// Why there is no bound for any of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unbounded(pub String);
+
+/// Bounds for all streams without a place, beside those of a plan.
+///
+/// **Errors**: something in the file for which there are none; it would hurt all others as well.
+pub fn bounds(file: &NetworkFile, plan: &Plan) -> Result<Vec<RestBound>, Unbounded> {
+    let failed = |why: &dyn std::fmt::Display| Unbounded(why.to_string());
+    if !file.segments.is_empty() || file.schedule.is_some() {
+        return Err(Unbounded("there are none for shared segments".into()));
+    }
+    let network = network(file).map_err(|why| failed(&why))?;
+    let mut problem = Problem::new(network, Vec::new()).map_err(|why| failed(&why))?;
+    let (mut routes, mut places) = (Vec::new(), Vec::new());
+    for (index, stream) in file.streams.iter().enumerate() {
+        if stream.place.is_some() {
+            continue;
+        }
+        let id = problem.add(arrival(file, stream)?).map_err(|why| failed(&why))?;
+        let way = route::way(file, node_id(file, &stream.from), node_id(file, &stream.to));
+        let links = way.ok_or_else(|| Unbounded(format!("{} has no way", stream.name)))?;
+        routes.push(Route { stream: id, links });
+        places.push(index);
+    }
+    let links = (0..2 * file.links.len()).map(LinkId::from_index);
+    let schemes = links.map(|link| scheme(file, plan, link)).collect::<Result<Vec<_>, _>>()?;
+    let found = bound(&problem, &routes, &schemes).map_err(|why| failed(&why))?;
+    let rows = places.iter().zip(found.streams);
+    Ok(rows
+        .map(|(place, own)| RestBound { stream: *place, latency: own.latency, jitter: own.jitter })
+        .collect())
+}
+
+/// What a stream sends at most: so many frames in each interval.
+fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> {
+    let name = &stream.name;
+    let no = |what: &str| Unbounded(format!("nothing bounds {name}: {what}"));
+    if stream.launch.is_some() {
+        return Err(no("it has launch times"));
+    }
+    let (interval, frames, jitter) = match &stream.traffic {
+        NetTraffic::Cyclic(it) => (it.period, it.burst.get(), Some(&it.jitter)),
+        NetTraffic::Sporadic(it) => (it.gap.range().0, 1, None),
+        NetTraffic::Flood(it) => {
+            let frame = FrameLen::new(stream.message.get() + HEADERS);
+            let frame = frame.map_err(|why| no(&why.to_string()))?;
+            let one = it.rate.duration_of(frame.wire_len());
+            let frames = i64::try_from(it.burst.get()).unwrap_or(i64::MAX);
+            let interval = one.checked_mul(frames).ok_or_else(|| no("it is too slow"))?;
+            (interval, it.burst.get(), None)
+        }
+        NetTraffic::Request(_) | NetTraffic::After(_) => {
+            return Err(no("it sends when it is answered or asked"));
+        }
+    };
+    if interval <= Span::ZERO {
+        return Err(no("there is no least time between two messages"));
+    }
+    let varies = |delay: &NetDelay| delay.range().1.map(|most| most - delay.range().0);
+    let send = file.stations.iter().find(|station| station.name == stream.from);
+    let send = send.map_or(Some(Span::ZERO), |station| varies(&station.send));
+    let late = jitter.map_or(Some(Span::ZERO), varies).zip(send).map(|(a, b)| a + b);
+    let late = late.ok_or_else(|| no("its messages can be late for ever"))?;
+    // Whoever is late comes together with those after it.
+    let pile = late.as_ns().div_euclid(interval.as_ns()) + i64::from(late > Span::ZERO);
+    let pile = u64::try_from(pile).unwrap_or(u64::MAX).saturating_add(1);
+    let mut made = base_stream(file, stream, interval);
+    made.frames = u32::try_from(frames.saturating_mul(pile)).unwrap_or(u32::MAX);
+    Ok(made)
+}
+
+/// How the port that sends on a link chooses.
+fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, Unbounded> {
+    let mut scheme = PortScheme::default();
+    let (own, far, _) = ends(file, link);
+    let is_this =
+        |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);
+    let place = |class: u64| usize::try_from(class).unwrap_or(7).min(7);
+    for port in file.ports.iter().filter(is_this) {
+        if let Some(gates) = &port.gates {
+            scheme.gates = Some(windows(gates));
+        }
+        for credit in &port.credit {
+            if credit.rules == NetCreditRules::Linux {
+                return Err(Unbounded(format!("{own} counts credit as Linux does")));
+            }
+            let idle_slope: BitsPerSecond = credit.rate;
+            scheme.classes[place(credit.class.get())] = Selection::Credit { idle_slope };
+        }
+        for class in &port.timed {
+            scheme.classes[place(class.get())] = Selection::Regulated;
+        }
+        for class in &port.preemptable {
+            scheme.preemptable |= 1 << place(class.get());
+        }
+    }
+    if let Some(gates) = plan.gates.iter().find(|gates| gates.link == link) {
+        scheme.gates = Some(ClassGates::beside(gates));
+    }
+    Ok(scheme)
+}
+
+fn windows(gates: &NetGates) -> ClassGates {
+    let total = gates.entries.iter().fold(Span::ZERO, |sum, entry| sum + entry.lasts);
+    let cycle = gates.cycle.unwrap_or(total);
+    let (mut windows, mut start) = (Vec::new(), Span::ZERO);
+    for (index, entry) in gates.entries.iter().enumerate() {
+        let last = index + 1 == gates.entries.len();
+        let end = if last { cycle } else { start + entry.lasts };
+        let open = entry.open.iter().fold(0, |mask, class| mask | 1 << class.get().min(7));
+        windows.push(ClassWindow { start, end, open });
+        start = end;
+    }
+    ClassGates { cycle, windows }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The way of a stream of a file, by the simulator's rule.
+//!
+//! Not here: ways that a planner chooses (`crate::synth`).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use timewire_sched::scenario::network::NetworkFile;
+
+use super::node_id;
+use crate::model::{LinkId, NodeId};
+
+/// The fewest hops; of several such ways the one whose links come first. `None`: there is none.
+pub fn way(file: &NetworkFile, from: NodeId, to: NodeId) -> Option<Vec<LinkId>> {
+    let mut neighbours: BTreeMap<NodeId, Vec<(LinkId, NodeId)>> = BTreeMap::new();
+    for (index, link) in file.links.iter().enumerate() {
+        let ends = [node_id(file, &link.between[0]), node_id(file, &link.between[1])];
+        for end in 0..2 {
+            let id = LinkId::from_index(2 * index + end);
+            neighbours.entry(ends[end]).or_default().push((id, ends[1 - end]));
+        }
+    }
+    let mut reached: BTreeMap<NodeId, (LinkId, NodeId)> = BTreeMap::new();
+    let mut next = VecDeque::from([from]);
+    while let Some(node) = next.pop_front() {
+        for (link, other) in neighbours.get(&node).into_iter().flatten() {
+            if *other != from && !reached.contains_key(other) {
+                reached.insert(*other, (*link, node));
+                next.push_back(*other);
+            }
+        }
+    }
+    let (mut way, mut node) = (Vec::new(), to);
+    while node != from {
+        let (link, before) = *reached.get(&node)?;
+        way.push(link);
+        node = before;
+    }
+    way.reverse();
+    (!way.is_empty()).then_some(way)
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Plans of files of networks: found, checked, bounded, and written for Linux.
+//!
+//! Not here: their simulation (`timewire-cli`).
+#![expect(clippy::disallowed_methods, reason = "a committed file is read by the test")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use timewire_base::Span;
+use timewire_plan::check::check;
+use timewire_plan::file::{self, FileProblem, RenderError};
+use timewire_plan::model::{Certificate, Plan};
+use timewire_plan::synth::{Options, plan};
+use timewire_sched::scenario::host::HostFile;
+use timewire_sched::scenario::network::NetworkFile;
+
+const CELL: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/networks/planned-cell.network.yaml");
+
+fn planned(text: &str) -> (NetworkFile, FileProblem, Plan) {
+    let network = NetworkFile::parse("test", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let given = file::problem(&network).unwrap();
+    let found = plan(given.problem.clone(), Options::default(), 1_000_000);
+    let report = check(&given.problem, &found).unwrap();
+    assert_eq!(report.findings, [], "a plan holds");
+    (network, given, found)
+}
+
+fn cell() -> String {
+    std::fs::read_to_string(CELL).unwrap()
+}
+
+/// Two stations at a bridge; `more` are keys of the stream.
+fn pair(device: &str, more: &str) -> String {
+    format!(
+        "timewire: 1\nkind: network\nname: pair\nduration: 10ms\n\
+         stations: [{{ name: a, device: {{ {device} }} }}, {{ name: b }}]\n\
+         bridges: [{{ name: br, forward: 2us }}]\n\
+         links: [{{ between: [a, br] }}, {{ between: [br, b] }}]\n\
+         streams:\n- {{ name: s, from: a, to: b, class: 7, message: 58B, {more} }}\n\
+         - {{ name: rest, from: a, to: b, message: 1472B, \
+         traffic: {{ kind: cyclic, period: 10ms }} }}\n"
+    )
+}
+
+const CYCLIC: &str = "traffic: { kind: cyclic, period: 1ms, offset: 100us }, place: {}";
+
+#[test]
+fn t1_every_stream_of_the_shipped_file_has_a_place() {
+    let (network, given, plan) = planned(&cell());
+    assert_eq!((plan.admitted.len(), plan.refused.len()), (7, 0));
+    let alarm = given.problem.find("alarm").unwrap();
+    assert_eq!(given.problem.stream(alarm).interval, Span::from_ms(4));
+    let bounds = file::bounds(&network, &plan).unwrap();
+    assert_eq!(bounds.len(), 2);
+    for bound in bounds {
+        assert!(bound.latency.is_some(), "{bound:?}");
+    }
+}
+
+#[test]
+fn t0_times_follow_from_the_file() {
+    let (_, given, plan) = planned(&pair("", CYCLIC));
+    let sent = &plan.admitted[0].transmissions;
+    // 58 bytes of payload are 104 with headers and check sequence, 124 with what is around: 9.92 us
+    // at 100 Mbit/s, then 500 ns of cable and 2 us in the bridge.
+    assert_eq!(given.problem.stream(plan.admitted[0].stream).length_bytes, 104);
+    assert_eq!(sent[0].start, Span::from_us(100));
+    assert_eq!(sent[1].start - sent[0].start, Span::from_ns(9_920 + 500 + 2_000));
+}
+
+#[test]
+fn t0_what_cannot_be_is_refused_with_a_reason() {
+    let place = "traffic: { kind: cyclic, period: 1ms }, place: { latency: 20us }";
+    let (_, _, plan) = planned(&pair("", place));
+    let reason = &plan.refused[0].certificate;
+    let needed = Span::from_ns(2 * (9_920 + 500) + 2_000);
+    assert!(
+        matches!(reason, Certificate::MinimumLatency { needed: own, .. } if *own == needed),
+        "{reason:?}"
+    );
+    let (_, _, plan) = planned(&pair("gate_entries: 0", CYCLIC));
+    assert!(matches!(plan.refused[0].certificate, Certificate::NoInstant { .. }));
+}
+
+#[test]
+fn t0_a_file_that_cannot_be_planned_says_where() {
+    let cases = [
+        ("class: 7, message: 58B", "class: 0, message: 58B", "streams[0].class"),
+        ("name: rest", "name: rest, class: 7", "streams[1].class"),
+        ("offset: 100us", "spacing: 1us", "streams[0].traffic.spacing"),
+        ("offset: 100us", "offset: 1ms", "streams[0].traffic.offset"),
+        (
+            "kind: cyclic, period: 1ms, offset: 100us",
+            "kind: flood, rate: 1Mbit",
+            "streams[0].traffic",
+        ),
+        ("place: {}", "place: { latency: 0us }", "streams[0].place.latency"),
+        ("forward: 2us", "forward: { kind: exponential, mean: 1us }", "bridges[0].forward"),
+        ("device: {  }", "device: { queues: 1 }", "streams[1].class"),
+    ];
+    for (from, to, key) in cases {
+        let text = pair("", CYCLIC).replace(from, to);
+        let errors = NetworkFile::parse("test", &text).expect_err(to).to_string();
+        assert!(errors.contains(key), "{to}: {errors}");
+    }
+}
+
+#[test]
+fn t1_host_files_are_accepted_by_their_reader() {
+    let (network, given, plan) = planned(&cell());
+    let files = file::render(&network, &given, &plan).unwrap();
+    let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names.iter().filter(|name| name.ends_with(".launch.csv")).count(), 5, "{names:?}");
+    let hosts = files.iter().filter(|file| file.name.ends_with(".host.yaml"));
+    let mut ports = 0;
+    for host in hosts {
+        let read = HostFile::parse(&host.name, &host.text);
+        ports += read.unwrap_or_else(|errors| panic!("{errors}")).host.interfaces.len();
+    }
+    assert_eq!(ports, plan.gates.len());
+    let lines = |name: &str| files.iter().find(|file| file.name == name).unwrap().text.clone();
+    let west = lines("west.tc");
+    assert_eq!(west.lines().count(), 3, "to plc-1, drive-1 and north: {west}");
+    assert!(west.lines().all(|line| line.contains(" root handle 100: ")), "{west}");
+    assert!(west.contains("stab overhead 24") && west.contains(" taprio "), "{west}");
+    // The talker with launch times has etf below, and its gates only keep others away.
+    let plc = lines("plc-1.tc");
+    assert!(plc.contains(" etf ") && plc.contains("delta 100000"), "{plc}");
+    let rows = lines("plc-1.launch.csv");
+    let row: Vec<&str> = rows.lines().nth(1).unwrap().split(',').collect();
+    let [start, launch] = [5, 6].map(|column| row[column].parse::<i64>().unwrap());
+    assert_eq!(launch - start, 100_000, "{rows}");
+}
+
+#[test]
+fn t0_states_that_the_kernel_refuses_are_named() {
+    // Two frames that follow each other with less than a frame between them.
+    let text = pair("", CYCLIC).replace(
+        "place: {}",
+        "place: {} }\n- { name: t, from: a, to: b, \
+         class: 7, message: 58B, traffic: { kind: cyclic, period: 1ms, offset: 110us }, place: {}",
+    );
+    let (network, given, plan) = planned(&text);
+    assert_eq!(plan.admitted.len(), 2);
+    let refused = file::render(&network, &given, &plan).unwrap_err();
+    let least = Span::from_ns(4_800);
+    assert!(
+        matches!(&refused, RenderError::Short { lasts, least: own, .. }
+            if *lasts < least && *own == least),
+        "{refused}"
+    );
+}
+
+#[test]
+fn t0_the_planned_file_is_a_network_with_gates() {
+    let (network, given, plan) = planned(&pair("launch_time: 50us", CYCLIC));
+    let planned = file::planned(&network, &given, &plan).unwrap();
+    assert_eq!(planned.ports.len(), 3);
+    assert!(planned.streams.iter().all(|stream| stream.place.is_none()));
+    assert_eq!(planned.streams[0].launch, Some(Span::from_us(50)));
+    assert_eq!(planned.limits.len(), 3);
+}
+
+#[test]
+fn t0_launch_times_that_the_gates_do_not_take_are_named() {
+    // The start is at 100 us and the window as long as the frame, 9920 ns, in a cycle of 1 ms.
+    let rendered = |lead: &str| {
+        let text = pair(&format!("launch_time: {lead}"), CYCLIC);
+        let (network, given, plan) = planned(&text);
+        file::render(&network, &given, &plan)
+    };
+    for lead in ["1ms", "50us", "990080ns", "9920ns"] {
+        assert!(rendered(lead).is_ok(), "{lead}: {:?}", rendered(lead));
+    }
+    for (lead, launch) in [("990081ns", 90_081), ("1ns", 100_001), ("9919ns", 109_919)] {
+        let refused = rendered(lead).unwrap_err();
+        assert!(
+            matches!(&refused, RenderError::Across { launch: own, .. }
+                if *own == Span::from_ns(launch)),
+            "{lead}: {refused}"
+        );
+    }
+}
+
+#[test]
+fn t1_gates_of_a_bridge_are_instance_data() {
+    let (network, given, plan) =
+        planned(&pair("", CYCLIC).replace("forward: 2us", "forward: 2us, device: { queues: 4 }"));
+    let files = file::render(&network, &given, &plan).unwrap();
+    let found = files.iter().filter(|file| file.name.ends_with(".yang.json")).collect::<Vec<_>>();
+    assert_eq!(found.len(), 1, "only of the bridge");
+    let data: serde_json::Value = serde_json::from_str(&found[0].text).unwrap();
+    let interface = &data["ietf-interfaces:interfaces"]["interface"][0];
+    assert_eq!(interface["name"], "eth1");
+    let port = &interface["ieee802-dot1q-bridge:bridge-port"];
+    let table = &port["ieee802-dot1q-sched-bridge:gate-parameter-table"];
+    assert_eq!(table["admin-cycle-time"], serde_json::json!({"numerator": 1, "denominator": 1000}));
+    assert_eq!(table["admin-gate-states"], 15);
+    let entries = table["admin-control-list"]["gate-control-entry"].as_array().unwrap();
+    let row = |place: usize, key: &str| entries[place][key].as_u64().unwrap();
+    // The frame starts at 112420 ns, and with four queues the highest is 3.
+    let states: Vec<_> = (0..3).map(|place| row(place, "gate-states-value")).collect();
+    assert_eq!(states, [0b0111, 0b1000, 0b0111]);
+    let times: Vec<_> = (0..3).map(|place| row(place, "time-interval-value")).collect();
+    assert_eq!(times, [112_420, 9_920, 877_660]);
+    assert_eq!((entries.len(), row(2, "index")), (3, 2));
+}
