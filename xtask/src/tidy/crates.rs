@@ -296,6 +296,10 @@ g = \"1\"
             ("crates/sim/src/lib.rs", "#![forbid(unsafe_code)]\n"),
             ("crates/avtp/clippy.toml", "a"),
             ("crates/avtp/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/conduct/clippy.toml", "a"),
+            ("crates/conduct/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/plan/clippy.toml", "a"),
+            ("crates/plan/src/lib.rs", "#![forbid(unsafe_code)]\n"),
         ]);
         let expected = [
             ("crates/sched/clippy.toml", 0),
