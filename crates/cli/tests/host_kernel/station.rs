@@ -153,10 +153,12 @@ impl Station {
     }
 }
 
-/// One shell, since starting a program takes longest here.
+/// One shell, since starting a program takes longest here. Routes are in the order in which links
+/// came up last, which says nothing where there are several.
 const SNAPSHOT: &str = "set -x; tc -d qdisc show; tc class show dev eth0; tc filter show dev eth0; \
                         tc filter show dev eth0 egress; \
-                        ip -d link show; ip addr show; ip neigh show; ip route show table all; \
+                        ip -d link show; ip addr show; ip neigh show; \
+                        ip route show table all | sort; \
                         ethtool -k eth0; sysctl net.core net.ipv4.conf.all";
 
 /// Lines that only one of two texts has.
