@@ -335,7 +335,7 @@ pub struct LabKernel {
     /// How time passes in the machine
     #[arg(long, value_enum)]
     pub time: Option<LabTime>,
-    /// Memory of the machine, MiB [default: 256, of an emulated one 512]
+    /// Memory of the machine, MiB [default: 256, of an emulated one 1024]
     #[arg(long, value_name = "MIB", value_parser = memory_mib())]
     pub memory: Option<u32>,
     /// A directory of the host that the command may change; may be repeated

@@ -328,7 +328,8 @@ const CONTROL_TAG: &str = "control";
 const INPUT: &str = "stdin";
 const SEALED_JOB: &str = "/job.json";
 const LOG: &str = "kernel.log";
-const MEMORY_MIB: u32 = 512;
+/// Half of it can have files: this program with what it needs, unpacked, and what a command writes.
+const MEMORY_MIB: u32 = 1024;
 const LOOK: Duration = Duration::from_millis(10);
 /// The same for every machine: the clock starts at a fixed date, chance at a fixed seed.
 const FIXED: [&str; 17] = [
