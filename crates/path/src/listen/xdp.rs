@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use timewire_base::IfName;
 use timewire_bpf::listen::{Listen, ListenCounters, Metadata};
@@ -35,6 +36,25 @@ struct Attempt {
     mode: AttachMode,
     zero_copy: bool,
     hardware: bool,
+}
+
+/// The kernel takes a queue from a closed socket a moment later; until then it is busy.
+const FREED_WITHIN: Duration = Duration::from_millis(300);
+
+/// Tries again for so long as that can be why.
+fn once_free<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match open() {
+            Err(error)
+                if error.kind() == io::ErrorKind::ResourceBusy
+                    && begun.elapsed() < FREED_WITHIN =>
+            {
+                std::thread::sleep(FREED_WITHIN / 60);
+            }
+            result => return result,
+        }
+    }
 }
 
 impl XdpPort {
@@ -80,7 +100,8 @@ impl XdpPort {
             .map_err(|error| (error.to_string(), error.is_forbidden()))?;
         let place = XskQueue { interface: index, queue, zero_copy: attempt.zero_copy };
         let buffers = options.buffer_bytes / FrameMemory::BUFFER;
-        let socket = XskListener::open(buffers, place, options.busy_poll).map_err(|error| {
+        let open = || XskListener::open(buffers, place, options.busy_poll);
+        let socket = once_free(open).map_err(|error| {
             let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
             (format!("AF_XDP socket: {error}"), is_forbidden)
         })?;
