@@ -10,7 +10,7 @@
 //!
 //! Not here: loading and attaching (`super`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use libbpf_rs::btf::Btf;
@@ -151,15 +151,18 @@ pub(super) fn probes(hook: Hook, level: Level) -> impl Iterator<Item = &'static 
 pub(super) struct Choice {
     pub levels: BTreeMap<Hook, Level>,
     pub missing: BTreeMap<String, String>,
+    /// Functions of these hooks that the kernel was built without: a family of sockets.
+    pub absent: BTreeSet<&'static str>,
 }
 
 impl Choice {
     /// Of the wanted hooks those that this kernel describes, at levels that it has not refused.
+    /// `has` tells whether it has a tracepoint or, beyond tracepoints, a function of that name.
     pub fn new(
         wanted: &[Hook],
         levels: Levels,
         refused: &BTreeMap<Level, String>,
-        types: &Btf<'_>,
+        has: &dyn Fn(Level, &str) -> bool,
     ) -> Choice {
         let mut choice = Choice::default();
         for hook in Hook::ALL.into_iter().filter(|hook| wanted.contains(hook)) {
@@ -174,9 +177,9 @@ impl Choice {
                 if !asked {
                     continue;
                 }
-                match refused.get(&level).cloned().or_else(|| lacks(hook, level, types)) {
+                match refused.get(&level).cloned().or_else(|| lacks(hook, level, has)) {
                     None => {
-                        choice.levels.insert(hook, level);
+                        choice.take(hook, level, has);
                         break;
                     }
                     Some(reason) => why.push(reason),
@@ -192,18 +195,57 @@ impl Choice {
         }
         choice
     }
+
+    fn take(&mut self, hook: Hook, level: Level, has: &dyn Fn(Level, &str) -> bool) {
+        self.levels.insert(hook, level);
+        for probe in probes(hook, level).filter(|probe| !has(level, probe.at)) {
+            self.absent.insert(probe.at);
+            let name = format!("{} at {}", hook.name(), probe.at);
+            self.missing.insert(name, without(level, probe.at));
+        }
+    }
+
+    /// The programs of a hook that are used, and where.
+    pub fn probes(&self, hook: Hook) -> impl Iterator<Item = &'static Probe> {
+        let level = self.levels.get(&hook).copied();
+        let all = level.into_iter().flat_map(move |level| probes(hook, level));
+        all.filter(|probe| !self.absent.contains(probe.at))
+    }
+
+    /// The level that is to blame for what the kernel refused: that of the place, or of all that
+    /// were loaded the first beyond tracepoints.
+    pub fn blamed(&self, at: Option<&str>) -> Option<Level> {
+        let beyond = |level: &Level| *level != Level::Tracepoint;
+        match at {
+            Some(at) => {
+                let hooks = || self.levels.keys().flat_map(|&hook| self.probes(hook));
+                hooks().find(|probe| probe.at == at).map(|probe| probe.level).filter(beyond)
+            }
+            None => self.levels.values().copied().filter(beyond).min(),
+        }
+    }
 }
 
-/// Why a kernel cannot have a hook at that level.
-fn lacks(hook: Hook, level: Level, types: &Btf<'_>) -> Option<String> {
-    let lacking = probes(hook, level).find(|probe| match level {
+/// Whether a kernel has that tracepoint, or has that function built in.
+pub(super) fn describes(types: &Btf<'_>, level: Level, at: &str) -> bool {
+    match level {
         Level::Tracepoint => {
-            let name = format!("btf_trace_{}", probe.at);
-            types.type_by_name::<Typedef<'_>>(&name).is_none()
+            types.type_by_name::<Typedef<'_>>(&format!("btf_trace_{at}")).is_some()
         }
-        Level::Fentry => types.type_by_name::<Func<'_>>(probe.at).is_none(),
-        Level::Kprobe => false,
-    })?;
-    let kind = if level == Level::Tracepoint { "tracepoint" } else { "function" };
-    Some(format!("this kernel has no {kind} `{}`", lacking.at))
+        Level::Fentry | Level::Kprobe => types.type_by_name::<Func<'_>>(at).is_some(),
+    }
+}
+
+/// Why a kernel cannot have a hook at that level: it has none of the places.
+fn lacks(hook: Hook, level: Level, has: &dyn Fn(Level, &str) -> bool) -> Option<String> {
+    let first = probes(hook, level).next()?.at;
+    let has_one = probes(hook, level).any(|probe| has(level, probe.at));
+    (!has_one).then(|| without(level, first))
+}
+
+fn without(level: Level, at: &str) -> String {
+    match level {
+        Level::Tracepoint => format!("this kernel has no tracepoint `{at}`"),
+        Level::Fentry | Level::Kprobe => format!("this kernel has no function `{at}` built in"),
+    }
 }

@@ -24,7 +24,7 @@ use timewire_trace::event::{EVENT_BYTES, Hook};
 
 use crate::{AttachMode, BpfError, attach, load, map_of, objects, program_of};
 
-use levels::{CALLS, Choice, PROBES, probes};
+use levels::{CALLS, Choice, PROBES, describes};
 
 pub use learned::{Flow, Interval};
 pub use levels::{Level, Levels};
@@ -65,6 +65,7 @@ pub struct Tracer {
     rings: TraceRings,
     hooks: Vec<Hook>,
     levels: BTreeMap<Hook, Level>,
+    programs: BTreeMap<Hook, BTreeSet<&'static str>>,
     missing: BTreeMap<String, String>,
     has_xdp: bool,
 }
@@ -86,23 +87,27 @@ impl Tracer {
         let types = Btf::from_vmlinux().map_err(|source| BpfError::NoTypes { source })?;
         let mut refused = BTreeMap::new();
         loop {
-            let choice = Choice::new(&settings.hooks, settings.levels, &refused, &types);
-            let beyond = |level: &&Level| **level != Level::Tracepoint;
-            let highest = choice.levels.values().filter(beyond).max().copied();
-            let opened = Tracer::load(settings, choice, &types).and_then(Tracer::attach);
-            match (opened, highest) {
-                (Err(error), Some(level)) => {
-                    refused.insert(level, format!("the kernel refuses {}: {error}", level.name()));
-                }
-                (opened, _) => return opened,
-            }
+            let has = |level, at: &str| describes(&types, level, at);
+            let choice = Choice::new(&settings.hooks, settings.levels, &refused, &has);
+            let error = match Tracer::load(settings, &choice, &types)
+                .and_then(|tracer| tracer.attach(&choice))
+            {
+                Ok(tracer) => return Ok(tracer),
+                Err(error) => error,
+            };
+            let at = match error {
+                BpfError::Hook { at, .. } => Some(at),
+                _ => None,
+            };
+            let Some(level) = choice.blamed(at) else { return Err(error) };
+            refused.insert(level, format!("the kernel refuses {}: {error}", level.name()));
         }
     }
 
-    fn attach(mut self) -> Result<Tracer, BpfError> {
+    fn attach(mut self, choice: &Choice) -> Result<Tracer, BpfError> {
         // Those where a packet is seen first come last, so that what is seen first is seen whole.
         for hook in self.hooks.clone().into_iter().rev() {
-            for probe in probes(hook, self.levels[&hook]) {
+            for probe in choice.probes(hook) {
                 let mut programs = self.object.progs_mut();
                 let program = programs
                     .find(|found| found.name() == probe.program)
@@ -118,8 +123,8 @@ impl Tracer {
         Ok(self)
     }
 
-    fn load(settings: &Settings, choice: Choice, types: &Btf<'_>) -> Result<Tracer, BpfError> {
-        let Choice { levels, mut missing } = choice;
+    fn load(settings: &Settings, choice: &Choice, types: &Btf<'_>) -> Result<Tracer, BpfError> {
+        let (levels, mut missing) = (choice.levels.clone(), choice.missing.clone());
         let asked = settings.hooks.contains(&Hook::Xdp);
         let has_xdp = asked && types.type_by_name::<Func<'_>>(XDP_NEEDS).is_some();
         if asked && !has_xdp {
@@ -127,9 +132,8 @@ impl Tracer {
             missing.insert(Hook::Xdp.name().to_owned(), why);
         }
         let hooks: Vec<Hook> = levels.keys().copied().collect();
-        let used = |name: &str| {
-            levels.iter().any(|(&hook, &level)| probes(hook, level).any(|it| it.program == name))
-        };
+        let used =
+            |name: &str| hooks.iter().any(|&h| choice.probes(h).any(|it| it.program == name));
         let has_calls = levels.values().any(|level| *level == Level::Kprobe);
         let failed = |source| BpfError::Map { map: "cpus", source };
         let count = libbpf_rs::num_possible_cpus().map_err(failed)?;
@@ -179,8 +183,10 @@ impl Tracer {
                 .update(&slot.to_ne_bytes(), &value, MapFlags::ANY)
                 .map_err(|source| BpfError::Map { map: "stations", source })?;
         }
+        let programs = |hook: &Hook| (*hook, choice.probes(*hook).map(|it| it.program).collect());
+        let programs = hooks.iter().map(programs).collect();
         let (links, interfaces) = (Vec::new(), Vec::new());
-        Ok(Tracer { links, interfaces, object, rings, hooks, levels, missing, has_xdp })
+        Ok(Tracer { links, interfaces, object, rings, hooks, levels, programs, missing, has_xdp })
     }
 
     /// Whether there is a program for [`Tracer::watch`]: it was asked for ([`Hook::Xdp`] among the
@@ -236,7 +242,8 @@ impl Tracer {
         &self.levels
     }
 
-    /// What should have been watched and is not: names of hooks, and why.
+    /// What should have been watched and is not: names of hooks, or `hook at function` where other
+    /// functions of the hook are watched, and why.
     pub fn missing(&self) -> &BTreeMap<String, String> {
         &self.missing
     }
@@ -264,7 +271,10 @@ impl Tracer {
                 objects::recursion_misses(program_of(&self.object, name).as_fd())
                     .map_err(|source| BpfError::Ring { source })
             };
-            let missed = self.programs(*hook).into_iter().map(misses).sum::<Result<u64, _>>()?;
+            let missed = match self.programs.get(hook) {
+                Some(programs) => programs.iter().copied().map(misses).sum::<Result<u64, _>>()?,
+                None => misses(XDP)?,
+            };
             let lost = sum(3) + missed;
             Ok((*hook, HookCount { seen: sum(0) + missed, written: sum(2), lost }))
         };
@@ -281,14 +291,6 @@ impl Tracer {
     /// What befell packets that are followed.
     pub fn troubles(&self) -> Troubles {
         Troubles { scattered: self.sum(SCATTERED), evicted: self.sum(EVICTED) }
-    }
-
-    /// The programs that watch a hook.
-    fn programs(&self, hook: Hook) -> BTreeSet<&'static str> {
-        match self.levels.get(&hook) {
-            Some(level) => probes(hook, *level).map(|probe| probe.program).collect(),
-            None => BTreeSet::from([XDP]),
-        }
     }
 
     fn sum(&self, word: usize) -> u64 {

@@ -38,8 +38,9 @@ fn answer(tracer: &Tracer, frame: &[u8], linear: usize) -> (u64, u64, i64, Vec<u
 fn loaded(settings: &Settings) -> Option<Tracer> {
     let types = Btf::from_vmlinux().map_err(|source| BpfError::NoTypes { source });
     let tracer = types.and_then(|types| {
-        let choice = Choice::new(&settings.hooks, settings.levels, &BTreeMap::new(), &types);
-        Tracer::load(settings, choice, &types)
+        let has = |level, at: &str| describes(&types, level, at);
+        let choice = Choice::new(&settings.hooks, settings.levels, &BTreeMap::new(), &has);
+        Tracer::load(settings, &choice, &types)
     });
     match tracer {
         Ok(tracer) => Some(tracer),
@@ -126,10 +127,60 @@ fn t3_the_verifier_needs_few_instructions_for_tracing() {
     let Some(tracer) = loaded(&Settings { hooks, levels, ..Settings::default() }) else { return };
     let drivers = tracer.has_xdp().then_some(Hook::Xdp);
     for hook in tracer.hooks().iter().chain(&drivers) {
-        for name in tracer.programs(*hook) {
+        let names = tracer.programs.get(hook).cloned();
+        for name in names.unwrap_or_else(|| BTreeSet::from([XDP])) {
             let verified = verified_instructions(&program_of(&tracer.object, name));
             eprintln!("{name}: {verified} instructions verified");
             assert!((1..=20_000).contains(&verified), "{name}: {verified}");
         }
     }
+}
+
+/// What a kernel without these names is watched with, of sockets.
+fn chosen(levels: Levels, refused: &[Level], without: &[&str]) -> Choice {
+    let refused = refused.iter().map(|&level| (level, "refused".to_owned())).collect();
+    let has = |_: Level, at: &str| !without.contains(&at);
+    Choice::new(&[Hook::SocketSend, Hook::SocketReceive], levels, &refused, &has)
+}
+
+#[test]
+fn t0_a_kernel_without_a_family_is_watched_at_the_others() {
+    let old = ["sock_send_length", "sock_recv_length"];
+    let without = [&old[..], &["packet_recvmsg", "inet6_sendmsg"]].concat();
+    for (levels, refused, level) in [
+        (Levels::Auto, &[][..], Level::Fentry),
+        (Levels::Auto, &[Level::Fentry][..], Level::Kprobe),
+        (Levels::Only(Level::Kprobe), &[][..], Level::Kprobe),
+    ] {
+        let choice = chosen(levels, refused, &without);
+        assert!(choice.levels.values().all(|found| *found == level), "{choice:?}");
+        let places = |hook| choice.probes(hook).map(|probe| probe.at).collect::<BTreeSet<_>>();
+        assert_eq!(places(Hook::SocketSend), ["inet_sendmsg", "packet_sendmsg"].into());
+        assert_eq!(places(Hook::SocketReceive), ["inet_recvmsg", "inet6_recvmsg"].into());
+        let names: Vec<_> = choice.missing.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            ["socket-receive at packet_recvmsg", "socket-send at inet6_sendmsg"],
+            "{choice:?}"
+        );
+    }
+    // With tracepoints nothing is missing; without any family, all.
+    let choice = chosen(Levels::Auto, &[], &["packet_recvmsg"]);
+    assert!(choice.missing.is_empty() && choice.absent.is_empty(), "{choice:?}");
+    let none = [&old[..], &["inet_recvmsg", "inet6_recvmsg", "packet_recvmsg"]].concat();
+    let choice = chosen(Levels::Auto, &[], &none);
+    assert_eq!(choice.levels, [(Hook::SocketSend, Level::Fentry)].into());
+    let why = "this kernel has no tracepoint `sock_recv_length`; this kernel has no function \
+               `inet_recvmsg` built in; this kernel has no function `inet_recvmsg` built in";
+    assert_eq!(choice.missing["socket-receive"], why);
+}
+
+#[test]
+fn t0_what_is_refused_is_blamed_on_its_level() {
+    // Sends by a function, receives by a tracepoint.
+    let choice = chosen(Levels::Auto, &[], &["sock_send_length"]);
+    assert_eq!(choice.blamed(Some("inet_sendmsg")), Some(Level::Fentry));
+    assert_eq!(choice.blamed(Some("sock_recv_length")), None);
+    assert_eq!(choice.blamed(None), Some(Level::Fentry));
+    assert_eq!(chosen(Levels::Auto, &[], &[]).blamed(None), None);
 }

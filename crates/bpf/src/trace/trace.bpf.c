@@ -336,6 +336,8 @@ int BPF_PROG(tw_driver_start, struct sk_buff *skb, struct net_device *device)
 			     (__u64)TW_DRIVER_START << TW_STAGE_SHIFT;
 		tw_follow(cpu, head, &entry, now);
 	}
+	/* One that was handed over before and of which no end was told is none of this one. */
+	cpu->handed = 0;
 	sending = &cpu->sending[cpu->next_sending++ & (TW_SENDING - 1)];
 	sending->skb = tw_plain(cpu, TW_DRIVER_START, skb);
 	sending->object = head;

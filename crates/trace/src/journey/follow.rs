@@ -126,10 +126,11 @@ struct Thread {
     touched: i64,
 }
 
-/// Linux `SKB_DROP_REASON_NOT_SPECIFIED`.
+/// Linux `SKB_DROP_REASON_NOT_SPECIFIED`: before Linux 6.2, and since. What the other number is,
+/// there (consumed, no socket), is never said of a frame that a driver frees.
 ///
-/// **Source**: linux v6.12 include/net/dropreason-core.h.
-const NOT_SPECIFIED: u64 = 2;
+/// **Source**: linux v6.1 include/net/dropreason.h, v6.12 include/net/dropreason-core.h.
+const NOT_SPECIFIED: [u64; 2] = [1, 2];
 /// Most drivers above each other; more are left over from lost events.
 const NESTED: usize = 8;
 /// Most markers whose messages are not sent yet.
@@ -479,7 +480,7 @@ impl<C: ClockMap> Journeys<C> {
     fn is_freed_by_driver(&self, node: NodeRef, point: &Point, event: &Event) -> bool {
         let done = |last: &Point| last.hook == Hook::DriverDone && last.port() == point.port();
         event.hook == Hook::Drop
-            && event.aux == NOT_SPECIFIED
+            && NOT_SPECIFIED.contains(&event.aux)
             && self.nodes[node].last().is_some_and(done)
     }
 
