@@ -11,12 +11,14 @@
 //! Not here: starting a machine (`uml`, `qemu`).
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, PipeWriter};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -271,19 +273,47 @@ enum Connected {
 
 /// Threads that pass on what a command says.
 struct Relays {
-    done: Receiver<()>,
+    relays: Vec<Relay>,
     devices: Vec<File>,
 }
 
+/// One of them.
+struct Relay {
+    done: Receiver<()>,
+    passed: Arc<Passed>,
+}
+
+/// **Units**: bytes.
+#[derive(Default)]
+struct Passed {
+    read: AtomicU64,
+    written: AtomicU64,
+}
+
 impl Relays {
-    /// Waits until all of it is outside. What other processes of the command still hold open is
-    /// not waited for.
+    /// Waits until all that the command has said is outside, however slowly that goes. What other
+    /// processes still have to say is not waited for when they stay silent, or never end.
     fn finish(self) {
-        for _ in &self.devices {
-            let _ = self.done.recv_timeout(AFTER_THE_END);
-        }
+        self.relays.iter().for_each(Relay::finish);
         for device in &self.devices {
             let _ = machine::drain_terminal(device.as_fd());
+        }
+    }
+}
+
+impl Relay {
+    fn finish(&self) {
+        let read = || self.passed.read.load(Ordering::Acquire);
+        let written = || self.passed.written.load(Ordering::Acquire);
+        let most = read() + PIPE_BYTES;
+        let mut before = written();
+        while self.done.recv_timeout(AFTER_THE_END) == Err(RecvTimeoutError::Timeout) {
+            let now = written();
+            let is_idle = now == before && now == read();
+            if is_idle || now >= most {
+                break;
+            }
+            before = now;
         }
     }
 }
@@ -306,11 +336,12 @@ fn connect(job: &Job, command: &mut Command) -> Result<Connected, String> {
                 Ok(file) => Stdio::from(file),
                 Err(_) => Stdio::null(),
             });
-            let (tell, done) = channel();
             let (output, errors) = (open(output)?, open(errors)?);
-            command.stdout(relay(copy(&output)?, tell.clone())?);
-            command.stderr(relay(copy(&errors)?, tell)?);
-            Ok(Connected::Relays(Relays { done, devices: vec![output, errors] }))
+            let (says, output_relay) = relay(copy(&output)?)?;
+            let (warns, errors_relay) = relay(copy(&errors)?)?;
+            command.stdout(says).stderr(warns);
+            let relays = vec![output_relay, errors_relay];
+            Ok(Connected::Relays(Relays { relays, devices: vec![output, errors] }))
         }
         Terminal::Interactive { device } => {
             let device = open(device)?;
@@ -329,22 +360,39 @@ fn connect(job: &Job, command: &mut Command) -> Result<Connected, String> {
     }
 }
 
-/// The writing end of a pipe whose bytes go to a device; tells when the pipe is closed.
-fn relay(mut device: File, done: Sender<()>) -> Result<PipeWriter, String> {
+/// The writing end of a pipe whose bytes go to a device.
+fn relay(device: File) -> Result<(PipeWriter, Relay), String> {
     machine::raw_terminal(device.as_fd())
         .map_err(|error| format!("cannot set up a terminal: {error}"))?;
-    let (mut reader, writer) =
-        io::pipe().map_err(|error| format!("cannot make a pipe: {error}"))?;
+    let (reader, writer) = io::pipe().map_err(|error| format!("cannot make a pipe: {error}"))?;
+    Ok((writer, pass_on(reader, device)))
+}
+
+/// Passes on what comes until there is an end.
+fn pass_on(mut from: impl Read + Send + 'static, mut to: impl Write + Send + 'static) -> Relay {
+    let (tell, done) = channel();
+    let passed = Arc::new(Passed::default());
+    let counts = Arc::clone(&passed);
     std::thread::spawn(move || {
-        let _ = io::copy(&mut reader, &mut device);
-        let _ = done.send(());
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let bytes = u64::try_from(count).expect("invariant: a buffer's length");
+            counts.read.fetch_add(bytes, Ordering::Release);
+            if to.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+            counts.written.fetch_add(bytes, Ordering::Release);
+        }
+        let _ = tell.send(());
     });
-    Ok(writer)
+    Relay { done, passed }
 }
 
 /// Any will do.
 const SEED: [u8; 32] = *b"the same in every run, for ever.";
 const AFTER_THE_END: Duration = Duration::from_secs(1);
+/// What a pipe holds, and a little.
+const PIPE_BYTES: u64 = 70_000;
 /// Nothing of a writable directory is kept in the machine's memory.
 const OVER_9P: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=none";
 const NEEDED: [(&str, &str, &str); 4] = [
@@ -384,6 +432,56 @@ mod tests {
         for (raw, code) in [(0, 0), (3 << 8, 3), (9, 137), (15, 143)] {
             assert_eq!(exit_code(ExitStatus::from_raw(raw)), code);
         }
+    }
+
+    /// Takes its time for each write.
+    struct Slow(Arc<AtomicU64>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(AFTER_THE_END * 5 / 4);
+            let count = bytes.len().min(1500);
+            self.0.fetch_add(u64::try_from(count).unwrap(), Ordering::Relaxed);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn t0_what_was_said_is_outside_however_slow_that_is() {
+        let outside = Arc::new(AtomicU64::new(0));
+        // Another process keeps the pipe open and stays silent.
+        let (reader, mut writer) = io::pipe().unwrap();
+        let relay = pass_on(reader, Slow(Arc::clone(&outside)));
+        writer.write_all(&[1; 4000]).unwrap();
+        relay.finish();
+        assert_eq!(outside.load(Ordering::Relaxed), 4000);
+    }
+
+    /// Takes what comes.
+    struct Fast(Arc<AtomicU64>);
+
+    impl Write for Fast {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            std::thread::sleep(Duration::from_millis(5));
+            self.0.fetch_add(u64::try_from(bytes.len()).unwrap(), Ordering::Relaxed);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn t0_one_that_never_stops_talking_does_not_keep_the_machine() {
+        let outside = Arc::new(AtomicU64::new(0));
+        let relay = pass_on(io::repeat(1), Fast(Arc::clone(&outside)));
+        relay.finish();
+        assert!(outside.load(Ordering::Relaxed) >= PIPE_BYTES);
     }
 
     #[test]

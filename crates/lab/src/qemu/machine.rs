@@ -11,11 +11,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, PipeReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -97,14 +97,14 @@ impl Machine {
         }
         // The kernel's words come through the emulator, which opens it anew.
         drop(control.create(LOG)?);
+        let words = [grows(&control, OUTPUT)?, grows(&control, ERRORS)?];
         let command = self.emulator(kernel, &control)?;
         let sealed = self.sealed.is_some();
         let started = Instant::now();
         let until = self.limit.map(|limit| started + limit);
         let failed = LabError::file("start", &kernel.emulator());
-        let (errors, errors_in) = io::pipe().map_err(&failed)?;
-        let mut child = spawn(command, errors_in.into(), sealed).map_err(failed)?;
-        let Followed { status, output, errors, own } = follow(&mut child, errors, to, until);
+        let mut child = spawn(command, sealed).map_err(failed)?;
+        let Followed { status, output, errors, own } = follow(&mut child, words, to, until);
         let host_time = started.elapsed();
         let why = |why: String| LabError::Guest { why, log: control.last_words() };
         let status = status
@@ -187,9 +187,10 @@ impl Machine {
         command.arg("-device").arg(format!("isa-debug-exit,iobase={EXIT_PORT:#x},iosize=0x04"));
         // The processor's own thread hands words over, so that when is no matter of chance.
         command.arg("-device").arg("virtio-serial-pci,ioeventfd=off");
-        for (name, descriptor) in [("output", 1), ("errors", ERRORS_FD)] {
-            let file = format!("file,id={name},path=/proc/self/fd/{descriptor},append=on");
-            command.arg("-chardev").arg(file);
+        // Files, not pipes: what a pipe has no room for a console of the emulator drops.
+        for name in [OUTPUT, ERRORS] {
+            let before = format!("file,id={name},append=on,path=");
+            command.arg("-chardev").arg(option_with_path(&before, &control.path().join(name)));
             command.arg("-device").arg(format!("virtconsole,chardev={name}"));
         }
         if self.sealed.is_none() {
@@ -200,7 +201,7 @@ impl Machine {
             share(&mut command, &writable_tag(number), path, true);
         }
         (0..self.cards).for_each(|card| add_card(&mut command, card));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         Ok(command)
     }
 }
@@ -215,9 +216,7 @@ fn writable_tag(number: usize) -> String {
 
 /// Lets the machine see a directory of the host.
 fn share(command: &mut Command, tag: &str, path: &Path, writable: bool) {
-    // In a list of options a comma is written twice.
-    let path = PathBuf::from(path.to_string_lossy().replace(',', ",,"));
-    let mut options = with_path(&format!("local,id={tag},path="), &path);
+    let mut options = option_with_path(&format!("local,id={tag},path="), path);
     let access = if writable { "off" } else { "on" };
     options.push(format!(",security_model=none,multidevs=remap,readonly={access}"));
     command.arg("-fsdev").arg(options);
@@ -235,6 +234,11 @@ fn add_card(command: &mut Command, card: u32) {
     command.arg("-device").arg(format!("igb,bus=port{card},netdev=hub{card},mac={address}"));
 }
 
+/// In a list of options a comma is written twice.
+fn option_with_path(before: &str, path: &Path) -> OsString {
+    with_path(before, Path::new(&path.to_string_lossy().replace(',', ",,")))
+}
+
 fn with_path(before: &str, path: &Path) -> OsString {
     let mut text = OsString::from(before);
     text.push(path);
@@ -245,7 +249,7 @@ fn with_path(before: &str, path: &Path) -> OsString {
 /// of the emulator that race on two CPUs for who sees a timer first make runs differ. On one CPU
 /// the thread that serves files can be kept waiting for long by a machine that is never idle, so
 /// only a sealed one, which needs no files, is kept there.
-fn spawn(command: Command, errors: OwnedFd, on_one_cpu: bool) -> io::Result<Child> {
+fn spawn(command: Command, on_one_cpu: bool) -> io::Result<Child> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let cpu = if on_one_cpu {
         let allowed = scheduler::affinity(0)?;
@@ -255,8 +259,7 @@ fn spawn(command: Command, errors: OwnedFd, on_one_cpu: bool) -> io::Result<Chil
     } else {
         None
     };
-    let descriptors = vec![(errors, ERRORS_FD)];
-    namespace::spawn_machine(command, descriptors, cpu, Randomness::OfTheHost)
+    namespace::spawn_machine(command, Vec::new(), cpu, Randomness::OfTheHost)
 }
 
 /// A machine to its end.
@@ -270,24 +273,33 @@ struct Followed {
     own: Vec<u8>,
 }
 
-/// Reads all words to their end while waiting.
+/// Reads all words to their end while waiting: the command's from files that grow until the machine
+/// has ended.
 fn follow(
     child: &mut Child,
-    errors: PipeReader,
+    [output, errors]: [File; 2],
     to: Option<[OwnedFd; 2]>,
     until: Option<Instant>,
 ) -> Followed {
-    let stdout = child.stdout.take().expect("invariant: stdout was piped");
     let stderr = child.stderr.take().expect("invariant: stderr was piped");
     let (to, errors_to) = match to {
         None => (None, None),
         Some([to, errors_to]) => (Some(to.into()), Some(errors_to.into())),
     };
+    let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
-        let output = scope.spawn(move || collect(stdout, to));
-        let errors = scope.spawn(move || collect(errors, errors_to));
-        let own = scope.spawn(move || collect(stderr, None));
+        let follow = |from, to| Grows { from, has_ended: &has_ended, to };
+        let (output, errors) = (follow(output, to), follow(errors, errors_to));
+        let output = scope.spawn(move || output.collect());
+        let errors = scope.spawn(move || errors.collect());
+        let own = scope.spawn(move || {
+            let (mut words, mut stderr) = (Vec::new(), stderr);
+            // What was read before an error is kept.
+            let _ = stderr.read_to_end(&mut words);
+            words
+        });
         let status = wait(child, until);
+        has_ended.store(true, Ordering::Release);
         let words = |thread: thread::ScopedJoinHandle<'_, Vec<u8>>| {
             thread.join().expect("invariant: reading does not panic")
         };
@@ -295,17 +307,36 @@ fn follow(
     })
 }
 
-/// Passes words on, or keeps them.
-fn collect(mut from: impl Read, mut to: Option<File>) -> Vec<u8> {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        match &mut to {
-            None => kept.extend_from_slice(&buffer[..count]),
-            // A reader that has gone away does not end the machine.
-            Some(to) => drop(to.write_all(&buffer[..count])),
+/// A new file that the emulator writes to, to be read.
+fn grows(control: &Control, name: &str) -> Result<File, LabError> {
+    drop(control.create(name)?);
+    let path = control.path().join(name);
+    File::open(&path).map_err(LabError::file("open", &path))
+}
+
+/// A file that grows until its writer has ended.
+struct Grows<'a> {
+    from: File,
+    has_ended: &'a AtomicBool,
+    /// Where its words go; else they are kept.
+    to: Option<File>,
+}
+
+impl Grows<'_> {
+    fn collect(mut self) -> Vec<u8> {
+        let (mut kept, mut buffer) = (Vec::new(), [0; 1 << 16]);
+        loop {
+            // In this order: what was written before the end is read after it is known.
+            let has_ended = self.has_ended.load(Ordering::Acquire);
+            match (self.from.read(&mut buffer), &mut self.to) {
+                (Ok(0), _) if !has_ended => thread::sleep(LOOK),
+                (Ok(0) | Err(_), _) => return kept,
+                (Ok(count), None) => kept.extend_from_slice(&buffer[..count]),
+                // A reader that has gone away does not end the machine.
+                (Ok(count), Some(to)) => drop(to.write_all(&buffer[..count])),
+            }
         }
     }
-    kept
 }
 
 fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
@@ -322,10 +353,10 @@ fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStat
     }
 }
 
-/// A number that no other descriptor of the emulator has when it starts.
-const ERRORS_FD: i32 = 63;
 const CONTROL_TAG: &str = "control";
 const INPUT: &str = "stdin";
+const OUTPUT: &str = "stdout";
+const ERRORS: &str = "stderr";
 const SEALED_JOB: &str = "/job.json";
 const LOG: &str = "kernel.log";
 /// Half of it can have files: this program with what it needs, unpacked, and what a command writes.

@@ -190,8 +190,10 @@ pub fn judge(text: &str) {
         .collect();
     errors.sort_unstable();
     let (least, most) = (errors[0], errors[errors.len() - 1]);
+    let within = errors.iter().filter(|&&ns| ns < LAUNCH_BOUND_NS).count();
     eprintln!("launch error {least} to {most} ns, median {} ns", errors[errors.len() / 2]);
-    assert!((0..LAUNCH_BOUND_NS).contains(&least) && most < LAUNCH_BOUND_NS);
+    assert!(least >= 0 && most < LAUNCH_BOUND_NS + INTERRUPT_NS, "{least} to {most} ns");
+    assert!(within * 20 >= errors.len() * 19, "{within} of {} within the bound", errors.len());
     for (class, (open, close)) in (0..).zip(WINDOWS) {
         let arrivals = stamps(text, &format!("class{class}"));
         let missing: Vec<_> =
@@ -219,5 +221,8 @@ pub fn judge(text: &str) {
 
 /// From timer to frame, at a nanosecond per instruction.
 const LAUNCH_BOUND_NS: i64 = 10_000;
+/// What an interrupt between them takes with its softirqs. Which launches meet one depends on how
+/// many instructions the program had before, so on how it was compiled.
+const INTERRUPT_NS: i64 = 20_000;
 /// From the gate to the other end of the cable.
 const WAY_NS: i64 = 5_000;

@@ -13,17 +13,19 @@ mod stations;
 
 use std::env;
 use std::fs;
+use std::io::{self, Read};
 use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use timewire_lab::LabError;
 use timewire_lab::qemu::{Kernel, Machine};
-use timewire_lab::uml::Finished;
+use timewire_lab::uml::{Connection, Finished};
 
-const TESTS: [(&str, fn()); 7] = [
+const TESTS: [(&str, fn()); 8] = [
     ("t4_qemu_a_machine_is_the_distributions_kernel_with_what_is_needed", states),
     ("t4_qemu_a_command_has_input_output_and_an_exit_code", command),
+    ("t4_qemu_much_that_is_said_is_heard_whole", much_is_said),
     ("t4_qemu_what_goes_wrong_is_named", wrong),
     ("t4_qemu_frames_keep_gates_and_launch_times_and_do_so_again", gates_and_launch_times),
     ("t4_qemu_an_older_kernel_keeps_them_too", older_kernel),
@@ -152,6 +154,32 @@ fn command() {
     assert!(errors.contains("err\n") && errors.contains("Read-only file system"), "{errors}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "new\n");
     fs::remove_dir_all(scratch).unwrap();
+}
+
+/// More than a pipe holds, said at once and read slowly.
+fn much_is_said() {
+    for version in [None, Some("6.1")] {
+        let kernel = kernel(version);
+        let (mut reader, output) = io::pipe().unwrap();
+        let (_errors_reader, errors) = io::pipe().unwrap();
+        let mut machine = machine(&["sh", "-c", "seq 1 60000 >/tmp/much; cat /tmp/much"]);
+        machine.connection = Connection::Descriptors {
+            input: Vec::new(),
+            output: output.into(),
+            errors: errors.into(),
+        };
+        let slow = std::thread::spawn(move || {
+            let (mut all, mut buffer) = (Vec::new(), [0; 10_000]);
+            while let count @ 1.. = reader.read(&mut buffer).unwrap() {
+                all.extend_from_slice(&buffer[..count]);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            all
+        });
+        assert_eq!(machine.run(&kernel).unwrap().outcome.code, 0);
+        let lines: String = (1..=60_000).map(|number| format!("{number}\n")).collect();
+        assert!(slow.join().unwrap() == lines.as_bytes(), "something was lost");
+    }
 }
 
 fn wrong() {
