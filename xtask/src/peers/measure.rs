@@ -171,10 +171,22 @@ pub fn cpu_of_flood(talker: &mut Command, count: u64) -> Result<u64, String> {
     Ok(talker.cpu_ns() + of_helpers().saturating_sub(helped))
 }
 
-/// Instructions in user space of the talker and of the listener, all threads or all but the first.
+/// Instructions in user space.
+#[derive(Clone, Copy)]
+pub struct Counted {
+    /// Of the talker's first thread,
+    pub first: u64,
+    /// and of its others.
+    pub others: u64,
+    pub listener: u64,
+    /// Of the program that makes a table of what was sent and received, if it is one apart.
+    pub report: u64,
+}
+
+/// What a pair costs from its start to its end, and then its report, if that is another program.
 ///
 /// **Errors**: one of them does not run, or valgrind does not.
-pub fn instructions(pair: &mut Pair, but_first: bool) -> Result<[u64; 2], String> {
+pub fn instructions(pair: &mut Pair, report: Option<&mut Command>) -> Result<Counted, String> {
     let outputs = ["/run/talker.cg", "/run/listener.cg"];
     let mut listener = started(&mut counted(&pair.listener, outputs[1]), pair.connects)?;
     let mut talker = Running::start(&mut counted(&pair.talker, outputs[0]))?;
@@ -184,9 +196,15 @@ pub fn instructions(pair: &mut Pair, but_first: bool) -> Result<[u64; 2], String
     let pid = listener.child.id().to_string();
     let _ = output_of(Command::new("kill").args(["-TERM", &pid]));
     listener.ended()?;
-    let talker = total(outputs[0], but_first).map_err(|why| talker.failed(&why))?;
-    let listener = total(outputs[1], false).map_err(|why| listener.failed(&why))?;
-    Ok([talker, listener])
+    let (first, others) = totals(outputs[0]).map_err(|why| talker.failed(&why))?;
+    let heard = totals(outputs[1]).map_err(|why| listener.failed(&why))?;
+    let report = report.map_or(Ok(0), |report| {
+        let output = "/run/report.cg";
+        let mut report = Running::start(&mut counted(report, output))?;
+        report.ended()?;
+        totals(output).map(|(first, others)| first + others).map_err(|why| report.failed(&why))
+    })?;
+    Ok(Counted { first, others, listener: heard.0 + heard.1, report })
 }
 
 /// A listener that is ready.
@@ -273,23 +291,26 @@ fn counted(command: &Command, output: &str) -> Command {
     counted
 }
 
-/// The sum of what was counted for each thread; the files are removed.
-fn total(output: &str, but_first: bool) -> Result<u64, String> {
+/// What was counted of the first thread and of the others; the files are removed.
+fn totals(output: &str) -> Result<(u64, u64), String> {
     let path = Path::new(output);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let directory = path.parent().unwrap_or(Path::new("/"));
-    let mut sum = 0;
+    let (mut first, mut others) = (0, 0);
     for entry in fs::read_dir(directory).map_err(|error| error.to_string())?.flatten() {
         let file = entry.file_name().to_string_lossy().into_owned();
         let Some(thread) = file.strip_prefix(&format!("{name}-")) else { continue };
         let text = read(&entry.path().to_string_lossy());
         let _ = fs::remove_file(entry.path());
-        if !(but_first && thread == "01") {
-            let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
-            sum += totals.and_then(|it| it.trim().parse::<u64>().ok()).unwrap_or(0);
-        }
+        let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let total = totals.and_then(|it| it.trim().parse::<u64>().ok()).unwrap_or(0);
+        *(if thread == "01" { &mut first } else { &mut others }) += total;
     }
-    if sum == 0 { Err("no instructions counted".to_owned()) } else { Ok(sum) }
+    if first + others == 0 {
+        Err("no instructions counted".to_owned())
+    } else {
+        Ok((first, others))
+    }
 }
 
 fn read(path: &str) -> String {

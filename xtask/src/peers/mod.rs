@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::command;
 use fetch::Peers;
-use measure::{FAR, FAR_ADDRESS, FAR_IP, NEAR, Pair, far, per};
+use measure::{Counted, FAR, FAR_ADDRESS, FAR_IP, NEAR, Pair, far, per};
 
 /// Marks the process that has namespaces of its own.
 const INSIDE: &str = "--inside";
@@ -33,6 +33,8 @@ const FEW: u64 = 300;
 const MANY: u64 = 900;
 const FLOOD_FEW: u64 = 200_000;
 const FLOOD_MANY: u64 = 600_000;
+/// What isochron's sender leaves.
+const LOG: &str = "/run/isochron.dat";
 /// No end within a round.
 const NO_END: u64 = 100_000;
 
@@ -42,15 +44,23 @@ struct Variant {
     name: &'static str,
     timewire: &'static [&'static str],
     isochron: &'static [&'static str],
+    /// Whether isochron makes a table of it: without stamps it has nothing to compute.
+    has_report: bool,
 }
 
 const VARIANTS: [Variant; 3] = [
-    Variant { name: "sent", timewire: &[], isochron: &["--no-ts"] },
-    Variant { name: "with stamps", timewire: &["--stamps", "sched,software"], isochron: &[] },
+    Variant { name: "sent", timewire: &[], isochron: &["--no-ts"], has_report: false },
+    Variant {
+        name: "with stamps",
+        timewire: &["--stamps", "sched,software"],
+        isochron: &[],
+        has_report: true,
+    },
     Variant {
         name: "with launch time",
         timewire: &["--launch", "500us"],
         isochron: &["--no-ts", "--txtime", "--advance-time", "0.0005"],
+        has_report: false,
     },
 ];
 
@@ -136,7 +146,7 @@ impl Tools {
         let mut talker = Command::new(&self.peers.isochron);
         talker.args(["send", "--interface", NEAR, "--dmac", FAR_ADDRESS, "--client", FAR_IP]);
         talker.args(["--frame-size", "64", "--priority", "3", "--omit-sync", "--quiet"]);
-        talker.args(["--output-file", "/run/isochron.dat"]);
+        talker.args(["--output-file", LOG]);
         talker.arg("--cycle-time").arg(format!("0.{cycle_ns:09}"));
         talker.arg("--num-frames").arg(count.to_string()).args(variant.isochron);
         let mut listener = far(&self.peers.isochron);
@@ -145,6 +155,14 @@ impl Tools {
             self.helped(command);
         }
         Pair { talker, listener, connects: true }
+    }
+
+    /// The table of what its sender and its receiver wrote down.
+    fn isochron_report(&self) -> Command {
+        let mut report = Command::new(&self.peers.isochron);
+        report.args(["report", "--input-file", LOG, "--summary"]);
+        self.helped(&mut report);
+        report
     }
 
     fn helped(&self, command: &mut Command) {
@@ -183,14 +201,19 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
                 costs[of].push([ours[of], theirs[of]]);
             }
         }
-        let mut instructions = [None, None];
+        let mut instructions = [None, None, None];
         if command::exists("valgrind") {
             let ours = |count| tools.timewire(variant, COUNTED_CYCLE_NS, count);
             let theirs = |count| tools.isochron(variant, COUNTED_CYCLE_NS, count);
-            let ours = difference(|count| measure::instructions(&mut ours(count), false))?;
+            let ours = difference(|count| measure::instructions(&mut ours(count), None))?;
+            let mut report = variant.has_report.then(|| tools.isochron_report());
+            let theirs =
+                difference(|count| measure::instructions(&mut theirs(count), report.as_mut()))?;
             // Its first thread fetches the receiver's log at the end.
-            let theirs = difference(|count| measure::instructions(&mut theirs(count), true))?;
-            instructions = [0, 1].map(|of| Some([ours[of], theirs[of]]));
+            let sending = [ours.first + ours.others, theirs.others];
+            instructions[..2]
+                .copy_from_slice(&[Some(sending), Some([ours.listener, theirs.listener])]);
+            instructions[2] = report.map(|_| [ours.whole(), theirs.whole()]);
         } else {
             eprintln!("SKIP: instructions: valgrind is not installed; run scripts/setup.sh bench");
         }
@@ -203,16 +226,41 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
                 rows.push(Row { what, peer, unit, rounds: vec![counted] });
             }
         }
+        if let Some(counted) = instructions[2] {
+            let what = format!("from sending to the table, {}", variant.name);
+            let (peer, unit) = ("isochron", "instructions in user space");
+            rows.push(Row { what, peer, unit, rounds: vec![counted] });
+        }
     }
     rows.extend(floods(tools, rounds));
     eprintln!("SKIP: plget: no distribution has it");
     Ok(rows)
 }
 
+/// Instructions for a frame.
+struct PerFrame {
+    first: f64,
+    others: f64,
+    listener: f64,
+    report: f64,
+}
+
+impl PerFrame {
+    fn whole(&self) -> f64 {
+        self.first + self.others + self.listener + self.report
+    }
+}
+
 /// For a frame, between two numbers of frames.
-fn difference(mut run: impl FnMut(u64) -> Result<[u64; 2], String>) -> Result<[f64; 2], String> {
+fn difference(mut run: impl FnMut(u64) -> Result<Counted, String>) -> Result<PerFrame, String> {
     let (few, many) = (run(FEW)?, run(MANY)?);
-    Ok([0, 1].map(|of| per(many[of].saturating_sub(few[of]), MANY - FEW)))
+    let between = |of: fn(&Counted) -> u64| per(of(&many).saturating_sub(of(&few)), MANY - FEW);
+    Ok(PerFrame {
+        first: between(|it| it.first),
+        others: between(|it| it.others),
+        listener: between(|it| it.listener),
+        report: between(|it| it.report),
+    })
 }
 
 fn floods(tools: &Tools, rounds: usize) -> Vec<Row> {
@@ -307,8 +355,13 @@ mod tests {
 
     #[test]
     fn t0_start_and_end_are_in_no_difference() {
-        let run = |count| Ok([5_000 + 3 * count, 70 + 10 * count]);
-        assert_eq!(format!("{:?}", difference(run).unwrap()), "[3.0, 10.0]");
+        let run = |count| {
+            let (first, others) = (5_000 + 3 * count, 70 + 10 * count);
+            Ok(Counted { first, others, listener: 7 * count, report: 90 + count })
+        };
+        let found = difference(run).unwrap();
+        let parts = [found.first, found.others, found.listener, found.report, found.whole()];
+        assert_eq!(format!("{parts:?}"), "[3.0, 10.0, 7.0, 1.0, 21.0]");
     }
 
     #[test]
