@@ -98,6 +98,10 @@ pub enum Command {
     Trace(crate::trace::TraceCommand),
     /// Print the JSON Schema of a file: scenario, host, streams, network, experiment
     Schema(crate::schema::Schema),
+    /// Print what a shell completes this command with
+    Completions(crate::pages::Completions),
+    /// Print the manual page of this command or of a verb, or write all of them
+    Man(crate::pages::Man),
     /// Show what this host and its interfaces are like, as far as timing depends on it
     Snapshot(crate::snapshot::SnapshotArgs),
     /// Tell whether something can run here, and what mends it where not

@@ -20,6 +20,7 @@ mod listen;
 mod measure;
 mod new_file;
 mod output;
+mod pages;
 mod plan;
 mod receive;
 mod schema;
@@ -93,6 +94,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Measure(command) => measure::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Schema(args) => schema::run(&args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Hidden(Hidden::Guardian { journal }) => guardian(&journal),

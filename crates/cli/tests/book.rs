@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The commands that the README and the book name are there, with the options that they name.
+//! The commands that the README and the book name are there, with the options that they name; and
+//! so are manual pages and completions.
 //!
 //! Not here: whether they do what the text says.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -114,4 +115,54 @@ fn t1_commands_of_the_book_are_there() {
     }
     assert!(doubts.is_empty(), "{}", doubts.join("\n"));
     assert!(count > 200, "only {count} commands were found");
+}
+
+/// What a command answers, and its exit code.
+fn said(words: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(TIMEWIRE).args(words).output().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    (output.status.code(), out, err)
+}
+
+#[test]
+fn t1_every_verb_has_a_manual_page_that_is_the_same_each_time() {
+    let directory = std::env::temp_dir().join(format!("timewire-pages-{}", std::process::id()));
+    let into = directory.to_str().unwrap();
+    assert_eq!(said(&["man", "--into", into]), (Some(0), String::new(), String::new()));
+    let (mut helps, mut left, mut count) = (Helps::default(), vec![Vec::new()], 0);
+    while let Some(verbs) = left.pop() {
+        let name = [&["timewire".to_owned()], &verbs[..]].concat().join("-");
+        let page = fs::read_to_string(directory.join(format!("{name}.1"))).unwrap();
+        let heading = format!(".TH {name} 1  \"timewire {}\" Timewire", env!("CARGO_PKG_VERSION"));
+        assert!(page.contains(&heading), "{name}: {}", page.lines().nth(2).unwrap());
+        let words: Vec<&str> =
+            ["man"].into_iter().chain(verbs.iter().map(String::as_str)).collect();
+        assert!(said(&words) == (Some(0), page, String::new()), "{name} differs");
+        count += 1;
+        let below = helps.below(&verbs).into_iter().filter(|name| name != "help");
+        left.extend(below.map(|verb| [&verbs[..], &[verb]].concat()));
+    }
+    assert!(count > 60, "{count} pages");
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), count, "a page of no verb");
+    fs::remove_dir_all(&directory).unwrap();
+    let (code, _, why) = said(&["man", "trace", "recor"]);
+    assert_eq!(code, Some(2));
+    let what =
+        "error: `timewire trace` has no verb `recor`: record, show, info, cut, merge, export";
+    assert_eq!(why.trim(), what);
+    let (_, _, why) = said(&["man", "sim", "x"]);
+    assert_eq!(why.trim(), "error: `timewire sim` has no verbs, so none is called `x`");
+    assert_eq!(said(&["man", "__guardian"]).0, Some(2));
+}
+
+#[test]
+fn t1_shells_complete_what_there_is() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, text, _) = said(&["completions", shell]);
+        assert_eq!(code, Some(0));
+        let all = ["doctor", "measure", "launch", "transmit-stamps", "completions"];
+        assert!(all.iter().all(|word| text.contains(word)), "{shell}");
+    }
+    let (code, _, why) = said(&["completions", "csh"]);
+    assert!(code == Some(2) && why.contains("bash, elvish, fish"), "{why}");
 }

@@ -6,6 +6,7 @@
 
 mod book;
 mod crates;
+mod promises;
 mod text;
 
 use std::collections::BTreeMap;
@@ -92,7 +93,7 @@ impl fmt::Display for Breach {
 
 /// Every rule over the whole tree.
 fn check(tree: &Tree) -> Vec<Breach> {
-    let rules: [fn(&Tree) -> Vec<Breach>; 13] = [
+    let rules: [fn(&Tree) -> Vec<Breach>; 14] = [
         text::banned_words,
         text::licence_lines,
         text::line_width,
@@ -106,6 +107,7 @@ fn check(tree: &Tree) -> Vec<Breach> {
         book::every_page_is_listed,
         book::links,
         book::links_stay_in_the_book,
+        promises::have_tests,
     ];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }
