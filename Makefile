@@ -37,6 +37,12 @@ lib: setup ## build libtimewire for programs in C, C++ and Python; prints where 
 	@$(CARGO) build $(QUIET) --release --package timewire-capi
 	@scripts/stage-library.sh $(TARGET_DIR)/release $(TARGET_DIR)/libtimewire
 
+.PHONY: package
+package: ## build Debian packages of the command and of the library, in target/packages
+	@scripts/setup.sh package
+	@$(CARGO) build $(QUIET) --release --package timewire-cli --package timewire-capi
+	@scripts/package.sh $(TARGET_DIR)/release $(TARGET_DIR)/packages
+
 .PHONY: test
 test: ## format, lints, licences, repository rules, all tests; ends with `N passed, N failed, N skipped`
 	@scripts/setup.sh test

@@ -3,13 +3,14 @@
 #
 # Installs what a build of Timewire needs and this machine lacks, and says what it does.
 #
-#   scripts/setup.sh [demo | lab | test | bench | ci]
+#   scripts/setup.sh [demo | lab | test | bench | package | ci]
 #
 #   demo   the compilers and the tools of the local laboratory (default)
 #   lab    demo, and what builds the laboratory's kernel
 #   test   demo, cargo-deny (git for its list of advisories), and g++ and python3, whose programs
 #          use the library in tests
 #   bench  demo, and valgrind
+#   package  demo, and what makes Debian packages and installs them on a bare system
 #   ci     everything, a browser that opens the report, and ptp4l for a test of clocks
 #
 # Debian packages come through apt-get and need root; Rust and cargo-deny go into the home directory
@@ -81,6 +82,11 @@ missing_packages() {
         ;;
     esac
     case $want in bench | ci) absent valgrind valgrind ;; esac
+    case $want in package | ci)
+        absent dpkg-shlibdeps dpkg-dev
+        absent mmdebstrap mmdebstrap
+        ;;
+    esac
     case $want in ci)
         absent chromium chromium
         absent ptp4l linuxptp
@@ -154,8 +160,8 @@ install_cargo_deny() {
 
 want=${1:-demo}
 case $want in
-demo | lab | test | bench | ci) ;;
-*) fail "unknown group \`$want\`; one of: demo, lab, test, bench, ci" ;;
+demo | lab | test | bench | package | ci) ;;
+*) fail "unknown group \`$want\`; one of: demo, lab, test, bench, package, ci" ;;
 esac
 install_packages
 install_toolchain

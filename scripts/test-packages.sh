@@ -1,0 +1,87 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# Installs the packages into a root file system with nothing but what Debian cannot do without, uses
+# them there, removes them, and looks at what is left. As root; the mirrors are those of this
+# machine's apt.
+#
+#   scripts/test-packages.sh PACKAGES
+#
+#   PACKAGES  a directory that scripts/package.sh filled
+#
+# Exit: 0 all is well; 1 something is not, the failed step being the last line.
+set -eu
+
+fail() {
+    echo "test-packages: $*" >&2
+    exit 1
+}
+[ $# -eq 1 ] || fail "usage: $0 PACKAGES"
+packages=$(cd "$1" && pwd)
+command -v mmdebstrap >/dev/null || fail "no mmdebstrap here; scripts/setup.sh package installs it"
+[ "$(id -u)" -eq 0 ] || fail "only root can change the root of a process"
+suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+(cd "$packages" && sha256sum --quiet --check SHA256SUMS) || fail "the sums are not those of the files"
+root=$work/root
+cat >"$work/install" <<'END'
+set -eu
+cp "$PACKAGES"/*.deb "$1/tmp/"
+APT_CONFIG=$MMDEBSTRAP_APT_CONFIG apt-get install --yes --no-install-recommends \
+    "$1"/tmp/timewire_*.deb "$1"/tmp/libtimewire-dev_*.deb
+END
+# What an apt of the host has learned of proxies and keys, mmdebstrap takes over.
+PACKAGES=$packages mmdebstrap --quiet --variant=apt --customize-hook="sh $work/install \"\$1\"" \
+    "$suite" "$root" >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    fail "the packages cannot be installed on a bare $suite"
+}
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+step() { echo "test-packages: $*"; }
+
+step 'the command and its pages'
+inside timewire --version
+[ -e "$root/usr/share/man/man1/timewire-trace-record.1.gz" ] ||
+    inside dpkg-query -L timewire | grep -q man1/timewire-trace-record ||
+    fail 'no manual page of a verb'
+for shell in bash-completion/completions/timewire zsh/vendor-completions/_timewire \
+    fish/vendor_completions.d/timewire.fish; do
+    grep -q 'doctor' "$root/usr/share/$shell" || fail "no completions in $shell"
+done
+
+step 'a simulation and a plan, of the files that came with it'
+inside timewire sim /usr/share/timewire/scenarios/networks/tdm-64.network.yaml >"$work/sim" ||
+    fail 'a simulation'
+inside timewire plan /usr/share/timewire/scenarios/networks/planned-cell.network.yaml \
+    >"$work/plan" || fail 'a plan'
+
+step 'what this kernel can do, as somebody who is not root'
+inside setpriv --reuid=65534 --regid=65534 --clear-groups timewire doctor >"$work/doctor" ||
+    [ $? -le 4 ] || fail 'the doctor'
+[ -s "$work/doctor" ] || fail 'the doctor said nothing'
+
+step 'the unit of the agent names a program that is there'
+program=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' \
+    "$root/usr/lib/systemd/system/timewire-agent.service")
+[ -x "$root$program" ] || fail "no $program"
+
+step 'the library finds its own'
+[ -f "$root/usr/lib/pkgconfig/timewire.pc" ] && [ -f "$root/usr/include/timewire.h" ] ||
+    fail 'no header, or no pkg-config file'
+inside ldconfig
+inside ldconfig -p | grep -q 'libtimewire\.so' || fail 'the dynamic linker does not know it'
+
+step 'after a removal nothing is left'
+inside dpkg-query -L timewire libtimewire-dev | while read -r path; do
+    if [ -f "$root$path" ] || [ -L "$root$path" ]; then echo "$path"; fi
+done >"$work/files"
+[ "$(wc -l <"$work/files")" -gt 100 ] || fail 'few files were installed'
+mkdir -p "$root/var/lib/timewire/agent"
+inside dpkg --purge timewire libtimewire-dev >"$work/purge" 2>&1 || fail "$(cat "$work/purge")"
+while read -r path; do
+    [ ! -e "$root$path" ] || fail "$path is left"
+done <"$work/files"
+[ ! -e "$root/var/lib/timewire" ] || fail '/var/lib/timewire is left'
+echo 'test-packages: ok'
