@@ -244,6 +244,23 @@ fn t2_preemption_bounds_what_an_express_frame_waits() {
     assert_eq!(outcome.streams[1].lost_total(), 0);
 }
 
+#[test]
+fn t2_the_rest_of_a_frame_goes_by_the_clock_that_jumped() {
+    let mut network = line(2, us(900));
+    let port = &mut network.links[0].ends[0].1;
+    port.classes[0].preemptable = true;
+    let state = |us, hold| GateEntry { open: 0xff, interval: Span::from_us(us), hold };
+    port.gates =
+        Some(GateList::new(Ps::ZERO, None, &[state(100, false), state(900, true)]).unwrap());
+    network.streams = vec![cyclic(0, 1, 1_514, us(1_000), us(50))];
+    assert_eq!(run(&network).streams[0].delivered, 0, "the rest waits until 1000 us");
+    // 50 us and a little, then from 200 us on, when the clock says 1000: not by the old wake.
+    network.faults =
+        vec![Fault { at: us(200), lasts: us(0), kind: FaultKind::ClockStep(0, us(800)) }];
+    let outcome = run(&network);
+    assert!(least_and_most(&outcome, 0).1 < 250_000_000, "{:?}", outcome.streams[0].latencies);
+}
+
 fn medium(access: Access, stations: usize, duration: Span) -> Network {
     let mut network = Network::empty(duration, 1);
     network.nodes = vec![NodeSpec::default(); stations];

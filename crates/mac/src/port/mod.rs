@@ -344,9 +344,12 @@ impl<T: Copy> Port<T> {
         queued + usize::from(self.sending.is_some()) + usize::from(self.suspended.is_some())
     }
 
-    /// Whether frames wait.
-    pub fn has_waiting(&self) -> bool {
+    /// Whether what it does next can depend on its station's clock.
+    pub fn minds_clock(&self) -> bool {
         self.waiting != 0
+            || self.change.is_some()
+            || self.sending.is_some()
+            || self.suspended.is_some()
     }
 
     /// The gates in force.

@@ -427,7 +427,7 @@ impl Simulation {
     pub(super) fn clock_changed(&mut self, node: u32) {
         for place in 0..self.nodes[slot(node)].ports.len() {
             let port = self.nodes[slot(node)].ports[place];
-            if self.ports[slot(port)].port.has_waiting() {
+            if self.ports[slot(port)].port.minds_clock() {
                 self.kick(port);
             }
         }
