@@ -135,7 +135,7 @@ fn t2_networks_that_cannot_be_are_refused() {
         Simulation::run(&network).unwrap_err().to_string()
     };
     assert!(Simulation::run(&good()).is_ok());
-    let cases: [(Change, &str); 7] = [
+    let cases: [(Change, &str); 8] = [
         (|it| it.streams[0].to = 9, "node 9 does not exist: there are 3"),
         (|it| drop(it.links.pop()), "stream 0 has no way from node 0 to node 2"),
         (|it| it.streams[0].traffic = burst(us(0), us(0), 1), "the period of stream 0 is zero"),
@@ -149,6 +149,15 @@ fn t2_networks_that_cannot_be_are_refused() {
         (|it| it.streams[0].launch = Some(Span::MAX), "is longer than 86400s"),
         (|it| it.nodes[1].clock.drift_ppb = -1_000_000_000, "by more than 100000 ppm"),
         (|it| it.streams[0].class = 8, "class 8 does not exist"),
+        (
+            // Their sum would not fit the time of a simulation.
+            |it| {
+                let kind = |by| FaultKind::ClockStep(1, Span::from_secs(by));
+                let fault = |by| Fault { at: us(1), lasts: us(0), kind: kind(by) };
+                it.faults = [50_000, -50_000].map(fault).into();
+            },
+            "a clock's jumps together of 100000s is longer than 86400s",
+        ),
     ];
     for (change, said) in cases {
         let text = refused(change);

@@ -442,11 +442,18 @@ impl Network {
         for stream in &self.streams {
             stream.times().try_for_each(|span| check("a time of a stream", span))?;
         }
+        let mut jumps = vec![Span::ZERO; self.nodes.len()];
         for fault in &self.faults {
             check("the time of a fault", fault.at)?;
             check("the length of a fault", fault.lasts)?;
             if let FaultKind::ClockStep(_, by) | FaultKind::LateApplication(_, by) = fault.kind {
                 check("a time of a fault", by)?;
+            }
+            if let FaultKind::ClockStep(node, by) = fault.kind
+                && let Some(sum) = jumps.get_mut(node)
+            {
+                *sum += by.max(-by);
+                check("a clock's jumps together", *sum)?;
             }
         }
         Ok(())
