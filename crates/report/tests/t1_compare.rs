@@ -151,6 +151,11 @@ fn t1_incomplete_records_are_told_and_no_share_is_judged_by_them() {
         assert_eq!(verdict(&found, name), Verdict::Open, "{name}");
     }
     assert_eq!(verdict(&found, "transfer_p50"), Verdict::Worse);
+    // What a program had stamped when it was killed may not be in its file.
+    b.summary.findings = vec![note("records-open", format!("{CASE}: 1 record file not closed"))];
+    let cut = against(&a, &b);
+    assert_eq!(cut.cases[0].incomplete, ["B: 1 record file not closed"]);
+    assert_eq!(verdict(&cut, "lost"), Verdict::Open);
     let told = "\n  records are not complete: B: 30 stamps given up by hub\n";
     assert!(table(&found, false, false).contains(told));
     assert!(html(&found, &a, &b).contains("Records are not complete: B: 30 stamps"));
