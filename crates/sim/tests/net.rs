@@ -156,7 +156,7 @@ fn t2_networks_that_cannot_be_are_refused() {
                 let fault = |by| Fault { at: us(1), lasts: us(0), kind: kind(by) };
                 it.faults = [50_000, -50_000].map(fault).into();
             },
-            "a clock's jumps together of 100000s is longer than 86400s",
+            "a clock's offset and jumps together of 100000s is longer than 86400s",
         ),
     ];
     for (change, said) in cases {

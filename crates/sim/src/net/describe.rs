@@ -442,7 +442,8 @@ impl Network {
         for stream in &self.streams {
             stream.times().try_for_each(|span| check("a time of a stream", span))?;
         }
-        let mut jumps = vec![Span::ZERO; self.nodes.len()];
+        let offset = |node: &NodeSpec| node.clock.offset.max(-node.clock.offset);
+        let mut jumps: Vec<Span> = self.nodes.iter().map(offset).collect();
         for fault in &self.faults {
             check("the time of a fault", fault.at)?;
             check("the length of a fault", fault.lasts)?;
@@ -453,7 +454,7 @@ impl Network {
                 && let Some(sum) = jumps.get_mut(node)
             {
                 *sum += by.max(-by);
-                check("a clock's jumps together", *sum)?;
+                check("a clock's offset and jumps together", *sum)?;
             }
         }
         Ok(())
