@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use timewire_mac::port::Ps;
+use timewire_mac::port::{GAP_BYTES, Ps};
 
 use super::delay::{below, ps};
 use super::describe::{Access, MediumSpec, Network};
@@ -59,7 +59,6 @@ const ATTEMPTS: u32 = 16;
 const BACKOFF_LIMIT: u32 = 10;
 const SLOT_BYTES: u32 = 64;
 const JAM_BYTES: u32 = 4;
-const GAP_BYTES: u32 = 12;
 /// A token is a frame of 64 bytes.
 const TOKEN_BYTES: u32 = 84;
 
