@@ -200,7 +200,8 @@ impl Checker<'_> {
                 }
                 NetTraffic::Sporadic(sporadic) => {
                     delay(reader, &format!("{traffic}.gap"), &sporadic.gap);
-                    takes_time(reader, &format!("{traffic}.gap"), longest(&sporadic.gap));
+                    let most = sporadic.gap.range().1.unwrap_or(Span::MAX);
+                    takes_time(reader, &format!("{traffic}.gap"), most);
                 }
                 NetTraffic::Flood(_) => {}
                 NetTraffic::Request(request) => {
@@ -391,19 +392,6 @@ fn delay(reader: &mut Reader, key: &str, delay: &NetDelay) {
             reader.fail_at(&format!("{key}.times"), message, "write at least one");
         }
         _ => {}
-    }
-}
-
-/// The longest time that a delay names.
-fn longest(delay: &NetDelay) -> Span {
-    match delay {
-        NetDelay::Fixed(span) => *span,
-        NetDelay::Drawn(NetDrawn::Uniform(it)) => it.max,
-        NetDelay::Drawn(NetDrawn::Normal(it)) => it.mean.max(it.deviation),
-        NetDelay::Drawn(NetDrawn::Exponential(it)) => it.min.max(it.mean),
-        NetDelay::Drawn(NetDrawn::Empirical(it)) => {
-            it.times.iter().copied().max().unwrap_or(Span::ZERO)
-        }
     }
 }
 
