@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use timewire_mac::port::{GAP_BYTES, Ps};
+use timewire_mac::port::Ps;
 
 use super::delay::{below, ps};
 use super::describe::{Access, MediumSpec, Network};
@@ -76,7 +76,7 @@ impl Medium {
             free_from: 0,
             deaf_until: 0,
             delay: ps(spec.delay),
-            gap: time(GAP_BYTES),
+            gap: time(timewire_mac::port::GAP_BYTES),
             jam: time(JAM_BYTES),
             slot_time: time(SLOT_BYTES),
             token_time: time(TOKEN_BYTES),
