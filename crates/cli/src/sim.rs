@@ -15,7 +15,7 @@ use anyhow::Context;
 use clap::Args;
 use timewire_sched::scenario::AtMost;
 use timewire_sched::scenario::network::{NetMetric, NetworkFile};
-use timewire_sim::net::{Network, Outcome, PhaseSearch, Simulation};
+use timewire_sim::net::{Network, Outcome, PhaseSearch, Simulation, StreamSpec, Traffic};
 
 use crate::output::{self, ProgressLine};
 use show::Worst;
@@ -60,6 +60,12 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     let mut network = build::network(&file)?;
     network.seed = args.seed.unwrap_or(network.seed);
     let seed = network.seed;
+    let is_cyclic = |stream: &StreamSpec| matches!(stream.traffic, Traffic::Cyclic { .. });
+    anyhow::ensure!(
+        args.worst.is_none() || network.streams.iter().any(is_cyclic),
+        "{}: no stream is released in periods, so there are no phases to search; leave out --worst",
+        args.file.display()
+    );
     let mut progress = ProgressLine::new();
     let told = match args.worst {
         Some(trials) => worst(&file, network, trials, &mut progress),
@@ -183,17 +189,48 @@ fn worst(
     Ok(report)
 }
 
-/// The largest latency in millionths of its limit; without limits, the largest there is.
+/// The largest latency, or difference of latencies, in millionths of its limit; without limits, the
+/// largest latency there is.
 fn badness(file: &NetworkFile, outcome: &Outcome) -> u64 {
     let longest = |place: usize| outcome.streams[place].latencies.max_ps().unwrap_or(0);
-    let limits = file.limits.iter().filter_map(|limit| match (&limit.metric, &limit.at_most) {
-        (NetMetric::LatencyMax | NetMetric::Jitter, AtMost::Time(bound)) => {
-            let place = file.streams.iter().position(|stream| stream.name == limit.stream)?;
-            let bound = u64::try_from(bound.as_ns()).ok()?.max(1);
-            Some(longest(place).saturating_mul(1_000) / bound)
-        }
-        _ => None,
+    let shortest = |place: usize| outcome.streams[place].latencies.min_ps().unwrap_or(0);
+    let limits = file.limits.iter().filter_map(|limit| {
+        let place = file.streams.iter().position(|stream| stream.name == limit.stream)?;
+        let ps = match limit.metric {
+            NetMetric::LatencyMax => longest(place),
+            NetMetric::Jitter => longest(place) - shortest(place),
+            _ => return None,
+        };
+        let AtMost::Time(bound) = &limit.at_most else { return None };
+        Some(ps.saturating_mul(1_000) / u64::try_from(bound.as_ns()).ok()?.max(1))
     });
     let all = (0..outcome.streams.len()).map(longest).max();
     limits.max().or(all).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t2_phases_are_as_bad_as_what_is_limited() {
+        let file = |limits: &str| {
+            let text = "timewire: 1\nkind: network\nname: two\nduration: 10ms\n\
+                stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\n\
+                streams:\n- { name: s, from: a, to: b, message: 59B, \
+                traffic: { kind: cyclic, period: 1ms } }\nlimits:\n";
+            NetworkFile::parse("x", &format!("{text}{limits}")).unwrap()
+        };
+        let bad = |limits: &str| {
+            let file = file(limits);
+            badness(&file, &Simulation::run(&build::network(&file).unwrap()).unwrap())
+        };
+        // 113 bytes at 80 ns and 500 ns of delay, always the same.
+        let latency = "- { id: l, metric: latency_max, stream: s, at_most: 1ms }\n";
+        let jitter = "- { id: j, metric: jitter, stream: s, at_most: 1ns }\n";
+        assert_eq!(bad(latency), 9_540);
+        assert_eq!(bad(jitter), 0);
+        assert_eq!(bad(&format!("{jitter}{latency}")), 9_540);
+        assert_eq!(bad("- { id: m, metric: latency_mean, stream: s, at_most: 1ms }\n"), 9_540_000);
+    }
 }

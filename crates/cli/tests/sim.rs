@@ -4,6 +4,7 @@
 //! Not here: whether the simulation is right (`timewire-sim`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -95,6 +96,14 @@ fn t2_wrong_use_says_what_would_be_right() {
     assert_eq!(code, 2);
     assert!(stderr.contains("the key `kind` is missing"), "{stderr}");
     assert!(stderr.contains("nothing was simulated"), "{stderr}");
+    let random = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sim-random.network.yaml");
+    let text = "timewire: 1\nkind: network\nname: random\nduration: 1ms\n\
+        stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\nstreams:\n\
+        - { name: s, from: a, to: b, message: 64B, traffic: { kind: sporadic, gap: 1ms } }\n";
+    fs::write(&random, text).unwrap();
+    let (code, stdout, stderr) = sim(random.to_str().unwrap(), &["--worst"]);
+    assert_eq!((code, stdout.as_str()), (2, ""));
+    assert!(stderr.contains("there are no phases to search"), "{stderr}");
     let (code, _, stderr) = sim("access-tdm.network.yaml", &["--runs", "0"]);
     assert_eq!(code, 2);
     assert!(stderr.contains("--runs"), "{stderr}");

@@ -145,6 +145,52 @@ fn t0_credit_stands_still_while_the_gate_is_closed() {
     assert_eq!(port.poll(now(at)).started.unwrap().item, 2);
 }
 
+/// Class 6 may send in the first so many nanoseconds of a millisecond.
+fn first_part(ns: i64) -> GateList {
+    let entry = |open, ns| GateEntry { open, interval: Span::from_ns(ns), hold: false };
+    GateList::new(Ps::ZERO, None, &[entry(0x40, ns), entry(0x01, 1_000_000 - ns)]).unwrap()
+}
+
+/// Credit that is back a moment after the gate has closed is not asked for every moment until it
+/// opens again.
+#[test]
+fn t0_a_port_waits_for_the_gate_and_not_for_credit_that_stands_still() {
+    // A frame takes 123.04 us, and its credit is back five times as long after its start.
+    let gates = Some(first_part(615_199));
+    let mut port = Port::new(&PortConfig { gates, ..shaped(CreditRules::Standard) });
+    port.offer(now(0), frame(1, 6, 1_538)).unwrap();
+    port.offer(now(0), frame(2, 6, 1_538)).unwrap();
+    let (mut at, mut polls, mut starts) = (0, 0, Vec::new());
+    while starts.len() < 2 {
+        let polled = port.poll(now(at));
+        starts.extend(polled.started.map(|started| (at, started.item)));
+        at = polled.wake.truth.min(polled.wake.local).get();
+        polls += 1;
+        assert!(polls < 10, "{at} ps: {starts:?}");
+    }
+    assert_eq!(starts, [(0, 1), (us(1_000) + 1_000, 2)], "the nanosecond that was missing");
+}
+
+#[test]
+fn t0_credit_grows_by_the_gates_of_its_time() {
+    let gates = Some(first_part(200_000));
+    let mut port = Port::new(&PortConfig { gates, ..shaped(CreditRules::Standard) });
+    port.set_gates(Ps::new(us(600)), None);
+    let log = run(&mut port, &[1, 2].map(|n| (0, frame(n, 6, 1_538))), us(10_000));
+    // From 123.04 to 200 us and from 600 us on it grows, 492.16 us together.
+    let starts: Vec<i64> = log.started.iter().map(|(at, _)| *at).collect();
+    assert_eq!(starts, [0, us(600) + 492_160_000 - 76_960_000]);
+    // The same when nothing waits at the change.
+    let mut port = Port::new(&PortConfig {
+        gates: Some(first_part(200_000)),
+        ..shaped(CreditRules::Standard)
+    });
+    port.set_gates(Ps::new(us(600)), None);
+    let frames = [(0, frame(1, 6, 1_538)), (us(700), frame(2, 6, 1_538))];
+    let log = run(&mut port, &frames, us(10_000));
+    assert_eq!(log.started[1].0, us(600) + 492_160_000 - 76_960_000);
+}
+
 #[test]
 fn t0_linux_counts_whole_bytes_without_overhead() {
     let rules = CreditRules::Linux { hi_credit: 30, lo_credit: -1_470 };

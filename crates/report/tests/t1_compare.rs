@@ -85,18 +85,39 @@ fn t1_each_kind_of_metric_can_be_worse_and_better() {
         assert_eq!(verdict(&found, name), Verdict::Worse, "{name}: {found:?}");
         assert_eq!(verdict(&against(&b, &a), name), Verdict::Better, "{name}");
     }
-    assert_eq!(verdict(&found, "late"), Verdict::Same);
+    // None late of 6000 messages each.
+    assert_eq!(verdict(&found, "late"), Verdict::Open);
     assert_eq!(verdict(&found, "transfer_max"), Verdict::NotJudged);
     assert_eq!(against(&b, &a).verdict, Overall::Better);
     // A metric without any value is not there; one interval for each that is judged by one.
     assert!(found.cases[0].metrics.iter().all(|metric| !metric.metric.starts_with("receive")));
-    assert_eq!(found.intervals, 8);
+    assert_eq!(found.intervals, 9);
     let text = table(&found, false, false);
     assert!(
         text.contains("\n  worse      control        lost                  0.2 % ->"),
         "{text}"
     );
     assert!(text.contains("\nverdict: WORSE ("), "{text}");
+}
+
+/// One message more or less does not make a verdict.
+#[test]
+fn t1_that_neither_run_lost_any_says_as_much_as_their_length() {
+    let a = side("a", (1, 1.0), 0, 0);
+    let mut b = side("b", (2, 1.0), 0, 0);
+    let mut verdicts = |share_tolerance| {
+        let mut found = Vec::new();
+        for _ in 0..2 {
+            let rules = Rules { share_tolerance, ..Rules::default() };
+            let compared = compare(&a, &b, Hosts::default(), rules);
+            found.extend(["lost", "outside_slots"].map(|name| verdict(&compared, name)));
+            b.cases[0].streams[0].lost.push(false);
+            b.cases[0].outside.as_mut().unwrap().push(false);
+        }
+        found
+    };
+    assert_eq!(verdicts(0.001), [Verdict::Open; 4]);
+    assert_eq!(verdicts(0.01), [Verdict::Same; 4]);
 }
 
 #[test]
@@ -130,6 +151,11 @@ fn t1_incomplete_records_are_told_and_no_share_is_judged_by_them() {
         assert_eq!(verdict(&found, name), Verdict::Open, "{name}");
     }
     assert_eq!(verdict(&found, "transfer_p50"), Verdict::Worse);
+    // What a program had stamped when it was killed may not be in its file.
+    b.summary.findings = vec![note("records-open", format!("{CASE}: 1 record file not closed"))];
+    let cut = against(&a, &b);
+    assert_eq!(cut.cases[0].incomplete, ["B: 1 record file not closed"]);
+    assert_eq!(verdict(&cut, "lost"), Verdict::Open);
     let told = "\n  records are not complete: B: 30 stamps given up by hub\n";
     assert!(table(&found, false, false).contains(told));
     assert!(html(&found, &a, &b).contains("Records are not complete: B: 30 stamps"));

@@ -93,9 +93,24 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         ("bias: 1us", "bias: 90000s", "stations[0].clock.sync.bias: 90000s is longer than a day"),
         ("at_most: 1ms", "at_most: 1%", "`latency_max` is limited by a time such as 500us"),
         ("stream: s, at_most", "stream: x, at_most", "limits[0].stream: there is no stream `x`"),
+        (
+            "from: a, to: b, message: 64B,",
+            "from: a, to: b, message: 64B, launch: 1ms,",
+            "streams[0].launch: no port of a keeps launch times of class 0",
+        ),
+        (
+            "from: a, to: b, message: 64B,",
+            "from: a, to: b, message: 64B, shape: { rate: 1Mbit, burst: 100B },",
+            "streams[0].shape: no port shapes class 0",
+        ),
         ("cut_through", "cut_trough", "unknown key `cut_trough`: did you mean `cut_through`?"),
         ("message: 64B, traffic: { kind: r", "message: 64, traffic: { kind: r", "64B"),
     ];
+    let timed = GOOD.replace("to: b, gates", "timed: [0], gates").replace(
+        "from: a, to: b, message: 64B,",
+        "from: a, to: b, message: 64B, shape: { rate: 1Mbit, burst: 100B },",
+    );
+    NetworkFile::parse("x", &timed).unwrap_or_else(|errors| panic!("{errors}"));
     for (right, wrong, said) in cases {
         let text = GOOD.replacen(right, wrong, 1);
         assert_ne!(text, GOOD, "{right}");

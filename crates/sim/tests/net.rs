@@ -135,7 +135,7 @@ fn t2_networks_that_cannot_be_are_refused() {
         Simulation::run(&network).unwrap_err().to_string()
     };
     assert!(Simulation::run(&good()).is_ok());
-    let cases: [(Change, &str); 7] = [
+    let cases: [(Change, &str); 8] = [
         (|it| it.streams[0].to = 9, "node 9 does not exist: there are 3"),
         (|it| drop(it.links.pop()), "stream 0 has no way from node 0 to node 2"),
         (|it| it.streams[0].traffic = burst(us(0), us(0), 1), "the period of stream 0 is zero"),
@@ -149,6 +149,15 @@ fn t2_networks_that_cannot_be_are_refused() {
         (|it| it.streams[0].launch = Some(Span::MAX), "is longer than 86400s"),
         (|it| it.nodes[1].clock.drift_ppb = -1_000_000_000, "by more than 100000 ppm"),
         (|it| it.streams[0].class = 8, "class 8 does not exist"),
+        (
+            // Their sum would not fit the time of a simulation.
+            |it| {
+                let kind = |by| FaultKind::ClockStep(1, Span::from_secs(by));
+                let fault = |by| Fault { at: us(1), lasts: us(0), kind: kind(by) };
+                it.faults = [50_000, -50_000].map(fault).into();
+            },
+            "a clock's offset and jumps together of 100000s is longer than 86400s",
+        ),
     ];
     for (change, said) in cases {
         let text = refused(change);
@@ -242,6 +251,23 @@ fn t2_preemption_bounds_what_an_express_frame_waits() {
     let bound = (72 + 143) * 80_000;
     assert!(least_and_most(&outcome, 0).1 <= bound);
     assert_eq!(outcome.streams[1].lost_total(), 0);
+}
+
+#[test]
+fn t2_the_rest_of_a_frame_goes_by_the_clock_that_jumped() {
+    let mut network = line(2, us(900));
+    let port = &mut network.links[0].ends[0].1;
+    port.classes[0].preemptable = true;
+    let state = |us, hold| GateEntry { open: 0xff, interval: Span::from_us(us), hold };
+    port.gates =
+        Some(GateList::new(Ps::ZERO, None, &[state(100, false), state(900, true)]).unwrap());
+    network.streams = vec![cyclic(0, 1, 1_514, us(1_000), us(50))];
+    assert_eq!(run(&network).streams[0].delivered, 0, "the rest waits until 1000 us");
+    // 50 us and a little, then from 200 us on, when the clock says 1000: not by the old wake.
+    network.faults =
+        vec![Fault { at: us(200), lasts: us(0), kind: FaultKind::ClockStep(0, us(800)) }];
+    let outcome = run(&network);
+    assert!(least_and_most(&outcome, 0).1 < 250_000_000, "{:?}", outcome.streams[0].latencies);
 }
 
 fn medium(access: Access, stations: usize, duration: Span) -> Network {

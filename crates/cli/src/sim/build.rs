@@ -19,9 +19,6 @@ use timewire_sim::net::{
     StreamSpec, SyncSpec, Traffic, plain_port,
 };
 
-/// Ethernet, IPv4 and UDP headers of a message. **Units**: bytes.
-const HEADERS: u32 = 42;
-
 /// The network of a file that was checked.
 pub fn network(file: &NetworkFile) -> anyhow::Result<Network> {
     let mut network = Network::empty(file.duration, file.seed.get());
@@ -210,7 +207,7 @@ fn slots(schedule: &TdmSchedule, own: &StationName) -> anyhow::Result<Option<Gat
 }
 
 fn stream(file: &NetworkFile, stream: &NetStream) -> anyhow::Result<StreamSpec> {
-    let frame = FrameLen::new(stream.message.get() + HEADERS)?;
+    let frame = stream.frame_len();
     Ok(StreamSpec {
         from: node(file, &stream.from)?,
         to: node(file, &stream.to)?,

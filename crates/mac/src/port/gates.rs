@@ -119,12 +119,13 @@ impl GateList {
         self.windows[class].at(self.offset(at), self.cycle, at)
     }
 
-    /// Whether preemptable frames hold back at an instant, or would `advance` later.
+    /// Whether preemptable frames hold back at an instant, or will at most `advance` later.
     pub fn hold(&self, at: Ps, advance: Ps) -> Gate {
-        match (self.gate(HOLD, at), self.gate(HOLD, at.saturating_add(advance))) {
-            (open @ Gate::Open { .. }, _) | (_, open @ Gate::Open { .. }) => open,
-            (_, Gate::Closed { at: Ps::MAX }) => Gate::Closed { at: Ps::MAX },
-            (_, Gate::Closed { at }) => Gate::Closed { at: at - advance },
+        match self.gate(HOLD, at) {
+            Gate::Closed { at: Ps::MAX } => Gate::Closed { at: Ps::MAX },
+            Gate::Closed { at: begins } if begins - at <= advance => self.gate(HOLD, begins),
+            Gate::Closed { at: begins } => Gate::Closed { at: begins - advance },
+            open @ Gate::Open { .. } => open,
         }
     }
 
@@ -237,6 +238,17 @@ mod tests {
         assert_eq!(list.gate(1, us(0)), Gate::Closed { at: us(5) }, "before the base");
         assert_eq!(list.gate(7, us(0)), Gate::Closed { at: Ps::MAX });
         assert_eq!((list.longest(0), list.longest(1), list.longest(7)), (us(40), us(10), us(0)));
+    }
+
+    #[test]
+    fn t0_a_hold_begins_early_also_when_it_is_shorter_than_that() {
+        let hold = GateEntry { hold: true, ..entry(0xff, 2) };
+        let list = GateList::new(us(0), None, &[entry(0xff, 98), hold]).unwrap();
+        assert_eq!(list.hold(us(50), us(10)), Gate::Closed { at: us(88) });
+        for at in 88..100 {
+            assert_eq!(list.hold(us(at), us(10)), Gate::Open { until: us(100) }, "{at} us");
+        }
+        assert_eq!(list.hold(us(100), us(10)), Gate::Closed { at: us(188) });
     }
 
     #[test]

@@ -262,7 +262,7 @@ impl<T: Copy> Port<T> {
     /// What the port does now: ends a frame, starts one, or waits.
     pub fn poll(&mut self, now: Now) -> Polled<T> {
         let mut polled = Polled { finished: None, started: None, dropped: None, wake: Wake::NEVER };
-        self.change_gates(now.local);
+        self.change_gates(now);
         let gap = self.duration(preemption::GAP_BYTES);
         let sent = |sending: &mut Preemptable<T>| sending.cut.is_none();
         if now.truth.saturating_add(gap) >= self.busy_until {
@@ -282,7 +282,10 @@ impl<T: Copy> Port<T> {
             Choice::Wait(wake) => self.preemptable_next(now, wake, &mut polled),
         }
         if let Some(started) = &polled.started {
-            let needed = self.waiting != 0 || started.preemptable || self.suspended.is_some();
+            let needed = self.waiting != 0
+                || started.preemptable
+                || self.suspended.is_some()
+                || self.change.is_some();
             polled.wake = if needed { self.while_busy(now) } else { Wake::NEVER };
         }
         polled
@@ -341,9 +344,12 @@ impl<T: Copy> Port<T> {
         queued + usize::from(self.sending.is_some()) + usize::from(self.suspended.is_some())
     }
 
-    /// Whether frames wait.
-    pub fn has_waiting(&self) -> bool {
+    /// Whether what it does next can depend on its station's clock.
+    pub fn minds_clock(&self) -> bool {
         self.waiting != 0
+            || self.change.is_some()
+            || self.sending.is_some()
+            || self.suspended.is_some()
     }
 
     /// The gates in force.
@@ -375,9 +381,10 @@ impl<T: Copy> Port<T> {
         });
     }
 
-    fn change_gates(&mut self, local: Ps) {
-        if let Some((at, gates)) = self.change.take_if(|(at, _)| *at <= local) {
-            let _ = at;
+    fn change_gates(&mut self, now: Now) {
+        if let Some((_, gates)) = self.change.take_if(|(at, _)| *at <= now.local) {
+            // Until now credit grew by the gates that were.
+            (0..CLASSES).for_each(|class| self.settle(now, class, self.waiting >> class & 1 == 1));
             self.gates = gates;
         }
     }
@@ -429,23 +436,24 @@ impl<T: Copy> Port<T> {
                 wake.local = wake.local.min(not_before);
                 continue;
             }
-            if self.classes[class].credit.is_some() {
-                self.settle(now, class, true);
-                let credit = self.classes[class].credit.as_mut();
-                if let Some(Err(at)) = credit.map(|credit| credit.ready(now.truth)) {
-                    wake.truth = wake.truth.min(at);
+            // The gate first: credit stands still while it is closed, so to wait for credit then
+            // would be to look again and again.
+            match self.fits(now.local, class, wire_bytes) {
+                Ok(()) => {}
+                Err(Ps::MAX) if self.change.is_none() => return Choice::NeverFits(class),
+                Err(at) => {
+                    wake.local = wake.local.min(at);
                     continue;
                 }
             }
-            match self.fits(now.local, class, wire_bytes) {
+            self.settle(now, class, true);
+            let credit = self.classes[class].credit.as_mut();
+            match credit.map_or(Ok(()), |credit| credit.ready(now.truth)) {
                 Ok(()) => return Choice::Send(class),
-                Err(Ps::MAX) if self.change.is_none() => return Choice::NeverFits(class),
-                Err(at) => wake.local = wake.local.min(at),
+                Err(at) => wake.truth = wake.truth.min(at),
             }
         }
-        if classes != 0
-            && let Some((at, _)) = &self.change
-        {
+        if let Some((at, _)) = &self.change {
             wake.local = wake.local.min(*at);
         }
         Choice::Wait(wake)

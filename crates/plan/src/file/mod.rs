@@ -17,7 +17,7 @@ pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};
 
-use timewire_base::{FrameLen, Span, StationName};
+use timewire_base::{Span, StationName};
 use timewire_sched::scenario::network::{
     NetBridge, NetDevice, NetLink, NetStream, NetTraffic, NetworkFile,
 };
@@ -27,8 +27,6 @@ use crate::model::{
     NodeId, Problem, Release, Role, Route, Stream, StreamId, bytes_time,
 };
 
-/// Ethernet, IPv4 and UDP headers of a message. **Units**: bytes.
-const HEADERS: u32 = 42;
 /// Preamble, delimiter and gap. **Units**: bytes.
 const OVERHEAD: u32 = 20;
 /// The gap between frames; a frame is there before it. **Units**: bytes.
@@ -143,9 +141,7 @@ fn limits(device: &NetDevice) -> DeviceLimits {
 
 /// With header and check sequence, and padded when it is short.
 fn frame_bytes(stream: &NetStream) -> u32 {
-    let frame = FrameLen::new(stream.message.get() + HEADERS);
-    let frame = frame.expect("invariant: a checked file has messages of at most a jumbo frame");
-    frame.wire_len().get() - OVERHEAD
+    stream.frame_len().wire_len().get() - OVERHEAD
 }
 
 fn base_stream(file: &NetworkFile, stream: &NetStream, interval: Span) -> Stream {

@@ -4,12 +4,12 @@
 //! Not here: how they are computed ([`crate::bounds`]).
 
 use serde::Serialize;
-use timewire_base::{BitsPerSecond, FrameLen, Span};
+use timewire_base::{BitsPerSecond, Span};
 use timewire_sched::scenario::network::{
     NetCreditRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
 };
 
-use super::{HEADERS, base_stream, ends, network, node_id, route};
+use super::{base_stream, ends, network, node_id, route};
 use crate::bounds::{ClassGates, ClassWindow, PortScheme, Route, Selection, bound};
 use crate::model::{LinkId, Plan, Problem, Stream};
 
@@ -72,9 +72,7 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
         NetTraffic::Cyclic(it) => (it.period, it.burst.get(), Some(&it.jitter)),
         NetTraffic::Sporadic(it) => (it.gap.range().0, 1, None),
         NetTraffic::Flood(it) => {
-            let frame = FrameLen::new(stream.message.get() + HEADERS);
-            let frame = frame.map_err(|why| no(&why.to_string()))?;
-            let one = it.rate.duration_of(frame.wire_len());
+            let one = it.rate.duration_of(stream.frame_len().wire_len());
             let frames = i64::try_from(it.burst.get()).unwrap_or(i64::MAX);
             let interval = one.checked_mul(frames).ok_or_else(|| no("it is too slow"))?;
             (interval, it.burst.get(), None)

@@ -22,7 +22,7 @@ pub(super) struct Prepared {
 enum Evidence {
     Times(Estimate, Estimate),
     Shares(Share, Share),
-    /// The series are the same, value by value.
+    /// The series are the same, value by value, and so is the run.
     Equal,
     /// There is none, and `why` says so.
     None(&'static str),
@@ -106,7 +106,7 @@ pub(super) fn case(
     let new = b.streams.iter().filter(|of_b| a.streams.iter().all(|of_a| of_a.name != of_b.name));
     not_in_both.extend(new.map(|stream| format!("{} is only in B", stream.name)));
     if let (Some(of_a), Some(of_b)) = (&a.outside, &b.outside) {
-        let mut outside = share(None, "outside_slots", (of_a, of_b));
+        let mut outside = share(None, "outside_slots", (of_a, of_b), a == b);
         if a.unobserved > 0 || b.unobserved > 0 {
             outside.evidence = Evidence::None("frames were not observed");
         }
@@ -131,8 +131,9 @@ fn stream(found: &mut Vec<Prepared>, id: &str, (a, b): (&StreamSeries, &StreamSe
         let place = format!("{id}/{}/{what}", a.name);
         found.extend(times((&a.name, what), (of_a, of_b), (seed, &place)));
     }
-    found.push(share(Some(&a.name), "lost", (&a.lost, &b.lost)));
-    found.push(share(Some(&a.name), "late", (&a.late, &b.late)));
+    let equal = a == b;
+    found.push(share(Some(&a.name), "lost", (&a.lost, &b.lost), equal));
+    found.push(share(Some(&a.name), "late", (&a.late, &b.late), equal));
 }
 
 /// Median, 99th percentile, mean and maximum of times.
@@ -184,7 +185,9 @@ pub(super) fn times(
     found
 }
 
-fn share(stream: Option<&str>, name: &str, (a, b): (&[bool], &[bool])) -> Prepared {
+/// A share of messages or frames. It takes more than the same of them for two runs to be `equal`:
+/// that both lost none of as many says no more than their number.
+fn share(stream: Option<&str>, name: &str, (a, b): (&[bool], &[bool]), equal: bool) -> Prepared {
     let of = |series: &[bool]| f64_of(series.iter().filter(|&&is| is).count());
     let figure = |series: &[bool]| Figure {
         value: (!series.is_empty()).then(|| of(series) / f64_of(series.len())),
@@ -193,7 +196,7 @@ fn share(stream: Option<&str>, name: &str, (a, b): (&[bool], &[bool])) -> Prepar
     };
     let (of_a, of_b) = (figure(a), figure(b));
     let evidence = match (of_a.value, of_b.value) {
-        (Some(share_a), Some(share_b)) if a != b => match (independent(a), independent(b)) {
+        (Some(share_a), Some(share_b)) if !equal => match (independent(a), independent(b)) {
             (Ok(n_a), Ok(n_b)) => {
                 // None of one run may come in bursts too, as far as the other tells.
                 let part = (n_a / f64_of(a.len())).min(n_b / f64_of(b.len()));

@@ -112,8 +112,8 @@ fn incomplete(id: &str, a: &Summary, b: &Summary) -> Vec<String> {
 }
 
 /// Findings of records that are not all there.
-const INCOMPLETE: [&str; 4] =
-    ["stamps-lost", "records-damaged", "records-unknown", "records-missing"];
+const INCOMPLETE: [&str; 5] =
+    ["stamps-lost", "records-damaged", "records-unknown", "records-missing", "records-open"];
 
 /// The probability that is left on each side of one of so many intervals.
 fn side_of(confidence: f64, intervals: usize) -> f64 {

@@ -4,7 +4,7 @@
 //! Not here: simulating it (`timewire-sim`), what must hold between the keys (`network_check.rs`).
 
 use serde_json::{Value as Json, json};
-use timewire_base::{BitsPerSecond, Span, StationName};
+use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 
 use super::ScenarioErrors;
 use super::item::{Item, Reader};
@@ -594,7 +594,8 @@ choice! {
         Jitter = "jitter",
         /// The share of messages that are lost.
         Lost = "lost",
-        /// The share of transmissions that are outside the windows of their class.
+        /// Transmissions outside the windows of their class, one at each hop, as a share of the
+        /// messages.
         OutsideWindows = "outside_windows",
     }
 }
@@ -623,6 +624,17 @@ impl NetworkFile {
         self.emit().unwrap_or_default()
     }
 }
+
+impl NetStream {
+    /// Its frames: a message with the headers of Ethernet, IPv4 and UDP.
+    pub fn frame_len(&self) -> FrameLen {
+        let frame = FrameLen::new(self.message.get() + HEADERS);
+        frame.expect("invariant: a checked file has messages of at most a jumbo frame")
+    }
+}
+
+/// What is before a message in its frame. **Units**: bytes.
+const HEADERS: u32 = 42;
 
 impl Item for NetDelay {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {

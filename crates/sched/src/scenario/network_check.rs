@@ -11,7 +11,8 @@ use timewire_base::{Span, StationName, parse_span};
 
 use super::item::Reader;
 use super::network::{
-    NetCreditRules, NetDelay, NetDrawn, NetFault, NetGates, NetMetric, NetTraffic, NetworkFile,
+    NetCreditRules, NetDelay, NetDrawn, NetFault, NetGates, NetMetric, NetPort, NetStream,
+    NetTraffic, NetworkFile,
 };
 use super::suggest::{did_you_mean, listed};
 use super::value::{AtMost, Name};
@@ -190,6 +191,7 @@ impl Checker<'_> {
                 let message = format!("{} is longer than a jumbo frame takes", stream.message);
                 reader.fail_at(&at("message"), message, &format!("at most {LONGEST_MESSAGE}B"));
             }
+            self.timed(reader, i, stream);
             let traffic = at("traffic");
             match &stream.traffic {
                 NetTraffic::Cyclic(cyclic) => {
@@ -198,7 +200,8 @@ impl Checker<'_> {
                 }
                 NetTraffic::Sporadic(sporadic) => {
                     delay(reader, &format!("{traffic}.gap"), &sporadic.gap);
-                    takes_time(reader, &format!("{traffic}.gap"), longest(&sporadic.gap));
+                    let most = sporadic.gap.range().1.unwrap_or(Span::MAX);
+                    takes_time(reader, &format!("{traffic}.gap"), most);
                 }
                 NetTraffic::Flood(_) => {}
                 NetTraffic::Request(request) => {
@@ -213,6 +216,26 @@ impl Checker<'_> {
                     self.follows(reader, &key, &after.stream, &stream.from);
                 }
             }
+        }
+    }
+
+    /// Times of frames mean nothing to a port that sends as they come.
+    fn timed(&self, reader: &mut Reader, i: usize, stream: &NetStream) {
+        let class = stream.class.get();
+        let keeps = |port: &NetPort, launch: bool| {
+            let mut classes = port.timed.iter().chain(port.launch.iter().filter(|_| launch));
+            classes.any(|it| it.get() == class)
+        };
+        let launches = |port: &NetPort| port.of.contains(&stream.from) && keeps(port, true);
+        if stream.launch.is_some() && !self.file.ports.iter().any(launches) {
+            let message = format!("no port of {} keeps launch times of class {class}", stream.from);
+            let hint = format!("add `{{ of: [{}], launch: [{class}] }}` to `ports`", stream.from);
+            reader.fail_at(&format!("streams[{i}].launch"), message, &hint);
+        }
+        if stream.shape.is_some() && !self.file.ports.iter().any(|port| keeps(port, false)) {
+            let message = format!("no port shapes class {class} asynchronously");
+            let hint = format!("name the bridges on its way in `ports`, with `timed: [{class}]`");
+            reader.fail_at(&format!("streams[{i}].shape"), message, &hint);
         }
     }
 
@@ -369,19 +392,6 @@ fn delay(reader: &mut Reader, key: &str, delay: &NetDelay) {
             reader.fail_at(&format!("{key}.times"), message, "write at least one");
         }
         _ => {}
-    }
-}
-
-/// The longest time that a delay names.
-fn longest(delay: &NetDelay) -> Span {
-    match delay {
-        NetDelay::Fixed(span) => *span,
-        NetDelay::Drawn(NetDrawn::Uniform(it)) => it.max,
-        NetDelay::Drawn(NetDrawn::Normal(it)) => it.mean.max(it.deviation),
-        NetDelay::Drawn(NetDrawn::Exponential(it)) => it.min.max(it.mean),
-        NetDelay::Drawn(NetDrawn::Empirical(it)) => {
-            it.times.iter().copied().max().unwrap_or(Span::ZERO)
-        }
     }
 }
 

@@ -53,7 +53,9 @@ impl NetDelay {
                 let least = far.map_or(Span::ZERO, |far| (it.mean - far).max(Span::ZERO));
                 (least, far.and_then(|far| it.mean.checked_add(far)))
             }
-            NetDelay::Drawn(NetDrawn::Exponential(it)) => (it.min, None),
+            NetDelay::Drawn(NetDrawn::Exponential(it)) => {
+                (it.min, (it.mean == Span::ZERO).then_some(it.min))
+            }
             NetDelay::Drawn(NetDrawn::Empirical(it)) => {
                 let times = it.times.iter().copied();
                 (times.clone().min().unwrap_or(Span::ZERO), times.max())

@@ -442,11 +442,19 @@ impl Network {
         for stream in &self.streams {
             stream.times().try_for_each(|span| check("a time of a stream", span))?;
         }
+        let offset = |node: &NodeSpec| node.clock.offset.max(-node.clock.offset);
+        let mut jumps: Vec<Span> = self.nodes.iter().map(offset).collect();
         for fault in &self.faults {
             check("the time of a fault", fault.at)?;
             check("the length of a fault", fault.lasts)?;
             if let FaultKind::ClockStep(_, by) | FaultKind::LateApplication(_, by) = fault.kind {
                 check("a time of a fault", by)?;
+            }
+            if let FaultKind::ClockStep(node, by) = fault.kind
+                && let Some(sum) = jumps.get_mut(node)
+            {
+                *sum += by.max(-by);
+                check("a clock's offset and jumps together", *sum)?;
             }
         }
         Ok(())

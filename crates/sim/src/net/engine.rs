@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use timewire_base::{BitsPerSecond, Span};
 use timewire_mac::port::{
-    AsyncGroup, Gate, GateList, Now, Offered, Port, Ps, Refused, Started, Wake,
+    AsyncGroup, GAP_BYTES, Gate, GateList, Now, Offered, PREAMBLE_BYTES, Port, PortConfig, Ps,
+    Refused, Started, Wake,
 };
 
 use super::app::Flow;
@@ -427,7 +428,7 @@ impl Simulation {
     pub(super) fn clock_changed(&mut self, node: u32) {
         for place in 0..self.nodes[slot(node)].ports.len() {
             let port = self.nodes[slot(node)].ports[place];
-            if self.ports[slot(port)].port.has_waiting() {
+            if self.ports[slot(port)].port.minds_clock() {
                 self.kick(port);
             }
         }
@@ -629,7 +630,7 @@ impl Simulation {
         let onward = self.ports[slot(self.routes.hops[next])].rate;
         let ready = match (self.nodes[peer].cut_through_bytes, since) {
             (Some(bytes), Some(since)) if onward <= rate => {
-                let head = self.ports[slot(port)].port.duration(bytes + PREAMBLE);
+                let head = self.ports[slot(port)].port.duration(bytes + PREAMBLE_BYTES);
                 (since + u64::try_from(head.get()).unwrap_or(0) + delay).min(arrives)
             }
             _ => arrives,
@@ -650,7 +651,6 @@ impl Simulation {
     }
 }
 
-const PREAMBLE: u32 = 8;
 const MOST_VIOLATIONS: usize = 100;
 
 fn happens(random: &mut Sequence, ppb: u64) -> bool {
@@ -674,8 +674,8 @@ pub(super) fn sequence(seed: u64, kind: u64, number: usize) -> Sequence {
 fn ports(network: &Network) -> Vec<PortState> {
     let mut ports = Vec::new();
     let mut add = |node: usize, config, medium, delay: Span, loss: (u32, u32)| {
-        let config: timewire_mac::port::PortConfig = config;
-        let gap = Ps::of_bytes(timewire_mac::port::GAP_BYTES, config.rate);
+        let config: PortConfig = config;
+        let gap = Ps::of_bytes(GAP_BYTES, config.rate);
         let random = sequence(network.seed, 4, ports.len());
         ports.push(PortState {
             port: Port::new(&config),

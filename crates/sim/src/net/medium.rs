@@ -59,7 +59,6 @@ const ATTEMPTS: u32 = 16;
 const BACKOFF_LIMIT: u32 = 10;
 const SLOT_BYTES: u32 = 64;
 const JAM_BYTES: u32 = 4;
-const GAP_BYTES: u32 = 12;
 /// A token is a frame of 64 bytes.
 const TOKEN_BYTES: u32 = 84;
 
@@ -77,7 +76,7 @@ impl Medium {
             free_from: 0,
             deaf_until: 0,
             delay: ps(spec.delay),
-            gap: time(GAP_BYTES),
+            gap: time(timewire_mac::port::GAP_BYTES),
             jam: time(JAM_BYTES),
             slot_time: time(SLOT_BYTES),
             token_time: time(TOKEN_BYTES),

@@ -78,9 +78,10 @@ impl PhaseSearch {
             }
         }
         let count = u64::try_from(self.cyclic.len()).unwrap_or(0);
-        for number in self.cyclic.clone() {
-            // Near the worst, about one stream in each trial moves.
-            if near && below(self.random.next(), count) != 0 {
+        let moves = usize::try_from(below(self.random.next(), count)).unwrap_or(0);
+        for (place, number) in self.cyclic.clone().into_iter().enumerate() {
+            // Near the worst, one stream moves, and about one more.
+            if near && place != moves && below(self.random.next(), count) != 0 {
                 continue;
             }
             let other = self.cyclic[usize::try_from(below(self.random.next(), count)).unwrap_or(0)];
@@ -96,6 +97,46 @@ impl PhaseSearch {
                 let ns = if follows { beside + drawn % BESIDE_NS } else { drawn };
                 *offset = Span::from_ns(ns.rem_euclid(period));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use timewire_base::{BitsPerSecond, FrameLen};
+
+    use super::super::delay::Delay;
+    use super::super::describe::{LinkSpec, NodeSpec, StreamSpec};
+    use super::*;
+
+    #[test]
+    fn t0_no_trial_is_the_worst_again() {
+        let mut network = Network::empty(Span::from_us(1), 1);
+        network.nodes = vec![NodeSpec::default(); 2];
+        let rate = BitsPerSecond::new(100_000_000).unwrap();
+        network.links = vec![LinkSpec::plain(0, 1, rate, Span::ZERO)];
+        let stream = StreamSpec {
+            from: 0,
+            to: 1,
+            class: 0,
+            frame: FrameLen::new(300).unwrap(),
+            traffic: Traffic::Cyclic {
+                period: Span::from_ms(1),
+                offset: Span::ZERO,
+                jitter: Delay::NONE,
+                frames: 1,
+                spacing: Span::ZERO,
+            },
+            launch: None,
+            shape: None,
+        };
+        network.streams = vec![stream; 4];
+        let mut search = PhaseSearch::new(network, 3);
+        for trial in 0..100 {
+            let worst = search.step(|_| 0).unwrap().offsets.clone();
+            let tried: Vec<_> =
+                search.cyclic.iter().map(|number| (*number, search.offset(*number))).collect();
+            assert!(trial == 0 || tried != worst, "trial {trial}");
         }
     }
 }
