@@ -126,12 +126,7 @@ impl Listener {
     fn start(socket: Socket, limits: ListenLimits, log: Log) -> Result<Listener, RemoteError> {
         let stop = Arc::new(Wake::new().map_err(system("make an event"))?);
         let (taken, links) = mpsc::channel();
-        let gate = Gate {
-            limits,
-            places: Arc::new(AtomicUsize::new(0)),
-            pending: Mutex::new(BTreeMap::new()),
-            log: Mutex::new(Limited { log, since: Instant::now(), lines: 0, kept: 0 }),
-        };
+        let gate = Gate::new(limits, log);
         let wake = Arc::clone(&stop);
         let work = move || {
             // Neither this thread nor those of the handshakes have a use for any.
@@ -191,15 +186,25 @@ struct Gate {
 }
 
 impl Gate {
+    fn new(limits: ListenLimits, log: Log) -> Gate {
+        Gate {
+            limits,
+            places: Arc::new(AtomicUsize::new(0)),
+            pending: Mutex::new(BTreeMap::new()),
+            log: Mutex::new(Limited { log, since: Instant::now(), lines: 0, kept: 0 }),
+        }
+    }
+
     fn enter(self: &Arc<Gate>, from: Option<IpAddr>) -> Option<Pending> {
         let mut pending = lock(&self.pending);
         let sum: usize = pending.values().sum();
-        let of_address = pending.entry(from).or_default();
+        let of_address = pending.get(&from).copied().unwrap_or_default();
         let most = self.limits.handshakes_of_address;
-        if sum >= self.limits.handshakes || (from.is_some() && *of_address >= most) {
+        if sum >= self.limits.handshakes || (from.is_some() && of_address >= most) {
+            // Nothing is kept of who was refused: strangers have no end of addresses.
             return None;
         }
-        *of_address += 1;
+        pending.insert(from, of_address + 1);
         Some(Pending { gate: Arc::clone(self), from })
     }
 
@@ -436,5 +441,17 @@ mod tests {
         let lines = lock(&lines);
         assert_eq!(lines.len(), 5);
         assert_eq!(lines[3], "997 more connections were refused");
+    }
+
+    #[test]
+    fn t0_nothing_is_kept_of_addresses_that_were_refused() {
+        let limits = ListenLimits { handshakes: 3, handshakes_of_address: 2, ..Default::default() };
+        let gate = Arc::new(Gate::new(limits, Arc::new(|_: &str| {})));
+        let enter = |last: u128| gate.enter(Some(IpAddr::from(last.to_be_bytes())));
+        let held: Vec<_> = [1, 1, 2].into_iter().map(|last| enter(last).unwrap()).collect();
+        assert!((1..10_000).all(|last| enter(last).is_none()));
+        assert_eq!(lock(&gate.pending).len(), 2);
+        drop(held);
+        assert!(lock(&gate.pending).is_empty());
     }
 }
