@@ -150,3 +150,15 @@ fn t3_the_longest_message_is_known_to_the_sender() {
     other.send(&[8; 101]).unwrap();
     assert_eq!(other.receive(Duration::from_millis(1)).unwrap(), None);
 }
+
+#[test]
+fn t3_who_says_nothing_without_end_is_not_heard_for_longer_than_the_time() {
+    let (mut one, other) = UnixStream::pair().unwrap();
+    one.write_all(b"\0\0\0\x0e\0timewire\0\x01\0\x10\0\0").unwrap();
+    let mut other = over_unix(other, LinkLimits::default()).unwrap();
+    // Ten thousand signs of life: more than is read at once, and there before it is read.
+    one.write_all(&b"\0\0\0\0\x02".repeat(10_000)).unwrap();
+    one.write_all(b"\0\0\0\x04\x01last").unwrap();
+    assert_eq!(other.receive(Duration::ZERO).unwrap(), None);
+    assert_eq!(other.receive(SOON).unwrap().unwrap(), b"last");
+}
