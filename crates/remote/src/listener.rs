@@ -3,6 +3,7 @@
 //! and a line in the log.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -63,6 +64,7 @@ pub struct Listener {
     links: mpsc::Receiver<Link>,
     address: Option<SocketAddr>,
     path: Option<PathBuf>,
+    gate: Arc<Gate>,
     stop: Arc<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -126,18 +128,29 @@ impl Listener {
     fn start(socket: Socket, limits: ListenLimits, log: Log) -> Result<Listener, RemoteError> {
         let stop = Arc::new(Wake::new().map_err(system("make an event"))?);
         let (taken, links) = mpsc::channel();
-        let gate = Gate::new(limits, log);
-        let wake = Arc::clone(&stop);
+        let gate = Arc::new(Gate::new(limits, log));
+        let (wake, of_thread) = (Arc::clone(&stop), Arc::clone(&gate));
+        let (tell, told) = mpsc::channel();
         let work = move || {
             // Neither this thread nor those of the handshakes have a use for any.
-            if let Err(error) = keep_capabilities(&[]) {
-                gate.refuse("nobody", &format!("cannot give capabilities away: {error}"));
+            let given_away = keep_capabilities(&[]);
+            let is_ready = given_away.is_ok();
+            // Who starts it waits for this.
+            let _ = tell.send(given_away);
+            if is_ready {
+                serve(&socket, &of_thread, &taken, &wake);
             }
-            serve(&socket, &Arc::new(gate), &taken, &wake);
         };
         let thread = thread::Builder::new().name("listener".to_owned()).spawn(work);
         let thread = Some(thread.map_err(system("start a thread"))?);
-        Ok(Listener { links, address: None, path: None, stop, thread })
+        let given_away = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
+        given_away.map_err(system("give capabilities away before listening to strangers"))?;
+        Ok(Listener { links, address: None, path: None, gate, stop, thread })
+    }
+
+    /// Writes of somebody who was refused later on into the log, as long as there is room for it.
+    pub(crate) fn refuse(&self, peer: &str, why: &str) {
+        self.gate.refuse(peer, why);
     }
 
     /// The next link whose other end has proven who it is, or `None` when the time is over.
@@ -177,6 +190,7 @@ struct Secure {
 }
 
 /// What the handshakes of a listener share.
+#[derive(Debug)]
 struct Gate {
     limits: ListenLimits,
     places: Arc<AtomicUsize>,
@@ -256,6 +270,12 @@ struct Limited {
     since: Instant,
     lines: u32,
     kept: u32,
+}
+
+impl fmt::Debug for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Limited")
+    }
 }
 
 impl Limited {
