@@ -78,6 +78,10 @@ fn t3_a_program_carries_a_link_and_ends_with_it() {
         assert!(receiver.receive(SOON).unwrap().unwrap() == message);
     });
     drop(link);
+    // It leads a group of its own, so that Ctrl-C on a terminal is not for it.
+    let mut leader = Command::new("sh");
+    leader.args(["-c", "test $(cut -d ' ' -f 5 /proc/$$/stat) = $$ && exec cat"]);
+    over_program(leader, LinkLimits::default()).unwrap();
     let gone = over_program(Command::new("true"), LinkLimits::default()).unwrap_err();
     assert!(gone.is_lost_link(), "{gone}");
     let none = over_program(Command::new("/nowhere/ssh"), LinkLimits::default()).unwrap_err();
