@@ -196,9 +196,10 @@ impl Texts<'_> {
         let command = words.iter().map(|word| self.put_in(word.as_str()));
         let accept = wish.accept.iter().map(|code| u8::try_from(code.get()).map_err(invalid));
         // What a program is told about where it is, so that one command serves many performances.
-        let values = self.values.iter();
-        let environment = values
-            .map(|(name, value)| (format!("TIMEWIRE_{}", name.to_uppercase()), value.clone()));
+        let environment = self.script.file.variables.iter().filter_map(|variable| {
+            let value = self.values.get(variable.name.as_str())?;
+            Some((variable.in_environment(), value.clone()))
+        });
         Ok(Program {
             name: self.word(name)?,
             command: command.collect::<Result<_, _>>()?,
