@@ -221,6 +221,7 @@ impl AgentService {
                 Action::Answer(message) => self.answer(&message),
                 Action::Start { experiment, number, task, at } => {
                     self.tasks.insert((experiment.clone(), number));
+                    self.part(&experiment).begin(number);
                     self.spawn(experiment, move |part, experiment| {
                         let outcome = part.perform(number, &task, at);
                         Event::Ended { experiment, number, outcome }
