@@ -232,6 +232,15 @@ impl ExperimentFile {
                 let message = format!("there is no station `{}`", check.station);
                 reader.fail_at(&format!("{at}.station"), message, "name one of `stations`");
             }
+            let pointer = check.value.as_str();
+            if !pointer.is_empty() && !pointer.starts_with('/') {
+                let message = format!("`{pointer}` is no JSON pointer");
+                reader.fail_at(
+                    &format!("{at}.value"),
+                    message,
+                    "write one such as /streams/0/lost",
+                );
+            }
             let limits = [("at_least", &check.at_least), ("at_most", &check.at_most)];
             for (key, limit) in limits {
                 let Some(limit) = limit else { continue };
@@ -506,6 +515,7 @@ checks:
             ("stop: listen", "stop: listen, wait: listen", "stations[1].close.steps[0]"),
             (", at_most: 0", "", "checks[0]"),
             ("at_most: 0", "at_most: few", "checks[0].at_most"),
+            ("value: /lost", "value: lost", "checks[0].value"),
             ("name: load, ", "name: cache, ", "variables[2].name"),
             ("name: load, ", "name: state_dir, ", "variables[2].name"),
             ("name: load, ", "name: line-load, ", "variables[2].name"),
