@@ -76,9 +76,13 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
         handle.end();
     };
     thread::Builder::new().name("signals".to_owned()).spawn(ender)?;
-    service.run(args.stdio)?;
+    let left = service.run(args.stdio)?;
     drop(announcer);
-    Ok(ExitCode::SUCCESS)
+    if left.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("error: this host is left changed: {}", left.join("; "));
+    Ok(ExitCode::from(3))
 }
 
 fn accept(listener: &Listener, handle: &AgentHandle) {

@@ -322,6 +322,45 @@ fn t3_a_station_that_hears_nothing_puts_its_host_back_and_keeps_its_records() {
     assert!(stations.out().join("0001/records/s1/work.out").exists());
 }
 
+#[test]
+fn t3_ctrl_c_ends_an_experiment_with_its_records_and_hosts_back() {
+    let Some(stations) = Stations::start(1) else { return };
+    let text = eventful(&stations);
+    let slow = fs::read_to_string(&text).unwrap().replace("sleep 0.1", "echo seen; sleep 300");
+    fs::write(&text, slow).unwrap();
+    let controller = stations.controller();
+    wait_until("the program runs", || stations.host.processes_with("300").len() == 1);
+    controller.signal("INT");
+    let said = controller.end();
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("it was asked to end"), "{said:?}");
+    stations.are_restored();
+    let record = fs::read_to_string(stations.out().join("0001/records/s0/work.out")).unwrap();
+    assert_eq!(record, "1\nseen\n");
+    // What was ended so is not repeated.
+    assert_eq!(stations.controller().end().code, Some(2));
+    assert_eq!(summary(&stations)["results"][0]["failures"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn t3_an_agent_that_ends_and_cannot_put_its_host_back_says_so() {
+    let Some(mut stations) = Stations::start(1) else { return };
+    let text = eventful(&stations);
+    let slow = fs::read_to_string(&text).unwrap().replace("sleep 0.1", "sleep 300");
+    fs::write(&text, slow).unwrap();
+    let _controller = stations.controller();
+    wait_until("the program runs", || stations.host.processes_with("300").len() == 1);
+    // Where it is written what was applied.
+    let state = stations.host.scratch().path().join("state");
+    fs::rename(&state, state.with_extension("gone")).unwrap();
+    fs::write(&state, "no directory").unwrap();
+    let agent = stations.agents.remove(0);
+    agent.signal("TERM");
+    let said = agent.end();
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.stderr.contains("error: this host is left changed: "), "{said:?}");
+}
+
 /// Everything that an agent's journal says it keeps is there, or at the controller.
 fn no_record_is_lost(stations: &Stations, number: usize) {
     let directory = PathBuf::from(stations.directory(number)).join("work");
