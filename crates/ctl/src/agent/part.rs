@@ -60,8 +60,8 @@ impl Part {
         Part { directory, own_program, mark, state, changed }
     }
 
-    /// Says that a task will be performed: before its thread is there, so that who puts the host back
-    /// waits for it.
+    /// Says that a task will be performed: before its thread is there, so that who puts the host
+    /// back waits for it.
     pub fn begin(&self, number: u32) {
         self.state().begun.insert(number);
     }
@@ -294,7 +294,7 @@ impl Part {
             }
             if left <= near {
                 drop(state);
-                // By a clock that nobody steps: one that is set back by an hour would sleep as long.
+                // By a clock that nobody steps: one that is set back would sleep as long.
                 clock::sleep_until(clock::now::<Mono>().saturating_add(left));
                 state = self.state();
                 continue;

@@ -89,8 +89,8 @@ pub(super) fn record_of_check(
     Texts { script, values }.record(&check.record)
 }
 
-/// Whether each program of a station has a name of its own, and those that are waited for or stopped
-/// were started before.
+/// Whether each program of a station has a name of its own, and those that are waited for or
+/// stopped were started before.
 fn check_programs(station: &StationPlan) -> Result<(), CtlError> {
     let mut started = BTreeSet::new();
     for (phase, part) in &station.parts {

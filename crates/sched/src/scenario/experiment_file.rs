@@ -56,8 +56,8 @@ record! {
 record! {
     /// Something that is varied: a list of values, or a range of whole numbers.
     pub struct Variable {
-        /// Its name; programs have it in capital letters after `TIMEWIRE_` in their environment, so it
-        /// has no `-`, and is none that Timewire itself reads there.
+        /// Its name; programs have it in capitals after `TIMEWIRE_` in their environment, so it has
+        /// no `-`, and is none that Timewire itself reads there.
         name: Name,
         /// Its values.
         values: Vec<Word> = "[]",
