@@ -118,6 +118,23 @@ impl Identity {
         state.join("timewire/agent")
     }
 
+    /// Whether a directory is fit for keys, peers and what an agent keeps: who can write there
+    /// decides whom this station trusts.
+    ///
+    /// **Errors**: others can write it, or it is another user's; `NotFound` inside
+    /// [`RemoteError::System`] when there is none.
+    pub fn check_directory(directory: &Path) -> Result<(), RemoteError> {
+        let found = fs::metadata(directory);
+        let found = found.map_err(system(format!("read {}", directory.display())))?;
+        let (mode, owner, own) = (found.mode() & 0o777, found.uid(), effective_user());
+        if mode & 0o022 != 0 || (owner != own && owner != 0) {
+            let why =
+                format!("mode {mode:04o}, of user {owner}; 0700 of user {own} would be right");
+            return Err(RemoteError::BadFile { path: directory.to_owned(), why });
+        }
+        Ok(())
+    }
+
     /// The identity in a directory.
     ///
     /// **Errors**: `NotFound` inside [`RemoteError::System`] when there is none; a key that others
@@ -125,15 +142,8 @@ impl Identity {
     pub fn load(directory: &Path) -> Result<Identity, RemoteError> {
         let path = directory.join(KEY);
         let reading = || format!("read the station's key {}", path.display());
+        Identity::check_directory(directory)?;
         let own = effective_user();
-        // Who can write here decides whom this station trusts.
-        let around = fs::metadata(directory).map_err(system(reading()))?;
-        let (mode, owner) = (around.mode() & 0o777, around.uid());
-        if mode & 0o022 != 0 || (owner != own && owner != 0) {
-            let why =
-                format!("mode {mode:04o}, of user {owner}; 0700 of user {own} would be right");
-            return Err(RemoteError::BadFile { path: directory.to_owned(), why });
-        }
         let metadata = fs::symlink_metadata(&path).map_err(system(reading()))?;
         let bad = |why: String| RemoteError::BadFile { path: path.clone(), why };
         if !metadata.is_file() || metadata.len() > 4_096 {
