@@ -9,11 +9,12 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use support::{Host, Running, TIMEWIRE, wait_until};
+use support::{Host, Running, Scratch, TIMEWIRE, timewire, wait_until};
 
 const TIMING: &str = "{lease: 2s, resend: 100ms, lead: 150ms, phase: 15s}";
 
@@ -320,6 +321,37 @@ fn t3_a_station_that_hears_nothing_puts_its_host_back_and_keeps_its_records() {
     let failures = summary(&stations)["results"][0]["failures"].to_string();
     assert!(failures.contains("length of its lease"), "{failures}");
     assert!(stations.out().join("0001/records/s1/work.out").exists());
+}
+
+#[test]
+fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
+    let scratch = Scratch::new();
+    let text = "timewire: 1\nkind: experiment\nname: e\nstations: [{name: s}]\n";
+    let file = scratch.write("e.yaml", text);
+    for words in ["--quick", "--trace", "--baseline x", "--lab uml", "--kernel 6.1", "--time wall"]
+    {
+        let option = words.split(' ').next().unwrap();
+        let given: Vec<&str> =
+            ["run", &file, "--dry-run"].into_iter().chain(words.split(' ')).collect();
+        let error = format!("error: {option} is for scenarios, not for experiment files\n");
+        timewire(&given).failed(2, &error);
+    }
+    timewire(&["run", &file, "--dry-run", "--seed", "5"])
+        .failed(2, "error: --seed is for a comparison; name the run with --baseline DIR\n");
+}
+
+#[test]
+fn t3_an_agent_keeps_nothing_where_others_can_write() {
+    let scratch = Scratch::new();
+    let open = scratch.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let (dir, socket) =
+        (open.display().to_string(), scratch.path().join("s").display().to_string());
+    let said = timewire(&["agent", "serve", "--dir", &dir, "--socket", &socket]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("mode 0777"), "{said:?}");
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
 }
 
 #[test]
