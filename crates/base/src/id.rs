@@ -3,9 +3,6 @@
 //!
 //! Not here: identifiers that only one file knows (they live there).
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -44,32 +41,35 @@ pub enum IdError {
     },
 }
 
+/// What types have that are text which was checked: a tuple struct of one `String`, and its
+/// `new(&str) -> Result<Self, Error>`.
+#[macro_export]
 macro_rules! checked_text {
-    ($name:ident) => {
+    ($name:ident, $error:ty) => {
         impl $name {
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
-        impl FromStr for $name {
-            type Err = IdError;
-            fn from_str(text: &str) -> Result<Self, IdError> {
+        impl ::std::str::FromStr for $name {
+            type Err = $error;
+            fn from_str(text: &str) -> ::std::result::Result<Self, $error> {
                 $name::new(text)
             }
         }
-        impl TryFrom<String> for $name {
-            type Error = IdError;
-            fn try_from(text: String) -> Result<Self, IdError> {
+        impl ::std::convert::TryFrom<String> for $name {
+            type Error = $error;
+            fn try_from(text: String) -> ::std::result::Result<Self, $error> {
                 $name::new(&text)
             }
         }
-        impl From<$name> for String {
+        impl ::std::convert::From<$name> for String {
             fn from(name: $name) -> String {
                 name.0
             }
@@ -99,7 +99,7 @@ impl IfName {
         }
     }
 }
-checked_text!(IfName);
+checked_text!(IfName, IdError);
 
 /// The name of a station in a scenario; safe as part of a file, namespace and interface name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -120,7 +120,7 @@ impl StationName {
         }
     }
 }
-checked_text!(StationName);
+checked_text!(StationName, IdError);
 
 /// The priority of a transmit or receive queue: a lower number is served first.
 ///

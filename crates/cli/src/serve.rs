@@ -3,6 +3,7 @@
 //!
 //! Not here: what it does (`timewire_ctl::agent`).
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,10 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     // Before any thread: all of them leave the signals to us.
     let requests = EndRequests::new().context("cannot wait for signals")?;
     let keys = args.keys.directory();
+    match Identity::check_directory(&keys) {
+        Err(RemoteError::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+        other => other?,
+    }
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let options = AgentOptions { directory: keys.join("work"), program };
     if let Some(done) = timewire_host::apply::keeper::recover()? {
@@ -76,9 +81,13 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
         handle.end();
     };
     thread::Builder::new().name("signals".to_owned()).spawn(ender)?;
-    service.run(args.stdio)?;
+    let left = service.run(args.stdio)?;
     drop(announcer);
-    Ok(ExitCode::SUCCESS)
+    if left.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("error: this host is left changed: {}", left.join("; "));
+    Ok(ExitCode::from(3))
 }
 
 fn accept(listener: &Listener, handle: &AgentHandle) {
@@ -107,7 +116,7 @@ fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option
             None => match at((IpAddr::from(Ipv6Addr::UNSPECIFIED), PORT).into()) {
                 // A host without IPv6.
                 Err(RemoteError::System { source, .. })
-                    if source.kind() != std::io::ErrorKind::AddrInUse =>
+                    if source.kind() != ErrorKind::AddrInUse =>
                 {
                     at((IpAddr::from(Ipv4Addr::UNSPECIFIED), PORT).into())?
                 }

@@ -19,7 +19,7 @@ use timewire_ctl::experiment;
 use timewire_sched::scenario::experiment_file::{ExperimentFile, StationMap};
 use timewire_sys::event::EndRequests;
 
-use crate::args::Run;
+use crate::args::{Laboratory, Run};
 use crate::output;
 
 /// Whether the files are experiments on stations.
@@ -33,9 +33,19 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let [path] = args.files.as_slice() else {
         bail!("one experiment file at a time; {} were given", args.files.len());
     };
-    if args.quick || args.trace || args.carrier.is_some() {
-        bail!("--quick, --trace and --carrier are for scenarios, not for experiment files");
+    let of_scenarios = [
+        ("--quick", args.quick),
+        ("--trace", args.trace),
+        ("--carrier", args.carrier.is_some()),
+        ("--baseline", args.baseline.is_some()),
+        ("--lab", args.place.lab != Laboratory::Netns),
+        ("--kernel", args.place.kernel.is_some()),
+        ("--time", args.place.time.is_some()),
+    ];
+    if let Some((option, _)) = of_scenarios.iter().find(|(_, given)| *given) {
+        bail!("{option} is for scenarios, not for experiment files");
     }
+    args.limits.refuse()?;
     let text = read(path)?;
     let file = ExperimentFile::parse(&path.to_string_lossy(), &text).map_err(|errors| {
         eprintln!("{errors}");

@@ -9,11 +9,12 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use support::{Host, Running, TIMEWIRE, wait_until};
+use support::{Host, Running, Scratch, TIMEWIRE, timewire, wait_until};
 
 const TIMING: &str = "{lease: 2s, resend: 100ms, lead: 150ms, phase: 15s}";
 
@@ -320,6 +321,76 @@ fn t3_a_station_that_hears_nothing_puts_its_host_back_and_keeps_its_records() {
     let failures = summary(&stations)["results"][0]["failures"].to_string();
     assert!(failures.contains("length of its lease"), "{failures}");
     assert!(stations.out().join("0001/records/s1/work.out").exists());
+}
+
+#[test]
+fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
+    let scratch = Scratch::new();
+    let text = "timewire: 1\nkind: experiment\nname: e\nstations: [{name: s}]\n";
+    let file = scratch.write("e.yaml", text);
+    for words in ["--quick", "--trace", "--baseline x", "--lab uml", "--kernel 6.1", "--time wall"]
+    {
+        let option = words.split(' ').next().unwrap();
+        let given: Vec<&str> =
+            ["run", &file, "--dry-run"].into_iter().chain(words.split(' ')).collect();
+        let error = format!("error: {option} is for scenarios, not for experiment files\n");
+        timewire(&given).failed(2, &error);
+    }
+    timewire(&["run", &file, "--dry-run", "--seed", "5"])
+        .failed(2, "error: --seed is for a comparison; name the run with --baseline DIR\n");
+}
+
+#[test]
+fn t3_an_agent_keeps_nothing_where_others_can_write() {
+    let scratch = Scratch::new();
+    let open = scratch.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    let (dir, socket) =
+        (open.display().to_string(), scratch.path().join("s").display().to_string());
+    let said = timewire(&["agent", "serve", "--dir", &dir, "--socket", &socket]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("mode 0777"), "{said:?}");
+    assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+}
+
+#[test]
+fn t3_ctrl_c_ends_an_experiment_with_its_records_and_hosts_back() {
+    let Some(stations) = Stations::start(1) else { return };
+    let text = eventful(&stations);
+    let slow = fs::read_to_string(&text).unwrap().replace("sleep 0.1", "echo seen; sleep 300");
+    fs::write(&text, slow).unwrap();
+    let controller = stations.controller();
+    wait_until("the program runs", || stations.host.processes_with("300").len() == 1);
+    controller.signal("INT");
+    let said = controller.end();
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("it was asked to end"), "{said:?}");
+    stations.are_restored();
+    let record = fs::read_to_string(stations.out().join("0001/records/s0/work.out")).unwrap();
+    assert_eq!(record, "1\nseen\n");
+    // What was ended so is not repeated.
+    assert_eq!(stations.controller().end().code, Some(2));
+    assert_eq!(summary(&stations)["results"][0]["failures"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn t3_an_agent_that_ends_and_cannot_put_its_host_back_says_so() {
+    let Some(mut stations) = Stations::start(1) else { return };
+    let text = eventful(&stations);
+    let slow = fs::read_to_string(&text).unwrap().replace("sleep 0.1", "sleep 300");
+    fs::write(&text, slow).unwrap();
+    let _controller = stations.controller();
+    wait_until("the program runs", || stations.host.processes_with("300").len() == 1);
+    // Where it is written what was applied.
+    let state = stations.host.scratch().path().join("state");
+    fs::rename(&state, state.with_extension("gone")).unwrap();
+    fs::write(&state, "no directory").unwrap();
+    let agent = stations.agents.remove(0);
+    agent.signal("TERM");
+    let said = agent.end();
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(said.stderr.contains("error: this host is left changed: "), "{said:?}");
 }
 
 /// Everything that an agent's journal says it keeps is there, or at the controller.

@@ -3,9 +3,6 @@
 //!
 //! Not here: names of stations (`timewire-base`).
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -51,34 +48,8 @@ macro_rules! name {
             pub fn new(text: &str) -> Result<$name, NameError> {
                 $check(text).map(|()| $name(text.to_owned()))
             }
-
-            /// The text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
         }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-        impl FromStr for $name {
-            type Err = NameError;
-            fn from_str(text: &str) -> Result<Self, NameError> {
-                $name::new(text)
-            }
-        }
-        impl TryFrom<String> for $name {
-            type Error = NameError;
-            fn try_from(text: String) -> Result<Self, NameError> {
-                $name::new(&text)
-            }
-        }
-        impl From<$name> for String {
-            fn from(name: $name) -> String {
-                name.0
-            }
-        }
+        timewire_base::checked_text!($name, NameError);
     };
 }
 

@@ -55,6 +55,7 @@ enum Input {
     Linked(StationName, Box<Link>),
     Posted(StationName, u64, Posted),
     Unreached(StationName, String),
+    Checked(Event),
 }
 
 /// How many things the controller may be told before it looks.
@@ -145,6 +146,8 @@ pub struct Conductor {
     directory: PathBuf,
     posts: BTreeMap<StationName, (u64, Post)>,
     links: u64,
+    /// Why a station could not be reached, as it was told last.
+    unreached: BTreeMap<StationName, String>,
     inbox: mpsc::Receiver<Input>,
     to_inbox: SyncSender<Input>,
     first: Vec<Action>,
@@ -186,6 +189,7 @@ impl Conductor {
             directory: directory.to_owned(),
             posts: BTreeMap::new(),
             links: 0,
+            unreached: BTreeMap::new(),
             inbox,
             to_inbox,
             first,
@@ -222,10 +226,15 @@ impl Conductor {
                     Some(Event::Tick)
                 }
                 Ok(Input::Unreached(station, why)) => {
-                    tell(Told::Unreached { station: station.clone(), why });
+                    // It is tried again at once, and told when there is something new to say.
+                    if self.unreached.get(&station) != Some(&why) {
+                        self.unreached.insert(station.clone(), why.clone());
+                        tell(Told::Unreached { station: station.clone(), why });
+                    }
                     makers.want(&station);
                     None
                 }
+                Ok(Input::Checked(event)) => Some(event),
                 Ok(Input::Posted(station, link, posted)) => {
                     self.posted(&station, link, posted, &makers)
                 }
@@ -246,6 +255,7 @@ impl Conductor {
         let (number, to_inbox, name) = (self.links, self.to_inbox.clone(), station.clone());
         let told = move |posted| to_inbox.send(Input::Posted(name.clone(), number, posted)).is_ok();
         let post = Post::over(link, told)?;
+        self.unreached.remove(station);
         self.posts.insert(station.clone(), (number, post));
         Ok(())
     }
@@ -313,11 +323,7 @@ impl Conductor {
                         self.next.push_back(Event::Stored { station, record, outcome });
                     }
                 }
-                Action::Check { station, record } => {
-                    let outcome = self.check(&station, &record);
-                    let record = record.name;
-                    self.next.push_back(Event::Stored { station, record, outcome });
-                }
+                Action::Check { station, record } => self.check(station, record)?,
                 Action::End(end) => self.end = Some(end),
             }
         }
@@ -349,23 +355,34 @@ impl Conductor {
         file.write_all(bytes)
     }
 
-    /// Whether a record is whole; then it is on disk under its name.
-    fn check(&self, station: &StationName, record: &Record) -> Result<(), String> {
-        let path = self.path(station, &record.name);
-        let part = part_of(&path);
-        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-        let mut file = File::open(&part).map_err(failed)?;
-        let digest = timewire_remote::digest(&mut file).map_err(failed)?;
-        if digest != record.digest {
-            return Err("it changed while it was fetched".to_owned());
-        }
-        let keep = || {
-            file.sync_all()?;
-            fs::rename(&part, &path)?;
-            sync_directory(&path)
+    /// Checks a record in a thread of its own: a large one takes longer than a lease.
+    fn check(&self, station: StationName, record: Record) -> Result<(), CtlError> {
+        let (path, to_inbox) = (self.path(&station, &record.name), self.to_inbox.clone());
+        let work = move || {
+            let outcome = keep_if_whole(&path, &record.digest);
+            let event = Event::Stored { station, record: record.name, outcome };
+            // A controller that has ended does not ask.
+            let _ = to_inbox.send(Input::Checked(event));
         };
-        keep().map_err(failed)
+        let thread = thread::Builder::new().name("check".to_owned());
+        thread.spawn(work).map(drop).map_err(CtlError::thread)
     }
+}
+
+/// Whether a record is whole; then it is on disk under its name.
+fn keep_if_whole(path: &Path, digest: &str) -> Result<(), String> {
+    let part = part_of(path);
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut file = File::open(&part).map_err(failed)?;
+    if timewire_remote::digest(&mut file).map_err(failed)? != digest {
+        return Err("it changed while it was fetched".to_owned());
+    }
+    let keep = || {
+        file.sync_all()?;
+        fs::rename(&part, path)?;
+        sync_directory(path)
+    };
+    keep().map_err(failed)
 }
 
 /// Where a record of a station is in the directory of an experiment.

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,14 +56,20 @@ fn connect_any(address: &str, end: Instant) -> Result<(TcpStream, SocketAddr), R
     let doing = || format!("connect to {address}");
     let addresses = resolve(address).map_err(system(doing()))?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for at in addresses {
-        let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(&at, left) {
-            Ok(socket) => return Ok((socket, at)),
+    for (at, others) in addresses.iter().zip((0..addresses.len()).rev()) {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = share(left, others).max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(at, left) {
+            Ok(socket) => return Ok((socket, *at)),
             Err(error) => last = error,
         }
     }
     Err(system(doing())(last))
+}
+
+/// How long one address may take: one that does not answer leaves each of the others as much.
+fn share(left: Duration, others: usize) -> Duration {
+    left / u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 /// The addresses of `HOST:PORT`, where an address of IPv6 stands in brackets and may name an
@@ -141,7 +148,8 @@ pub(crate) fn open_unix(
 pub fn over_program(mut command: Command, limits: LinkLimits) -> Result<Link, RemoteError> {
     let end = Instant::now() + limits.handshake;
     let doing = format!("start {}", command.get_program().to_string_lossy());
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    // A group of its own: Ctrl-C is for us, who need the link to end what goes on at its other end.
+    let child = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = child.map_err(system(doing))?;
     let output = child.stdin.take().expect("invariant: it is a pipe");
     let input = child.stdout.take().expect("invariant: it is a pipe");
@@ -160,4 +168,18 @@ pub fn over_stdio(limits: LinkLimits) -> Result<Link, RemoteError> {
     let output = own(io::stdout().as_fd().try_clone_to_owned())?;
     let wire = Wire::Plain(Plain { input, output, _program: None });
     Link::open(wire, Peer::Stdio, None, limits, end, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_an_address_that_does_not_answer_leaves_time_for_the_others() {
+        let mut left = Duration::from_secs(20);
+        for others in (0..4).rev() {
+            assert_eq!(share(left, others), Duration::from_secs(5));
+            left -= share(left, others);
+        }
+    }
 }

@@ -118,10 +118,9 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// What the other end said, fit to be shown.
+    /// What the other end said.
     pub(crate) fn told(why: &str) -> RemoteError {
-        let plain = |c: char| if c.is_control() { '?' } else { c };
-        RemoteError::Told { why: why.chars().take(400).map(plain).collect() }
+        RemoteError::Told { why: fit_to_be_shown(why) }
     }
 
     /// Whether the link is over and a new one may work: it was cut, or the peer was silent.
@@ -150,6 +149,12 @@ pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Remo
     move |source| RemoteError::System { doing, source }
 }
 
-pub(crate) fn protocol(what: impl Into<String>) -> RemoteError {
-    RemoteError::Protocol { what: what.into() }
+/// What is wrong may have words of the other end in it.
+pub(crate) fn protocol(what: impl AsRef<str>) -> RemoteError {
+    RemoteError::Protocol { what: fit_to_be_shown(what.as_ref()) }
+}
+
+/// What somebody else said: none of it moves a cursor, or is long.
+fn fit_to_be_shown(text: &str) -> String {
+    text.chars().take(400).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

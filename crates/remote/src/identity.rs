@@ -118,13 +118,32 @@ impl Identity {
         state.join("timewire/agent")
     }
 
+    /// Whether a directory is fit for keys, peers and what an agent keeps: who can write there
+    /// decides whom this station trusts.
+    ///
+    /// **Errors**: others can write it, or it is another user's; `NotFound` inside
+    /// [`RemoteError::System`] when there is none.
+    pub fn check_directory(directory: &Path) -> Result<(), RemoteError> {
+        let found = fs::metadata(directory);
+        let found = found.map_err(system(format!("read {}", directory.display())))?;
+        let (mode, owner, own) = (found.mode() & 0o777, found.uid(), effective_user());
+        if mode & 0o022 != 0 || (owner != own && owner != 0) {
+            let why =
+                format!("mode {mode:04o}, of user {owner}; 0700 of user {own} would be right");
+            return Err(RemoteError::BadFile { path: directory.to_owned(), why });
+        }
+        Ok(())
+    }
+
     /// The identity in a directory.
     ///
     /// **Errors**: `NotFound` inside [`RemoteError::System`] when there is none; a key that others
-    /// can read.
+    /// can read; a directory that others can write, or that is another user's.
     pub fn load(directory: &Path) -> Result<Identity, RemoteError> {
         let path = directory.join(KEY);
         let reading = || format!("read the station's key {}", path.display());
+        Identity::check_directory(directory)?;
+        let own = effective_user();
         let metadata = fs::symlink_metadata(&path).map_err(system(reading()))?;
         let bad = |why: String| RemoteError::BadFile { path: path.clone(), why };
         if !metadata.is_file() || metadata.len() > 4_096 {
@@ -134,7 +153,6 @@ impl Identity {
             let mode = metadata.mode() & 0o777;
             return Err(bad(format!("its mode is {mode:04o}; 0600 would be right")));
         }
-        let own = effective_user();
         if metadata.uid() != own && metadata.uid() != 0 {
             return Err(bad(format!("it belongs to user {}, not to {own}", metadata.uid())));
         }
@@ -238,6 +256,18 @@ mod tests {
         fs::set_permissions(path.join("key"), fs::Permissions::from_mode(0o640)).unwrap();
         let error = Identity::load(&path).unwrap_err().to_string();
         assert!(error.ends_with("its mode is 0640; 0600 would be right"), "{error}");
+        fs::set_permissions(path.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o770)).unwrap();
+        let error = Identity::load(&path).unwrap_err().to_string();
+        assert!(error.contains("mode 0770") && error.ends_with("would be right"), "{error}");
+        // Nor is a key made there.
+        let open = directory.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Identity::load_or_create(&open).is_err());
+        assert_eq!(fs::read_dir(&open).unwrap().count(), 0);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(Identity::load(&path).unwrap().fingerprint(), made.fingerprint());
         fs::write(path.join("key"), "no key").unwrap();
         fs::set_permissions(path.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
         assert!(Identity::load(&path).is_err());

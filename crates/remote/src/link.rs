@@ -290,6 +290,7 @@ impl Receiver {
     }
 
     fn receive_until(&mut self, end: Instant) -> Result<Option<Vec<u8>>, RemoteError> {
+        let mut has_read = false;
         loop {
             while let Some((kind, payload)) = self.assembler.next().map_err(protocol)? {
                 match kind {
@@ -299,10 +300,16 @@ impl Receiver {
                     Kind::Close => return Err(RemoteError::Closed { reason: reason(&payload) }),
                 }
             }
+            // What has come is looked at once, also when there is no time; then the time counts,
+            // also for an other end that goes on saying what is no message.
+            if has_read && Instant::now() >= end {
+                return Ok(None);
+            }
             let left = end.saturating_duration_since(Instant::now());
             let silence = self.shared.limits.silence;
             let patience = left.min(silence.saturating_sub(self.quiet));
             let waiting = Instant::now();
+            has_read = true;
             if fill(&self.shared.wire, &mut self.assembler, patience)? {
                 self.quiet = Duration::ZERO;
                 continue;
@@ -311,9 +318,6 @@ impl Receiver {
             self.quiet += waiting.elapsed();
             if self.quiet >= silence {
                 return Err(RemoteError::Silent { seconds: silence.as_secs() });
-            }
-            if Instant::now() >= end {
-                return Ok(None);
             }
         }
     }

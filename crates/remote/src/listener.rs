@@ -3,6 +3,7 @@
 //! and a line in the log.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -63,6 +64,7 @@ pub struct Listener {
     links: mpsc::Receiver<Link>,
     address: Option<SocketAddr>,
     path: Option<PathBuf>,
+    gate: Arc<Gate>,
     stop: Arc<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -126,23 +128,29 @@ impl Listener {
     fn start(socket: Socket, limits: ListenLimits, log: Log) -> Result<Listener, RemoteError> {
         let stop = Arc::new(Wake::new().map_err(system("make an event"))?);
         let (taken, links) = mpsc::channel();
-        let gate = Gate {
-            limits,
-            places: Arc::new(AtomicUsize::new(0)),
-            pending: Mutex::new(BTreeMap::new()),
-            log: Mutex::new(Limited { log, since: Instant::now(), lines: 0, kept: 0 }),
-        };
-        let wake = Arc::clone(&stop);
+        let gate = Arc::new(Gate::new(limits, log));
+        let (wake, of_thread) = (Arc::clone(&stop), Arc::clone(&gate));
+        let (tell, told) = mpsc::channel();
         let work = move || {
             // Neither this thread nor those of the handshakes have a use for any.
-            if let Err(error) = keep_capabilities(&[]) {
-                gate.refuse("nobody", &format!("cannot give capabilities away: {error}"));
+            let given_away = keep_capabilities(&[]);
+            let is_ready = given_away.is_ok();
+            // Who starts it waits for this.
+            let _ = tell.send(given_away);
+            if is_ready {
+                serve(&socket, &of_thread, &taken, &wake);
             }
-            serve(&socket, &Arc::new(gate), &taken, &wake);
         };
         let thread = thread::Builder::new().name("listener".to_owned()).spawn(work);
         let thread = Some(thread.map_err(system("start a thread"))?);
-        Ok(Listener { links, address: None, path: None, stop, thread })
+        let given_away = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")));
+        given_away.map_err(system("give capabilities away before listening to strangers"))?;
+        Ok(Listener { links, address: None, path: None, gate, stop, thread })
+    }
+
+    /// Writes of somebody who was refused later on into the log, as long as there is room for it.
+    pub(crate) fn refuse(&self, peer: &str, why: &str) {
+        self.gate.refuse(peer, why);
     }
 
     /// The next link whose other end has proven who it is, or `None` when the time is over.
@@ -182,6 +190,7 @@ struct Secure {
 }
 
 /// What the handshakes of a listener share.
+#[derive(Debug)]
 struct Gate {
     limits: ListenLimits,
     places: Arc<AtomicUsize>,
@@ -191,15 +200,25 @@ struct Gate {
 }
 
 impl Gate {
+    fn new(limits: ListenLimits, log: Log) -> Gate {
+        Gate {
+            limits,
+            places: Arc::new(AtomicUsize::new(0)),
+            pending: Mutex::new(BTreeMap::new()),
+            log: Mutex::new(Limited { log, since: Instant::now(), lines: 0, kept: 0 }),
+        }
+    }
+
     fn enter(self: &Arc<Gate>, from: Option<IpAddr>) -> Option<Pending> {
         let mut pending = lock(&self.pending);
         let sum: usize = pending.values().sum();
-        let of_address = pending.entry(from).or_default();
+        let of_address = pending.get(&from).copied().unwrap_or_default();
         let most = self.limits.handshakes_of_address;
-        if sum >= self.limits.handshakes || (from.is_some() && *of_address >= most) {
+        if sum >= self.limits.handshakes || (from.is_some() && of_address >= most) {
+            // Nothing is kept of who was refused: strangers have no end of addresses.
             return None;
         }
-        *of_address += 1;
+        pending.insert(from, of_address + 1);
         Some(Pending { gate: Arc::clone(self), from })
     }
 
@@ -251,6 +270,12 @@ struct Limited {
     since: Instant,
     lines: u32,
     kept: u32,
+}
+
+impl fmt::Debug for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Limited")
+    }
 }
 
 impl Limited {
@@ -436,5 +461,17 @@ mod tests {
         let lines = lock(&lines);
         assert_eq!(lines.len(), 5);
         assert_eq!(lines[3], "997 more connections were refused");
+    }
+
+    #[test]
+    fn t0_nothing_is_kept_of_addresses_that_were_refused() {
+        let limits = ListenLimits { handshakes: 3, handshakes_of_address: 2, ..Default::default() };
+        let gate = Arc::new(Gate::new(limits, Arc::new(|_: &str| {})));
+        let enter = |last: u128| gate.enter(Some(IpAddr::from(last.to_be_bytes())));
+        let held: Vec<_> = [1, 1, 2].into_iter().map(|last| enter(last).unwrap()).collect();
+        assert!((1..10_000).all(|last| enter(last).is_none()));
+        assert_eq!(lock(&gate.pending).len(), 2);
+        drop(held);
+        assert!(lock(&gate.pending).is_empty());
     }
 }

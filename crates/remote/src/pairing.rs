@@ -163,13 +163,15 @@ impl Offer {
                 return Err(pairing(format!("nobody gave the code within {seconds} s")));
             }
             let Some(link) = self.listener.accept(left) else { continue };
+            let peer = link.peer().to_string();
             match self.answer(link) {
                 Ok(peer) => return Ok(peer),
-                Err(error) => {
+                Err(error @ RemoteError::Pairing { .. }) => {
                     wrong(&error);
-                    // Whoever does not get as far as giving a code has not guessed.
-                    tries += u32::from(matches!(error, RemoteError::Pairing { .. }));
+                    tries += 1;
                 }
+                // Whoever does not get as far as giving a code has not guessed.
+                Err(error) => self.listener.refuse(&peer, &error.to_string()),
             }
             if tries >= self.limits.tries {
                 return Err(pairing(format!("{tries} wrong codes were given")));

@@ -2,6 +2,7 @@
 //! A directory of a test, gone with it.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,7 +14,7 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("timewire-remote-{}-{number}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).unwrap();
+        fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
         Scratch(path)
     }
 

@@ -123,6 +123,7 @@ impl Tls {
     }
 
     fn read(&self, buffer: &mut [u8], end: Instant) -> io::Result<Got> {
+        let mut has_read = false;
         loop {
             match lock(&self.session).reader().read(buffer) {
                 Ok(0) => return Ok(Got::End),
@@ -131,9 +132,11 @@ impl Tls {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Got::End),
                 Err(error) => return Err(error),
             }
-            if !wait_readable(self.socket.as_fd(), end)? {
+            // Records without content could come for ever.
+            if has_read && Instant::now() >= end || !wait_readable(self.socket.as_fd(), end)? {
                 return Ok(Got::Nothing);
             }
+            has_read = true;
             let mut session = lock(&self.session);
             match session.read_tls(&mut &self.socket) {
                 Ok(_) => {}

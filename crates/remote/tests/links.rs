@@ -78,6 +78,10 @@ fn t3_a_program_carries_a_link_and_ends_with_it() {
         assert!(receiver.receive(SOON).unwrap().unwrap() == message);
     });
     drop(link);
+    // It leads a group of its own, so that Ctrl-C on a terminal is not for it.
+    let mut leader = Command::new("sh");
+    leader.args(["-c", "test $(cut -d ' ' -f 5 /proc/$$/stat) = $$ && exec cat"]);
+    over_program(leader, LinkLimits::default()).unwrap();
     let gone = over_program(Command::new("true"), LinkLimits::default()).unwrap_err();
     assert!(gone.is_lost_link(), "{gone}");
     let none = over_program(Command::new("/nowhere/ssh"), LinkLimits::default()).unwrap_err();
@@ -149,4 +153,16 @@ fn t3_the_longest_message_is_known_to_the_sender() {
     assert_eq!(other.receive(SOON).unwrap().unwrap(), [7; 100]);
     other.send(&[8; 101]).unwrap();
     assert_eq!(other.receive(Duration::from_millis(1)).unwrap(), None);
+}
+
+#[test]
+fn t3_who_says_nothing_without_end_is_not_heard_for_longer_than_the_time() {
+    let (mut one, other) = UnixStream::pair().unwrap();
+    one.write_all(b"\0\0\0\x0e\0timewire\0\x01\0\x10\0\0").unwrap();
+    let mut other = over_unix(other, LinkLimits::default()).unwrap();
+    // Ten thousand signs of life: more than is read at once, and there before it is read.
+    one.write_all(&b"\0\0\0\0\x02".repeat(10_000)).unwrap();
+    one.write_all(b"\0\0\0\x04\x01last").unwrap();
+    assert_eq!(other.receive(Duration::ZERO).unwrap(), None);
+    assert_eq!(other.receive(SOON).unwrap().unwrap(), b"last");
 }

@@ -68,3 +68,46 @@ fn t1_the_json_schema_of_experiments_is_fresh() {
         "docs/schema/experiment.schema.json is stale: UPDATE_GOLDEN=1 cargo test -p timewire-sched"
     );
 }
+
+/// The words of the sources of programs that begin with `TIMEWIRE_` and are text.
+fn own_variables() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest: Vec<PathBuf> = fs::read_dir(repository().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("src"))
+        .collect();
+    while let Some(path) = rest.pop() {
+        if path.is_dir() {
+            rest.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        // Tests have their own.
+        if path.extension().is_none_or(|of| of != "rs") || path.ends_with("tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| !line.contains("env!(")) {
+            let after = line.split("\"TIMEWIRE_").skip(1);
+            let words = after.filter_map(|rest| rest.split_once('"')).map(|(word, _)| word);
+            found.extend(words.filter(|word| !word.contains('{')).map(str::to_lowercase));
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[test]
+fn t1_no_variable_of_an_experiment_is_a_setting_of_timewire() {
+    let own = own_variables();
+    assert!(own.contains(&"cache".to_owned()) && own.len() > 5, "{own:?}");
+    for name in own {
+        let text = format!(
+            "timewire: 1\nkind: experiment\nname: e\nvariables: [{{name: {name}, values: [a]}}]\n\
+             stations: [{{name: s}}]\n"
+        );
+        let errors = ExperimentFile::parse("e", &text).unwrap_err().to_string();
+        let variable = format!("TIMEWIRE_{}", name.to_uppercase());
+        assert!(errors.contains(&variable) && errors.contains("another name"), "{name}: {errors}");
+    }
+}

@@ -430,8 +430,12 @@ impl Controller {
         out: &mut Vec<Action>,
     ) {
         let Some(station) = self.stations.get_mut(name) else { return };
-        let is_awaited =
-            station.record(&record).is_some_and(|kept| kept.progress == Progress::Checking);
+        // A piece that cannot be stored is told of in the middle.
+        let is_awaited = station.record(&record).is_some_and(|kept| match kept.progress {
+            Progress::Checking => true,
+            Progress::Fetching(_) => outcome.is_err(),
+            _ => false,
+        });
         if !is_awaited {
             return;
         }
@@ -444,5 +448,43 @@ impl Controller {
 
     fn station(&mut self, name: &StationName) -> &mut Station {
         self.stations.get_mut(name).expect("invariant: the caller found it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Event;
+    use super::*;
+    use crate::name::ExperimentId;
+    use crate::outcome::Record;
+    use crate::plan::{Plan, StationPlan};
+
+    #[test]
+    fn t0_a_piece_that_cannot_be_stored_fails_its_record_and_says_why() {
+        let (s, r) = (StationName::new("s").unwrap(), RecordName::new("r").unwrap());
+        let experiment = ExperimentId::new("e").unwrap();
+        let stations = vec![StationPlan { name: s.clone(), parts: BTreeMap::new() }];
+        let plan = Plan { experiment, timing: Timing::default(), stations };
+        let record = Record { name: r.clone(), bytes: 9, digest: String::new() };
+        let sent = |number| Entry::Sent { station: s.clone(), number };
+        let ended = |number, outcome| Entry::Ended { station: s.clone(), number, outcome };
+        let entries = [
+            Entry::Began { plan },
+            Entry::Group { phase: Phase::Report, order: 0, at: None, clocks: BTreeMap::new() },
+            sent(1),
+            ended(1, Outcome::Done { exit: None }),
+            sent(2),
+            ended(2, Outcome::Kept { records: vec![record] }),
+        ];
+        let now = Now { mono: Instant::from_ns(0), tai: Instant::from_ns(0) };
+        let (mut controller, _) = Controller::resume(&entries, now).unwrap();
+        let outcome = Err("no space".to_owned());
+        let event = Event::Stored { station: s.clone(), record: r.clone(), outcome };
+        controller.on(now, event.clone());
+        let told: Vec<String> = controller.failures().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["report: s: record r: no space"]);
+        // What is checked afterwards is of no interest.
+        controller.on(now, event);
+        assert_eq!(controller.failures().len(), 1);
     }
 }

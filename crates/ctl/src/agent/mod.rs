@@ -119,10 +119,10 @@ impl AgentService {
     }
 
     /// Serves until it is told to end; then, and when `with_links` and none is left, it puts back
-    /// what it holds.
+    /// what it holds. What could not be put back then.
     ///
     /// **Errors**: the journal cannot be written. The host is put back as far as it can be.
-    pub fn run(mut self, with_links: bool) -> Result<(), CtlError> {
+    pub fn run(mut self, with_links: bool) -> Result<Vec<String>, CtlError> {
         let mut had_links = false;
         loop {
             let input = match self.inbox.recv_timeout(until(self.machine.wake_at(), LOOK)) {
@@ -151,18 +151,29 @@ impl AgentService {
     }
 
     /// Puts back what is held: the journal says to the next agent that this one ended.
-    fn close(mut self) -> Result<(), CtlError> {
+    fn close(mut self) -> Result<Vec<String>, CtlError> {
         let (machine, actions) = Agent::resume(&self.entries()?);
         self.machine = machine;
+        let is_restoring = |s: &Standing| matches!(s, Standing::Restoring { .. });
+        let held = self.machine.experiments().filter(|(_, _, standing)| is_restoring(standing));
+        let held: BTreeSet<ExperimentId> = held.map(|(id, _, _)| id.clone()).collect();
         self.perform(actions)?;
-        while self.machine.experiments().any(|(_, _, s)| matches!(s, Standing::Restoring { .. })) {
+        while self.machine.experiments().any(|(_, _, standing)| is_restoring(standing)) {
             match self.inbox.recv_timeout(LOOK) {
                 Ok(Input::Did(event)) => self.did(event)?,
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        Ok(())
+        let mut all = Vec::new();
+        for (experiment, _, standing) in self.machine.experiments() {
+            if let Standing::Restored { left, .. } = standing
+                && held.contains(experiment)
+            {
+                all.extend(left.iter().cloned());
+            }
+        }
+        Ok(all)
     }
 
     fn entries(&self) -> Result<Vec<Entry>, CtlError> {
@@ -221,6 +232,7 @@ impl AgentService {
                 Action::Answer(message) => self.answer(&message),
                 Action::Start { experiment, number, task, at } => {
                     self.tasks.insert((experiment.clone(), number));
+                    self.part(&experiment).begin(number);
                     self.spawn(experiment, move |part, experiment| {
                         let outcome = part.perform(number, &task, at);
                         Event::Ended { experiment, number, outcome }

@@ -4,14 +4,14 @@
 //!
 //! Not here: when what is done (`timewire_conduct::Agent`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use timewire_base::{Instant, Span, Tai};
+use timewire_base::{Instant, Mono, Span, Tai};
 use timewire_conduct::message::MAX_PIECE;
 use timewire_conduct::{
     ExperimentId, FailureKind, Outcome, Program, Record, RecordName, Task, WordName,
@@ -42,6 +42,8 @@ pub(super) struct Part {
 #[derive(Default)]
 struct State {
     programs: BTreeMap<WordName, Arc<Running>>,
+    /// Tasks that were begun and are not over.
+    begun: BTreeSet<u32>,
     /// Tasks that are to end.
     aborted: Vec<u32>,
     /// What a task waits for.
@@ -58,11 +60,27 @@ impl Part {
         Part { directory, own_program, mark, state, changed }
     }
 
+    /// Says that a task will be performed: before its thread is there, so that who puts the host
+    /// back waits for it.
+    pub fn begin(&self, number: u32) {
+        self.state().begun.insert(number);
+    }
+
     /// Does a task, from its instant on.
     pub fn perform(&self, number: u32, task: &Task, at: Option<Instant<Tai>>) -> Outcome {
+        let outcome = self.do_task(number, task, at);
+        self.state().begun.remove(&number);
+        self.changed.notify_all();
+        outcome
+    }
+
+    fn do_task(&self, number: u32, task: &Task, at: Option<Instant<Tai>>) -> Outcome {
         if let Some(at) = at
             && !self.wait_until(number, at)
         {
+            return stopped();
+        }
+        if self.state().aborted.contains(&number) {
             return stopped();
         }
         let not_done = |why: String| Outcome::failed(FailureKind::NotStarted, why);
@@ -103,14 +121,22 @@ impl Part {
         self.changed.notify_all();
     }
 
-    /// Ends all programs, and all that waits for them.
+    /// Ends all programs and these tasks; afterwards none of them changes anything.
     pub fn halt(&self, tasks: &[u32]) {
-        let programs: Vec<_> = {
-            let mut state = self.state();
-            state.aborted.extend(tasks);
-            self.changed.notify_all();
-            state.programs.values().cloned().collect()
-        };
+        self.state().aborted.extend(tasks);
+        self.changed.notify_all();
+        self.stop_programs();
+        // One that was about to start a program or applies a host file does so until it is over.
+        let mut state = self.state();
+        while tasks.iter().any(|task| state.begun.contains(task)) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.stop_programs();
+    }
+
+    fn stop_programs(&self) {
+        let programs: Vec<_> = self.state().programs.values().cloned().collect();
         std::thread::scope(|scope| {
             for running in &programs {
                 scope.spawn(|| running.stop());
@@ -259,14 +285,19 @@ impl Part {
 
     /// Waits until the instant, or until the task is to end; whether it goes on.
     fn wait_until(&self, number: u32, at: Instant<Tai>) -> bool {
+        let near = Span::from_ms(200);
         let mut state = self.state();
         while !state.aborted.contains(&number) {
             let left = at - clock::now::<Tai>();
-            let near = Span::from_ms(200);
+            if left <= Span::ZERO {
+                return true;
+            }
             if left <= near {
                 drop(state);
-                clock::sleep_until(at);
-                return !self.state().aborted.contains(&number);
+                // By a clock that nobody steps: one that is set back would sleep as long.
+                clock::sleep_until(clock::now::<Mono>().saturating_add(left));
+                state = self.state();
+                continue;
             }
             let woken = self.changed.wait_timeout(state, LOOK);
             (state, _) = woken.unwrap_or_else(PoisonError::into_inner);
@@ -302,4 +333,47 @@ fn list(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant as Clock;
+
+    use super::*;
+
+    #[test]
+    fn t3_what_was_under_way_is_over_before_the_host_counts_as_back() {
+        let name = format!("tw-part-{}", std::process::id());
+        let directory = std::env::temp_dir().join(&name);
+        let experiment = ExperimentId::new(&name).unwrap();
+        let part = Arc::new(Part::new(directory.clone(), PathBuf::new(), &experiment));
+        let program = |word: &str| {
+            Task::Start(Program {
+                name: WordName::new("late").unwrap(),
+                command: ["sleep", word].map(str::to_owned).into(),
+                environment: BTreeMap::new(),
+                accept: Vec::new(),
+            })
+        };
+        // Its thread comes late: first the host is to be put back.
+        part.begin(7);
+        let of_thread = Arc::clone(&part);
+        let halting = std::thread::spawn(move || of_thread.halt(&[7]));
+        let began = Clock::now();
+        while !part.state().aborted.contains(&7) && began.elapsed() < Duration::from_secs(10) {
+            std::thread::yield_now();
+        }
+        assert!(!halting.is_finished(), "a task could still start a program");
+        assert_eq!(part.perform(7, &program("987001"), None), stopped());
+        halting.join().unwrap();
+        assert!(part.state().programs.is_empty());
+        // Another that is not among them goes on, and is stopped with all programs.
+        part.begin(8);
+        assert_eq!(part.perform(8, &program("987002"), None), Outcome::Done { exit: None });
+        part.halt(&[]);
+        let running = part.named(&WordName::new("late").unwrap()).unwrap();
+        assert_eq!(running.stop(), Outcome::Done { exit: None });
+        part.forget();
+        assert!(!directory.exists());
+    }
 }

@@ -13,7 +13,7 @@ use timewire_conduct::{
     StationPlan, Step, Task, Timing, WordName,
 };
 use timewire_sched::scenario::experiment_file::{
-    ExperimentFile, PartWish, RetryAfter, StepWish, Variable,
+    CheckWish, ExperimentFile, PartWish, RetryAfter, StepWish, Variable,
 };
 use timewire_sched::scenario::{Text, Word};
 use timewire_sys::beneath::Beneath;
@@ -63,6 +63,10 @@ pub fn performances(script: &Script, run: &str) -> Result<Vec<Performance>, CtlE
             let texts = Texts { script, values: &values };
             let plan = texts.plan(experiment)?;
             plan.check().map_err(invalid)?;
+            plan.stations.iter().try_for_each(check_programs)?;
+            for check in &file.checks {
+                texts.record(&check.record)?;
+            }
             all.push(Performance { number, repeat, values: values.clone(), plan });
         }
     }
@@ -72,6 +76,45 @@ pub fn performances(script: &Script, run: &str) -> Result<Vec<Performance>, CtlE
 
 fn invalid(error: impl std::fmt::Display) -> CtlError {
     CtlError::Invalid(error.to_string())
+}
+
+/// The record that a check of a performance looks at.
+///
+/// **Errors**: an unknown variable, or no name of a record; [`performances`] says so before.
+pub(super) fn record_of_check(
+    script: &Script,
+    values: &BTreeMap<String, String>,
+    check: &CheckWish,
+) -> Result<RecordName, CtlError> {
+    Texts { script, values }.record(&check.record)
+}
+
+/// Whether each program of a station has a name of its own, and those that are waited for or
+/// stopped were started before.
+fn check_programs(station: &StationPlan) -> Result<(), CtlError> {
+    let mut started = BTreeSet::new();
+    for (phase, part) in &station.parts {
+        for Step { task, .. } in &part.steps {
+            let why = match task {
+                Task::Run(Program { name, .. }) | Task::Start(Program { name, .. }) => {
+                    let is_new = started.insert(name);
+                    (!is_new).then(|| {
+                        format!(
+                            "a second program `{name}`, whose output would replace that of the \
+                             first; give it another name"
+                        )
+                    })
+                }
+                Task::Wait { name } | Task::Stop { name } => (!started.contains(name))
+                    .then(|| format!("no program `{name}` is started before")),
+                _ => None,
+            };
+            if let Some(why) = why {
+                return Err(invalid(format!("station `{}`, {phase}: {why}", station.name)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Every combination, the last variable changing first.
@@ -196,9 +239,10 @@ impl Texts<'_> {
         let command = words.iter().map(|word| self.put_in(word.as_str()));
         let accept = wish.accept.iter().map(|code| u8::try_from(code.get()).map_err(invalid));
         // What a program is told about where it is, so that one command serves many performances.
-        let values = self.values.iter();
-        let environment = values
-            .map(|(name, value)| (format!("TIMEWIRE_{}", name.to_uppercase()), value.clone()));
+        let environment = self.script.file.variables.iter().filter_map(|variable| {
+            let value = self.values.get(variable.name.as_str())?;
+            Some((variable.in_environment(), value.clone()))
+        });
         Ok(Program {
             name: self.word(name)?,
             command: command.collect::<Result<_, _>>()?,
@@ -351,6 +395,44 @@ mod tests {
             assert!(error.contains(why), "{from}: {error}");
         }
         fs::remove_dir_all(&beside).unwrap();
+    }
+
+    #[test]
+    fn t0_programs_have_names_of_their_own_and_are_started_before_they_are_stopped() {
+        let told = |steps: &str| {
+            let mut script = script("");
+            script.text = script.text.replace("[{run: [echo, ''], name: e}]", steps);
+            script.file = ExperimentFile::parse("e", &script.text).unwrap();
+            performances(&script, "0").map(drop).map_err(|error| error.to_string())
+        };
+        told("[{start: [a], name: 'e${b}'}, {run: [b], name: e}, {stop: e3}, {wait: e}]")
+            .unwrap_err();
+        told("[{start: [a], name: 'e${b}'}, {run: [b], name: e}, {stop: 'e${b}'}, {wait: e}]")
+            .unwrap();
+        let error = told("[{start: [a], name: 'e1'}, {run: [b], name: 'e${b}'}]").unwrap_err();
+        assert!(error.starts_with("station `s`, run: a second program `e1`"), "{error}");
+        let error = told("[{stop: e}, {start: [a], name: e}]").unwrap_err();
+        assert_eq!(error, "station `s`, run: no program `e` is started before");
+    }
+
+    #[test]
+    fn t0_checks_name_records_with_variables_and_before_anything_runs() {
+        let with = |record: &str| {
+            let mut script = script("");
+            script.text +=
+                &format!("checks: [{{station: s, record: '{record}', value: '', at_least: 0}}]\n");
+            script.file = ExperimentFile::parse("e", &script.text).unwrap();
+            script
+        };
+        let good = with("of-${a}.json");
+        let all = performances(&good, "0").unwrap();
+        let first = all.iter().find(|performance| performance.number == 1).unwrap();
+        let record = record_of_check(&good, &first.values, &good.file.checks[0]).unwrap();
+        assert_eq!(record.as_str(), "of-x.json");
+        for (bad, why) in [("${z}", "there is no variable `z`"), ("../x", "no name of a record")] {
+            let error = performances(&with(bad), "0").unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

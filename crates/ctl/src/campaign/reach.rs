@@ -64,7 +64,9 @@ impl Reach {
         }
         let needs_key = stations.values().any(|address| matches!(address, Address::Tls(_)));
         let identity = if needs_key {
-            let identity = Identity::load(keys).map_err(|e| CtlError::Invalid(e.to_string()))?;
+            let identity = Identity::load(keys).map_err(|error| {
+                CtlError::Invalid(format!("{error}; `timewire agent pair HOST:PORT` makes one"))
+            })?;
             Some((identity, Peers::in_directory(keys)))
         } else {
             None

@@ -13,6 +13,7 @@ use timewire_conduct::RecordName;
 use timewire_conduct::controller::End;
 use timewire_sched::scenario::experiment_file::CheckWish;
 
+use super::compile::record_of_check;
 use super::{Performance, Script};
 use crate::conductor::record_path;
 
@@ -127,12 +128,20 @@ fn result(
         failures: end.failures.iter().map(ToString::to_string).collect(),
         left,
         unasked,
-        checks: wishes.map(|wish| check(wish, place)).collect(),
+        checks: wishes.map(|wish| check(wish, script, performance, place)).collect(),
     }
 }
 
-fn check(wish: &CheckWish, place: &Path) -> CheckResult {
-    let number = number(wish, place);
+fn check(
+    wish: &CheckWish,
+    script: &Script,
+    performance: &Performance,
+    place: &Path,
+) -> CheckResult {
+    let record = record_of_check(script, &performance.values, wish);
+    let record = record.map_err(|error| error.to_string());
+    let shown = record.as_ref().map_or_else(|_| wish.record.to_string(), ToString::to_string);
+    let number = record.and_then(|record| number(wish, &record, place));
     let limit = |text: &timewire_sched::scenario::Word| text.as_str().parse::<f64>().ok();
     let (least, most) =
         (wish.at_least.as_ref().and_then(limit), wish.at_most.as_ref().and_then(limit));
@@ -143,7 +152,7 @@ fn check(wish: &CheckWish, place: &Path) -> CheckResult {
         Ok(_) => String::new(),
     };
     CheckResult {
-        of: format!("{} {} {}", wish.station, wish.record, wish.value),
+        of: format!("{} {shown} {}", wish.station, wish.value),
         number: number.ok(),
         at_least: wish.at_least.as_ref().map(ToString::to_string),
         at_most: wish.at_most.as_ref().map(ToString::to_string),
@@ -152,9 +161,8 @@ fn check(wish: &CheckWish, place: &Path) -> CheckResult {
     }
 }
 
-fn number(wish: &CheckWish, place: &Path) -> Result<f64, String> {
-    let record = RecordName::new(wish.record.as_str()).map_err(|error| error.to_string())?;
-    let path = record_path(place, &wish.station, &record);
+fn number(wish: &CheckWish, record: &RecordName, place: &Path) -> Result<f64, String> {
+    let path = record_path(place, &wish.station, record);
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     // The whole record, or its last line where it has many.
     let json: Json = serde_json::from_str(&text)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Codes and proofs, and pairing against those who guess and those who sit in between.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::*;
@@ -54,8 +54,12 @@ fn station() -> Station {
 }
 
 fn offer(agent: &Station, limits: OfferLimits) -> Offer {
+    offer_with(agent, limits, Arc::new(|_: &str| {}))
+}
+
+fn offer_with(agent: &Station, limits: OfferLimits, log: Log) -> Offer {
     let at = "127.0.0.1:0".parse().unwrap();
-    Offer::new(at, &agent.identity, &agent.peers, "st1", limits, Arc::new(|_: &str| {})).unwrap()
+    Offer::new(at, &agent.identity, &agent.peers, "st1", limits, log).unwrap()
 }
 
 fn give(
@@ -166,4 +170,37 @@ fn t3_a_link_is_no_pairing_and_a_pairing_no_link() {
         Listener::tcp(at, &agent.identity, &agent.peers, ListenLimits::default(), log).unwrap();
     let paired = give(&controller, listener.address().unwrap(), offer.code());
     assert!(matches!(paired, Err(RemoteError::Handshake { .. })), "{paired:?}");
+}
+
+#[test]
+fn t3_strangers_have_few_lines_and_no_control_of_the_terminal() {
+    let (agent, stranger) = (station(), station());
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&lines);
+    let log: Log = Arc::new(move |line| to.lock().unwrap().push(line.to_owned()));
+    let limits = OfferLimits { tries: 1, ..OfferLimits::default() };
+    let offer = offer_with(&agent, limits, log);
+    let to = offer.address();
+    let waiting = thread::spawn(move || {
+        let mut wrong = 0;
+        offer.wait(|_| wrong += 1).unwrap_err();
+        wrong
+    });
+    let rude = format!("{{\"\\u001b[2J{}\":1}}", "x".repeat(900));
+    for _ in 0..30 {
+        let (purpose, anybody) = (Purpose::Pairing, Wanted::Anybody);
+        let at = to.to_string();
+        let mut link = connect_for(&at, &stranger.identity, purpose, anybody, link_limits());
+        let link = link.as_mut().unwrap();
+        link.send(rude.as_bytes()).unwrap();
+        assert!(link.receive(Duration::from_secs(10)).is_err());
+    }
+    // What is no claim is no guess, and is told in few lines.
+    assert!(give(&stranger, to, &PairingCode::fresh().unwrap()).is_err());
+    assert_eq!(waiting.join().unwrap(), 1);
+    let lines = lines.lock().unwrap();
+    assert!((1..=12).contains(&lines.len()), "{lines:?}");
+    let plain = |line: &String| line.len() < 600 && !line.contains(char::is_control);
+    assert!(lines.iter().all(plain), "{lines:?}");
+    assert!(lines[0].contains("?[2Jxxx"), "{lines:?}");
 }

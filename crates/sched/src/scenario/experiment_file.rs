@@ -56,7 +56,8 @@ record! {
 record! {
     /// Something that is varied: a list of values, or a range of whole numbers.
     pub struct Variable {
-        /// Its name.
+        /// Its name; programs have it in capitals after `TIMEWIRE_` in their environment, so it has
+        /// no `-`, and is none that Timewire itself reads there.
         name: Name,
         /// Its values.
         values: Vec<Word> = "[]",
@@ -231,6 +232,15 @@ impl ExperimentFile {
                 let message = format!("there is no station `{}`", check.station);
                 reader.fail_at(&format!("{at}.station"), message, "name one of `stations`");
             }
+            let pointer = check.value.as_str();
+            if !pointer.is_empty() && !pointer.starts_with('/') {
+                let message = format!("`{pointer}` is no JSON pointer");
+                reader.fail_at(
+                    &format!("{at}.value"),
+                    message,
+                    "write one such as /streams/0/lost",
+                );
+            }
             let limits = [("at_least", &check.at_least), ("at_most", &check.at_most)];
             for (key, limit) in limits {
                 let Some(limit) = limit else { continue };
@@ -253,6 +263,9 @@ impl ExperimentFile {
             if !names.insert(&variable.name) {
                 let message = format!("there are two variables `{}`", variable.name);
                 reader.fail_at(&format!("{at}.name"), message, "give each its own name");
+            }
+            if let Some((why, hint)) = variable.wrong_name() {
+                reader.fail_at(&format!("{at}.name"), why, hint);
             }
             let is_range = variable.from.is_some() && variable.to.is_some();
             let has_end = variable.from.is_some() || variable.to.is_some();
@@ -331,7 +344,42 @@ impl StationMap {
 /// Most values of a variable.
 const MAX_VALUES: usize = 1_000;
 
+/// What Timewire itself reads from its environment or sets in that of others, as variables of an
+/// experiment would be called; a test looks for all of them in the sources.
+const OWN_VARIABLES: [&str; 12] = [
+    "cache",
+    "files",
+    "lab_kernel",
+    "lab_kernel_name",
+    "lab_load",
+    "lab_repeat",
+    "markers",
+    "part",
+    "progress",
+    "start",
+    "state_dir",
+    "station",
+];
+
 impl Variable {
+    /// The variable of a program's environment that has its value.
+    pub fn in_environment(&self) -> String {
+        format!("TIMEWIRE_{}", self.name.as_str().to_uppercase())
+    }
+
+    /// Why no program could have it in its environment, and what would be right.
+    fn wrong_name(&self) -> Option<(String, &'static str)> {
+        let (name, variable) = (self.name.as_str(), self.in_environment());
+        if name.contains('-') {
+            let why = format!("`{name}` is `{variable}` for programs, which no shell can read");
+            return Some((why, "write `_` instead of `-`"));
+        }
+        OWN_VARIABLES.contains(&name).then(|| {
+            let why = format!("`{name}` is `{variable}` for programs, which Timewire itself reads");
+            (why, "give it another name")
+        })
+    }
+
     /// Its values, as they are put into texts.
     pub fn texts(&self) -> Vec<String> {
         match (self.from, self.to) {
@@ -467,6 +515,10 @@ checks:
             ("stop: listen", "stop: listen, wait: listen", "stations[1].close.steps[0]"),
             (", at_most: 0", "", "checks[0]"),
             ("at_most: 0", "at_most: few", "checks[0].at_most"),
+            ("value: /lost", "value: lost", "checks[0].value"),
+            ("name: load, ", "name: cache, ", "variables[2].name"),
+            ("name: load, ", "name: state_dir, ", "variables[2].name"),
+            ("name: load, ", "name: line-load, ", "variables[2].name"),
             ("from: 64, to: 192", "from: 64", "variables[1]"),
             ("from: 64, to: 192", "from: 64, to: 1", "variables[1]"),
         ] {
