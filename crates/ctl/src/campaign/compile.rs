@@ -4,6 +4,7 @@
 //!
 //! Not here: carrying them out (`campaign`).
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -54,13 +55,14 @@ pub fn performances(script: &Script, run: &str) -> Result<Vec<Performance>, CtlE
     let combinations = combinations(file)?;
     let repeats = file.repeats.get();
     let name = file.name.as_str().replace('_', "-");
+    let beside = Beside::of(script);
     let mut all = Vec::new();
     for values in combinations {
         for repeat in 1..=repeats {
             let number = all.len() + 1;
             let id = format!("{name}-{run}-{number:04}");
             let experiment = ExperimentId::new(&id).map_err(invalid)?;
-            let texts = Texts { script, values: &values };
+            let texts = Texts { script, values: &values, beside: &beside };
             let plan = texts.plan(experiment)?;
             plan.check().map_err(invalid)?;
             all.push(Performance { number, repeat, values: values.clone(), plan });
@@ -70,7 +72,7 @@ pub fn performances(script: &Script, run: &str) -> Result<Vec<Performance>, CtlE
     Ok(all)
 }
 
-fn invalid(error: impl std::fmt::Display) -> CtlError {
+pub(super) fn invalid(error: impl std::fmt::Display) -> CtlError {
     CtlError::Invalid(error.to_string())
 }
 
@@ -122,10 +124,71 @@ fn shuffle<T>(all: &mut [T], seed: u64) {
     }
 }
 
+/// The files beside an experiment, each read once. A file of an experiment that somebody else wrote
+/// goes to stations, so it cannot be one from elsewhere.
+struct Beside<'a> {
+    directory: &'a Path,
+    read: RefCell<BTreeMap<String, Vec<u8>>>,
+}
+
+impl Beside<'_> {
+    fn of(script: &Script) -> Beside<'_> {
+        let directory = Some(script.beside.as_path()).filter(|it| !it.as_os_str().is_empty());
+        Beside { directory: directory.unwrap_or(Path::new(".")), read: RefCell::default() }
+    }
+
+    /// What is in a file.
+    fn bytes(&self, name: &str) -> Result<Vec<u8>, CtlError> {
+        if let Some(bytes) = self.read.borrow().get(name) {
+            return Ok(bytes.clone());
+        }
+        let path = self.directory.join(name);
+        let opened = Beneath::open(self.directory).and_then(|beside| beside.open_file(name));
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                CtlError::file("read", &path)(error)
+            }
+            _ => invalid(format!(
+                "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
+                 without `..` and symbolic links"
+            )),
+        })?;
+        let mut bytes = Vec::new();
+        let most = u64::try_from(MAX_TASK).map_err(invalid)?;
+        file.take(most + 1).read_to_end(&mut bytes).map_err(CtlError::file("read", &path))?;
+        if bytes.len() > MAX_TASK {
+            return Err(invalid(format!(
+                "`{name}` has more than {MAX_TASK} bytes: too much to put"
+            )));
+        }
+        self.read.borrow_mut().insert(name.to_owned(), bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// The files beside the experiment that any of its performances names, as they are: without values
+/// of variables in them.
+///
+/// **Errors**: as [`performances`].
+pub(super) fn files(script: &Script) -> Result<BTreeMap<String, Vec<u8>>, CtlError> {
+    let beside = Beside::of(script);
+    for values in combinations(&script.file)? {
+        let texts = Texts { script, values: &values, beside: &beside };
+        let parts = script.file.stations.iter().flat_map(|station| station.parts());
+        for step in parts.flat_map(|(_, part)| &part.steps) {
+            for path in [&step.from, &step.apply].into_iter().flatten() {
+                beside.bytes(&texts.put_in(path.as_str())?)?;
+            }
+        }
+    }
+    Ok(beside.read.into_inner())
+}
+
 /// Puts values into texts.
 struct Texts<'a> {
     script: &'a Script,
     values: &'a BTreeMap<String, String>,
+    beside: &'a Beside<'a>,
 }
 
 impl Texts<'_> {
@@ -215,32 +278,10 @@ impl Texts<'_> {
         RecordName::new(&self.put_in(text.as_str())?).map_err(invalid)
     }
 
-    /// The text of a file beside the experiment. A file of an experiment that somebody else wrote
-    /// goes to stations, so it cannot be one from elsewhere.
+    /// The text of a file beside the experiment.
     fn file(&self, path: &Text) -> Result<String, CtlError> {
         let name = self.put_in(path.as_str())?;
-        let beside = Some(self.script.beside.as_path()).filter(|it| !it.as_os_str().is_empty());
-        let beside = beside.unwrap_or(Path::new("."));
-        let path = beside.join(&name);
-        let opened = Beneath::open(beside).and_then(|beside| beside.open_file(&name));
-        let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                CtlError::file("read", &path)(error)
-            }
-            _ => invalid(format!(
-                "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
-                 without `..` and symbolic links"
-            )),
-        })?;
-        let mut bytes = Vec::new();
-        let most = u64::try_from(MAX_TASK).map_err(invalid)?;
-        file.take(most + 1).read_to_end(&mut bytes).map_err(CtlError::file("read", &path))?;
-        if bytes.len() > MAX_TASK {
-            return Err(invalid(format!(
-                "`{name}` has more than {MAX_TASK} bytes: too much to put"
-            )));
-        }
-        let text = String::from_utf8(bytes)
+        let text = String::from_utf8(self.beside.bytes(&name)?)
             .map_err(|_| invalid(format!("`{name}` is not text (UTF-8): only text can be put")))?;
         self.put_in(&text)
     }
