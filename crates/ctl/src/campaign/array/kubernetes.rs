@@ -9,6 +9,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value as Json, json};
 
+use timewire_conduct::base64;
+
 use super::{EngineFile, FILES, Head, VERSION, invalid, quoted, yaml};
 use crate::CtlError;
 
@@ -194,17 +196,18 @@ fn config_map(
              files into the image"
         )));
     }
-    let (mut data, mut items) = (Map::new(), Vec::new());
+    let (mut data, mut binary, mut items) = (Map::new(), Map::new(), Vec::new());
     for (number, (path, bytes)) in inputs.iter().enumerate() {
         // Keys have no `/`, and fewer characters than names of files.
         let key = match path.split_once('/') {
             Some((FILES, _)) => format!("file-{number}"),
             _ => path.clone(),
         };
-        let text = String::from_utf8(bytes.clone())
-            .map_err(|_| invalid(format!("`{path}` is not text (UTF-8)")))?;
         items.push(json!({"key": key, "path": path}));
-        data.insert(key, Json::String(text));
+        match String::from_utf8(bytes.clone()) {
+            Ok(text) => drop(data.insert(key, Json::String(text))),
+            Err(_) => drop(binary.insert(key, Json::String(base64::encode(bytes)))),
+        }
     }
     let map = json!({
         "apiVersion": "v1",
@@ -212,6 +215,7 @@ fn config_map(
         "metadata": {"name": name, "labels": labels},
         "immutable": true,
         "data": data,
+        "binaryData": binary,
     });
     Ok((map, items))
 }

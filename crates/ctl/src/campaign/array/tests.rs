@@ -42,11 +42,13 @@ fn script(scratch: &Scratch) -> Script {
     let text = format!(
         "timewire: 1\nkind: experiment\nname: a_b\nrepeats: 2\nseed: 5\nvariables:\n\
          \x20 - {{name: v, values: [1, {value}]}}\n  - {{name: n, from: 1, to: 3}}\nstations:\n\
-         \x20 - name: s\n    setup: {{steps: [{{put: f, from: {from}}}]}}\n\
+         \x20 - name: s\n    setup:\n\
+         \x20     steps: [{{put: f, from: {from}}}, {{put: b, from: bytes}}]\n\
          \x20   run: {{steps: [{{run: [echo, '${{v}}${{n}}'], name: e}}]}}\n"
     );
     fs::create_dir_all(scratch.0.join("below")).unwrap();
     fs::write(scratch.0.join(FILE), "text ${v}\n\tof \"a\" file: \u{2028}\\n\n").unwrap();
+    fs::write(scratch.0.join("bytes"), [0xff, 0, b'\n']).unwrap();
     let file = ExperimentFile::parse("e", &text).unwrap_or_else(|errors| panic!("{errors}"));
     Script { file, text, beside: scratch.0.clone() }
 }
@@ -293,15 +295,33 @@ fn t1_a_job_for_kubernetes_is_read_back_with_all_its_fields() {
     }
     assert_eq!(volume("results")["persistentVolumeClaim"]["claimName"], "results");
     assert_eq!(volume("array")["configMap"]["name"], name);
+    // A server refuses keys that it does not know; these are of batch/v1 and v1.
+    let job_keys = "backoffLimit backoffLimitPerIndex completionMode completions maxFailedIndexes \
+                    parallelism podFailurePolicy podReplacementPolicy suspend template";
+    let pod_keys = "automountServiceAccountToken containers enableServiceLinks restartPolicy \
+                    securityContext volumes";
+    let task_keys = "args command env image name resources securityContext volumeMounts";
+    let map_keys = "apiVersion binaryData data immutable kind metadata";
+    let all = [(spec, job_keys), (pod, pod_keys), (task, task_keys), (inputs, map_keys)];
+    for (value, known) in all {
+        for key in value.as_object().unwrap().keys() {
+            assert!(known.split(' ').any(|known| known == key), "{key}");
+        }
+    }
     // A pod has the same files as the array, to the byte, and can open it.
     let mounted = scratch.0.join("mounted");
     for item in volume("array")["configMap"]["items"].as_array().unwrap() {
         let (key, path) = (item["key"].as_str().unwrap(), item["path"].as_str().unwrap());
         let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         assert!(key.chars().all(fits), "{key}");
-        let text = inputs["data"][key].as_str().unwrap();
-        write(&mounted, path, text.as_bytes(), false).unwrap();
-        assert_eq!(text, read(&scratch.array().join(path)));
+        let bytes = fs::read(scratch.array().join(path)).unwrap();
+        match inputs["data"][key].as_str() {
+            Some(text) => assert_eq!(text.as_bytes(), bytes),
+            None => {
+                assert_eq!(inputs["binaryData"][key], timewire_conduct::base64::encode(&bytes));
+            }
+        }
+        write(&mounted, path, &bytes, false).unwrap();
     }
     let there = open(&mounted).unwrap();
     assert_eq!(there.identity, array.identity);
@@ -316,7 +336,7 @@ fn t1_what_is_too_large_for_kubernetes_is_told() {
     for n in 0..5 {
         fs::write(scratch.0.join(format!("large-{n}")), "x".repeat(201_000)).unwrap();
     }
-    script.text = script.text.replace("setup: {steps: [", &format!("setup: {{steps: [{steps}"));
+    script.text = script.text.replace("steps: [{put: f,", &format!("steps: [{steps}{{put: f,"));
     script.file = ExperimentFile::parse("e", &script.text).unwrap();
     let target = Target::Kubernetes(kubernetes());
     let error = make(&script, None, &wish(None, target), &scratch.array()).unwrap_err();
