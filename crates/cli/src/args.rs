@@ -35,6 +35,9 @@ pub enum Command {
     /// 1: not all are; 2: something failed; 3: a host was left changed. A run that was interrupted
     /// goes on with the same --out.
     Run(Run),
+    /// An experiment file as an array of tasks for Slurm or Kubernetes, and the join of its shares
+    #[command(subcommand)]
+    Array(crate::array::ArrayCommand),
     /// Compute summary, table and report of a run directory again
     Report(Report),
     /// Hold two run directories against each other: what is better, worse, the same
@@ -155,7 +158,7 @@ pub struct Run {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Where the stations of an experiment file are: `NAME: ADDRESS` in each line, an address being
-    /// tls://HOST:PORT, unix:/PATH, ssh://HOST or netns:NAME
+    /// tls://HOST:PORT, unix:/PATH, ssh://HOST, netns:NAME or local
     #[arg(long, value_name = "FILE")]
     pub map: Option<PathBuf>,
     /// Use the scenarios' quick_duration

@@ -9,6 +9,7 @@
 mod agent;
 mod apply;
 mod args;
+mod array;
 mod avtp;
 mod clock;
 mod compare;
@@ -75,6 +76,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => experiment::demo(&args),
         Command::Run(args) if stations::are_meant(&args) => stations::run(&args),
         Command::Run(args) => experiment::run(&args),
+        Command::Array(command) => array::run(command),
         Command::Report(args) => experiment::report(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Plan(args) => plan::run(&args),

@@ -46,13 +46,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         bail!("{option} is for scenarios, not for experiment files");
     }
     args.limits.refuse()?;
-    let text = read(path)?;
-    let file = ExperimentFile::parse(&path.to_string_lossy(), &text).map_err(|errors| {
-        eprintln!("{errors}");
-        anyhow::anyhow!("{} is not an experiment file; nothing was run", path.display())
-    })?;
-    let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let script = Script { file, text, beside };
+    let script = script(path, "run")?;
     if args.dry_run {
         return dry_run(&script, args.output.json);
     }
@@ -62,35 +56,60 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             path.display()
         );
     };
-    let map = StationMap::parse(&map.to_string_lossy(), &read(map)?).map_err(|errors| {
-        eprintln!("{errors}");
-        anyhow::anyhow!("there is no map of the stations; nothing was run")
-    })?;
+    let (map, _) = stations(map, "run")?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let reach = Reach::new(&script.file, &map, &own_agent_directory(), program)?;
     let here = std::env::current_dir().context("the current directory is gone")?;
     let directory = match &args.output.out {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(script.file.name.as_str(), &here),
     };
+    let keys = own_agent_directory();
+    let reach = Reach::new(&script.file, &map, &keys, program, &directory)?;
     // Before any thread: all of them leave the signals to us.
     let requests = EndRequests::new().context("cannot wait for signals")?;
     let connect: Arc<dyn Connect> = Arc::new(reach);
     let mut is_asked = || requests.take();
     let summary = campaign::run(&script, &directory, &connect, &mut is_asked, &mut tell)?;
-    if args.output.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&summary)?))?;
-    } else {
-        output::print(&table(&summary, &directory))?;
-    }
+    show(&summary, &directory, args.output.json)?;
     Ok(ExitCode::from(summary.exit_code()))
+}
+
+/// The experiment file at this path; `what` is not done when it is none.
+pub fn script(path: &Path, what: &str) -> anyhow::Result<Script> {
+    let text = read(path)?;
+    let file = ExperimentFile::parse(&path.to_string_lossy(), &text).map_err(|errors| {
+        eprintln!("{errors}");
+        anyhow::anyhow!("{} is not an experiment file; nothing was {what}", path.display())
+    })?;
+    let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+    Ok(Script { file, text, beside })
+}
+
+/// The map at this path, and its text; `what` is not done when it is none.
+pub fn stations(path: &Path, what: &str) -> anyhow::Result<(StationMap, String)> {
+    let text = read(path)?;
+    let map = StationMap::parse(&path.to_string_lossy(), &text).map_err(|errors| {
+        eprintln!("{errors}");
+        anyhow::anyhow!("there is no map of the stations; nothing was {what}")
+    })?;
+    Ok((map, text))
+}
+
+/// Prints what came of an experiment.
+pub fn show(summary: &Summary, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        output::print(&format!("{}\n", serde_json::to_string_pretty(summary)?))
+    } else {
+        output::print(&table(summary, directory))
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-fn tell(progress: Progress) {
+/// Says how an experiment goes on.
+pub fn tell(progress: Progress) {
     match progress {
         Progress::Performance { number, of, values } => {
             let values: Vec<String> = values.iter().map(|(k, v)| format!("{k}={v}")).collect();

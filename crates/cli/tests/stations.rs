@@ -308,7 +308,7 @@ fn t3_64_agents_keep_phases_and_barriers() {
 fn t3_a_station_that_hears_nothing_puts_its_host_back_and_keeps_its_records() {
     let Some(stations) = Stations::start(2) else { return };
     let text = eventful(&stations);
-    let slow = fs::read_to_string(&text).unwrap().replace("sleep 0.1", "sleep 300");
+    let slow = fs::read_to_string(&text).unwrap().replace("sleep 0.1", "exec sleep 300");
     fs::write(&text, slow).unwrap();
     let controller = stations.controller();
     wait_until("the hosts are changed", || (0..2).all(|n| stations.forward(n) == "1"));

@@ -8,16 +8,23 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// For `serde(with)`: bytes as a text.
+///
+/// **Errors**: those of the serializer.
 pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&encode(bytes))
 }
 
+/// For `serde(with)`: a text as bytes.
+///
+/// **Errors**: it is not what [`encode`] makes.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let text = String::deserialize(deserializer)?;
     decode(&text).ok_or_else(|| D::Error::custom("these are no bytes in base64"))
 }
 
-fn encode(bytes: &[u8]) -> String {
+/// The text.
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));

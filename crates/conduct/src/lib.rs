@@ -17,7 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-mod base64;
+pub mod base64;
 mod clock;
 pub mod controller;
 pub mod journal;

@@ -346,6 +346,13 @@ mod tests {
         let part = Part { steps: vec![step], ..Part::default() };
         large.stations[0].parts.insert(Phase::Setup, part);
         assert!(matches!(large.check(), Err(PlanError::Task { .. })));
+        // The longest piece fits, whatever is in it.
+        let name = crate::RecordName::new("f").unwrap();
+        let bytes = vec![0xff; crate::message::MAX_PIECE];
+        let task = Task::PutPiece { name, offset: u64::MAX, bytes, digest: Some("f".repeat(64)) };
+        let step = Step { task, timeout: Span::from_secs(1), retry: Retry::default() };
+        large.stations[0].parts.get_mut(&Phase::Setup).unwrap().steps = vec![step];
+        assert_eq!(large.check(), Ok(()));
     }
 
     #[test]

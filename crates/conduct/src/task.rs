@@ -20,6 +20,20 @@ pub enum Task {
         /// What is in it.
         text: String,
     },
+    /// Write a piece of a file that is too long for one task, or is no text.
+    PutPiece {
+        /// The file; it has its name when it is whole.
+        name: RecordName,
+        /// Where in it; all before was written.
+        ///
+        /// **Units**: bytes.
+        offset: u64,
+        /// What is there.
+        #[serde(with = "crate::base64")]
+        bytes: Vec<u8>,
+        /// Of the last piece: what tells the whole file from any other content, as in a record.
+        digest: Option<String>,
+    },
     /// Keep the snapshot of the host as a record.
     Snapshot {
         /// The record.
@@ -75,6 +89,7 @@ impl Task {
     pub fn title(&self) -> String {
         match self {
             Task::Put { name, .. } => format!("write {name}"),
+            Task::PutPiece { name, offset, .. } => format!("write {name} from byte {offset} on"),
             Task::Snapshot { name } => format!("snapshot {name}"),
             Task::Apply { .. } => "apply the host file".to_owned(),
             Task::Run(program) => format!("run {}", program.name),

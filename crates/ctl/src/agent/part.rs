@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -89,6 +89,9 @@ impl Part {
         }
         let done = match task {
             Task::Put { name, text } => self.put(name, text.as_bytes()),
+            Task::PutPiece { name, offset, bytes, digest } => {
+                self.put_piece(name, *offset, bytes, digest.as_deref())
+            }
             Task::Snapshot { name } => self.snapshot(name),
             Task::Apply { host } => self.apply(host),
             Task::Run(program) => {
@@ -187,11 +190,11 @@ impl Part {
 
     fn record(&self, name: RecordName) -> Result<Record, String> {
         let failed = |error: std::io::Error| format!("{name}: {error}");
-        let mut file = File::open(self.directory.join(name.as_str())).map_err(failed)?;
+        let file = File::open(self.directory.join(name.as_str())).map_err(failed)?;
         // Told of is kept: also when the machine loses its power now.
         file.sync_all().map_err(failed)?;
         let bytes = file.metadata().map_err(failed)?.len();
-        let digest = timewire_remote::digest(&mut file.by_ref().take(bytes)).map_err(failed)?;
+        let digest = timewire_remote::digest(&mut (&file).take(bytes)).map_err(failed)?;
         Ok(Record { name, bytes, digest })
     }
 
@@ -227,6 +230,40 @@ impl Part {
         let parent = path.parent().unwrap_or(&self.directory);
         let done = fs::create_dir_all(parent).and_then(|()| fs::write(&path, bytes));
         done.map_err(|error| format!("{name}: {error}"))
+    }
+
+    /// Writes a piece beside the name, and gives the file its name when it is whole. Done again, it
+    /// does the same.
+    fn put_piece(
+        &self,
+        name: &RecordName,
+        offset: u64,
+        bytes: &[u8],
+        digest: Option<&str>,
+    ) -> Result<(), String> {
+        let path = self.directory.join(name.as_str());
+        // No record's name has a `~`.
+        let part = self.directory.join(format!("{name}~"));
+        let write = || -> io::Result<File> {
+            fs::create_dir_all(path.parent().unwrap_or(&self.directory))?;
+            let mut options = File::options();
+            let mut file = options.create(offset == 0).read(true).write(true).open(&part)?;
+            if file.metadata()?.len() < offset {
+                return Err(io::Error::other("a piece before this one is missing"));
+            }
+            file.set_len(offset)?;
+            file.seek(SeekFrom::Start(offset))?;
+            file.write_all(bytes)?;
+            file.rewind()?;
+            Ok(file)
+        };
+        let failed = |error: io::Error| format!("{name}: {error}");
+        let mut file = write().map_err(failed)?;
+        let Some(digest) = digest else { return Ok(()) };
+        if timewire_remote::digest(&mut file).map_err(failed)? != digest {
+            return Err(format!("{name}: it is not what was sent"));
+        }
+        fs::rename(&part, &path).map_err(failed)
     }
 
     fn snapshot(&self, name: &RecordName) -> Result<(), String> {
@@ -375,5 +412,33 @@ mod tests {
         assert_eq!(running.stop(), Outcome::Done { exit: None });
         part.forget();
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn t1_a_file_in_pieces_has_its_name_when_it_is_whole() {
+        let directory = std::env::temp_dir().join(format!("tw-piece-{}", std::process::id()));
+        let experiment = ExperimentId::new("e").unwrap();
+        let part = Part::new(directory.clone(), PathBuf::new(), &experiment);
+        let name = RecordName::new("below/f").unwrap();
+        let whole = [0, 0xff, b'a', b'b', 0];
+        let digest = timewire_remote::digest(&mut &whole[..]).unwrap();
+        let put = |offset: u64, bytes: &[u8], digest: Option<&str>| {
+            let digest = digest.map(str::to_owned);
+            let task = Task::PutPiece { name: name.clone(), offset, bytes: bytes.to_vec(), digest };
+            part.perform(1, &task, None)
+        };
+        let is_done = |outcome: &Outcome| matches!(outcome, Outcome::Done { .. });
+        let path = directory.join("below/f");
+        assert!(!is_done(&put(2, &whole[2..], None)), "the first piece is missing");
+        // Again, as after an answer that was lost.
+        assert!(is_done(&put(0, &whole[..2], None)) && is_done(&put(0, &whole[..2], None)));
+        assert!(is_done(&put(2, &whole[2..4], None)) && !path.exists());
+        let other = put(4, b"x", Some(&digest));
+        assert!(format!("{other:?}").contains("not what was sent") && !path.exists(), "{other:?}");
+        assert!(is_done(&put(4, &whole[4..], Some(&digest))));
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        let records = part.records().unwrap();
+        assert_eq!((records.len(), records[0].digest == digest), (1, true), "{records:?}");
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -4,10 +4,12 @@
 //!
 //! Not here: carrying them out (`campaign`).
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _};
 use std::path::Path;
 
+use timewire_conduct::message::MAX_PIECE;
 use timewire_conduct::{
     ExperimentId, FailureKind, MAX_TASK, Part, Phase, Plan, Program, RecordName, Retry,
     StationPlan, Step, Task, Timing, WordName,
@@ -43,6 +45,14 @@ impl Performance {
 
 /// Most performances of an experiment.
 const MOST: usize = 9_999;
+/// Longest file that is put.
+///
+/// **Units**: bytes.
+const MAX_PUT: usize = 4 * 1024 * 1024;
+/// Most that all performances put together.
+///
+/// **Units**: bytes.
+const MOST_PUT: usize = 256 * 1024 * 1024;
 
 /// All performances, in the order in which they are carried out. `run` tells them from those of any
 /// other run.
@@ -54,13 +64,14 @@ pub fn performances(script: &Script, run: &str) -> Result<Vec<Performance>, CtlE
     let combinations = combinations(file)?;
     let repeats = file.repeats.get();
     let name = file.name.as_str().replace('_', "-");
+    let beside = Beside::of(script);
     let mut all = Vec::new();
     for values in combinations {
         for repeat in 1..=repeats {
             let number = all.len() + 1;
             let id = format!("{name}-{run}-{number:04}");
             let experiment = ExperimentId::new(&id).map_err(invalid)?;
-            let texts = Texts { script, values: &values };
+            let texts = Texts { script, values: &values, beside: &beside };
             let plan = texts.plan(experiment)?;
             plan.check().map_err(invalid)?;
             plan.stations.iter().try_for_each(check_programs)?;
@@ -74,7 +85,7 @@ pub fn performances(script: &Script, run: &str) -> Result<Vec<Performance>, CtlE
     Ok(all)
 }
 
-fn invalid(error: impl std::fmt::Display) -> CtlError {
+pub(super) fn invalid(error: impl std::fmt::Display) -> CtlError {
     CtlError::Invalid(error.to_string())
 }
 
@@ -86,7 +97,7 @@ pub(super) fn record_of_check(
     values: &BTreeMap<String, String>,
     check: &CheckWish,
 ) -> Result<RecordName, CtlError> {
-    Texts { script, values }.record(&check.record)
+    Texts { script, values, beside: &Beside::of(script) }.record(&check.record)
 }
 
 /// Whether each program of a station has a name of its own, and those that are waited for or
@@ -165,10 +176,90 @@ fn shuffle<T>(all: &mut [T], seed: u64) {
     }
 }
 
+fn too_large(name: &str) -> CtlError {
+    invalid(format!(
+        "`{name}` has more than {MAX_PUT} bytes: too much to put; let stations have it already"
+    ))
+}
+
+/// The files beside an experiment, each read once. A file of an experiment that somebody else wrote
+/// goes to stations, so it cannot be one from elsewhere.
+struct Beside<'a> {
+    directory: &'a Path,
+    read: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// How many bytes all performances put.
+    put: Cell<usize>,
+}
+
+impl Beside<'_> {
+    fn of(script: &Script) -> Beside<'_> {
+        let directory = Some(script.beside.as_path()).filter(|it| !it.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        Beside { directory, read: RefCell::default(), put: Cell::default() }
+    }
+
+    /// Counts what is put: plans and journals have all of it.
+    fn count(&self, bytes: usize) -> Result<(), CtlError> {
+        self.put.set(self.put.get().saturating_add(bytes));
+        if self.put.get() > MOST_PUT {
+            return Err(invalid(format!(
+                "the performances put more than {MOST_PUT} bytes together: let stations have large \
+                 files already"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What is in a file.
+    fn bytes(&self, name: &str) -> Result<Vec<u8>, CtlError> {
+        if let Some(bytes) = self.read.borrow().get(name) {
+            return Ok(bytes.clone());
+        }
+        let path = self.directory.join(name);
+        let opened = Beneath::open(self.directory).and_then(|beside| beside.open_file(name));
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+                CtlError::file("read", &path)(error)
+            }
+            _ => invalid(format!(
+                "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
+                 without `..` and symbolic links"
+            )),
+        })?;
+        let mut bytes = Vec::new();
+        let most = u64::try_from(MAX_PUT).map_err(invalid)?;
+        file.take(most + 1).read_to_end(&mut bytes).map_err(CtlError::file("read", &path))?;
+        if bytes.len() > MAX_PUT {
+            return Err(too_large(name));
+        }
+        self.read.borrow_mut().insert(name.to_owned(), bytes.clone());
+        Ok(bytes)
+    }
+}
+
+/// The files beside the experiment that any of its performances names, as they are: without values
+/// of variables in them.
+///
+/// **Errors**: as [`performances`].
+pub(super) fn files(script: &Script) -> Result<BTreeMap<String, Vec<u8>>, CtlError> {
+    let beside = Beside::of(script);
+    for values in combinations(&script.file)? {
+        let texts = Texts { script, values: &values, beside: &beside };
+        let parts = script.file.stations.iter().flat_map(|station| station.parts());
+        for step in parts.flat_map(|(_, part)| &part.steps) {
+            for path in [&step.from, &step.apply].into_iter().flatten() {
+                beside.bytes(&texts.put_in(path.as_str())?)?;
+            }
+        }
+    }
+    Ok(beside.read.into_inner())
+}
+
 /// Puts values into texts.
 struct Texts<'a> {
     script: &'a Script,
     values: &'a BTreeMap<String, String>,
+    beside: &'a Beside<'a>,
 }
 
 impl Texts<'_> {
@@ -194,12 +285,14 @@ impl Texts<'_> {
     }
 
     fn part(&self, wish: &PartWish) -> Result<Part, CtlError> {
-        let steps = wish.steps.iter().map(|step| self.step(step)).collect::<Result<_, _>>()?;
+        let steps = wish.steps.iter().map(|step| self.steps(step));
+        let steps = steps.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let order = u32::try_from(wish.order.get()).map_err(invalid)?;
         Ok(Part { order, after: wish.after, steps })
     }
 
-    fn step(&self, wish: &StepWish) -> Result<Step, CtlError> {
+    /// The steps of a wish: more than one for a file that takes several pieces.
+    fn steps(&self, wish: &StepWish) -> Result<Vec<Step>, CtlError> {
         let kinds = wish.after.iter().map(|after| match after {
             RetryAfter::NotStarted => FailureKind::NotStarted,
             RetryAfter::Exited => FailureKind::Exited,
@@ -208,7 +301,48 @@ impl Texts<'_> {
         });
         let times = u32::try_from(wish.retries.get()).map_err(invalid)?;
         let retry = Retry { times, pause: wish.pause, after: kinds.collect() };
-        Ok(Step { task: self.task(wish)?, timeout: wish.timeout, retry })
+        let tasks = match (&wish.put, &wish.from) {
+            (Some(name), Some(from)) => self.put(name, from)?,
+            _ => vec![self.task(wish)?],
+        };
+        let step = |task| Step { task, timeout: wish.timeout, retry: retry.clone() };
+        Ok(tasks.into_iter().map(step).collect())
+    }
+
+    /// A file as tasks: a text with its values, anything else as it is.
+    fn put(&self, name: &Text, from: &Text) -> Result<Vec<Task>, CtlError> {
+        let (name, from) = (self.record(name)?, self.put_in(from.as_str())?);
+        let bytes = match String::from_utf8(self.beside.bytes(&from)?) {
+            // What has a zero is no text, whatever else it is.
+            Ok(text) if !text.contains('\0') => {
+                let text = self.put_in(&text)?;
+                // Its name and what is around it take less than what is left out here.
+                let json = |text: &String| serde_json::to_string(text).map_err(invalid);
+                if text.len() < MAX_TASK && json(&text)?.len() + 1_024 <= MAX_TASK {
+                    self.beside.count(text.len())?;
+                    return Ok(vec![Task::Put { name, text }]);
+                }
+                text.into_bytes()
+            }
+            Ok(text) => text.into_bytes(),
+            Err(error) => error.into_bytes(),
+        };
+        if bytes.len() > MAX_PUT {
+            return Err(too_large(&from));
+        }
+        self.beside.count(bytes.len())?;
+        let digest = timewire_remote::digest(&mut &*bytes).map_err(invalid)?;
+        let last = bytes.len().saturating_sub(1) / MAX_PIECE;
+        let pieces = bytes.chunks(MAX_PIECE).enumerate();
+        let task = |(number, piece): (usize, &[u8])| {
+            Ok(Task::PutPiece {
+                name: name.clone(),
+                offset: u64::try_from(number * MAX_PIECE).map_err(invalid)?,
+                bytes: piece.to_vec(),
+                digest: (number == last).then(|| digest.clone()),
+            })
+        };
+        pieces.map(task).collect()
     }
 
     fn task(&self, wish: &StepWish) -> Result<Task, CtlError> {
@@ -223,9 +357,6 @@ impl Texts<'_> {
         }
         if let Some(name) = &wish.stop {
             return Ok(Task::Stop { name: self.word(name)? });
-        }
-        if let (Some(name), Some(from)) = (&wish.put, &wish.from) {
-            return Ok(Task::Put { name: self.record(name)?, text: self.file(from)? });
         }
         if let Some(path) = &wish.apply {
             return Ok(Task::Apply { host: self.file(path)? });
@@ -259,33 +390,11 @@ impl Texts<'_> {
         RecordName::new(&self.put_in(text.as_str())?).map_err(invalid)
     }
 
-    /// The text of a file beside the experiment. A file of an experiment that somebody else wrote
-    /// goes to stations, so it cannot be one from elsewhere.
+    /// The text of a host file beside the experiment.
     fn file(&self, path: &Text) -> Result<String, CtlError> {
         let name = self.put_in(path.as_str())?;
-        let beside = Some(self.script.beside.as_path()).filter(|it| !it.as_os_str().is_empty());
-        let beside = beside.unwrap_or(Path::new("."));
-        let path = beside.join(&name);
-        let opened = Beneath::open(beside).and_then(|beside| beside.open_file(&name));
-        let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                CtlError::file("read", &path)(error)
-            }
-            _ => invalid(format!(
-                "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
-                 without `..` and symbolic links"
-            )),
-        })?;
-        let mut bytes = Vec::new();
-        let most = u64::try_from(MAX_TASK).map_err(invalid)?;
-        file.take(most + 1).read_to_end(&mut bytes).map_err(CtlError::file("read", &path))?;
-        if bytes.len() > MAX_TASK {
-            return Err(invalid(format!(
-                "`{name}` has more than {MAX_TASK} bytes: too much to put"
-            )));
-        }
-        let text = String::from_utf8(bytes)
-            .map_err(|_| invalid(format!("`{name}` is not text (UTF-8): only text can be put")))?;
+        let text = String::from_utf8(self.beside.bytes(&name)?)
+            .map_err(|_| invalid(format!("`{name}` is not text (UTF-8), as a host file is")))?;
         self.put_in(&text)
     }
 
@@ -360,12 +469,16 @@ mod tests {
     }
 
     #[test]
-    fn t1_only_text_files_beside_the_experiment_are_put() {
+    fn t1_only_files_beside_the_experiment_are_put() {
         let beside = std::env::temp_dir().join(format!("tw-put-{}", std::process::id()));
         fs::create_dir_all(beside.join("below")).unwrap();
         fs::write(beside.join("below/good"), "${a}").unwrap();
-        fs::write(beside.join("bytes"), [0xff, 0xfe]).unwrap();
-        fs::write(beside.join("long"), "x".repeat(MAX_TASK + 1)).unwrap();
+        fs::write(beside.join("bytes"), [0xff, b'$', b'{']).unwrap();
+        fs::write(beside.join("zero"), "${a}\0").unwrap();
+        fs::write(beside.join("short"), "${a}".repeat(100_000)).unwrap();
+        fs::write(beside.join("long"), "${a}".repeat(300_000)).unwrap();
+        fs::write(beside.join("longer"), "x".repeat(MAX_PUT + 1)).unwrap();
+        fs::write(beside.join("most"), "x".repeat(MAX_PUT)).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", beside.join("link")).unwrap();
         let told = |from: &str| {
             let mut script = script("");
@@ -382,13 +495,33 @@ mod tests {
         let first = all.iter().find(|performance| performance.number == 1).unwrap();
         let task = &first.plan.stations[0].parts[&Phase::Run].steps[0].task;
         assert!(matches!(task, Task::Put { text, .. } if text == "x"), "{task:?}");
+        // What is no text is put as it is; a long text has its values, and both come in pieces.
+        let pieces = |from: &str| {
+            let all = told(from).unwrap();
+            let of_first = all.into_iter().find(|performance| performance.number == 1).unwrap();
+            let mut whole = Vec::new();
+            let steps = &of_first.plan.stations[0].parts[&Phase::Run].steps;
+            for (number, step) in steps.iter().enumerate() {
+                let Task::PutPiece { offset, bytes, digest, .. } = &step.task else { break };
+                assert_eq!(*offset, u64::try_from(whole.len()).unwrap());
+                whole.extend(bytes);
+                let digest_of_all = timewire_remote::digest(&mut &*whole).unwrap();
+                let is_last = number + 2 == steps.len();
+                assert_eq!(digest.as_deref(), is_last.then_some(digest_of_all.as_str()));
+            }
+            (steps.len() - 1, whole)
+        };
+        assert_eq!(pieces("bytes"), (1, vec![0xff, b'$', b'{']));
+        assert_eq!(pieces("zero"), (1, b"${a}\0".to_vec()));
+        assert_eq!(pieces("most"), (32, vec![b'x'; MAX_PUT]));
+        assert_eq!(pieces("short"), (1, Vec::new()), "with its values it fits");
+        assert_eq!(pieces("long"), (3, vec![b'x'; 300_000]));
         for (from, why) in [
             ("/etc/hostname", "beside the experiment"),
             ("../etc", "beside the experiment"),
             ("link", "beside the experiment"),
             ("below", "beside the experiment"),
-            ("bytes", "is not text"),
-            ("long", "too much to put"),
+            ("longer", "too much to put"),
             ("none", "cannot read"),
         ] {
             let error = told(from).unwrap_err().to_string();
@@ -433,6 +566,19 @@ mod tests {
             let error = performances(&with(bad), "0").unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn t1_what_all_performances_put_is_bounded() {
+        let beside = std::env::temp_dir().join(format!("tw-most-{}", std::process::id()));
+        fs::create_dir(&beside).unwrap();
+        fs::write(beside.join("most"), "x".repeat(MAX_PUT)).unwrap();
+        let text = script("").text.replace("steps: [", "steps: [{put: f, from: most}, ");
+        let text = text.replace("repeats: 2", "repeats: 11");
+        let file = ExperimentFile::parse("e", &text).unwrap();
+        let error = performances(&Script { file, text, beside: beside.clone() }, "0").unwrap_err();
+        assert!(error.to_string().contains("together"), "{error}");
+        fs::remove_dir_all(&beside).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!
 //! Not here: one performance (`conductor`), the file's keys (`timewire_sched`).
 
+pub mod array;
 mod compile;
 mod reach;
 mod verdict;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Utc;
+use timewire_conduct::Plan;
 use timewire_conduct::controller::End;
 use timewire_sched::scenario::experiment_file::ExperimentFile;
 use timewire_sys::clock;
@@ -97,13 +99,12 @@ pub fn run(
         let values = performance.values.clone();
         tell(Progress::Performance { number: index + 1, of, values });
         let place = path(performance);
-        let conductor = Conductor::open(&place, performance.plan.clone())?;
         let mut is_asked = || {
             asked |= is_asked_to_end();
             asked
         };
-        let end = conductor.run(connect, &mut is_asked, &mut |told| tell(Progress::Told(told)))?;
-        write_json(&place.join(END), &end)?;
+        let plan = performance.plan.clone();
+        let end = conduct(&place, plan, connect, &mut is_asked, tell)?;
         ends.insert(performance.number, end);
     }
     let summary = Summary::of(script, directory, &all, &ends);
@@ -111,13 +112,31 @@ pub fn run(
     Ok(summary)
 }
 
+/// Conducts one performance to its end, which is written beside its records.
+fn conduct(
+    place: &Path,
+    plan: Plan,
+    connect: &Arc<dyn Connect>,
+    is_asked_to_end: &mut dyn FnMut() -> bool,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<End, CtlError> {
+    let conductor = Conductor::open(place, plan)?;
+    let end = conductor.run(connect, is_asked_to_end, &mut |told| tell(Progress::Told(told)))?;
+    write_json(&place.join(END), &end)?;
+    Ok(end)
+}
+
+/// What tells the performances of a run that begins now from those of any other run.
+fn new_run() -> String {
+    format!("{:016x}", clock::now::<Utc>().as_ns())
+}
+
 fn open(script: &Script, directory: &Path) -> Result<Campaign, CtlError> {
     let (text_path, path) = (directory.join(TEXT), directory.join("campaign.json"));
     fs::create_dir_all(directory).map_err(CtlError::file("create", directory))?;
     if is_new(directory)? {
         // Agents remember the names of performances: two runs never have the same.
-        let began = clock::now::<Utc>().as_ns();
-        let campaign = Campaign { schema: SCHEMA.to_owned(), run: format!("{began:016x}") };
+        let campaign = Campaign { schema: SCHEMA.to_owned(), run: new_run() };
         replace(&text_path, script.text.as_bytes())?;
         write_json(&path, &campaign)?;
         return Ok(campaign);

@@ -4,6 +4,8 @@
 //! Not here: the links themselves (`timewire_remote`).
 
 use std::collections::BTreeMap;
+use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use timewire_remote::{
     Identity, Link, LinkLimits, Peers, RemoteError, connect_tcp, connect_unix, over_program,
 };
 use timewire_sched::scenario::experiment_file::{ExperimentFile, StationMap};
+use timewire_sys::namespace;
 
 use crate::CtlError;
 use crate::conductor::Connect;
@@ -23,6 +26,8 @@ enum Address {
     Unix(PathBuf),
     Ssh(String),
     Netns(String),
+    /// This machine, with an agent for the time of the run.
+    Local,
 }
 
 /// The stations of an experiment, with their addresses.
@@ -30,6 +35,8 @@ pub struct Reach {
     stations: BTreeMap<StationName, Address>,
     identity: Option<(Identity, Peers)>,
     own_program: PathBuf,
+    /// Where the agents of local stations keep what they know.
+    agents: PathBuf,
 }
 
 /// The directory of this station's key, peers and agent.
@@ -38,7 +45,7 @@ pub fn own_agent_directory() -> PathBuf {
 }
 
 impl Reach {
-    /// The addresses of all stations of the experiment.
+    /// The addresses of all stations of the experiment, whose results go to `directory`.
     ///
     /// **Errors**: a station has none, or one that is no address; this station has no key, and one
     /// is needed.
@@ -47,6 +54,7 @@ impl Reach {
         map: &StationMap,
         keys: &Path,
         own_program: PathBuf,
+        directory: &Path,
     ) -> Result<Reach, CtlError> {
         let mut stations = BTreeMap::new();
         for station in &file.stations {
@@ -56,7 +64,7 @@ impl Reach {
             let address = parse(text).ok_or_else(|| {
                 CtlError::Invalid(format!(
                     "station `{}`: `{text}` is no address: tls://HOST:PORT, unix:/PATH, \
-                     ssh://[USER@]HOST or netns:NAME",
+                     ssh://[USER@]HOST, netns:NAME or local",
                     station.name
                 ))
             })?;
@@ -71,12 +79,24 @@ impl Reach {
         } else {
             None
         };
-        Ok(Reach { stations, identity, own_program })
+        // A run may go on upon another machine, where what was done to this one means nothing.
+        let boot = fs::read_to_string(BOOT).map_err(CtlError::file("read", Path::new(BOOT)))?;
+        let agents = directory.join("agents").join(boot.trim());
+        Ok(Reach { stations, identity, own_program, agents })
     }
 }
 
+/// Differs from start to start of a machine, and from machine to machine.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Where what is changed of a host is recorded.
+const STATE: &str = "TIMEWIRE_STATE_DIR";
+
 /// `None` for what is no address.
 fn parse(text: &str) -> Option<Address> {
+    if text == "local" {
+        return Some(Address::Local);
+    }
     let (kind, rest) = text.split_once(':')?;
     let rest = match kind {
         "tls" | "ssh" => rest.strip_prefix("//")?,
@@ -122,6 +142,17 @@ impl Connect for Reach {
                 ip.args(["agent", "serve", "--stdio", "--dir"]).arg(directory);
                 over_program(ip, limits)
             }
+            Some(Address::Local) => {
+                let mut agent = Command::new(&self.own_program);
+                agent.args(["agent", "serve", "--stdio", "--dir"]);
+                let directory = self.agents.join(station.as_str());
+                // Nodes of a cluster have no directory for an ordinary user's state.
+                if namespace::effective_user() != 0 && env::var_os(STATE).is_none() {
+                    agent.env(STATE, directory.join("state"));
+                }
+                agent.arg(directory);
+                over_program(agent, limits)
+            }
         }
     }
 }
@@ -136,7 +167,9 @@ mod tests {
         assert_eq!(parse("unix:/run/a"), Some(Address::Unix(PathBuf::from("/run/a"))));
         assert_eq!(parse("ssh://root@h"), Some(Address::Ssh("root@h".to_owned())));
         assert_eq!(parse("netns:a"), Some(Address::Netns("a".to_owned())));
-        for bad in ["h", "tls:h:1", "tls://h", "unix:x", "ssh://-oProxyCommand=x", "ssh://", "x:y"]
+        assert_eq!(parse("local"), Some(Address::Local));
+        for bad in
+            ["h", "tls:h:1", "tls://h", "unix:x", "ssh://-oProxyCommand=x", "ssh://", "local:"]
         {
             assert_eq!(parse(bad), None, "{bad}");
         }
