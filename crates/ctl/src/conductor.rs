@@ -145,6 +145,8 @@ pub struct Conductor {
     directory: PathBuf,
     posts: BTreeMap<StationName, (u64, Post)>,
     links: u64,
+    /// Why a station could not be reached, as it was told last.
+    unreached: BTreeMap<StationName, String>,
     inbox: mpsc::Receiver<Input>,
     to_inbox: SyncSender<Input>,
     first: Vec<Action>,
@@ -186,6 +188,7 @@ impl Conductor {
             directory: directory.to_owned(),
             posts: BTreeMap::new(),
             links: 0,
+            unreached: BTreeMap::new(),
             inbox,
             to_inbox,
             first,
@@ -219,10 +222,14 @@ impl Conductor {
                     if self.take(&station, *link).is_err() {
                         makers.want(&station);
                     }
-                    Some(Event::Tick)
+                    Some(Event::Linked { station })
                 }
                 Ok(Input::Unreached(station, why)) => {
-                    tell(Told::Unreached { station: station.clone(), why });
+                    // It is tried again at once, and told when there is something new to say.
+                    if self.unreached.get(&station) != Some(&why) {
+                        self.unreached.insert(station.clone(), why.clone());
+                        tell(Told::Unreached { station: station.clone(), why });
+                    }
                     makers.want(&station);
                     None
                 }
@@ -246,6 +253,7 @@ impl Conductor {
         let (number, to_inbox, name) = (self.links, self.to_inbox.clone(), station.clone());
         let told = move |posted| to_inbox.send(Input::Posted(name.clone(), number, posted)).is_ok();
         let post = Post::over(link, told)?;
+        self.unreached.remove(station);
         self.posts.insert(station.clone(), (number, post));
         Ok(())
     }

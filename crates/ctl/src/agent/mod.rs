@@ -222,8 +222,8 @@ impl AgentService {
                 Action::Start { experiment, number, task, at } => {
                     self.tasks.insert((experiment.clone(), number));
                     self.spawn(experiment, move |part, experiment| {
-                        let outcome = part.perform(number, &task, at);
-                        Event::Ended { experiment, number, outcome }
+                        let (outcome, began) = part.perform(number, &task, at);
+                        Event::Ended { experiment, number, outcome, began }
                     })?;
                 }
                 Action::Stop { experiment, number } => self.part(&experiment).abort(number),
@@ -231,7 +231,8 @@ impl AgentService {
                     let tasks = self.tasks_of(&experiment);
                     self.spawn(experiment, move |part, experiment| {
                         part.halt(&tasks);
-                        Event::Ended { experiment, number, outcome: Outcome::Done { exit: None } }
+                        let outcome = Outcome::Done { exit: None };
+                        Event::Ended { experiment, number, outcome, began: None }
                     })?;
                 }
                 Action::Keep { experiment, number } => {
@@ -240,7 +241,7 @@ impl AgentService {
                             Ok(records) => Outcome::Kept { records },
                             Err(why) => Outcome::failed(FailureKind::NotStarted, why),
                         };
-                        Event::Ended { experiment, number, outcome }
+                        Event::Ended { experiment, number, outcome, began: None }
                     })?;
                 }
                 Action::Restore { experiment } => {

@@ -58,8 +58,25 @@ impl Part {
         Part { directory, own_program, mark, state, changed }
     }
 
-    /// Does a task, from its instant on.
-    pub fn perform(&self, number: u32, task: &Task, at: Option<Instant<Tai>>) -> Outcome {
+    /// Does a task, from its instant on; and when it began: of a program, when it ran.
+    pub fn perform(
+        &self,
+        number: u32,
+        task: &Task,
+        at: Option<Instant<Tai>>,
+    ) -> (Outcome, Option<Instant<Tai>>) {
+        let mut began = None;
+        let outcome = self.do_task(number, task, at, &mut began);
+        (outcome, began)
+    }
+
+    fn do_task(
+        &self,
+        number: u32,
+        task: &Task,
+        at: Option<Instant<Tai>>,
+        began: &mut Option<Instant<Tai>>,
+    ) -> Outcome {
         if let Some(at) = at
             && !self.wait_until(number, at)
         {
@@ -69,17 +86,18 @@ impl Part {
         if let Err(error) = fs::create_dir_all(&self.directory) {
             return not_done(format!("{}: {error}", self.directory.display()));
         }
+        *began = Some(clock::now::<Tai>());
         let done = match task {
             Task::Put { name, text } => self.put(name, text.as_bytes()),
             Task::Snapshot { name } => self.snapshot(name),
             Task::Apply { host } => self.apply(host),
             Task::Run(program) => {
-                return match self.start(program) {
+                return match self.start(program, began) {
                     Ok(running) => self.wait_for(number, &running),
                     Err(why) => not_done(why),
                 };
             }
-            Task::Start(program) => self.start(program).map(drop),
+            Task::Start(program) => self.start(program, began).map(drop),
             Task::Wait { name } => {
                 return match self.named(name) {
                     Ok(running) => self.wait_for(number, &running),
@@ -231,10 +249,16 @@ impl Part {
         }
     }
 
-    fn start(&self, program: &Program) -> Result<Arc<Running>, String> {
+    fn start(
+        &self,
+        program: &Program,
+        began: &mut Option<Instant<Tai>>,
+    ) -> Result<Arc<Running>, String> {
+        *began = None;
         let failed = |error: std::io::Error| format!("{}: {error}", program.command.join(" "));
         let running = Running::start(program, &self.own_program, &self.directory, &self.mark);
-        let running = running.map_err(failed)?;
+        let (running, at) = running.map_err(failed)?;
+        *began = Some(at);
         self.state().programs.insert(program.name.clone(), Arc::clone(&running));
         Ok(running)
     }
