@@ -419,7 +419,7 @@ impl Controller {
                 self.ended(now, name, number, outcome, out);
             }
             Answer::Piece { record, offset, bytes } => {
-                self.piece(name, record, offset, bytes, out);
+                self.piece(now, name, (record, offset, bytes), out);
             }
             Answer::Dropped { record } => {
                 let station = self.station(name);
@@ -519,10 +519,9 @@ impl Controller {
 
     fn piece(
         &mut self,
+        now: Now,
         name: &StationName,
-        record: RecordName,
-        offset: u64,
-        bytes: Vec<u8>,
+        (record, offset, bytes): (RecordName, u64, Vec<u8>),
         out: &mut Vec<Action>,
     ) {
         let station = self.station(name);
@@ -543,6 +542,15 @@ impl Controller {
         out.push(Action::Store { station: name.clone(), record, offset, bytes });
         if is_whole {
             out.push(check);
+        }
+        self.has_progressed(now);
+    }
+
+    /// Records may be long and the way slow: in `report` only standing still is limited.
+    fn has_progressed(&mut self, now: Now) {
+        if self.group.as_ref().is_some_and(|group| group.phase == Phase::Report) {
+            let until = now.mono.saturating_add(self.plan.timing.of_phase(Phase::Report));
+            self.deadline = self.deadline.map(|deadline| deadline.max(until));
         }
     }
 

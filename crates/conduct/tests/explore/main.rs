@@ -147,6 +147,17 @@ fn t2_sixty_four_stations_behind_half_a_second_and_losses_of_one_in_twenty() {
     }
 }
 
+/// Half a second each way: bringing the records takes twice as long as a phase may.
+#[test]
+fn t2_records_that_keep_coming_are_waited_for() {
+    let mut slow = plan(2, &[Phase::Run], 1);
+    slow.timing = Timing { clock_within: Span::from_secs(3), ..Timing::default() };
+    slow.timing.phases.insert(Phase::Report, Span::from_secs(4));
+    let chance = Chance { repeated: 0, ..Chance::far(1) };
+    let world = explore("slow records", slow, chance);
+    assert!(is_success(&world), "{:?}", world.end);
+}
+
 /// A lead that is too short for the way: stations that get their orders too late say by how much.
 #[test]
 fn t2_a_start_that_is_too_late_is_told_as_such() {
