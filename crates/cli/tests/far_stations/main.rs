@@ -3,7 +3,8 @@
 //! twenty, each way, over mutual TLS. In a machine of the laboratory and its virtual time, where
 //! each station is a network namespace and `netem` is the network.
 //!
-//! Four stations, and 64 when `TIMEWIRE_SLOW=1` asks for them.
+//! Four stations, 64 when `TIMEWIRE_SLOW=1` asks for them, or as many as `TIMEWIRE_STATIONS` says:
+//! with each number other packets are lost.
 //!
 //! Not here: stations that are near (`stations`), links alone (`timewire-remote`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
@@ -51,8 +52,9 @@ host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}
 
 #[expect(clippy::unnecessary_wraps, reason = "as a preparation is")]
 fn how_many(_: &Kernel) -> Result<Vec<(String, String)>, String> {
-    let asked = std::env::var("TIMEWIRE_SLOW").is_ok_and(|value| value == "1");
-    Ok(vec![(COUNT.to_owned(), if asked { "64" } else { "4" }.to_owned())])
+    let is_slow = std::env::var("TIMEWIRE_SLOW").is_ok_and(|value| value == "1");
+    let count = std::env::var(COUNT);
+    Ok(vec![(COUNT.to_owned(), count.unwrap_or(if is_slow { "64" } else { "4" }.to_owned()))])
 }
 
 fn count() -> usize {
