@@ -101,7 +101,10 @@ fn accept(listener: &Listener, handle: &AgentHandle) {
 
 fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option<Announcer>)> {
     let log: Log = Arc::new(|line: &str| eprintln!("note: {line}"));
-    let limits = ListenLimits::default();
+    // A controller takes eight seconds of silence for the end of a link: also where a sign of life
+    // is lost twice and a round trip is a second, it hears one before.
+    let link = LinkLimits { keep_alive: Duration::from_secs(2), ..LinkLimits::default() };
+    let limits = ListenLimits { link, ..ListenLimits::default() };
     let (mut listeners, mut announcer) = (Vec::new(), None);
     if let Some(path) = &args.socket {
         listeners.push(Listener::unix(path, limits, Arc::clone(&log))?);

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
+use timewire_base::Span;
 use timewire_ctl::campaign::{
-    self, PerformanceResult, Progress, Reach, Script, Summary, own_agent_directory,
+    self, PerformanceResult, Progress, Reach, Script, StartResult, Summary, own_agent_directory,
 };
 use timewire_ctl::conductor::{Connect, Told};
 use timewire_ctl::experiment;
@@ -144,7 +145,7 @@ fn dry_run(script: &Script, json: bool) -> anyhow::Result<ExitCode> {
 
 fn table(summary: &Summary, directory: &Path) -> String {
     let mut text = String::new();
-    for PerformanceResult { number, values, failures, left, unasked, checks, .. } in
+    for PerformanceResult { number, values, failures, starts, left, unasked, checks, .. } in
         &summary.results
     {
         let values: Vec<String> = values.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -157,6 +158,10 @@ fn table(summary: &Summary, directory: &Path) -> String {
         let _ = writeln!(text, "{number:04}  {how:<16}  {}", values.join(" "));
         for failure in failures {
             let _ = writeln!(text, "      failed: {failure}");
+        }
+        for start in starts {
+            // Of many performances the stations are in the summary's file.
+            text += &start_lines(start, summary.performances == 1);
         }
         for check in checks {
             let number = check.number.map_or_else(|| "none".to_owned(), |n| n.to_string());
@@ -177,4 +182,112 @@ fn table(summary: &Summary, directory: &Path) -> String {
     let _ = writeln!(text, "{done} of {} performances are done", summary.performances);
     let _ = writeln!(text, "results: {}", directory.join("summary.json").display());
     text
+}
+
+/// How far apart the stations of a start were; and each, when all are asked for.
+fn start_lines(start: &StartResult, with_stations: bool) -> String {
+    let span = |ns: Option<i64>| {
+        ns.map_or_else(|| "unknown".to_owned(), |ns| Span::from_ns(ns).to_string())
+    };
+    let StartResult { started, late, unknown, .. } = start;
+    let mut text = format!("      start: {started} stations");
+    if start.min_ns.is_some() {
+        let _ = write!(
+            text,
+            ", after the instant by min {}, median {}, max {}; spread {}, with the clocks at \
+             most {}",
+            span(start.min_ns),
+            span(start.median_ns),
+            span(start.max_ns),
+            span(start.spread_ns),
+            span(start.spread_within_ns)
+        );
+    }
+    if *late > 0 {
+        let _ = write!(text, "; {late} late");
+    }
+    if *unknown > 0 {
+        let _ = write!(text, "; {unknown} unknown");
+    }
+    text.push('\n');
+    let title = ["station", "planned (TAI)", "actual (TAI)", "difference", "clock", "error"];
+    let mut rows = vec![title.map(str::to_owned)];
+    for (name, station) in &start.stations {
+        // One that was late is told of in any case.
+        if !with_stations && station.state != "late" {
+            continue;
+        }
+        let actual = station.actual_ns.map_or_else(|| "unknown".to_owned(), instant);
+        let difference = match station.state {
+            "late" => format!("late: {}", span(station.difference_ns)),
+            _ => span(station.difference_ns),
+        };
+        let (offset, error) = (span(station.clock_offset_ns), span(station.clock_error_ns));
+        rows.push([name.clone(), instant(station.planned_ns), actual, difference, offset, error]);
+    }
+    if rows.len() == 1 {
+        return text;
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: [usize; 6] = std::array::from_fn(width);
+    for row in &rows {
+        let cells =
+            row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+        let _ = writeln!(text, "        {}", cells.collect::<Vec<_>>().join("  "));
+    }
+    text
+}
+
+/// An instant in seconds.
+fn instant(ns: i64) -> String {
+    format!("{}.{:09}", ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use timewire_ctl::campaign::StationStartResult;
+
+    use super::*;
+
+    #[test]
+    fn t0_starts_are_told_for_people() {
+        let station = |state, actual_ns, difference_ns, clock: Option<i64>| StationStartResult {
+            state,
+            planned_ns: 1_000_000_000,
+            actual_ns,
+            difference_ns,
+            clock_offset_ns: clock,
+            clock_error_ns: clock,
+        };
+        let start = StartResult {
+            at_ns: 1_000_000_000,
+            started: 1,
+            late: 1,
+            unknown: 1,
+            min_ns: Some(2_000),
+            median_ns: Some(2_000),
+            max_ns: Some(2_000),
+            spread_ns: Some(0),
+            spread_within_ns: None,
+            stations: [
+                ("a".to_owned(), station("started", Some(1_000_002_000), Some(2_000), Some(40))),
+                ("bb".to_owned(), station("late", Some(4_000_000_000), Some(3_000_000_000), None)),
+                ("c".to_owned(), station("unknown", None, None, None)),
+            ]
+            .into(),
+        };
+        let expected = "      start: 1 stations, after the instant by min 2us, median 2us, \
+                        max 2us; spread 0ns, with the clocks at most unknown; 1 late; 1 unknown
+        station  planned (TAI)  actual (TAI)  difference    clock    error
+        a          1.000000000   1.000002000         2us     40ns     40ns
+        bb         1.000000000   4.000000000    late: 3s  unknown  unknown
+        c          1.000000000       unknown     unknown  unknown  unknown
+";
+        assert_eq!(start_lines(&start, true), expected);
+        let short = start_lines(&start, false);
+        assert!(short.contains("bb ") && !short.contains("a  "), "{short}");
+    }
 }

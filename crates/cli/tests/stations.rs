@@ -287,6 +287,16 @@ fn t3_64_agents_keep_phases_and_barriers() {
     stations.host.scratch().write("e.yaml", &text);
     let said = stations.controller().end();
     assert_eq!(said.code, Some(0), "{said:?}");
+    // Each of both orders had its instant, and all stations tell when they really began.
+    for index in [0, 1] {
+        let start = &said.json()["results"][0]["starts"][index];
+        assert_eq!((&start["started"], &start["unknown"]), (&32.into(), &0.into()), "{start:#}");
+        let stations = start["stations"].as_object().unwrap().values();
+        for station in stations {
+            assert!(station["difference_ns"].as_i64() >= Some(0), "{station:#}");
+            assert!(station["clock_error_ns"].as_i64() > Some(0), "{station:#}");
+        }
+    }
     let log = fs::read_to_string(&log).unwrap();
     let lines: Vec<(usize, usize)> = log
         .lines()

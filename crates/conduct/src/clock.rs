@@ -45,6 +45,8 @@ pub struct ClockEstimate(VecDeque<Sample>);
 struct Sample {
     at: Instant<Mono>,
     bound: ClockBound,
+    /// From the question to the answer.
+    way: Span,
 }
 
 impl ClockEstimate {
@@ -73,12 +75,17 @@ impl ClockEstimate {
         if self.0.len() == KEPT {
             self.0.pop_front();
         }
-        self.0.push_back(Sample { at: heard.mono, bound });
+        self.0.push_back(Sample { at: heard.mono, bound, way: Span::from_ns(way) });
     }
 
     /// The best that is known now; `None` without an exchange.
     pub fn bound(&self, now: Instant<Mono>) -> Option<ClockBound> {
         self.0.iter().map(|sample| aged(*sample, now)).min_by_key(|bound| bound.error)
+    }
+
+    /// How long a question and its answer take at least; zero without an exchange.
+    pub fn round_trip(&self) -> Span {
+        self.0.iter().map(|sample| sample.way).min().unwrap_or(Span::ZERO)
     }
 }
 

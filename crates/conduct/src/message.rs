@@ -17,7 +17,7 @@ use crate::outcome::{Outcome, Why};
 use crate::task::Task;
 
 /// The version of the messages; both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest message.
 ///
 /// **Units**: bytes.
@@ -171,6 +171,10 @@ pub enum Answer {
         number: u32,
         /// How.
         outcome: Outcome,
+        /// When its task really began, by the clock of the station; where it came too late, when
+        /// it came. None of what is no task, and when it is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        began: Option<Instant<Tai>>,
     },
     /// A piece of a record.
     Piece {
@@ -283,7 +287,7 @@ mod tests {
         let message = ToAgent::new(&id(), Ask::Command { number: 7, what: What::Halt });
         let text = String::from_utf8(message.encode()).unwrap();
         let expected =
-            r#"{"version":1,"experiment":"e-1","ask":{"command":{"number":7,"what":"halt"}}}"#;
+            r#"{"version":2,"experiment":"e-1","ask":{"command":{"number":7,"what":"halt"}}}"#;
         assert_eq!(text, expected);
         assert_eq!(ToAgent::decode(text.as_bytes()).unwrap(), message);
         for bad in [
@@ -298,9 +302,9 @@ mod tests {
             let error = ToAgent::decode(bad.as_bytes()).unwrap_err();
             assert!(matches!(error, MessageError::Malformed { .. }), "{bad}: {error}");
         }
-        let future = r#"{"version":2,"hyper":[]}"#;
+        let future = r#"{"version":3,"hyper":[]}"#;
         let error = ToAgent::decode(future.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("version 2"), "{error}");
+        assert!(error.contains("version 3"), "{error}");
         let long = vec![b' '; MAX_MESSAGE + 1];
         assert!(matches!(ToAgent::decode(&long), Err(MessageError::Long { .. })));
     }

@@ -223,7 +223,7 @@ impl Conductor {
                     if self.take(&station, *link).is_err() {
                         makers.want(&station);
                     }
-                    Some(Event::Tick)
+                    Some(Event::Linked { station })
                 }
                 Ok(Input::Unreached(station, why)) => {
                     // It is tried again at once, and told when there is something new to say.

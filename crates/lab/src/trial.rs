@@ -34,6 +34,8 @@ pub struct Trial {
     prepare: Option<Preparation>,
     repeats: usize,
     loaded: bool,
+    memory_mib: Option<u32>,
+    limit: Duration,
 }
 
 /// What is done on the host first: variables for the test's environment, or why it cannot run.
@@ -42,7 +44,16 @@ pub type Preparation = fn(&Kernel) -> Result<Vec<(String, String)>, String>;
 impl Trial {
     /// A test of this name.
     pub const fn new(name: &'static str, run: fn()) -> Trial {
-        Trial { name, run, since: None, prepare: None, repeats: 1, loaded: false }
+        Trial {
+            name,
+            run,
+            since: None,
+            prepare: None,
+            repeats: 1,
+            loaded: false,
+            memory_mib: None,
+            limit: LIMIT,
+        }
     }
 
     /// It needs a kernel of this series or a newer one.
@@ -60,6 +71,18 @@ impl Trial {
     /// It is run at least so often, and must write the same each time.
     pub const fn repeated(mut self, times: usize) -> Trial {
         self.repeats = times;
+        self
+    }
+
+    /// Its machine has so much memory, in MiB.
+    pub const fn memory(mut self, mib: u32) -> Trial {
+        self.memory_mib = Some(mib);
+        self
+    }
+
+    /// It may take so long on the host.
+    pub const fn limit(mut self, limit: Duration) -> Trial {
+        self.limit = limit;
         self
     }
 
@@ -331,6 +354,7 @@ fn in_new_machine(
     let program = this.display().to_string();
     let mut machine = Machine::new(&this, &[&program, TRIAL_VERB, trial.name]);
     machine.randomness = Randomness::None;
+    machine.memory_mib = trial.memory_mib.unwrap_or(machine.memory_mib);
     machine.environment.extend(environment);
     machine
         .environment
@@ -338,8 +362,9 @@ fn in_new_machine(
     let mut running = machine.start(kernel)?;
     let started = Instant::now();
     while !running.has_ended()? {
-        if started.elapsed() > LIMIT {
-            let why = format!("it did not end within {LIMIT:?} on the host and was killed");
+        if started.elapsed() > trial.limit {
+            let limit = trial.limit;
+            let why = format!("it did not end within {limit:?} on the host and was killed");
             return Err(LabError::Guest { why, log: running.kernel_log() });
         }
         thread::sleep(LOOK);
@@ -358,7 +383,7 @@ fn in_new_machine(
 
 const TRIAL_VERB: &str = "__trial";
 const KERNEL: &str = "TIMEWIRE_LAB_KERNEL_NAME";
-/// How long a test may take on the host.
+/// How long a test may take on the host, unless it says otherwise.
 const LIMIT: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(2);
 /// **Units**: seconds.

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use timewire_base::{Span, StationName};
+use timewire_base::{Instant, Span, StationName, Tai};
 
 use super::MAX_FORGOTTEN;
 use crate::message::What;
@@ -43,6 +43,9 @@ pub enum Entry {
         number: u32,
         /// How.
         outcome: Outcome,
+        /// When its task really began, or came too late to begin, by this station's clock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        began: Option<Instant<Tai>>,
     },
     /// The host is put back from now on.
     Restoring {

@@ -34,6 +34,8 @@ pub enum Event {
         number: u32,
         /// How.
         outcome: Outcome,
+        /// When the task really began, by this station's clock; none of what did not.
+        began: Option<Instant<Tai>>,
     },
     /// The host is back, and no program of the experiment runs.
     Restored {
@@ -167,8 +169,8 @@ impl Agent {
         let mut out = Vec::new();
         match event {
             Event::Heard(message) => self.heard(now, message, &mut out),
-            Event::Ended { experiment, number, outcome } => {
-                self.ended(&experiment, number, outcome, &mut out);
+            Event::Ended { experiment, number, outcome, began } => {
+                self.ended(&experiment, number, (outcome, began), &mut out);
             }
             Event::Restored { experiment, left } => self.restored(&experiment, left, &mut out),
             Event::Read { experiment, record, offset, bytes } => {
@@ -264,12 +266,13 @@ impl Agent {
                 What::Keep => Outcome::Kept { records: Vec::new() },
                 What::Restore => Outcome::Restored { left: Vec::new() },
             };
-            return self.answer(experiment, Answer::Ended { number, outcome }, out);
+            let answer = Answer::Ended { number, outcome, began: None };
+            return self.answer(experiment, answer, out);
         };
         match known.commands.get(&number).map(|command| &command.state) {
-            Some(State::Ended(outcome)) => {
-                let outcome = outcome.clone();
-                self.answer(experiment, Answer::Ended { number, outcome }, out);
+            Some(State::Ended { outcome, began }) => {
+                let (outcome, began) = (outcome.clone(), *began);
+                self.answer(experiment, Answer::Ended { number, outcome, began }, out);
             }
             Some(State::Running { .. }) => {
                 self.answer(experiment, Answer::Running { number }, out);
@@ -277,7 +280,7 @@ impl Agent {
             None if known.commands.last_key_value().is_some_and(|(last, _)| *last > number) => {
                 let why = "a command with a higher number came before";
                 let outcome = Outcome::failed(FailureKind::Superseded, why);
-                self.answer(experiment, Answer::Ended { number, outcome }, out);
+                self.answer(experiment, Answer::Ended { number, outcome, began: None }, out);
             }
             None => self.accept(now, experiment, number, what, out),
         }
@@ -312,8 +315,9 @@ impl Agent {
             _ => return self.answer(experiment, Answer::Standing, out),
         };
         if let Some(outcome) = at_once {
-            self.write(Entry::Ended { experiment: id(), number, outcome: outcome.clone() }, out);
-            return self.answer(experiment, Answer::Ended { number, outcome }, out);
+            let is_late = matches!(&outcome, Outcome::Failed { kind: FailureKind::Late, .. });
+            let began = is_late.then_some(now.tai);
+            return self.write_end(id(), number, (outcome, began), out);
         }
         let kind = Kind::of(&what);
         self.write(Entry::Started { experiment: id(), number, kind }, out);
@@ -337,7 +341,7 @@ impl Agent {
         &mut self,
         experiment: &ExperimentId,
         number: u32,
-        outcome: Outcome,
+        (outcome, began): (Outcome, Option<Instant<Tai>>),
         out: &mut Vec<Action>,
     ) {
         let Some(known) = self.known.get(experiment) else { return };
@@ -347,10 +351,19 @@ impl Agent {
         } else {
             outcome
         };
-        let entry =
-            Entry::Ended { experiment: experiment.clone(), number, outcome: outcome.clone() };
-        self.write(entry, out);
-        self.answer(experiment, Answer::Ended { number, outcome }, out);
+        self.write_end(experiment.clone(), number, (outcome, began), out);
+    }
+
+    fn write_end(
+        &mut self,
+        experiment: ExperimentId,
+        number: u32,
+        (outcome, began): (Outcome, Option<Instant<Tai>>),
+        out: &mut Vec<Action>,
+    ) {
+        let answer = Answer::Ended { number, outcome: outcome.clone(), began };
+        self.write(Entry::Ended { experiment: experiment.clone(), number, outcome, began }, out);
+        self.answer(&experiment, answer, out);
     }
 
     fn restored(&mut self, experiment: &ExperimentId, left: Vec<String>, out: &mut Vec<Action>) {
@@ -366,7 +379,7 @@ impl Agent {
                     Outcome::failed(FailureKind::Stopped, format!("the host was put back: {why}"))
                 }
             };
-            self.ended(experiment, number, outcome, out);
+            self.ended(experiment, number, (outcome, None), out);
         }
         let known = self.known_mut(experiment);
         // Nothing was asked of it, so there is nothing that a controller could come for.
@@ -436,7 +449,7 @@ impl Agent {
                 let why = "the agent was killed while it went on";
                 let outcome = Outcome::failed(FailureKind::Unknown, why);
                 let experiment = experiment.clone();
-                self.write(Entry::Ended { experiment, number, outcome }, out);
+                self.write(Entry::Ended { experiment, number, outcome, began: None }, out);
             }
         }
         let restore = Action::Restore { experiment: experiment.clone() };

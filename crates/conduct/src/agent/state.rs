@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use timewire_base::{Instant, Mono, Span, StationName};
+use timewire_base::{Instant, Mono, Span, StationName, Tai};
 
 use super::{Agent, Entry, Kind, MAX_FORGOTTEN};
 use crate::message::Standing;
@@ -37,7 +37,7 @@ pub(super) struct Command {
 #[derive(Clone, Debug)]
 pub(super) enum State {
     Running { deadline: Option<Instant<Mono>>, timed_out: bool },
-    Ended(Outcome),
+    Ended { outcome: Outcome, began: Option<Instant<Tai>> },
 }
 
 impl Known {
@@ -87,7 +87,7 @@ impl Known {
         let lease = self.until.filter(|_| self.standing == Standing::Held);
         let deadlines = self.commands.values().filter_map(|command| match command.state {
             State::Running { deadline, .. } => deadline,
-            State::Ended(_) => None,
+            State::Ended { .. } => None,
         });
         deadlines.chain(lease).min()
     }
@@ -97,13 +97,14 @@ impl Known {
         self.commands.insert(number, Command { kind, state });
     }
 
-    fn end(&mut self, number: u32, outcome: &Outcome) {
+    fn end(&mut self, number: u32, outcome: &Outcome, began: Option<Instant<Tai>>) {
         if let Outcome::Kept { records } = outcome {
             let new = records.iter().filter(|record| !self.received.contains(&record.name));
             self.records.extend(new.map(|record| (record.name.clone(), record.clone())));
         }
         let kind = self.kind(number).unwrap_or(Kind::Task);
-        self.commands.insert(number, Command { kind, state: State::Ended(outcome.clone()) });
+        let state = State::Ended { outcome: outcome.clone(), began };
+        self.commands.insert(number, Command { kind, state });
     }
 }
 
@@ -132,7 +133,7 @@ impl Agent {
         let Some(known) = self.known.get_mut(experiment) else { return };
         match entry {
             Entry::Started { number, kind, .. } => known.begin(*number, *kind),
-            Entry::Ended { number, outcome, .. } => known.end(*number, outcome),
+            Entry::Ended { number, outcome, began, .. } => known.end(*number, outcome, *began),
             Entry::Restoring { why, .. } => known.standing = Standing::Restoring { why: *why },
             Entry::Restored { left, .. } => {
                 if let Standing::Restoring { why } = known.standing {

@@ -6,20 +6,62 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use timewire_base::{Instant, Mono, Span, StationName};
+use timewire_base::{Instant, Mono, Span, StationName, Tai};
 
 use super::state::{Group, Kept, Outstanding, Progress, Station};
-use super::{Action, Cause, Controller, Entry};
+use super::{Action, ActualStart, Cause, Controller, Entry};
 use crate::clock::{ClockBound, Now};
 use crate::message::{Answer, Ask, FromAgent, Standing, ToAgent};
 use crate::name::RecordName;
-use crate::outcome::{Outcome, Why};
-use crate::plan::{Phase, Timing};
+use crate::outcome::{FailureKind, Outcome, Why};
+use crate::plan::{LEASES, Phase, Timing};
 
-/// So many exchanges of clock readings before the common start.
+/// So many exchanges of clock readings before the station takes part.
 const EXCHANGES: usize = 4;
+/// Most questions for a clock of which an answer may still come.
+const OPEN_EXCHANGES: usize = 8;
+
+// Over TCP a lost segment costs a round trip or two, and each further loss of it twice as much as
+// the one before. Three in a row are seldom where one in twenty is lost, and cost 14 round trips.
+
+/// A lease outlasts so many round trips.
+const LEASE_ROUND_TRIPS: i64 = 32;
+/// But is no longer than so many times what the plan says.
+const LONGEST_LEASE: i64 = 8;
+/// The common start is so many round trips ahead, so that all stations have their orders.
+const LEAD_ROUND_TRIPS: i64 = 16;
+/// An answer is waited for so many round trips.
+const RESEND_ROUND_TRIPS: i64 = 2;
+/// Most doublings of the time until something is said again.
+const MOST_PATIENCE: u32 = 16;
+
+fn times(span: Span, factor: i64) -> Span {
+    Span::from_ns(span.as_ns().saturating_mul(factor))
+}
 
 impl Station {
+    /// Its lease: what the plan says, and longer when it is far away.
+    fn lease(&self, timing: &Timing) -> Span {
+        let far = times(self.clock.round_trip(), LEASE_ROUND_TRIPS);
+        let longest = times(timing.lease, LONGEST_LEASE).min(LEASES.1);
+        timing.lease.max(far.min(longest))
+    }
+
+    /// How far ahead its start must be.
+    fn lead(&self, timing: &Timing) -> Span {
+        let far = times(self.clock.round_trip(), LEAD_ROUND_TRIPS);
+        timing.lead.max(far.min(self.lease(timing)))
+    }
+
+    /// After so long without an answer something is said again. Answers that are long under way,
+    /// as long records over a slow network, are not asked for again and again.
+    fn resend(&self, timing: &Timing) -> Span {
+        let far = times(self.clock.round_trip(), RESEND_ROUND_TRIPS);
+        let once = timing.resend.max(far).as_ns();
+        let doubled = Span::from_ns(once.saturating_mul(1 << self.patience.min(MOST_PATIENCE)));
+        doubled.min(self.lease(timing))
+    }
+
     /// Whether the group need not wait for it.
     fn is_done(&self, phase: Phase) -> bool {
         let has_clock = self.clock.count() >= EXCHANGES;
@@ -41,8 +83,10 @@ impl Station {
             return None;
         }
         if !self.begun {
-            let (station, lease) = (self.plan.name.clone(), timing.lease);
-            return Some(Ask::Begin { station, lease });
+            // How far away it is says how long its lease must be.
+            let (station, lease) = (self.plan.name.clone(), self.lease(timing));
+            let is_measured = self.clock.count() >= EXCHANGES;
+            return is_measured.then_some(Ask::Begin { station, lease });
         }
         if let Some(Outstanding { number, job, attempt }) = self.outstanding {
             let what = self.what(group, job, attempt)?;
@@ -69,6 +113,29 @@ impl Station {
         }
     }
 
+    /// Whether it was said before the station took part: its clock is asked before that, and
+    /// answers may overtake each other.
+    fn is_from_before(&self, message: &FromAgent) -> bool {
+        match message.answer {
+            Answer::Clock { nonce, .. } if message.standing == Standing::Unknown => {
+                let is_open = self.exchanges.iter().any(|(asked, _)| *asked == nonce);
+                nonce <= self.begun_after || !is_open
+            }
+            _ => false,
+        }
+    }
+
+    /// Its question is said now, for the first time or again.
+    fn says(&mut self, now: Instant<Mono>) {
+        if self.sent.replace(now).is_some() {
+            self.is_repeated = true;
+            self.patience = (self.patience + 1).min(MOST_PATIENCE);
+        } else if !std::mem::take(&mut self.is_repeated) {
+            // The one before was answered without being repeated.
+            self.patience = self.patience.saturating_sub(1);
+        }
+    }
+
     fn starts_next(&self, now: Instant<Mono>) -> bool {
         let is_free = self.outstanding.is_none() && !self.jobs.is_empty();
         let may = self.active && self.begun && !self.abandoned;
@@ -92,17 +159,17 @@ impl Station {
 
     fn wake_at(&self, group: &Group, timing: &Timing) -> Option<Instant<Mono>> {
         let again = self.sent.filter(|_| self.next_ask(group, timing).is_some());
-        let again = again.map(|sent| sent.saturating_add(timing.resend));
+        let again = again.map(|sent| sent.saturating_add(self.resend(timing)));
         let waits = self.active && self.outstanding.is_none() && !self.jobs.is_empty();
         let next = self.not_before.filter(|_| waits && self.begun && !self.abandoned);
         let clock = self.next_clock.filter(|_| self.keeps_in_touch());
         let silence = self.heard.filter(|_| self.begun && group.phase < Phase::Report);
-        let silence = silence.map(|heard| heard.saturating_add(timing.lease));
+        let silence = silence.map(|heard| heard.saturating_add(self.lease(timing)));
         [again, next, clock, silence].into_iter().flatten().min()
     }
 
     fn keeps_in_touch(&self) -> bool {
-        self.begun && !self.forgotten
+        (self.begun || (self.active && !self.abandoned)) && !self.forgotten
     }
 }
 
@@ -167,14 +234,15 @@ impl Controller {
     }
 
     fn look_for_silence(&mut self, now: Now, out: &mut Vec<Action>) {
-        let lease = self.plan.timing.lease;
+        let timing = &self.plan.timing;
         let is_silent = |station: &Station| {
-            let until = station.heard.map(|heard| heard.saturating_add(lease));
+            let until = station.heard.map(|heard| heard.saturating_add(station.lease(timing)));
             station.begun && until.is_some_and(|until| until <= now.mono)
         };
         let silent = self.stations.iter().filter(|(_, station)| is_silent(station));
-        let silent: Vec<StationName> = silent.map(|(name, _)| name.clone()).collect();
-        for name in silent {
+        let silent: Vec<(StationName, Span)> =
+            silent.map(|(name, station)| (name.clone(), station.lease(timing))).collect();
+        for (name, lease) in silent {
             self.fail(Some(&name), Cause::Silent { lease }, out);
         }
     }
@@ -208,7 +276,7 @@ impl Controller {
             match self.clocks(order, now) {
                 Ok(none) if none.is_empty() => {}
                 Ok(known) => {
-                    at = Some(now.tai.saturating_add(self.plan.timing.lead));
+                    at = Some(now.tai.saturating_add(self.lead(known.keys())));
                     clocks = known;
                 }
                 Err(wrong) => {
@@ -253,6 +321,13 @@ impl Controller {
         if wrong.is_empty() { Ok(known) } else { Err(wrong) }
     }
 
+    /// How far ahead the start of these stations is.
+    fn lead<'a>(&self, names: impl Iterator<Item = &'a StationName>) -> Span {
+        let timing = &self.plan.timing;
+        let leads = names.filter_map(|name| self.stations.get(name)).map(|s| s.lead(timing));
+        leads.max().unwrap_or(timing.lead)
+    }
+
     fn deadline_of(&self, group: &Group, now: Now) -> Instant<Mono> {
         let ahead = group.at.map_or(0, |at| at.as_ns().saturating_sub(now.tai.as_ns()).max(0));
         let parts = self.stations.values().map(|station| station.part(group.phase));
@@ -276,9 +351,10 @@ impl Controller {
             }
             let timing = &self.plan.timing;
             let Some(station) = self.stations.get_mut(&name) else { continue };
-            let due = station.sent.is_none_or(|at| at.saturating_add(timing.resend) <= now.mono);
+            let again = station.resend(timing);
+            let due = station.sent.is_none_or(|at| at.saturating_add(again) <= now.mono);
             if let Some(ask) = station.next_ask(&group, timing).filter(|_| due) {
-                station.sent = Some(now.mono);
+                station.says(now.mono);
                 let message = ToAgent::new(&self.plan.experiment, ask);
                 out.push(Action::Send { station: name, message });
             }
@@ -287,16 +363,21 @@ impl Controller {
 
     /// Asks for the clock, which also renews the lease.
     fn ask_clock(&mut self, name: &StationName, now: Now, out: &mut Vec<Action>) {
-        let quarter = Span::from_ns(self.plan.timing.lease.as_ns() / 4);
+        let timing = &self.plan.timing;
         let Some(station) = self.stations.get_mut(name) else { return };
         if !station.keeps_in_touch() || station.next_clock.is_some_and(|at| at > now.mono) {
             return;
         }
         let few = station.clock.count() < EXCHANGES;
-        let pause = if few { self.plan.timing.resend } else { quarter };
+        let quarter = Span::from_ns(station.lease(timing).as_ns() / 4);
+        let open = i64::try_from(station.exchanges.len()).unwrap_or(i64::MAX);
+        let soon = times(timing.resend, open.saturating_add(1)).min(quarter);
         self.nonce += 1;
-        station.next_clock = Some(now.mono.saturating_add(pause));
-        station.exchange = Some((self.nonce, now));
+        station.next_clock = Some(now.mono.saturating_add(if few { soon } else { quarter }));
+        if station.exchanges.len() == OPEN_EXCHANGES {
+            station.exchanges.pop_front();
+        }
+        station.exchanges.push_back((self.nonce, now));
         let message = ToAgent::new(&self.plan.experiment, Ask::Clock { nonce: self.nonce });
         out.push(Action::Send { station: name.clone(), message });
     }
@@ -311,8 +392,12 @@ impl Controller {
         if message.experiment != self.plan.experiment || !self.stations.contains_key(name) {
             return;
         }
-        self.station(name).heard = Some(now.mono);
-        self.stands(name, &message.standing, out);
+        let nonces = self.nonce;
+        let station = self.station(name);
+        station.heard = Some(now.mono);
+        if !station.is_from_before(&message) {
+            self.stands(name, &message.standing, nonces, out);
+        }
         match message.answer {
             Answer::Standing | Answer::Running { .. } => {}
             Answer::Busy { with } => {
@@ -321,16 +406,20 @@ impl Controller {
             Answer::Refused { why } => self.station(name).refusal = Some(why),
             Answer::Clock { nonce, clock } => {
                 let station = self.station(name);
-                if let Some((_, sent)) = station.exchange.take_if(|(asked, _)| *asked == nonce) {
+                let asked = station.exchanges.iter().position(|(asked, _)| *asked == nonce);
+                if let Some((_, sent)) = asked.and_then(|at| station.exchanges.remove(at)) {
                     station.clock.add(sent, now, clock);
                     if station.clock.count() < EXCHANGES {
                         station.next_clock = Some(now.mono);
                     }
                 }
             }
-            Answer::Ended { number, outcome } => self.ended(now, name, number, outcome, out),
+            Answer::Ended { number, outcome, began } => {
+                self.started(name, number, (&outcome, began), out);
+                self.ended(now, name, number, outcome, out);
+            }
             Answer::Piece { record, offset, bytes } => {
-                self.piece(name, record, offset, bytes, out);
+                self.piece(now, name, (record, offset, bytes), out);
             }
             Answer::Dropped { record } => {
                 let station = self.station(name);
@@ -343,21 +432,56 @@ impl Controller {
         }
     }
 
+    /// When a station began with what starts at the common instant. What ended it may be of a later
+    /// phase.
+    fn started(
+        &mut self,
+        name: &StationName,
+        number: u32,
+        (outcome, began): (&Outcome, Option<Instant<Tai>>),
+        out: &mut Vec<Action>,
+    ) {
+        let Some(at) = began.filter(|_| self.station(name).start == Some(number)) else { return };
+        let mut known = self.starts.iter().filter_map(|start| start.stations.get(name));
+        if known.next_back().is_some_and(|known| known.actual == ActualStart::Unknown) {
+            let is_late = matches!(outcome, Outcome::Failed { kind: FailureKind::Late, .. });
+            self.write(Entry::Started { station: name.clone(), at, is_late }, out);
+        }
+    }
+
+    /// What was said over the old link and not answered is said at once over the new one.
+    pub(super) fn linked(&mut self, name: &StationName) {
+        let Some(station) = self.stations.get_mut(name) else { return };
+        (station.sent, station.patience, station.next_clock) = (None, 0, None);
+        station.exchanges.clear();
+    }
+
     /// What follows from how a station says it stands.
-    fn stands(&mut self, name: &StationName, standing: &Standing, out: &mut Vec<Action>) {
+    fn stands(
+        &mut self,
+        name: &StationName,
+        standing: &Standing,
+        nonces: u64,
+        out: &mut Vec<Action>,
+    ) {
         let phase = self.group.as_ref().map_or(Phase::Setup, |group| group.phase);
         let station = self.station(name);
         let lapse = match standing {
             Standing::Held => {
                 if !station.begun {
                     (station.begun, station.sent) = (true, None);
+                    station.begun_after = nonces;
                 }
                 None
             }
             Standing::Restoring { why } | Standing::Restored { why, .. } => {
                 (*why != Why::Asked).then_some(Some(*why))
             }
-            Standing::Unknown => (station.begun && phase < Phase::Report).then_some(None),
+            Standing::Unknown => {
+                // It never took part, or has forgotten: there is nothing left to be told.
+                station.forgotten |= phase == Phase::Teardown && station.left.is_some();
+                (station.begun && phase < Phase::Report).then_some(None)
+            }
             Standing::Forgotten => {
                 (station.begun, station.forgotten) = (true, true);
                 (phase < Phase::Teardown).then_some(None)
@@ -395,10 +519,9 @@ impl Controller {
 
     fn piece(
         &mut self,
+        now: Now,
         name: &StationName,
-        record: RecordName,
-        offset: u64,
-        bytes: Vec<u8>,
+        (record, offset, bytes): (RecordName, u64, Vec<u8>),
         out: &mut Vec<Action>,
     ) {
         let station = self.station(name);
@@ -419,6 +542,15 @@ impl Controller {
         out.push(Action::Store { station: name.clone(), record, offset, bytes });
         if is_whole {
             out.push(check);
+        }
+        self.has_progressed(now);
+    }
+
+    /// Records may be long and the way slow: in `report` only standing still is limited.
+    fn has_progressed(&mut self, now: Now) {
+        if self.group.as_ref().is_some_and(|group| group.phase == Phase::Report) {
+            let until = now.mono.saturating_add(self.plan.timing.of_phase(Phase::Report));
+            self.deadline = self.deadline.map(|deadline| deadline.max(until));
         }
     }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use timewire_base::{Instant, Span, StationName, Tai};
 
+use super::start::Start;
 use crate::clock::ClockBound;
 use crate::name::{ExperimentId, RecordName};
 use crate::outcome::{FailureKind, Outcome, Record, Why};
@@ -49,6 +50,15 @@ pub enum Entry {
         number: u32,
         /// How.
         outcome: Outcome,
+    },
+    /// A station told when it began with what starts at the common instant.
+    Started {
+        /// Which.
+        station: StationName,
+        /// When, by its own clock; when the order came, if that was too late.
+        at: Instant<Tai>,
+        /// The order came after the instant, and nothing was started.
+        is_late: bool,
     },
     /// Something failed beside the commands; from the first failure on, only reporting and teardown
     /// are left.
@@ -180,16 +190,6 @@ pub struct End {
     pub starts: Vec<Start>,
     /// How it ended for each station.
     pub stations: BTreeMap<StationName, StationEnd>,
-}
-
-/// A common start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Start {
-    /// The instant.
-    pub at: Instant<Tai>,
-    /// How far each station's clock was from the controller's.
-    pub clocks: BTreeMap<StationName, ClockBound>,
 }
 
 /// How the experiment ended for a station.

@@ -6,6 +6,7 @@
 
 mod drive;
 mod entry;
+mod start;
 mod state;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use crate::message::{FromAgent, ToAgent};
 use crate::name::RecordName;
 use crate::outcome::Record;
 use crate::plan::{Phase, Plan, PlanError};
-pub use entry::{Cause, End, Entry, Failure, Start, StationEnd};
+pub use entry::{Cause, End, Entry, Failure, StationEnd};
+pub use start::{ActualStart, Differences, Start, StartSkew, StationStart};
 use state::{Group, Station};
 
 /// What happens to a controller.
@@ -38,6 +40,11 @@ pub enum Event {
         record: RecordName,
         /// Why not.
         outcome: Result<(), String>,
+    },
+    /// There is a new link to a station: what was said over the old one may be lost.
+    Linked {
+        /// Which.
+        station: StationName,
     },
     /// Someone asks it to end: report and teardown come now.
     End,
@@ -171,6 +178,7 @@ impl Controller {
             Event::Stored { station, record, outcome } => {
                 self.stored(&station, record, outcome, &mut out);
             }
+            Event::Linked { station } => self.linked(&station),
             Event::End => {
                 let asked = self.failures.iter().any(|f| f.cause == Cause::EndRequested);
                 if !asked {

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use timewire_base::{Instant, Mono, Tai};
+use timewire_base::{Instant, Mono, Span, StationName, Tai};
 
-use super::{Cause, Controller, Entry, Failure, Start};
+use super::{ActualStart, Cause, Controller, Entry, Failure, Start};
 use crate::clock::{ClockEstimate, Now};
 use crate::message::What;
 use crate::name::RecordName;
@@ -82,22 +82,31 @@ pub(super) struct Station {
     pub attempt: u32,
     pub outstanding: Option<Outstanding>,
     pub last_number: u32,
+    /// The command that starts at the common instant.
+    pub start: Option<u32>,
     /// It has said which records there are.
     pub has_told: bool,
     pub records: Vec<Kept>,
     pub left: Option<Vec<String>>,
     /// It has said once that it takes part.
     pub begun: bool,
+    /// The last question for a clock before that.
+    pub begun_after: u64,
     pub forgotten: bool,
     /// Its lapse was told.
     pub lapsed: bool,
     /// It is waited for no longer in this phase.
     pub abandoned: bool,
     pub clock: ClockEstimate,
-    pub exchange: Option<(u64, Now)>,
+    /// Questions for its clock that were not answered yet, the oldest first.
+    pub exchanges: VecDeque<(u64, Now)>,
     pub next_clock: Option<Instant<Mono>>,
     /// When the last message that waits for an answer went.
     pub sent: Option<Instant<Mono>>,
+    /// It was sent more than once.
+    pub is_repeated: bool,
+    /// How often the time until it is sent again is doubled.
+    pub patience: u32,
     pub heard: Option<Instant<Mono>>,
     /// The next command waits until then.
     pub not_before: Option<Instant<Mono>>,
@@ -114,17 +123,21 @@ impl Station {
             attempt: 0,
             outstanding: None,
             last_number: 0,
+            start: None,
             has_told: false,
             records: Vec::new(),
             left: None,
             begun: false,
+            begun_after: 0,
             forgotten: false,
             lapsed: false,
             abandoned: false,
             clock: ClockEstimate::default(),
-            exchange: None,
+            exchanges: VecDeque::new(),
             next_clock: None,
             sent: None,
+            is_repeated: false,
+            patience: 0,
             heard: None,
             not_before: None,
             refusal: None,
@@ -221,9 +234,12 @@ impl Station {
         self.has_told && self.records.iter().all(Kept::is_stored)
     }
 
-    fn sent(&mut self, number: u32) {
+    fn sent(&mut self, number: u32, has_instant: bool) {
         let Some(job) = self.jobs.front().copied() else { return };
         self.last_number = number;
+        if has_instant && job == Job::Step(0) && self.attempt == 0 {
+            self.start = Some(number);
+        }
         self.outstanding = Some(Outstanding { number, job, attempt: self.attempt });
     }
 
@@ -297,14 +313,19 @@ impl Controller {
                     station.enter(&group, has_failed);
                 }
                 if let Some(at) = *at {
-                    self.starts.push(Start { at, clocks: clocks.clone() });
+                    let stations = &self.stations;
+                    let after = |name: &StationName| {
+                        stations.get(name).map_or(Span::ZERO, |s| s.part(*phase).after)
+                    };
+                    self.starts.push(Start::planned(at, clocks, after));
                 }
                 self.group = Some(group);
             }
             Entry::Sent { station, number } => {
                 if let Some(station) = self.stations.get_mut(station) {
                     station.begun = true;
-                    station.sent(*number);
+                    let group = self.group.as_ref();
+                    station.sent(*number, group.is_some_and(|group| group.at.is_some()));
                 }
             }
             Entry::Ended { station, number, outcome } => {
@@ -312,6 +333,16 @@ impl Controller {
                 let known = self.stations.get_mut(station);
                 if let Some(cause) = known.and_then(|s| s.ended(phase, *number, outcome)) {
                     self.failures.push(Failure { phase, station: Some(station.clone()), cause });
+                }
+            }
+            Entry::Started { station, at, is_late } => {
+                let actual =
+                    if *is_late { ActualStart::Late(*at) } else { ActualStart::Started(*at) };
+                // A station starts once, with those of its order.
+                for start in &mut self.starts {
+                    if let Some(start) = start.stations.get_mut(station) {
+                        start.actual = actual;
+                    }
                 }
             }
             Entry::Failed { failure } => {

@@ -71,6 +71,12 @@ pub struct Chance {
     pub off: u64,
     /// In a thousand messages: the clock of the receiver steps.
     pub steps: u64,
+    /// How long a message is under way at least, and at most.
+    pub ways: (i64, i64),
+    /// In a thousand segments: it is sent again, as TCP does, with all that follow it.
+    pub repeated: u64,
+    /// From then on each message is under way for a second.
+    pub slow_from: i64,
     /// From then on nothing goes wrong any more.
     pub until: i64,
     /// These actions, counted over all sides, are not done: their side is killed.
@@ -96,12 +102,20 @@ impl Chance {
             failing: 0,
             off: 0,
             steps: 0,
+            ways: (MS / 10, 2 * MS),
+            repeated: 0,
+            slow_from: i64::MAX,
             until: i64::MAX,
             kills: Vec::new(),
             fates: Vec::new(),
             actions: 0,
             messages: 0,
         }
+    }
+
+    /// A network half a second long that loses one in twenty segments, under TCP.
+    pub fn far(seed: u64) -> Chance {
+        Chance { ways: (500 * MS, 520 * MS), repeated: 50, ..Chance::calm(seed) }
     }
 
     /// Everything may go wrong; how much depends on the seed too.
@@ -146,10 +160,18 @@ impl Chance {
     }
 
     /// How long a message is under way.
-    pub fn way(&mut self, fate: Fate) -> i64 {
+    pub fn way(&mut self, fate: Fate, now: i64) -> i64 {
         match fate {
+            _ if now >= self.slow_from => 1_000 * MS,
             Fate::Late => self.random.between(20 * MS, 3_000 * MS),
-            _ => self.random.between(MS / 10, 2 * MS),
+            _ => {
+                let mut way = self.random.between(self.ways.0, self.ways.1);
+                let mut timeout = 3 * self.ways.1;
+                while self.random.happens(self.repeated) {
+                    (way, timeout) = (way + timeout, 2 * timeout);
+                }
+                way
+            }
         }
     }
 

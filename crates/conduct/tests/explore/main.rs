@@ -120,6 +120,65 @@ fn t2_nothing_goes_wrong_and_all_is_done() {
     }
 }
 
+/// With the times that an experiment has by itself, but for the difference of clocks, which cannot
+/// be known better.
+#[test]
+fn t2_sixty_four_stations_behind_half_a_second_and_losses_of_one_in_twenty() {
+    for seed in 0..4 {
+        let mut far = plan(64, &Phase::ALL, 1);
+        far.timing = Timing { clock_within: Span::from_secs(3), ..Timing::default() };
+        // Time for many signs of life.
+        for station in &mut far.stations {
+            station.parts.get_mut(&Phase::Finish).unwrap().after = Span::from_secs(120);
+        }
+        let world = explore(&format!("far seed {seed}"), far, Chance::far(seed));
+        let end = world.end.as_ref().expect("it ends");
+        assert!(is_success(&world), "seed {seed}: {end:?}");
+        let [start] = end.starts.as_slice() else { panic!("one start: {:?}", end.starts) };
+        let skew = start.skew();
+        let differences = skew.differences.expect("all started");
+        assert_eq!((skew.started, skew.late, skew.unknown), (64, 0, 0));
+        // Each starts at the instant by its own clock.
+        assert_eq!((differences.min, differences.max), (Span::ZERO, Span::ZERO));
+        // What is said of all of them holds for what really happened.
+        let (first, last) = world.first_and_last_start();
+        let within = differences.spread_within.expect("all clocks are known");
+        assert!(last - first <= within.as_ns(), "{first} {last} {within}");
+    }
+}
+
+/// Half a second each way: bringing the records takes twice as long as a phase may.
+#[test]
+fn t2_records_that_keep_coming_are_waited_for() {
+    let mut slow = plan(2, &[Phase::Run], 1);
+    slow.timing = Timing { clock_within: Span::from_secs(3), ..Timing::default() };
+    slow.timing.phases.insert(Phase::Report, Span::from_secs(4));
+    let chance = Chance { repeated: 0, ..Chance::far(1) };
+    let world = explore("slow records", slow, chance);
+    assert!(is_success(&world), "{:?}", world.end);
+}
+
+/// A lead that is too short for the way: stations that get their orders too late say by how much.
+#[test]
+fn t2_a_start_that_is_too_late_is_told_as_such() {
+    let mut late = plan(2, &[Phase::Setup, Phase::Run], 1);
+    for station in &mut late.stations {
+        station.parts.get_mut(&Phase::Setup).unwrap().after = Span::from_ms(200);
+    }
+    late.timing.lease = Span::from_secs(10);
+    // The way becomes long when it has been measured.
+    let slow = Chance { slow_from: 1_210 * MS, ..Chance::calm(3) };
+    let world = explore("late", late, slow);
+    let end = world.end.as_ref().expect("it ends");
+    let failures: Vec<String> = end.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.iter().any(|failure| failure.contains("came too late")), "{failures:?}");
+    let skew = end.starts[0].skew();
+    assert!(skew.late > 0 && skew.differences.is_none(), "{skew:?}");
+    for station in end.starts[0].stations.values() {
+        assert!(station.difference() > Some(Span::ZERO), "{station:?}");
+    }
+}
+
 #[test]
 fn t2_every_kill_point_of_an_experiment() {
     let whole = || plan(2, &Phase::ALL, 1);

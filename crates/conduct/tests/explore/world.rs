@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_base::{Instant, StationName};
-use timewire_conduct::controller::End;
+use timewire_conduct::controller::{ActualStart, End};
 use timewire_conduct::journal::{self, Side};
 use timewire_conduct::message::{FromAgent, ToAgent};
 use timewire_conduct::{
@@ -48,6 +48,8 @@ struct Host {
     changed: bool,
     restoring: bool,
     programs: BTreeSet<u32>,
+    /// When it really started tasks, by its own clock.
+    starts: BTreeMap<u32, i64>,
     records: BTreeMap<RecordName, Vec<u8>>,
     /// What it said it would keep.
     promised: BTreeSet<RecordName>,
@@ -55,6 +57,8 @@ struct Host {
     highest: u32,
     clock: i64,
     heard: i64,
+    /// What the controller gave it.
+    lease: i64,
 }
 
 pub struct World {
@@ -70,12 +74,15 @@ pub struct World {
     /// The records that were found whole, and are on disk.
     safe: BTreeSet<(StationName, RecordName)>,
     hosts: Vec<Host>,
+    /// When the last message of each direction (to an agent or not) and station arrives.
+    last: BTreeMap<(bool, usize), i64>,
     /// How often each command was begun.
     begun: BTreeMap<(usize, u32), u32>,
     /// How often each step was begun, and those that were done.
     tries: BTreeMap<(usize, String), u32>,
     done: BTreeSet<(usize, String)>,
-    starts: Vec<i64>,
+    /// Which stations began with what starts at the common instant, and when.
+    starts: Vec<(usize, i64)>,
     pub end: Option<End>,
     pub stepped: bool,
     controller_is_gone: bool,
@@ -111,6 +118,7 @@ impl World {
             changed: false,
             restoring: false,
             programs: BTreeSet::new(),
+            starts: BTreeMap::new(),
             records: BTreeMap::new(),
             promised: BTreeSet::new(),
             highest: 0,
@@ -119,6 +127,7 @@ impl World {
                 false => chance.random.between(-quarter, quarter),
             },
             heard: 0,
+            lease: plan.timing.lease.as_ns(),
         };
         let hosts = plan.stations.iter().map(host).collect();
         World {
@@ -133,6 +142,7 @@ impl World {
             store: BTreeMap::new(),
             safe: BTreeSet::new(),
             hosts,
+            last: BTreeMap::new(),
             begun: BTreeMap::new(),
             tries: BTreeMap::new(),
             done: BTreeSet::new(),
@@ -146,6 +156,12 @@ impl World {
     /// How many actions there were.
     pub fn actions(&self) -> u64 {
         self.chance.actions
+    }
+
+    /// When the first and the last station began with what starts at the common instant.
+    pub fn first_and_last_start(&self) -> (i64, i64) {
+        let times = || self.starts.iter().map(|(_, at)| *at);
+        (times().min().unwrap_or(0), times().max().unwrap_or(0))
     }
 
     /// Runs the experiment until nothing happens any more, and looks at what is left.
@@ -323,6 +339,9 @@ impl World {
         match action {
             agent::Action::Append(entry) => {
                 promise(host, &entry);
+                if let agent::Entry::Began { lease, .. } = &entry {
+                    host.lease = lease.as_ns();
+                }
                 host.disk.extend(journal::line(&entry));
             }
             agent::Action::Answer(message) => {
@@ -337,7 +356,7 @@ impl World {
             }
             agent::Action::Stop { experiment, number } => {
                 let outcome = Outcome::failed(FailureKind::Stopped, "stopped");
-                let ended = agent::Event::Ended { experiment, number, outcome };
+                let ended = self.ended(index, experiment, number, outcome);
                 self.after(MS, Happening::Agent(index, life, ended));
             }
             agent::Action::Halt { experiment, number } => {
@@ -345,17 +364,16 @@ impl World {
                 let running: Vec<u32> = host.programs.iter().copied().collect();
                 for number in running {
                     let outcome = Outcome::failed(FailureKind::Stopped, "stopped");
-                    let experiment = experiment.clone();
-                    let ended = agent::Event::Ended { experiment, number, outcome };
+                    let ended = self.ended(index, experiment.clone(), number, outcome);
                     self.after(MS, Happening::Agent(index, life, ended));
                 }
                 let outcome = Outcome::Done { exit: None };
-                let ended = agent::Event::Ended { experiment, number, outcome };
+                let ended = agent::Event::Ended { experiment, number, outcome, began: None };
                 self.after(MS, Happening::Agent(index, life, ended));
             }
             agent::Action::Keep { experiment, number } => {
                 let outcome = Outcome::Kept { records: self.keep(index) };
-                let ended = agent::Event::Ended { experiment, number, outcome };
+                let ended = agent::Event::Ended { experiment, number, outcome, began: None };
                 self.after(MS, Happening::Agent(index, life, ended));
             }
             agent::Action::Restore { experiment } => {
@@ -402,13 +420,33 @@ impl World {
 
     fn send(&mut self, happening: Happening) {
         let fate = self.chance.fate(self.now);
+        // Some are lost with their link, and there is a new one.
+        let (Happening::ToAgent(index, _) | Happening::ToController(index, _)) = &happening else {
+            unreachable!("only messages are sent")
+        };
+        if fate == Fate::Lost && self.chance.random.happens(300) {
+            let station = self.hosts[*index].name.clone();
+            let linked = controller::Event::Linked { station };
+            self.after(MS, Happening::Controller(self.life, linked));
+        }
         let copies = match fate {
             Fate::Lost => 0,
             Fate::Arrives | Fate::Late => 1,
             Fate::Twice => 2,
         };
         for _ in 0..copies {
-            let way = self.chance.way(fate);
+            let mut way = self.chance.way(fate, self.now);
+            if self.chance.repeated > 0 {
+                // Under TCP none overtakes another.
+                let direction = match &happening {
+                    Happening::ToAgent(index, _) => (true, *index),
+                    Happening::ToController(index, _) => (false, *index),
+                    _ => unreachable!("only messages are sent"),
+                };
+                let last = self.last.entry(direction).or_default();
+                *last = (*last).max(self.now + way);
+                way = *last - self.now;
+            }
             self.after(way, happening.clone());
         }
     }
@@ -504,26 +542,38 @@ impl World {
         steps.find(|s| step_of(&s.task) == step).map_or(0, |step| step.retry.times)
     }
 
+    /// The end of a task, with when it started by its host's clock.
+    fn ended(
+        &self,
+        index: usize,
+        experiment: timewire_conduct::ExperimentId,
+        number: u32,
+        outcome: Outcome,
+    ) -> agent::Event {
+        let began = self.hosts[index].starts.get(&number).copied().map(Instant::from_ns);
+        agent::Event::Ended { experiment, number, outcome, began }
+    }
+
     fn task_starts(&mut self, index: usize, number: u32, task: &Task) {
         let (takes, outcome) = self.chance.task(self.now);
         let step = step_of(task);
         let is_first_try = self.tries[&(index, step.clone())] == 1;
         if phase_of(&step) == Phase::Run && step.ends_with("-0") && is_first_try {
-            self.starts.push(self.now);
+            self.starts.push((index, self.now));
         }
         if outcome == (Outcome::Done { exit: Some(0) }) && takes < 1_000 * MS {
             self.done.insert((index, step));
         }
-        let experiment = self.plan.experiment.clone();
-        let ended = agent::Event::Ended { experiment, number, outcome };
+        let host = &mut self.hosts[index];
+        host.starts.insert(number, self.now + host.clock);
+        let ended = self.ended(index, self.plan.experiment.clone(), number, outcome);
         self.after(takes, Happening::Agent(index, self.hosts[index].life, ended));
     }
 
     /// A host is changed only while its agent hears of the controller, or puts it back, or is dead.
     fn check_leases(&self) {
-        let lease = self.plan.timing.lease.as_ns();
         for host in self.hosts.iter().filter(|host| host.machine.is_some()) {
-            let is_held = host.restoring || self.now <= host.heard + lease;
+            let is_held = host.restoring || self.now <= host.heard + host.lease;
             assert!(is_held || !host.changed, "{} stays changed without a lease", host.name);
         }
     }
@@ -575,7 +625,11 @@ impl World {
         if let [start] = end.starts.as_slice()
             && !self.stepped
         {
-            for began in &self.starts {
+            for (index, began) in &self.starts {
+                let host = &self.hosts[*index];
+                let told = start.stations[&host.name];
+                let by_its_clock = Instant::from_ns(began + host.clock);
+                assert_eq!(told.actual, ActualStart::Started(by_its_clock), "{}", host.name);
                 let apart = (began - start.at.as_ns()).abs();
                 assert!(apart <= within, "a station began {apart} ns from the common start");
             }

@@ -234,8 +234,8 @@ impl AgentService {
                     self.tasks.insert((experiment.clone(), number));
                     self.part(&experiment).begin(number);
                     self.spawn(experiment, move |part, experiment| {
-                        let outcome = part.perform(number, &task, at);
-                        Event::Ended { experiment, number, outcome }
+                        let (outcome, began) = part.perform(number, &task, at);
+                        Event::Ended { experiment, number, outcome, began }
                     })?;
                 }
                 Action::Stop { experiment, number } => self.part(&experiment).abort(number),
@@ -243,7 +243,8 @@ impl AgentService {
                     let tasks = self.tasks_of(&experiment);
                     self.spawn(experiment, move |part, experiment| {
                         part.halt(&tasks);
-                        Event::Ended { experiment, number, outcome: Outcome::Done { exit: None } }
+                        let outcome = Outcome::Done { exit: None };
+                        Event::Ended { experiment, number, outcome, began: None }
                     })?;
                 }
                 Action::Keep { experiment, number } => {
@@ -252,7 +253,7 @@ impl AgentService {
                             Ok(records) => Outcome::Kept { records },
                             Err(why) => Outcome::failed(FailureKind::NotStarted, why),
                         };
-                        Event::Ended { experiment, number, outcome }
+                        Event::Ended { experiment, number, outcome, began: None }
                     })?;
                 }
                 Action::Restore { experiment } => {

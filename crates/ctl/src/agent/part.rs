@@ -66,15 +66,27 @@ impl Part {
         self.state().begun.insert(number);
     }
 
-    /// Does a task, from its instant on.
-    pub fn perform(&self, number: u32, task: &Task, at: Option<Instant<Tai>>) -> Outcome {
-        let outcome = self.do_task(number, task, at);
+    /// Does a task, from its instant on; and when it began: of a program, when it ran.
+    pub fn perform(
+        &self,
+        number: u32,
+        task: &Task,
+        at: Option<Instant<Tai>>,
+    ) -> (Outcome, Option<Instant<Tai>>) {
+        let mut began = None;
+        let outcome = self.do_task(number, task, at, &mut began);
         self.state().begun.remove(&number);
         self.changed.notify_all();
-        outcome
+        (outcome, began)
     }
 
-    fn do_task(&self, number: u32, task: &Task, at: Option<Instant<Tai>>) -> Outcome {
+    fn do_task(
+        &self,
+        number: u32,
+        task: &Task,
+        at: Option<Instant<Tai>>,
+        began: &mut Option<Instant<Tai>>,
+    ) -> Outcome {
         if let Some(at) = at
             && !self.wait_until(number, at)
         {
@@ -87,6 +99,7 @@ impl Part {
         if let Err(error) = fs::create_dir_all(&self.directory) {
             return not_done(format!("{}: {error}", self.directory.display()));
         }
+        *began = Some(clock::now::<Tai>());
         let done = match task {
             Task::Put { name, text } => self.put(name, text.as_bytes()),
             Task::PutPiece { name, offset, bytes, digest } => {
@@ -95,12 +108,12 @@ impl Part {
             Task::Snapshot { name } => self.snapshot(name),
             Task::Apply { host } => self.apply(host),
             Task::Run(program) => {
-                return match self.start(program) {
+                return match self.start(program, began) {
                     Ok(running) => self.wait_for(number, &running),
                     Err(why) => not_done(why),
                 };
             }
-            Task::Start(program) => self.start(program).map(drop),
+            Task::Start(program) => self.start(program, began).map(drop),
             Task::Wait { name } => {
                 return match self.named(name) {
                     Ok(running) => self.wait_for(number, &running),
@@ -294,10 +307,16 @@ impl Part {
         }
     }
 
-    fn start(&self, program: &Program) -> Result<Arc<Running>, String> {
+    fn start(
+        &self,
+        program: &Program,
+        began: &mut Option<Instant<Tai>>,
+    ) -> Result<Arc<Running>, String> {
+        *began = None;
         let failed = |error: std::io::Error| format!("{}: {error}", program.command.join(" "));
         let running = Running::start(program, &self.own_program, &self.directory, &self.mark);
-        let running = running.map_err(failed)?;
+        let (running, at) = running.map_err(failed)?;
+        *began = Some(at);
         self.state().programs.insert(program.name.clone(), Arc::clone(&running));
         Ok(running)
     }
@@ -401,12 +420,12 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(!halting.is_finished(), "a task could still start a program");
-        assert_eq!(part.perform(7, &program("987001"), None), stopped());
+        assert_eq!(part.perform(7, &program("987001"), None).0, stopped());
         halting.join().unwrap();
         assert!(part.state().programs.is_empty());
         // Another that is not among them goes on, and is stopped with all programs.
         part.begin(8);
-        assert_eq!(part.perform(8, &program("987002"), None), Outcome::Done { exit: None });
+        assert_eq!(part.perform(8, &program("987002"), None).0, Outcome::Done { exit: None });
         part.halt(&[]);
         let running = part.named(&WordName::new("late").unwrap()).unwrap();
         assert_eq!(running.stop(), Outcome::Done { exit: None });
@@ -425,7 +444,7 @@ mod tests {
         let put = |offset: u64, bytes: &[u8], digest: Option<&str>| {
             let digest = digest.map(str::to_owned);
             let task = Task::PutPiece { name: name.clone(), offset, bytes: bytes.to_vec(), digest };
-            part.perform(1, &task, None)
+            part.perform(1, &task, None).0
         };
         let is_done = |outcome: &Outcome| matches!(outcome, Outcome::Done { .. });
         let path = directory.join("below/f");

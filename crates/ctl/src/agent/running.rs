@@ -11,10 +11,12 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{self, Duration};
 
+use timewire_base::{Instant, Tai};
 use timewire_conduct::{FailureKind, Outcome, Program};
 use timewire_sys::children::{GroupSignal, signal_group, spawn_leader, wait_for_end};
+use timewire_sys::clock;
 use timewire_sys::namespace::Process;
 
 /// What marks the programs of an experiment's station, in their environment.
@@ -38,7 +40,7 @@ struct State {
 }
 
 impl Running {
-    /// Starts it in this directory, with its output there.
+    /// Starts it in this directory, with its output there; when it ran, as soon as that was known.
     ///
     /// **Errors**: no such program, or no such file.
     pub fn start(
@@ -46,7 +48,7 @@ impl Running {
         own: &Path,
         directory: &Path,
         mark: &str,
-    ) -> io::Result<Arc<Running>> {
+    ) -> io::Result<(Arc<Running>, Instant<Tai>)> {
         let Some((first, rest)) = program.command.split_first() else {
             return Err(io::Error::other("the command has no words"));
         };
@@ -65,11 +67,11 @@ impl Running {
         thread::Builder::new().name("program".to_owned()).spawn(move || {
             watched.watch(command, &tell);
         })?;
-        told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))?;
-        Ok(running)
+        let began = told.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))?;
+        Ok((running, began))
     }
 
-    fn watch(&self, command: Command, tell: &mpsc::Sender<io::Result<()>>) {
+    fn watch(&self, command: Command, tell: &mpsc::Sender<io::Result<Instant<Tai>>>) {
         let mut child = match spawn_leader(command) {
             Ok(child) => child,
             Err(error) => {
@@ -78,8 +80,9 @@ impl Running {
                 return;
             }
         };
+        let began = clock::now::<Tai>();
         self.state().leader = Some(child.id());
-        let _ = tell.send(Ok(()));
+        let _ = tell.send(Ok(began));
         // An error would be that it was waited for, which only happens below.
         let _ = wait_for_end(child.id());
         let mut state = self.state();
@@ -104,13 +107,13 @@ impl Running {
     /// Asks it to end, and makes it end when it does not.
     pub fn stop(&self) -> Outcome {
         self.signal(GroupSignal::End);
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = time::Instant::now() + PATIENCE;
         let mut state = self.state();
         loop {
             if let Some(status) = state.status {
                 return self.outcome(status, true);
             }
-            let left = give_up.saturating_duration_since(Instant::now());
+            let left = give_up.saturating_duration_since(time::Instant::now());
             if left.is_zero() {
                 drop(state);
                 self.signal(GroupSignal::Kill);

@@ -9,8 +9,9 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value as Json;
+use timewire_base::{Span, StationName};
 use timewire_conduct::RecordName;
-use timewire_conduct::controller::End;
+use timewire_conduct::controller::{ActualStart, Differences, End, Start, StartSkew, StationStart};
 use timewire_sched::scenario::experiment_file::CheckWish;
 
 use super::compile::record_of_check;
@@ -41,12 +42,57 @@ pub struct PerformanceResult {
     pub values: BTreeMap<String, String>,
     /// What failed; empty when all was done.
     pub failures: Vec<String>,
+    /// When the stations started, for each order of them.
+    pub starts: Vec<StartResult>,
     /// Stations that were left changed, or that could not be asked.
     pub left: BTreeMap<String, Vec<String>>,
     /// Stations that could not be asked whether their host is back.
     pub unasked: Vec<String>,
     /// The limits.
     pub checks: Vec<CheckResult>,
+}
+
+/// A common start. All times are in nanoseconds; instants are of TAI.
+#[derive(Clone, Debug, Serialize)]
+pub struct StartResult {
+    /// The common instant.
+    pub at_ns: i64,
+    /// How many stations started.
+    pub started: usize,
+    /// How many got the order after their instant, and did not start.
+    pub late: usize,
+    /// How many have not told.
+    pub unknown: usize,
+    /// The smallest difference of an actual from its planned start.
+    pub min_ns: Option<i64>,
+    /// The median difference.
+    pub median_ns: Option<i64>,
+    /// The largest difference.
+    pub max_ns: Option<i64>,
+    /// Largest minus smallest difference, each by the clock of its station.
+    pub spread_ns: Option<i64>,
+    /// All starts are within so long, the errors of the clocks included; none when a clock is not
+    /// known.
+    pub spread_within_ns: Option<i64>,
+    /// Each station, in the order of their names.
+    pub stations: BTreeMap<String, StationStartResult>,
+}
+
+/// The start of a station.
+#[derive(Clone, Debug, Serialize)]
+pub struct StationStartResult {
+    /// `started`, `late` or `unknown`.
+    pub state: &'static str,
+    /// When it was to start.
+    pub planned_ns: i64,
+    /// When it did, by its clock; where it was late, when the order came.
+    pub actual_ns: Option<i64>,
+    /// Actual minus planned.
+    pub difference_ns: Option<i64>,
+    /// Its clock minus the controller's.
+    pub clock_offset_ns: Option<i64>,
+    /// The true offset is at most this far from it.
+    pub clock_error_ns: Option<i64>,
 }
 
 /// A number and its limits.
@@ -120,15 +166,81 @@ fn result(
         }
     }
     // Numbers of a performance that failed say nothing.
-    let wishes = script.file.checks.iter().filter(|_| end.failures.is_empty());
+    let is_whole = end.failures.is_empty();
+    let wishes = script.file.checks.iter().filter(|_| is_whole);
+    let mut checks: Vec<CheckResult> =
+        wishes.map(|wish| check(wish, script, performance, place)).collect();
+    if let Some(limit) = script.file.timing.start_within.filter(|_| is_whole) {
+        checks.extend(end.starts.iter().map(|start| check_start(start, limit)));
+    }
     PerformanceResult {
         number: performance.number,
         repeat: performance.repeat,
         values: performance.values.clone(),
         failures: end.failures.iter().map(ToString::to_string).collect(),
+        starts: end.starts.iter().map(StartResult::of).collect(),
         left,
         unasked,
-        checks: wishes.map(|wish| check(wish, script, performance, place)).collect(),
+        checks,
+    }
+}
+
+impl StartResult {
+    fn of(start: &Start) -> StartResult {
+        let StartSkew { started, late, unknown, differences } = start.skew();
+        let of = |what: fn(&Differences) -> Span| differences.as_ref().map(|d| what(d).as_ns());
+        let station = |(name, told): (&StationName, &StationStart)| {
+            let clock = start.clocks.get(name);
+            let (state, actual) = match told.actual {
+                ActualStart::Unknown => ("unknown", None),
+                ActualStart::Started(at) => ("started", Some(at.as_ns())),
+                ActualStart::Late(at) => ("late", Some(at.as_ns())),
+            };
+            let result = StationStartResult {
+                state,
+                planned_ns: told.planned.as_ns(),
+                actual_ns: actual,
+                difference_ns: told.difference().map(Span::as_ns),
+                clock_offset_ns: clock.map(|bound| bound.offset.as_ns()),
+                clock_error_ns: clock.map(|bound| bound.error.as_ns()),
+            };
+            (name.to_string(), result)
+        };
+        StartResult {
+            at_ns: start.at.as_ns(),
+            started,
+            late,
+            unknown,
+            min_ns: of(|d| d.min),
+            median_ns: of(|d| d.median),
+            max_ns: of(|d| d.max),
+            spread_ns: of(|d| d.spread),
+            spread_within_ns: differences.and_then(|d| d.spread_within).map(Span::as_ns),
+            stations: start.stations.iter().map(station).collect(),
+        }
+    }
+}
+
+/// Whether all stations started within so long of their planned instants.
+fn check_start(start: &Start, limit: Span) -> CheckResult {
+    let skew = start.skew();
+    let furthest = skew.differences.map(|d| {
+        let (min, max) = (d.min.as_ns().saturating_abs(), d.max.as_ns().saturating_abs());
+        Span::from_ns(min.max(max))
+    });
+    let why = match furthest {
+        _ if skew.late > 0 => format!("{} stations got the order too late", skew.late),
+        _ if skew.unknown > 0 => format!("of {} stations it is not known", skew.unknown),
+        Some(furthest) if furthest > limit => "too large".to_owned(),
+        _ => String::new(),
+    };
+    CheckResult {
+        of: "largest difference of a start, in us".to_owned(),
+        number: furthest.map(Span::as_us_f64),
+        at_least: None,
+        at_most: Some(limit.as_us_f64().to_string()),
+        ok: why.is_empty(),
+        why,
     }
 }
 
@@ -174,7 +286,46 @@ fn number(wish: &CheckWish, record: &RecordName, place: &Path) -> Result<f64, St
 
 #[cfg(test)]
 mod tests {
+    use timewire_base::{Instant, Tai};
+    use timewire_conduct::ClockBound;
+
     use super::*;
+
+    #[test]
+    fn t0_starts_are_told_with_their_clocks_and_held_against_a_limit() {
+        let name = |text: &str| StationName::new(text).unwrap();
+        let ns = |ns| Instant::<Tai>::from_ns(ns);
+        let of = |actual| StationStart { planned: ns(5_000), actual };
+        let clock = ClockBound { offset: Span::from_ns(-40), error: Span::from_ns(7) };
+        let mut start = Start {
+            at: ns(5_000),
+            clocks: [(name("a"), clock), (name("b"), clock)].into(),
+            stations: [
+                (name("a"), of(ActualStart::Started(ns(4_100)))),
+                (name("b"), of(ActualStart::Started(ns(5_600)))),
+            ]
+            .into(),
+        };
+        let told = StartResult::of(&start);
+        let all = (told.min_ns, told.median_ns, told.max_ns, told.spread_ns);
+        assert_eq!(all, (Some(-900), Some(-150), Some(600), Some(1_500)));
+        // The same offset moves both; each may be 7 ns further out.
+        assert_eq!((told.spread_within_ns, told.unknown), (Some(1_514), 0));
+        let a = &told.stations["a"];
+        assert_eq!((a.state, a.actual_ns, a.difference_ns), ("started", Some(4_100), Some(-900)));
+        assert_eq!((a.clock_offset_ns, a.clock_error_ns), (Some(-40), Some(7)));
+        // One that is early counts as one that is as much late.
+        let checked = check_start(&start, Span::from_ns(899));
+        assert_eq!((checked.ok, checked.number), (false, Some(0.9)));
+        assert!(check_start(&start, Span::from_ns(900)).ok);
+        let _ = start.stations.insert(name("b"), of(ActualStart::Late(ns(9_000))));
+        let checked = check_start(&start, Span::from_secs(1));
+        assert_eq!(checked.why, "1 stations got the order too late");
+        let late = StartResult::of(&start);
+        assert_eq!((late.late, late.stations["b"].difference_ns), (1, Some(4_000)));
+        let _ = start.stations.insert(name("b"), of(ActualStart::Unknown));
+        assert!(!check_start(&start, Span::from_secs(1)).ok);
+    }
 
     #[test]
     fn t0_the_worst_counts() {
@@ -183,6 +334,7 @@ mod tests {
             repeat: 1,
             values: BTreeMap::new(),
             failures: Vec::new(),
+            starts: Vec::new(),
             left: BTreeMap::new(),
             unasked: Vec::new(),
             checks: Vec::new(),

@@ -81,6 +81,8 @@ record! {
         lead: Span = "1s",
         /// A station whose clock may be further than this from the controller's does not run.
         clock_within: Span = "10ms",
+        /// A limit: each station starts at most so long before or after its planned instant.
+        start_within: Option<Span>,
         /// How long a phase may take, for the stations of one order.
         phase: Span = "60s",
     }
