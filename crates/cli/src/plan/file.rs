@@ -57,7 +57,7 @@ impl OwnFile {
         let rest = self.file.streams.iter().filter(|stream| stream.place.is_none());
         let mut more = More {
             rest: rest.map(|stream| stream.name.to_string()).collect(),
-            bounds: file::bounds(&self.file, plan),
+            bounds: file::bounds(&self.file, &self.given, plan),
             simulated: None,
             written: 0,
         };
