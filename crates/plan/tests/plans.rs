@@ -444,3 +444,24 @@ fn t0_room_is_made_with_few_moves_or_nothing_changes() {
     assert_eq!(faults(&problem, &planner.plan()), Vec::<String>::new());
     assert!(planner.add(late, 1).is_err(), "the name is taken");
 }
+
+#[test]
+fn t0_a_link_too_slow_for_any_reckoning_is_refused() {
+    let network = dumbbell();
+    let slow = |bps| {
+        let mut links = network.links().to_vec();
+        links[3].rate = BitsPerSecond::new(bps).unwrap();
+        Network::new(network.nodes().to_vec(), links, network.options())
+    };
+    assert!(slow(100_000).is_ok());
+    let why = slow(99_999).unwrap_err().to_string();
+    assert_eq!(why, "link b1-e: rate is 99999; it must be at least 100000 bit/s");
+    // At the bound the longest message of all is judged as it was planned.
+    let network = slow(100_000).unwrap();
+    let mut stream = Stream::new("long", NodeId(0), NodeId(1), Span::from_secs(1_000), 16 << 20);
+    stream.frames = 4096;
+    let problem = Problem::new(network, vec![stream]).unwrap();
+    let plan = plan(problem.clone(), Options::default(), 1_000);
+    assert!(plan.refused[0].certificate.is_proof());
+    assert_eq!(timewire_plan::check::check(&problem, &plan).unwrap().findings, []);
+}
