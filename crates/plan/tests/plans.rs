@@ -465,3 +465,24 @@ fn t0_a_link_too_slow_for_any_reckoning_is_refused() {
     assert!(plan.refused[0].certificate.is_proof());
     assert_eq!(timewire_plan::check::check(&problem, &plan).unwrap().findings, []);
 }
+
+/// 2 us and 1000 s: the first would be in each interval of the second half a billion times.
+#[test]
+fn t0_intervals_that_have_little_to_do_with_each_other_take_little_memory() {
+    let stream = |name, interval| {
+        let mut stream = Stream::new(name, NodeId(0), NodeId(2), interval, 80);
+        stream.latency_max = us(100);
+        stream
+    };
+    let (short, long) = (stream("short", us(2)), stream("long", Span::from_secs(1_000)));
+    let problem = Problem::new(dumbbell(), vec![short.clone(), long.clone()]).unwrap();
+    let plan = plan(problem, Options::default(), 100_000);
+    let none: Vec<Certificate> = plan.refused.into_iter().map(|it| it.certificate).collect();
+    assert!(matches!(none[..], [Certificate::GateLimit { needed, allowed, .. }]
+        if needed == 500_000_001 && allowed == 1 << 20));
+    // The other way round: the long one has its line when the short one comes.
+    let problem = Problem::new(dumbbell(), vec![long]).unwrap();
+    let mut planner = Planner::new(problem, Options::default());
+    planner.run(&mut Budget { work: 1_000, go_on: &mut |_| true });
+    assert!(matches!(planner.add(short, 1).unwrap(), Change::Admitted { .. }));
+}

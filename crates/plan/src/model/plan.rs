@@ -127,7 +127,7 @@ pub enum Certificate {
         link: LinkId,
         /// Entries with this stream.
         needed: u32,
-        /// Entries that the port has.
+        /// Entries that the port has, or that are reckoned with.
         allowed: u32,
     },
     /// No proof: none was found.

@@ -8,12 +8,9 @@
 use timewire_base::Span;
 
 use super::shape::Sent;
-use super::table::divisor;
+use super::table::{MOST, divisor};
 use super::{Planner, shape};
 use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates};
-
-/// The most windows of a port.
-const MOST: i64 = 1 << 20;
 
 /// What repeats on a link.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +99,8 @@ impl Planner {
         streams.dedup();
         let network = self.problem.network();
         let limits = network.node(network.link(link).from).limits;
-        let allowed = limits.gate_entries.unwrap_or(u32::MAX);
+        let most = u32::try_from(MOST).unwrap_or(u32::MAX);
+        let allowed = limits.gate_entries.map_or(most, |entries| entries.min(most));
         for id in streams {
             self.take(id);
             self.seats[id].reason = Some(Certificate::GateLimit { link, needed, allowed });
@@ -112,24 +110,28 @@ impl Planner {
 
 /// Whether a port has room for every window there can be, so that nothing need be counted.
 fn is_easy(sent: &[Repeated], limits: &DeviceLimits) -> bool {
-    limits.interval_max.is_none() && windows_at_most(sent).is_some()
+    limits.interval_max.is_none() && windows_at_most(sent).is_ok()
 }
 
-/// The common cycle and how many windows there are at most; `None`: too many.
-fn windows_at_most(sent: &[Repeated]) -> Option<(i64, i64)> {
+/// The common cycle and how many windows there are at most.
+///
+/// **Errors**: they are too many; how many.
+fn windows_at_most(sent: &[Repeated]) -> Result<(i64, i64), u32> {
     let mut cycle = 1i64;
     for one in sent {
-        cycle = cycle.checked_mul(one.interval / divisor(cycle, one.interval))?;
+        let times = one.interval / divisor(cycle, one.interval);
+        cycle = cycle.checked_mul(times).ok_or(u32::MAX)?;
     }
-    let count = sent.iter().try_fold(0i64, |sum, one| sum.checked_add(cycle / one.interval))?;
-    (count <= MOST).then_some((cycle, count))
+    let each = sent.iter().map(|one| cycle / one.interval);
+    let count = each.fold(0, i64::saturating_add);
+    if count > MOST { Err(u32::try_from(count).unwrap_or(u32::MAX)) } else { Ok((cycle, count)) }
 }
 
 /// The gates of a port.
 ///
 /// **Errors**: its list cannot hold them, however much they are joined; how many entries they need.
 pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<PortGates, u32> {
-    let (cycle, count) = windows_at_most(sent).ok_or(u32::MAX)?;
+    let (cycle, count) = windows_at_most(sent)?;
     let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for one in sent {
         let mut start = one.start.rem_euclid(one.interval);

@@ -7,7 +7,7 @@
 
 use super::random::Random;
 use super::shape::Stretch;
-use super::table::Table;
+use super::table::{MOST, Table};
 
 /// A start and what is in its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,10 +85,11 @@ impl Sweep {
         for stretch in all {
             for item in table.items(stretch.link.index()) {
                 let every = table.divisor(class, item.class);
-                // Starts strictly between these meet the item, and again with every turn.
+                // Starts strictly between these meet the item, and again with every turn. Too many
+                // turns count as one that never ends: a start is then seldom thought to be free.
                 let first = item.start - stretch.start - stretch.length + 1;
                 let width = stretch.length + item.length - 1;
-                if width >= every {
+                if width >= every || (until - from) / every > MOST {
                     self.events.push((from, 1, item.stream));
                     continue;
                 }
