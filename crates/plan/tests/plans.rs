@@ -486,3 +486,27 @@ fn t0_intervals_that_have_little_to_do_with_each_other_take_little_memory() {
     planner.run(&mut Budget { work: 1_000, go_on: &mut |_| true });
     assert!(matches!(planner.add(short, 1).unwrap(), Change::Admitted { .. }));
 }
+
+/// 1 ms is no multiple of 7 ns, so states on that grid repeat after 7 ms.
+#[test]
+fn t0_the_cycle_of_a_port_is_on_its_grid() {
+    let grained = |grain| {
+        let network = dumbbell();
+        let mut nodes = network.nodes().to_vec();
+        nodes[0].limits.granularity = Span::from_ns(grain);
+        let network = Network::new(nodes, network.links().to_vec(), network.options()).unwrap();
+        // 120 + 20 bytes are 1120 ns, which is a multiple of 7.
+        let stream = Stream::new("one", NodeId(0), NodeId(2), us(1000), 120);
+        Problem::new(network, vec![stream]).unwrap()
+    };
+    let (fine, coarse) = (grained(1), grained(7));
+    let found = solve(&coarse, 0);
+    assert_eq!(found.gates[0].cycle, us(7000));
+    assert_eq!(found.gates[0].windows.len(), 7);
+    assert_eq!(timewire_plan::check::check(&coarse, &found).unwrap().findings, []);
+    let findings = timewire_plan::check::check(&coarse, &solve(&fine, 0)).unwrap().findings;
+    let words: Vec<String> = findings.iter().map(|it| it.describe(&coarse)).collect();
+    let said = "a gate changes where the port cannot; link a-b1; at 1000000 ns; \
+                1000000 ns, should be a multiple of 7 ns";
+    assert_eq!(words, [said]);
+}

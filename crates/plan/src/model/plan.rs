@@ -160,7 +160,8 @@ pub struct GateWindow {
 pub struct PortGates {
     /// Which port: the one that sends on this link.
     pub link: LinkId,
-    /// It repeats with this: the common multiple of the intervals of its streams.
+    /// It repeats with this: the common multiple of the intervals of its streams and of the port's
+    /// granularity.
     pub cycle: Span,
     /// In order, without overlap. Each transmission lies within a window of its queue.
     pub windows: Vec<GateWindow>,

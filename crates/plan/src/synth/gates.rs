@@ -110,14 +110,14 @@ impl Planner {
 
 /// Whether a port has room for every window there can be, so that nothing need be counted.
 fn is_easy(sent: &[Repeated], limits: &DeviceLimits) -> bool {
-    limits.interval_max.is_none() && windows_at_most(sent).is_ok()
+    limits.interval_max.is_none() && windows_at_most(sent, limits).is_ok()
 }
 
-/// The common cycle and how many windows there are at most.
+/// The common cycle, which is on the port's grid, and how many windows there are at most.
 ///
 /// **Errors**: they are too many; how many.
-fn windows_at_most(sent: &[Repeated]) -> Result<(i64, i64), u32> {
-    let mut cycle = 1i64;
+fn windows_at_most(sent: &[Repeated], limits: &DeviceLimits) -> Result<(i64, i64), u32> {
+    let mut cycle = limits.granularity.as_ns();
     for one in sent {
         let times = one.interval / divisor(cycle, one.interval);
         cycle = cycle.checked_mul(times).ok_or(u32::MAX)?;
@@ -131,7 +131,7 @@ fn windows_at_most(sent: &[Repeated]) -> Result<(i64, i64), u32> {
 ///
 /// **Errors**: its list cannot hold them, however much they are joined; how many entries they need.
 pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<PortGates, u32> {
-    let (cycle, count) = windows_at_most(sent)?;
+    let (cycle, count) = windows_at_most(sent, limits)?;
     let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for one in sent {
         let mut start = one.start.rem_euclid(one.interval);
