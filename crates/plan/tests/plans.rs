@@ -510,3 +510,38 @@ fn t0_the_cycle_of_a_port_is_on_its_grid() {
                 1000000 ns, should be a multiple of 7 ns";
     assert_eq!(words, [said]);
 }
+
+/// Four of 8 us in 30 us: the last is refused, and the reason names all. One is taken out, and the
+/// last has its number.
+#[test]
+fn t0_a_reason_goes_with_those_that_it_names() {
+    let stream = |name: &str| {
+        let mut stream = Stream::new(name, NodeId(0), NodeId(2), us(30), 980);
+        stream.latency_max = us(100);
+        stream
+    };
+    let mut pair = [stream("y"), stream("x")];
+    for stream in &mut pair {
+        (stream.talker, stream.listeners) = (NodeId(2), vec![NodeId(0)]);
+    }
+    (pair[0].interval, pair[1].interval) = (us(15), us(10));
+    let full = ["p", "q", "r", "s"].map(stream);
+    let streams = full.into_iter().chain(pair).collect();
+    let problem = Problem::new(dumbbell(), streams).unwrap();
+    let mut planner = Planner::new(problem, Options::default());
+    planner.run(&mut Budget { work: 100_000, go_on: &mut |_| true });
+    let refused = |planner: &mut Planner| -> Vec<(String, Certificate)> {
+        let (problem, plan) = (planner.problem().clone(), planner.plan());
+        assert_eq!(timewire_plan::check::check(&problem, &plan).unwrap().findings, []);
+        let name = |id| problem.stream(id).name.clone();
+        plan.refused.into_iter().map(|it| (name(it.stream), it.certificate)).collect()
+    };
+    let before = refused(&mut planner);
+    assert!(matches!(&before[..], [(s, Certificate::LinkLoad { .. }),
+        (y, Certificate::PairConflict { .. })] if s == "s" && y == "y"));
+    planner.remove(planner.problem().find("p").unwrap());
+    let after = refused(&mut planner);
+    let of = |name: &str| after.iter().find(|(own, _)| own == name).map(|(_, why)| why);
+    assert!(matches!(of("s"), Some(Certificate::NotFound { .. })), "there is room for it now");
+    assert!(matches!(of("y"), Some(Certificate::PairConflict { .. })), "nothing changed for it");
+}

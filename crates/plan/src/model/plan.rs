@@ -142,6 +142,23 @@ impl Certificate {
     pub fn is_proof(&self) -> bool {
         !matches!(self, Certificate::NotFound { .. } | Certificate::GateLimit { .. })
     }
+
+    /// The same after one stream was taken out and `last` took its number. `None`: it named that
+    /// stream, so it says nothing any more.
+    pub(crate) fn without(mut self, gone: StreamId, last: StreamId) -> Option<Certificate> {
+        let named: &mut [StreamId] = match &mut self {
+            Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. } => streams,
+            Certificate::PairConflict { other, .. } => std::slice::from_mut(other),
+            _ => &mut [],
+        };
+        if named.contains(&gone) {
+            return None;
+        }
+        for stream in named.iter_mut().filter(|stream| **stream == last) {
+            *stream = gone;
+        }
+        Some(self)
+    }
 }
 
 /// A queue's gate is open from `start` to `end`; other scheduled queues are shut.

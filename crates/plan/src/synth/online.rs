@@ -62,9 +62,12 @@ impl Planner {
         self.problem.remove(id);
         self.seats.swap_remove(index);
         self.weights.swap_remove(index);
+        let last = StreamId::from_index(self.seats.len());
         if let Some(Seat { shape: Some(shape), .. }) = self.seats.get(index) {
-            let old = StreamId::from_index(self.seats.len());
-            self.table.rename(old.0, id.0, &shape.stretches);
+            self.table.rename(last.0, id.0, &shape.stretches);
+        }
+        for seat in self.seats.iter_mut().filter(|seat| seat.start.is_none()) {
+            seat.reason = seat.reason.take().and_then(|reason| reason.without(id, last));
         }
     }
 
