@@ -320,7 +320,8 @@ impl Node<'_> {
         for message in 0..cycle / stream.interval.as_ns() {
             let at = launch.as_ns() + message * stream.interval.as_ns();
             let launch = Span::from_ns(at.rem_euclid(cycle));
-            if ends.iter().any(|end| launch < *end && launch + busy > *end) {
+            let end = ends.get(ends.partition_point(|end| *end <= launch));
+            if end.is_some_and(|end| launch + busy > *end) {
                 return Err(RenderError::Across {
                     node: self.name.to_string(),
                     stream: stream.name.clone(),
