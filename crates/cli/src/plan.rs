@@ -120,6 +120,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     }
     if let Some(mut files) = files {
         let tables = write_tsnkit(problem, &plan);
+        let tables = tables.map_err(|why| anyhow::anyhow!("cannot write the tables: {why}"))?;
         for (file, (_, text)) in files.iter_mut().zip(tables.files()) {
             file.write_all(text.as_bytes()).context("cannot write the tables")?;
         }
