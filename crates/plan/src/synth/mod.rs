@@ -13,7 +13,6 @@ mod gates;
 mod graph;
 mod line;
 mod online;
-mod random;
 mod reason;
 mod repair;
 mod route;
@@ -22,7 +21,7 @@ mod table;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use timewire_base::Span;
+use timewire_base::{Sequence, Span};
 
 use crate::model::{
     Admission, Certificate, LinkId, Plan, Problem, Refusal, Stream, StreamId, Transmission,
@@ -30,7 +29,6 @@ use crate::model::{
 
 pub(crate) use graph::Graph;
 pub use online::Change;
-pub(crate) use random::Random;
 pub(crate) use shape::Shape;
 pub(crate) use table::Table;
 
@@ -93,7 +91,7 @@ pub struct Planner {
     load: Vec<i64>,
     /// By stream: what it costs to move it.
     weights: Vec<u64>,
-    random: Random,
+    random: Sequence,
     placed: usize,
     asked: u64,
 }
@@ -114,7 +112,7 @@ impl Planner {
             load: vec![0; links],
             weights: vec![1; seats.len()],
             seats,
-            random: Random::new(options.seed),
+            random: Sequence::new(options.seed),
             placed: 0,
             asked: 0,
             problem,

@@ -232,9 +232,10 @@ pub fn divisor(mut a: i64, mut b: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use timewire_base::Sequence;
+
     use super::*;
     use crate::model::LinkId;
-    use crate::synth::random::Random;
 
     /// Whether two stretches ever meet, by looking at all their instances in a common multiple.
     fn meet(a: &Item, b: &Item, intervals: (i64, i64)) -> bool {
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn t0_nothing_that_fits_meets_anything() {
         for seed in 0..300 {
-            let mut random = Random::new(seed);
+            let mut random = Sequence::new(seed);
             let intervals = [30, 60, 45, 20, 100];
             let mut table = Table::new(3);
             let mut placed: Vec<(u32, Vec<Stretch>)> = Vec::new();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use timewire_base::{BitsPerSecond, Span};
+use timewire_base::{BitsPerSecond, Sequence, Span};
 use timewire_mac::port::{
     AsyncGroup, Gate, GateList, Now, Offered, Port, Ps, Refused, Started, Wake,
 };
@@ -19,7 +19,6 @@ use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
 use super::stats::{Latencies, LostBy, StreamResult};
 use crate::SimTime;
-use crate::random::Sequence;
 
 /// A frame on its way.
 #[derive(Clone, Copy, Debug)]
