@@ -75,10 +75,6 @@ impl Table {
         class
     }
 
-    pub fn interval(&self, class: usize) -> i64 {
-        self.intervals[class]
-    }
-
     pub fn divisor(&self, one: usize, other: usize) -> i64 {
         self.divisors[one][other]
     }
