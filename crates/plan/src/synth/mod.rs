@@ -143,8 +143,9 @@ impl Planner {
         loads.into_iter().map(|load| millionths(load).unwrap_or(u64::MAX)).collect()
     }
 
-    /// Gives every stream a place, or a reason.
-    pub fn run(&mut self, budget: &mut Budget) {
+    /// Gives every stream a place, or a reason; whether the budget ended it while some still looked
+    /// for a place.
+    pub fn run(&mut self, budget: &mut Budget) -> bool {
         let order = self.order();
         let mut by_priority = order.clone();
         let rank = |id: &usize| std::cmp::Reverse(self.problem.streams()[*id].priority);
@@ -164,8 +165,10 @@ impl Planner {
         }
         self.table.lean = false;
         let left = self.repair(waiting, budget);
+        let ended = !left.is_empty();
         self.settle(left);
         self.keep_gate_limits();
+        ended
     }
 
     /// Short intervals first, then what occupies its links longest.
