@@ -41,23 +41,24 @@ pub struct PlanArgs {
     #[arg(long, conflicts_with_all = ["tsnkit", "explain"])]
     pub simulate: bool,
     /// With --tsnkit: round lengths up to 100 bytes and times to 100 ns, as tsnkit does
-    #[arg(long, requires = "tsnkit")]
+    #[arg(long, conflicts_with = "file")]
     pub round: bool,
     /// With --tsnkit: bytes around each frame; 20 on Ethernet
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, conflicts_with = "file")]
     pub overhead: u32,
     /// The longest search for streams that do not fit at once
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_span)]
     pub time_limit: Span,
-    /// The most steps of the search: with the same number the plan is the same on every machine
-    #[arg(long, value_name = "STEPS")]
+    /// The most steps of the search, instead of a time: with the same number the plan is the same
+    /// on every machine
+    #[arg(long, value_name = "STEPS", conflicts_with = "time_limit")]
     pub steps: Option<u64>,
     /// For choices by chance
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// How many ways are tried for a stream whose first is full
-    #[arg(long, default_value_t = 4)]
-    pub routes: usize,
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub routes: u16,
     /// Write the plan as tables of tsnkit: PREFIX-GCL.csv and four others
     #[arg(long, value_name = "PREFIX")]
     pub export_tsnkit: Option<PathBuf>,
@@ -75,12 +76,18 @@ pub struct PlanArgs {
     pub json: bool,
 }
 
+/// What `--json` prints; and with `--explain`.
+const PLAN_SCHEMA: &str = "timewire.network-plan/1";
+const STREAM_SCHEMA: &str = "timewire.planned-stream/1";
+
 /// What the search took.
 struct Effort {
     cpu: Duration,
     steps: u64,
-    /// Whether it ended because of a limit.
+    /// Whether its limit ended it while streams still looked for a place.
     cut: bool,
+    /// Whether the plan was held against the checker; it is not when its cycles are too long.
+    checked: bool,
 }
 
 /// Exit code 0: every stream has a place; 1: one has none.
@@ -105,11 +112,11 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let drawing =
         args.gantt.as_deref().map(|path| NewFile::create(path, args.force)).transpose()?;
     let mut planner =
-        Planner::new(problem, Options { seed: args.seed, routes: args.routes.max(1) });
-    let effort = search(&mut planner, args);
+        Planner::new(problem, Options { seed: args.seed, routes: args.routes.into() });
+    let mut effort = search(&mut planner, args);
     let plan = planner.plan();
     let problem = planner.problem();
-    refute(problem, &plan)?;
+    effort.checked = refute(problem, &plan)?;
     if let Some(mut file) = drawing {
         let svg = gantt::svg(problem, &plan, explained);
         let svg = svg.map_err(|why| {
@@ -120,6 +127,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     }
     if let Some(mut files) = files {
         let tables = write_tsnkit(problem, &plan);
+        let tables = tables.map_err(|why| anyhow::anyhow!("cannot write the tables: {why}"))?;
         for (file, (_, text)) in files.iter_mut().zip(tables.files()) {
             file.write_all(text.as_bytes()).context("cannot write the tables")?;
         }
@@ -131,7 +139,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     };
     let alone = args.explain.as_deref().filter(|_| explained.is_none());
     let text = match (explained, args.json) {
-        (Some(id), true) => format!("{:#}\n", stream_json(problem, &plan, id)),
+        (Some(id), true) => format!("{:#}\n", alone_json(problem, &plan, id)),
         (Some(id), false) => explanation(problem, &plan, id),
         (None, json) => {
             let alone = alone.and_then(|name| more.as_ref()?.explained(name, json));
@@ -154,18 +162,18 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!good)))
 }
 
-/// Holds the plan against what shares nothing with the search.
+/// Holds the plan against what shares nothing with the search; whether that could be done.
 ///
 /// **Errors**: something contradicts it, which is a mistake of the search.
-fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<()> {
+fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<bool> {
     let report = match check(problem, plan) {
         Ok(report) => report,
         Err(error) => {
             eprintln!("note: the plan was not checked: {error}");
-            return Ok(());
+            return Ok(false);
         }
     };
-    let Some(first) = report.findings.first() else { return Ok(()) };
+    let Some(first) = report.findings.first() else { return Ok(true) };
     let more = report.findings.len() - 1;
     anyhow::bail!(
         "the plan does not hold, which is a mistake of this program: {} (and {more} more)",
@@ -206,17 +214,15 @@ fn search(planner: &mut Planner, args: &PlanArgs) -> Effort {
     let limit = Duration::from_nanos(u64::try_from(args.time_limit.as_ns()).unwrap_or(0));
     let (start, before) = (Instant::now(), cpu_time());
     let mut line = ProgressLine::new();
-    let mut late = false;
-    let steps = args.steps.unwrap_or(u64::MAX);
     let mut go_on = |progress: &timewire_plan::synth::Progress| {
         line.line_of(|| format!("{} placed, {} waiting", progress.placed, progress.waiting));
-        late = start.elapsed() >= limit;
-        !late
+        // A number of steps is a limit that is the same on every machine.
+        args.steps.is_some() || start.elapsed() < limit
     };
-    planner.run(&mut Budget { work: steps, go_on: &mut go_on });
+    let work = args.steps.unwrap_or(u64::MAX);
+    let cut = planner.run(&mut Budget { work, go_on: &mut go_on });
     line.clear();
-    let cut = late || planner.work() >= steps;
-    Effort { cpu: cpu_time().saturating_sub(before), steps: planner.work(), cut }
+    Effort { cpu: cpu_time().saturating_sub(before), steps: planner.work(), cut, checked: false }
 }
 
 /// Time that this thread has run; zero where the kernel does not tell.
@@ -262,7 +268,9 @@ fn summary(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -
         .filter(|(load, _)| *load > 0)
         .map(|(load, link)| format!("{} {} %", network.links()[*link].name, load / 10_000))
         .collect();
-    let _ = writeln!(text, "busiest links: {}", busiest.join(", "));
+    if !busiest.is_empty() {
+        let _ = writeln!(text, "busiest links: {}", busiest.join(", "));
+    }
     if let Some(most) = plan.gates.iter().max_by_key(|gates| gates.entries) {
         let above = plan.gates.iter().filter(|gates| gates.entries > 256).count();
         let _ = writeln!(
@@ -351,6 +359,12 @@ fn stream_json(problem: &Problem, plan: &Plan, id: StreamId) -> Value {
     })
 }
 
+fn alone_json(problem: &Problem, plan: &Plan, id: StreamId) -> Value {
+    let mut value = stream_json(problem, plan, id);
+    value["schema"] = json!(STREAM_SCHEMA);
+    value
+}
+
 fn as_json(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -> Value {
     let network = problem.network();
     let ids = (0..problem.streams().len()).map(StreamId::from_index);
@@ -377,8 +391,7 @@ fn as_json(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -
     let names: Vec<&str> = network.links().iter().map(|link| link.name.as_str()).collect();
     let nodes: Vec<&str> = network.nodes().iter().map(|node| node.name.as_str()).collect();
     json!({
-        "schema": 1,
-        "type": "plan",
+        "schema": PLAN_SCHEMA,
         "cycle_ns": plan.cycle,
         "admitted": plan.admitted.len(),
         "refused": plan.refused.len(),
@@ -389,6 +402,7 @@ fn as_json(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -
             "cpu_ns": u64::try_from(effort.cpu.as_nanos()).unwrap_or(u64::MAX),
             "cut": effort.cut,
         },
+        "checked": effort.checked,
         "streams": ids.map(|id| stream_json(problem, plan, id)).collect::<Vec<_>>(),
         "ports": ports,
     })

@@ -204,6 +204,10 @@ fn t1_a_plan_is_written_for_linux_once() {
     assert_eq!(again.code, Some(2), "{again:?}");
     assert!(again.stderr.contains("is there and not empty"), "{again:?}");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), files);
+    let file = scratch.write("file", "");
+    let no_place = timewire(&["plan", &cell(), "--render", &file, "--force"]);
+    assert_eq!(no_place.code, Some(2), "{no_place:?}");
+    assert!(no_place.stderr.ends_with("file is no directory\n"), "{no_place:?}");
     // What was written is simulated as any file.
     let planned = dir.join("planned.network.json").display().to_string();
     timewire(&["sim", &planned]).done();
@@ -260,4 +264,31 @@ fn t2_a_frame_that_is_there_a_gap_earlier_takes_no_window_of_another() {
     let scratch = Scratch::new();
     let file = scratch.write("overtaken.yaml", OVERTAKEN);
     timewire(&["plan", &file, "--simulate"]).done();
+}
+
+/// A talker without gates sends six planned frames of 117 us, and one more frame of its own.
+const BESIDE: &str = "timewire: 1
+kind: network
+name: beside
+duration: 40ms
+stations: [{ name: a, device: { gate_entries: 0, launch_time: 50us } }, { name: b }, { name: c }]
+bridges: [{ name: br, forward: 2us }]
+links: [{ between: [a, br] }, { between: [br, b] }, { between: [br, c] }]
+streams:
+- { name: s, from: a, to: b, class: 7, message: 1400B,
+    traffic: { kind: cyclic, period: 1ms, burst: 6 }, place: {} }
+- { name: rest, from: a, to: c, message: 100B,
+    traffic: { kind: cyclic, period: 1ms, offset: 60us } }
+";
+
+#[test]
+fn t2_others_keep_their_bounds_beside_planned_frames_that_no_gate_parts() {
+    let scratch = Scratch::new();
+    let file = scratch.write("beside.yaml", BESIDE);
+    let report = timewire(&["plan", &file, "--simulate", "--json"]).done().json();
+    let bound = report["without_place"][0]["latency_max_ns"].as_u64().unwrap();
+    let latency = &of_stream(&report, &Value::from("rest"))["latency"];
+    let longest = latency["max_ps"].as_u64().unwrap();
+    assert!(longest > 600_000_000, "it waits for most of them: {latency}");
+    assert!(longest <= bound * 1_000, "{latency}, bound {bound} ns");
 }

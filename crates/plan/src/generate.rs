@@ -3,12 +3,12 @@
 //!
 //! Not here: files of others.
 
-use timewire_base::{BitsPerSecond, Span};
+use timewire_base::{BitsPerSecond, Sequence, Span};
 
 use crate::model::{
     Link, LinkId, ModelError, Network, NetworkOptions, Node, NodeId, Problem, Role, Stream,
 };
-use crate::synth::{Graph, Random, Shape, Table, share};
+use crate::synth::{Graph, Shape, Table, share};
 
 /// How bridges are connected; both directions of each connection are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Recipe {
             .filter(|node| network.nodes()[*node].role == Role::EndStation)
             .map(NodeId::from_index)
             .collect();
-        let mut random = Random::new(self.seed);
+        let mut random = Sequence::new(self.seed);
         let mut graph = Graph::new(&network);
         let mut load = vec![0i64; network.links().len()];
         let most = (i64::from(self.load_percent) << 20) / 100;
@@ -169,7 +169,7 @@ impl Hidden {
         network: &Network,
         stream: &Stream,
         way: &[LinkId],
-        random: &mut Random,
+        random: &mut Sequence,
     ) -> bool {
         let shape = Shape::new(network, stream, vec![way.to_vec()]);
         let interval = stream.interval.as_ns();

@@ -52,7 +52,8 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
         ),
         Certificate::Solver { statement } => statement.clone(),
         Certificate::GateLimit { link: at, needed, allowed } => format!(
-            "the port of {} would need {needed} gate entries and has {allowed}; this is no proof",
+            "the port of {} would need {needed} gate entries, and {allowed} is the most; this is \
+             no proof",
             link(at)
         ),
         Certificate::NotFound { tried } => {

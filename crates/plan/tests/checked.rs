@@ -13,7 +13,7 @@ use timewire_plan::model::{
     Certificate, DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId,
     Plan, Problem, Release, Role, Route, Stream,
 };
-use timewire_plan::synth::{Options, plan};
+use timewire_plan::synth::{Budget, Change, Options, Planner, plan};
 
 struct Random(u64);
 
@@ -240,4 +240,41 @@ fn t0_what_is_planned_holds_and_what_is_refused_has_a_reason() {
     println!("{count} plans: {seen:?}");
     assert!(seen.admitted > 10_000, "{seen:?}");
     assert!(seen.proven[..6].iter().all(|count| *count > 10), "{seen:?}");
+}
+
+/// The same when half of the streams come later, and some go: each plan on the way holds, and a
+/// refusal changes nothing.
+#[test]
+fn t0_plans_hold_while_streams_come_and_go() {
+    let (mut seen, mut moves, mut full) = (Seen::default(), 0, 0);
+    for seed in 0..600 {
+        let whole = problem(seed);
+        let (first, more) = whole.streams().split_at(whole.streams().len() / 2);
+        let part = Problem::new(whole.network().clone(), first.to_vec()).unwrap();
+        let mut planner = Planner::new(part, Options { seed, routes: 3 });
+        planner.run(&mut Budget { work: 20_000, go_on: &mut |_| true });
+        let mut random = Random::new(seed);
+        for stream in more {
+            let before = planner.plan();
+            match planner.add(stream.clone(), random.below(4)).unwrap() {
+                Change::Admitted { moved, .. } => moves += moved.len(),
+                Change::Refused(reason) => {
+                    full += usize::from(matches!(reason, Certificate::GateLimit { .. }));
+                    let tried = planner.plan();
+                    assert_eq!(tried.admitted, before.admitted, "seed {seed}");
+                    assert_eq!(tried.gates, before.gates, "seed {seed}");
+                }
+            }
+            let (problem, plan) = (planner.problem().clone(), planner.plan());
+            look(seed, &problem, &plan, &mut seen);
+            if random.rarely(3) && !problem.streams().is_empty() {
+                let gone = random.below(problem.streams().len());
+                planner.remove(timewire_plan::model::StreamId::from_index(gone));
+                let (problem, plan) = (planner.problem().clone(), planner.plan());
+                look(seed, &problem, &plan, &mut seen);
+            }
+        }
+    }
+    println!("{seen:?}, {moves} moved, {full} by gates");
+    assert!(moves > 10 && full > 10, "{moves} moved, {full} by gates");
 }

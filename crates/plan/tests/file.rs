@@ -50,7 +50,7 @@ fn t1_every_stream_of_the_shipped_file_has_a_place() {
     assert_eq!((plan.admitted.len(), plan.refused.len()), (7, 0));
     let alarm = given.problem.find("alarm").unwrap();
     assert_eq!(given.problem.stream(alarm).interval, Span::from_ms(4));
-    let bounds = file::bounds(&network, &plan).unwrap();
+    let bounds = file::bounds(&network, &given, &plan).unwrap();
     assert_eq!(bounds.len(), 2);
     for bound in bounds {
         assert!(bound.latency.is_some(), "{bound:?}");
@@ -204,4 +204,69 @@ fn t1_gates_of_a_bridge_are_instance_data() {
     let times: Vec<_> = (0..3).map(|place| row(place, "time-interval-value")).collect();
     assert_eq!(times, [112_420, 9_920, 877_660]);
     assert_eq!((entries.len(), row(2, "index")), (3, 2));
+}
+
+/// A talker with launch times and no gates, and a bridge: a burst of six planned frames goes to one
+/// station, `rest` to another; `more` are lines of streams.
+fn burst(bridge: &str, more: &str) -> String {
+    format!(
+        "timewire: 1\nkind: network\nname: burst\nduration: 10ms\n\
+         stations: [{{ name: a, device: {{ gate_entries: 0, launch_time: 50us }} }}, \
+         {{ name: b }}, {{ name: c }}]\n\
+         bridges: [{{ name: br, forward: 2us, device: {{ {bridge} }} }}]\n\
+         links: [{{ between: [a, br] }}, {{ between: [br, b] }}, {{ between: [br, c] }}]\n\
+         streams:\n- {{ name: s, from: a, to: b, class: 7, message: 1400B, \
+         traffic: {{ kind: cyclic, period: 1ms, burst: 6 }}, place: {{}} }}\n{more}"
+    )
+}
+
+const REST: &str = "- { name: rest, from: a, to: c, message: 100B, \
+                    traffic: { kind: cyclic, period: 1ms } }\n";
+
+/// Whoever comes when the first of six frames of 117 us begins waits for all of them.
+#[test]
+fn t0_others_wait_for_planned_frames_where_no_gate_keeps_them_apart() {
+    let (network, given, plan) = planned(&burst("", REST));
+    assert_eq!(plan.gates.len(), 1, "only the bridge has gates");
+    let bounds = file::bounds(&network, &given, &plan).unwrap();
+    let latency = bounds[0].latency.unwrap();
+    assert!(latency > Span::from_ns(6 * 117_280), "{latency}");
+    let (network, given, plan) = planned(&burst("gate_entries: 0", REST));
+    let none = file::bounds(&network, &given, &plan).unwrap_err();
+    assert_eq!(none.to_string(), "br has no gates, and planned frames go through it");
+}
+
+/// Nothing repeats with streams that have no place, so their intervals may have any multiple.
+#[test]
+fn t0_bounds_need_no_common_cycle() {
+    let flood = |number: u64, bytes: u64, mbit: u64| {
+        format!(
+            "- {{ name: f{number}, from: b, to: c, message: {bytes}B, \
+             traffic: {{ kind: flood, rate: {mbit}Mbit }} }}\n"
+        )
+    };
+    let rows = [(1, 1_001, 7), (2, 1_003, 11), (3, 1_007, 13), (4, 1_013, 17)];
+    let more: String = rows.map(|(number, bytes, mbit)| flood(number, bytes, mbit)).concat();
+    let (network, given, plan) = planned(&burst("", &more));
+    let bounds = file::bounds(&network, &given, &plan).unwrap();
+    assert_eq!(bounds.len(), 4);
+    assert!(bounds.iter().all(|bound| bound.latency.is_some()), "{bounds:?}");
+}
+
+#[test]
+fn t0_why_there_are_no_bounds_is_said_with_names() {
+    let why = |text: &str| {
+        let (network, given, plan) = planned(text);
+        file::bounds(&network, &given, &plan).unwrap_err().to_string()
+    };
+    let rest = |more: &str| REST.replace("kind: cyclic, period: 1ms", more);
+    let late = rest(
+        "kind: cyclic, period: 1ms, burst: 1000, jitter: { kind: uniform, min: 0us, max: 9ms }",
+    );
+    assert_eq!(
+        why(&burst("", &late)),
+        "nothing bounds rest: 11000 frames can come at once, more than 4096"
+    );
+    let line = burst("", REST).replace("between: [br, c]", "between: [b, c]");
+    assert_eq!(why(&line), "rest goes through the station b");
 }

@@ -444,3 +444,105 @@ fn t0_room_is_made_with_few_moves_or_nothing_changes() {
     assert_eq!(faults(&problem, &planner.plan()), Vec::<String>::new());
     assert!(planner.add(late, 1).is_err(), "the name is taken");
 }
+
+#[test]
+fn t0_a_link_too_slow_for_any_reckoning_is_refused() {
+    let network = dumbbell();
+    let slow = |bps| {
+        let mut links = network.links().to_vec();
+        links[3].rate = BitsPerSecond::new(bps).unwrap();
+        Network::new(network.nodes().to_vec(), links, network.options())
+    };
+    assert!(slow(100_000).is_ok());
+    let why = slow(99_999).unwrap_err().to_string();
+    assert_eq!(why, "link b1-e: rate is 99999; it must be at least 100000 bit/s");
+    // At the bound the longest message of all is judged as it was planned.
+    let network = slow(100_000).unwrap();
+    let mut stream = Stream::new("long", NodeId(0), NodeId(1), Span::from_secs(1_000), 16 << 20);
+    stream.frames = 4096;
+    let problem = Problem::new(network, vec![stream]).unwrap();
+    let plan = plan(problem.clone(), Options::default(), 1_000);
+    assert!(plan.refused[0].certificate.is_proof());
+    assert_eq!(timewire_plan::check::check(&problem, &plan).unwrap().findings, []);
+}
+
+/// 2 us and 1000 s: the first would be in each interval of the second half a billion times.
+#[test]
+fn t0_intervals_that_have_little_to_do_with_each_other_take_little_memory() {
+    let stream = |name, interval| {
+        let mut stream = Stream::new(name, NodeId(0), NodeId(2), interval, 80);
+        stream.latency_max = us(100);
+        stream
+    };
+    let (short, long) = (stream("short", us(2)), stream("long", Span::from_secs(1_000)));
+    let problem = Problem::new(dumbbell(), vec![short.clone(), long.clone()]).unwrap();
+    let plan = plan(problem, Options::default(), 100_000);
+    let none: Vec<Certificate> = plan.refused.into_iter().map(|it| it.certificate).collect();
+    assert!(matches!(none[..], [Certificate::GateLimit { needed, allowed, .. }]
+        if needed == 500_000_001 && allowed == 1 << 20));
+    // The other way round: the long one has its line when the short one comes.
+    let problem = Problem::new(dumbbell(), vec![long]).unwrap();
+    let mut planner = Planner::new(problem, Options::default());
+    planner.run(&mut Budget { work: 1_000, go_on: &mut |_| true });
+    let change = planner.add(short, 1).unwrap();
+    assert!(matches!(change, Change::Refused(Certificate::GateLimit { .. })), "{change:?}");
+}
+
+/// 1 ms is no multiple of 7 ns, so states on that grid repeat after 7 ms.
+#[test]
+fn t0_the_cycle_of_a_port_is_on_its_grid() {
+    let grained = |grain| {
+        let network = dumbbell();
+        let mut nodes = network.nodes().to_vec();
+        nodes[0].limits.granularity = Span::from_ns(grain);
+        let network = Network::new(nodes, network.links().to_vec(), network.options()).unwrap();
+        // 120 + 20 bytes are 1120 ns, which is a multiple of 7.
+        let stream = Stream::new("one", NodeId(0), NodeId(2), us(1000), 120);
+        Problem::new(network, vec![stream]).unwrap()
+    };
+    let (fine, coarse) = (grained(1), grained(7));
+    let found = solve(&coarse, 0);
+    assert_eq!(found.gates[0].cycle, us(7000));
+    assert_eq!(found.gates[0].windows.len(), 7);
+    assert_eq!(timewire_plan::check::check(&coarse, &found).unwrap().findings, []);
+    let findings = timewire_plan::check::check(&coarse, &solve(&fine, 0)).unwrap().findings;
+    let words: Vec<String> = findings.iter().map(|it| it.describe(&coarse)).collect();
+    let said = "a gate changes where the port cannot; link a-b1; at 1000000 ns; \
+                1000000 ns, should be a multiple of 7 ns";
+    assert_eq!(words, [said]);
+}
+
+/// Four of 8 us in 30 us: the last is refused, and the reason names all. One is taken out, and the
+/// last has its number.
+#[test]
+fn t0_a_reason_goes_with_those_that_it_names() {
+    let stream = |name: &str| {
+        let mut stream = Stream::new(name, NodeId(0), NodeId(2), us(30), 980);
+        stream.latency_max = us(100);
+        stream
+    };
+    let mut pair = [stream("y"), stream("x")];
+    for stream in &mut pair {
+        (stream.talker, stream.listeners) = (NodeId(2), vec![NodeId(0)]);
+    }
+    (pair[0].interval, pair[1].interval) = (us(15), us(10));
+    let full = ["p", "q", "r", "s"].map(stream);
+    let streams = full.into_iter().chain(pair).collect();
+    let problem = Problem::new(dumbbell(), streams).unwrap();
+    let mut planner = Planner::new(problem, Options::default());
+    planner.run(&mut Budget { work: 100_000, go_on: &mut |_| true });
+    let refused = |planner: &mut Planner| -> Vec<(String, Certificate)> {
+        let (problem, plan) = (planner.problem().clone(), planner.plan());
+        assert_eq!(timewire_plan::check::check(&problem, &plan).unwrap().findings, []);
+        let name = |id| problem.stream(id).name.clone();
+        plan.refused.into_iter().map(|it| (name(it.stream), it.certificate)).collect()
+    };
+    let before = refused(&mut planner);
+    assert!(matches!(&before[..], [(s, Certificate::LinkLoad { .. }),
+        (y, Certificate::PairConflict { .. })] if s == "s" && y == "y"));
+    planner.remove(planner.problem().find("p").unwrap());
+    let after = refused(&mut planner);
+    let of = |name: &str| after.iter().find(|(own, _)| own == name).map(|(_, why)| why);
+    assert!(matches!(of("s"), Some(Certificate::NotFound { .. })), "there is room for it now");
+    assert!(matches!(of("y"), Some(Certificate::PairConflict { .. })), "nothing changed for it");
+}

@@ -35,7 +35,7 @@ fn t0_tables_become_a_problem_and_a_plan_tables() {
     assert_eq!(problem.cycle(), Span::from_us(200));
     let plan = plan(problem.clone(), Options::default(), 1_000);
     assert_eq!(plan.refused, []);
-    let tables = write_tsnkit(&problem, &plan);
+    let tables = write_tsnkit(&problem, &plan).unwrap();
     // 50 bytes are 400 ns; then 2 us of processing at each bridge.
     assert_eq!(tables.offset, "stream,frame,offset\n0,0,0\n1,0,0\n");
     assert_eq!(tables.delay, "stream,frame,delay\n0,0,5200\n1,0,6400\n");
@@ -46,6 +46,20 @@ fn t0_tables_become_a_problem_and_a_plan_tables() {
     );
     assert!(tables.gcl.contains("\n\"(0, 1)\",7,2400,2800,200000\n\"(0, 1)\",7,102400,102800,"));
     assert!(tables.queue.contains("\n1,0,\"(3, 1)\",7\n"));
+}
+
+/// 2018, 2026 and 2042 us repeat together after 2087 s.
+#[test]
+fn t0_tables_with_millions_of_windows_are_not_written() {
+    let task = "stream,src,dst,size,period,deadline,jitter
+0,2,[3],50,2018000,100000,100000
+1,3,[2],50,2026000,100000,100000
+2,2,[3],50,2042000,100000,100000
+";
+    let problem = read(task, TOPO, Tsnkit::default()).unwrap();
+    let plan = plan(problem.clone(), Options::default(), 1_000);
+    let said = write_tsnkit(&problem, &plan).unwrap_err();
+    assert!(said.starts_with("9259737 windows in the cycle of "), "{said}");
 }
 
 #[test]

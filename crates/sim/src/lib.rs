@@ -17,7 +17,6 @@
 mod clock;
 mod master;
 pub mod net;
-mod random;
 mod segment;
 mod time;
 

@@ -57,7 +57,7 @@ impl OwnFile {
         let rest = self.file.streams.iter().filter(|stream| stream.place.is_none());
         let mut more = More {
             rest: rest.map(|stream| stream.name.to_string()).collect(),
-            bounds: file::bounds(&self.file, plan),
+            bounds: file::bounds(&self.file, &self.given, plan),
             simulated: None,
             written: 0,
         };
@@ -68,7 +68,8 @@ impl OwnFile {
         if let Some(dir) = &args.render {
             anyhow::ensure!(
                 !plan.admitted.is_empty(),
-                "no stream has a place in the plan; nothing was written"
+                "no stream has a place in the plan, so nothing was written; without --render the \
+                 reasons are shown"
             );
             let mut files = file::render(&self.file, &self.given, plan)
                 .context("the plan is nothing that Linux takes; nothing was written")?;
@@ -88,6 +89,7 @@ impl OwnFile {
 
 /// **Errors**: something is there that would be written over.
 pub fn check_directory(dir: &Path, force: bool) -> anyhow::Result<()> {
+    anyhow::ensure!(dir.is_dir() || !dir.exists(), "{} is no directory", dir.display());
     let is_free = fs::read_dir(dir).map_or(!dir.exists(), |mut files| files.next().is_none());
     anyhow::ensure!(
         force || is_free,
@@ -144,7 +146,11 @@ impl More {
     pub fn explained(&self, name: &str, json: bool) -> Option<String> {
         let index = self.rest.iter().position(|own| own == name)?;
         Some(match json {
-            true => format!("{:#}\n", self.json(index)),
+            true => {
+                let mut value = self.json(index);
+                value["schema"] = json!(super::STREAM_SCHEMA);
+                format!("{value:#}\n")
+            }
             false => format!("{}\n", self.line(index)),
         })
     }

@@ -22,7 +22,7 @@ use serde::Serialize;
 use timewire_base::{BitsPerSecond, Span};
 
 use crate::calculus::CalculusError;
-use crate::model::{LinkId, StreamId};
+use crate::model::{LinkId, Problem, Role, StreamId};
 
 /// Why nothing was bounded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,6 +69,36 @@ pub enum BoundsError {
     /// A number that does not fit.
     #[error("{0}")]
     Calculus(#[from] CalculusError),
+}
+
+impl BoundsError {
+    /// The same with the names of the problem.
+    pub fn describe(&self, problem: &Problem) -> String {
+        let network = problem.network();
+        let name = |link: &LinkId| {
+            let known = network.links().get(link.index());
+            known.map_or_else(|| format!("#{}", link.0), |link| link.name.clone())
+        };
+        match self {
+            BoundsError::Route { stream, link } => {
+                let known = problem.streams().get(stream.index());
+                let whose = known.map_or_else(|| format!("#{}", stream.0), |it| it.name.clone());
+                let from = network.links().get(link.index()).map(|link| network.node(link.from));
+                match from.filter(|node| node.role == Role::EndStation) {
+                    Some(node) => format!("{whose} goes through the station {}", node.name),
+                    None => format!("the way of {whose} does not go on over {}", name(link)),
+                }
+            }
+            BoundsError::Between { link, class } => format!(
+                "at {}, class {class} has strict priority between classes with credit",
+                name(link)
+            ),
+            BoundsError::Gates { link } => {
+                format!("gates at {} are not in order, empty or beyond the cycle", name(link))
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 /// What a stream never exceeds.

@@ -303,25 +303,31 @@ impl Queue<'_> {
         let open = usable(gates, self.class, guard);
         let time: i64 = open.iter().map(|(start, end)| end - start).sum();
         let shut = cycle - time;
-        // From the end of each window: how much more is shut than on average, until the next opens.
-        let mut most = i128::from(if open.is_empty() { cycle } else { 0 }) * i128::from(cycle);
-        for (index, (_, from)) in open.iter().enumerate() {
-            let mut used = 0;
-            for step in 1..=open.len() {
-                let next = open[(index + step) % open.len()];
-                let turn = if index + step >= open.len() { cycle } else { 0 };
-                let passed = next.0 + turn - from;
-                let more = i128::from(passed - used) * i128::from(cycle)
-                    - i128::from(passed) * i128::from(shut);
-                most = most.max(more);
-                used += next.1 - next.0;
-            }
-        }
+        let most = most_shut(&open, cycle, shut);
         let all = slope(self.rate.get())?;
         let rate = all.times(Ratio::new(shut.into(), cycle.into())?)?;
         let burst = all.times(Ratio::new(most, cycle.into())?)?;
         Ok(Arrival::bucket(rate, Ratio::whole(burst.ceil()))?)
     }
+}
+
+/// How much more is shut than on average, at most, from the end of a window until one opens; times
+/// the cycle. What is shut since the cycle began, less the average, is the same a cycle later, so
+/// the greatest at a start and the least at an end are the two instants.
+fn most_shut(open: &[(i64, i64)], cycle: i64, shut: i64) -> i128 {
+    let mut used = 0;
+    let mut range: Option<(i128, i128)> = None;
+    for (start, end) in open {
+        let beyond = |at: i64, used: i64| {
+            i128::from(at - used) * i128::from(cycle) - i128::from(at) * i128::from(shut)
+        };
+        let opens = beyond(*start, used);
+        used += end - start;
+        let ends = beyond(*end, used);
+        range =
+            Some(range.map_or((ends, opens), |(least, most)| (least.min(ends), most.max(opens))));
+    }
+    range.map_or(i128::from(cycle) * i128::from(cycle), |(least, most)| (most - least).max(0))
 }
 
 /// When a frame of the class may start so that its longest ends in time, windows that touch joined;
@@ -348,4 +354,45 @@ fn tighter(one: &Arrival, other: &Arrival) -> Result<Arrival, BoundsError> {
     let mut limits = one.limits();
     limits.extend(other.limits());
     Ok(Arrival::buckets(&limits)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Second road: from the end of each window to the start of each that follows.
+    fn slow(open: &[(i64, i64)], cycle: i64, shut: i64) -> i128 {
+        let mut most = i128::from(if open.is_empty() { cycle } else { 0 }) * i128::from(cycle);
+        for (index, (_, from)) in open.iter().enumerate() {
+            let mut used = 0;
+            for step in 1..=open.len() {
+                let next = open[(index + step) % open.len()];
+                let turn = if index + step >= open.len() { cycle } else { 0 };
+                let passed = next.0 + turn - from;
+                let more = i128::from(passed - used) * i128::from(cycle)
+                    - i128::from(passed) * i128::from(shut);
+                most = most.max(more);
+                used += next.1 - next.0;
+            }
+        }
+        most
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn t0_what_is_shut_at_most_is_the_worst_of_all_pairs(
+            lengths in proptest::collection::vec((0_i64..30, 1_i64..30), 0..8),
+            rest in 0_i64..30,
+        ) {
+            let (mut open, mut at) = (Vec::new(), 0);
+            for (gap, length) in lengths {
+                open.push((at + gap, at + gap + length));
+                at += gap + length;
+            }
+            let cycle = at + rest + 1;
+            let shut = cycle - open.iter().map(|(start, end)| end - start).sum::<i64>();
+            let (quick, slow) = (most_shut(&open, cycle, shut), slow(&open, cycle, shut));
+            proptest::prop_assert_eq!(quick, slow);
+        }
+    }
 }

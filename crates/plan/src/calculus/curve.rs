@@ -7,7 +7,7 @@
 //!
 //! Not here: networks of servers ([`super::Servers`]).
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 
 use super::{CalculusError, Ratio};
 
@@ -406,33 +406,25 @@ fn pieces(lines: &[Line]) -> Result<Vec<(Ratio, Line)>, CalculusError> {
 }
 
 /// Those lines that are the least somewhere after zero, by descending slope.
-fn lower_envelope(mut lines: Vec<Line>) -> Result<Vec<Line>, CalculusError> {
-    lines.sort_by(|a, b| b.slope.cmp(&a.slope).then(b.at_zero.cmp(&a.at_zero)));
-    let mut kept: Vec<Line> = Vec::with_capacity(lines.len());
-    for line in lines {
-        while let Some(last) = kept.last() {
-            let hidden = last.at_zero >= line.at_zero
-                || match kept.len().checked_sub(2).map(|index| kept[index]) {
-                    Some(before) => before.meets(&line)? <= before.meets(last)?,
-                    None => false,
-                };
-            if !hidden {
-                break;
-            }
-            kept.pop();
-        }
-        kept.push(line);
-    }
-    Ok(kept)
+fn lower_envelope(lines: Vec<Line>) -> Result<Vec<Line>, CalculusError> {
+    envelope(lines, |a, b| b.cmp(a))
 }
 
 /// Those lines that are the greatest somewhere after zero, by ascending slope.
-fn upper_envelope(mut lines: Vec<Line>) -> Result<Vec<Line>, CalculusError> {
-    lines.sort_by(|a, b| a.slope.cmp(&b.slope).then(a.at_zero.cmp(&b.at_zero)));
+fn upper_envelope(lines: Vec<Line>) -> Result<Vec<Line>, CalculusError> {
+    envelope(lines, Ratio::cmp)
+}
+
+/// Those lines that are the last in this order somewhere after zero, by their slopes in it.
+fn envelope(
+    mut lines: Vec<Line>,
+    order: fn(&Ratio, &Ratio) -> Ordering,
+) -> Result<Vec<Line>, CalculusError> {
+    lines.sort_by(|a, b| order(&a.slope, &b.slope).then(order(&a.at_zero, &b.at_zero)));
     let mut kept: Vec<Line> = Vec::with_capacity(lines.len());
     for line in lines {
         while let Some(last) = kept.last() {
-            let hidden = last.at_zero <= line.at_zero
+            let hidden = order(&last.at_zero, &line.at_zero).is_le()
                 || match kept.len().checked_sub(2).map(|index| kept[index]) {
                     Some(before) => before.meets(&line)? <= before.meets(last)?,
                     None => false,

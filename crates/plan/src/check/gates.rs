@@ -158,6 +158,10 @@ fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
             findings.add(finding.found(entry.start, grain));
         }
     }
+    if gates.cycle.as_ns() % grain != 0 {
+        let cycle = gates.cycle.as_ns();
+        findings.add(finding(Rule::Granularity).at(cycle).found(cycle, grain));
+    }
     if let Some(most) = limits.openings {
         openings(gates, &list, most, findings);
     }

@@ -211,8 +211,22 @@ fn station(
     Ok(*id)
 }
 
+/// The most windows of a table.
+const MOST_WINDOWS: i64 = 1 << 22;
+
 /// The tables of a plan, for its admitted streams.
-pub fn write_tsnkit(problem: &Problem, plan: &Plan) -> TsnkitPlan {
+///
+/// **Errors**: a cycle has more windows than a table is written for.
+pub fn write_tsnkit(problem: &Problem, plan: &Plan) -> Result<TsnkitPlan, String> {
+    let windows = plan.admitted.iter().map(|admission| {
+        let turns = plan.cycle.as_ns() / problem.stream(admission.stream).interval.as_ns();
+        turns.saturating_mul(i64::try_from(admission.transmissions.len()).unwrap_or(i64::MAX))
+    });
+    let windows = windows.fold(0, i64::saturating_add);
+    if windows > MOST_WINDOWS {
+        let cycle = plan.cycle;
+        return Err(format!("{windows} windows in the cycle of {cycle}; at most {MOST_WINDOWS}"));
+    }
     let mut out = TsnkitPlan {
         gcl: "link,queue,start,end,cycle\n".to_owned(),
         offset: "stream,frame,offset\n".to_owned(),
@@ -256,5 +270,5 @@ pub fn write_tsnkit(problem: &Problem, plan: &Plan) -> TsnkitPlan {
         let label = &problem.network().links()[usize::try_from(link).unwrap_or(0)].name;
         let _ = writeln!(out.gcl, "\"{label}\",{queue},{start},{end},{cycle}");
     }
-    out
+    Ok(out)
 }

@@ -237,7 +237,7 @@ impl Node<'_> {
         let _ = writeln!(text, "          - {{ {} }}", keys.join(", "));
     }
 
-    /// The gates of a bridge as instance data of YANG; none when a state is too long for it.
+    /// The gates of a bridge as instance data of YANG.
     fn instance(&self, files: &mut Vec<Rendered>) {
         if !self.file.bridges.iter().any(|bridge| bridge.name == *self.name) {
             return;
@@ -247,9 +247,6 @@ impl Node<'_> {
             let Some(gates) = self.plan.gates.iter().find(|gates| gates.link == link) else {
                 continue;
             };
-            if states(gates).iter().any(|(_, lasts)| *lasts > yang::LONGEST) {
-                return;
-            }
             let name = format!("eth{number}");
             interfaces.push(yang::interface(&name, gates, self.device.queues.get()));
         }
@@ -320,7 +317,8 @@ impl Node<'_> {
         for message in 0..cycle / stream.interval.as_ns() {
             let at = launch.as_ns() + message * stream.interval.as_ns();
             let launch = Span::from_ns(at.rem_euclid(cycle));
-            if ends.iter().any(|end| launch < *end && launch + busy > *end) {
+            let end = ends.get(ends.partition_point(|end| *end <= launch));
+            if end.is_some_and(|end| launch + busy > *end) {
                 return Err(RenderError::Across {
                     node: self.name.to_string(),
                     stream: stream.name.clone(),

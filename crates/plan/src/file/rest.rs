@@ -9,9 +9,9 @@ use timewire_sched::scenario::network::{
     NetCreditRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
 };
 
-use super::{base_stream, ends, network, node_id, route};
+use super::{FileProblem, base_stream, ends, network, node_id, route};
 use crate::bounds::{ClassGates, ClassWindow, PortScheme, Route, Selection, bound};
-use crate::model::{LinkId, Plan, Problem, Stream};
+use crate::model::{LinkId, MOST_FRAMES, Plan, Problem, Role, Stream, StreamId};
 
 /// What a stream without a place never exceeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -34,7 +34,11 @@ pub struct Unbounded(pub String);
 /// Bounds for all streams without a place, beside those of a plan.
 ///
 /// **Errors**: something in the file for which there are none; it would hurt all others as well.
-pub fn bounds(file: &NetworkFile, plan: &Plan) -> Result<Vec<RestBound>, Unbounded> {
+pub fn bounds(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+) -> Result<Vec<RestBound>, Unbounded> {
     let failed = |why: &dyn std::fmt::Display| Unbounded(why.to_string());
     if !file.segments.is_empty() || file.schedule.is_some() {
         return Err(Unbounded("there are none for shared segments".into()));
@@ -46,19 +50,49 @@ pub fn bounds(file: &NetworkFile, plan: &Plan) -> Result<Vec<RestBound>, Unbound
         if stream.place.is_some() {
             continue;
         }
-        let id = problem.add(arrival(file, stream)?).map_err(|why| failed(&why))?;
+        let id = problem.add_unscheduled(arrival(file, stream)?).map_err(|why| failed(&why))?;
         let way = route::way(file, node_id(file, &stream.from), node_id(file, &stream.to));
         let links = way.ok_or_else(|| Unbounded(format!("{} has no way", stream.name)))?;
         routes.push(Route { stream: id, links });
         places.push(index);
     }
+    for (stream, link) in without_gates(given, plan)? {
+        let stream = given.problem.stream(stream).clone();
+        let stream = problem.add_unscheduled(stream).map_err(|why| failed(&why))?;
+        routes.push(Route { stream, links: vec![link] });
+    }
     let links = (0..2 * file.links.len()).map(LinkId::from_index);
     let schemes = links.map(|link| scheme(file, plan, link)).collect::<Result<Vec<_>, _>>()?;
-    let found = bound(&problem, &routes, &schemes).map_err(|why| failed(&why))?;
+    let found = bound(&problem, &routes, &schemes);
+    let found = found.map_err(|why| Unbounded(why.describe(&problem)))?;
     let rows = places.iter().zip(found.streams);
     Ok(rows
         .map(|(place, own)| RestBound { stream: *place, latency: own.latency, jitter: own.jitter })
         .collect())
+}
+
+/// Planned streams and the ports of their talkers that have no gates for them: there they go before
+/// others, and no gate says when.
+///
+/// **Errors**: a bridge without gates, to which planned frames come as early or late as others made
+/// them.
+fn without_gates(given: &FileProblem, plan: &Plan) -> Result<Vec<(StreamId, LinkId)>, Unbounded> {
+    let network = given.problem.network();
+    let mut found = Vec::new();
+    for admission in &plan.admitted {
+        for sent in admission.transmissions.iter().filter(|sent| sent.frame == 0) {
+            if plan.gates.iter().any(|gates| gates.link == sent.link) {
+                continue;
+            }
+            let node = network.node(network.link(sent.link).from);
+            if node.role == Role::Bridge {
+                let why = format!("{} has no gates, and planned frames go through it", node.name);
+                return Err(Unbounded(why));
+            }
+            found.push((admission.stream, sent.link));
+        }
+    }
+    Ok(found)
 }
 
 /// What a stream sends at most: so many frames in each interval.
@@ -92,8 +126,12 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
     // Whoever is late comes together with those after it.
     let pile = late.as_ns().div_euclid(interval.as_ns()) + i64::from(late > Span::ZERO);
     let pile = u64::try_from(pile).unwrap_or(u64::MAX).saturating_add(1);
+    let together = frames.saturating_mul(pile);
+    if together > u64::from(MOST_FRAMES) {
+        return Err(no(&format!("{together} frames can come at once, more than {MOST_FRAMES}")));
+    }
     let mut made = base_stream(file, stream, interval);
-    made.frames = u32::try_from(frames.saturating_mul(pile)).unwrap_or(u32::MAX);
+    made.frames = u32::try_from(together).unwrap_or(u32::MAX);
     Ok(made)
 }
 

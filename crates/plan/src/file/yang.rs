@@ -13,10 +13,8 @@ use timewire_base::Span;
 use super::planned::states;
 use crate::model::{PortGates, greatest_divisor};
 
-/// The longest state: 32 bits of nanoseconds.
-pub(super) const LONGEST: Span = Span::from_ns(0xffff_ffff);
-
-/// The table of one port. Classes are the queues of the plan; bit 7 is class 7.
+/// The table of one port. Classes are the queues of the plan; bit 7 is class 7. Its numbers have 32
+/// bits, and so has the longest cycle of a host file.
 pub(super) fn interface(name: &str, gates: &PortGates, queues: u64) -> Value {
     let planned = gates.windows.iter().fold(0_u8, |mask, window| mask | 1 << window.queue.min(7));
     let all = u8::try_from((1_u64 << queues.min(8)) - 1).unwrap_or(u8::MAX);

@@ -14,6 +14,8 @@ use super::ModelError;
 pub(crate) const MOST: usize = 4_000_000;
 /// The longest time in a description, 1 000 s; keeps all sums within 64 bits.
 pub(crate) const LONGEST: Span = Span::from_secs(1_000);
+/// The slowest link; with it the longest message still is a time of 64 bits.
+const SLOWEST: u64 = 100_000;
 /// The most bytes of a frame with everything around it.
 pub(crate) const MOST_BYTES: u32 = 16 << 20;
 
@@ -329,5 +331,10 @@ fn check_link(link: &Link, nodes: usize) -> Result<(), ModelError> {
     if link.from == link.to {
         return Err(ModelError::Loop { link: link.name.clone() });
     }
-    check_span(&format!("link {}", link.name), "propagation", link.propagation, Span::ZERO)
+    let owner = format!("link {}", link.name);
+    if link.rate.get() < SLOWEST {
+        let (field, value, bound) = ("rate", link.rate.get(), "at least 100000 bit/s");
+        return Err(ModelError::Number { owner, field, value, bound });
+    }
+    check_span(&owner, "propagation", link.propagation, Span::ZERO)
 }

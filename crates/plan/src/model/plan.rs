@@ -127,7 +127,7 @@ pub enum Certificate {
         link: LinkId,
         /// Entries with this stream.
         needed: u32,
-        /// Entries that the port has.
+        /// Entries that the port has, or that are reckoned with.
         allowed: u32,
     },
     /// No proof: none was found.
@@ -141,6 +141,23 @@ impl Certificate {
     /// Whether it says that there is no plan, rather than that none was found.
     pub fn is_proof(&self) -> bool {
         !matches!(self, Certificate::NotFound { .. } | Certificate::GateLimit { .. })
+    }
+
+    /// The same after one stream was taken out and `last` took its number. `None`: it named that
+    /// stream, so it says nothing any more.
+    pub(crate) fn without(mut self, gone: StreamId, last: StreamId) -> Option<Certificate> {
+        let named: &mut [StreamId] = match &mut self {
+            Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. } => streams,
+            Certificate::PairConflict { other, .. } => std::slice::from_mut(other),
+            _ => &mut [],
+        };
+        if named.contains(&gone) {
+            return None;
+        }
+        for stream in named.iter_mut().filter(|stream| **stream == last) {
+            *stream = gone;
+        }
+        Some(self)
     }
 }
 
@@ -160,7 +177,8 @@ pub struct GateWindow {
 pub struct PortGates {
     /// Which port: the one that sends on this link.
     pub link: LinkId,
-    /// It repeats with this: the common multiple of the intervals of its streams.
+    /// It repeats with this: the common multiple of the intervals of its streams and of the port's
+    /// granularity.
     pub cycle: Span,
     /// In order, without overlap. Each transmission lies within a window of its queue.
     pub windows: Vec<GateWindow>,

@@ -127,6 +127,9 @@ pub struct Problem {
     intervals: BTreeMap<Span, usize>,
 }
 
+/// The most frames of a message.
+pub(crate) const MOST_FRAMES: u32 = 4096;
+
 /// The longest common multiple of intervals; a plan repeats with it.
 const LONGEST_CYCLE: Span = Span::from_secs(1_000_000);
 
@@ -150,22 +153,40 @@ impl Problem {
     ///
     /// **Errors**: as [`Problem::new`]; nothing is added.
     pub fn add(&mut self, stream: Stream) -> Result<StreamId, ModelError> {
+        self.check_new(&stream)?;
+        if !self.intervals.contains_key(&stream.interval) {
+            self.cycle = common_multiple(self.cycle, stream.interval)?;
+        }
+        *self.intervals.entry(stream.interval).or_insert(0) += 1;
+        Ok(self.push(stream))
+    }
+
+    /// One more stream that is only bounded: nothing repeats with it, so that its interval is not
+    /// part of the cycle. It stays.
+    ///
+    /// **Errors**: as [`Problem::new`]; nothing is added.
+    pub(crate) fn add_unscheduled(&mut self, stream: Stream) -> Result<StreamId, ModelError> {
+        self.check_new(&stream)?;
+        Ok(self.push(stream))
+    }
+
+    fn check_new(&self, stream: &Stream) -> Result<(), ModelError> {
         if self.streams.len() >= MOST {
             let count = self.streams.len() + 1;
             return Err(ModelError::TooMany { what: "streams", count, most: MOST });
         }
         if self.names.contains_key(&stream.name) {
-            return Err(ModelError::NameTaken { kind: "stream", name: stream.name });
+            let name = stream.name.clone();
+            return Err(ModelError::NameTaken { kind: "stream", name });
         }
-        check_stream(&self.network, &stream)?;
-        if !self.intervals.contains_key(&stream.interval) {
-            self.cycle = common_multiple(self.cycle, stream.interval)?;
-        }
-        *self.intervals.entry(stream.interval).or_insert(0) += 1;
+        check_stream(&self.network, stream)
+    }
+
+    fn push(&mut self, stream: Stream) -> StreamId {
         let id = StreamId::from_index(self.streams.len());
         self.names.insert(stream.name.clone(), id);
         self.streams.push(stream);
-        Ok(id)
+        id
     }
 
     /// Takes a stream out. The last stream takes its number.
@@ -254,7 +275,7 @@ fn check_stream(network: &Network, stream: &Stream) -> Result<(), ModelError> {
         value: u64::from(value),
         bound,
     };
-    if !(1..=4096).contains(&stream.frames) {
+    if !(1..=MOST_FRAMES).contains(&stream.frames) {
         return Err(number("frames", stream.frames, "1 to 4096"));
     }
     if stream.priority > 7 {

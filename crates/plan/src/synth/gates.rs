@@ -8,12 +8,9 @@
 use timewire_base::Span;
 
 use super::shape::Sent;
-use super::table::divisor;
+use super::table::{MOST, divisor};
 use super::{Planner, shape};
 use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates};
-
-/// The most windows of a port.
-const MOST: i64 = 1 << 20;
 
 /// What repeats on a link.
 #[derive(Clone, Copy, Debug)]
@@ -29,21 +26,71 @@ impl Planner {
     fn sent(&self) -> Vec<Vec<Repeated>> {
         let network = self.problem.network();
         let mut links = vec![Vec::new(); network.links().len()];
-        for (id, seat) in self.seats.iter().enumerate() {
-            let (Some(shape), Some(start)) = (&seat.shape, seat.start) else { continue };
-            let stream = self.stream(id);
-            for Sent { link, start: after, .. } in shape.sent(network, stream) {
-                let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
-                let exact = shape::is_exact(network, link);
-                links[link.index()].push(Repeated {
-                    start: start + after,
-                    length: network.occupancy(link, stream.length_bytes).as_ns(),
-                    interval: stream.interval.as_ns(),
-                    queue: if exact { stream.priority.min(last) } else { last },
-                });
+        for id in 0..self.seats.len() {
+            for (link, sent) in self.sent_by(id) {
+                links[link.index()].push(sent);
             }
         }
         links
+    }
+
+    /// Everything that a stream sends; nothing when it has no place.
+    fn sent_by(&self, id: usize) -> Vec<(LinkId, Repeated)> {
+        let network = self.problem.network();
+        let seat = &self.seats[id];
+        let (Some(shape), Some(start)) = (&seat.shape, seat.start) else { return Vec::new() };
+        let stream = self.stream(id);
+        let sent = shape.sent(network, stream).into_iter();
+        sent.map(|Sent { link, start: after, .. }| {
+            let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
+            let exact = shape::is_exact(network, link);
+            let sent = Repeated {
+                start: start + after,
+                length: network.occupancy(link, stream.length_bytes).as_ns(),
+                interval: stream.interval.as_ns(),
+                queue: if exact { stream.priority.min(last) } else { last },
+            };
+            (link, sent)
+        })
+        .collect()
+    }
+
+    /// The first port on a stream's way that cannot have the list for what is on it.
+    pub(super) fn full_port(&self, id: usize) -> Option<Certificate> {
+        let network = self.problem.network();
+        let trees = self.seats[id].shape.iter().flat_map(|shape| shape.trees.iter().flatten());
+        for &link in trees {
+            let limits = &network.node(network.link(link).from).limits;
+            if limits.gate_entries == Some(0) {
+                continue;
+            }
+            let streams = self.streams_on(link);
+            let frames = |id: &usize| {
+                let stream = self.stream(*id);
+                (stream.interval.as_ns(), i64::from(stream.frames))
+            };
+            let most = windows_at_most(streams.iter().map(frames), limits);
+            if limits.interval_max.is_none() && most.is_ok() {
+                continue;
+            }
+            let sent = streams.iter().flat_map(|other| self.sent_by(*other));
+            let sent: Vec<Repeated> =
+                sent.filter(|(on, _)| *on == link).map(|(_, sent)| sent).collect();
+            if let Err(needed) = port(link, &sent, limits) {
+                return Some(gate_limit(link, needed, limits));
+            }
+        }
+        None
+    }
+
+    /// Who is on a link.
+    fn streams_on(&self, link: LinkId) -> Vec<usize> {
+        let items = self.table.items(link.index()).iter();
+        let mut streams: Vec<usize> =
+            items.filter_map(|item| usize::try_from(item.stream).ok()).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        streams
     }
 
     /// The gates of all ports that have gates and send something.
@@ -93,43 +140,55 @@ impl Planner {
     }
 
     fn refuse_on(&mut self, link: LinkId, interval: i64, needed: u32) {
-        let items = self.table.items(link.index()).iter();
-        let mut streams: Vec<usize> = items
-            .filter(|item| self.table.interval(item.class) == interval)
-            .filter_map(|item| usize::try_from(item.stream).ok())
-            .collect();
-        streams.sort_unstable();
-        streams.dedup();
+        let mut streams = self.streams_on(link);
+        streams.retain(|id| self.stream(*id).interval.as_ns() == interval);
         let network = self.problem.network();
-        let limits = network.node(network.link(link).from).limits;
-        let allowed = limits.gate_entries.unwrap_or(u32::MAX);
+        let reason = gate_limit(link, needed, &network.node(network.link(link).from).limits);
         for id in streams {
             self.take(id);
-            self.seats[id].reason = Some(Certificate::GateLimit { link, needed, allowed });
+            self.seats[id].reason = Some(reason.clone());
         }
     }
 }
 
-/// Whether a port has room for every window there can be, so that nothing need be counted.
-fn is_easy(sent: &[Repeated], limits: &DeviceLimits) -> bool {
-    limits.interval_max.is_none() && windows_at_most(sent).is_some()
+fn gate_limit(link: LinkId, needed: u32, limits: &DeviceLimits) -> Certificate {
+    let most = u32::try_from(MOST).unwrap_or(u32::MAX);
+    let allowed = limits.gate_entries.map_or(most, |entries| entries.min(most));
+    Certificate::GateLimit { link, needed, allowed }
 }
 
-/// The common cycle and how many windows there are at most; `None`: too many.
-fn windows_at_most(sent: &[Repeated]) -> Option<(i64, i64)> {
-    let mut cycle = 1i64;
-    for one in sent {
-        cycle = cycle.checked_mul(one.interval / divisor(cycle, one.interval))?;
+/// Whether a port has room for every window there can be, so that nothing need be counted.
+fn is_easy(sent: &[Repeated], limits: &DeviceLimits) -> bool {
+    limits.interval_max.is_none() && windows_at_most(each(sent), limits).is_ok()
+}
+
+/// The intervals of what is sent, one window in each.
+fn each(sent: &[Repeated]) -> impl Iterator<Item = (i64, i64)> + Clone {
+    sent.iter().map(|one| (one.interval, 1))
+}
+
+/// The common cycle, which is on the port's grid, and how many windows there are at most, from each
+/// interval and how many windows it has.
+///
+/// **Errors**: they are too many; how many.
+fn windows_at_most(
+    intervals: impl Iterator<Item = (i64, i64)> + Clone,
+    limits: &DeviceLimits,
+) -> Result<(i64, i64), u32> {
+    let mut cycle = limits.granularity.as_ns();
+    for (interval, _) in intervals.clone() {
+        cycle = cycle.checked_mul(interval / divisor(cycle, interval)).ok_or(u32::MAX)?;
     }
-    let count = sent.iter().try_fold(0i64, |sum, one| sum.checked_add(cycle / one.interval))?;
-    (count <= MOST).then_some((cycle, count))
+    let windows = intervals.map(|(interval, times)| (cycle / interval).saturating_mul(times));
+    let count = windows.fold(0, i64::saturating_add);
+    if count > MOST { Err(u32::try_from(count).unwrap_or(u32::MAX)) } else { Ok((cycle, count)) }
 }
 
 /// The gates of a port.
 ///
 /// **Errors**: its list cannot hold them, however much they are joined; how many entries they need.
 pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<PortGates, u32> {
-    let (cycle, count) = windows_at_most(sent).ok_or(u32::MAX)?;
+    let (cycle, count) = windows_at_most(each(sent), limits)?;
     let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for one in sent {
         let mut start = one.start.rem_euclid(one.interval);

@@ -16,6 +16,24 @@ impl Line {
         Line { cycle, busy: Vec::new() }
     }
 
+    /// All of these, each busy from `start` for `length` and again every so often, as
+    /// [`Line::add`] has it.
+    pub fn of(cycle: i64, all: impl Iterator<Item = (i64, i64, i64)>) -> Line {
+        let mut line = Line::new(cycle);
+        for (start, length, every) in all {
+            line.each(start, length, every, |line, start, end| line.busy.push((start, end)));
+        }
+        line.busy.sort_unstable();
+        let mut joined: Vec<(i64, i64)> = Vec::new();
+        for (start, end) in line.busy {
+            match joined.last_mut() {
+                Some(last) if last.1 >= start => last.1 = last.1.max(end),
+                _ => joined.push((start, end)),
+            }
+        }
+        Line { cycle, busy: joined }
+    }
+
     /// The same line seen in a cycle that is so many times as long.
     pub fn repeated(&self, times: i64) -> Line {
         let copies = (0..times).flat_map(|k| {
@@ -187,10 +205,12 @@ mod tests {
             let every = [60, 30, 20];
             let mut line = Line::new(60);
             let mut slow = vec![false; 60];
+            let mut all = Vec::new();
             for (start, length, which) in steps {
                 let every = every[which];
                 let length = length.min(every);
                 line.add(start, length, every);
+                all.push((start, length, every));
                 for turn in 0..60 / every {
                     for k in 0..length {
                         let t = (start + turn * every + k).rem_euclid(60);
@@ -213,6 +233,7 @@ mod tests {
                     at += wait;
                 }
             }
+            prop_assert_eq!(&Line::of(60, all.into_iter()), &line);
             let busy = slow.iter().filter(|busy| **busy).count();
             prop_assert_eq!(line.total(), i64::try_from(busy).unwrap());
         }

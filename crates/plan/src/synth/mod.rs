@@ -13,7 +13,6 @@ mod gates;
 mod graph;
 mod line;
 mod online;
-mod random;
 mod reason;
 mod repair;
 mod route;
@@ -22,7 +21,7 @@ mod table;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use timewire_base::Span;
+use timewire_base::{Sequence, Span};
 
 use crate::model::{
     Admission, Certificate, LinkId, Plan, Problem, Refusal, Stream, StreamId, Transmission,
@@ -30,7 +29,6 @@ use crate::model::{
 
 pub(crate) use graph::Graph;
 pub use online::Change;
-pub(crate) use random::Random;
 pub(crate) use shape::Shape;
 pub(crate) use table::Table;
 
@@ -93,7 +91,7 @@ pub struct Planner {
     load: Vec<i64>,
     /// By stream: what it costs to move it.
     weights: Vec<u64>,
-    random: Random,
+    random: Sequence,
     placed: usize,
     asked: u64,
 }
@@ -114,7 +112,7 @@ impl Planner {
             load: vec![0; links],
             weights: vec![1; seats.len()],
             seats,
-            random: Random::new(options.seed),
+            random: Sequence::new(options.seed),
             placed: 0,
             asked: 0,
             problem,
@@ -145,8 +143,9 @@ impl Planner {
         loads.into_iter().map(|load| millionths(load).unwrap_or(u64::MAX)).collect()
     }
 
-    /// Gives every stream a place, or a reason.
-    pub fn run(&mut self, budget: &mut Budget) {
+    /// Gives every stream a place, or a reason; whether the budget ended it while some still looked
+    /// for a place.
+    pub fn run(&mut self, budget: &mut Budget) -> bool {
         let order = self.order();
         let mut by_priority = order.clone();
         let rank = |id: &usize| std::cmp::Reverse(self.problem.streams()[*id].priority);
@@ -166,8 +165,10 @@ impl Planner {
         }
         self.table.lean = false;
         let left = self.repair(waiting, budget);
+        let ended = !left.is_empty();
         self.settle(left);
         self.keep_gate_limits();
+        ended
     }
 
     /// Short intervals first, then what occupies its links longest.

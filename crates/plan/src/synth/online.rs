@@ -35,15 +35,18 @@ impl Planner {
         let reason = match self.find_way(id, &mut triage) {
             Err(reason) => reason,
             Ok(()) => {
-                if self.fit(id) || self.fit_elsewhere(id) {
-                    let stream = StreamId::from_index(id);
-                    return Ok(Change::Admitted { stream, moved: Vec::new() });
+                let moved = match self.fit(id) || self.fit_elsewhere(id) {
+                    true => Some(Vec::new()),
+                    false => self.make_room(id, moves),
+                };
+                match (moved, self.full_port(id)) {
+                    (Some(moved), None) => {
+                        let stream = StreamId::from_index(id);
+                        return Ok(Change::Admitted { stream, moved });
+                    }
+                    (Some(_), Some(full)) => full,
+                    (None, _) => self.explain(id),
                 }
-                if let Some(moved) = self.make_room(id, moves) {
-                    let stream = StreamId::from_index(id);
-                    return Ok(Change::Admitted { stream, moved });
-                }
-                self.explain(id)
             }
         };
         self.remove(StreamId::from_index(id));
@@ -62,9 +65,12 @@ impl Planner {
         self.problem.remove(id);
         self.seats.swap_remove(index);
         self.weights.swap_remove(index);
+        let last = StreamId::from_index(self.seats.len());
         if let Some(Seat { shape: Some(shape), .. }) = self.seats.get(index) {
-            let old = StreamId::from_index(self.seats.len());
-            self.table.rename(old.0, id.0, &shape.stretches);
+            self.table.rename(last.0, id.0, &shape.stretches);
+        }
+        for seat in self.seats.iter_mut().filter(|seat| seat.start.is_none()) {
+            seat.reason = seat.reason.take().and_then(|reason| reason.without(id, last));
         }
     }
 
@@ -100,10 +106,10 @@ impl Planner {
             self.put(next, offer.start);
             self.weights[next] += 1;
         }
-        if queue.is_empty() {
+        let touched: Vec<usize> = before.keys().copied().chain([id]).collect();
+        if queue.is_empty() && touched.iter().all(|other| self.full_port(*other).is_none()) {
             return Some(before.into_keys().map(StreamId::from_index).collect());
         }
-        let touched: Vec<usize> = before.keys().copied().chain([id]).collect();
         for other in touched {
             if self.seats[other].start.is_some() {
                 self.take(other);

@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 use super::line::{Cursor, Line};
 use super::shape::Stretch;
 
+/// The most pieces of a line. Who would have more meets so many of another's messages in one of its
+/// intervals that no list of gates has them, so it is not looked for.
+pub const MOST: i64 = 1 << 20;
+
 /// A stretch of a stream on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item {
@@ -71,10 +75,6 @@ impl Table {
         class
     }
 
-    pub fn interval(&self, class: usize) -> i64 {
-        self.intervals[class]
-    }
-
     pub fn divisor(&self, one: usize, other: usize) -> i64 {
         self.divisors[one][other]
     }
@@ -90,9 +90,14 @@ impl Table {
             let port = &mut self.ports[stretch.link.index()];
             let start = (start + stretch.start).rem_euclid(interval);
             port.items.push(Item { stream, class, start, length: stretch.length });
-            for (other, line) in &mut port.lines {
-                line.add(start, stretch.length, self.divisors[class][*other]);
-            }
+            port.lines.retain_mut(|(other, line)| {
+                let every = self.divisors[class][*other];
+                let kept = self.intervals[*other] / every <= MOST;
+                if kept {
+                    line.add(start, stretch.length, every);
+                }
+                kept
+            });
             self.work += 1;
         }
     }
@@ -135,8 +140,8 @@ impl Table {
         from: i64,
         until: i64,
     ) -> Option<i64> {
-        let places: Vec<usize> =
-            stretches.iter().map(|stretch| self.line(stretch.link.index(), class)).collect();
+        let places = stretches.iter().map(|stretch| self.line(stretch.link.index(), class));
+        let places: Vec<usize> = places.collect::<Option<_>>()?;
         let mut cursors: Vec<(i64, Cursor)> = Vec::with_capacity(stretches.len());
         for (stretch, place) in stretches.iter().zip(places) {
             let line = &self.ports[stretch.link.index()].lines[place].1;
@@ -167,13 +172,18 @@ impl Table {
         Some(start)
     }
 
-    /// The place of a link's line for a class among its lines; made if need be.
-    fn line(&mut self, link: usize, class: usize) -> usize {
+    /// The place of a link's line for a class among its lines; made if need be. `None`: it would
+    /// have too many pieces.
+    fn line(&mut self, link: usize, class: usize) -> Option<usize> {
         let port = &mut self.ports[link];
         if let Some(place) = port.lines.iter().position(|(other, _)| *other == class) {
-            return place;
+            return Some(place);
         }
         let interval = self.intervals[class];
+        let each = port.items.iter().map(|item| interval / self.divisors[item.class][class]);
+        if each.fold(0, i64::saturating_add) > MOST {
+            return None;
+        }
         let whole = |(other, _): &&(usize, Line)| {
             let own = self.intervals[*other];
             let fits =
@@ -184,11 +194,9 @@ impl Table {
         let line = match base {
             Some((other, line)) => line.repeated(interval / self.intervals[*other]),
             None => {
-                let mut line = Line::new(interval);
-                for item in &port.items {
-                    line.add(item.start, item.length, self.divisors[item.class][class]);
-                }
-                line
+                let every = |item: &Item| self.divisors[item.class][class];
+                let items = port.items.iter();
+                Line::of(interval, items.map(|item| (item.start, item.length, every(item))))
             }
         };
         self.work += 1 + u64::try_from(port.items.len()).unwrap_or(u64::MAX) / 8;
@@ -196,7 +204,7 @@ impl Table {
             port.lines.clear();
         }
         port.lines.push((class, line));
-        port.lines.len() - 1
+        Some(port.lines.len() - 1)
     }
 
     /// Gives what is of one stream to another.
@@ -220,9 +228,10 @@ pub fn divisor(mut a: i64, mut b: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use timewire_base::Sequence;
+
     use super::*;
     use crate::model::LinkId;
-    use crate::synth::random::Random;
 
     /// Whether two stretches ever meet, by looking at all their instances in a common multiple.
     fn meet(a: &Item, b: &Item, intervals: (i64, i64)) -> bool {
@@ -238,7 +247,7 @@ mod tests {
     #[test]
     fn t0_nothing_that_fits_meets_anything() {
         for seed in 0..300 {
-            let mut random = Random::new(seed);
+            let mut random = Sequence::new(seed);
             let intervals = [30, 60, 45, 20, 100];
             let mut table = Table::new(3);
             let mut placed: Vec<(u32, Vec<Stretch>)> = Vec::new();

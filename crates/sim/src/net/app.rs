@@ -3,6 +3,8 @@
 //!
 //! Not here: the way of a frame (`engine.rs`).
 
+use timewire_base::Sequence;
+
 use timewire_mac::port::{AsyncShaper, Ps};
 
 use super::delay::ps;
@@ -10,7 +12,6 @@ use super::describe::{StreamSpec, Traffic};
 use super::engine::{Frame, Kind, NO_PORT, Simulation, slot};
 use super::route::index;
 use super::stats::{Latencies, LostBy, StreamResult};
-use crate::random::Sequence;
 
 /// A stream that runs.
 pub(super) struct Flow {

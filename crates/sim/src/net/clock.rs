@@ -4,10 +4,9 @@
 //!
 //! Not here: clocks of kernels, which never step (`crate::StationClock`).
 
-use timewire_base::Span;
+use timewire_base::{Sequence, Span};
 
 use super::delay::{below, normal, ps};
-use crate::random::Sequence;
 
 /// How a clock goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

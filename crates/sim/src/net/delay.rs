@@ -4,9 +4,7 @@
 //!
 //! Not here: where they are used (`engine.rs`).
 
-use timewire_base::Span;
-
-use crate::random::Sequence;
+use timewire_base::{Sequence, Span};
 
 /// A time, or how it is distributed. Never negative.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use timewire_base::{BitsPerSecond, Span};
+use timewire_base::{BitsPerSecond, Sequence, Span};
 use timewire_mac::port::{
     AsyncGroup, GAP_BYTES, Gate, GateList, Now, Offered, PREAMBLE_BYTES, Port, PortConfig, Ps,
     Refused, Started, Wake,
@@ -20,7 +20,6 @@ use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
 use super::stats::{Latencies, LostBy, StreamResult};
 use crate::SimTime;
-use crate::random::Sequence;
 
 /// A frame on its way.
 #[derive(Clone, Copy, Debug)]

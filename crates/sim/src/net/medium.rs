@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use timewire_base::Sequence;
+
 use timewire_mac::port::Ps;
 
 use super::delay::{below, ps};
@@ -12,7 +14,6 @@ use super::describe::{Access, MediumSpec, Network};
 use super::engine::{Frame, Kind, Simulation};
 use super::route::index;
 use super::stats::LostBy;
-use crate::random::Sequence;
 
 /// A segment that runs.
 pub(super) struct Medium {

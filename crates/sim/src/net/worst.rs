@@ -3,12 +3,11 @@
 //!
 //! Not here: proof that there is nothing worse.
 
-use timewire_base::Span;
+use timewire_base::{Sequence, Span};
 
 use super::delay::below;
 use super::describe::{NetError, Network, Traffic};
 use super::engine::{Outcome, Simulation};
-use crate::random::Sequence;
 
 /// A search for bad phases: what it tries follows from a seed.
 pub struct PhaseSearch {

@@ -25,10 +25,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use timewire_base::{BitsPerSecond, Span};
+use timewire_base::{BitsPerSecond, Sequence, Span};
 
 use crate::SimTime;
-use crate::random::Sequence;
 use link::Line;
 
 /// A port, and the station behind it.
