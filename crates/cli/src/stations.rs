@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `run --map`: an experiment on stations that have agents.
 //!
-//! Not here: what is done (`timewire_ctl::campaign`), experiments in the laboratory (`experiment`).
+//! Not here: what is done (`timewire_ctl::campaign`), scenarios (`experiment`).
+
+mod laboratory;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +21,7 @@ use timewire_ctl::experiment;
 use timewire_sched::scenario::experiment_file::{ExperimentFile, StationMap};
 use timewire_sys::event::EndRequests;
 
-use crate::args::Run;
+use crate::args::{Laboratory, Run};
 use crate::output;
 
 /// Whether the files are experiments on stations.
@@ -46,23 +48,31 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     if args.dry_run {
         return dry_run(&script, args.output.json);
     }
-    let Some(map) = &args.map else {
-        bail!(
-            "{} is an experiment on stations: say with --map FILE where they are",
-            path.display()
-        );
-    };
-    let map = StationMap::parse(&map.to_string_lossy(), &read(map)?).map_err(|errors| {
-        eprintln!("{errors}");
-        anyhow::anyhow!("there is no map of the stations; nothing was run")
-    })?;
-    let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let reach = Reach::new(&script.file, &map, &own_agent_directory(), program)?;
     let here = std::env::current_dir().context("the current directory is gone")?;
     let directory = match &args.output.out {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(script.file.name.as_str(), &here),
     };
+    let place = &args.place;
+    if place.lab == Laboratory::Uml {
+        if args.map.is_some() {
+            bail!("--map is for stations that are there; --lab uml makes them");
+        }
+        laboratory::network(&script.file)?;
+        return laboratory::in_machine(args, &directory);
+    }
+    if place.kernel.is_some() || place.time.is_some() {
+        bail!("--kernel and --time are for `--lab uml`; the stations' kernels are as they are");
+    }
+    // It stays as long as the experiment goes on.
+    let (_bench, map, keys) = if place.record_for.is_some() {
+        let (bench, map) = laboratory::build(&script.file)?;
+        (Some(bench), map, laboratory::agents())
+    } else {
+        (None, read_map(args, &script.file, path)?, own_agent_directory())
+    };
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    let reach = Reach::new(&script.file, &map, &keys, program)?;
     // Before any thread: all of them leave the signals to us.
     let requests = EndRequests::new().context("cannot wait for signals")?;
     let connect: Arc<dyn Connect> = Arc::new(reach);
@@ -74,6 +84,20 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         output::print(&table(&summary, &directory))?;
     }
     Ok(ExitCode::from(summary.exit_code()))
+}
+
+fn read_map(args: &Run, file: &ExperimentFile, path: &Path) -> anyhow::Result<StationMap> {
+    let Some(map) = &args.map else {
+        let lab = if file.network.is_some() { ", or have them made with --lab uml" } else { "" };
+        bail!(
+            "{} is an experiment on stations: say with --map FILE where they are{lab}",
+            path.display()
+        );
+    };
+    StationMap::parse(&map.to_string_lossy(), &read(map)?).map_err(|errors| {
+        eprintln!("{errors}");
+        anyhow::anyhow!("there is no map of the stations; nothing was run")
+    })
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -29,6 +29,7 @@ enum Address {
 pub struct Reach {
     stations: BTreeMap<StationName, Address>,
     identity: Option<(Identity, Peers)>,
+    keys: PathBuf,
     own_program: PathBuf,
 }
 
@@ -38,7 +39,8 @@ pub fn own_agent_directory() -> PathBuf {
 }
 
 impl Reach {
-    /// The addresses of all stations of the experiment.
+    /// The addresses of all stations of the experiment; `keys` has this station's key and peers,
+    /// and what the agents need that are started here.
     ///
     /// **Errors**: a station has none, or one that is no address; this station has no key, and one
     /// is needed.
@@ -69,7 +71,7 @@ impl Reach {
         } else {
             None
         };
-        Ok(Reach { stations, identity, own_program })
+        Ok(Reach { stations, identity, keys: keys.to_owned(), own_program })
     }
 }
 
@@ -115,7 +117,7 @@ impl Connect for Reach {
             }
             Some(Address::Netns(name)) => {
                 let mut ip = Command::new("ip");
-                let directory = own_agent_directory().join("netns").join(name);
+                let directory = self.keys.join("netns").join(name);
                 ip.args(["netns", "exec", name]).arg(&self.own_program);
                 ip.args(["agent", "serve", "--stdio", "--dir"]).arg(directory);
                 over_program(ip, limits)
