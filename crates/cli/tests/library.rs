@@ -10,9 +10,11 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use support::{Said, Scratch, timewire};
+use support::{NOBODY, Said, Scratch, TIMEWIRE, run, timewire};
 
 /// The experiments with a network of their own; each has a test here.
 const WITH_NETWORK: [&str; 5] =
@@ -109,6 +111,28 @@ fn t4_a_ring_that_is_cut_twice_misses_its_limits() {
     // The neighbour has no link any more; the station opposite has all.
     assert!(missed.contains(&"b listen.out /data/heard/streams/0/frames".to_owned()), "{missed:?}");
     assert!(missed.iter().all(|of| of.starts_with("b ")), "{missed:?}");
+}
+
+/// The files of a machine are those of the host, with the rights of who started it.
+#[test]
+fn t4_an_ordinary_user_performs_an_experiment_with_a_network() {
+    if !has_kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let home = std::env::var("HOME").unwrap_or_default();
+    let cache = std::env::var("TIMEWIRE_CACHE").unwrap_or(format!("{home}/.cache/timewire"));
+    let own = scratch.join("cache");
+    let copy = "mkdir -p $2/kernels && cp -r $1/kernels/uml-* $1/kernels/registers-* $2/kernels && \
+                chown -R $4:$4 $3";
+    let scratch_path = scratch.path().display().to_string();
+    let user = NOBODY.to_string();
+    run(Command::new("sh").args(["-ec", copy, "-", &cache, &own, &scratch_path, &user])).done();
+    let file = scenarios().join("experiments/ring.yaml").display().to_string();
+    let words = ["run", &file, "--lab", "uml", "--out", &scratch.join("out"), "--json"];
+    let mut command = Command::new(TIMEWIRE);
+    command.args(words).uid(NOBODY).gid(NOBODY).env("TIMEWIRE_CACHE", &own).env("HOME", &own);
+    run(command.current_dir(scratch.path())).done();
 }
 
 #[test]
