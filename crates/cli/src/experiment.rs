@@ -245,7 +245,7 @@ fn in_machine(
 }
 
 /// What was asked of this process, for the one in the machine.
-fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<String>> {
+pub fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<String>> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = vec![program.display().to_string()];
     let mut words = std::env::args().skip(1);
@@ -264,9 +264,9 @@ fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<String>>
 }
 
 /// How often the machine and the user are looked at.
-const LOOK: Duration = Duration::from_millis(5);
+pub const LOOK: Duration = Duration::from_millis(5);
 /// Enough for four stations with their buffers.
-const RUN_MEMORY_MIB: u32 = 1_024;
+pub const RUN_MEMORY_MIB: u32 = 1_024;
 
 /// Computes everything from the records, writes it beside them and prints it.
 fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow::Result<ExitCode> {

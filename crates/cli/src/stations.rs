@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `run --map`: an experiment on stations that have agents.
 //!
-//! Not here: what is done (`timewire_ctl::campaign`), experiments in the laboratory (`experiment`).
+//! Not here: what is done (`timewire_ctl::campaign`), scenarios (`experiment`).
+
+mod laboratory;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -39,9 +41,6 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         ("--trace", args.trace),
         ("--carrier", args.carrier.is_some()),
         ("--baseline", args.baseline.is_some()),
-        ("--lab", args.place.lab != Laboratory::Netns),
-        ("--kernel", args.place.kernel.is_some()),
-        ("--time", args.place.time.is_some()),
     ];
     if let Some((option, _)) = of_scenarios.iter().find(|(_, given)| *given) {
         bail!("{option} is for scenarios, not for experiment files");
@@ -51,20 +50,30 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     if args.dry_run {
         return dry_run(&script, args.output.json);
     }
-    let Some(map) = &args.map else {
-        bail!(
-            "{} is an experiment on stations: say with --map FILE where they are",
-            path.display()
-        );
-    };
-    let (map, _) = stations(map, "run")?;
-    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let here = std::env::current_dir().context("the current directory is gone")?;
     let directory = match &args.output.out {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(script.file.name.as_str(), &here),
     };
-    let keys = own_agent_directory();
+    let place = &args.place;
+    if place.lab == Laboratory::Uml {
+        if args.map.is_some() {
+            bail!("--map is for stations that are there; --lab uml makes them");
+        }
+        laboratory::network(&script.file)?;
+        return laboratory::in_machine(args, &directory);
+    }
+    if place.kernel.is_some() || place.time.is_some() {
+        bail!("--kernel and --time are for `--lab uml`; the stations' kernels are as they are");
+    }
+    // It stays as long as the experiment goes on.
+    let (_bench, map, keys) = if place.record_for.is_some() {
+        let (bench, map) = laboratory::build(&script.file)?;
+        (Some(bench), map, laboratory::agents())
+    } else {
+        (None, read_map(args, &script.file, path)?, own_agent_directory())
+    };
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let reach = Reach::new(&script.file, &map, &keys, program, &directory)?;
     // Before any thread: all of them leave the signals to us.
     let requests = EndRequests::new().context("cannot wait for signals")?;
@@ -103,6 +112,17 @@ pub fn show(summary: &Summary, directory: &Path, json: bool) -> anyhow::Result<E
     } else {
         output::print(&table(summary, directory))
     }
+}
+
+fn read_map(args: &Run, file: &ExperimentFile, path: &Path) -> anyhow::Result<StationMap> {
+    let Some(map) = &args.map else {
+        let lab = if file.network.is_some() { ", or have them made with --lab uml" } else { "" };
+        bail!(
+            "{} is an experiment on stations: say with --map FILE where they are{lab}",
+            path.display()
+        );
+    };
+    Ok(stations(map, "run")?.0)
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

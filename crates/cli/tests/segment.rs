@@ -164,3 +164,59 @@ fn t4_kernels_die_with_a_killed_segment() {
     assert_eq!(end_of(child).code, None);
     wait_until("the kernel is gone", || !kernel.is_alive());
 }
+
+/// 10 us of guard, and a clock that goes 100 ppm too fast from one second on: gone after 100 ms. Up
+/// to 0.8 us of the window before are free, and a frame is looked at once in each millisecond.
+#[test]
+fn t4_gates_keep_two_kernels_apart_until_the_guard_is_eaten() {
+    if !kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/two-gates.segment.yaml");
+    timewire(&["lab", "segment", file, "--out", &out]).done();
+    let lines = fs::read_to_string(format!("{out}/segment.jsonl")).unwrap();
+    let frames = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let (mut met, mut count) = (Vec::new(), 0);
+    for frame in frames {
+        let frame = &frame["data"];
+        count += 1;
+        // Its own frames before it are no stranger's.
+        let busy_with = frame["found_busy_with"].as_str();
+        if busy_with.is_some_and(|other| frame["from"] != other) {
+            met.push(frame["ready_ps"].as_u64().unwrap() / 1_000_000);
+        }
+    }
+    assert!(count > 2 * 150 * 15, "{count} frames");
+    let first = met.iter().min().expect("the clocks drift apart");
+    assert!((1_100_000..=1_109_000).contains(first), "the first after {first} us");
+}
+
+/// The drift comes back as what `ptp4l` corrects, and the offset goes.
+#[test]
+fn t4_ptp_takes_back_the_drift_of_the_file() {
+    if !kernel() {
+        return;
+    }
+    let there = Command::new("sh").args(["-c", "command -v ptp4l"]).output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIP: ptp4l and pmc (package linuxptp) are needed");
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/ptp.segment.yaml");
+    // Both run until the duration ends them.
+    let said = timewire(&["lab", "segment", file, "--out", &out]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let log = fs::read_to_string(format!("{out}/follower/stdout")).unwrap();
+    let last = log.lines().rfind(|line| line.contains("master offset")).expect("it followed");
+    let number = |name: &str| -> i64 {
+        let rest = last.split_once(name).unwrap().1;
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    // Stamps of software, by a clock that steps by 256 ns.
+    assert!(number("master offset").abs() < 5_000, "{last}");
+    assert!((number("freq") - 20_000).abs() < 500, "{last}");
+}

@@ -126,6 +126,8 @@ fn t1_host_files_are_accepted_by_their_reader() {
     // The talker with launch times has etf below, and its gates only keep others away.
     let plc = lines("plc-1.tc");
     assert!(plc.contains(" etf ") && plc.contains("delta 100000"), "{plc}");
+    let plc: Vec<&str> = plc.lines().collect();
+    assert!(plc.len() == 3 && plc[0] == plc[2], "the gates are started again: {plc:?}");
     let rows = lines("plc-1.launch.csv");
     let row: Vec<&str> = rows.lines().nth(1).unwrap().split(',').collect();
     let [start, launch] = [5, 6].map(|column| row[column].parse::<i64>().unwrap());

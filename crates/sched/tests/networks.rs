@@ -25,7 +25,7 @@ fn t1_the_shipped_networks_are_good_and_written_again() {
         assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file, "{name}");
         count += 1;
     }
-    assert_eq!(count, 11);
+    assert_eq!(count, 13);
 }
 
 #[test]

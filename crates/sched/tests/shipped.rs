@@ -167,3 +167,42 @@ fn t1_the_committed_schema_is_fresh() {
         "docs/schema/scenario.schema.json is stale: UPDATE_GOLDEN=1 cargo test -p timewire-sched"
     );
 }
+
+/// Every file of `scenarios/` that a command is given; what an experiment puts onto its stations is
+/// in a directory of its own below and not among them.
+fn library() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for directory in ["", "experiments", "hosts", "networks"] {
+        for entry in std::fs::read_dir(repository().join("scenarios").join(directory))
+            .expect("the repository is readable")
+        {
+            let path = entry.expect("the repository is readable").path();
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn t1_the_page_of_the_library_lists_every_file_and_no_other() {
+    let page = repository().join("docs/src/how-to/library.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    // The first column of the tables.
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
+    let mut listed: Vec<&str> = rows
+        .flat_map(|row| row.split(" | ").next().unwrap().split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    let files = library();
+    let mut names: Vec<_> =
+        files.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    listed.sort_unstable();
+    names.sort_unstable();
+    assert_eq!(names, listed);
+    for path in files {
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# "), "{} does not say what it is", path.display());
+    }
+}

@@ -34,6 +34,7 @@ enum Address {
 pub struct Reach {
     stations: BTreeMap<StationName, Address>,
     identity: Option<(Identity, Peers)>,
+    keys: PathBuf,
     own_program: PathBuf,
     /// Where the agents of local stations keep what they know.
     agents: PathBuf,
@@ -45,7 +46,8 @@ pub fn own_agent_directory() -> PathBuf {
 }
 
 impl Reach {
-    /// The addresses of all stations of the experiment, whose results go to `directory`.
+    /// The addresses of all stations of the experiment, whose results go to `directory`; `keys` has
+    /// this station's key and peers, and what the agents need that are started here.
     ///
     /// **Errors**: a station has none, or one that is no address; this station has no key, and one
     /// is needed.
@@ -82,7 +84,8 @@ impl Reach {
         // A run may go on upon another machine, where what was done to this one means nothing.
         let boot = fs::read_to_string(BOOT).map_err(CtlError::file("read", Path::new(BOOT)))?;
         let agents = directory.join("agents").join(boot.trim());
-        Ok(Reach { stations, identity, own_program, agents })
+        let keys = keys.to_owned();
+        Ok(Reach { stations, identity, keys, own_program, agents })
     }
 }
 
@@ -137,7 +140,7 @@ impl Connect for Reach {
             }
             Some(Address::Netns(name)) => {
                 let mut ip = Command::new("ip");
-                let directory = own_agent_directory().join("netns").join(name);
+                let directory = self.keys.join("netns").join(name);
                 ip.args(["netns", "exec", name]).arg(&self.own_program);
                 ip.args(["agent", "serve", "--stdio", "--dir"]).arg(directory);
                 over_program(ip, limits)

@@ -114,8 +114,13 @@ impl Store {
             Some(dir) => make(PathBuf::from(dir))?,
             None if namespace::effective_user() == 0 => {
                 match writable(PathBuf::from("/var/lib/timewire")) {
+                    // The second is what an ordinary user's machine of the laboratory says: that
+                    // user is root in it, and the files are those of the host.
                     Err(HostError::File { source, .. })
-                        if source.kind() == io::ErrorKind::ReadOnlyFilesystem =>
+                        if matches!(
+                            source.kind(),
+                            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+                        ) =>
                     {
                         make(runtime_dir()?)?
                     }

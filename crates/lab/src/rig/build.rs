@@ -132,10 +132,12 @@ impl Bench {
             "link add br0 type bridge vlan_filtering 1 stp_state 0 mcast_snooping 0".to_owned(),
             "link set br0 up".to_owned(),
         ];
+        let prefix = self.rig.prefix(node);
         for at in 0..self.rig.links_of(node).count() {
-            lines.push(format!("link set p{at} master br0"));
-            lines.push(format!("link set p{at} type bridge_slave learning off"));
-            lines.push(format!("link set p{at} up"));
+            let port = format!("{prefix}{at}");
+            lines.push(format!("link set {port} master br0"));
+            lines.push(format!("link set {port} type bridge_slave learning off"));
+            lines.push(format!("link set {port} up"));
         }
         lines
     }
@@ -148,12 +150,13 @@ impl Bench {
             }
             let (mut tables, mut filters) = (Vec::new(), Vec::new());
             for at in 0..self.rig.links_of(node).count() {
+                let port = format!("{}{at}", self.rig.prefix(node));
                 let vlans = self.rig.vlans.iter();
-                tables.extend(vlans.map(|vid| format!("vlan add dev p{at} vid {vid}")));
-                filters.push(format!("qdisc add dev p{at} clsact"));
+                tables.extend(vlans.map(|vid| format!("vlan add dev {port} vid {vid}")));
+                filters.push(format!("qdisc add dev {port} clsact"));
                 filters.extend((0..8).map(|pcp| {
                     format!(
-                        "filter add dev p{at} ingress protocol 802.1Q flower vlan_prio {pcp} \
+                        "filter add dev {port} ingress protocol 802.1Q flower vlan_prio {pcp} \
                          action skbedit priority {pcp}"
                     )
                 }));

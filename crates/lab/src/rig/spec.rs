@@ -18,6 +18,7 @@ pub struct Rig {
     pub(super) vlans: Vec<u16>,
     pub(super) ipv6: bool,
     pub(super) patience: Option<Span>,
+    alike: bool,
     mistake: Option<String>,
 }
 
@@ -105,6 +106,12 @@ impl Rig {
         self
     }
 
+    /// Has the ports of bridges be called `eth0`, `eth1`, ... too, as planned files call them.
+    pub fn ports_like_stations(&mut self) -> &mut Rig {
+        self.alike = true;
+        self
+    }
+
     /// How long after the last sending frames are waited for: 200 ms when nothing is said.
     pub fn patience(&mut self, span: Span) -> &mut Rig {
         self.patience = Some(span);
@@ -170,7 +177,13 @@ impl Rig {
     /// What the interface towards a neighbour is called.
     pub(super) fn interface(&self, on: usize, towards: usize) -> Option<String> {
         let at = self.links_of(on).position(|link| link.ends.contains(&towards))?;
-        Some(format!("{}{at}", if self.nodes[on].is_bridge { "p" } else { "eth" }))
+        let prefix = self.prefix(on);
+        Some(format!("{prefix}{at}"))
+    }
+
+    /// What the names of a node's interfaces begin with.
+    pub(super) fn prefix(&self, node: usize) -> &'static str {
+        if self.nodes[node].is_bridge && !self.alike { "p" } else { "eth" }
     }
 
     /// The neighbour of a bridge through which the shortest way to a station leads.
@@ -215,6 +228,8 @@ mod tests {
         assert_eq!(rig.interface(1, 4).as_deref(), Some("p2"));
         assert_eq!(rig.interface(3, 2).as_deref(), Some("eth0"));
         assert_eq!(rig.interface(0, 3), None);
+        let alike = rig.clone().ports_like_stations().interface(1, 4);
+        assert_eq!(alike.as_deref(), Some("eth2"));
         let hops: Vec<_> = [0, 3, 4].map(|to| (rig.next_hop(1, to), rig.next_hop(2, to))).into();
         assert_eq!(hops, [(Some(0), Some(1)), (Some(2), Some(3)), (Some(4), Some(1))]);
     }

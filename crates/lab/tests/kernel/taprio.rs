@@ -23,6 +23,7 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_taprio_opens_all_gates_while_it_takes_a_schedule", opened_by_change),
     Trial::new("t4_taprio_lets_a_window_carry_no_more_than_the_interface", budget),
     Trial::new("t4_taprio_drops_launch_times_outside_the_gates", launch_times),
+    Trial::new("t4_taprio_stops_for_a_discipline_below_and_for_a_link_that_went", stopped),
 ];
 
 /// `num_tc` classes, a queue each, priority = class.
@@ -348,6 +349,40 @@ fn opened_by_change() {
         outcome.flow(0).complete().fates.iter().map(|f| f.lateness().as_ns() / 1_000).collect();
     // The first two leave with the third, whose coming has the discipline look at its queues.
     assert_eq!(waited, [16_000, 8_000, 0, 0, 0, 0, 0, 0]);
+}
+
+/// `taprio_reset` cancels the timer of the gates, and only a new schedule starts it again. It is
+/// called when a discipline is put below, and when the interface loses its carrier or goes down.
+fn stopped() {
+    let gates = format!(
+        "root handle 100: taprio {} base-time 0 clockid CLOCK_TAI sched-entry S 2 320000 \
+         sched-entry S 1 320000",
+        classes(2)
+    );
+    let bench = two_stations(&gates);
+    // Every frame of class 0 is there when its gate is closed, if the gates are moving.
+    let waits = |what: &str| {
+        let start = next_cycle(bench.soon(), us(640)) + us(32);
+        let flow = Talker::new("a", "b").priority(0).from(start).every(us(640)).count(50);
+        let outcome = play(&bench, &[flow]);
+        let fates = &outcome.flow(0).fates;
+        let late = fates.iter().filter(|fate| fate.received.is_some());
+        let waited = late.filter(|fate| fate.lateness() >= us(287)).count();
+        println!("{what}: {waited} of 50 waited for their gate");
+        waited
+    };
+    assert_eq!(waits("at first"), 50);
+    bench.tc("a", "b", "qdisc add dev DEV parent 100:1 pfifo limit 100").unwrap();
+    assert!(waits("with a discipline below") < 50);
+    bench.tc("a", "b", &format!("qdisc replace dev DEV {gates}")).unwrap();
+    assert_eq!(waits("with the schedule given again"), 50);
+    for state in ["down", "up"] {
+        let mut link = std::process::Command::new("ip");
+        link.args(["link", "set", &bench.interface("b", "a"), state]);
+        assert!(bench.spawn("b", link).unwrap().wait().unwrap().success());
+        bench.sleep_until(bench.soon());
+    }
+    assert!(waits("after the other end was down and up") < 50);
 }
 
 /// All frames of a window leave in one instant, but no more of them than the interface could carry

@@ -144,8 +144,14 @@ impl Node<'_> {
                 let each: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 refused(format!("{device}: {}", each.join("; ")))
             })?;
-            for command in tree.commands(InstallVerb::Replace) {
+            let commands = tree.commands(InstallVerb::Replace);
+            for command in &commands {
                 let _ = writeln!(lines, "{command}");
+            }
+            // A discipline that comes below stops the gates of an interface that is up
+            // (linux v6.12 net/sched/sch_taprio.c:taprio_reset); a schedule starts them again.
+            if let [first, _, ..] = commands.as_slice() {
+                let _ = writeln!(lines, "{first}");
             }
         }
         files.push(Rendered { name: file_name, text });

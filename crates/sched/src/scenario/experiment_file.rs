@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use timewire_base::{Span, StationName};
 
 use super::ScenarioErrors;
+pub use super::experiment_network::{NetworkWish, WireWish};
 use super::item::{Item, Reader};
 use super::record::{choice, record};
 use super::tree;
@@ -46,6 +47,8 @@ record! {
         seed: Count<0, 4294967295> = "0",
         /// How long things may take.
         timing: TimingWish = "{}",
+        /// The network of the stations in the laboratory's kernel, for `--lab uml`.
+        network: Option<NetworkWish>,
         /// What the stations do.
         stations: Vec<StationWish>,
         /// Limits on numbers in the records of each performance.
@@ -226,6 +229,9 @@ impl ExperimentFile {
         }
         if self.stations.is_empty() {
             reader.fail_at("stations", "there is no station".into(), "name at least one");
+        }
+        if let Some(network) = &self.network {
+            network.check(&self.stations, reader);
         }
         self.check_variables(reader);
         for (i, check) in self.checks.iter().enumerate() {
@@ -495,6 +501,51 @@ checks:
         let json = serde_json::to_string(&file).unwrap();
         assert_eq!(ExperimentFile::parse("e.json", &json).unwrap(), file);
         assert!(ExperimentFile::is_meant(GOOD) && !ExperimentFile::is_meant("timewire: 1"));
+    }
+
+    const NETWORK: &str = "
+network:
+  bridges: [left, right]
+  vlans: [10]
+  links:
+    - {between: [talker, left]}
+    - {between: [left, right], rate: 1Gbit, delay: 2us}
+    - {between: [right, listener]}
+";
+
+    #[test]
+    fn t0_a_network_is_read_and_what_is_wrong_with_it_is_told() {
+        let good = format!("{GOOD}{NETWORK}");
+        let file = ExperimentFile::parse("e.yaml", &good).unwrap();
+        let network = file.network.as_ref().unwrap();
+        let nodes: Vec<_> = network.nodes(&file.stations).iter().map(|n| n.as_str()).collect();
+        assert_eq!(nodes, ["talker", "listener", "left", "right"]);
+        let json = serde_json::to_string(&file).unwrap();
+        assert_eq!(ExperimentFile::parse("e.json", &json).unwrap(), file);
+        let closing = "    - {between: [right, listener]}\n    - {between: [right, left]}";
+        let ring = "    - {between: [right, listener]}\n    - {between: [right, far]}\n    \
+                    - {between: [far, left]}";
+        for (from, to, place) in [
+            ("[talker, left]", "[talker]", "network.links[0].between"),
+            ("[talker, left]", "[talker, talker]", "network.links[0].between"),
+            ("[talker, left]", "[talker, far]", "network.links[0].between"),
+            ("delay: 2us", "delay: 2500ns", "network.links[1].delay"),
+            ("bridges: [left, right]", "bridges: [left, right, left]", "network.bridges"),
+            ("bridges: [left, right]", "bridges: [left, right, far]", "network.links"),
+            ("    - {between: [right, listener]}", closing, "network.links[3]"),
+        ] {
+            let text = good.replacen(from, to, 1);
+            assert_ne!(text, good, "{from}");
+            let errors = ExperimentFile::parse("e.yaml", &text).unwrap_err();
+            assert!(errors.errors.iter().any(|e| e.key == place), "{to}: {errors}");
+        }
+        let ring = good.replacen("    - {between: [right, listener]}", ring, 1).replacen(
+            "[left, right]",
+            "[left, right, far]",
+            1,
+        );
+        let errors = ExperimentFile::parse("e.yaml", &ring).unwrap_err();
+        assert_eq!(errors.errors[0].key, "network.links[4]", "{errors}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod check;
 mod check_limits;
 mod error;
 pub mod experiment_file;
+mod experiment_network;
 pub mod host;
 mod item;
 mod kernels;

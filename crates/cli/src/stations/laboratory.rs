@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `run --lab uml` with an experiment file: its network in a machine of the laboratory, where its
+//! stations are namespaces.
+//!
+//! Not here: making networks and machines (`timewire_lab`), scenarios (`experiment`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use timewire_lab::rig::{Bench, Rig};
+use timewire_lab::uml::Kernel;
+use timewire_sched::scenario::experiment_file::{ExperimentFile, NetworkWish, StationMap};
+use timewire_sys::event::EndRequests;
+
+use crate::args::Run;
+use crate::experiment::{LOOK, RUN_MEMORY_MIB, inner_command};
+use crate::lab;
+
+/// The network of a file, or why there is none.
+pub fn network(file: &ExperimentFile) -> anyhow::Result<&NetworkWish> {
+    let Some(network) = &file.network else {
+        bail!(
+            "{}: it has no key `network`, which says how its stations are linked in the \
+             laboratory's kernel; without that it is for stations that are there: --map FILE",
+            file.name
+        );
+    };
+    Ok(network)
+}
+
+/// Runs this same command in a machine, which writes into the run directory.
+pub fn in_machine(args: &Run, directory: &Path) -> anyhow::Result<ExitCode> {
+    let kernel = Kernel::find(args.place.kernel.as_deref())?;
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    let directory =
+        directory.canonicalize().with_context(|| format!("cannot find {}", directory.display()))?;
+    let time = lab::time_for(args.place.time, &kernel);
+    let mut command = inner_command(&directory, &kernel.about().release)?;
+    if args.output.json {
+        command.push("--json".to_owned());
+    }
+    let mut machine = lab::machine_like_this(command, time)?;
+    machine.writable = vec![directory];
+    machine.memory_mib = RUN_MEMORY_MIB;
+    machine.connection = lab::to_our_descriptors(Vec::new())?;
+    // Before the machine starts: it dies with the first of both, and the records stay.
+    let requests = EndRequests::new().context("cannot wait for signals")?;
+    let mut running = machine.start(&kernel)?;
+    while !running.has_ended()? {
+        if requests.take() {
+            bail!("the experiment was ended; the same command goes on with what is not done");
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(ExitCode::from(running.wait()?.outcome.code))
+}
+
+/// Makes the network of a file, here; the stations are as the map says until the bench is dropped.
+pub fn build(file: &ExperimentFile) -> anyhow::Result<(Bench, StationMap)> {
+    let network = network(file)?;
+    let mut rig = Rig::new();
+    rig.ports_like_stations();
+    for node in network.nodes(&file.stations) {
+        if network.bridges.contains(node) {
+            rig.bridge(node.as_str());
+        } else {
+            rig.station(node.as_str());
+        }
+    }
+    for vlan in &network.vlans {
+        rig.vlan(u16::try_from(vlan.get()).context("invariant: a VLAN is below 4095")?);
+    }
+    for link in &network.links {
+        let [one, other] = link.between.as_slice() else {
+            bail!("invariant: a link was read with two ends");
+        };
+        rig.wire(one.as_str(), other.as_str(), link.rate, link.delay);
+    }
+    let bench = rig.build()?;
+    let mut map = String::new();
+    for station in &file.stations {
+        let netns = bench.netns(station.name.as_str());
+        let netns = netns.file_name().context("invariant: a namespace has a name")?;
+        map += &format!("{}: 'netns:{}'\n", station.name, netns.to_string_lossy());
+    }
+    let map = StationMap::parse("network", &map).map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    Ok((bench, map))
+}
+
+/// Where agents keep what they need in a machine: of its `/tmp` nothing stays.
+pub fn agents() -> PathBuf {
+    PathBuf::from("/tmp/timewire-agents")
+}
