@@ -26,20 +26,29 @@ trap 'rm -rf "$work"' EXIT
 
 (cd "$packages" && sha256sum --quiet --check SHA256SUMS) || fail "the sums are not those of the files"
 root=$work/root
-cat >"$work/install" <<'END'
-set -eu
-cp "$PACKAGES"/*.deb "$1/tmp/"
-APT_CONFIG=$MMDEBSTRAP_APT_CONFIG apt-get install --yes --no-install-recommends \
-    "$1"/tmp/timewire_*.deb "$1"/tmp/libtimewire-dev_*.deb
-END
-# What an apt of the host has learned of proxies and keys, mmdebstrap takes over.
-PACKAGES=$packages mmdebstrap --quiet --variant=apt --customize-hook="sh $work/install \"\$1\"" \
-    "$suite" "$root" >"$work/log" 2>&1 || {
+# What the packages say that they need, and nothing of this machine's.
+needs=$(for package in "$packages"/*.deb; do dpkg-deb --field "$package" Depends; done |
+    sed 's/([^)]*)//g' | tr -d ' ' | tr '\n' ',' | sed 's/,$//')
+mmdebstrap --quiet --variant=essential --include="$needs" "$suite" "$root" >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    fail "no bare $suite"
+}
+cp "$packages"/*.deb "$root/tmp/"
+# With /proc and /sys as on any system, mounted for the one command.
+inside() {
+    # shellcheck disable=SC2016  # the inner shell has the words
+    unshare --mount --propagation private sh -c '
+        mount -t proc proc "$0/proc" && mount -t sysfs sysfs "$0/sys" &&
+            exec chroot "$0" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"' "$root" "$@"
+}
+step() { echo "test-packages: $*"; }
+
+step 'the packages need nothing but what they say'
+# shellcheck disable=SC2016  # it is the inner shell that knows the files
+inside sh -c 'dpkg --install /tmp/*.deb' >"$work/log" 2>&1 || {
     cat "$work/log" >&2
     fail "the packages cannot be installed on a bare $suite"
 }
-inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
-step() { echo "test-packages: $*"; }
 
 step 'the command and its pages'
 inside timewire --version
@@ -78,10 +87,17 @@ inside dpkg-query -L timewire libtimewire-dev | while read -r path; do
     if [ -f "$root$path" ] || [ -L "$root$path" ]; then echo "$path"; fi
 done >"$work/files"
 [ "$(wc -l <"$work/files")" -gt 100 ] || fail 'few files were installed'
-mkdir -p "$root/var/lib/timewire/agent"
+mkdir -p "$root/var/lib/timewire/agent" "$root/var/lib/timewire/applied"
 inside dpkg --purge timewire libtimewire-dev >"$work/purge" 2>&1 || fail "$(cat "$work/purge")"
 while read -r path; do
     [ ! -e "$root$path" ] || fail "$path is left"
 done <"$work/files"
 [ ! -e "$root/var/lib/timewire" ] || fail '/var/lib/timewire is left'
+
+step 'what is needed to put a host back stays'
+mkdir -p "$root/var/lib/timewire/applied"
+echo record >"$root/var/lib/timewire/applied/record"
+inside sh -c 'dpkg --install /tmp/timewire_*.deb && dpkg --purge timewire' >"$work/purge" 2>&1 ||
+    fail "$(cat "$work/purge")"
+[ -e "$root/var/lib/timewire/applied/record" ] || fail 'a record of what is applied is gone'
 echo 'test-packages: ok'
