@@ -46,6 +46,13 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         bail!("{option} is for scenarios, not for experiment files");
     }
     args.limits.refuse()?;
+    let place = &args.place;
+    if place.lab == Laboratory::Uml && args.map.is_some() {
+        bail!("--map is for stations that are there; --lab uml makes them");
+    }
+    if place.lab != Laboratory::Uml && (place.kernel.is_some() || place.time.is_some()) {
+        bail!("--kernel and --time are for `--lab uml`; the stations' kernels are as they are");
+    }
     let script = script(path, "run")?;
     if args.dry_run {
         return dry_run(&script, args.output.json);
@@ -55,16 +62,9 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(script.file.name.as_str(), &here),
     };
-    let place = &args.place;
     if place.lab == Laboratory::Uml {
-        if args.map.is_some() {
-            bail!("--map is for stations that are there; --lab uml makes them");
-        }
         laboratory::network(&script.file)?;
         return laboratory::in_machine(args, &directory);
-    }
-    if place.kernel.is_some() || place.time.is_some() {
-        bail!("--kernel and --time are for `--lab uml`; the stations' kernels are as they are");
     }
     // It stays as long as the experiment goes on.
     let (_bench, map, keys) = if place.record_for.is_some() {

@@ -338,14 +338,20 @@ fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
     let scratch = Scratch::new();
     let text = "timewire: 1\nkind: experiment\nname: e\nstations: [{name: s}]\n";
     let file = scratch.write("e.yaml", text);
-    for words in ["--quick", "--trace", "--baseline x", "--lab uml", "--kernel 6.1", "--time wall"]
-    {
+    for words in ["--quick", "--trace", "--baseline x"] {
         let option = words.split(' ').next().unwrap();
         let given: Vec<&str> =
             ["run", &file, "--dry-run"].into_iter().chain(words.split(' ')).collect();
         let error = format!("error: {option} is for scenarios, not for experiment files\n");
         timewire(&given).failed(2, &error);
     }
+    for words in [["--kernel", "6.1"], ["--time", "wall"]] {
+        let why = "--kernel and --time are for `--lab uml`; the stations' kernels are as they are";
+        let error = format!("error: {why}\n");
+        timewire(&["run", &file, "--dry-run", words[0], words[1]]).failed(2, &error);
+    }
+    timewire(&["run", &file, "--dry-run", "--lab", "uml", "--map", "m"])
+        .failed(2, "error: --map is for stations that are there; --lab uml makes them\n");
     timewire(&["run", &file, "--dry-run", "--seed", "5"])
         .failed(2, "error: --seed is for a comparison; name the run with --baseline DIR\n");
 }

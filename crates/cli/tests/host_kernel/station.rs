@@ -157,7 +157,7 @@ impl Station {
 /// came up last, which says nothing where there are several.
 const SNAPSHOT: &str = "set -x; tc -d qdisc show; tc class show dev eth0; tc filter show dev eth0; \
                         tc filter show dev eth0 egress; \
-                        ip -d link show; ip addr show; ip neigh show; \
+                        ip -d link show; ip addr show; ip neigh show | sort; \
                         ip route show table all | sort; \
                         ethtool -k eth0; sysctl net.core net.ipv4.conf.all";
 
@@ -167,5 +167,6 @@ fn changed(before: &str, after: &str) -> String {
         let lines = one.lines().filter(|line| !other.lines().any(|other| other == *line));
         lines.map(|line| format!("{sign} {line}\n")).collect()
     };
-    only(before, after, '-') + &only(after, before, '+')
+    let told = only(before, after, '-') + &only(after, before, '+');
+    if told.is_empty() { format!("before:\n{before}\nafter:\n{after}") } else { told }
 }
