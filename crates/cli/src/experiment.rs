@@ -13,7 +13,7 @@ use timewire_ctl::CtlError;
 use timewire_ctl::experiment::{self, Options, Script};
 use timewire_ctl::rundir::RunDir;
 use timewire_lab::privilege::{self, Privilege};
-use timewire_lab::uml::{Kernel, Time};
+use timewire_lab::uml::{Kernel, Machine, Time};
 use timewire_report::TableOptions;
 use timewire_sched::carrier::Asked;
 use timewire_sched::scenario::Scenario;
@@ -225,23 +225,30 @@ fn in_machine(
     machine.writable = vec![directory.clone()];
     machine.memory_mib = RUN_MEMORY_MIB;
     machine.connection = lab::to_our_descriptors(Vec::new())?;
+    let Some(code) = code_of(machine, &kernel)? else {
+        return Err(CtlError::EndRequested { path: directory }.into());
+    };
+    match code {
+        0 => finish(&RunDir::open(&directory)?, baseline, json),
+        code => Ok(ExitCode::from(code)),
+    }
+}
+
+/// The exit code of a machine's command; none when somebody asked this process to end before.
+pub fn code_of(machine: Machine, kernel: &Kernel) -> anyhow::Result<Option<u8>> {
     // Before the machine starts: it dies with the first of both, and the records stay.
     let requests = EndRequests::new().context("cannot wait for signals")?;
-    let mut running = machine.start(&kernel)?;
+    let mut running = machine.start(kernel)?;
     while !running.has_ended()? {
         if requests.take() {
-            return Err(CtlError::EndRequested { path: directory }.into());
+            return Ok(None);
         }
         std::thread::sleep(LOOK);
     }
     if requests.take() {
-        return Err(CtlError::EndRequested { path: directory }.into());
+        return Ok(None);
     }
-    let finished = running.wait()?;
-    match finished.outcome.code {
-        0 => finish(&RunDir::open(&directory)?, baseline, json),
-        code => Ok(ExitCode::from(code)),
-    }
+    Ok(Some(running.wait()?.outcome.code))
 }
 
 /// What was asked of this process, for the one in the machine.
@@ -264,7 +271,7 @@ pub fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<Stri
 }
 
 /// How often the machine and the user are looked at.
-pub const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(5);
 /// Enough for four stations with their buffers.
 pub const RUN_MEMORY_MIB: u32 = 1_024;
 

@@ -25,12 +25,12 @@ fn limits() -> FileLimits {
 /// Some files, two of them with the same content.
 fn fill(root: &Path) -> Manifest {
     fs::create_dir_all(root.join("bin/deep")).unwrap();
-    fs::write(root.join("bin/prog"), Numbers(1).bytes(7_500)).unwrap();
+    fs::write(root.join("bin/prog"), Numbers::new(1).bytes(7_500)).unwrap();
     fs::set_permissions(root.join("bin/prog"), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(root.join("bin/deep/same"), Numbers(1).bytes(7_500)).unwrap();
+    fs::write(root.join("bin/deep/same"), Numbers::new(1).bytes(7_500)).unwrap();
     fs::write(root.join("empty"), "").unwrap();
-    fs::write(root.join("scenario.yaml"), Numbers(2).bytes(2_000)).unwrap();
-    fs::write(root.join("\u{e9}t\u{e9} 1"), Numbers(3).bytes(1_234)).unwrap();
+    fs::write(root.join("scenario.yaml"), Numbers::new(2).bytes(2_000)).unwrap();
+    fs::write(root.join("\u{e9}t\u{e9} 1"), Numbers::new(3).bytes(1_234)).unwrap();
     Manifest::of_directory(root, &limits()).unwrap()
 }
 
@@ -169,7 +169,7 @@ fn t3_what_a_cut_transfer_left_is_not_believed() {
         let part = parts.join(&file.sha256);
         match at {
             0 => fs::write(part, "wrong").unwrap(),
-            3 => fs::write(part, Numbers(9).bytes(9_000)).unwrap(),
+            3 => fs::write(part, Numbers::new(9).bytes(9_000)).unwrap(),
             4 => symlink(outside.path().join("precious"), part).unwrap(),
             _ => {}
         }
@@ -300,7 +300,7 @@ fn t3_senders_that_do_not_keep_to_the_protocol_put_nothing_in_place() {
     let error = attack(to.path(), vec![offer("x", 3, 0o644), chunk(0, 0, b"abc")]);
     assert!(error.to_string().contains("has not the content that was announced"), "{error}");
     assert!(!to.path().join("x").exists());
-    let mut numbers = Numbers(5);
+    let mut numbers = Numbers::new(5);
     for _ in 0..100 {
         let kind = if numbers.below(2) == 0 { b'C' } else { b'J' };
         let length = numbers.below(200);
@@ -314,7 +314,7 @@ fn t3_senders_that_do_not_keep_to_the_protocol_put_nothing_in_place() {
 fn t3_a_file_that_changes_while_it_is_sent_is_not_put_in_place() {
     let (from, to) = (Scratch::new(), Scratch::new());
     let manifest = fill(from.path());
-    fs::write(from.path().join("scenario.yaml"), Numbers(7).bytes(2_000)).unwrap();
+    fs::write(from.path().join("scenario.yaml"), Numbers::new(7).bytes(2_000)).unwrap();
     let (outcomes, _) = transfer(usize::MAX, from.path(), &manifest, to.path());
     let error = outcomes.0.unwrap_err().to_string();
     assert!(error.contains("`scenario.yaml` has not the content that was announced"), "{error}");

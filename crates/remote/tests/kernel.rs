@@ -59,7 +59,7 @@ fn started() {
     let mut link = over_program(program, LinkLimits::default()).unwrap();
     assert_eq!(link.peer(), &Peer::Stdio);
     for length in [0, 1, 5_000, 1 << 20] {
-        let message = Numbers(2).bytes(length);
+        let message = Numbers::new(2).bytes(length);
         std::thread::scope(|scope| {
             let (sender, receiver) = link.halves();
             scope.spawn(|| sender.send(&message).unwrap());
@@ -120,7 +120,7 @@ fn full() {
 fn busy() {
     let [mut here, there] = pair([LinkLimits::default(); 2]);
     let root = Scratch::new();
-    fs::write(root.path().join("large"), Numbers(1).bytes(1_000_000)).unwrap();
+    fs::write(root.path().join("large"), Numbers::new(1).bytes(1_000_000)).unwrap();
     let limits = FileLimits::default();
     let manifest = Manifest::of_directory(root.path(), &limits).unwrap();
     let (sender, mut receiver) = there.split();
@@ -209,7 +209,7 @@ fn lossy() {
     let (from, to) = (root.path().join("from"), root.path().join("to"));
     fs::create_dir(&from).unwrap();
     fs::create_dir(&to).unwrap();
-    fs::write(from.join("large"), Numbers(1).bytes(300_000)).unwrap();
+    fs::write(from.join("large"), Numbers::new(1).bytes(300_000)).unwrap();
     let limits = FileLimits::default();
     let manifest = Manifest::of_directory(&from, &limits).unwrap();
     std::thread::scope(|scope| {
@@ -230,7 +230,7 @@ fn lossy() {
         let (sender, receiver) = here.halves();
         send_files(sender, receiver, &from, &manifest, &limits).unwrap();
     });
-    assert!(fs::read(to.join("large")).unwrap() == Numbers(1).bytes(300_000));
+    assert!(fs::read(to.join("large")).unwrap() == Numbers::new(1).bytes(300_000));
     // Of virtual time: each of the 20 exchanges is there and back.
     let seconds = began.elapsed().as_secs();
     println!("{seconds} s");

@@ -71,7 +71,7 @@ fn t3_a_local_socket_serves_its_user_and_goes_with_its_listener() {
 fn t3_a_program_carries_a_link_and_ends_with_it() {
     // It sends back whatever it gets, greeting included.
     let mut link = over_program(Command::new("cat"), LinkLimits::default()).unwrap();
-    let message = Numbers(1).bytes(300_000);
+    let message = Numbers::new(1).bytes(300_000);
     std::thread::scope(|scope| {
         let (sender, receiver) = link.halves();
         scope.spawn(|| sender.send(&message).unwrap());
@@ -97,13 +97,13 @@ fn t3_many_long_messages_go_both_ways_at_once() {
         let (sender, mut receiver) = link.split();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let mut numbers = Numbers(seed);
+                let mut numbers = Numbers::new(seed);
                 for _ in 0..40 {
                     let length = numbers.below(1 << 18);
                     sender.send(&numbers.bytes(length)).unwrap();
                 }
             });
-            let mut numbers = Numbers(3 - seed);
+            let mut numbers = Numbers::new(3 - seed);
             for _ in 0..40 {
                 let length = numbers.below(1 << 18);
                 assert!(receiver.receive(SOON).unwrap().unwrap() == numbers.bytes(length));

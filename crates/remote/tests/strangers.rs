@@ -145,7 +145,7 @@ fn t3_a_first_flight_that_was_recorded_gives_no_link() {
 #[test]
 fn t3_a_thousand_random_streams_end_no_listener() {
     let (agent, controller) = paired();
-    let mut numbers = Numbers(17);
+    let mut numbers = Numbers::new(17);
     let flight = first_flight(&controller);
     let lines = Lines::default();
     let limits = ListenLimits { log_lines: 5, ..ListenLimits::default() };

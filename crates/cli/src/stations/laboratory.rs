@@ -12,10 +12,9 @@ use anyhow::{Context as _, bail};
 use timewire_lab::rig::{Bench, Rig};
 use timewire_lab::uml::Kernel;
 use timewire_sched::scenario::experiment_file::{ExperimentFile, NetworkWish, StationMap};
-use timewire_sys::event::EndRequests;
 
 use crate::args::Run;
-use crate::experiment::{LOOK, RUN_MEMORY_MIB, inner_command};
+use crate::experiment::{RUN_MEMORY_MIB, code_of, inner_command};
 use crate::lab;
 
 /// The network of a file, or why there is none.
@@ -46,16 +45,10 @@ pub fn in_machine(args: &Run, directory: &Path) -> anyhow::Result<ExitCode> {
     machine.writable = vec![directory];
     machine.memory_mib = RUN_MEMORY_MIB;
     machine.connection = lab::to_our_descriptors(Vec::new())?;
-    // Before the machine starts: it dies with the first of both, and the records stay.
-    let requests = EndRequests::new().context("cannot wait for signals")?;
-    let mut running = machine.start(&kernel)?;
-    while !running.has_ended()? {
-        if requests.take() {
-            bail!("the experiment was ended; the same command goes on with what is not done");
-        }
-        std::thread::sleep(LOOK);
+    match code_of(machine, &kernel)? {
+        Some(code) => Ok(ExitCode::from(code)),
+        None => bail!("the experiment was ended; the same command goes on with what is not done"),
     }
-    Ok(ExitCode::from(running.wait()?.outcome.code))
 }
 
 /// Makes the network of a file, here; the stations are as the map says until the bench is dropped.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use timewire_base::Sequence;
 use timewire_remote::{
     Identity, Link, LinkLimits, ListenLimits, Listener, Log, Peers, RemoteError, Role, connect_tcp,
 };
@@ -130,20 +131,20 @@ pub fn serves(listener: &Listener, connect: impl FnOnce() -> Result<Link, Remote
     });
 }
 
-/// Numbers that look random and are the same in every run (splitmix64).
-pub struct Numbers(pub u64);
+/// Numbers that look random and are the same in every run.
+pub struct Numbers(Sequence);
 
 impl Numbers {
+    pub fn new(seed: u64) -> Numbers {
+        Numbers(Sequence::new(seed))
+    }
+
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(limit).unwrap()).unwrap()
+        self.0.below(limit)
     }
 
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
