@@ -508,7 +508,7 @@ typedef struct tw_stream_counters {
 
 /*
  * The counters of the stream with this number, into `counters`, whose `size` must be set before.
- * While it sends they can be 10 ms old.
+ * While it sends they can be 50 ms old.
  * May be called by any thread while the talker runs: then single numbers are right, and sums may be
  * off by a message. Not by a signal handler. Real time.
  *

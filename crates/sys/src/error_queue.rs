@@ -240,13 +240,64 @@ const _: () = assert!(size_of::<ExtendedError>() == 16);
 // SAFETY: of integers.
 unsafe impl Plain for ExtendedError {}
 
+/// The two control messages of nearly all entries, one behind the other, in the order in which the
+/// kernel writes them (linux v6.12 `net/core/sock.c:sock_recv_errqueue`, with what
+/// `net/ipv4/ip_sockglue.c:ip_recv_error` has).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Stamped {
+    first: ControlHeader,
+    times: [libc::timespec; 3],
+    second: ControlHeader,
+    error: ExtendedError,
+}
+
+/// `struct cmsghdr`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ControlHeader {
+    length: usize,
+    level: libc::c_int,
+    kind: libc::c_int,
+}
+
+const _: () = assert!(size_of::<Stamped>() == 96 && size_of::<ControlHeader>() == 16);
+
+// SAFETY: of integers.
+unsafe impl Plain for Stamped {}
+
+impl Stamped {
+    #[inline]
+    fn is_one(&self) -> bool {
+        const TIMES: ControlHeader =
+            ControlHeader { length: 64, level: libc::SOL_SOCKET, kind: SO_TIMESTAMPING };
+        self.first == TIMES
+            && self.second.length >= 32
+            && matches!(
+                (self.second.level, self.second.kind),
+                (libc::SOL_PACKET, PACKET_TX_TIMESTAMP)
+                    | (libc::SOL_IP, libc::IP_RECVERR)
+                    | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+            )
+    }
+}
+
 /// # Safety
 /// The header's control pointer and length describe a live buffer that the kernel has filled.
-#[inline]
+#[inline(always)]
 unsafe fn report_of(header: &libc::msghdr) -> Report {
-    let (mut error, mut stamp) = (None, None);
     // SAFETY: the caller vouches for the buffer.
     let buffer = unsafe { control_of(header) };
+    match value_of::<Stamped>(buffer).filter(Stamped::is_one) {
+        Some(stamped) => interpret(&stamped.error, stamp_of(&stamped.times)),
+        None => report_of_any(buffer),
+    }
+}
+
+/// What control messages in any order say.
+#[cold]
+fn report_of_any(buffer: &[u8]) -> Report {
+    let (mut error, mut stamp) = (None, None);
     each_control(buffer, |level, kind, data| match (level, kind) {
         (libc::SOL_SOCKET, SO_TIMESTAMPING) => {
             stamp = value_of::<[libc::timespec; 3]>(data).and_then(|times| stamp_of(&times));
@@ -413,6 +464,51 @@ mod tests {
         assert_eq!(card, Report::Stamped { tap: TxTap::Hardware, message: 7, at });
         let none = interpret(&error, stamp_of(&[none; 3]));
         assert_eq!(none, Report::Other { errno: 42, origin: SO_EE_ORIGIN_TIMESTAMPING });
+    }
+
+    #[test]
+    fn t0_usual_entries_are_read_as_any_other() {
+        let time = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
+        let header = |length, level, kind| ControlHeader { length, level, kind };
+        let error = ExtendedError {
+            errno: 42,
+            origin: SO_EE_ORIGIN_TIMESTAMPING,
+            kind: 0,
+            code: 0,
+            pad: 0,
+            info: 1,
+            data: 7,
+        };
+        let kinds = [
+            (libc::SOL_PACKET, PACKET_TX_TIMESTAMP, 32),
+            (libc::SOL_IP, libc::IP_RECVERR, 48),
+            (libc::SOL_IPV6, libc::IPV6_RECVERR, 60),
+        ];
+        for (level, kind, length) in kinds {
+            for times in [[time(1, 5), time(0, 0), time(0, 0)], [time(0, 0); 3]] {
+                let first = header(64, libc::SOL_SOCKET, SO_TIMESTAMPING);
+                let second = header(length, level, kind);
+                let entry = Stamped { first, times, second, error };
+                // SAFETY: of integers without padding, it is readable as so many bytes.
+                let bytes: [u8; 96] = unsafe { std::mem::transmute(entry) };
+                // The address of who complains follows, of UDP.
+                let mut room = [[0_u64; 4], [0; 4], [0; 4], [0; 4]].concat();
+                let control: Vec<u8> = bytes.iter().copied().chain([0; 32]).collect();
+                for (word, chunk) in room.iter_mut().zip(control.chunks_exact(8)) {
+                    *word = u64::from_ne_bytes(chunk.try_into().unwrap());
+                }
+                // SAFETY: all-zero is a valid msghdr: null pointers and plain integers.
+                let mut filled: libc::msghdr = unsafe { std::mem::zeroed() };
+                filled.msg_control = room.as_mut_ptr().cast();
+                filled.msg_controllen = 64 + length.next_multiple_of(8);
+                assert!(entry.is_one());
+                // SAFETY: the header describes `room`.
+                let report = unsafe { report_of(&filled) };
+                assert_eq!(report, report_of_any(&control[..filled.msg_controllen]));
+                let is_stamp = matches!(report, Report::Stamped { message: 7, .. });
+                assert_eq!(is_stamp, times[0].tv_sec == 1, "{report:?}");
+            }
+        }
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub struct Outbox {
     messages: Box<[Outgoing; BATCH]>,
     room: Box<Room>,
     /// What the first header was made for by [`Outbox::send_now`].
-    made: Option<Made>,
+    made: Made,
     ids: Ids,
 }
 
@@ -82,8 +82,21 @@ pub struct Outbox {
 struct Made {
     address: usize,
     length: usize,
-    has_launch: bool,
-    tells: bool,
+    says: Says,
+}
+
+impl Made {
+    /// For no message.
+    const NONE: Made = Made { address: 0, length: 0, says: Says::Nothing };
+}
+
+/// What a header has beside the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    Nothing,
+    Launch,
+    Id,
+    LaunchAndId,
 }
 
 /// How the kernel's names of messages become ours.
@@ -187,7 +200,7 @@ impl Outbox {
             waiting: 0,
             messages: Box::new([none; BATCH]),
             room: Box::new(Room::new()),
-            made: None,
+            made: Made::NONE,
             ids: Ids::Unnamed,
         })
     }
@@ -286,39 +299,66 @@ impl Outbox {
     /// hinder it.
     ///
     /// **Errors**: it was not taken.
-    #[inline]
+    #[inline(always)]
     pub fn send_now(&mut self, bytes: &[u8], id: u32, launch_ns: Option<i64>) -> io::Result<()> {
-        match self.try_now(bytes, id, launch_ns) {
-            Ok(_) if matches!(self.ids, Ids::Unnamed) => Ok(()),
-            result => self.ended(bytes, id, launch_ns, result),
+        let says = self.says(launch_ns);
+        let wanted = Made { address: bytes.as_ptr().addr(), length: bytes.len(), says };
+        let result = if says == Says::Nothing {
+            direct::send(self.fd.as_fd(), bytes)
+        } else if self.made == wanted {
+            // As nearly all: with a header like that of the last.
+            self.room.rewrite(id, launch_ns, says != Says::Launch);
+            // SAFETY: the header was pointed to bytes of this address and length, which are those
+            // of the caller.
+            unsafe { self.send_first() }
+        } else {
+            self.send_anew(bytes, id, launch_ns, says)
+        };
+        match (&result, &self.ids) {
+            (Ok(_), Ids::Unnamed | Ids::Told { proven: true }) => Ok(()),
+            _ => self.ended(bytes, id, launch_ns, result),
         }
     }
 
-    #[inline]
-    fn try_now(&mut self, bytes: &[u8], id: u32, launch_ns: Option<i64>) -> io::Result<usize> {
-        let tells = matches!(self.ids, Ids::Told { .. });
-        if !tells && launch_ns.is_none() {
-            return direct::send(self.fd.as_fd(), bytes);
+    /// What is said of a message beside its bytes.
+    #[inline(always)]
+    fn says(&self, launch_ns: Option<i64>) -> Says {
+        match (launch_ns.is_some(), matches!(self.ids, Ids::Told { .. })) {
+            (false, false) => Says::Nothing,
+            (true, false) => Says::Launch,
+            (false, true) => Says::Id,
+            (true, true) => Says::LaunchAndId,
         }
-        let made = Made {
-            address: bytes.as_ptr().addr(),
-            length: bytes.len(),
-            has_launch: launch_ns.is_some(),
-            tells,
-        };
-        if self.made == Some(made) {
-            self.room.rewrite(id, launch_ns, tells);
-        } else {
-            let message = Outgoing { length: bytes.len(), id, to: None, launch_ns };
-            self.room.point(0, bytes, &message, tells);
-            self.made = Some(made);
-        }
-        // SAFETY: the header was pointed to bytes of this address and length, which are those of
-        // the caller, and to our own control messages; the kernel only reads them.
+    }
+
+    /// # Safety
+    /// The first header points to bytes that are readable during the call.
+    #[inline(always)]
+    unsafe fn send_first(&self) -> io::Result<usize> {
+        // SAFETY: the caller vouches for the bytes; control messages are our own, and the kernel
+        // only reads all of them.
         unsafe { direct::send_message(self.fd.as_fd(), &raw const self.room.headers[0].msg_hdr) }
     }
 
+    /// Sends one message with a header that is made for it.
+    #[cold]
+    fn send_anew(
+        &mut self,
+        bytes: &[u8],
+        id: u32,
+        launch_ns: Option<i64>,
+        says: Says,
+    ) -> io::Result<usize> {
+        let message = Outgoing { length: bytes.len(), id, to: None, launch_ns };
+        let tells = !matches!(says, Says::Launch);
+        self.room.point(0, bytes, &message, tells);
+        self.made = Made { address: bytes.as_ptr().addr(), length: bytes.len(), says };
+        // SAFETY: the header was just pointed to the bytes.
+        unsafe { self.send_first() }
+    }
+
     /// As [`Outbox::flush`] has it, of one message.
+    #[cold]
     fn ended(
         &mut self,
         bytes: &[u8],
@@ -354,11 +394,15 @@ impl Outbox {
                     is_repeated = true;
                 }
             }
-            result = self.try_now(bytes, id, launch_ns);
+            result = match self.says(launch_ns) {
+                Says::Nothing => direct::send(self.fd.as_fd(), bytes),
+                says => self.send_anew(bytes, id, launch_ns, says),
+            };
         }
     }
 
     /// Our number of the message that a report names.
+    #[inline]
     pub fn id_of(&self, message: u32) -> u32 {
         match &self.ids {
             Ids::Unnamed | Ids::Told { .. } => message,
@@ -377,7 +421,7 @@ impl Outbox {
             let bytes = &self.bytes[start..start + message.length];
             self.room.point(index, bytes, &message, tell);
         }
-        self.made = None;
+        self.made = Made::NONE;
         let count = libc::c_uint::try_from(self.waiting - first).expect("invariant: at most BATCH");
         // SAFETY: the headers `first..waiting` were just pointed to our own buffers, names and
         // control messages, which do not move during the call and which the kernel only reads.
@@ -398,7 +442,7 @@ impl Outbox {
             return direct::send(self.fd.as_fd(), bytes).map(|_| 1);
         }
         self.room.point(index, bytes, message, tell);
-        self.made = None;
+        self.made = Made::NONE;
         let header = &raw const self.room.headers[index].msg_hdr;
         // SAFETY: the header was just pointed to our own buffer, name and control messages, which
         // do not move during the call and which the kernel only reads.
@@ -476,7 +520,7 @@ impl Room {
     }
 
     /// Writes the values of another message into the control messages of the first.
-    #[inline]
+    #[inline(always)]
     fn rewrite(&mut self, id: u32, launch_ns: Option<i64>, tells: bool) {
         let control = &mut self.control[0].0;
         let mut at = HEADER;

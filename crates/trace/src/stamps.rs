@@ -250,7 +250,10 @@ pub struct StampMatcher<S: ClockScale> {
     /// The oldest message that is open; all from here to `next` are.
     oldest: u64,
     next: u64,
+    /// What is awaited has to be added to: see [`StampMatcher::counts`].
     counts: [TapCounts; 4],
+    /// Messages that were taken as they were sent: each awaits a stamp at each of the taps.
+    taken: u64,
     refused: u64,
     relations: [Option<Relation>; MAX_CLOCKS],
     references: [Option<Reference>; MAX_CLOCKS],
@@ -360,6 +363,7 @@ impl<S: ClockScale> StampMatcher<S> {
             oldest: first,
             next: first,
             counts: [TapCounts::default(); 4],
+            taken: 0,
             refused: 0,
             relations: [None; MAX_CLOCKS],
             references: [None; MAX_CLOCKS],
@@ -390,7 +394,9 @@ impl<S: ClockScale> StampMatcher<S> {
 
     /// The counts of a tap.
     pub fn counts(&self, tap: StampTap) -> TapCounts {
-        self.counts[tap.index()]
+        let counts = self.counts[tap.index()];
+        let taken = if self.taps.has(tap) { self.taken } else { 0 };
+        TapCounts { awaited: counts.awaited.wrapping_add(taken), ..counts }
     }
 
     /// Says that a clock shows `ahead` more than the clock of the sends, to within `bound`; from
@@ -416,11 +422,10 @@ impl<S: ClockScale> StampMatcher<S> {
     /// Returns the oldest message when it had to be closed to make room.
     ///
     /// **Errors**: another message is next.
+    #[inline(always)]
     pub fn sent(&mut self, id: u32, at: Instant<S>) -> Result<Option<Closed<S>>, StampError> {
         self.is_next(id)?;
-        for tap in self.taps.iter() {
-            self.counts[tap.index()].awaited += 1;
-        }
+        self.taken += 1;
         Ok(self.push(Slot {
             seq: self.next,
             sent_at: Some(at),
@@ -463,11 +468,18 @@ impl<S: ClockScale> StampMatcher<S> {
     }
 
     /// A stamp came.
+    #[inline(always)]
     pub fn stamped(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Verdict {
         if let Some(verdict) = self.expected(tap, id, time) {
             self.counts[tap.index()].matched += 1;
             return verdict;
         }
+        self.stamped_otherwise(tap, id, time)
+    }
+
+    /// What few stamps are.
+    #[cold]
+    fn stamped_otherwise(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Verdict {
         let verdict = self.judge(tap, id, time);
         let counts = &mut self.counts[tap.index()];
         match verdict {
@@ -507,6 +519,9 @@ impl<S: ClockScale> StampMatcher<S> {
             return None;
         }
         let missing = slot.outstanding();
+        if missing.is_empty() {
+            return Some(missing);
+        }
         let over = match (now, slot.sent_at) {
             (Some(now), Some(sent)) => {
                 let waited = wide(now.as_ns()) - wide(sent.as_ns());
@@ -514,7 +529,7 @@ impl<S: ClockScale> StampMatcher<S> {
             }
             _ => true,
         };
-        (over || missing.is_empty()).then_some(missing)
+        over.then_some(missing)
     }
 
     #[inline]
@@ -529,6 +544,7 @@ impl<S: ClockScale> StampMatcher<S> {
         Expired { matcher: self, now: None }
     }
 
+    #[inline]
     fn is_next(&self, id: u32) -> Result<(), StampError> {
         let expected = self.next_id();
         if id == expected { Ok(()) } else { Err(StampError::OutOfTurn { id, expected }) }
@@ -602,10 +618,12 @@ impl<S: ClockScale> StampMatcher<S> {
 
     fn stop_waiting(&mut self, taps: TapSet) {
         for tap in taps.iter() {
-            self.counts[tap.index()].awaited -= 1;
+            let awaited = &mut self.counts[tap.index()].awaited;
+            *awaited = awaited.wrapping_sub(1);
         }
     }
 
+    #[cold]
     fn close_oldest(&mut self, otherwise: End) -> Option<Closed<S>> {
         let place = self.place(self.oldest);
         let slot = self.slots[place].filter(|slot| slot.seq == self.oldest);
@@ -618,7 +636,7 @@ impl<S: ClockScale> StampMatcher<S> {
     /// What nearly all stamps are: the first at its tap of an open message, by the clock of the
     /// sends alone, after the send and in the order of the way. `None` leaves it to
     /// [`StampMatcher::judge`].
-    #[inline]
+    #[inline(always)]
     fn expected(&mut self, tap: StampTap, id: u32, time: ClockTime) -> Option<Verdict> {
         if self.relations[0].is_some() || time.clock != S::CLOCK {
             return None;
@@ -635,19 +653,14 @@ impl<S: ClockScale> StampMatcher<S> {
         if !is_first || !(0..=self.limits.patience.as_ns()).contains(&delay) {
             return None;
         }
-        let is_behind = |other: StampTap| match slot.stamps[other.index()] {
-            None => true,
-            Some(at) if at.clock != time.clock => false,
-            Some(at) => {
-                if other < tap {
-                    at.ns <= time.ns
-                } else {
-                    at.ns >= time.ns
-                }
+        // None of the others is more than a step after the last of them, so it is enough that
+        // this one is not before that.
+        if let Some(last) = slot.here.last() {
+            let at = slot.stamps[last.index()]?;
+            let is_behind = last < tap && at.clock == time.clock && at.ns <= time.ns;
+            if !is_behind || !slot.suspect.is_empty() {
+                return None;
             }
-        };
-        if !slot.here.is_empty() && !StampTap::ALL.into_iter().all(is_behind) {
-            return None;
         }
         slot.stamps[tap.index()] = Some(time);
         slot.here = slot.here.with(tap);
@@ -680,7 +693,8 @@ impl<S: ClockScale> StampMatcher<S> {
         slot.here = slot.here.with(tap);
         if !slot.awaited.has(tap) {
             slot.awaited = slot.awaited.with(tap);
-            self.counts[tap.index()].awaited += 1;
+            let awaited = &mut self.counts[tap.index()].awaited;
+            *awaited = awaited.wrapping_add(1);
         }
         if why.is_some() {
             slot.suspect = slot.suspect.with(tap);

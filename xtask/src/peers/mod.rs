@@ -27,10 +27,9 @@ const INSIDE: &str = "--inside";
 const ROUNDS: usize = 5;
 const WINDOW: Duration = Duration::from_secs(2);
 const CYCLE_NS: u64 = 1_000_000;
-/// Under valgrind a frame takes long.
-const COUNTED_CYCLE_NS: u64 = 4_000_000;
-const FEW: u64 = 300;
-const MANY: u64 = 900;
+/// Frames of the two runs of which the difference is counted.
+const FEW: u64 = 500;
+const MANY: u64 = 2500;
 const FLOOD_FEW: u64 = 200_000;
 const FLOOD_MANY: u64 = 600_000;
 /// What isochron's sender leaves.
@@ -203,8 +202,8 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
         }
         let mut instructions = [None, None, None];
         if command::exists("valgrind") {
-            let ours = |count| tools.timewire(variant, COUNTED_CYCLE_NS, count);
-            let theirs = |count| tools.isochron(variant, COUNTED_CYCLE_NS, count);
+            let ours = |count| tools.timewire(variant, CYCLE_NS, count);
+            let theirs = |count| tools.isochron(variant, CYCLE_NS, count);
             let ours = difference(|count| measure::instructions(&mut ours(count), None))?;
             let mut report = variant.has_report.then(|| tools.isochron_report());
             let theirs =

@@ -32,7 +32,12 @@ impl TalkMarks {
         TalkMarks { markers, send }
     }
 
+    /// Whether anybody wants them.
     #[inline]
+    pub(super) fn are_listened_to(&self) -> bool {
+        self.markers.is_listened_to()
+    }
+
     pub(super) fn mark(&self, event: &StreamEvent) {
         let StreamEventKind::Sent { due, at, .. } = event.what else { return };
         if !self.markers.is_listened_to() {

@@ -207,9 +207,10 @@ pub fn run(
                 let flows = Flows::new(streams);
                 let marks = TalkMarks::new();
                 let mut on = |event: StreamEvent| {
-                    marks.mark(&event);
-                    if let Some(recorder) = recorder {
-                        record(recorder, &flows, &event);
+                    // Mostly nobody wants to hear of it.
+                    if recorder.is_some() || marks.are_listened_to() {
+                        let StreamEvent { stream, seq, what } = event;
+                        hear(&marks, recorder, &flows, &StreamEvent { stream, seq, what });
                     }
                 };
                 talker.run(stop, end, &mut on).map(|()| notes).map_err(TrafficError::from)
@@ -305,6 +306,14 @@ impl Flows {
             by_number[usize::from(stream.number)] = flow;
         }
         Flows { by_number }
+    }
+}
+
+#[inline(never)]
+fn hear(marks: &TalkMarks, recorder: Option<&Recorder>, flows: &Flows, event: &StreamEvent) {
+    marks.mark(event);
+    if let Some(recorder) = recorder {
+        record(recorder, flows, event);
     }
 }
 

@@ -5,6 +5,8 @@
 //!
 //! Not here: what a stamp is (`timewire_trace::stamps`), reading reports (`crate::transmit`).
 
+use std::collections::VecDeque;
+
 use timewire_base::{Instant, Span, Tai};
 use timewire_trace::stamps::{
     ClockTime, Counting, MatchLimits, StampClock, StampMatcher, StampTap, TapSet, Verdict,
@@ -15,6 +17,8 @@ use crate::transmit::{StampTime, TxTap, TxTaps};
 
 /// Messages that are remembered; reports come within milliseconds.
 const REMEMBERED: usize = 16_384;
+/// Runs that are remembered.
+const RUNS: usize = 512;
 /// How long a stamp may take, on top of what a message is handed over ahead of its launch time. A
 /// closed gate or a shaper can hold a frame for seconds.
 const PATIENCE: Span = Span::from_secs(10);
@@ -38,11 +42,30 @@ pub(crate) struct Entry {
     pub(crate) not_taken: bool,
 }
 
+/// Messages of a stream that is alone on its port, with numbers and launch times in a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// The number of the last one.
+    pub(crate) last: u32,
+    pub(crate) count: u32,
+    pub(crate) stream: u16,
+    pub(crate) first_seq: u32,
+    /// That of the last one.
+    pub(crate) launch: Instant<Tai>,
+    /// From each launch time to the next.
+    pub(crate) cycle: Span,
+}
+
 /// What a stamp is to the talker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamped {
     /// The first of its message at its tap.
-    First(Entry),
+    First {
+        /// The number of its stream,
+        stream: u16,
+        /// and its own there.
+        seq: u32,
+    },
     /// Another one, or one that came when it was given up: counted in [`Ledger::faults`].
     Again,
     /// Of no message that is known, or that was taken.
@@ -52,8 +75,10 @@ pub(crate) enum Stamped {
 /// The messages of one port, by number.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    entries: Box<[Option<Entry>]>,
+    entries: Box<[Option<Entry>; REMEMBERED]>,
     last: u32,
+    /// Messages that have no entries yet.
+    runs: VecDeque<Run>,
     /// None where no stamps come back.
     matcher: Option<StampMatcher<Tai>>,
 }
@@ -73,7 +98,9 @@ impl Ledger {
             MatchLimits { patience: PATIENCE.checked_add(ahead).unwrap_or(Span::MAX), step: STEP };
         let matcher = (!set.is_empty())
             .then(|| StampMatcher::starting_at(first.into(), REMEMBERED, set, limits));
-        Ledger { entries: vec![None; REMEMBERED].into_boxed_slice(), last: first, matcher }
+        let entries = vec![None; REMEMBERED].into_boxed_slice();
+        let entries = entries.try_into().expect("invariant: just made so long");
+        Ledger { entries, last: first, runs: VecDeque::with_capacity(RUNS), matcher }
     }
 
     #[inline]
@@ -82,7 +109,7 @@ impl Ledger {
     }
 
     /// A message was written at this time; numbers follow one another.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note(
         &mut self,
         id: u32,
@@ -98,6 +125,44 @@ impl Ledger {
         }
     }
 
+    /// Whether what it knows of a message is when it was written, too.
+    pub(crate) fn wants_stamps(&self) -> bool {
+        self.matcher.is_some()
+    }
+
+    /// As [`Ledger::note`] of each message of a run; nobody waits for their stamps.
+    pub(crate) fn note_run(&mut self, run: Run) {
+        debug_assert!(!self.wants_stamps(), "stamps need the time of each");
+        if self.runs.len() == RUNS {
+            self.runs.pop_front();
+        }
+        self.runs.push_back(run);
+        self.last = run.last;
+    }
+
+    /// Notes each message of the runs: one of them is asked for, which is rare.
+    fn unfold(&mut self) {
+        while let Some(run) = self.runs.pop_front() {
+            let Run { last, count, stream, first_seq, mut launch, cycle } = run;
+            for back in 0..count {
+                let (id, seq) = (last.wrapping_sub(back), first_seq.wrapping_add(count - 1 - back));
+                // Its place is that of a later one, if it is forgotten.
+                if Self::distance(id, self.last) < REMEMBERED {
+                    let (stamps, refused, not_taken) = (0, false, false);
+                    let at = Some(launch);
+                    self.entries[Self::slot(id)] =
+                        Some(Entry { id, stream, seq, launch: at, stamps, refused, not_taken });
+                }
+                launch = launch - cycle;
+            }
+        }
+    }
+
+    fn distance(from: u32, to: u32) -> usize {
+        usize::try_from(to.wrapping_sub(from)).expect("invariant: u32 fits usize")
+    }
+
+    #[inline]
     fn entry(&mut self, id: u32) -> Option<&mut Entry> {
         self.entries[Self::slot(id)].as_mut().filter(|entry| entry.id == id)
     }
@@ -105,6 +170,7 @@ impl Ledger {
     /// The message that was not taken; from now on stamps of it are not known. Of one with a launch
     /// time it may still be told that this was why.
     pub(crate) fn not_taken(&mut self, id: u32) -> Option<Entry> {
+        self.unfold();
         let entry = self.entry(id).filter(|entry| !entry.not_taken)?;
         entry.not_taken = true;
         let entry = *entry;
@@ -116,7 +182,7 @@ impl Ledger {
     }
 
     /// What a stamp is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stamped(&mut self, id: u32, tap: TxTap, at: StampTime) -> Stamped {
         let tap = match tap {
             TxTap::Sched => StampTap::Sched,
@@ -136,8 +202,8 @@ impl Ledger {
         }
         match self.entry(id).filter(|entry| !entry.not_taken) {
             Some(entry) => {
-                entry.stamps += 1;
-                Stamped::First(*entry)
+                entry.stamps = entry.stamps.wrapping_add(1);
+                Stamped::First { stream: entry.stream, seq: entry.seq }
             }
             None => Stamped::Unknown,
         }
@@ -167,6 +233,7 @@ impl Ledger {
 
     /// The oldest message with this launch time whose refusal is not known yet.
     pub(crate) fn refused(&mut self, launch: Instant<Tai>) -> Option<Entry> {
+        self.unfold();
         let oldest = Self::slot(self.last.wrapping_add(1));
         let slots = (oldest..REMEMBERED).chain(0..oldest);
         for slot in slots {
@@ -191,7 +258,7 @@ mod tests {
 
     fn seq(found: Stamped) -> Option<u32> {
         match found {
-            Stamped::First(entry) => Some(entry.seq),
+            Stamped::First { seq, .. } => Some(seq),
             Stamped::Again | Stamped::Unknown => None,
         }
     }
@@ -224,6 +291,38 @@ mod tests {
         assert_eq!(ledger.stamped(1, TxTap::Software, AT), Stamped::Unknown);
         assert_eq!(ledger.not_taken(2).map(|entry| entry.stream), Some(1));
         assert_eq!(ledger.not_taken(2), None);
+    }
+
+    #[test]
+    fn t0_messages_of_a_run_are_as_if_each_was_noted() {
+        let launch_only = TxTaps::default();
+        let (mut each, mut runs) =
+            (Ledger::new(0, launch_only, Span::ZERO), Ledger::new(0, launch_only, Span::ZERO));
+        let cycle = Span::from_us(100);
+        let launch = |id: u32| Instant::from_ns(7 + i64::from(id) * 100_000);
+        let (mut id, mut seq) = (0_u32, 5_u32);
+        // More than are remembered, with gaps between the runs in the sequence.
+        for count in (1..=64).cycle().take(700) {
+            for k in 0..count {
+                let launch = Some(launch(id + k));
+                each.note(id + k, (3, seq + k), launch, Instant::from_ns(0));
+            }
+            let last = id + count - 1;
+            let launch = launch(last);
+            runs.note_run(Run { last, count, stream: 3, first_seq: seq, launch, cycle });
+            (id, seq) = (id + count, seq + count + 2);
+            if count == 40 {
+                let asked = id - 20;
+                assert_eq!(runs.not_taken(asked), each.not_taken(asked));
+                let time = Instant::from_ns(7 + i64::from(id - 3) * 100_000);
+                assert_eq!(runs.refused(time), each.refused(time));
+            }
+        }
+        for asked in id.saturating_sub(16_384)..id {
+            let time = Instant::from_ns(7 + i64::from(asked) * 100_000);
+            assert_eq!(runs.refused(time), each.refused(time), "{asked}");
+        }
+        assert_eq!(runs.not_taken(id - 16_385), None);
     }
 
     #[test]

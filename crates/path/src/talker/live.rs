@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The counters of a talker while it runs, for another thread: the talker stores them soon after
-//! each change (10 ms at most while it sends, at once before it waits longer), the reader loads
+//! each change (50 ms at most while it sends, at once before it waits longer), the reader loads
 //! them, and neither waits. Each counter is right; two of them may be of
 //! moments that are some nanoseconds apart.
 //!

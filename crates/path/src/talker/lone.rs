@@ -7,15 +7,13 @@ use std::io;
 
 use timewire_base::{Instant, Span, Tai};
 
-use super::run::{Engine, Hooks, LOOK, Port};
+use super::ledger::Run;
+use super::run::{Engine, Hooks, LOOK, Port, TELL};
 use super::timetable::{Sleep, Timetable};
 use super::wait::Clock;
 use super::{StreamEvent, StreamEventKind};
 use crate::probe::Probe;
 use crate::transmit::{NotSent, Sent};
-
-/// How often another thread is told the counters.
-const TELL: Span = Span::from_ms(10);
 
 impl<P: Port> Engine<P> {
     /// Sends the frames of a stream that is alone, each at once from its own memory, for as long
@@ -32,12 +30,9 @@ impl<P: Port> Engine<P> {
     ) -> io::Result<(Instant<Tai>, bool)> {
         let end = end.unwrap_or(Instant::from_ns(i64::MAX));
         while let Some(mut lone) = table.lone() {
-            let tells = match self.live {
-                Some(_) => now.saturating_add(TELL),
-                None => Instant::from_ns(i64::MAX),
-            };
-            let Engine { ports, watches, lines, last_launch, wake_lateness, busy_rounds, .. } =
+            let Engine { ports, watches, lines, last_launch, wake_lateness, woken: alike, .. } =
                 &mut *self;
+            let mut busy_rounds = 0;
             let ([port], [watch], [line]) = (&mut ports[..], &mut watches[..], &mut lines[..])
             else {
                 break;
@@ -47,6 +42,7 @@ impl<P: Port> Engine<P> {
             }
             // What is the same for many frames is looked at once.
             let (deadline, lead, stream) = (line.deadline, line.launch_lead, line.number);
+            let tells = line.told.saturating_add(TELL);
             let read = watch.read.saturating_add(watch.pace.1).min(tells);
             let until_read = watch.pace.0.saturating_sub(watch.unread).max(1);
             let most = (lone.left - 1).min(until_read.into());
@@ -55,28 +51,40 @@ impl<P: Port> Engine<P> {
                 let first = Probe { stream, seq: 0, time: now, is_launch: lead.is_some() };
                 first.write(line.template.number(&mut line.image, line.payload, 0));
             }
-            let (mut planned, mut past, mut refused) = (0_u32, 0_u64, 0_u64);
+            let (mut planned, mut past, mut refused) = (0_u32, 0_u64, 0_u32);
+            let notes_each = watch.expects && watch.ledger.wants_stamps();
+            // The number and the launch time of the last frame; both rise from frame to frame.
+            let (mut last, mut latest) = (0, None);
             let ended = loop {
                 let due = lone.due;
-                if hooks.stop.is_wanted() || due >= end || due > now + LOOK {
+                let ahead = due - now;
+                if hooks.stop.is_wanted() || due >= end || ahead > LOOK {
                     break Some((now, false));
                 }
-                if due > now {
+                // Whether it is written as the thread wakes for it.
+                let mut is_woken = false;
+                if ahead > Span::ZERO {
                     sleep.from = now;
                     let woken = clock.sleep(now, due);
                     if let Some((target, woke)) = woken.slept
                         && target > now
                     {
-                        wake_lateness.record(woke - target);
+                        is_woken = target == due && woke == woken.now;
+                        if !is_woken {
+                            wake_lateness.record(woke - target);
+                        }
                     }
                     now = woken.now;
                     sleep.until = now;
                 } else {
-                    *busy_rounds += 1;
+                    busy_rounds += 1;
                 }
                 let lateness = now - due;
                 let late = lateness > deadline;
                 if late && !line.send_late {
+                    if is_woken {
+                        wake_lateness.record(lateness);
+                    }
                     break Some((now, true));
                 }
                 lone.due = due + lone.cycle;
@@ -95,41 +103,52 @@ impl<P: Port> Engine<P> {
                     Ok(Sent { id }) => {
                         // Without stamps and launch times there is nothing to tell of it, but that
                         // it was not taken.
-                        if watch.expects || port.has_news() {
+                        if notes_each || port.has_news() {
                             watch.ledger.note(id, (stream, seq), launch, now);
-                            *last_launch = (*last_launch).max(launch);
                         }
+                        (last, latest) = (id, launch);
                         past += u64::from(late);
-                        line.lateness.record(lateness);
+                        if is_woken { &mut *alike } else { &mut line.lateness }.record(lateness);
                         let what = StreamEventKind::Sent { due, at: now, launch };
                         (hooks.on)(StreamEvent { stream, seq, what });
                     }
-                    Err(NotSent::Full) => {
-                        line.counters.not_taken += 1;
+                    Err(why) => {
+                        match why {
+                            NotSent::Full => line.counters.not_taken += 1,
+                            NotSent::Refused(_) => line.counters.refused += 1,
+                        }
                         refused += 1;
-                    }
-                    Err(NotSent::Refused(_)) => {
-                        line.counters.refused += 1;
-                        refused += 1;
+                        if is_woken {
+                            wake_lateness.record(lateness);
+                        }
                     }
                 }
                 now = clock.now();
-                if u64::from(planned) >= most || now >= read {
+                if u64::from(planned) >= most || now >= read || refused > 0 {
                     break None;
                 }
             };
+            if let Some(launch) = latest {
+                *last_launch = (*last_launch).max(latest);
+                if !notes_each {
+                    let (count, first_seq, cycle) = (planned - refused, line.seq, lone.cycle);
+                    watch.ledger.note_run(Run { last, count, stream, first_seq, launch, cycle });
+                }
+            }
             watch.unread = watch.unread.saturating_add(planned);
             line.seq = line.seq.wrapping_add(planned);
             let count = u64::from(planned);
             lone.left -= count;
             line.counters.planned += count;
-            line.counters.sent += count - refused;
+            line.counters.sent += count - u64::from(refused);
             line.counters.past_deadline += past;
             table.set_lone(lone);
-            self.publish(0);
+            self.busy_rounds += busy_rounds;
             if let Some(ended) = ended {
+                self.publish(0);
                 return Ok(ended);
             }
+            self.publish_again(0, now);
             if self.read_some(table.next_due(), now, hooks.on)? {
                 now = clock.now();
             }

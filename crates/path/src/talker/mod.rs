@@ -18,6 +18,7 @@
 
 mod fill;
 mod header;
+mod hear;
 mod ledger;
 mod live;
 mod lone;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use timewire_base::{Instant, Span, Tai};
-use timewire_trace::stream::histogram::BatchedHistogram;
+use timewire_trace::stream::histogram::{BatchedHistogram, LogHistogram};
 
 use super::fill::{Draft, Filled};
 use super::header::Template;
-use super::ledger::{Ledger, Stamped};
+use super::hear::Ears;
+use super::ledger::Ledger;
 use super::live::LiveCounters;
 use super::post::PostBox;
 use super::report::{StampFaults, StreamCounters, StreamReport, TalkerReport};
@@ -21,7 +22,7 @@ use super::timetable::{Cadence, Due, Miss, Plan, Sleep, Timetable};
 use super::wait::Clock;
 use super::{StreamEvent, StreamEventKind, StreamSpec};
 use crate::probe::Probe;
-use crate::transmit::{LaunchRefusal, NotSent, Sent, Transmitter, TxReport, TxTaps};
+use crate::transmit::{Hear, NotSent, Sent, Transmitter, TxTaps};
 
 /// The longest sleep, after which it is looked whether to stop.
 pub(super) const LOOK: Span = Span::from_ms(20);
@@ -31,6 +32,8 @@ const READING: Span = Span::from_us(20);
 const ROUNDS: u32 = 16;
 /// How often a port is read that has nothing to tell but errors and refused launch times.
 const RARELY: Span = Span::from_ms(100);
+/// How often another thread is told the counters, at least, while frames follow each other soon.
+pub(super) const TELL: Span = Span::from_ms(50);
 /// How long stamps wait to be read, at most, unless there is no time for it.
 const SOON: Span = Span::from_ms(20);
 /// Messages whose stamps are read with one call.
@@ -91,7 +94,7 @@ pub(crate) trait Port {
     /// Whether anything is known that its reports will tell.
     fn has_news(&self) -> bool;
     fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent>;
-    fn reports(&mut self, on: &mut impl FnMut(TxReport)) -> io::Result<()>;
+    fn tell(&mut self, to: &mut impl Hear) -> io::Result<()>;
     fn has_reports(&self) -> bool;
     fn taps(&self) -> TxTaps;
     fn stamps_per_message(&self) -> u32;
@@ -121,12 +124,13 @@ impl Port for Transmitter {
     fn can_send_now(&self) -> bool {
         Transmitter::can_send_now(self)
     }
-    #[inline]
+    // Once in the loop of a stream that is alone.
+    #[inline(always)]
     fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
         Transmitter::send_now(self, message, launch)
     }
-    fn reports(&mut self, on: &mut impl FnMut(TxReport)) -> io::Result<()> {
-        Transmitter::reports(self, on)
+    fn tell(&mut self, to: &mut impl Hear) -> io::Result<()> {
+        Transmitter::tell(self, to)
     }
     fn has_reports(&self) -> bool {
         Transmitter::has_reports(self)
@@ -160,6 +164,8 @@ pub(crate) struct Line {
     pub(super) seq: u32,
     pub(super) counters: StreamCounters,
     pub(super) lateness: BatchedHistogram,
+    /// When its counters were told last, of those who tell them from time to time.
+    pub(super) told: Instant<Tai>,
 }
 
 impl Line {
@@ -186,15 +192,16 @@ impl Line {
             seq: 0,
             counters: StreamCounters::default(),
             lateness: BatchedHistogram::up_to(LATEST),
+            told: Instant::from_ns(0),
         }
     }
 
-    fn latest(&mut self) -> Span {
-        self.lateness.settle().range().map_or(Span::ZERO, |(_, latest)| latest.max(Span::ZERO))
+    pub(super) fn latest(&mut self) -> Span {
+        latest(self.lateness.settle())
     }
 
     /// With the stamps that have not come back.
-    fn counters(&self, per_message: u32) -> StreamCounters {
+    pub(super) fn counters(&self, per_message: u32) -> StreamCounters {
         let expected = self.counters.sent * u64::from(per_message);
         let stamps_missing = expected.saturating_sub(self.counters.stamps);
         StreamCounters { stamps_missing, ..self.counters }
@@ -258,6 +265,9 @@ pub(crate) struct Engine<P> {
     by_number: Vec<u32>,
     posts: PostBox,
     pub(super) wake_lateness: BatchedHistogram,
+    /// Of the frames of a stream that is alone which were written as the thread woke for them: how
+    /// late they were is how late it woke.
+    pub(super) woken: BatchedHistogram,
     pub(super) busy_rounds: u64,
     rounds_unread: u32,
     delayed: u64,
@@ -294,6 +304,7 @@ impl<P: Port> Engine<P> {
             by_number,
             posts,
             wake_lateness: BatchedHistogram::up_to(LATEST),
+            woken: BatchedHistogram::up_to(LATEST),
             busy_rounds: 0,
             rounds_unread: 0,
             delayed: 0,
@@ -325,11 +336,22 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    /// As [`Engine::publish`], if that was not done just before.
+    #[inline]
+    pub(super) fn publish_again(&mut self, index: usize, now: Instant<Tai>) {
+        if now >= self.lines[index].told.saturating_add(TELL) {
+            self.lines[index].told = now;
+            self.publish(index);
+        }
+    }
+
+    #[inline(never)]
     fn store(&mut self, index: usize) {
-        let Engine { live: Some(live), lines, ports, .. } = self else { return };
+        let Engine { live: Some(live), lines, ports, woken, .. } = self else { return };
         let line = &mut lines[index];
         let per_message = ports[line.port].stamps_per_message();
-        live.store(index, &line.counters(per_message), line.latest());
+        let latest = line.latest().max(latest(woken.settle()));
+        live.store(index, &line.counters(per_message), latest);
     }
 
     fn counters(&self, line: &Line) -> StreamCounters {
@@ -398,6 +420,7 @@ impl<P: Port> Engine<P> {
         }
         let read = self.read_last(clock, hooks.on);
         self.wake_lateness.settle();
+        self.woken.settle();
         for line in &mut self.lines {
             line.lateness.settle();
         }
@@ -596,7 +619,9 @@ impl<P: Port> Engine<P> {
         for index in 0..self.watches.len() {
             let Watch { read, unread, pace: (messages, wait), .. } = &self.watches[index];
             if unread >= messages || now >= *read + *wait {
-                self.read_port(index, now, on)?;
+                // Whoever waits for long tells all before.
+                let is_busy = next.is_some_and(|next| next <= now + LOOK);
+                self.read_port(index, (now, is_busy), on)?;
                 has_read = true;
             }
         }
@@ -608,70 +633,37 @@ impl<P: Port> Engine<P> {
         now: Instant<Tai>,
         on: &mut F,
     ) -> io::Result<()> {
-        (0..self.ports.len()).try_for_each(|index| self.read_port(index, now, on))
+        (0..self.ports.len()).try_for_each(|index| self.read_port(index, (now, false), on))
     }
 
     fn read_port<F: FnMut(StreamEvent) + ?Sized>(
         &mut self,
         index: usize,
-        now: Instant<Tai>,
+        (now, is_busy): (Instant<Tai>, bool),
         on: &mut F,
     ) -> io::Result<()> {
         let Engine { ports, watches, lines, by_number, live, .. } = self;
-        let (other_errors, unknown_reports) = (&mut self.other_errors, &mut self.unknown_reports);
         let watch = &mut watches[index];
         (watch.read, watch.unread) = (now, 0);
-        let ledger = &mut watch.ledger;
-        let per_message = ports[index].stamps_per_message();
-        ports[index].reports(&mut |report| {
-            let (entry, what) = match report {
-                TxReport::Stamp { id, tap, at } => {
-                    let entry = match ledger.stamped(id, tap, at) {
-                        Stamped::First(entry) => Some(entry),
-                        Stamped::Again => return,
-                        Stamped::Unknown => None,
-                    };
-                    (entry, StreamEventKind::Stamp { tap, at })
-                }
-                TxReport::NotTaken { id, error } => {
-                    let errno = error.raw_os_error().unwrap_or(0);
-                    (ledger.not_taken(id), StreamEventKind::NotTaken { errno })
-                }
-                TxReport::LaunchRefused { why, launch } => {
-                    (ledger.refused(launch), StreamEventKind::LaunchRefused { why, launch })
-                }
-                TxReport::Other { .. } => {
-                    *other_errors += 1;
-                    return;
-                }
-            };
-            let Some(entry) = entry else {
-                *unknown_reports += 1;
-                return;
-            };
-            let place = by_number[usize::from(entry.stream)];
-            let place = usize::try_from(place).expect("invariant: u32 fits usize");
-            let line = &mut lines[place];
-            let counters = &mut line.counters;
-            if let StreamEventKind::LaunchRefused { .. } = what
-                && entry.not_taken
-            {
-                // The call that sent it failed because of its launch time, which is told only now.
-                counters.sent += 1;
-                counters.not_taken = counters.not_taken.saturating_sub(1);
-                counters.stamps += u64::from(entry.stamps);
-            }
-            count(counters, what);
-            if let StreamEventKind::NotTaken { .. } = what {
-                // Those of the way that it got before it was dropped.
-                counters.stamps = counters.stamps.saturating_sub(entry.stamps.into());
-            }
-            if let Some(live) = live {
-                live.store(place, &line.counters(per_message), line.latest());
-            }
-            on(StreamEvent { stream: entry.stream, seq: entry.seq, what });
-        })?;
-        ledger.expire(now);
+        let mut ears = Ears {
+            per_message: ports[index].stamps_per_message(),
+            ledger: &mut watch.ledger,
+            lines,
+            by_number,
+            live: live.as_deref(),
+            last: None,
+            other_errors: &mut self.other_errors,
+            unknown_reports: &mut self.unknown_reports,
+            on,
+        };
+        ports[index].tell(&mut ears)?;
+        let last = ears.last;
+        self.watches[index].ledger.expire(now);
+        match last {
+            Some(place) if is_busy => self.publish_again(place, now),
+            Some(place) => self.publish(place),
+            None => {}
+        }
         Ok(())
     }
 
@@ -680,10 +672,17 @@ impl<P: Port> Engine<P> {
     }
 
     pub(crate) fn report(&self) -> TalkerReport {
+        // Those of a stream that is alone, and of none otherwise.
+        let woken = self.woken.settled();
+        let with_woken = |all: &BatchedHistogram| {
+            let mut all = all.settled().clone();
+            all.merge(woken);
+            all.summary()
+        };
         let stream = |line: &Line| StreamReport {
             stream: line.number,
             counters: self.counters(line),
-            lateness: line.lateness.settled().summary(),
+            lateness: with_woken(&line.lateness),
         };
         let mut stamp_faults = StampFaults::default();
         for watch in &self.watches {
@@ -691,7 +690,7 @@ impl<P: Port> Engine<P> {
         }
         TalkerReport {
             streams: self.lines.iter().map(stream).collect(),
-            wake_lateness: self.wake_lateness.settled().summary(),
+            wake_lateness: with_woken(&self.wake_lateness),
             busy_rounds: self.busy_rounds,
             delayed: self.delayed,
             other_errors: self.other_errors,
@@ -702,29 +701,10 @@ impl<P: Port> Engine<P> {
     }
 }
 
-fn count(counters: &mut StreamCounters, what: StreamEventKind) {
-    match what {
-        StreamEventKind::Sent { .. } | StreamEventKind::Skipped { .. } => {}
-        StreamEventKind::Stamp { .. } => counters.stamps += 1,
-        StreamEventKind::NotTaken { errno } => {
-            counters.sent -= 1;
-            if FULL.contains(&errno) {
-                counters.not_taken += 1;
-            } else {
-                counters.refused += 1;
-            }
-        }
-        StreamEventKind::LaunchRefused { why: LaunchRefusal::Invalid, .. } => {
-            counters.launch_invalid += 1;
-        }
-        StreamEventKind::LaunchRefused { why: LaunchRefusal::Missed, .. } => {
-            counters.launch_missed += 1;
-        }
-    }
+/// The largest time above zero.
+fn latest(lateness: &LogHistogram) -> Span {
+    lateness.range().map_or(Span::ZERO, |(_, latest)| latest.max(Span::ZERO))
 }
-
-/// `EAGAIN`, `EBUSY`, `ENOBUFS`: a queue or a buffer is full.
-const FULL: [i32; 3] = [11, 16, 105];
 
 /// A sequence number goes on by so many.
 fn wrap(frames: u64) -> u32 {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::run::{Engine, Line, Port, Stop};
 use super::wait::{Clock, Woken};
 use super::*;
-use crate::transmit::{NotSent, Sent, TxReport};
+use crate::transmit::{Hear, NotSent, Sent, TxReport};
 
 /// Time that only waiting and sending spend.
 #[derive(Clone)]
@@ -100,9 +100,9 @@ impl Port for TestPort {
         sent
     }
 
-    fn reports(&mut self, on: &mut impl FnMut(TxReport)) -> io::Result<()> {
+    fn tell(&mut self, to: &mut impl Hear) -> io::Result<()> {
         for id in self.refused.drain(..) {
-            on(TxReport::NotTaken { id, error: io::Error::from_raw_os_error(105) });
+            to.report(TxReport::NotTaken { id, error: io::Error::from_raw_os_error(105) });
         }
         Ok(())
     }

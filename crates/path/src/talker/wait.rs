@@ -49,6 +49,14 @@ impl SystemClock {
     }
 }
 
+impl SystemClock {
+    /// As [`Clock::sleep`], for those who do more than that.
+    #[inline(never)]
+    fn rest(&mut self, now: Instant<Tai>, until: Instant<Tai>) -> Woken {
+        self.sleep(now, until)
+    }
+}
+
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Instant<Tai> {
@@ -65,12 +73,13 @@ impl Clock for SystemClock {
                 return Woken { now: clock::now(), slept: None };
             }
             let now = clock::now();
-            return Woken { slept: Some((until - self.spin, now)), ..self.sleep(now, until) };
+            return Woken { slept: Some((until - self.spin, now)), ..self.rest(now, until) };
         }
-        self.sleep(now, until)
+        self.rest(now, until)
     }
 
-    #[inline]
+    // Between two frames nothing else is done, and what it returns fits no register.
+    #[inline(always)]
     fn sleep(&mut self, now: Instant<Tai>, until: Instant<Tai>) -> Woken {
         let target = Instant::from_ns(until.as_ns() - self.spin.as_ns());
         let mut woke = now;

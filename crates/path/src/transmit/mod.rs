@@ -363,7 +363,7 @@ impl Transmitter {
     /// **Errors**: as [`Transmitter::send`].
     ///
     /// **Panics** when the port is none that [`Transmitter::can_send_now`].
-    #[inline]
+    #[inline(always)]
     pub fn send_now(
         &mut self,
         message: &[u8],
@@ -429,14 +429,21 @@ impl Transmitter {
     /// Tells what has become known since the last call; never waits, and allocates nothing.
     ///
     /// **Errors**: the socket's error queue cannot be read.
-    #[inline]
     pub fn reports<F>(&mut self, on: &mut F) -> io::Result<()>
     where
         F: FnMut(TxReport) + ?Sized,
     {
+        self.tell(&mut All(on))
+    }
+
+    /// As [`Transmitter::reports`], to somebody who takes stamps as they come.
+    ///
+    /// **Errors**: as of that.
+    #[inline]
+    pub(crate) fn tell(&mut self, to: &mut impl Hear) -> io::Result<()> {
         self.reclaim();
         if !self.known.is_empty() {
-            self.known.drain(..).for_each(&mut *on);
+            self.known.drain(..).for_each(|report| to.report(report));
         }
         let (offsets, launch) = (self.offsets, self.launch);
         let fd = match &self.carrier {
@@ -446,10 +453,26 @@ impl Transmitter {
         };
         let carrier = &self.carrier;
         loop {
-            let got = self.reader.read(fd, &mut |report| {
-                if let Some(report) = interpret(report, carrier, offsets, launch) {
-                    on(report);
+            let got = self.reader.read(fd, &mut |report| match report {
+                Report::Stamped { tap, message, at } => {
+                    let tap = match tap {
+                        error_queue::TxTap::Sched => TxTap::Sched,
+                        error_queue::TxTap::Send => TxTap::Software,
+                        error_queue::TxTap::Hardware => TxTap::Hardware,
+                        // Only TCP has it, and is no transport here.
+                        error_queue::TxTap::Acknowledged => return,
+                    };
+                    to.stamp(carrier.id_of(message), tap, offsets.stamp(at));
                 }
+                Report::Refused { why, launch_ns } => {
+                    let ahead = match launch {
+                        Some(LaunchClock::Mono) => offsets.mono,
+                        Some(LaunchClock::Tai) | None => Span::ZERO,
+                    };
+                    let launch = Instant::from_ns(launch_ns).saturating_add(ahead);
+                    to.report(TxReport::LaunchRefused { why, launch });
+                }
+                Report::Other { errno, origin } => to.report(TxReport::Other { errno, origin }),
             })?;
             // Fewer than fit: the queue is empty.
             if got < error_queue::BATCH {
@@ -507,34 +530,25 @@ fn keep(known: &mut Vec<TxReport>, lost: &mut u64, report: TxReport) {
     }
 }
 
-#[inline]
-fn interpret(
-    report: Report,
-    carrier: &Carrier,
-    offsets: Offsets,
-    launch: Option<LaunchClock>,
-) -> Option<TxReport> {
-    Some(match report {
-        Report::Stamped { tap, message, at } => {
-            let tap = match tap {
-                error_queue::TxTap::Sched => TxTap::Sched,
-                error_queue::TxTap::Send => TxTap::Software,
-                error_queue::TxTap::Hardware => TxTap::Hardware,
-                // Only TCP has it, and is no transport here.
-                error_queue::TxTap::Acknowledged => return None,
-            };
-            TxReport::Stamp { id: carrier.id_of(message), tap, at: offsets.stamp(at) }
-        }
-        Report::Refused { why, launch_ns } => {
-            let ahead = match launch {
-                Some(LaunchClock::Mono) => offsets.mono,
-                Some(LaunchClock::Tai) | None => Span::ZERO,
-            };
-            let launch = Instant::from_ns(launch_ns).saturating_add(ahead);
-            TxReport::LaunchRefused { why, launch }
-        }
-        Report::Other { errno, origin } => TxReport::Other { errno, origin },
-    })
+/// Who is told what became of messages.
+pub(crate) trait Hear {
+    /// One was stamped: its number, where, and when.
+    fn stamp(&mut self, id: u32, tap: TxTap, at: StampTime);
+    /// Anything else; of AF_XDP stamps, too.
+    fn report(&mut self, report: TxReport);
+}
+
+/// Takes all as reports.
+struct All<'a, F: ?Sized>(&'a mut F);
+
+impl<F: FnMut(TxReport) + ?Sized> Hear for All<'_, F> {
+    fn stamp(&mut self, id: u32, tap: TxTap, at: StampTime) {
+        (self.0)(TxReport::Stamp { id, tap, at });
+    }
+
+    fn report(&mut self, report: TxReport) {
+        (self.0)(report);
+    }
 }
 
 impl Carrier {

@@ -93,6 +93,17 @@ impl TapSet {
         self.0 & 1 << tap.index() != 0
     }
 
+    /// The last on the way; `None` of none.
+    pub const fn last(self) -> Option<StampTap> {
+        match self.0 {
+            0 => None,
+            1 => Some(StampTap::Sched),
+            2..=3 => Some(StampTap::Software),
+            4..=7 => Some(StampTap::Hardware),
+            _ => Some(StampTap::Acknowledged),
+        }
+    }
+
     /// Whether there is none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
