@@ -250,7 +250,10 @@ impl Network {
 
 /// How long so many bytes need at a rate, rounded up.
 pub(crate) fn bytes_time(rate: BitsPerSecond, bytes: u32) -> Span {
-    let ns = (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(rate.get()));
+    let ns = match u64::from(bytes).checked_mul(8_000_000_000) {
+        Some(bits) => u128::from(bits.div_ceil(rate.get())),
+        None => (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(rate.get())),
+    };
     Span::from_ns(i64::try_from(ns).unwrap_or(i64::MAX))
 }
 

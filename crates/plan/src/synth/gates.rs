@@ -22,13 +22,15 @@ pub struct Repeated {
 }
 
 impl Planner {
-    /// Everything sent on each link.
-    fn sent(&self) -> Vec<Vec<Repeated>> {
+    /// Everything sent on each link; only on the `wanted` ones, if told.
+    fn sent(&self, wanted: Option<&[bool]>) -> Vec<Vec<Repeated>> {
         let network = self.problem.network();
         let mut links = vec![Vec::new(); network.links().len()];
         for id in 0..self.seats.len() {
             for (link, sent) in self.sent_by(id) {
-                links[link.index()].push(sent);
+                if wanted.is_none_or(|wanted| wanted[link.index()]) {
+                    links[link.index()].push(sent);
+                }
             }
         }
         links
@@ -97,7 +99,7 @@ impl Planner {
     pub(super) fn gates(&self) -> Vec<PortGates> {
         let network = self.problem.network();
         let mut all = Vec::new();
-        for (index, sent) in self.sent().iter().enumerate() {
+        for (index, sent) in self.sent(None).iter().enumerate() {
             let link = LinkId::from_index(index);
             let limits = &network.node(network.link(link).from).limits;
             if !sent.is_empty() && limits.gate_entries != Some(0) {
@@ -107,16 +109,58 @@ impl Planner {
         all
     }
 
+    /// By link: whether its list must be made to know that there can be one. The others have room
+    /// for every window there can be.
+    fn hard_ports(&self) -> Vec<bool> {
+        let network = self.problem.network();
+        let limits = |link: usize| {
+            let link = LinkId::from_index(link);
+            &network.node(network.link(link).from).limits
+        };
+        let mut ports: Vec<(Option<i64>, i64)> = (0..network.links().len())
+            .map(|link| (Some(limits(link).granularity.as_ns()), 0))
+            .collect();
+        for (link, interval, _) in self.uses() {
+            let cycle = &mut ports[link].0;
+            *cycle = cycle.and_then(|cycle| common_multiple(cycle, interval));
+        }
+        for (link, interval, frames) in self.uses() {
+            let (cycle, windows) = &mut ports[link];
+            let times = cycle.map_or(i64::MAX, |cycle| cycle / interval);
+            *windows = windows.saturating_add(times.saturating_mul(frames));
+        }
+        let is_hard = |(link, (_, windows)): (usize, (Option<i64>, i64))| {
+            let limits = limits(link);
+            let asked = windows > 0 && limits.gate_entries != Some(0);
+            asked && (limits.interval_max.is_some() || windows > MOST)
+        };
+        ports.into_iter().enumerate().map(is_hard).collect()
+    }
+
+    /// Who has a place, on each of its links: link, interval and frames.
+    fn uses(&self) -> impl Iterator<Item = (usize, i64, i64)> + '_ {
+        let placed = self.seats.iter().zip(self.problem.streams());
+        placed.filter(|(seat, _)| seat.start.is_some()).flat_map(|(seat, stream)| {
+            let links = seat.shape.iter().flat_map(|shape| shape.trees.iter().flatten());
+            let (interval, frames) = (stream.interval.as_ns(), i64::from(stream.frames));
+            links.map(move |link| (link.index(), interval, frames))
+        })
+    }
+
     /// Takes streams with long intervals off ports that cannot have their list.
     pub(super) fn keep_gate_limits(&mut self) {
+        let hard = self.hard_ports();
+        if !hard.contains(&true) {
+            return;
+        }
         let network = self.problem.network();
         let mut over = Vec::new();
-        for (index, sent) in self.sent().into_iter().enumerate() {
-            let link = LinkId::from_index(index);
-            let limits = network.node(network.link(link).from).limits;
-            if sent.is_empty() || limits.gate_entries == Some(0) || is_easy(&sent, &limits) {
+        for (index, sent) in self.sent(Some(&hard)).into_iter().enumerate() {
+            if !hard[index] {
                 continue;
             }
+            let link = LinkId::from_index(index);
+            let limits = network.node(network.link(link).from).limits;
             let mut intervals: Vec<i64> = sent.iter().map(|sent| sent.interval).collect();
             intervals.sort_unstable();
             intervals.dedup();
@@ -157,11 +201,6 @@ fn gate_limit(link: LinkId, needed: u32, limits: &DeviceLimits) -> Certificate {
     Certificate::GateLimit { link, needed, allowed }
 }
 
-/// Whether a port has room for every window there can be, so that nothing need be counted.
-fn is_easy(sent: &[Repeated], limits: &DeviceLimits) -> bool {
-    limits.interval_max.is_none() && windows_at_most(each(sent), limits).is_ok()
-}
-
 /// The intervals of what is sent, one window in each.
 fn each(sent: &[Repeated]) -> impl Iterator<Item = (i64, i64)> + Clone {
     sent.iter().map(|one| (one.interval, 1))
@@ -177,11 +216,18 @@ fn windows_at_most(
 ) -> Result<(i64, i64), u32> {
     let mut cycle = limits.granularity.as_ns();
     for (interval, _) in intervals.clone() {
-        cycle = cycle.checked_mul(interval / divisor(cycle, interval)).ok_or(u32::MAX)?;
+        cycle = common_multiple(cycle, interval).ok_or(u32::MAX)?;
     }
     let windows = intervals.map(|(interval, times)| (cycle / interval).saturating_mul(times));
     let count = windows.fold(0, i64::saturating_add);
     if count > MOST { Err(u32::try_from(count).unwrap_or(u32::MAX)) } else { Ok((cycle, count)) }
+}
+
+fn common_multiple(cycle: i64, interval: i64) -> Option<i64> {
+    if cycle % interval == 0 {
+        return Some(cycle);
+    }
+    cycle.checked_mul(interval / divisor(cycle, interval))
 }
 
 /// The gates of a port.

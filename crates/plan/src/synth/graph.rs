@@ -106,7 +106,7 @@ impl Graph {
         while node != anchor {
             let mut best: Option<(i64, LinkId, usize)> = None;
             for &(link, to) in &self.out[node] {
-                if hops[to] < hops[node] && (self.forwards[to] || to == anchor) {
+                if (self.forwards[to] || to == anchor) && hops[to] < hops[node] {
                     let price = price(link);
                     if best.is_none_or(|(least, ..)| price < least) {
                         best = Some((price, link, to));

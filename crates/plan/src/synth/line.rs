@@ -4,50 +4,82 @@
 //!
 //! Not here: which stream makes it busy ([`super::table`]).
 
-/// Busy time of a repeating cycle, as sorted intervals that neither overlap nor touch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Busy time of a repeating cycle, as sorted intervals that neither overlap nor touch, the latest
+/// first: streams are placed early in the cycle, and what is behind them in memory has to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     cycle: i64,
+    /// Free time between two intervals that is shorter counts as busy.
+    least: i64,
     busy: Vec<(i64, i64)>,
 }
 
 impl Line {
-    pub fn new(cycle: i64) -> Line {
-        Line { cycle, busy: Vec::new() }
+    /// Free for all of the cycle. Who only asks for free time of `least` and more, and takes nothing
+    /// back, gets the same answers from fewer intervals; 1 keeps every instant as it is.
+    pub fn new(cycle: i64, least: i64) -> Line {
+        Line { cycle, least, busy: Vec::new() }
     }
 
     /// All of these, each busy from `start` for `length` and again every so often, as
     /// [`Line::add`] has it.
-    pub fn of(cycle: i64, all: impl Iterator<Item = (i64, i64, i64)>) -> Line {
-        let mut line = Line::new(cycle);
+    pub fn of(cycle: i64, least: i64, all: impl Iterator<Item = (i64, i64, i64)>) -> Line {
+        let mut line = Line::new(cycle, least);
         for (start, length, every) in all {
             line.each(start, length, every, |line, start, end| line.busy.push((start, end)));
         }
-        line.busy.sort_unstable();
-        let mut joined: Vec<(i64, i64)> = Vec::new();
-        for (start, end) in line.busy {
-            match joined.last_mut() {
-                Some(last) if last.1 >= start => last.1 = last.1.max(end),
-                _ => joined.push((start, end)),
-            }
-        }
-        Line { cycle, busy: joined }
+        line.busy.sort_unstable_by_key(latest_first);
+        line.join();
+        line
     }
 
-    /// The same line seen in a cycle that is so many times as long.
-    pub fn repeated(&self, times: i64) -> Line {
-        let copies = (0..times).flat_map(|k| {
-            let base = k * self.cycle;
-            self.busy.iter().map(move |(start, end)| (start + base, end + base))
+    /// Joins what is sorted and too near to each other.
+    fn join(&mut self) {
+        let least = self.least;
+        self.busy.dedup_by(|earlier, later| {
+            let near = later.0 - earlier.1 < least;
+            if near {
+                later.0 = later.0.min(earlier.0);
+            }
+            near
         });
-        let mut busy: Vec<(i64, i64)> = Vec::with_capacity(self.busy.len());
-        for (start, end) in copies {
-            match busy.last_mut() {
-                Some(last) if last.1 == start => last.1 = end,
-                _ => busy.push((start, end)),
+    }
+
+    /// The same line seen in a cycle that is so many times as long, with room for so many more
+    /// intervals.
+    pub fn repeated(&self, times: i64, more: usize) -> Line {
+        let copies = usize::try_from(times).unwrap_or(0);
+        let busy = Vec::with_capacity((self.busy.len() * copies).saturating_add(more));
+        let mut line = Line { busy, cycle: self.cycle * times, ..*self };
+        for turn in (0..times).rev() {
+            let base = turn * self.cycle;
+            line.busy.extend(self.busy.iter().map(|(start, end)| (start + base, end + base)));
+        }
+        line.join();
+        line
+    }
+
+    /// The same line seen in a cycle that divides its own.
+    pub fn folded(&self, cycle: i64) -> Line {
+        let mut busy = Vec::with_capacity(self.busy.len() + 8);
+        for &(start, end) in &self.busy {
+            let (mut start, mut left) = (start % cycle, end - start);
+            while left > 0 {
+                let length = left.min(cycle - start);
+                busy.push((start, start + length));
+                (start, left) = (0, left - length);
             }
         }
-        Line { cycle: self.cycle * times, busy }
+        // Turn by turn it is sorted, which this sort makes use of.
+        busy.sort_by_key(latest_first);
+        let mut line = Line { cycle, least: self.least, busy };
+        line.join();
+        line
+    }
+
+    /// The shortest free time that it has.
+    pub fn least(&self) -> i64 {
+        self.least
     }
 
     /// Busy from `start`, which may lie anywhere, for `length`, and again every `every`, which
@@ -76,42 +108,58 @@ impl Line {
         }
     }
 
+    /// How many intervals are so late that this holds for them. Looked for from the earliest on,
+    /// since most are, and a long line is in no cache.
+    fn later(&self, holds: impl Fn(&(i64, i64)) -> bool) -> usize {
+        let count = self.busy.len();
+        let mut near = 4;
+        while near < count && !holds(&self.busy[count - near]) {
+            near *= 4;
+        }
+        let base = count.saturating_sub(near);
+        base + self.busy[base..].partition_point(holds)
+    }
+
     fn insert(&mut self, start: i64, end: i64) {
-        let first = self.busy.partition_point(|&(_, e)| e < start);
-        let Some(&(at, until)) = self.busy.get(first).filter(|&&(s, _)| s <= end) else {
-            self.busy.insert(first, (start, end));
+        let least = self.least;
+        let later = self.later(|&(s, _)| s - end >= least);
+        let Some(&(at, until)) = self.busy.get(later).filter(|&&(_, e)| start - e < least) else {
+            self.busy.insert(later, (start, end));
             return;
         };
-        let next = first + 1;
-        if self.busy.get(next).is_none_or(|&(s, _)| s > end) {
-            self.busy[first] = (at.min(start), until.max(end));
+        let next = later + 1;
+        let until = until.max(end);
+        if self.busy.get(next).is_none_or(|&(_, e)| start - e >= least) {
+            self.busy[later] = (at.min(start), until);
             return;
         }
-        let last = next + self.busy[next..].partition_point(|&(s, _)| s <= end);
-        let end = end.max(self.busy[last - 1].1);
-        self.busy[first] = (at.min(start), end);
+        let last = next + self.busy[next..].partition_point(|&(_, e)| start - e < least);
+        self.busy[later] = (start.min(self.busy[last - 1].0), until);
         self.busy.drain(next..last);
     }
 
     fn cut(&mut self, start: i64, end: i64) {
-        let first = self.busy.partition_point(|&(_, e)| e <= start);
-        let Some(&(at, until)) = self.busy.get(first) else { return };
+        let later = self.later(|&(s, _)| s >= end);
+        let Some(&(at, until)) = self.busy.get(later) else { return };
         match (at < start, end < until) {
             (false, false) => {
-                self.busy.remove(first);
+                self.busy.remove(later);
             }
-            (true, false) => self.busy[first].1 = start,
-            (false, true) => self.busy[first].0 = end,
+            (true, false) => self.busy[later].1 = start,
+            (false, true) => self.busy[later].0 = end,
             (true, true) => {
-                self.busy[first].1 = start;
-                self.busy.insert(first + 1, (end, until));
+                self.busy[later].0 = end;
+                self.busy.insert(later + 1, (at, start));
             }
         }
     }
 
-    /// Looks for free time for `length`, from later and later instants.
-    pub fn cursor(&self, length: i64) -> Cursor<'_> {
-        Cursor { line: self, length, next: 0, turn: 0 }
+    /// Looks for free time for `length`, first from `at` on, and then from later and later instants.
+    pub fn cursor(&self, length: i64, at: i64) -> Cursor<'_> {
+        let turn = at.div_euclid(self.cycle) * self.cycle;
+        let from = at - turn;
+        let left = self.later(|&(_, end)| end > from);
+        Cursor { busy: &self.busy, cycle: self.cycle, length, left, turn }
     }
 
     /// Busy time in a cycle.
@@ -121,56 +169,54 @@ impl Line {
     }
 }
 
+/// By the end: what begins early may end late and be over others.
+fn latest_first((_, end): &(i64, i64)) -> std::cmp::Reverse<i64> {
+    std::cmp::Reverse(*end)
+}
+
 /// A place in a line that only goes on.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
-    line: &'a Line,
+    busy: &'a [(i64, i64)],
+    cycle: i64,
     length: i64,
-    /// The first busy interval that can matter, and where its turn of the cycle begins.
-    next: usize,
+    /// How many busy intervals can still matter in this turn of the cycle, and where it begins.
+    left: usize,
     turn: i64,
 }
 
 impl Cursor<'_> {
-    /// Goes to the turn in which `at` is. Before the first question, and after going back.
-    pub fn reset(&mut self, at: i64) {
-        let (cycle, busy) = (self.line.cycle, &self.line.busy);
-        self.turn = at.div_euclid(cycle) * cycle;
-        let from = at - self.turn;
-        self.next = busy.partition_point(|&(_, end)| end <= from);
-    }
-
     /// How many busy intervals the line has.
     pub fn busy_intervals(&self) -> usize {
-        self.line.busy.len()
+        self.busy.len()
     }
 
     /// How much later than `at` the line is free for the length at a stretch; 0: at once. `None`:
     /// it never is. `at` is not before the instant that was the last answer.
     pub fn wait(&mut self, at: i64) -> Option<i64> {
-        let (cycle, busy) = (self.line.cycle, self.line.busy.as_slice());
-        if self.length > cycle {
+        if self.length > self.cycle {
             return None;
         }
-        if busy.is_empty() {
+        if self.busy.is_empty() {
             return Some(0);
         }
-        let mut place = at;
+        let mut asked = at - self.turn;
+        let mut place = asked;
         loop {
-            let Some(&(start, end)) = busy.get(self.next) else {
-                (self.next, self.turn) = (0, self.turn + cycle);
-                continue;
-            };
-            if end + self.turn > place {
-                if place + self.length <= start + self.turn {
-                    return Some(place - at);
+            while let [.., (start, end)] = self.busy[..self.left] {
+                if end > place {
+                    if place + self.length <= start {
+                        return Some(place - asked);
+                    }
+                    place = end;
+                    if place - asked >= self.cycle {
+                        return None;
+                    }
                 }
-                place = place.max(end + self.turn);
-                if place - at >= cycle {
-                    return None;
-                }
+                self.left -= 1;
             }
-            self.next += 1;
+            (asked, place) = (asked - self.cycle, place - self.cycle);
+            (self.left, self.turn) = (self.busy.len(), self.turn + self.cycle);
         }
     }
 }
@@ -191,9 +237,7 @@ mod tests {
     }
 
     fn wait(line: &Line, at: i64, length: i64) -> Option<i64> {
-        let mut cursor = line.cursor(length);
-        cursor.reset(at);
-        cursor.wait(at)
+        line.cursor(length, at).wait(at)
     }
 
     proptest! {
@@ -203,7 +247,7 @@ mod tests {
             asked in proptest::collection::vec((-200i64..300, 1i64..61), 10),
         ) {
             let every = [60, 30, 20];
-            let mut line = Line::new(60);
+            let mut line = Line::new(60, 1);
             let mut slow = vec![false; 60];
             let mut all = Vec::new();
             for (start, length, which) in steps {
@@ -220,10 +264,9 @@ mod tests {
             }
             for (at, length) in asked {
                 prop_assert_eq!(wait(&line, at, length), slow_wait(&slow, at, length));
-                let long = line.repeated(3);
+                let long = line.repeated(3, 0);
                 prop_assert_eq!(wait(&long, at, length), slow_wait(&slow.repeat(3), at, length));
-                let mut cursor = line.cursor(length);
-                cursor.reset(at);
+                let mut cursor = line.cursor(length, at);
                 let mut at = at;
                 for later in [0, 3, 50, 61, 200] {
                     at += later;
@@ -233,7 +276,8 @@ mod tests {
                     at += wait;
                 }
             }
-            prop_assert_eq!(&Line::of(60, all.into_iter()), &line);
+            prop_assert_eq!(&Line::of(60, 1, all.into_iter()), &line);
+            prop_assert_eq!(&line.repeated(3, 1).folded(60), &line);
             let busy = slow.iter().filter(|busy| **busy).count();
             prop_assert_eq!(line.total(), i64::try_from(busy).unwrap());
         }
@@ -243,7 +287,7 @@ mod tests {
             items in proptest::collection::vec((0i64..200, 1i64..9, 0usize..3), 1..30),
         ) {
             let every = [120, 60, 30];
-            let mut line = Line::new(120);
+            let mut line = Line::new(120, 1);
             let mut kept = Vec::new();
             for (start, length, which) in items {
                 let every = every[which];
@@ -261,7 +305,7 @@ mod tests {
                 prop_assert_eq!(without.total(), all.total() - length * (120 / every));
                 line.take(*start, *length, *every);
             }
-            prop_assert_eq!(line, Line::new(120));
+            prop_assert_eq!(line, Line::new(120, 1));
         }
     }
 }

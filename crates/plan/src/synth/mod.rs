@@ -157,18 +157,33 @@ impl Planner {
             }
         }
         let mut waiting = Vec::new();
-        self.table.lean = true;
+        self.begin();
         for id in order {
             if self.seats[id].reason.is_none() && !self.fit(id) && !self.fit_elsewhere(id) {
                 waiting.push(id);
             }
         }
-        self.table.lean = false;
+        self.table.end();
         let left = self.repair(waiting, budget);
         let ended = !left.is_empty();
         self.settle(left);
         self.keep_gate_limits();
         ended
+    }
+
+    /// Tells the table that streams come by interval, how many, and which frames are the shortest.
+    fn begin(&mut self) {
+        let network = self.problem.network();
+        let shortest = self.problem.streams().iter().map(|stream| stream.length_bytes).min();
+        let mut expected = vec![0; self.load.len()];
+        for stretch in self.seats.iter().filter_map(|seat| seat.shape.as_ref()) {
+            for stretch in &stretch.stretches {
+                expected[stretch.link.index()] += 1;
+            }
+        }
+        let least = |link| network.occupancy(LinkId::from_index(link), shortest.unwrap_or(0));
+        let expected = expected.into_iter().enumerate();
+        self.table.begin(expected.map(|(link, expected)| (expected, least(link).as_ns())));
     }
 
     /// Short intervals first, then what occupies its links longest.
@@ -412,8 +427,12 @@ impl Best {
 /// The share of a link that a stream takes, in 2^20ths, rounded up.
 pub(crate) fn share(network: &crate::model::Network, stream: &Stream, link: LinkId) -> i64 {
     let busy = network.occupancy(link, stream.length_bytes).as_ns() * i64::from(stream.frames);
-    let share = (i128::from(busy) << 20) / i128::from(stream.interval.as_ns());
-    i64::try_from(share).unwrap_or(i64::MAX / 1024).min(1 << 40) + 1
+    let interval = stream.interval.as_ns();
+    let share = match busy.checked_mul(1 << 20) {
+        Some(busy) => busy / interval,
+        None => i64::try_from((i128::from(busy) << 20) / i128::from(interval)).unwrap_or(i64::MAX),
+    };
+    share.min(1 << 40) + 1
 }
 
 /// A plan for a problem, with a budget of work.

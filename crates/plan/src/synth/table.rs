@@ -25,11 +25,44 @@ pub struct Item {
     pub length: i64,
 }
 
-#[derive(Clone, Debug, Default)]
+/// A link. A line is without what is so dense that no list of gates has it.
+#[derive(Clone, Debug)]
 struct Port {
     items: Vec<Item>,
-    /// By class; without what is older than the line.
-    lines: Vec<(usize, Line)>,
+    /// The newest line, beside the rest of the port in memory, since it is asked most. Its class;
+    /// [`NONE`]: there is no line.
+    class: usize,
+    newest: Line,
+    older: Vec<(usize, Line)>,
+    /// How many items there will be, as far as that is known.
+    expected: usize,
+}
+
+/// No class.
+const NONE: usize = usize::MAX;
+
+impl Port {
+    fn new() -> Port {
+        let (items, older, newest) = (Vec::new(), Vec::new(), Line::new(1, 1));
+        Port { items, class: NONE, newest, older, expected: 0 }
+    }
+
+    fn line(&self, class: usize) -> Option<&Line> {
+        if self.class == class {
+            return Some(&self.newest);
+        }
+        self.older.iter().find(|(other, _)| *other == class).map(|(_, line)| line)
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (usize, &Line)> {
+        let newest = (self.class != NONE).then_some((self.class, &self.newest));
+        newest.into_iter().chain(self.older.iter().map(|(class, line)| (*class, line)))
+    }
+
+    /// Forgets all lines. Those that come leave out gaps shorter than `least`.
+    fn clear(&mut self, least: i64) {
+        (self.class, self.newest, self.older) = (NONE, Line::new(1, least), Vec::new());
+    }
 }
 
 /// All links and what is on them.
@@ -40,9 +73,8 @@ pub struct Table {
     classes: BTreeMap<i64, usize>,
     /// By class and class: the greatest common divisor of their intervals.
     divisors: Vec<Vec<i64>>,
-    /// Whether a link keeps only its newest line: while streams are placed by interval, no older
-    /// one is asked for again.
-    pub lean: bool,
+    /// Whether a link keeps only its newest line.
+    lean: bool,
     /// What was done so far, in steps of about the same effort.
     pub work: u64,
 }
@@ -50,12 +82,32 @@ pub struct Table {
 impl Table {
     pub fn new(links: usize) -> Table {
         Table {
-            ports: vec![Port::default(); links],
+            ports: vec![Port::new(); links],
             intervals: Vec::new(),
             classes: BTreeMap::new(),
             divisors: Vec::new(),
             lean: false,
             work: 0,
+        }
+    }
+
+    /// From here on streams are placed by interval, nothing is taken off, and a link has only its
+    /// newest line. For each link: how many stretches are likely to come, and less time than what
+    /// is nobody asks for.
+    pub fn begin(&mut self, links: impl Iterator<Item = (usize, i64)>) {
+        self.lean = true;
+        for (port, (expected, least)) in self.ports.iter_mut().zip(links) {
+            port.clear(least.max(1));
+            port.expected = expected;
+            port.items.reserve_exact(expected);
+        }
+    }
+
+    /// From here on anything may be asked for and taken off.
+    pub fn end(&mut self) {
+        self.lean = false;
+        for port in self.ports.iter_mut().filter(|port| port.newest.least() > 1) {
+            port.clear(1);
         }
     }
 
@@ -90,11 +142,19 @@ impl Table {
             let port = &mut self.ports[stretch.link.index()];
             let start = (start + stretch.start).rem_euclid(interval);
             port.items.push(Item { stream, class, start, length: stretch.length });
-            port.lines.retain_mut(|(other, line)| {
-                let every = self.divisors[class][*other];
-                let kept = self.intervals[*other] / every <= MOST;
+            let divisors = &self.divisors[class];
+            let is_kept = |other: usize| self.intervals[other] / divisors[other] <= MOST;
+            if port.class != NONE {
+                if is_kept(port.class) {
+                    port.newest.add(start, stretch.length, divisors[port.class]);
+                } else {
+                    port.class = NONE;
+                }
+            }
+            port.older.retain_mut(|(other, line)| {
+                let kept = is_kept(*other);
                 if kept {
-                    line.add(start, stretch.length, every);
+                    line.add(start, stretch.length, divisors[*other]);
                 }
                 kept
             });
@@ -109,16 +169,18 @@ impl Table {
             while let Some(place) = port.items.iter().position(|item| item.stream == stream) {
                 let item = port.items.swap_remove(place);
                 let every = self.intervals[item.class];
-                let Port { items, lines } = port;
-                for (class, line) in lines {
-                    let folded = self.divisors[item.class][*class];
+                let Port { items, class, newest, older, .. } = port;
+                let newest = (*class != NONE).then_some((*class, newest));
+                let older = older.iter_mut().map(|(class, line)| (*class, line));
+                for (class, line) in newest.into_iter().chain(older) {
+                    let folded = self.divisors[item.class][class];
                     line.take(item.start, item.length, folded);
                     if folded == every {
                         continue;
                     }
                     // Folded into a shorter interval, it may have lain over others.
                     for other in items.iter() {
-                        let other_folded = self.divisors[other.class][*class];
+                        let other_folded = self.divisors[other.class][class];
                         let common = divisor(folded, other_folded);
                         let ahead = (other.start - item.start).rem_euclid(common);
                         let behind = (item.start - other.start).rem_euclid(common);
@@ -140,14 +202,13 @@ impl Table {
         from: i64,
         until: i64,
     ) -> Option<i64> {
-        let places = stretches.iter().map(|stretch| self.line(stretch.link.index(), class));
-        let places: Vec<usize> = places.collect::<Option<_>>()?;
+        if !stretches.iter().all(|stretch| self.has_line(stretch.link.index(), class)) {
+            return None;
+        }
         let mut cursors: Vec<(i64, Cursor)> = Vec::with_capacity(stretches.len());
-        for (stretch, place) in stretches.iter().zip(places) {
-            let line = &self.ports[stretch.link.index()].lines[place].1;
-            let mut cursor = line.cursor(stretch.length);
-            cursor.reset(from + stretch.start);
-            cursors.push((stretch.start, cursor));
+        for stretch in stretches {
+            let line = self.ports[stretch.link.index()].line(class)?;
+            cursors.push((stretch.start, line.cursor(stretch.length, from + stretch.start)));
         }
         // Those that say no most often are asked first.
         cursors.sort_by_key(|(_, cursor)| std::cmp::Reverse(cursor.busy_intervals()));
@@ -172,39 +233,43 @@ impl Table {
         Some(start)
     }
 
-    /// The place of a link's line for a class among its lines; made if need be. `None`: it would
-    /// have too many pieces.
-    fn line(&mut self, link: usize, class: usize) -> Option<usize> {
+    /// Makes a link's line for a class if need be; `false`: it would have too many pieces.
+    fn has_line(&mut self, link: usize, class: usize) -> bool {
         let port = &mut self.ports[link];
-        if let Some(place) = port.lines.iter().position(|(other, _)| *other == class) {
-            return Some(place);
+        if port.line(class).is_some() {
+            return true;
         }
         let interval = self.intervals[class];
         let each = port.items.iter().map(|item| interval / self.divisors[item.class][class]);
         if each.fold(0, i64::saturating_add) > MOST {
-            return None;
+            return false;
         }
-        let whole = |(other, _): &&(usize, Line)| {
+        let longer = port.lines().filter(|(other, _)| self.intervals[*other] % interval == 0);
+        let whole = |(other, _): &(usize, &Line)| {
             let own = self.intervals[*other];
             let fits =
                 |item: &Item| self.divisors[item.class][*other] == self.intervals[item.class];
             interval % own == 0 && port.items.iter().all(fits)
         };
-        let base = port.lines.iter().filter(whole).max_by_key(|(other, _)| self.intervals[*other]);
-        let line = match base {
-            Some((other, line)) => line.repeated(interval / self.intervals[*other]),
-            None => {
-                let every = |item: &Item| self.divisors[item.class][class];
-                let items = port.items.iter();
-                Line::of(interval, items.map(|item| (item.start, item.length, every(item))))
-            }
+        let line = if let Some((_, line)) = longer.min_by_key(|(other, _)| self.intervals[*other]) {
+            line.folded(interval)
+        } else if let Some((other, line)) =
+            port.lines().filter(whole).max_by_key(|(other, _)| self.intervals[*other])
+        {
+            let more = port.expected.saturating_sub(port.items.len());
+            line.repeated(interval / self.intervals[other], more)
+        } else {
+            let every = |item: &Item| self.divisors[item.class][class];
+            let all = port.items.iter().map(|item| (item.start, item.length, every(item)));
+            Line::of(interval, port.newest.least(), all)
         };
         self.work += 1 + u64::try_from(port.items.len()).unwrap_or(u64::MAX) / 8;
-        if self.lean {
-            port.lines.clear();
+        let before = (port.class, std::mem::replace(&mut port.newest, line));
+        if !self.lean && before.0 != NONE {
+            port.older.push(before);
         }
-        port.lines.push((class, line));
-        Some(port.lines.len() - 1)
+        port.class = class;
+        true
     }
 
     /// Gives what is of one stream to another.
@@ -270,10 +335,10 @@ mod tests {
                     table.take(stream, &stretches);
                 }
                 for port in &table.ports {
-                    for (class, line) in &port.lines {
-                        let mut fresh = Line::new(table.intervals[*class]);
+                    for (class, line) in port.lines() {
+                        let mut fresh = Line::new(table.intervals[class], 1);
                         for item in &port.items {
-                            let every = table.divisors[item.class][*class];
+                            let every = table.divisors[item.class][class];
                             fresh.add(item.start, item.length, every);
                         }
                         assert_eq!(*line, fresh, "seed {seed}");
