@@ -342,6 +342,7 @@ pub fn failure_code(certificate: &Certificate) -> u8 {
         Certificate::PairConflict { .. } | Certificate::Clique { .. } => NO_CLASS_BANDWIDTH,
         Certificate::NoInstant { .. } => NOT_CAPABLE,
         Certificate::NoPath { .. }
+        | Certificate::Jitter { .. }
         | Certificate::Solver { .. }
         | Certificate::GateLimit { .. }
         | Certificate::NotFound { .. } => NO_RESOURCES,
