@@ -3,6 +3,7 @@
 //!
 //! Not here: finding them (`timewire-plan`).
 
+mod check;
 mod file;
 
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use timewire_base::{Span, parse_span};
-use timewire_plan::check::check;
+use timewire_plan::check::check as judge;
 use timewire_plan::exchange::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
 use timewire_plan::file::uni_name;
 use timewire_plan::model::{Plan, Problem, StreamId};
@@ -40,6 +41,18 @@ pub struct PlanArgs {
     /// Write what became of them, for those who asked: instance data of the same module
     #[arg(long, value_name = "FILE.json", requires = "streams")]
     pub status: Option<PathBuf>,
+    /// Plan nothing: hold what is configured already against the streams. Of a file, a directory
+    /// with NAME.tc.json (`tc -j qdisc show`) or NAME.yang.json of each station and bridge, and
+    /// NAME.launch.csv; with --tsnkit, the prefix of tables of results
+    #[arg(
+        long,
+        value_name = "DIR|PREFIX",
+        conflicts_with_all = [
+            "status", "render", "simulate", "explain", "gantt", "export_tsnkit", "steps",
+            "time_limit",
+        ]
+    )]
+    pub check: Option<PathBuf>,
     /// Write the plan for Linux into this new directory: host files for `apply`, lines of tc,
     /// launch times of each talker, and the network with the plan in it
     #[arg(long, value_name = "DIR", conflicts_with = "tsnkit")]
@@ -99,6 +112,9 @@ struct Effort {
 
 /// Exit code 0: every stream has a place; 1: one has none.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.check {
+        return check::run(args, path);
+    }
     let streams = args.streams.as_deref();
     let own = args.file.as_deref().map(|path| file::OwnFile::read(path, streams)).transpose()?;
     let problem = match &own {
@@ -179,7 +195,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
 ///
 /// **Errors**: something contradicts it, which is a mistake of the search.
 fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<bool> {
-    let report = match check(problem, plan) {
+    let report = match judge(problem, plan) {
         Ok(report) => report,
         Err(error) => {
             eprintln!("note: the plan was not checked: {error}");

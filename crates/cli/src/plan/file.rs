@@ -13,7 +13,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use timewire_base::Span;
 use timewire_plan::exchange::{Uni, read_uni};
-use timewire_plan::file::{self, FileProblem, RestBound, Unbounded, UniPlaced};
+use timewire_plan::file::{self, FileProblem, Held, RestBound, Unbounded, UniPlaced};
 use timewire_plan::model::{Plan, Problem};
 use timewire_plan::words;
 use timewire_sched::scenario::network::NetworkFile;
@@ -90,6 +90,11 @@ impl OwnFile {
             Asked { id, name, code: placed.code(plan, index), why, unseen }
         })
         .collect()
+    }
+
+    /// What contradicts the streams in configurations of the nodes.
+    pub fn hold(&self, files: &[(String, Vec<u8>)]) -> anyhow::Result<Held> {
+        Ok(file::hold(&self.file, &self.given, files)?)
     }
 
     pub fn problem(&self) -> Problem {

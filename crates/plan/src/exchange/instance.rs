@@ -136,10 +136,25 @@ impl<'a> Data<'a> {
         Ok(number)
     }
 
+    /// A number of 64 bits, which is text in JSON.
+    pub fn long_number(&self) -> Result<u64, InstanceError> {
+        let number = self.value.as_str().and_then(|text| text.parse().ok());
+        let number = number.or_else(|| self.value.as_u64());
+        number.ok_or_else(|| {
+            self.error(self.is_not("number of 64 bits"), "digits in quotation marks, such as \"0\"")
+        })
+    }
+
     /// A text.
     pub fn text(&self) -> Result<&'a str, InstanceError> {
         let text = self.value.as_str();
         text.ok_or_else(|| self.error(self.is_not("text"), "text in quotation marks"))
+    }
+
+    /// Yes or no.
+    pub fn boolean(&self) -> Result<bool, InstanceError> {
+        let value = self.value.as_bool();
+        value.ok_or_else(|| self.error(self.is_not("boolean"), "true or false"))
     }
 
     fn is_not(&self, what: &str) -> String {

@@ -7,6 +7,7 @@
 //!
 //! Not here: reading the text (`timewire-sched`).
 
+mod configured;
 mod planned;
 mod render;
 mod rest;
@@ -14,6 +15,7 @@ mod route;
 mod uni;
 mod yang;
 
+pub use configured::{Held, HoldError, hold, is_configuration};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};

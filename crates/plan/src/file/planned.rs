@@ -14,9 +14,9 @@ use timewire_sched::scenario::network::{NetStation, NetStream, NetworkFile};
 use super::{FileProblem, ends};
 use crate::model::{Admission, LinkId, Plan, PortGates, Stream};
 
-/// The file with the plan in it. Left out are streams that have no place in the plan, with limits and
-/// faults of theirs, and those that a file cannot express. Messages of sporadic streams come in every
-/// interval.
+/// The file with the plan in it. Left out are streams that have no place in the plan, with limits
+/// and faults of theirs, and those that a file cannot express. Messages of sporadic streams come in
+/// every interval.
 ///
 /// **Errors**: something else in the file refers to a stream that was left out.
 pub fn planned(
