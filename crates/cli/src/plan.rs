@@ -3,6 +3,7 @@
 //!
 //! Not here: finding them (`timewire-plan`).
 
+mod check;
 mod file;
 
 use std::fmt::Write as _;
@@ -16,8 +17,9 @@ use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use timewire_base::{Span, parse_span};
-use timewire_plan::check::check;
+use timewire_plan::check::check as judge;
 use timewire_plan::exchange::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
+use timewire_plan::file::uni_name;
 use timewire_plan::model::{Plan, Problem, StreamId};
 use timewire_plan::synth::{Budget, Options, Planner};
 use timewire_plan::{gantt, words};
@@ -33,6 +35,24 @@ pub struct PlanArgs {
     /// Tables of tsnkit instead: streams, and the network
     #[arg(long, num_args = 2, value_names = ["TASK.csv", "TOPO.csv"])]
     pub tsnkit: Vec<PathBuf>,
+    /// Streams that users ask the network for: instance data of ieee802-dot1q-cnc-config
+    #[arg(long, value_name = "FILE.json", requires = "file")]
+    pub streams: Option<PathBuf>,
+    /// Write what became of them, for those who asked: instance data of the same module
+    #[arg(long, value_name = "FILE.json", requires = "streams")]
+    pub status: Option<PathBuf>,
+    /// Plan nothing: hold what is configured already against the streams. Of a file, a directory
+    /// with NAME.tc.json (`tc -j qdisc show`) or NAME.yang.json of each station and bridge, and
+    /// NAME.launch.csv; with --tsnkit, the prefix of tables of results
+    #[arg(
+        long,
+        value_name = "DIR|PREFIX",
+        conflicts_with_all = [
+            "status", "render", "simulate", "explain", "gantt", "export_tsnkit", "steps",
+            "time_limit",
+        ]
+    )]
+    pub check: Option<PathBuf>,
     /// Write the plan for Linux into this new directory: host files for `apply`, lines of tc,
     /// launch times of each talker, and the network with the plan in it
     #[arg(long, value_name = "DIR", conflicts_with = "tsnkit")]
@@ -92,14 +112,18 @@ struct Effort {
 
 /// Exit code 0: every stream has a place; 1: one has none.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
-    let own = args.file.as_deref().map(file::OwnFile::read).transpose()?;
+    if let Some(path) = &args.check {
+        return check::run(args, path);
+    }
+    let streams = args.streams.as_deref();
+    let own = args.file.as_deref().map(|path| file::OwnFile::read(path, streams)).transpose()?;
     let problem = match &own {
         Some(own) => own.problem(),
         None => read(args)?,
     };
     let explained = match (&args.explain, &own) {
         (Some(name), Some(own)) if own.is_without_place(name) => None,
-        (Some(name), _) => Some(problem.find(name).with_context(|| {
+        (Some(name), _) => Some(find(&problem, name).with_context(|| {
             format!("there is no stream {name}; there are {}", some_names(&problem))
         })?),
         (None, _) => None,
@@ -109,6 +133,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     }
     let files = args.export_tsnkit.as_deref();
     let files = files.map(|prefix| export_files(prefix, args.force)).transpose()?;
+    let told = args.status.as_deref().map(|path| NewFile::create(path, args.force)).transpose()?;
     let drawing =
         args.gantt.as_deref().map(|path| NewFile::create(path, args.force)).transpose()?;
     let mut planner =
@@ -132,6 +157,10 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
             file.write_all(text.as_bytes()).context("cannot write the tables")?;
         }
         files.into_iter().try_for_each(NewFile::finish)?;
+    }
+    if let (Some(mut file), Some(own)) = (told, &own) {
+        file.write_all(own.status(&plan).unwrap_or_default().as_bytes())?;
+        file.finish()?;
     }
     let more = match &own {
         Some(own) => Some(own.finish(&plan, args)?),
@@ -166,7 +195,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
 ///
 /// **Errors**: something contradicts it, which is a mistake of the search.
 fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<bool> {
-    let report = match check(problem, plan) {
+    let report = match judge(problem, plan) {
         Ok(report) => report,
         Err(error) => {
             eprintln!("note: the plan was not checked: {error}");
@@ -191,6 +220,11 @@ fn read(args: &PlanArgs) -> anyhow::Result<Problem> {
     let names = (task.to_string_lossy(), topo.to_string_lossy());
     let how = Tsnkit { round: args.round, overhead_bytes: args.overhead };
     Ok(read_tsnkit((&*names.0, &task_bytes), (&*names.1, &topo_bytes), how)?)
+}
+
+/// By its name, or by the id with which it was asked for.
+fn find(problem: &Problem, name: &str) -> Option<StreamId> {
+    problem.find(name).or_else(|| problem.find(&uni_name(name)))
 }
 
 fn some_names(problem: &Problem) -> String {

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
-use timewire_sched::scenario::AtMost;
 use timewire_sched::scenario::network::{NetMetric, NetworkFile};
+use timewire_sched::scenario::{AtMost, ScenarioErrors};
 use timewire_sim::net::{Network, Outcome, PhaseSearch, Simulation, StreamSpec, Traffic};
 
 use crate::output::{self, ProgressLine};
@@ -84,9 +84,17 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
 
 /// The file of a network; `what` is not done when it is none.
 pub fn read(path: &Path, what: &str) -> anyhow::Result<NetworkFile> {
+    read_as(path, what, NetworkFile::parse)
+}
+
+/// What makes a file of a name and a text.
+type Parse = fn(&str, &str) -> Result<NetworkFile, ScenarioErrors>;
+
+/// As [`read`], for those who want another rule of the reader.
+pub fn read_as(path: &Path, what: &str, parse: Parse) -> anyhow::Result<NetworkFile> {
     let name = path.to_string_lossy();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    NetworkFile::parse(&name, &text).map_err(|errors| {
+    parse(&name, &text).map_err(|errors| {
         // The errors are whole blocks of their own; a prefix would tear the first.
         eprintln!("{errors}");
         anyhow::anyhow!("{name} describes no network; nothing was {what}")

@@ -28,6 +28,19 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
             node(listener),
             path.len()
         ),
+        Certificate::Jitter { listener, path, parts, needed, allowed, proof } => {
+            let hops = path.iter().zip(parts).filter(|(_, part)| **part > Span::ZERO);
+            let hop = |id: &LinkId| node(&network.link(*id).from);
+            let each: Vec<String> = hops.map(|(id, part)| format!("{} {part}", hop(id))).collect();
+            let least = if *proof { " at least" } else { "" };
+            let more = if *proof { "" } else { "; this is no proof" };
+            format!(
+                "its latency to {} differs by {needed}{least}, of {}, since no gate holds it back \
+                 there; it may differ by {allowed}{more}",
+                node(listener),
+                each.join(" and ")
+            )
+        }
         Certificate::Window { link: at, needed, available } => format!(
             "its frames occupy {}, which it cannot avoid, for {needed}; its interval is \
              {available}",

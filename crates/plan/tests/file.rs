@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use timewire_base::Span;
-use timewire_plan::check::check;
+use timewire_plan::check::{Verdict, check, judge};
 use timewire_plan::file::{self, FileProblem, RenderError};
 use timewire_plan::model::{Certificate, Plan};
 use timewire_plan::synth::{Options, plan};
@@ -271,4 +271,57 @@ fn t0_why_there_are_no_bounds_is_said_with_names() {
     );
     let line = burst("", REST).replace("between: [br, c]", "between: [b, c]");
     assert_eq!(why(&line), "rest goes through the station b");
+}
+
+#[test]
+fn t0_jitter_that_cannot_be_kept_has_a_reason_with_its_parts() {
+    // Two bridges whose forwarding differs by 1 us and 3 us, and clocks that differ by 100 ns.
+    let network = |west: &str, east: &str, jitter: &str| {
+        format!(
+            "timewire: 1\nkind: network\nname: line\nduration: 10ms\nsync_error: 100ns\n\
+             stations: [{{ name: a }}, {{ name: b }}]\nbridges:\n\
+             - {{ name: west, forward: {{ kind: uniform, min: 2us, max: 3us }}, \
+             device: {{ {west} }} }}\n\
+             - {{ name: east, forward: {{ kind: uniform, min: 2us, max: 5us }}, \
+             device: {{ {east} }} }}\n\
+             links: [{{ between: [a, west] }}, {{ between: [west, east] }}, \
+             {{ between: [east, b] }}]\nstreams:\n\
+             - {{ name: s, from: a, to: b, class: 7, message: 58B, \
+             traffic: {{ kind: cyclic, period: 1ms }}, place: {{ jitter: {jitter} }} }}\n"
+        )
+    };
+    // Forwarding differs by 1 us and 3 us, a frame is there up to a gap of 960 ns (and one more)
+    // early, and clocks err by 100 ns on either side.
+    let (west_adds, east_adds) = (1_000 + 961 + 200, 3_000 + 961 + 200);
+    let none = "gate_entries: 0";
+    let few = "gate_entries: 100";
+    // By kind of the bridges: what is too little, the parts, and whether that is proven. Frames of
+    // `b` come to `east` past no other bridge, so that only what `east` adds is sure in all plans.
+    let cases = [
+        (none, none, west_adds + east_adds - 1, [west_adds, east_adds], false),
+        (none, none, east_adds - 1, [0, east_adds], true),
+        ("", none, east_adds - 1, [0, east_adds], true),
+        (none, few, west_adds + east_adds - 1, [west_adds, east_adds], false),
+    ];
+    for (west, east, jitter, parts, proof) in cases {
+        let (_, given, found) = planned(&network(west, east, &format!("{jitter}ns")));
+        let reason = &found.refused[0].certificate;
+        let Certificate::Jitter { parts: own, needed, proof: is, .. } = reason else {
+            panic!("{reason:?}");
+        };
+        let own: Vec<i64> = own[1..].iter().map(|part| part.as_ns()).collect();
+        assert_eq!((needed.as_ns(), *is, own), (parts[0] + parts[1], proof, parts.to_vec()));
+        let verdict = judge(&given.problem, &found, &found.refused[0]);
+        let wanted = if proof { Verdict::Proven } else { Verdict::NotProven };
+        assert_eq!(verdict, wanted, "{west}, {east}, {jitter}");
+        let said = timewire_plan::words::reason(&given.problem, reason);
+        assert!(said.contains("east 4161ns"), "{said}");
+        assert_eq!(said.ends_with("this is no proof"), !proof, "{said}");
+        // A nanosecond more is enough, but where the planner knows no plan that differs less.
+        let (_, _, found) = planned(&network(west, east, &format!("{}ns", jitter + 1)));
+        assert_eq!(found.refused.is_empty(), (west, east) != (none, none) || !proof);
+    }
+    // Gates of their own for each frame hold everything back.
+    let (_, _, found) = planned(&network(none, "", "0ns"));
+    assert_eq!(found.refused, []);
 }

@@ -12,8 +12,10 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 use timewire_base::Span;
-use timewire_plan::file::{self, FileProblem, RestBound, Unbounded};
+use timewire_plan::exchange::{Uni, read_uni};
+use timewire_plan::file::{self, FileProblem, Held, RestBound, Unbounded, UniPlaced};
 use timewire_plan::model::{Plan, Problem};
+use timewire_plan::words;
 use timewire_sched::scenario::network::NetworkFile;
 
 use super::PlanArgs;
@@ -24,6 +26,7 @@ use crate::sim;
 pub struct OwnFile {
     file: NetworkFile,
     given: FileProblem,
+    asked: Option<(Uni, UniPlaced)>,
 }
 
 /// What is known besides the plan.
@@ -33,14 +36,65 @@ pub struct More {
     bounds: Result<Vec<RestBound>, Unbounded>,
     simulated: Option<sim::Report>,
     written: usize,
+    asked: Vec<Asked>,
+}
+
+/// What became of a stream that users asked for.
+struct Asked {
+    id: String,
+    name: String,
+    code: u8,
+    why: Option<String>,
+    /// A file cannot express it, so the simulator did not see it.
+    unseen: bool,
 }
 
 impl OwnFile {
-    pub fn read(path: &Path) -> anyhow::Result<OwnFile> {
-        let file = sim::read(path, "planned")?;
-        let given = file::problem(&file)
-            .with_context(|| format!("{} cannot be planned", path.display()))?;
-        Ok(OwnFile { file, given })
+    pub fn read(path: &Path, streams: Option<&Path>) -> anyhow::Result<OwnFile> {
+        let Some(streams) = streams else {
+            let file = sim::read(path, "planned")?;
+            let given = file::problem(&file)
+                .with_context(|| format!("{} cannot be planned", path.display()))?;
+            return Ok(OwnFile { file, given, asked: None });
+        };
+        let file = sim::read_as(path, "planned", NetworkFile::parse_without_streams)?;
+        let name = streams.to_string_lossy();
+        let bytes = fs::read(streams).with_context(|| format!("cannot read {name}"))?;
+        let uni = read_uni(&name, &bytes)?;
+        let placed = file::with_uni(&file, &uni)
+            .with_context(|| format!("{name} does not fit to {}", path.display()))?;
+        let (file, given) = (placed.file.clone(), placed.given.clone());
+        Ok(OwnFile { file, given, asked: Some((uni, placed)) })
+    }
+
+    /// The answer to those who asked for streams.
+    pub fn status(&self, plan: &Plan) -> Option<String> {
+        let (uni, placed) = self.asked.as_ref()?;
+        Some(format!("{:#}\n", placed.status(uni, plan)))
+    }
+
+    fn asked(&self, plan: &Plan) -> Vec<Asked> {
+        let Some((uni, placed)) = &self.asked else { return Vec::new() };
+        let each = uni.streams.iter().zip(&placed.placed).enumerate();
+        each.map(|(index, (stream, place))| {
+            let refused = |id| plan.refused.iter().find(|refusal| refusal.stream == id);
+            let (why, unseen) = match place {
+                Err(refusal) => (Some(refusal.why.clone()), true),
+                Ok(id) => {
+                    let why =
+                        refused(*id).map(|it| words::reason(&self.given.problem, &it.certificate));
+                    (why, self.given.streams[id.index()].is_none())
+                }
+            };
+            let (id, name) = (stream.id.clone(), file::uni_name(&stream.id));
+            Asked { id, name, code: placed.code(plan, index), why, unseen }
+        })
+        .collect()
+    }
+
+    /// What contradicts the streams in configurations of the nodes.
+    pub fn hold(&self, files: &[(String, Vec<u8>)]) -> anyhow::Result<Held> {
+        Ok(file::hold(&self.file, &self.given, files)?)
     }
 
     pub fn problem(&self) -> Problem {
@@ -60,6 +114,7 @@ impl OwnFile {
             bounds: file::bounds(&self.file, &self.given, plan),
             simulated: None,
             written: 0,
+            asked: self.asked(plan),
         };
         let planned = || {
             let planned = file::planned(&self.file, &self.given, plan);
@@ -81,7 +136,12 @@ impl OwnFile {
             more.written = files.len();
         }
         if args.simulate {
-            more.simulated = Some(sim::simulate(&planned()?)?);
+            let planned = planned()?;
+            anyhow::ensure!(
+                !planned.streams.is_empty(),
+                "no stream is left that can be simulated; without --simulate the plan is shown"
+            );
+            more.simulated = Some(sim::simulate(&planned)?);
         }
         Ok(more)
     }
@@ -111,7 +171,8 @@ fn write(dir: &Path, files: &[file::Rendered], force: bool) -> anyhow::Result<()
 
 impl More {
     pub fn is_good(&self) -> bool {
-        self.simulated.as_ref().is_none_or(sim::Report::is_good)
+        let asked = self.asked.iter().all(|asked| asked.code == 0);
+        asked && self.simulated.as_ref().is_none_or(sim::Report::is_good)
     }
 
     fn bound(&self, index: usize) -> Option<&RestBound> {
@@ -157,6 +218,14 @@ impl More {
 
     pub fn text(&self) -> String {
         let mut text = String::new();
+        if !self.asked.is_empty() {
+            let served = self.asked.iter().filter(|asked| asked.code == 0).count();
+            let _ = writeln!(text, "asked for: {served} of {} streams", self.asked.len());
+        }
+        for asked in self.asked.iter().filter(|asked| asked.code != 0) {
+            let why = asked.why.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "  {} ({}): code {}: {why}", asked.id, asked.name, asked.code);
+        }
         if !self.rest.is_empty() {
             text.push_str("without a place:\n");
         }
@@ -168,6 +237,13 @@ impl More {
         }
         if let Some(report) = &self.simulated {
             let _ = write!(text, "\nsimulated:\n{}", report.table());
+            let unseen = self.asked.iter().filter(|it| it.code == 0 && it.unseen).count();
+            if unseen > 0 {
+                let _ = writeln!(
+                    text,
+                    "not simulated: {unseen} streams with several listeners or trees"
+                );
+            }
         }
         text
     }
@@ -175,6 +251,18 @@ impl More {
     pub fn add_to(&self, value: &mut Value) {
         let rest: Vec<Value> = (0..self.rest.len()).map(|index| self.json(index)).collect();
         value["without_place"] = json!(rest);
+        if !self.asked.is_empty() {
+            let row = |it: &Asked| {
+                json!({
+                    "stream_id": it.id,
+                    "name": it.name,
+                    "failure_code": it.code,
+                    "why": it.why,
+                    "in_simulation": self.simulated.is_some() && it.code == 0 && !it.unseen,
+                })
+            };
+            value["asked_for"] = self.asked.iter().map(row).collect();
+        }
         if let Some(report) = &self.simulated {
             value["simulation"] = json!(report);
         }

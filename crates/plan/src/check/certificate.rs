@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use timewire_base::Span;
 
-use super::times::{forwarding, occupancy};
+use super::times::{forwarding, occupancy, vagueness};
 use super::{Verdict, greatest_common_divisor as divisor_of};
 use crate::model::{
     Certificate, LinkId, Network, NodeId, Plan, Problem, Refusal, Role, Route, Stream, StreamId,
@@ -31,6 +31,9 @@ pub fn judge(problem: &Problem, plan: &Plan, refusal: &Refusal) -> Verdict {
         Certificate::MinimumLatency { listener, path, needed, allowed } => {
             judge.minimum_latency(*listener, path, needed.as_ns(), allowed.as_ns())
         }
+        Certificate::Jitter { listener, path, parts, needed, proof: true, .. } => {
+            judge.jitter(*listener, path, parts, *needed)
+        }
         Certificate::Window { link, needed, available } => judge.window(*link, *needed, *available),
         Certificate::LinkLoad { link, streams, needed, cycle } => {
             judge.link_load(*link, streams, *needed, *cycle)
@@ -43,9 +46,7 @@ pub fn judge(problem: &Problem, plan: &Plan, refusal: &Refusal) -> Verdict {
             judge.pigeonhole(*link, streams, *needed, *divisor)
         }
         Certificate::NoInstant { node } => judge.no_instant(*node),
-        Certificate::Solver { .. }
-        | Certificate::GateLimit { .. }
-        | Certificate::NotFound { .. } => Ok(Verdict::NotProven),
+        _ => Ok(Verdict::NotProven),
     };
     judged.unwrap_or_else(|why| Verdict::Wrong { why })
 }
@@ -75,20 +76,27 @@ impl Judge<'_> {
         Ok(Verdict::Proven)
     }
 
-    fn minimum_latency(
-        &self,
-        listener: NodeId,
-        path: &[LinkId],
-        needed: i64,
-        allowed: i64,
-    ) -> Judged {
-        ensure(self.stream.listeners.contains(&listener), "it does not listen")?;
+    fn minimum_latency(&self, to: NodeId, path: &[LinkId], needed: i64, allowed: i64) -> Judged {
+        ensure(self.stream.listeners.contains(&to), "it does not listen")?;
         ensure(allowed == self.stream.latency_max.as_ns(), "more is allowed, or less")?;
-        ensure(self.leads(path, listener), "the path does not lead to the listener")?;
+        ensure(self.leads(path, to), "the path does not lead to the listener")?;
         // What is claimed may be less than the exact least, but must be more than is allowed.
-        let best = self.quickest(listener).ok_or("there is no path")?;
+        let best = self.quickest(to).ok_or("there is no path")?;
         ensure(needed <= best, "there is a way that takes less")?;
         ensure(needed > allowed, "it is quick enough")?;
+        Ok(Verdict::Proven)
+    }
+
+    fn jitter(&self, to: NodeId, path: &[LinkId], parts: &[Span], needed: Span) -> Judged {
+        ensure(self.leads(path, to), "the path does not lead to a listener")?;
+        let sum = parts.iter().try_fold(Span::ZERO, |sum, part| sum.checked_add(*part));
+        ensure(parts.len() == path.len() && sum == Some(needed), "its parts are another sum")?;
+        let (vague, links) = (vagueness(self.network), self.links_of(self.stream));
+        let last = links.iter().filter(|id| self.network.link(**id).to == to);
+        let least = last.map(|id| vague[id.index()]).min().ok_or("there is no path")?;
+        ensure(needed.as_ns() <= least, "there is a way that differs less")?;
+        let allowed = self.stream.jitter_max.ok_or("it may differ by anything")?;
+        ensure(needed > allowed, "it differs little enough")?;
         Ok(Verdict::Proven)
     }
 
@@ -240,7 +248,7 @@ impl Judge<'_> {
                 link.filter(|link| Some(link.from) == at && self.usable(self.stream, *id));
             at = goes_on.map(|link| link.to);
         }
-        at == Some(listener)
+        at == Some(listener) && self.stream.listeners.contains(&listener)
     }
 
     /// The least time over all ways: for each occupancy that may be the longest on the way, the

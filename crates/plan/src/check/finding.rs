@@ -77,6 +77,10 @@ pub enum Rule {
     GateEntries,
     /// A gate entry that is too short.
     IntervalShort,
+    /// A gate entry that is too long.
+    IntervalLong,
+    /// Another gate is open while a planned frame passes, or others are in its queue.
+    GateShared,
     /// A gate that changes between two instants that the port can have.
     Granularity,
     /// A queue that opens more often in a cycle than the port can.
@@ -210,6 +214,8 @@ impl Rule {
             Rule::GateCount => "another number of gate entries than declared",
             Rule::GateEntries => "more gate entries than the port has",
             Rule::IntervalShort => "a gate entry is too short",
+            Rule::IntervalLong => "a gate entry is too long",
+            Rule::GateShared => "others may be sent in a planned frame's turn",
             Rule::Granularity => "a gate changes where the port cannot",
             Rule::Openings => "a queue opens too often in a cycle",
             Rule::LaunchTime => "neither gate nor launch time lets the talker start then",

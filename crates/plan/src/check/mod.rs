@@ -10,6 +10,7 @@
 //! given); traffic without a schedule (`crate::bounds`).
 
 mod certificate;
+mod configured;
 mod finding;
 mod gates;
 mod links;
@@ -17,6 +18,7 @@ mod routes;
 mod times;
 
 pub use certificate::judge;
+pub use configured::{Configuration, Configured, PortStates, check_configured};
 pub use finding::{Finding, Report, Rule, Verdict};
 
 use finding::Findings;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::finding::Findings;
 use super::{Finding, Rule, Sent};
-use crate::model::{Forwarding, LinkId, Network, Plan, Problem, Stream, StreamId};
+use crate::model::{Forwarding, LinkId, Network, Plan, Problem, Role, Stream, StreamId};
 
 /// No transmission counts for more: it is longer than any interval, and sums of many still fit.
 const LONGEST_NS: i64 = 8_000_000_000_000;
@@ -39,6 +39,38 @@ pub(super) fn forwarding(network: &Network, from: LinkId, to: LinkId, stream: &S
     };
     let rest = incoming.propagation + node.processing_max + network.options().sync_error;
     received + rest.as_ns()
+}
+
+/// By link: the least by which a frame's start on it differs, whatever is planned. A port with
+/// gates can hold each frame back; one without starts it when it is there or when the frame before
+/// it has left, which differs by as much as any that came to the same node.
+pub(super) fn vagueness(network: &Network) -> Vec<i64> {
+    let sync = network.options().sync_error.as_ns();
+    let mut least = vec![0_i64; network.links().len()];
+    let mut comes: Vec<Vec<usize>> = vec![Vec::new(); network.nodes().len()];
+    for (index, link) in network.links().iter().enumerate() {
+        comes[link.to.index()].push(index);
+    }
+    // Each round is a bound; without end they rise only where no station's frames come.
+    for _ in network.nodes() {
+        let mut rose = false;
+        for index in 0..least.len() {
+            let from = network.links()[index].from;
+            let node = network.node(from);
+            if node.role == Role::EndStation || node.limits.gate_entries != Some(0) {
+                continue;
+            }
+            let own = (node.processing_max - node.processing_min).as_ns() + 2 * sync;
+            let before = comes[from.index()].iter().map(|link| least[*link]).min();
+            let bound = own.saturating_add(before.unwrap_or(0)).min(LONGEST_NS);
+            rose |= bound > least[index];
+            least[index] = least[index].max(bound);
+        }
+        if !rose {
+            break;
+        }
+    }
+    least
 }
 
 /// Each frame starts when it has been received and processed, after the one before it.

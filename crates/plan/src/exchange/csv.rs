@@ -151,6 +151,11 @@ impl<'a> Table<'a> {
 }
 
 impl Row<'_> {
+    /// Where it stands, from 1, the header included.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
     /// A mistake in this line.
     pub fn error(&self, column: &str, what: &str, remedy: &str) -> TableError {
         TableError {

@@ -4,7 +4,19 @@
 //! Not here: reading and writing files (`timewire-cli`).
 
 mod csv;
+mod gates;
+mod instance;
+mod launch;
 mod tsnkit;
+mod tsnkit_plan;
+mod uni;
 
 pub use csv::TableError;
+pub use gates::{InterfaceGates, read_gates};
+pub use instance::InstanceError;
+pub use launch::{LaunchRow, read_launches};
 pub use tsnkit::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
+pub use tsnkit_plan::{TsnkitResult, TsnkitTables, read_tsnkit_result};
+pub use uni::{
+    MODULE as UNI_MODULE, TimeAware, Uni, UniInterface, UniListener, UniStream, read_uni,
+};

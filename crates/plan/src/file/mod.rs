@@ -7,15 +7,19 @@
 //!
 //! Not here: reading the text (`timewire-sched`).
 
+mod configured;
 mod planned;
 mod render;
 mod rest;
 mod route;
+mod uni;
 mod yang;
 
+pub use configured::{Held, HoldError, hold, is_configuration};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};
+pub use uni::{UniError, UniPlaced, UniRefusal, failure_code, uni_name, with_uni};
 
 use timewire_base::{Span, StationName};
 use timewire_sched::scenario::network::{
@@ -39,8 +43,8 @@ const PREAMBLE: u32 = 8;
 pub struct FileProblem {
     /// The problem; a stream's name is that of the file.
     pub problem: Problem,
-    /// By [`StreamId`]: its place in the file.
-    pub streams: Vec<usize>,
+    /// By [`StreamId`]: its place in the file; `None` for one that a file cannot express.
+    pub streams: Vec<Option<usize>>,
 }
 
 /// The problem of a file. The link from the first to the second end of the file's link `i` is link
@@ -53,7 +57,7 @@ pub fn problem(file: &NetworkFile) -> Result<FileProblem, ModelError> {
     for (index, stream) in file.streams.iter().enumerate() {
         if stream.place.is_some() {
             problem.add(placed(file, stream))?;
-            streams.push(index);
+            streams.push(Some(index));
         }
     }
     Ok(FileProblem { problem, streams })
@@ -62,7 +66,7 @@ pub fn problem(file: &NetworkFile) -> Result<FileProblem, ModelError> {
 impl FileProblem {
     /// Which stream of the problem a stream of the file is, by its place there.
     pub fn id_of(&self, index: usize) -> Option<StreamId> {
-        self.streams.iter().position(|own| *own == index).map(StreamId::from_index)
+        self.streams.iter().position(|own| *own == Some(index)).map(StreamId::from_index)
     }
 }
 

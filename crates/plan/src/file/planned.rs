@@ -14,8 +14,9 @@ use timewire_sched::scenario::network::{NetStation, NetStream, NetworkFile};
 use super::{FileProblem, ends};
 use crate::model::{Admission, LinkId, Plan, PortGates, Stream};
 
-/// The file with the plan in it. Streams that have no place in the plan are left out, and so are
-/// limits and faults of theirs. Messages of sporadic streams come in every interval.
+/// The file with the plan in it. Left out are streams that have no place in the plan, with limits
+/// and faults of theirs, and those that a file cannot express. Messages of sporadic streams come in
+/// every interval.
 ///
 /// **Errors**: something else in the file refers to a stream that was left out.
 pub fn planned(
@@ -27,7 +28,7 @@ pub fn planned(
     let left_out: BTreeSet<&str> =
         plan.refused.iter().map(|it| given.problem.stream(it.stream).name.as_str()).collect();
     let mut ports: Vec<Value> = json["ports"].as_array().cloned().unwrap_or_default();
-    let classes = classes(file);
+    let classes = classes(given);
     for gates in &plan.gates {
         let (own, far, _) = ends(file, gates.link);
         let entries = entries(gates, plan, given, &classes);
@@ -36,7 +37,7 @@ pub fn planned(
     }
     let mut limits = json["limits"].as_array().cloned().unwrap_or_default();
     for admission in &plan.admitted {
-        let index = given.streams[admission.stream.index()];
+        let Some(index) = given.streams[admission.stream.index()] else { continue };
         let (stream, wanted) = (&file.streams[index], given.problem.stream(admission.stream));
         let talker = file.stations.iter().find(|station| station.name == stream.from);
         let talker = talker.expect("invariant: a checked file has planned streams of stations");
@@ -60,7 +61,7 @@ pub fn planned(
     }
     (json["ports"], json["limits"]) = (Value::Array(ports), Value::Array(limits));
     json["tolerance"] = json!(file.tolerance.max(file.sync_error).to_string());
-    NetworkFile::parse("the planned network", &json.to_string())
+    NetworkFile::parse_without_streams("the planned network", &json.to_string())
 }
 
 /// How long before its start a message is released.
@@ -70,9 +71,8 @@ fn lead(talker: &NetStation) -> Span {
 }
 
 /// The classes of all planned streams.
-pub(super) fn classes(file: &NetworkFile) -> BTreeSet<u64> {
-    let planned = file.streams.iter().filter(|stream| stream.place.is_some());
-    planned.map(|stream| stream.class.get()).collect()
+fn classes(given: &FileProblem) -> BTreeSet<u64> {
+    given.problem.streams().iter().map(|stream| stream.priority.into()).collect()
 }
 
 /// The classes of the streams in each planned queue of a port.

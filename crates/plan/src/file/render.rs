@@ -254,7 +254,11 @@ impl Node<'_> {
                 continue;
             };
             let name = format!("eth{number}");
-            interfaces.push(yang::interface(&name, gates, self.device.queues.get()));
+            let planned = queues(self.plan, self.given, link).into_iter();
+            let classes =
+                planned.flat_map(|(queue, all)| all.into_iter().map(move |it| (it, queue)));
+            let classes = classes.collect();
+            interfaces.push(yang::interface(&name, gates, self.device.queues.get(), &classes));
         }
         if !interfaces.is_empty() {
             let name = format!("{}.yang.json", self.name);

@@ -42,9 +42,9 @@ pub struct Refusal {
     pub certificate: Certificate,
 }
 
-/// Why a stream has no place. All but [`Certificate::NotFound`] and [`Certificate::GateLimit`] are
-/// proofs: together with the streams that they name, all of which the plan admits, this one cannot
-/// have a place in any plan of this model.
+/// Why a stream has no place. All but [`Certificate::NotFound`], [`Certificate::GateLimit`] and a
+/// [`Certificate::Jitter`] that says so are proofs: together with the streams that they name, all
+/// of which the plan admits, this one cannot have a place in any plan of this model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Certificate {
@@ -70,6 +70,22 @@ pub enum Certificate {
         needed: Span,
         /// How long it may.
         allowed: Span,
+    },
+    /// What it arrives at differs by more than it may: ports that hold no frame back until a gate
+    /// opens pass on by how much processing and clocks differ.
+    Jitter {
+        /// Where.
+        listener: NodeId,
+        /// The way there.
+        path: Vec<LinkId>,
+        /// By link of the way: what its port adds.
+        parts: Vec<Span>,
+        /// Their sum.
+        needed: Span,
+        /// How much it may differ.
+        allowed: Span,
+        /// Whether no plan has less; otherwise gates of other places might hold frames back.
+        proof: bool,
     },
     /// A message is longer on a link, which it cannot avoid, than its interval.
     Window {
@@ -140,7 +156,12 @@ pub enum Certificate {
 impl Certificate {
     /// Whether it says that there is no plan, rather than that none was found.
     pub fn is_proof(&self) -> bool {
-        !matches!(self, Certificate::NotFound { .. } | Certificate::GateLimit { .. })
+        !matches!(
+            self,
+            Certificate::NotFound { .. }
+                | Certificate::GateLimit { .. }
+                | Certificate::Jitter { proof: false, .. }
+        )
     }
 
     /// The same after one stream was taken out and `last` took its number. `None`: it named that

@@ -7,8 +7,9 @@
 use timewire_base::Span;
 
 use super::Planner;
+use super::shape::{Shape, is_exact, uncertainty};
 use super::table::divisor;
-use crate::model::{Certificate, LinkId, StreamId};
+use crate::model::{Certificate, LinkId, Network, NodeId, Role, Route, StreamId};
 
 /// What the streams so far need of links that they cannot avoid.
 #[derive(Clone, Debug)]
@@ -88,6 +89,60 @@ fn load(planner: &Planner, link: LinkId, streams: impl Iterator<Item = usize>) -
     }
 }
 
+/// The links of a tree that lead to a node.
+fn way(network: &Network, tree: &[LinkId], to: NodeId) -> Vec<LinkId> {
+    let (mut path, mut at) = (Vec::new(), to);
+    while let Some(link) = tree.iter().find(|link| network.link(**link).to == at) {
+        path.push(*link);
+        at = network.link(*link).from;
+    }
+    path.reverse();
+    path
+}
+
+/// By link of a way: how much earlier than planned its port lets frames go than the one before, as
+/// far as no port after it holds them back.
+fn parts(network: &Network, path: &[LinkId]) -> Vec<i64> {
+    let mut parts = vec![0; path.len()];
+    for place in 1..path.len() {
+        if is_exact(network, path[place]) {
+            parts[..place].fill(0);
+        } else {
+            parts[place] = uncertainty(network, path[place - 1]);
+        }
+    }
+    parts
+}
+
+/// The most ports without gates in a row that are gone back over.
+const MOST_HOPS: u32 = 16;
+
+/// By link: how much the start of any frame on it differs at least. Its port has no gates, nor have
+/// those before it, from wherever frames come.
+fn unheld(network: &Network) -> Vec<i64> {
+    let mut least = vec![0; network.links().len()];
+    for _ in 0..MOST_HOPS {
+        // By node: the least that comes to it, with what the node adds.
+        let mut comes: Vec<Option<i64>> = vec![None; network.nodes().len()];
+        for (index, link) in network.links().iter().enumerate() {
+            let there = least[index] + uncertainty(network, LinkId::from_index(index));
+            let known = &mut comes[link.to.index()];
+            *known = Some(known.map_or(there, |known| known.min(there)));
+        }
+        let before = least.clone();
+        for (least, link) in least.iter_mut().zip(network.links()) {
+            let node = network.node(link.from);
+            if node.role == Role::Bridge && node.limits.gate_entries == Some(0) {
+                *least = comes[link.from.index()].unwrap_or(0);
+            }
+        }
+        if least == before {
+            break;
+        }
+    }
+    least
+}
+
 /// Streams on one link among which a clique is looked for.
 const MOST: usize = 400;
 
@@ -102,6 +157,42 @@ impl Planner {
         let stream = self.stream(id);
         let turns = cycle(self) / i128::from(stream.interval.as_ns());
         i128::from(self.frame(id, link)) * i128::from(stream.frames) * turns
+    }
+
+    /// That a shape differs by more than the stream may, and what each port adds.
+    pub(super) fn vague(&self, id: usize, shape: &Shape) -> Option<Certificate> {
+        let (network, stream) = (self.problem.network(), self.stream(id));
+        let allowed = stream.jitter_max.filter(|most| shape.early > most.as_ns())?;
+        let ways = shape.trees.iter().flat_map(|tree| {
+            stream.listeners.iter().map(move |listener| (*listener, way(network, tree, *listener)))
+        });
+        let (listener, path, mut parts) = ways
+            .map(|(listener, path)| {
+                let parts = parts(network, &path);
+                (listener, path, parts)
+            })
+            .max_by_key(|(.., parts)| parts.iter().sum::<i64>())?;
+        let last = (0..network.links().len()).map(LinkId::from_index).filter(|link| {
+            let given = match &stream.route {
+                Route::Free => true,
+                Route::Given(trees) => trees.iter().any(|tree| tree.contains(link)),
+            };
+            given && network.link(*link).to == listener
+        });
+        let unheld = unheld(network);
+        let least = last.map(|link| unheld[link.index()]).min().unwrap_or(0);
+        let proof = least > allowed.as_ns();
+        if proof {
+            // Of what the ports of this way add, the last ones make up what no way avoids.
+            let mut left = least;
+            for part in parts.iter_mut().rev() {
+                *part = left.min(*part);
+                left -= *part;
+            }
+        }
+        let needed = Span::from_ns(parts.iter().sum());
+        let parts = parts.into_iter().map(Span::from_ns).collect();
+        Some(Certificate::Jitter { listener, path, parts, needed, allowed, proof })
     }
 
     /// Why a stream has no place beside those who have one.

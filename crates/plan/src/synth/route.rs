@@ -87,7 +87,7 @@ impl Planner {
             }
         }
         self.check_links(id, self.only_ways(id, &shape))?;
-        Err(Certificate::NotFound { tried: self.table.work })
+        Err(self.vague(id, &shape).unwrap_or(Certificate::NotFound { tried: self.table.work }))
     }
 
     /// The least time in which a listener can have the whole message: its first frame on the

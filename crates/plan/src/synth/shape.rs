@@ -124,7 +124,7 @@ pub fn step(network: &Network, stream: &Stream, link: LinkId, next: LinkId) -> i
 }
 
 /// How much earlier than reckoned a frame may be there after a node.
-fn uncertainty(network: &Network, link: LinkId) -> i64 {
+pub fn uncertainty(network: &Network, link: LinkId) -> i64 {
     let node = network.node(network.link(link).to);
     let sync = network.options().sync_error.as_ns();
     (node.processing_max - node.processing_min).as_ns() + 2 * sync

@@ -8,7 +8,7 @@ use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 
 use super::ScenarioErrors;
 use super::item::{Item, Reader};
-use super::kernels::{Drift, LossShare, Offset};
+use super::kernels::{Drift, LossShare, MacAddress, Offset};
 use super::network_check;
 use super::network_plan;
 pub use super::network_plan::{NetDevice, NetPlace};
@@ -52,8 +52,8 @@ record! {
         schedule: Option<TdmSchedule>,
         /// Ports that are not plain.
         ports: Vec<NetPort> = "[]",
-        /// Streams of messages.
-        streams: Vec<NetStream>,
+        /// Streams of messages. Only a planner to which others are given needs none.
+        streams: Vec<NetStream> = "[]",
         /// What goes wrong.
         faults: Vec<NetFault> = "[]",
         /// The verdict.
@@ -74,6 +74,8 @@ record! {
     pub struct NetStation {
         /// Its name.
         name: StationName,
+        /// Addresses of its cards, by which requests for streams name it.
+        mac: Vec<MacAddress> = "[]",
         /// From the release of a message to the queue of its port.
         send: NetDelay = "0us",
         /// From the last bit of a frame to the application.
@@ -605,11 +607,32 @@ impl NetworkFile {
     ///
     /// **Errors**: everything that is wrong with the text, each with its place.
     pub fn parse(file_name: &str, text: &str) -> Result<NetworkFile, ScenarioErrors> {
+        NetworkFile::parse_with(file_name, text, true)
+    }
+
+    /// As [`NetworkFile::parse`], and a file without streams is one too: they come from elsewhere.
+    ///
+    /// **Errors**: as there.
+    pub fn parse_without_streams(
+        file_name: &str,
+        text: &str,
+    ) -> Result<NetworkFile, ScenarioErrors> {
+        NetworkFile::parse_with(file_name, text, false)
+    }
+
+    fn parse_with(
+        file_name: &str,
+        text: &str,
+        streams: bool,
+    ) -> Result<NetworkFile, ScenarioErrors> {
         let failed = |problems| ScenarioErrors::new(file_name, text, problems);
         let root = tree::parse(text).map_err(failed)?;
         let mut reader = Reader::new(root.mark);
         let file = NetworkFile::read(&root, &mut reader);
         if let Some(file) = &file {
+            if streams && file.streams.is_empty() {
+                reader.fail_at("streams", "there is no stream".into(), "write at least one");
+            }
             network_check::check(file, &mut reader);
             network_plan::check(file, &mut reader);
         }

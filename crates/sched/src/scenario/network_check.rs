@@ -4,7 +4,7 @@
 //!
 //! Not here: single values (`network.rs`); whether there is a way (`timewire-sim`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
 use timewire_base::{Span, StationName, parse_span};
@@ -55,8 +55,15 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
 
 impl Checker<'_> {
     fn names(&self, reader: &mut Reader) {
-        if self.file.streams.is_empty() {
-            reader.fail_at("streams", "there is no stream".into(), "write at least one");
+        let mut macs = BTreeSet::new();
+        for (i, station) in self.file.stations.iter().enumerate() {
+            for mac in &station.mac {
+                let at = format!("stations[{i}].mac");
+                if !macs.insert(*mac) {
+                    let message = format!("{mac} is the address of another card");
+                    reader.fail_at(&at, message, "give each card its own");
+                }
+            }
         }
         let mut seen: BTreeMap<&str, String> = BTreeMap::new();
         let nodes = (self.file.stations.iter().enumerate())

@@ -296,3 +296,76 @@ fn t0_what_is_no_proof_is_not_proven() {
     let unknown = judge(&problem, &Plan::default(), &refusal);
     assert_eq!(unknown, Verdict::Wrong { why: "there is no such stream".to_owned() });
 }
+
+#[test]
+fn t0_jitter_that_no_gate_takes_away_is_a_proof() {
+    let mut problem = CHAIN.problem(vec![stream(0, 100, 105, 1)]);
+    // 1 us of processing that may be 0, clocks 10 ns apart on either side: 1020 ns a bridge.
+    let gateless = |node: &Node, bridges: &[&str]| Node {
+        processing_min: Span::ZERO,
+        limits: DeviceLimits {
+            gate_entries: bridges.contains(&node.name.as_str()).then_some(0),
+            ..node.limits
+        },
+        ..node.clone()
+    };
+    let without = |problem: &Problem, bridges: &[&str], jitter: Option<Span>| {
+        let network = problem.network();
+        let nodes = network.nodes().iter().map(|node| gateless(node, bridges)).collect();
+        let network = Network::new(nodes, network.links().to_vec(), network.options()).unwrap();
+        let stream = Stream { jitter_max: jitter, ..problem.stream(StreamId(0)).clone() };
+        Problem::new(network, vec![stream]).unwrap()
+    };
+    let path = vec![LinkId(0), LinkId(1), LinkId(2)];
+    let claim = |parts: &[i64], needed: i64| Certificate::Jitter {
+        listener: NodeId(3),
+        path: path.clone(),
+        parts: parts.iter().map(|part| ns(*part)).collect(),
+        needed: ns(needed),
+        allowed: ns(1_000),
+        proof: true,
+    };
+    problem = without(&problem, &["n2"], Some(ns(1_000)));
+    assert_eq!(verdict(&problem, &claim(&[0, 0, 1_020], 1_020)), Verdict::Proven);
+    wrong(
+        &problem,
+        &[
+            (claim(&[0, 0, 1_021], 1_021), "there is a way that differs less"),
+            (claim(&[0, 1_020, 1_020], 2_040), "there is a way that differs less"),
+            (claim(&[0, 0, 1_020], 1_019), "its parts are another sum"),
+            (claim(&[0, 1_020], 1_020), "its parts are another sum"),
+            (claim(&[0, 0, 1_000], 1_000), "it differs little enough"),
+            (claim(&[0, i64::MAX, i64::MAX], 1_020), "its parts are another sum"),
+        ],
+    );
+    let Certificate::Jitter { parts, .. } = claim(&[0, 1_020], 1_020) else { unreachable!() };
+    let astray = Certificate::Jitter {
+        listener: NodeId(3),
+        path: vec![LinkId(0), LinkId(1)],
+        parts,
+        needed: ns(1_020),
+        allowed: ns(1_000),
+        proof: true,
+    };
+    wrong(&problem, &[(astray, "the path does not lead to a listener")]);
+    // Frames come to n1 from stations only, and from there through two bridges without gates.
+    let both = without(&problem, &["n1", "n2"], Some(ns(2_000)));
+    let two = claim(&[0, 1_020, 1_020], 2_040);
+    assert_eq!(
+        verdict(&both, &two),
+        // A station at n2 has frames that come past one bridge only.
+        Verdict::Wrong { why: "there is a way that differs less".to_owned() }
+    );
+    // With gates everything can be held back, and without a limit nothing is asked.
+    let gates = without(&problem, &[], Some(ns(1_000)));
+    wrong(&gates, &[(claim(&[0, 0, 1_020], 1_020), "there is a way that differs less")]);
+    let any = without(&problem, &["n2"], None);
+    wrong(&any, &[(claim(&[0, 0, 1_020], 1_020), "it may differ by anything")]);
+    // What says itself that it is no proof is none.
+    let mut open = claim(&[0, 0, 1_020], 1_020);
+    if let Certificate::Jitter { proof, .. } = &mut open {
+        *proof = false;
+    }
+    assert_eq!(verdict(&problem, &open), Verdict::NotProven);
+    assert!(!open.is_proof());
+}

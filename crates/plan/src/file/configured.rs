@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What stations and bridges of a file are configured with, read back and held against its streams:
+//! for a node `NAME`, `NAME.tc.json` as `tc -j qdisc show` prints it, or `NAME.yang.json`, instance
+//! data of gates; and of a talker `NAME.launch.csv`, as a rendered plan has it.
+//!
+//! Interfaces are called as rendered plans call them; one of another name is taken where a node has
+//! one link and the file one interface with gates. A class of the file is a socket priority of
+//! Linux and a priority of IEEE 802.1Q.
+//!
+//! Not here: what is judged ([`crate::check::check_configured`]).
+
+use std::collections::BTreeMap;
+
+use timewire_base::{SocketPriority, Span, StationName};
+use timewire_sched::qdisc::{Place, Qdisc, ShownQdisc, Taprio};
+use timewire_sched::scenario::network::{NetDevice, NetworkFile};
+
+use super::{FileProblem, node_id};
+use crate::check::{CheckError, Configuration, Configured, PortStates, check_configured};
+use crate::exchange::{InterfaceGates, LaunchRow, read_gates, read_launches};
+use crate::model::{LinkId, NodeId};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// About frames and gates.
+    pub configured: Configured,
+    /// Other contradictions, in words.
+    pub notes: Vec<String>,
+    /// Files that were read.
+    pub files: Vec<String>,
+}
+
+/// Why nothing was held against the streams.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HoldError {
+    /// A file is none of its kind.
+    #[error("{file}: {why}")]
+    File {
+        /// Which.
+        file: String,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// What is configured cannot be gone through.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+}
+
+const TC: &str = ".tc.json";
+const YANG: &str = ".yang.json";
+const LAUNCH: &str = ".launch.csv";
+
+/// Whether a file of this name is read.
+pub fn is_configuration(name: &str) -> bool {
+    [TC, YANG, LAUNCH].into_iter().any(|end| name.ends_with(end))
+}
+
+/// Holds configurations against the streams of a file. `files` are names and contents.
+///
+/// **Errors**: a file that is none of its kind, or of no node; cycles that are too long.
+pub fn hold(
+    file: &NetworkFile,
+    given: &FileProblem,
+    files: &[(String, Vec<u8>)],
+) -> Result<Held, HoldError> {
+    let stations = file.stations.iter().map(|it| (&it.name, &it.device));
+    let nodes: Vec<_> =
+        stations.chain(file.bridges.iter().map(|it| (&it.name, &it.device))).collect();
+    let mut reading = Reading { given, made: Configuration::default(), notes: Vec::new() };
+    let mut delays: BTreeMap<LinkId, Span> = BTreeMap::new();
+    let mut read = Vec::new();
+    let rows: Vec<_> = files.iter().filter(|(name, _)| is_configuration(name)).collect();
+    for end in [TC, YANG, LAUNCH] {
+        for (name, bytes) in rows.iter().filter(|(name, _)| name.ends_with(end)) {
+            let failed = |why: String| HoldError::File { file: name.clone(), why };
+            let node = name.strip_suffix(end).unwrap_or(name);
+            let known = nodes.iter().find(|(own, _)| own.as_str() == node);
+            let (node, device) = known.copied().ok_or_else(|| {
+                failed(format!("there is no station or bridge `{node}` in the network"))
+            })?;
+            let node = Node { name: node, device, id: node_id(file, node) };
+            match end {
+                TC => reading.tc(&node, bytes, &mut delays).map_err(failed)?,
+                YANG => reading.yang(&node, name, bytes).map_err(failed)?,
+                _ => reading.launches(&node, name, bytes, &delays).map_err(failed)?,
+            }
+            read.push(name.clone());
+        }
+    }
+    let others = file.streams.iter().filter(|stream| stream.place.is_none());
+    let others = others.fold(0_u8, |mask, it| mask | 1 << it.class.get().min(7));
+    reading.made.ports.sort_by_key(|port| port.link);
+    let configured = check_configured(&given.problem, &reading.made, others)?;
+    Ok(Held { configured, notes: reading.notes, files: read })
+}
+
+struct Node<'a> {
+    name: &'a StationName,
+    device: &'a NetDevice,
+    id: NodeId,
+}
+
+struct Reading<'a> {
+    given: &'a FileProblem,
+    made: Configuration,
+    notes: Vec<String>,
+}
+
+impl Reading<'_> {
+    /// The links that a node sends on, in the order of its interfaces.
+    fn links(&self, node: &Node) -> Vec<LinkId> {
+        let links = self.given.problem.network().links().iter().enumerate();
+        let own = links.filter(|(_, link)| link.from == node.id);
+        own.map(|(index, _)| LinkId::from_index(index)).collect()
+    }
+
+    /// The link of an interface of this name, of so many.
+    fn link(&self, node: &Node, name: &str, count: usize) -> Result<LinkId, String> {
+        let links = self.links(node);
+        let number = name.strip_prefix("eth").and_then(|number| number.parse::<usize>().ok());
+        let link = number.and_then(|number| links.get(number));
+        match (link, links.as_slice()) {
+            (Some(link), _) => Ok(*link),
+            (None, [only]) if count == 1 => Ok(*only),
+            _ => Err(format!(
+                "{name} is no interface of {}: they are eth0 to eth{}, in the order of its links \
+                 in the file",
+                node.name,
+                links.len().saturating_sub(1)
+            )),
+        }
+    }
+
+    fn add(&mut self, node: &Node, port: PortStates) -> Result<(), String> {
+        if self.made.ports.iter().any(|other| other.link == port.link) {
+            return Err(format!("the gates of one port of {} are told twice", node.name));
+        }
+        self.made.ports.push(port);
+        Ok(())
+    }
+
+    /// Gates of `taprio`; and by link how long before its launch time `etf` sends a frame.
+    fn tc(
+        &mut self,
+        node: &Node,
+        bytes: &[u8],
+        delays: &mut BTreeMap<LinkId, Span>,
+    ) -> Result<(), String> {
+        let remedy = "what `tc -j qdisc show` printed";
+        let text = std::str::from_utf8(bytes).map_err(|_| format!("it is no text; {remedy}"))?;
+        let shown = ShownQdisc::parse(text).map_err(|error| format!("{error}; {remedy}"))?;
+        let mut devices: Vec<String> = Vec::new();
+        for one in &shown {
+            let name = one.device.as_ref().map(ToString::to_string).unwrap_or_default();
+            if matches!(one.configured(), Some(Qdisc::Taprio(_) | Qdisc::Etf(_)))
+                && !devices.contains(&name)
+            {
+                devices.push(name);
+            }
+        }
+        for one in &shown {
+            let name = one.device.as_ref().map(ToString::to_string).unwrap_or_default();
+            match one.configured() {
+                Some(Qdisc::Taprio(taprio)) if one.place == Some(Place::Root) => {
+                    let link = self.link(node, &name, devices.len())?;
+                    self.add(node, states(&taprio, link, node)?)?;
+                }
+                Some(Qdisc::Etf(etf)) => {
+                    let link = self.link(node, &name, devices.len())?;
+                    let early = if etf.flags().offload { Span::ZERO } else { etf.delta() };
+                    delays.insert(link, early);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn yang(&mut self, node: &Node, name: &str, bytes: &[u8]) -> Result<(), String> {
+        let all = read_gates(name, bytes).map_err(|error| error.to_string())?;
+        for gates in &all {
+            let link = self.link(node, &gates.interface, all.len())?;
+            self.supported(node, gates);
+            let last = u8::try_from(node.device.queues.get() - 1).unwrap_or(7);
+            let mut queues = [0; 8];
+            for (priority, queue) in (0_u8..).zip(&mut queues) {
+                let class = gates.classes[usize::from(priority)];
+                *queue = class.unwrap_or(priority.min(last));
+            }
+            let states = gates.entries.clone();
+            let (base, cycle) = (gates.base, gates.cycle);
+            self.add(node, PortStates { link, base, cycle, states, queues })?;
+        }
+        Ok(())
+    }
+
+    /// What the port itself says that it cannot have.
+    fn supported(&mut self, node: &Node, gates: &InterfaceGates) {
+        let count = gates.entries.len();
+        let at = format!("{} {}", node.name, gates.interface);
+        if let Some(most) =
+            gates.entries_max.filter(|most| usize::try_from(*most).is_ok_and(|most| count > most))
+        {
+            self.notes.push(format!("{at}: {count} entries; supported-list-max is {most}"));
+        }
+        let longest = gates.entries.iter().map(|(_, lasts)| *lasts).max();
+        if let (Some(longest), Some(most)) = (longest, gates.interval_max)
+            && longest > most
+        {
+            self.notes
+                .push(format!("{at}: an interval of {longest}; supported-interval-max is {most}"));
+        }
+        if let Some(most) = gates.cycle_max.filter(|most| gates.cycle > *most) {
+            let cycle = gates.cycle;
+            self.notes.push(format!("{at}: a cycle of {cycle}; supported-cycle-max is {most}"));
+        }
+    }
+
+    /// When a talker's frames start.
+    fn launches(
+        &mut self,
+        node: &Node,
+        name: &str,
+        bytes: &[u8],
+        delays: &BTreeMap<LinkId, Span>,
+    ) -> Result<(), String> {
+        let rows = read_launches(name, bytes).map_err(|error| error.to_string())?;
+        for row in &rows {
+            let Some(id) = self.given.problem.find(&row.stream) else {
+                let line = row.line;
+                return Err(format!("line {line}: there is no planned stream `{}`", row.stream));
+            };
+            let link = self.link(node, &row.interface, 1)?;
+            let stream = self.given.problem.stream(id);
+            if stream.talker != node.id || row.frame >= stream.frames {
+                let (line, frame) = (row.line, row.frame);
+                let what = format!("{} sends no frame {frame} of {}", node.name, row.stream);
+                return Err(format!("line {line}: {what}"));
+            }
+            let differs = [
+                ("priority", u64::from(row.priority), u64::from(stream.priority)),
+                (
+                    "interval_ns",
+                    row.interval.as_ns().unsigned_abs(),
+                    stream.interval.as_ns().unsigned_abs(),
+                ),
+                ("bytes", u64::from(row.bytes), u64::from(stream.length_bytes)),
+            ];
+            for (what, found, wanted) in differs.into_iter().filter(|(_, a, b)| a != b) {
+                let at = format!("{name}:{}: {}", row.line, row.stream);
+                self.notes.push(format!("{at}: {what} is {found}, of the stream {wanted}"));
+            }
+            let start = self.start(node, name, row, delays.get(&link).copied());
+            if self.made.starts.insert((id, link, row.frame), start).is_some() {
+                return Err(format!("line {}: the frame was there before", row.line));
+            }
+        }
+        Ok(())
+    }
+
+    /// When a frame goes: what the launch time makes of it, where it has one.
+    fn start(&mut self, node: &Node, name: &str, row: &LaunchRow, delta: Option<Span>) -> Span {
+        let at = format!("{name}:{}: {}", row.line, row.stream);
+        let Some(asked) = node.device.launch_time else { return row.start };
+        let asked = if node.device.offload { Span::ZERO } else { asked };
+        let Some(launch) = row.launch else {
+            self.notes
+                .push(format!("{at}: it has no launch time, and {} sends by them", node.name));
+            return row.start;
+        };
+        let start = launch - delta.unwrap_or(asked);
+        if start != row.start {
+            let planned = row.start;
+            self.notes
+                .push(format!("{at}: its launch time makes it start at {start}, not {planned}"));
+        }
+        start
+    }
+}
+
+/// The gates of a `taprio`.
+fn states(taprio: &Taprio, link: LinkId, node: &Node) -> Result<PortStates, String> {
+    let options = taprio.options();
+    let Some(classes) = &options.classes else {
+        return Err(format!("the taprio of {} shows no classes", node.name));
+    };
+    let mut queues = [0; 8];
+    for (priority, queue) in (0_u64..).zip(&mut queues) {
+        let class = SocketPriority::new(priority).map(|priority| classes.class_of(priority));
+        *queue = class.map_or(0, |class| class.get().min(7));
+    }
+    let state = |entry: &timewire_sched::qdisc::GateControlEntry| {
+        (u8::try_from(entry.gate_states.bits() & 0xff).unwrap_or(u8::MAX), entry.interval)
+    };
+    Ok(PortStates {
+        link,
+        base: options.base_time,
+        cycle: taprio.cycle(),
+        states: options.entries.iter().map(state).collect(),
+        queues,
+    })
+}
