@@ -300,6 +300,11 @@ impl<T: Copy> Port<T> {
         self.rate
     }
 
+    /// Whether only priority counts, and not the station's clock.
+    pub fn is_plain(&self) -> bool {
+        self.more.is_none()
+    }
+
     /// Sends a frame at once, as [`Port::offer`] and [`Port::poll`] would, if the port is idle and
     /// has nothing that could hold a frame back; `None`, and nothing has changed, when it is to be
     /// offered. There is nothing to wake for then. Only the link's clock matters.
