@@ -2,8 +2,8 @@
 //! What a simulated hop costs, on lines, rings and fat trees that grow. Run with
 //! `cargo bench -p timewire-sim --bench net`; with `-- large`, a thousand bridges and a hundred
 //! thousand streams for one second too. Of the words `line`, `ring` and `fat-tree` those that are
-//! given are run; `long` makes each ten times as long, so that the first touch of memory counts
-//! less. Times are processor time, without finding the ways.
+//! given are run, and of the sizes; `long` makes each ten times as long, so that the first touch
+//! of memory counts less. Times are processor time, without finding the ways.
 //!
 //! Not here: whether it is right (`tests/net.rs`).
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
@@ -21,9 +21,11 @@ fn main() {
     let words: Vec<String> = std::env::args().collect();
     let said = |word: &str| words.iter().any(|said| said == word);
     let named = ["line", "ring", "fat-tree"].into_iter().any(said);
+    let sizes: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let longer = if said("long") { 10 } else { 1 };
     let run = |name: &str, bridges: usize, mut network: Network| {
-        if !named || said(name) {
+        let sized = sizes.is_empty() || sizes.contains(&bridges);
+        if sized && (!named || said(name)) {
             network.duration = Span::from_ns(network.duration.as_ns() * longer);
             show(name, bridges, &network);
         }

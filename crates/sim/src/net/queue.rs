@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is to happen, in its order: wheels of 64 slots, each as fine as a slot of the one above,
+//! What is to happen, in its order: wheels of 32 slots, each as fine as a slot of the one above,
 //! and in front of them what comes next, sorted.
 //!
-//! An event moves once for each six bits by which its time differs from now, and not even that
+//! An event moves once for each five bits by which its time differs from now, and not even that
 //! often: a slot with few events is sorted as it is. So the cost does not grow with the number of
 //! events as that of a heap does, and no width has to be chosen. Memory is that of the events, and
 //! a slot that is used next has the memory of the one that was emptied last.
@@ -38,7 +38,7 @@ pub(super) struct EventQueue {
     base: u64,
     wheels: Vec<Wheel>,
     /// Bit `n`: wheel `n` has events.
-    filled: u16,
+    filled: u32,
     /// Memory of slots that are empty.
     spare: Vec<Vec<Event>>,
 }
@@ -46,17 +46,17 @@ pub(super) struct EventQueue {
 #[derive(Debug)]
 struct Wheel {
     /// Bit `n`: slot `n` has events.
-    filled: u64,
+    filled: u32,
     slots: [Vec<Event>; 1 << SLOT_BITS],
 }
 
-const SLOT_BITS: u32 = 6;
+const SLOT_BITS: u32 = 5;
 const SLOTS: u64 = 1 << SLOT_BITS;
 const WHEELS: u32 = u64::BITS.div_ceil(SLOT_BITS);
 /// So many events of a slot are sorted rather than spread over finer slots.
-const SORTED: usize = 24;
+const SORTED: usize = 16;
 /// Nothing is put among more than these.
-const FRONT_MOST: usize = 96;
+const FRONT_MOST: usize = 64;
 
 impl EventQueue {
     pub fn new() -> EventQueue {
