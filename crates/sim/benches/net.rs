@@ -3,7 +3,7 @@
 //! `cargo bench -p timewire-sim --bench net`; with `-- large`, a thousand bridges and a hundred
 //! thousand streams for one second too. Of the words `line`, `ring` and `fat-tree` those that are
 //! given are run, and of the sizes; `long` makes each ten times as long, so that the first touch
-//! of memory counts less. Times are processor time, without finding the ways.
+//! of memory counts less; `describe` prints the networks instead of running them. Times are processor time, without finding the ways.
 //!
 //! Not here: whether it is right (`tests/net.rs`).
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
@@ -14,12 +14,14 @@ use timewire_sim::net::{Delay, LinkSpec, Network, NodeSpec, Simulation, StreamSp
 const ROUNDS: usize = 2;
 
 fn main() {
-    println!(
-        "{:<10} {:>7} {:>8} {:>10} {:>10} {:>9} {:>9} {:>8}",
-        "network", "bridges", "streams", "events", "hops", "Mevent/s", "Mhop/s", "ns/hop"
-    );
     let words: Vec<String> = std::env::args().collect();
     let said = |word: &str| words.iter().any(|said| said == word);
+    if !said("describe") {
+        println!(
+            "{:<10} {:>7} {:>8} {:>10} {:>10} {:>9} {:>9} {:>8}",
+            "network", "bridges", "streams", "events", "hops", "Mevent/s", "Mhop/s", "ns/hop"
+        );
+    }
     let named = ["line", "ring", "fat-tree"].into_iter().any(said);
     let sizes: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let longer = if said("long") { 10 } else { 1 };
@@ -27,7 +29,7 @@ fn main() {
         let sized = sizes.is_empty() || sizes.contains(&bridges);
         if sized && (!named || said(name)) {
             network.duration = Span::from_ns(network.duration.as_ns() * longer);
-            show(name, bridges, &network);
+            if said("describe") { describe(&network) } else { show(name, bridges, &network) }
         }
     };
     for bridges in [8, 64, 512] {
@@ -64,6 +66,22 @@ fn show(name: &str, bridges: usize, network: &Network) {
         per(hops),
         1e3 / per(hops)
     );
+}
+
+/// The network in words, for another simulator (`cargo xtask peers-sim`).
+fn describe(network: &Network) {
+    println!("nodes {}\nrate {}", network.nodes.len(), rate().get());
+    println!("duration {}", network.duration.as_ns());
+    for link in &network.links {
+        let [(one, _), (other, _)] = link.ends;
+        println!("link {one} {other} {}", link.delay.as_ns());
+    }
+    for stream in &network.streams {
+        let Traffic::Cyclic { period, offset, .. } = &stream.traffic else { continue };
+        let (from, to, bytes) = (stream.from, stream.to, stream.frame.wire_len().get());
+        println!("stream {from} {to} {bytes} {} {}", period.as_ns(), offset.as_ns());
+    }
+    println!("end");
 }
 
 fn rate() -> BitsPerSecond {
