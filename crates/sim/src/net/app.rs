@@ -9,7 +9,8 @@ use timewire_mac::port::{AsyncShaper, Ps};
 
 use super::delay::ps;
 use super::describe::{StreamSpec, Traffic};
-use super::engine::{Frame, Kind, Simulation, Tags, slot};
+use super::engine::{Kind, Simulation};
+use super::frame::{Frame, Tags, slot};
 use super::route::index;
 use super::stats::{Latencies, LostBy, StreamResult};
 

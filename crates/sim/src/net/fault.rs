@@ -5,7 +5,8 @@
 
 use super::delay::ps;
 use super::describe::FaultKind;
-use super::engine::{Kind, Simulation, Tags, slot};
+use super::engine::{Kind, Simulation};
+use super::frame::{Tags, slot};
 use super::route::index;
 use super::stats::LostBy;
 
