@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate |
-//! lab-stress | peers`.
+//! lab-stress | peers | peers-sim`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
@@ -8,6 +8,7 @@
 mod bench;
 mod command;
 mod peers;
+mod peers_sim;
 mod skip;
 mod test_output;
 mod test_run;
@@ -25,7 +26,9 @@ usage: cargo xtask VERB
   lab-stress N  the tests in the laboratory's kernel, N times each with all processors busy: every
               run must give the same stamps
   peers [--rounds N] [--json]  CPU time and instructions per frame beside isochron and
-              xdp-trafficgen, which are fetched; as root";
+              xdp-trafficgen, which are fetched; as root
+  peers-sim [--quick] [--json]  CPU time per frame and hop of the simulator beside ns-3, which is
+              fetched from PyPI into the cache";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         ["bench-gate"] => bench::gate(&root()),
         ["lab-stress", times] => lab_stress(&root(), times),
         ["peers", ref arguments @ ..] => peers::run(&root(), arguments),
+        ["peers-sim", ref arguments @ ..] => peers_sim::run(&root(), arguments),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a simulated hop costs, on lines, rings and fat trees that grow. Run with
 //! `cargo bench -p timewire-sim --bench net`; with `-- large`, a thousand bridges and a hundred
-//! thousand streams for one second too. Times are processor time, without
-//! finding the ways.
+//! thousand streams for one second too. Of the words `line`, `ring` and `fat-tree` those that are
+//! given are run, and of the sizes; `long` makes each ten times as long, so that the first touch
+//! of memory counts less; `describe` prints the networks instead of running them. Times are processor time, without finding the ways.
 //!
 //! Not here: whether it is right (`tests/net.rs`).
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
@@ -13,18 +14,32 @@ use timewire_sim::net::{Delay, LinkSpec, Network, NodeSpec, Simulation, StreamSp
 const ROUNDS: usize = 2;
 
 fn main() {
-    println!(
-        "{:<10} {:>7} {:>8} {:>10} {:>10} {:>9} {:>9} {:>8}",
-        "network", "bridges", "streams", "events", "hops", "Mevent/s", "Mhop/s", "ns/hop"
-    );
+    let words: Vec<String> = std::env::args().collect();
+    let said = |word: &str| words.iter().any(|said| said == word);
+    if !said("describe") {
+        println!(
+            "{:<10} {:>7} {:>8} {:>10} {:>10} {:>9} {:>9} {:>8}",
+            "network", "bridges", "streams", "events", "hops", "Mevent/s", "Mhop/s", "ns/hop"
+        );
+    }
+    let named = ["line", "ring", "fat-tree"].into_iter().any(said);
+    let sizes: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    let longer = if said("long") { 10 } else { 1 };
+    let run = |name: &str, bridges: usize, mut network: Network| {
+        let sized = sizes.is_empty() || sizes.contains(&bridges);
+        if sized && (!named || said(name)) {
+            network.duration = Span::from_ns(network.duration.as_ns() * longer);
+            if said("describe") { describe(&network) } else { show(name, bridges, &network) }
+        }
+    };
     for bridges in [8, 64, 512] {
-        show("line", bridges, &line(bridges, false));
-        show("ring", bridges, &line(bridges, true));
+        run("line", bridges, line(bridges, false));
+        run("ring", bridges, line(bridges, true));
     }
     for arity in [4, 8, 16] {
-        show("fat-tree", arity * arity * 5 / 4, &fat_tree(arity));
+        run("fat-tree", arity * arity * 5 / 4, fat_tree(arity));
     }
-    if std::env::args().any(|word| word == "large") {
+    if said("large") {
         show("large", 1_000, &large());
         println!("most memory of this process: {} kB", most_memory_kb());
     }
@@ -53,6 +68,22 @@ fn show(name: &str, bridges: usize, network: &Network) {
     );
 }
 
+/// The network in words, for another simulator (`cargo xtask peers-sim`).
+fn describe(network: &Network) {
+    println!("nodes {}\nrate {}", network.nodes.len(), rate().get());
+    println!("duration {}", network.duration.as_ns());
+    for link in &network.links {
+        let [(one, _), (other, _)] = link.ends;
+        println!("link {one} {other} {}", link.delay.as_ns());
+    }
+    for stream in &network.streams {
+        let Traffic::Cyclic { period, offset, .. } = &stream.traffic else { continue };
+        let (from, to, bytes) = (stream.from, stream.to, stream.frame.wire_len().get());
+        println!("stream {from} {to} {bytes} {} {}", period.as_ns(), offset.as_ns());
+    }
+    println!("end");
+}
+
 fn rate() -> BitsPerSecond {
     BitsPerSecond::new(1_000_000_000).unwrap()
 }
@@ -77,12 +108,15 @@ fn line(bridges: usize, ring: bool) -> Network {
     network
 }
 
-/// The usual tree of `k`-port bridges: `k` pods, `k^3 / 4` stations.
+/// The usual tree of `k`-port bridges: `k` pods, `k^3 / 4` stations. All streams of a pod go over
+/// one core, as ways are found here, so the larger the pod the longer the periods: 29 % of the
+/// busiest links is used in each tree.
 fn fat_tree(k: usize) -> Network {
     let (half, delay) = (k / 2, Span::from_ns(500));
+    let slower = ns(half * half / 4);
     let (cores, edges) = (half * half, k * half);
     let stations = edges * half;
-    let mut network = Network::empty(Span::from_ns(ns(1_600_000_000 / stations)), 1);
+    let mut network = Network::empty(Span::from_ns(slower * ns(1_600_000_000 / stations)), 1);
     network.nodes = vec![NodeSpec::default(); cores + 2 * edges + stations];
     for pod in 0..k {
         for above in 0..half {
@@ -113,6 +147,12 @@ fn fat_tree(k: usize) -> Network {
         let to = (station + stations / 2 + 1) % stations;
         let first = cores + 2 * edges;
         network.streams.extend((0..4).map(|n| stream(first + station, first + to, n)));
+    }
+    for stream in &mut network.streams {
+        if let Traffic::Cyclic { period, offset, .. } = &mut stream.traffic {
+            *period = Span::from_ns(period.as_ns() * slower);
+            *offset = Span::from_ns(offset.as_ns() * slower);
+        }
     }
     network
 }

@@ -64,8 +64,10 @@ fn download(cache: &Path, tree: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// As `timewire_lab::cache::root`.
-fn cache() -> Result<PathBuf, String> {
+/// Where what is fetched is kept, as `timewire_lab::cache::root` has it.
+///
+/// **Errors**: no variable says where.
+pub fn cache() -> Result<PathBuf, String> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let of_home = || variable("HOME").map(|home| Path::new(&home).join(".cache/timewire"));
     let xdg = || variable("XDG_CACHE_HOME").map(|dir| Path::new(&dir).join("timewire"));

@@ -12,6 +12,8 @@
 mod fetch;
 mod measure;
 
+pub use fetch::cache;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;

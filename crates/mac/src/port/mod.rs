@@ -39,7 +39,7 @@ pub use time::Ps;
 use timewire_base::BitsPerSecond;
 
 use credit::Credit;
-use queue::{Entry, Queue};
+use queue::{Entry, Lines, TimedQueue};
 
 /// Traffic classes of a port; class 7 is the most urgent.
 pub const CLASSES: usize = 8;
@@ -153,29 +153,41 @@ pub struct Polled<T> {
 }
 
 /// A port.
+///
+/// What every frame needs comes first: it is one line of a cache with what its owner keeps beside.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Port<T> {
-    rate: BitsPerSecond,
-    /// When it is whole.
-    ps_per_byte: Option<i64>,
-    classes: [Class<T>; CLASSES],
+    busy_until: Ps,
+    /// What a port without gates, shapers, times, bounds and preemption does not have.
+    more: Option<Box<More<T>>>,
+    /// When it is whole; else 0.
+    ps_per_byte: u32,
     /// Bit `n`: frames of class `n` wait.
     waiting: u8,
     preemptable: u8,
+    lines: Lines<T>,
+    rate: BitsPerSecond,
+}
+
+#[derive(Clone, Debug)]
+struct More<T> {
+    classes: [Class<T>; CLASSES],
     gates: Option<GateList>,
     change: Option<(Ps, Option<GateList>)>,
     hold_advance: Ps,
-    busy_until: Ps,
     sending: Option<Preemptable<T>>,
     suspended: Option<Preemptable<T>>,
 }
 
 #[derive(Clone, Debug)]
 struct Class<T> {
-    queue: Queue<T>,
+    /// In place of the queue by arrival.
+    timed: Option<TimedQueue<T>>,
     strict: bool,
     credit: Option<Credit>,
     capacity: u32,
+    count: u32,
 }
 
 /// A preemptable frame on the link, or what is left of it.
@@ -188,6 +200,12 @@ struct Preemptable<T> {
     rest: u32,
     /// It was cut after so many bytes of them.
     cut: Option<u32>,
+}
+
+/// A frame out of its queue.
+struct Taken<T> {
+    item: T,
+    wire_bytes: u32,
 }
 
 enum Choice {
@@ -205,170 +223,23 @@ impl Wake {
     }
 }
 
-impl<T: Copy> Port<T> {
-    /// An idle port.
-    pub fn new(config: &PortConfig) -> Port<T> {
+impl<T: Copy> More<T> {
+    fn new(config: &PortConfig) -> More<T> {
         let class = |config: &ClassConfig, rate| Class {
-            queue: Queue::new(config.order != Order::Arrival),
+            timed: (config.order != Order::Arrival).then(TimedQueue::new),
             strict: config.order == Order::TimedStrict,
             credit: config.credit.map(|(idle, rules)| Credit::new(idle, rate, rules)),
             capacity: config.capacity.unwrap_or(u32::MAX),
+            count: 0,
         };
-        let byte = Ps::of_bytes(1, config.rate);
-        let exact = Ps::of_bytes(1_000, config.rate).get() == byte.get() * 1_000;
-        let bit = |index: usize| u8::from(config.classes[index].preemptable) << index;
-        Port {
-            rate: config.rate,
-            ps_per_byte: exact.then(|| byte.get()),
+        More {
             classes: std::array::from_fn(|index| class(&config.classes[index], config.rate)),
-            waiting: 0,
-            preemptable: (0..CLASSES).map(bit).fold(0, |mask, bit| mask | bit),
             gates: config.gates.clone(),
             change: None,
             hold_advance: config.hold_advance,
-            busy_until: Ps::new(i64::MIN),
             sending: None,
             suspended: None,
         }
-    }
-
-    /// Takes a frame; [`Port::poll`] then says what follows.
-    ///
-    /// **Errors**: why it is not taken; nothing has changed then.
-    pub fn offer(&mut self, now: Now, frame: Offered<T>) -> Result<(), Refused> {
-        let Offered { item, class, wire_bytes, not_before } = frame;
-        let longest = self.gates.as_ref().map_or(Ps::MAX, |gates| gates.longest(class));
-        if self.change.is_none() && longest < Ps::MAX && self.duration(wire_bytes) > longest {
-            return Err(Refused::NeverFits);
-        }
-        let own = &mut self.classes[class];
-        if u32::try_from(own.queue.len()).unwrap_or(u32::MAX) >= own.capacity {
-            return Err(Refused::Full);
-        }
-        if own.strict && not_before < now.local {
-            return Err(Refused::Late);
-        }
-        let waited = self.waiting >> class & 1 == 1;
-        self.settle(now, class, waited);
-        let own = &mut self.classes[class];
-        if let Some(credit) = &mut own.credit {
-            credit.arrived(now.truth, !waited);
-        }
-        own.queue.push(Entry { item, wire_bytes, not_before });
-        self.waiting |= 1 << class;
-        Ok(())
-    }
-
-    /// What the port does now: ends a frame, starts one, or waits.
-    pub fn poll(&mut self, now: Now) -> Polled<T> {
-        let mut polled = Polled { finished: None, started: None, dropped: None, wake: Wake::NEVER };
-        self.change_gates(now);
-        let gap = self.duration(preemption::GAP_BYTES);
-        let sent = |sending: &mut Preemptable<T>| sending.cut.is_none();
-        if now.truth.saturating_add(gap) >= self.busy_until {
-            polled.finished = self.sending.take_if(sent).map(|sent| sent.item);
-        }
-        if now.truth < self.busy_until {
-            polled.wake = self.while_busy(now);
-            return polled;
-        }
-        if let Some(cut) = self.sending.take() {
-            let rest = cut.rest - cut.cut.unwrap_or(0);
-            self.suspended = Some(Preemptable { rest, cut: None, ..cut });
-        }
-        match self.choose(now, self.waiting & !self.preemptable) {
-            Choice::Send(class) => polled.started = Some(self.start(now, class)),
-            Choice::NeverFits(class) => polled.dropped = self.take(class).map(|e| e.item),
-            Choice::Wait(wake) => self.preemptable_next(now, wake, &mut polled),
-        }
-        if let Some(started) = &polled.started {
-            let needed = self.waiting != 0
-                || started.preemptable
-                || self.suspended.is_some()
-                || self.change.is_some();
-            polled.wake = if needed { self.while_busy(now) } else { Wake::NEVER };
-        }
-        polled
-    }
-
-    /// The next frame among those that can be preempted, and the rest of one that was.
-    fn preemptable_next(&mut self, now: Now, wake: Wake, polled: &mut Polled<T>) {
-        polled.wake = wake;
-        if self.preemptable == 0 {
-            return;
-        }
-        let held = match &self.gates {
-            Some(gates) => gates.hold(now.local, self.hold_advance),
-            None => Gate::Closed { at: Ps::MAX },
-        };
-        if let Gate::Open { until } = held {
-            let waits = self.suspended.is_some() || self.waiting & self.preemptable != 0;
-            if waits {
-                polled.wake.local = polled.wake.local.min(until);
-            }
-            return;
-        }
-        if let Some(rest) = self.suspended.take() {
-            polled.started = Some(self.send_preemptable(now, rest, true));
-            return;
-        }
-        match self.choose(now, self.waiting & self.preemptable) {
-            Choice::Send(class) => polled.started = Some(self.start(now, class)),
-            Choice::NeverFits(class) => polled.dropped = self.take(class).map(|e| e.item),
-            Choice::Wait(other) => polled.wake = wake.sooner(other),
-        }
-    }
-
-    /// Changes the gates when the station's clock reads `at`; until then, no frame may end later.
-    pub fn set_gates(&mut self, at: Ps, gates: Option<GateList>) {
-        self.change = Some((at, gates));
-    }
-
-    /// Takes everything out that waits or is being sent: the station starts again.
-    pub fn flush(&mut self, now: Now) -> Vec<T> {
-        let mut out: Vec<T> = Vec::new();
-        for class in 0..CLASSES {
-            while let Some(entry) = self.take(class) {
-                out.push(entry.item);
-            }
-        }
-        out.extend(self.suspended.take().map(|rest| rest.item));
-        out.extend(self.sending.take().map(|sent| sent.item));
-        self.busy_until = self.busy_until.min(now.truth);
-        out
-    }
-
-    /// How many frames wait or are being sent as preemptable ones.
-    pub fn held(&self) -> usize {
-        let queued: usize = self.classes.iter().map(|class| class.queue.len()).sum();
-        queued + usize::from(self.sending.is_some()) + usize::from(self.suspended.is_some())
-    }
-
-    /// Whether what it does next can depend on its station's clock.
-    pub fn minds_clock(&self) -> bool {
-        self.waiting != 0
-            || self.change.is_some()
-            || self.sending.is_some()
-            || self.suspended.is_some()
-    }
-
-    /// The gates in force.
-    pub fn gates(&self) -> Option<&GateList> {
-        self.gates.as_ref()
-    }
-
-    /// How long the link is busy with so many bytes.
-    pub fn duration(&self, wire_bytes: u32) -> Ps {
-        match self.ps_per_byte {
-            Some(byte) => Ps::new(byte * i64::from(wire_bytes)),
-            None => Ps::of_bytes(wire_bytes, self.rate),
-        }
-    }
-
-    /// The credit of a class now, rounded down. **Units**: bits; `None` without a shaper.
-    pub fn credit_bits(&mut self, now: Now, class: usize) -> Option<i64> {
-        self.settle(now, class, self.waiting >> class & 1 == 1);
-        self.classes[class].credit.as_ref().map(Credit::bits_floor)
     }
 
     fn settle(&mut self, now: Now, class: usize, waited: bool) {
@@ -381,22 +252,282 @@ impl<T: Copy> Port<T> {
         });
     }
 
+    /// Whether a frame that starts now ends within the window; else when to look again.
+    fn fits(&self, local: Ps, class: usize, lasts: Ps) -> Result<(), Ps> {
+        let ends = local + lasts;
+        if let Some((at, _)) = &self.change
+            && ends > *at
+        {
+            return Err(*at);
+        }
+        let Some(gates) = &self.gates else { return Ok(()) };
+        if lasts > gates.longest(class) {
+            return Err(Ps::MAX);
+        }
+        match gates.gate(class, local) {
+            Gate::Open { until } if ends <= until => Ok(()),
+            Gate::Open { until } => match gates.gate(class, until) {
+                Gate::Closed { at } => Err(at),
+                Gate::Open { .. } => Err(until),
+            },
+            Gate::Closed { at } => Err(at),
+        }
+    }
+}
+
+impl<T: Copy> Port<T> {
+    /// An idle port.
+    pub fn new(config: &PortConfig) -> Port<T> {
+        let byte = Ps::of_bytes(1, config.rate);
+        let exact = Ps::of_bytes(1_000, config.rate).get() == byte.get() * 1_000;
+        let whole = u32::try_from(byte.get()).ok().filter(|_| exact);
+        let bit = |index: usize| u8::from(config.classes[index].preemptable) << index;
+        let is_plain = config.gates.is_none()
+            && config.classes.iter().all(|class| *class == ClassConfig::default());
+        Port {
+            busy_until: Ps::new(i64::MIN),
+            more: (!is_plain).then(|| Box::new(More::new(config))),
+            ps_per_byte: whole.unwrap_or(0),
+            waiting: 0,
+            preemptable: (0..CLASSES).map(bit).fold(0, |mask, bit| mask | bit),
+            lines: Lines::new(),
+            rate: config.rate,
+        }
+    }
+
+    /// Rate of its link.
+    pub fn rate(&self) -> BitsPerSecond {
+        self.rate
+    }
+
+    /// Whether only priority counts, and not the station's clock.
+    pub fn is_plain(&self) -> bool {
+        self.more.is_none()
+    }
+
+    /// Sends a frame at once, as [`Port::offer`] and [`Port::poll`] would, if the port is idle and
+    /// has nothing that could hold a frame back; `None`, and nothing has changed, when it is to be
+    /// offered. There is nothing to wake for then. Only the link's clock matters.
+    #[inline]
+    pub fn pass(
+        &mut self,
+        truth: Ps,
+        item: T,
+        class: usize,
+        wire_bytes: u32,
+    ) -> Option<Started<T>> {
+        if self.waiting != 0 || self.more.is_some() || truth < self.busy_until {
+            return None;
+        }
+        let ends = truth + self.duration(wire_bytes);
+        self.busy_until = ends;
+        Some(Started { item, class, ends, preemptable: false, resumed: false })
+    }
+
+    /// Takes a frame; [`Port::poll`] then says what follows.
+    ///
+    /// **Errors**: why it is not taken; nothing has changed then.
+    pub fn offer(&mut self, now: Now, frame: Offered<T>) -> Result<(), Refused> {
+        let Offered { item, class, wire_bytes, not_before } = frame;
+        let waited = self.waiting >> class & 1 == 1;
+        let lasts = self.duration(wire_bytes);
+        if let Some(more) = &mut self.more {
+            let longest = more.gates.as_ref().map_or(Ps::MAX, |gates| gates.longest(class));
+            if more.change.is_none() && longest < Ps::MAX && lasts > longest {
+                return Err(Refused::NeverFits);
+            }
+            let own = &more.classes[class];
+            if own.count >= own.capacity {
+                return Err(Refused::Full);
+            }
+            if own.strict && not_before < now.local {
+                return Err(Refused::Late);
+            }
+            more.settle(now, class, waited);
+            let own = &mut more.classes[class];
+            if let Some(credit) = &mut own.credit {
+                credit.arrived(now.truth, !waited);
+            }
+            own.count += 1;
+            self.waiting |= 1 << class;
+            if let Some(timed) = &mut own.timed {
+                timed.push(Entry { item, wire_bytes, not_before });
+                return Ok(());
+            }
+        }
+        self.waiting |= 1 << class;
+        self.lines.push(class, item, wire_bytes);
+        Ok(())
+    }
+
+    /// What the port does now: ends a frame, starts one, or waits.
+    pub fn poll(&mut self, now: Now) -> Polled<T> {
+        let mut polled = Polled { finished: None, started: None, dropped: None, wake: Wake::NEVER };
+        if self.more.is_none() {
+            self.poll_plain(now.truth, &mut polled);
+            return polled;
+        }
+        self.change_gates(now);
+        let gap = self.duration(preemption::GAP_BYTES);
+        let sent = |sending: &mut Preemptable<T>| sending.cut.is_none();
+        let busy_until = self.busy_until;
+        let more = self.more();
+        if now.truth.saturating_add(gap) >= busy_until {
+            polled.finished = more.sending.take_if(sent).map(|sent| sent.item);
+        }
+        if now.truth < busy_until {
+            polled.wake = self.while_busy(now);
+            return polled;
+        }
+        if let Some(cut) = more.sending.take() {
+            let rest = cut.rest - cut.cut.unwrap_or(0);
+            more.suspended = Some(Preemptable { rest, cut: None, ..cut });
+        }
+        match self.choose(now, self.waiting & !self.preemptable) {
+            Choice::Send(class) => polled.started = Some(self.start(now, class)),
+            Choice::NeverFits(class) => polled.dropped = self.take(class).map(|e| e.item),
+            Choice::Wait(wake) => self.preemptable_next(now, wake, &mut polled),
+        }
+        if let Some(started) = &polled.started {
+            let needed = started.preemptable
+                || self.waiting != 0
+                || self.more().suspended.is_some()
+                || self.more().change.is_some();
+            polled.wake = if needed { self.while_busy(now) } else { Wake::NEVER };
+        }
+        polled
+    }
+
+    /// The same for a port where only priority counts.
+    fn poll_plain(&mut self, truth: Ps, polled: &mut Polled<T>) {
+        if truth >= self.busy_until {
+            let Some(highest) = self.waiting.checked_ilog2() else { return };
+            let class = usize::try_from(highest).unwrap_or(0);
+            let Some(entry) = self.take(class) else { return };
+            let ends = truth + self.duration(entry.wire_bytes);
+            self.busy_until = ends;
+            let item = entry.item;
+            let started = Started { item, class, ends, preemptable: false, resumed: false };
+            polled.started = Some(started);
+            if self.waiting == 0 {
+                return;
+            }
+        }
+        polled.wake.truth = self.busy_until;
+    }
+
+    fn more(&mut self) -> &mut More<T> {
+        self.more.as_deref_mut().expect("invariant: a plain port is polled as one")
+    }
+
+    /// The next frame among those that can be preempted, and the rest of one that was.
+    fn preemptable_next(&mut self, now: Now, wake: Wake, polled: &mut Polled<T>) {
+        polled.wake = wake;
+        if self.preemptable == 0 {
+            return;
+        }
+        let waits = self.waiting & self.preemptable != 0;
+        let more = self.more();
+        let held = match &more.gates {
+            Some(gates) => gates.hold(now.local, more.hold_advance),
+            None => Gate::Closed { at: Ps::MAX },
+        };
+        if let Gate::Open { until } = held {
+            let waits = more.suspended.is_some() || waits;
+            if waits {
+                polled.wake.local = polled.wake.local.min(until);
+            }
+            return;
+        }
+        if let Some(rest) = more.suspended.take() {
+            polled.started = Some(self.send_preemptable(now, rest, true));
+            return;
+        }
+        match self.choose(now, self.waiting & self.preemptable) {
+            Choice::Send(class) => polled.started = Some(self.start(now, class)),
+            Choice::NeverFits(class) => polled.dropped = self.take(class).map(|e| e.item),
+            Choice::Wait(other) => polled.wake = wake.sooner(other),
+        }
+    }
+
+    /// Changes the gates when the station's clock reads `at`; until then, no frame may end later.
+    pub fn set_gates(&mut self, at: Ps, gates: Option<GateList>) {
+        let (classes, rate) = ([ClassConfig::default(); CLASSES], self.rate);
+        let plain = || PortConfig { rate, classes, gates: None, hold_advance: Ps::ZERO };
+        self.more.get_or_insert_with(|| Box::new(More::new(&plain()))).change = Some((at, gates));
+    }
+
+    /// Takes everything out that waits or is being sent: the station starts again.
+    pub fn flush(&mut self, now: Now) -> Vec<T> {
+        let mut out: Vec<T> = Vec::new();
+        for class in 0..CLASSES {
+            while let Some(entry) = self.take(class) {
+                out.push(entry.item);
+            }
+        }
+        if let Some(more) = &mut self.more {
+            out.extend(more.suspended.take().map(|rest| rest.item));
+            out.extend(more.sending.take().map(|sent| sent.item));
+        }
+        self.busy_until = self.busy_until.min(now.truth);
+        out
+    }
+
+    /// How many frames wait or are being sent as preemptable ones.
+    pub fn held(&self) -> usize {
+        let Some(more) = &self.more else { return self.lines.len() };
+        let timed: usize = more.classes.iter().flat_map(|it| &it.timed).map(TimedQueue::len).sum();
+        let rest = usize::from(more.sending.is_some()) + usize::from(more.suspended.is_some());
+        self.lines.len() + timed + rest
+    }
+
+    /// Whether what it does next can depend on its station's clock.
+    pub fn minds_clock(&self) -> bool {
+        let minds = |more: &More<T>| {
+            more.change.is_some() || more.sending.is_some() || more.suspended.is_some()
+        };
+        self.waiting != 0 || self.more.as_deref().is_some_and(minds)
+    }
+
+    /// The gates in force.
+    pub fn gates(&self) -> Option<&GateList> {
+        self.more.as_ref()?.gates.as_ref()
+    }
+
+    /// How long the link is busy with so many bytes.
+    pub fn duration(&self, wire_bytes: u32) -> Ps {
+        match self.ps_per_byte {
+            0 => Ps::of_bytes(wire_bytes, self.rate),
+            byte => Ps::new(i64::from(byte).saturating_mul(wire_bytes.into())),
+        }
+    }
+
+    /// The credit of a class now, rounded down. **Units**: bits; `None` without a shaper.
+    pub fn credit_bits(&mut self, now: Now, class: usize) -> Option<i64> {
+        let more = self.more.as_mut()?;
+        more.settle(now, class, self.waiting >> class & 1 == 1);
+        more.classes[class].credit.as_ref().map(Credit::bits_floor)
+    }
+
     fn change_gates(&mut self, now: Now) {
-        if let Some((_, gates)) = self.change.take_if(|(at, _)| *at <= now.local) {
+        let waiting = self.waiting;
+        let more = self.more();
+        if let Some((_, gates)) = more.change.take_if(|(at, _)| *at <= now.local) {
             // Until now credit grew by the gates that were.
-            (0..CLASSES).for_each(|class| self.settle(now, class, self.waiting >> class & 1 == 1));
-            self.gates = gates;
+            (0..CLASSES).for_each(|class| more.settle(now, class, waiting >> class & 1 == 1));
+            more.gates = gates;
         }
     }
 
     /// Cuts the frame on the link when one waits that may interrupt it.
     fn while_busy(&mut self, now: Now) -> Wake {
         let mut busy = Wake { truth: self.busy_until, local: Ps::MAX };
-        let Some(sending) = self.sending.filter(|sending| sending.cut.is_none()) else {
+        let more = self.more();
+        let Some(sending) = more.sending.filter(|sending| sending.cut.is_none()) else {
             return busy;
         };
+        let held = more.gates.as_ref().map(|gates| gates.hold(now.local, more.hold_advance));
         busy.truth = self.busy_until - self.duration(preemption::GAP_BYTES);
-        let held = self.gates.as_ref().map(|gates| gates.hold(now.local, self.hold_advance));
         let wake = match (held, self.choose(now, self.waiting & !self.preemptable)) {
             (Some(Gate::Open { .. }), _) | (_, Choice::Send(_)) => None,
             (Some(Gate::Closed { at }), Choice::Wait(wake)) => {
@@ -412,7 +543,7 @@ impl<T: Copy> Port<T> {
                 if let Some(data) = preemption::cut_after(since, sending.rest, self.rate) {
                     let wire = preemption::fragment_wire(data);
                     self.busy_until = sending.since + self.duration(wire);
-                    self.sending = Some(Preemptable { cut: Some(data), ..sending });
+                    self.more().sending = Some(Preemptable { cut: Some(data), ..sending });
                     return Wake { truth: self.busy_until, local: Ps::MAX };
                 }
                 busy
@@ -427,75 +558,73 @@ impl<T: Copy> Port<T> {
         while left != 0 {
             let class = CLASSES - 1 - usize::from(u8::try_from(left.leading_zeros()).unwrap_or(7));
             left &= !(1 << class);
-            let Some(&Entry { wire_bytes, not_before, .. }) = self.classes[class].queue.first()
-            else {
-                continue;
-            };
-            let timed = matches!(self.classes[class].queue, Queue::Timed { .. });
-            if timed && not_before > now.local {
+            let Some((wire_bytes, not_before)) = self.first(class) else { continue };
+            if let Some(not_before) = not_before
+                && not_before > now.local
+            {
                 wake.local = wake.local.min(not_before);
                 continue;
             }
             // The gate first: credit stands still while it is closed, so to wait for credit then
             // would be to look again and again.
-            match self.fits(now.local, class, wire_bytes) {
+            let lasts = self.duration(wire_bytes);
+            let more = self.more();
+            match more.fits(now.local, class, lasts) {
                 Ok(()) => {}
-                Err(Ps::MAX) if self.change.is_none() => return Choice::NeverFits(class),
+                Err(Ps::MAX) if more.change.is_none() => return Choice::NeverFits(class),
                 Err(at) => {
                     wake.local = wake.local.min(at);
                     continue;
                 }
             }
-            self.settle(now, class, true);
-            let credit = self.classes[class].credit.as_mut();
+            more.settle(now, class, true);
+            let credit = more.classes[class].credit.as_mut();
             match credit.map_or(Ok(()), |credit| credit.ready(now.truth)) {
                 Ok(()) => return Choice::Send(class),
                 Err(at) => wake.truth = wake.truth.min(at),
             }
         }
-        if let Some((at, _)) = &self.change {
+        if let Some((at, _)) = &self.more().change {
             wake.local = wake.local.min(*at);
         }
         Choice::Wait(wake)
     }
 
-    /// Whether a frame that starts now ends within the window; else when to look again.
-    fn fits(&self, local: Ps, class: usize, wire_bytes: u32) -> Result<(), Ps> {
-        if self.gates.is_none() && self.change.is_none() {
-            return Ok(());
-        }
-        let ends = local + self.duration(wire_bytes);
-        if let Some((at, _)) = &self.change
-            && ends > *at
-        {
-            return Err(*at);
-        }
-        let Some(gates) = &self.gates else { return Ok(()) };
-        if self.duration(wire_bytes) > gates.longest(class) {
-            return Err(Ps::MAX);
-        }
-        match gates.gate(class, local) {
-            Gate::Open { until } if ends <= until => Ok(()),
-            Gate::Open { until } => match gates.gate(class, until) {
-                Gate::Closed { at } => Err(at),
-                Gate::Open { .. } => Err(until),
-            },
-            Gate::Closed { at } => Err(at),
+    /// The length of the first frame of a class, and its time if it has one.
+    fn first(&self, class: usize) -> Option<(u32, Option<Ps>)> {
+        match self.more.as_ref().and_then(|more| more.classes[class].timed.as_ref()) {
+            Some(timed) => timed.first().map(|entry| (entry.wire_bytes, Some(entry.not_before))),
+            None => self.lines.first(class).map(|wire_bytes| (wire_bytes, None)),
         }
     }
 
-    fn take(&mut self, class: usize) -> Option<Entry<T>> {
-        let entry = self.classes[class].queue.pop();
-        if self.classes[class].queue.len() == 0 {
+    fn take(&mut self, class: usize) -> Option<Taken<T>> {
+        let own = self.more.as_mut().map(|more| &mut more.classes[class]);
+        let (taken, was_last) = match own {
+            Some(Class { timed: Some(timed), count, .. }) => {
+                let Entry { item, wire_bytes, .. } = timed.pop()?;
+                *count -= 1;
+                (Taken { item, wire_bytes }, timed.len() == 0)
+            }
+            own => {
+                let (item, wire_bytes, was_last) = self.lines.pop(class)?;
+                if let Some(Class { count, .. }) = own {
+                    // What waited while the port was a plain one was not counted.
+                    *count = count.saturating_sub(1);
+                }
+                (Taken { item, wire_bytes }, was_last)
+            }
+        };
+        if was_last {
             self.waiting &= !(1 << class);
         }
-        entry
+        Some(taken)
     }
 
     fn start(&mut self, now: Now, class: usize) -> Started<T> {
         let entry = self.take(class).expect("invariant: a chosen class has a frame");
         let ends = now.truth + self.duration(entry.wire_bytes);
-        if let Some(credit) = &mut self.classes[class].credit {
+        if let Some(credit) = &mut self.more().classes[class].credit {
             credit.sent(now.truth, ends, entry.wire_bytes);
         }
         if self.preemptable >> class & 1 == 1 {
@@ -510,7 +639,8 @@ impl<T: Copy> Port<T> {
     fn send_preemptable(&mut self, now: Now, rest: Preemptable<T>, resumed: bool) -> Started<T> {
         let sending = Preemptable { since: now.truth, ..rest };
         let ends = now.truth + self.duration(preemption::last_wire(sending.rest));
-        (self.busy_until, self.sending) = (ends, Some(sending));
+        self.busy_until = ends;
+        self.more().sending = Some(sending);
         Started { item: sending.item, class: sending.class, ends, preemptable: true, resumed }
     }
 }

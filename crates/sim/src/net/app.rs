@@ -9,14 +9,16 @@ use timewire_mac::port::{AsyncShaper, Ps};
 
 use super::delay::ps;
 use super::describe::{StreamSpec, Traffic};
-use super::engine::{Frame, Kind, NO_PORT, Simulation, slot};
+use super::engine::{Kind, Simulation};
+use super::frame::{Frame, Tags, slot};
 use super::route::index;
 use super::stats::{Latencies, LostBy, StreamResult};
 
 /// A stream that runs.
+#[repr(C)]
 pub(super) struct Flow {
-    pub class: usize,
-    pub wire_bytes: u32,
+    /// Of its frames.
+    tags: Tags,
     pub launch: Option<Ps>,
     /// One for each hop behind the first; none when it is not shaped.
     pub shapers: Vec<AsyncShaper>,
@@ -42,9 +44,9 @@ pub(super) struct Flow {
 impl Flow {
     pub fn new(spec: &StreamSpec, hops: usize, random: Sequence, latencies: Latencies) -> Flow {
         let shapers = spec.shape.map(|limits| vec![AsyncShaper::new(limits); hops]);
+        let is_timed = spec.launch.is_some() || spec.shape.is_some();
         Flow {
-            class: spec.class,
-            wire_bytes: spec.frame.wire_len().get(),
+            tags: Tags::new(spec.class, spec.frame.wire_len().get(), is_timed),
             launch: spec.launch.map(Ps::from_span),
             shapers: shapers.unwrap_or_default(),
             from: index(spec.from),
@@ -154,8 +156,8 @@ impl Simulation {
         if self.now >= flow.babble_until {
             return;
         }
-        let (number, wire_bytes) = (flow.number, flow.wire_bytes);
-        let first = self.routes.hops[slot(self.routes.starts[slot(stream)])];
+        let (number, wire_bytes) = (flow.number, flow.tags.wire_bytes());
+        let first = self.routes.hop(self.routes.starts[slot(stream)]).port();
         let lasts = self.ports[slot(first)].port.duration(wire_bytes).get();
         self.emit(stream, self.now, number);
         self.at(self.now + lasts.unsigned_abs().max(1), Kind::Babble, stream, 0);
@@ -173,8 +175,8 @@ impl Simulation {
         let ready = self.now.saturating_add(node.send.draw(&mut node.random) + flow.late);
         let ready = ready.max(flow.entered);
         flow.entered = ready;
-        let port = NO_PORT;
-        let frame = Frame { created, stream, number, port, hop: 0, damaged: false, gone: false };
+        let (at, tags) = (self.routes.starts[slot(stream)], flow.tags);
+        let frame = Frame { created, stream, number, at, tags };
         if ready == self.now {
             return self.enter(frame);
         }
@@ -189,7 +191,7 @@ impl Simulation {
         if self.nodes[to].down > 0 {
             return self.lose(frame, LostBy::Restart);
         }
-        if frame.damaged {
+        if frame.tags.has(Tags::DAMAGED) {
             return self.lose(frame, LostBy::Corrupted);
         }
         let node = &mut self.nodes[to];
@@ -216,7 +218,7 @@ impl Simulation {
             }
             Traffic::After { work, .. } => {
                 let at = received.saturating_add(work.draw(&mut flow.random));
-                let place = self.causes.put(Frame { port: NO_PORT, ..cause }, at);
+                let place = self.causes.put(cause, at);
                 self.at(at, Kind::Release, follower, place);
             }
             _ => {}

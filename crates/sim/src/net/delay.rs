@@ -47,6 +47,14 @@ impl Delay {
         }
     }
 
+    /// The time, if it is always the same. **Units**: picoseconds.
+    pub(super) fn fixed(&self) -> Option<u64> {
+        match self {
+            Delay::Fixed(span) => Some(ps(*span)),
+            _ => None,
+        }
+    }
+
     /// Draws one. **Units**: picoseconds.
     pub(super) fn draw(&self, random: &mut Sequence) -> u64 {
         match self {

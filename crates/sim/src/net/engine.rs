@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use timewire_base::{BitsPerSecond, Sequence, Span};
+use serde::{Deserialize, Serialize};
+use timewire_base::{Sequence, Span};
 use timewire_mac::port::{
     AsyncGroup, GAP_BYTES, Gate, GateList, Now, Offered, PREAMBLE_BYTES, Port, PortConfig, Ps,
     Refused, Started, Wake,
@@ -15,78 +16,15 @@ use super::app::Flow;
 use super::clock::NetClock;
 use super::delay::{Delay, below, ps};
 use super::describe::{NetError, Network};
+use super::frame::{Frame, NO_PORT, Slab, Tags, slot};
 use super::medium::Medium;
 use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
 use super::stats::{Latencies, LostBy, StreamResult};
 use crate::SimTime;
 
-/// A frame on its way.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
-    /// **Units**: picoseconds since the start.
-    pub created: u64,
-    pub stream: u32,
-    pub number: u32,
-    /// The port that sends it, or [`NO_PORT`].
-    pub port: u32,
-    pub hop: u8,
-    pub damaged: bool,
-    /// The link went down under it; it is counted already.
-    pub gone: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InFlight {
-    pub frame: Frame,
-    /// When its last bit arrives.
-    pub arrives: u64,
-}
-
-// A frame in flight is as small as promised.
-const _: () = assert!(size_of::<InFlight>() <= 32);
-
-pub(super) const NO_PORT: u32 = u32::MAX;
-const FREE: u32 = u32::MAX - 1;
-
-/// Frames between two ports, and in applications.
-#[derive(Debug, Default)]
-pub(super) struct Slab {
-    pub frames: Vec<InFlight>,
-    free: Vec<u32>,
-}
-
-impl Slab {
-    pub fn put(&mut self, frame: Frame, arrives: u64) -> u32 {
-        let flying = InFlight { frame, arrives };
-        match self.free.pop() {
-            Some(place) => {
-                self.frames[slot(place)] = flying;
-                place
-            }
-            None => {
-                self.frames.push(flying);
-                index(self.frames.len() - 1)
-            }
-        }
-    }
-
-    pub fn take(&mut self, place: u32) -> InFlight {
-        let taken = self.frames[slot(place)];
-        self.frames[slot(place)].frame.port = FREE;
-        self.free.push(place);
-        taken
-    }
-
-    /// Those that are in use.
-    pub fn live(&mut self) -> impl Iterator<Item = &mut InFlight> {
-        self.frames.iter_mut().filter(|flying| flying.frame.port != FREE)
-    }
-}
-
-pub(super) fn slot(number: u32) -> usize {
-    usize::try_from(number).expect("invariant: 32 bits fit a place")
-}
+/// A port whose link has more than one other end.
+const NO_PEER: u32 = u32::MAX;
 
 /// A kind of event. At one instant they go in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,36 +86,59 @@ const _: () = {
     }
 };
 
+/// What each frame that comes by needs is first, on one line of a cache.
+#[repr(C, align(64))]
 pub(super) struct Node {
-    pub forward: Delay,
-    pub send: Delay,
-    pub receive: Delay,
-    pub cut_through_bytes: Option<u32>,
-    pub clock: NetClock,
-    pub random: Sequence,
     /// How many faults have it down.
     pub down: u32,
+    pub cut_through_bytes: Option<u32>,
+    /// How long forwarding takes when that is always the same.
+    forward_takes: Option<u64>,
+    pub clock: NetClock,
+    pub random: Sequence,
+    pub send: Delay,
+    pub receive: Delay,
+    pub forward: Delay,
     pub ports: Vec<u32>,
 }
 
+/// What a frame that finds the port idle needs is on the first line of a cache, the queue on the
+/// second, and the rest behind.
+#[repr(C, align(64))]
 pub(super) struct PortState {
-    pub port: Port<Frame>,
+    pub free_at: u64,
+    /// The last frame sent here enters the next queue then; later ones do not overtake it.
+    forwarded: u64,
+    /// From the end of a frame, gap included, to the arrival of its last bit.
+    lag: i64,
     pub node: u32,
-    pub rate: BitsPerSecond,
-    /// Of a segment: its number and the place of this station.
-    pub medium: Option<(u32, u32)>,
+    /// The node at the other end; of a segment there are several.
+    peer: u32,
+    /// Frames may be lost or damaged here.
+    rough: bool,
+    pub port: Port<Frame>,
+    wake_at: u64,
     pub delay: u64,
     gap: u64,
     pub loss_ppb: u64,
     pub corrupt_ppb: u64,
+    random: Sequence,
+    /// Of a segment: its number and the place of this station.
+    pub medium: Option<(u32, u32)>,
     /// How many faults have it down.
     pub down: u32,
-    wake_at: u64,
-    pub free_at: u64,
-    /// The last frame sent here enters the next queue then; later ones do not overtake it.
-    forwarded: u64,
-    random: Sequence,
 }
+
+impl PortState {
+    /// Something changed of what becomes of frames here.
+    pub fn roughen(&mut self, change: impl FnOnce(&mut PortState)) {
+        change(self);
+        self.rough = self.down > 0 || self.loss_ppb > 0 || self.corrupt_ppb > 0;
+    }
+}
+
+// No more lines of a cache than that.
+const _: () = assert!(size_of::<PortState>() <= 256 && size_of::<Node>() <= 320);
 
 /// Something that the simulation must never do; a mistake of the simulator, not of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,8 +149,8 @@ pub struct Violation {
     pub what: &'static str,
 }
 
-/// What came out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What came out. It can be written and read again, but for mistakes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Of each stream.
     pub streams: Vec<StreamResult>,
@@ -200,6 +161,7 @@ pub struct Outcome {
     /// Collisions on shared segments.
     pub collisions: u64,
     /// Mistakes of the simulator; empty, or nothing here is to be trusted.
+    #[serde(skip)]
     pub violations: Vec<Violation>,
     /// Most frames between ports and in applications at the same time.
     pub most_in_flight: usize,
@@ -230,6 +192,20 @@ pub struct Simulation {
     violations: Vec<Violation>,
 }
 
+impl Outcome {
+    /// Another run of the network, after this one.
+    pub fn merge(&mut self, other: Outcome) {
+        for (own, other) in self.streams.iter_mut().zip(&other.streams) {
+            own.merge(other);
+        }
+        self.events += other.events;
+        self.hops += other.hops;
+        self.collisions += other.collisions;
+        self.violations.extend(other.violations);
+        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
+    }
+}
+
 impl Simulation {
     /// The network at its start.
     ///
@@ -239,6 +215,7 @@ impl Simulation {
         let seed = network.seed;
         let nodes = network.nodes.iter().enumerate().map(|(number, spec)| Node {
             forward: spec.forward.clone(),
+            forward_takes: spec.forward.fixed(),
             send: spec.send.clone(),
             receive: spec.receive.clone(),
             cut_through_bytes: spec.cut_through_bytes,
@@ -318,7 +295,7 @@ impl Simulation {
     /// Counts what is still on its way, and holds the books against each other.
     pub fn finish(mut self) -> Outcome {
         let mut left = vec![0_u64; self.flows.len()];
-        for flying in self.slab.live().filter(|flying| !flying.frame.gone) {
+        for flying in self.slab.live().filter(|flying| !flying.frame.tags.has(Tags::GONE)) {
             left[slot(flying.frame.stream)] += 1;
         }
         let clock = Now { truth: Ps::MAX, local: Ps::MAX };
@@ -388,13 +365,13 @@ impl Simulation {
             Kind::Clock => self.clock_ticks(object),
             Kind::Enter => {
                 let flying = self.slab.take(event.arg);
-                if !flying.frame.gone {
+                if !flying.frame.tags.has(Tags::GONE) {
                     self.enter(flying.frame);
                 }
             }
             Kind::Deliver => {
                 let flying = self.slab.take(event.arg);
-                if !flying.frame.gone {
+                if !flying.frame.tags.has(Tags::GONE) {
                     self.deliver(flying.frame);
                 }
             }
@@ -435,8 +412,7 @@ impl Simulation {
 
     pub(super) fn clocks(&self, node: u32) -> Now {
         let local = self.nodes[slot(node)].clock.local(self.now);
-        let truth = i64::try_from(self.now).expect("invariant: shorter than 106 days");
-        Now { truth: Ps::new(truth), local: Ps::new(local) }
+        Now { truth: truth(self.now), local: Ps::new(local) }
     }
 
     pub(super) fn lose(&mut self, frame: Frame, by: LostBy) {
@@ -449,29 +425,35 @@ impl Simulation {
         }
     }
 
-    /// The port of a frame's hop.
-    pub(super) fn port_of(&self, frame: &Frame) -> u32 {
-        let start = slot(self.routes.starts[slot(frame.stream)]);
-        self.routes.hops[start + usize::from(frame.hop)]
+    /// The port that has sent a frame, or [`NO_PORT`].
+    pub(super) fn sent_by(&self, frame: &Frame) -> u32 {
+        if frame.tags.has(Tags::FRESH) {
+            return NO_PORT;
+        }
+        self.routes.hop(frame.at - 1).port()
     }
 
     /// A frame comes to the queue of the port of its hop.
     pub(super) fn enter(&mut self, frame: Frame) {
-        let number = self.port_of(&frame);
-        let node = self.ports[slot(number)].node;
-        let through = self.nodes[slot(node)].cut_through_bytes.is_some();
-        if self.nodes[slot(node)].down > 0 {
+        let number = self.routes.hop(frame.at).port();
+        let state = &mut self.ports[slot(number)];
+        let node = &self.nodes[slot(state.node)];
+        if node.down > 0 {
             return self.lose(frame, LostBy::Restart);
         }
-        if frame.damaged && !through {
+        if frame.tags.has(Tags::DAMAGED) && node.cut_through_bytes.is_none() {
             return self.lose(frame, LostBy::Corrupted);
         }
-        let clocks = self.clocks(node);
+        let (class, wire_bytes) = (frame.tags.class(), frame.tags.wire_bytes());
+        let waits = frame.tags.has(Tags::TIMED) || state.peer == NO_PEER || self.queue.more_now();
+        if !waits && let Some(started) = state.port.pass(truth(self.now), frame, class, wire_bytes)
+        {
+            return self.go(&started, number);
+        }
+        let clocks = self.clocks(self.ports[slot(number)].node);
         let Some(not_before) = self.not_before(&frame, number, clocks) else {
             return self.lose(frame, LostBy::Shaped);
         };
-        let flow = &self.flows[slot(frame.stream)];
-        let (class, wire_bytes) = (flow.class, flow.wire_bytes);
         let offered = Offered { item: frame, class, wire_bytes, not_before };
         match self.ports[slot(number)].port.offer(clocks, offered) {
             Ok(()) => self.kick(number),
@@ -484,20 +466,24 @@ impl Simulation {
     /// The launch time of a frame, or its time of asynchronous shaping; `None` when that discards
     /// it.
     fn not_before(&mut self, frame: &Frame, port: u32, clocks: Now) -> Option<Ps> {
-        let wire_bytes = self.flows[slot(frame.stream)].wire_bytes;
+        if !frame.tags.has(Tags::TIMED) {
+            return Some(Ps::ZERO);
+        }
+        let sent_by = self.sent_by(frame);
         let flow = &mut self.flows[slot(frame.stream)];
-        if frame.hop == 0 {
+        if frame.tags.has(Tags::FRESH) {
             let Some(launch) = flow.launch else { return Some(Ps::ZERO) };
             let node = self.ports[slot(port)].node;
             let released = self.nodes[slot(node)].clock.local(frame.created);
             return Some(Ps::new(released) + launch);
         }
-        let group = (port, frame.port, flow.class);
-        let Some(shaper) = flow.shapers.get_mut(usize::from(frame.hop)) else {
+        let group = (port, sent_by, frame.tags.class());
+        let hop = frame.at - self.routes.starts[slot(frame.stream)];
+        let Some(shaper) = flow.shapers.get_mut(slot(hop)) else {
             return Some(Ps::ZERO);
         };
         let group = self.groups.entry(group).or_default();
-        shaper.eligible(group, clocks.local, wire_bytes)
+        shaper.eligible(group, clocks.local, frame.tags.wire_bytes())
     }
 
     /// Something changed at a port. What else happens at this instant happens first.
@@ -538,7 +524,11 @@ impl Simulation {
             return self.medium_try(slot(medium), slot(place));
         }
         loop {
-            let clocks = self.clocks(self.ports[slot(port)].node);
+            let state = &self.ports[slot(port)];
+            // The station's clock is not looked at when nothing goes by it.
+            let local = truth(self.now);
+            let plain = Now { truth: local, local };
+            let clocks = if state.port.is_plain() { plain } else { self.clocks(state.node) };
             let polled = self.ports[slot(port)].port.poll(clocks);
             if let Some(frame) = polled.finished {
                 let ends = self.now + self.ports[slot(port)].gap;
@@ -559,6 +549,18 @@ impl Simulation {
         }
     }
 
+    /// A transmission begins at a port without gates; nothing interrupts it.
+    fn go(&mut self, started: &Started<Frame>, port: u32) {
+        self.hops += 1;
+        let ends = u64::try_from(started.ends.get()).unwrap_or(self.now);
+        let state = &mut self.ports[slot(port)];
+        let free_at = std::mem::replace(&mut state.free_at, ends);
+        if self.now < free_at {
+            self.violated(OVERLAP);
+        }
+        self.depart(started.item, port, ends, Some(self.now));
+    }
+
     /// A transmission begins: what must hold is checked.
     pub(super) fn started(&mut self, started: &Started<Frame>, port: u32, clocks: Now) {
         self.hops += 1;
@@ -568,7 +570,7 @@ impl Simulation {
             state.free_at = u64::try_from(started.ends.get()).unwrap_or(0);
         }
         if overlaps {
-            self.violated("a port sends two frames at the same time");
+            self.violated(OVERLAP);
         }
         if started.resumed {
             return;
@@ -607,39 +609,45 @@ impl Simulation {
     /// A frame has a link for itself until `ends`, gap included; `since` when it is known from the
     /// start that nothing interrupts it.
     pub(super) fn depart(&mut self, mut frame: Frame, port: u32, ends: u64, since: Option<u64>) {
-        let start = slot(self.routes.starts[slot(frame.stream)]);
-        let stop = slot(self.routes.starts[slot(frame.stream) + 1]);
-        let next = start + usize::from(frame.hop) + 1;
         let state = &mut self.ports[slot(port)];
-        if state.down > 0 {
-            return self.lose(frame, LostBy::LinkDown);
+        if state.rough {
+            if state.down > 0 {
+                return self.lose(frame, LostBy::LinkDown);
+            }
+            if happens(&mut state.random, state.loss_ppb) {
+                return self.lose(frame, LostBy::Link);
+            }
+            if happens(&mut state.random, state.corrupt_ppb) {
+                frame.tags = frame.tags.with(Tags::DAMAGED);
+            }
         }
-        if happens(&mut state.random, state.loss_ppb) {
-            return self.lose(frame, LostBy::Link);
-        }
-        frame.damaged |= happens(&mut state.random, state.corrupt_ppb);
-        frame.port = port;
-        let (delay, rate) = (state.delay, state.rate);
-        let arrives = ends.saturating_sub(state.gap) + delay;
-        if next == stop {
+        let arrives = ends.saturating_add_signed(state.lag);
+        let hop = self.routes.hop(frame.at);
+        frame.at += 1;
+        frame.tags = frame.tags.without(Tags::FRESH);
+        if hop.is_last() {
             let place = self.slab.put(frame, arrives);
             return self.at(arrives, Kind::Deliver, frame.stream, place);
         }
-        let peer = slot(self.ports[slot(self.routes.hops[next])].node);
-        let onward = self.ports[slot(self.routes.hops[next])].rate;
-        let ready = match (self.nodes[peer].cut_through_bytes, since) {
-            (Some(bytes), Some(since)) if onward <= rate => {
-                let head = self.ports[slot(port)].port.duration(bytes + PREAMBLE_BYTES);
-                (since + u64::try_from(head.get()).unwrap_or(0) + delay).min(arrives)
-            }
-            _ => arrives,
+        let peer = match state.peer {
+            NO_PEER => self.ports[slot(self.routes.hop(frame.at).port())].node,
+            peer => peer,
         };
-        let node = &mut self.nodes[peer];
-        let ready = ready.saturating_add(node.forward.draw(&mut node.random));
+        let mut ready = arrives;
+        if let (Some(bytes), Some(since)) = (self.nodes[slot(peer)].cut_through_bytes, since) {
+            let onward = &self.ports[slot(self.routes.hop(frame.at).port())].port;
+            let state = &self.ports[slot(port)];
+            if onward.rate() <= state.port.rate() {
+                let head = state.port.duration(bytes + PREAMBLE_BYTES);
+                let head = u64::try_from(head.get()).unwrap_or(0);
+                ready = ready.min(since + head + state.delay);
+            }
+        }
+        let node = &mut self.nodes[slot(peer)];
+        let takes = node.forward_takes.unwrap_or_else(|| node.forward.draw(&mut node.random));
         let state = &mut self.ports[slot(port)];
-        let ready = ready.max(state.forwarded);
+        let ready = ready.saturating_add(takes).max(state.forwarded);
         state.forwarded = ready;
-        frame.hop += 1;
         let place = self.slab.put(frame, arrives);
         self.at(ready, Kind::Enter, frame.stream, place);
     }
@@ -651,6 +659,11 @@ impl Simulation {
 }
 
 const MOST_VIOLATIONS: usize = 100;
+const OVERLAP: &str = "a port sends two frames at the same time";
+
+fn truth(now: u64) -> Ps {
+    Ps::new(i64::try_from(now).expect("invariant: shorter than 106 days"))
+}
 
 fn happens(random: &mut Sequence, ppb: u64) -> bool {
     ppb > 0 && below(random.next(), 1_000_000_000) < ppb
@@ -672,30 +685,36 @@ pub(super) fn sequence(seed: u64, kind: u64, number: usize) -> Sequence {
 
 fn ports(network: &Network) -> Vec<PortState> {
     let mut ports = Vec::new();
-    let mut add = |node: usize, config, medium, delay: Span, loss: (u32, u32)| {
+    let mut add = |node: usize, peer, config, medium, delay: Span, loss: (u32, u32)| {
         let config: PortConfig = config;
         let gap = Ps::of_bytes(GAP_BYTES, config.rate);
         let random = sequence(network.seed, 4, ports.len());
-        ports.push(PortState {
-            port: Port::new(&config),
-            node: index(node),
-            rate: config.rate,
-            medium,
-            delay: ps(delay),
-            gap: u64::try_from(gap.get()).unwrap_or(0),
-            loss_ppb: loss.0.into(),
-            corrupt_ppb: loss.1.into(),
-            down: 0,
-            wake_at: u64::MAX,
+        let gap = u64::try_from(gap.get()).unwrap_or(0);
+        let mut state = PortState {
             free_at: 0,
             forwarded: 0,
+            lag: ps(delay).cast_signed() - gap.cast_signed(),
+            node: index(node),
+            peer,
+            rough: false,
+            port: Port::new(&config),
+            wake_at: u64::MAX,
+            delay: ps(delay),
+            gap,
+            loss_ppb: loss.0.into(),
+            corrupt_ppb: loss.1.into(),
             random,
-        });
+            medium,
+            down: 0,
+        };
+        state.roughen(|_| {});
+        ports.push(state);
     };
     for link in &network.links {
         for end in 0..2 {
             let (node, config) = &link.ends[end];
-            add(*node, config.clone(), None, link.delay, (link.loss_ppb, link.corrupt_ppb));
+            let peer = index(link.ends[1 - end].0);
+            add(*node, peer, config.clone(), None, link.delay, (link.loss_ppb, link.corrupt_ppb));
         }
     }
     for (number, medium) in network.media.iter().enumerate() {
@@ -705,7 +724,7 @@ fn ports(network: &Network) -> Vec<PortState> {
             let mut config = config.clone();
             config.classes.iter_mut().for_each(|class| class.preemptable = false);
             let loss = (medium.loss_ppb, medium.corrupt_ppb);
-            add(*node, config, of, medium.delay, loss);
+            add(*node, NO_PEER, config, of, medium.delay, loss);
         }
     }
     ports

@@ -5,7 +5,8 @@
 
 use super::delay::ps;
 use super::describe::FaultKind;
-use super::engine::{Kind, Simulation, slot};
+use super::engine::{Kind, Simulation};
+use super::frame::{Tags, slot};
 use super::route::index;
 use super::stats::LostBy;
 
@@ -35,12 +36,12 @@ impl Simulation {
             FaultKind::Restart(node) => self.restart(index(node)),
             FaultKind::Loss(link, ppb) => {
                 for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.loss_ppb += u64::from(ppb);
+                    port.roughen(|port| port.loss_ppb += u64::from(ppb));
                 }
             }
             FaultKind::Corruption(link, ppb) => {
                 for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.corrupt_ppb += u64::from(ppb);
+                    port.roughen(|port| port.corrupt_ppb += u64::from(ppb));
                 }
             }
             FaultKind::MasterLost => self.master_lost += 1,
@@ -53,18 +54,18 @@ impl Simulation {
         match self.faults[number].kind {
             FaultKind::LinkDown(link) => {
                 for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.down -= 1;
+                    port.roughen(|port| port.down -= 1);
                 }
             }
             FaultKind::Restart(node) => self.nodes[node].down -= 1,
             FaultKind::Loss(link, ppb) => {
                 for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.loss_ppb -= u64::from(ppb);
+                    port.roughen(|port| port.loss_ppb -= u64::from(ppb));
                 }
             }
             FaultKind::Corruption(link, ppb) => {
                 for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.corrupt_ppb -= u64::from(ppb);
+                    port.roughen(|port| port.corrupt_ppb -= u64::from(ppb));
                 }
             }
             FaultKind::MasterLost => self.master_lost -= 1,
@@ -77,7 +78,7 @@ impl Simulation {
     fn link_down(&mut self, link: usize) {
         let ports = [index(2 * link), index(2 * link + 1)];
         for port in ports {
-            self.ports[slot(port)].down += 1;
+            self.ports[slot(port)].roughen(|port| port.down += 1);
         }
         let now = self.now;
         self.lose_flying(LostBy::LinkDown, |port, arrives| ports.contains(&port) && arrives > now);
@@ -109,12 +110,15 @@ impl Simulation {
 
     fn lose_flying(&mut self, by: LostBy, whose: impl Fn(u32, u64) -> bool) {
         let mut lost = Vec::new();
-        for flying in self.slab.live() {
-            if !flying.frame.gone && whose(flying.frame.port, flying.arrives) {
-                flying.frame.gone = true;
-                lost.push(flying.frame);
+        let mut slab = std::mem::take(&mut self.slab);
+        for flying in slab.live() {
+            let frame = &mut flying.frame;
+            if !frame.tags.has(Tags::GONE) && whose(self.sent_by(frame), flying.arrives) {
+                frame.tags = frame.tags.with(Tags::GONE);
+                lost.push(*frame);
             }
         }
+        self.slab = slab;
         for frame in lost {
             self.lose(frame, by);
         }

@@ -11,7 +11,8 @@ use timewire_mac::port::Ps;
 
 use super::delay::{below, ps};
 use super::describe::{Access, MediumSpec, Network};
-use super::engine::{Frame, Kind, Simulation};
+use super::engine::{Kind, Simulation};
+use super::frame::{Frame, slot};
 use super::route::index;
 use super::stats::LostBy;
 
@@ -153,8 +154,8 @@ impl Simulation {
             return true;
         }
         loop {
-            let clocks = self.clocks(self.ports[super::engine::slot(port)].node);
-            let polled = self.ports[super::engine::slot(port)].port.poll(clocks);
+            let clocks = self.clocks(self.ports[slot(port)].node);
+            let polled = self.ports[slot(port)].port.poll(clocks);
             if let Some(frame) = polled.dropped {
                 self.lose(frame, LostBy::NeverFits);
                 continue;
@@ -262,7 +263,7 @@ impl Simulation {
 
     pub(super) fn token_arrives(&mut self, number: usize, place: u32) {
         let medium = &mut self.media[number];
-        (medium.holder, medium.token_since) = (super::engine::slot(place), self.now);
+        (medium.holder, medium.token_since) = (slot(place), self.now);
         self.hold_token(number);
     }
 

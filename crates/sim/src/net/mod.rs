@@ -20,6 +20,7 @@ mod delay;
 mod describe;
 mod engine;
 mod fault;
+mod frame;
 mod medium;
 mod queue;
 mod route;

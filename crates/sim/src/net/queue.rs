@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is to happen, in its order: a radix heap, which takes a constant number of moves for each
-//! event however many there are, because time never goes back.
+//! What is to happen, in its order: wheels of 32 slots, each as fine as a slot of the one above,
+//! and in front of them what comes next, sorted.
+//!
+//! An event moves once for each five bits by which its time differs from now, and not even that
+//! often: a slot with few events is sorted as it is. So the cost does not grow with the number of
+//! events as that of a heap does, and no width has to be chosen. Memory is that of the events, and
+//! a slot that is used next has the memory of the one that was emptied last.
 //!
 //! Not here: what the events mean (`engine.rs`).
 
@@ -17,68 +22,175 @@ pub(super) struct Event {
     pub arg: u32,
 }
 
+// One and a half of them are a line of a cache at most.
+const _: () = assert!(size_of::<Event>() <= 24);
+
 #[derive(Debug)]
 pub(super) struct EventQueue {
-    /// The instant of the events in `current`; nothing earlier can come.
+    /// The instant of the event that was taken last; nothing earlier can come.
     last: u64,
-    current: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Bucket `n` has the events whose time differs from `last` in bit `n` at the highest.
-    buckets: Vec<Vec<Event>>,
-    filled: u64,
+    /// All events before `front_ends`, the next one at the end.
+    front: Vec<Event>,
+    front_ends: u64,
+    /// Those for which there is no room in front, because too much happens at one instant.
+    crowd: BinaryHeap<Reverse<Event>>,
+    /// No event of the wheels is before it. Their places follow from where they differ from it.
+    base: u64,
+    wheels: Vec<Wheel>,
+    /// Bit `n`: wheel `n` has events.
+    filled: u32,
+    /// Memory of slots that are empty.
+    spare: Vec<Vec<Event>>,
 }
+
+#[derive(Debug)]
+struct Wheel {
+    /// Bit `n`: slot `n` has events.
+    filled: u32,
+    slots: [Vec<Event>; 1 << SLOT_BITS],
+}
+
+const SLOT_BITS: u32 = 5;
+const SLOTS: u64 = 1 << SLOT_BITS;
+const WHEELS: u32 = u64::BITS.div_ceil(SLOT_BITS);
+/// So many events of a slot are sorted rather than spread over finer slots.
+const SORTED: usize = 16;
+/// Nothing is put among more than these.
+const FRONT_MOST: usize = 64;
 
 impl EventQueue {
     pub fn new() -> EventQueue {
-        let buckets = (0..64).map(|_| Vec::new()).collect();
-        EventQueue { last: 0, current: BinaryHeap::new(), buckets, filled: 0 }
+        let wheel = |_| Wheel { filled: 0, slots: std::array::from_fn(|_| Vec::new()) };
+        EventQueue {
+            last: 0,
+            front: Vec::with_capacity(FRONT_MOST + 1),
+            front_ends: 0,
+            crowd: BinaryHeap::new(),
+            base: 0,
+            wheels: (0..WHEELS).map(wheel).collect(),
+            filled: 0,
+            spare: Vec::new(),
+        }
     }
 
     /// **Panics** when the event is before the last one that was taken.
+    #[inline]
     pub fn push(&mut self, event: Event) {
         assert!(event.time >= self.last, "an event lies in the past");
-        if event.time == self.last {
-            self.current.push(Reverse((event.key, event.arg)));
-        } else {
-            let bit = 63 - (event.time ^ self.last).leading_zeros();
-            self.filled |= 1 << bit;
-            self.buckets[usize::try_from(bit).unwrap_or(63)].push(event);
+        if event.time >= self.front_ends {
+            return self.put(event);
         }
+        if self.front.len() < FRONT_MOST {
+            let place = self.front.partition_point(|other| *other > event);
+            return self.front.insert(place, event);
+        }
+        if self.thin() { self.push(event) } else { self.crowd.push(Reverse(event)) }
     }
 
     /// Whether something else happens at the instant of the event that was taken last.
+    #[inline]
     pub fn more_now(&self) -> bool {
-        !self.current.is_empty()
+        self.front.last().is_some_and(|next| next.time == self.last)
+            || self.crowd.peek().is_some_and(|Reverse(next)| next.time == self.last)
     }
 
     /// The next event, unless it is later than `until`.
+    #[inline]
     pub fn pop(&mut self, until: u64) -> Option<Event> {
-        if self.current.is_empty() {
-            self.refill(until)?;
+        if !self.crowd.is_empty() {
+            return self.pop_crowd(until);
         }
-        let Reverse((key, arg)) = self.current.pop()?;
-        Some(Event { time: self.last, key, arg })
+        while self.front.is_empty() {
+            self.refill()?;
+        }
+        let next = self.front.pop_if(|next| next.time <= until)?;
+        self.last = next.time;
+        Some(next)
     }
 
-    fn refill(&mut self, until: u64) -> Option<()> {
+    fn pop_crowd(&mut self, until: u64) -> Option<Event> {
+        let Reverse(crowd) = *self.crowd.peek()?;
+        let next = self.front.last().copied().unwrap_or(crowd).min(crowd);
+        if next.time > until {
+            return None;
+        }
+        if next == crowd {
+            self.crowd.pop();
+        } else {
+            self.front.pop();
+        }
+        self.last = next.time;
+        Some(next)
+    }
+
+    /// Puts an event into the wheel of the highest bits in which it differs from `base`.
+    fn put(&mut self, event: Event) {
+        let differs = 63 - ((event.time ^ self.base) | 1).leading_zeros();
+        let wheel = differs / SLOT_BITS;
+        let slot = event.time >> (wheel * SLOT_BITS) & (SLOTS - 1);
+        self.filled |= 1 << wheel;
+        let wheel = &mut self.wheels[index(wheel.into())];
+        let list = &mut wheel.slots[index(slot)];
+        if wheel.filled >> slot & 1 == 0 {
+            wheel.filled |= 1 << slot;
+            if let Some(spare) = self.spare.pop() {
+                *list = spare;
+            }
+        }
+        list.push(event);
+    }
+
+    /// Sorts the next slot, or spreads it over finer ones; `None` when there is none.
+    fn refill(&mut self) -> Option<()> {
         if self.filled == 0 {
             return None;
         }
-        let bit = self.filled.trailing_zeros();
-        let index = usize::try_from(bit).unwrap_or(63);
-        let earliest = self.buckets[index].iter().map(|event| event.time).min()?;
-        if earliest > until {
-            return None;
+        let number = self.filled.trailing_zeros();
+        let shift = number * SLOT_BITS;
+        let wheel = &mut self.wheels[index(number.into())];
+        let slot = wheel.filled.trailing_zeros();
+        wheel.filled &= wheel.filled - 1;
+        if wheel.filled == 0 {
+            self.filled &= self.filled - 1;
         }
-        self.last = earliest;
-        self.filled &= !(1 << bit);
-        let mut bucket = std::mem::take(&mut self.buckets[index]);
-        for event in bucket.drain(..) {
-            self.push(event);
+        let mut list = std::mem::take(&mut wheel.slots[index(slot.into())]);
+        // What is above the bits of this wheel is the same in all of its events.
+        let above = self.base.checked_shr(shift + SLOT_BITS).unwrap_or(0);
+        let above = above.checked_shl(shift + SLOT_BITS).unwrap_or(0);
+        self.base = above | u64::from(slot) << shift;
+        if number == 0 || list.len() <= SORTED {
+            self.front_ends = self.base.saturating_add(1 << shift);
+            list.sort_unstable_by(|one, other| other.cmp(one));
+            std::mem::swap(&mut self.front, &mut list);
+        } else {
+            for event in list.drain(..) {
+                self.put(event);
+            }
         }
-        // Its memory is used again.
-        self.buckets[index] = bucket;
+        self.spare.push(list);
         Some(())
     }
+
+    /// Puts the later events of the front back, so that it is short; whether it is now.
+    fn thin(&mut self) -> bool {
+        let cut = self.front[self.front.len() - SORTED].time;
+        // Those of one instant stay together.
+        let later = self.front.partition_point(|event| event.time > cut);
+        if later > 0 && self.crowd.is_empty() {
+            self.front_ends = cut + 1;
+            let mut list = self.spare.pop().unwrap_or_default();
+            list.extend(self.front.drain(..later));
+            for event in list.drain(..) {
+                self.put(event);
+            }
+            self.spare.push(list);
+        }
+        self.front.len() < FRONT_MOST
+    }
+}
+
+fn index(number: u64) -> usize {
+    usize::try_from(number).expect("invariant: a slot has a place")
 }
 
 #[cfg(test)]
@@ -86,11 +198,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Many at one of them.
+    fn instant() -> impl Strategy<Value = u64> {
+        prop_oneof![0..50_u64, Just(7)]
+    }
+
+    /// At once, soon, or at any time.
+    fn after() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(0), 0..40_u64, 0..500_000_u64, 0..1_u64 << 50]
+    }
+
     proptest! {
         #[test]
         fn t0_events_come_in_the_order_of_time_and_key(
-            first in proptest::collection::vec((0..50_u64, 0..9_u64), 0..60),
-            later in proptest::collection::vec((0..500_000_u64, 0..9_u64), 0..60),
+            first in proptest::collection::vec((instant(), 0..9_u64), 0..400),
+            later in proptest::collection::vec((after(), 0..9_u64), 0..800),
         ) {
             let mut queue = EventQueue::new();
             let event = |(time, key), arg| Event { time, key, arg };
@@ -103,8 +225,12 @@ mod tests {
             let mut taken = Vec::new();
             while let Some(now) = queue.pop(u64::MAX) {
                 taken.push(now);
-                // Each event causes another, at once or later.
-                if let Some((after, key)) = later.next() {
+                prop_assert_eq!(queue.more_now(), all.len() > taken.len() && {
+                    let left = all.iter().filter(|event| event.time == now.time).count();
+                    left > taken.iter().filter(|event: &&Event| event.time == now.time).count()
+                });
+                // Each event causes others, at once or later.
+                for (after, key) in later.by_ref().take(2) {
                     // At the same instant, a cause is not before its effect in any other way.
                     let key = key + if *after == 0 { now.key } else { 0 };
                     let arg = 1_000 + u32::try_from(all.len()).unwrap();

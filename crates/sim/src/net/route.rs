@@ -11,10 +11,28 @@ use super::describe::{NetError, Network};
 /// The ports of every stream, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    pub hops: Vec<u32>,
+    hops: Vec<Hop>,
     /// Where each stream's hops begin; one more at the end.
     pub starts: Vec<u32>,
 }
+
+/// A port on the way of a stream. Behind its link the way may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hop(u32);
+
+impl Hop {
+    const LAST: u32 = 1 << 31;
+
+    pub fn port(self) -> u32 {
+        self.0 & !Hop::LAST
+    }
+
+    pub fn is_last(self) -> bool {
+        self.0 & Hop::LAST != 0
+    }
+}
+
+const _: () = assert!(Network::MAX_THINGS < 1 << 31, "a port leaves a bit of its number free");
 
 /// From each node: the port taken, the node it leads to.
 type Neighbours = Vec<Vec<(u32, u32)>>;
@@ -43,10 +61,18 @@ impl Routes {
             }
         }
         for way in ways {
-            routes.hops.extend(way);
+            routes.hops.extend(way.into_iter().map(Hop));
+            if let Some(Hop(last)) = routes.hops.last_mut() {
+                *last |= Hop::LAST;
+            }
             routes.starts.push(index(routes.hops.len()));
         }
         Ok(routes)
+    }
+
+    /// A hop by its place among all.
+    pub fn hop(&self, at: u32) -> Hop {
+        self.hops[usize::try_from(at).expect("invariant: 32 bits fit a place")]
     }
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Not here: exact percentiles of records (`timewire-trace`).
 
+use serde::{Deserialize, Serialize};
+
 /// Why a frame did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LostBy {
@@ -62,7 +64,7 @@ impl LostBy {
 
 /// Latencies: each one while there is room for them, then counts of them, exact below 256 ns, then
 /// in steps of less than 0.8 %.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latencies {
     /// As they came. **Units**: picoseconds.
     kept: Vec<u64>,
@@ -210,7 +212,7 @@ fn end_of(bucket: u16) -> u64 {
 }
 
 /// What became of a stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamResult {
     /// Frames that its application released.
     pub sent: u64,
