@@ -37,7 +37,7 @@ impl Extras {
     ///
     /// # Safety
     /// The header's control pointer and length describe a live buffer that the kernel has filled.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn of(header: &libc::msghdr) -> Extras {
         // SAFETY: the caller vouches for the buffer.
         let buffer = unsafe { control_of(header) };
@@ -46,7 +46,7 @@ impl Extras {
 
     /// Of control messages in the order in which a kernel writes them nearly always: the stamps,
     /// then what a packet socket tells. `None` of any other.
-    #[inline]
+    #[inline(always)]
     fn usual(buffer: &[u8]) -> Option<Extras> {
         let stamped = value_of::<Stamped>(buffer)?;
         let rest = buffer.get(size_of::<Stamped>()..)?;
@@ -205,13 +205,11 @@ pub(crate) fn tag_of(status: u32, tci: u16, tpid: u16) -> Option<[u8; 4]> {
 }
 
 /// The arrays `recvmmsg` works on, and what leads from one to the other. All of it is written once;
-/// after a call only what the kernel has written over is put back.
+/// who reads a message puts back what the kernel has written over ([`Batch::read`]).
 pub(crate) struct Batch {
     arrays: Shared<Arrays>,
     /// Length of an address that is asked for; 0 for none.
     name_length: libc::socklen_t,
-    /// So many headers tell of what has come, and have to be put back.
-    filled: usize,
 }
 
 struct Arrays {
@@ -253,7 +251,7 @@ impl Batch {
                 }
             }
         }
-        Batch { arrays, name_length, filled: 0 }
+        Batch { arrays, name_length }
     }
 
     /// Where the bytes of a message go.
@@ -263,7 +261,8 @@ impl Batch {
         unsafe { (*self.arrays.as_ptr()).iovecs[slot] = iovec };
     }
 
-    /// Takes what waits, at most `room` messages; returns how many came.
+    /// Takes what waits, at most `room` messages; returns how many came. Each of them has to be
+    /// read before the next call.
     ///
     /// # Safety
     /// The first `room` entries must point to memory that is writable for their length and that
@@ -304,47 +303,37 @@ impl Batch {
         if room == 0 {
             return Ok(0);
         }
-        // SAFETY: the arrays are alive, and no other reference into the headers is.
-        let headers = unsafe { &mut (*self.arrays.as_ptr()).headers };
-        for entry in &mut headers[..self.filled.min(BATCH)] {
-            entry.msg_hdr.msg_controllen = CONTROL;
-            entry.msg_hdr.msg_namelen = self.name_length;
-        }
-        self.filled = 0;
         let count = libc::c_uint::try_from(room).expect("invariant: at most BATCH");
-        // SAFETY: as above; the pointer is to all of them.
+        // SAFETY: the arrays are alive, and no reference into them is.
         let headers = unsafe { (&raw mut (*self.arrays.as_ptr()).headers).cast() };
         // SAFETY: the headers point to our own iovecs, control buffers and names, which do not
         // move, and these to memory the caller vouches for.
         match unsafe { direct::receive_messages(fd, headers, count, flags | libc::MSG_TRUNC) } {
-            Ok(count) => {
-                self.filled = count;
-                Ok(count)
-            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            Err(error) => Err(error),
+            result => result,
         }
-    }
-
-    #[inline]
-    fn header(&self, slot: usize) -> &libc::mmsghdr {
-        // SAFETY: the arrays are alive, and the kernel writes to them only during a call, for which
-        // the batch is exclusively borrowed.
-        unsafe { &(*self.arrays.as_ptr()).headers[slot] }
     }
 
     /// The full length of a received message, also of one that was cut.
     #[inline]
     pub(crate) fn length(&self, slot: usize) -> u32 {
-        self.header(slot).msg_len
+        // SAFETY: the arrays are alive, and the kernel writes to them only during a call, for which
+        // the batch is exclusively borrowed.
+        unsafe { (*self.arrays.as_ptr()).headers[slot].msg_len }
     }
 
-    /// What came beside a received message.
-    #[inline]
-    pub(crate) fn extras(&self, slot: usize) -> Extras {
-        // SAFETY: the kernel filled the header in `receive`; its control pointer and length
-        // describe our own buffer, which does not move.
-        unsafe { Extras::of(&self.header(slot).msg_hdr) }
+    /// What came beside a received message, once after it came; makes room for the next one.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, slot: usize) -> Extras {
+        // SAFETY: as of `length`, and no other reference to the header is alive.
+        let header = unsafe { &mut (*self.arrays.as_ptr()).headers[slot].msg_hdr };
+        // SAFETY: the kernel filled the header in `receive`, or it has been put back and describes
+        // what was there before; its control pointer and length describe our own buffer, which does
+        // not move.
+        let extras = unsafe { Extras::of(header) };
+        header.msg_controllen = CONTROL;
+        header.msg_namelen = self.name_length;
+        extras
     }
 
     /// Who sent a received message; only of a batch with names.

@@ -104,7 +104,7 @@ impl PacketSocket {
         let count = unsafe { self.batch.receive(self.fd.as_fd(), room)? };
         let top = free.len();
         for slot in 0..count {
-            let (length, extras) = (self.batch.length(slot), self.batch.extras(slot));
+            let (length, extras) = (self.batch.length(slot), self.batch.read(slot));
             if length > LONGEST {
                 self.too_long = self.too_long.saturating_add(1);
                 continue;
@@ -137,7 +137,7 @@ impl PacketSocket {
         // which is exclusively borrowed until this function returns.
         let count = unsafe { self.batch.receive(self.fd.as_fd(), room)? };
         for (slot, observed) in into.iter_mut().take(count).enumerate() {
-            let (length, extras) = (self.batch.length(slot), self.batch.extras(slot));
+            let (length, extras) = (self.batch.length(slot), self.batch.read(slot));
             let tag_bytes = if extras.vlan.is_some() { 4 } else { 0 };
             observed.length = length + tag_bytes;
             observed.tag = extras.vlan;

@@ -264,7 +264,7 @@ impl ReceiveSocket {
         }
         let mut look = Look::again(self.offset);
         for slot in 0..count.min(BATCH) {
-            let extras = self.batch.extras(slot);
+            let extras = self.batch.read(slot);
             let mut length = self.batch.length(slot);
             let piece = self.pieces.filled(slot, length);
             let bytes = match extras.vlan {
@@ -274,16 +274,20 @@ impl ReceiveSocket {
                 }
                 None => &piece[TAG..],
             };
-            each(Arrival {
+            let mut arrival = Arrival {
                 bytes,
                 length,
-                from: if self.is_packet { None } else { self.batch.sender(slot) },
+                from: None,
                 tag: extras.vlan,
                 hardware_ns: extras.hardware_ns,
                 driver: None,
                 kernel: extras.stamp.map(|stamp| look.tai_checked(stamp)),
                 user: look.user,
-            });
+            };
+            if !self.is_packet {
+                arrival.from = self.batch.sender(slot);
+            }
+            each(arrival);
         }
         self.offset = look.offset;
         Ok(count)
