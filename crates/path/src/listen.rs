@@ -231,21 +231,50 @@ impl Receiver {
     /// first. Returns how many there were: none when the time is over, or after a signal.
     ///
     /// **Errors**: `ENETDOWN` when the interface went down or away; it can be called again.
-    #[inline]
     pub fn receive<F>(&mut self, wait_at_most: Option<Span>, each: &mut F) -> io::Result<usize>
     where
         F: FnMut(Arrival<'_>) + ?Sized,
     {
-        // One call looks and waits, where there is so much time that its end need not be exact.
-        if let (Port::Socket(socket), Wait::Block) = (&mut self.port, self.wait)
-            && wait_at_most.is_none_or(|wait| wait >= UNHURRIED)
-        {
+        if let Some(socket) = self.patient_socket(wait_at_most) {
             let start = clock::now::<Mono>();
             return match socket.await_first(each)? {
                 Some(count) => Ok(count),
                 None => self.wait_on(start, wait_at_most, each),
             };
         }
+        self.look_and_wait(wait_at_most, each)
+    }
+
+    /// As [`Receiver::receive`], for who reads a clock after each call and comes again anyway: none
+    /// may come before the time is over, too, so that no clock is read to know when it is.
+    #[inline]
+    pub fn receive_some<F>(&mut self, wait_at_most: Option<Span>, each: &mut F) -> io::Result<usize>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
+        match self.patient_socket(wait_at_most) {
+            // An interface that is gone ends this wait with an error.
+            Some(socket) => Ok(socket.await_first(each)?.unwrap_or(0)),
+            None => self.look_and_wait(wait_at_most, each),
+        }
+    }
+
+    /// The socket of which one call looks and waits, where there is so much time that its end need
+    /// not be exact.
+    #[inline]
+    fn patient_socket(&mut self, wait_at_most: Option<Span>) -> Option<&mut ReceiveSocket> {
+        match (&mut self.port, self.wait) {
+            (Port::Socket(socket), Wait::Block) => {
+                wait_at_most.is_none_or(|wait| wait >= UNHURRIED).then_some(socket)
+            }
+            _ => None,
+        }
+    }
+
+    fn look_and_wait<F>(&mut self, wait_at_most: Option<Span>, each: &mut F) -> io::Result<usize>
+    where
+        F: FnMut(Arrival<'_>) + ?Sized,
+    {
         let count = self.look(each)?;
         if count > 0 || wait_at_most == Some(Span::ZERO) {
             return Ok(count);
@@ -382,10 +411,14 @@ mod tests {
             assert_eq!(receiver.receive(Some(wait), &mut |_| panic!()).unwrap(), 0);
             assert!(clock::now::<Mono>() - before >= wait);
             assert_eq!(receiver.receive(Some(Span::ZERO), &mut |_| panic!()).unwrap(), 0);
+            assert_eq!(receiver.receive_some(Some(UNHURRIED), &mut |_| panic!()).unwrap(), 0);
             let from = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-            from.send_to(b"now", receiver.local_address().unwrap().unwrap()).unwrap();
+            let to = receiver.local_address().unwrap().unwrap();
             let mut take = |arrival: Arrival<'_>| assert_eq!(arrival.bytes, b"now");
+            from.send_to(b"now", to).unwrap();
             assert_eq!(receiver.receive(None, &mut take).unwrap(), 1);
+            from.send_to(b"now", to).unwrap();
+            while receiver.receive_some(Some(UNHURRIED), &mut take).unwrap() == 0 {}
         }
     }
 }

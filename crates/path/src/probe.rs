@@ -70,15 +70,14 @@ impl Probe {
     /// The header of a message; `None` for any other.
     #[inline]
     pub fn parse(message: &[u8]) -> Option<Probe> {
-        let (magic, rest) = message.split_first_chunk::<4>()?;
-        let (stream, rest) = rest.split_first_chunk::<2>()?;
-        let (seq, rest) = rest.split_first_chunk::<4>()?;
-        let (time, _) = rest.split_first_chunk::<8>()?;
-        let stream = u16::from_le_bytes(*stream);
-        (*magic == MAGIC).then(|| Probe {
+        // Of a known length: bounds are looked at once.
+        let message = message.first_chunk::<{ Probe::LEN }>()?;
+        let [m0, m1, m2, m3, s0, s1, n0, n1, n2, n3, time @ ..] = *message;
+        let stream = u16::from_le_bytes([s0, s1]);
+        ([m0, m1, m2, m3] == MAGIC).then(|| Probe {
             stream: stream & !LAUNCH,
-            seq: u32::from_le_bytes(*seq),
-            time: Instant::from_ns(i64::from_le_bytes(*time)),
+            seq: u32::from_le_bytes([n0, n1, n2, n3]),
+            time: Instant::from_ns(i64::from_le_bytes(time)),
             is_launch: stream & LAUNCH != 0,
         })
     }

@@ -163,6 +163,16 @@ pub fn content_of(frame: &[u8]) -> Option<&[u8]> {
 /// The EtherType of a frame, as [`ethertype_of`], and what is behind it, as [`content_of`].
 #[inline]
 pub fn parts_of(frame: &[u8]) -> Option<(u16, &[u8])> {
+    let (header, content) = frame.split_first_chunk::<14>()?;
+    let [.., high, low] = *header;
+    match u16::from_be_bytes([high, low]) {
+        0x8100 | 0x88a8 | 0x0800 | 0x86dd => parts_behind_more(frame),
+        ethertype => Some((ethertype, content)),
+    }
+}
+
+/// As [`parts_of`], where there may be more headers than the first.
+fn parts_behind_more(frame: &[u8]) -> Option<(u16, &[u8])> {
     let walk = Walk::of(frame);
     let ethertype = walk.ethertype?;
     let content = match ethertype {

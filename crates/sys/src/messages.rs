@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 
 use timewire_base::{Instant, Utc};
 
@@ -36,20 +37,47 @@ impl Extras {
     ///
     /// # Safety
     /// The header's control pointer and length describe a live buffer that the kernel has filled.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn of(header: &libc::msghdr) -> Extras {
-        let mut extras = Extras::default();
         // SAFETY: the caller vouches for the buffer.
         let buffer = unsafe { control_of(header) };
+        Extras::usual(buffer).unwrap_or_else(|| Extras::any(buffer))
+    }
+
+    /// Of control messages in the order in which a kernel writes them nearly always: the stamps,
+    /// then what a packet socket tells. `None` of any other.
+    #[inline(always)]
+    fn usual(buffer: &[u8]) -> Option<Extras> {
+        let stamped = value_of::<Stamped>(buffer)?;
+        let rest = buffer.get(size_of::<Stamped>()..)?;
+        if stamped.header != Stamped::HEADER {
+            return None;
+        }
+        let vlan = match rest.len() {
+            0 => None,
+            Told::SPACE => {
+                let Told { header, aux } = value_of(rest)?;
+                if header != Told::HEADER {
+                    return None;
+                }
+                tag_of(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid)
+            }
+            _ => return None,
+        };
+        let mut extras = Extras { vlan, ..Extras::default() };
+        extras.take_stamps(&stamped.times);
+        Some(extras)
+    }
+
+    /// Of any control messages.
+    #[inline(never)]
+    fn any(buffer: &[u8]) -> Extras {
+        let mut extras = Extras::default();
         each_control(buffer, |level, kind, data| match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
-                let Some([software, _, hardware]) = value_of::<[libc::timespec; 3]>(data) else {
-                    return;
-                };
-                let is_set = |time: &libc::timespec| time.tv_sec != 0 || time.tv_nsec != 0;
-                extras.stamp = is_set(&software).then(|| from_timespec(&software));
-                extras.hardware_ns =
-                    is_set(&hardware).then(|| from_timespec::<Utc>(&hardware).as_ns());
+                if let Some(times) = value_of::<[libc::timespec; 3]>(data) {
+                    extras.take_stamps(&times);
+                }
             }
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
                 if let Some(aux) = value_of::<libc::tpacket_auxdata>(data) {
@@ -63,6 +91,50 @@ impl Extras {
         });
         extras
     }
+
+    /// Of the three times the first is the kernel's, the last the card's; 0 is none.
+    #[inline]
+    fn take_stamps(&mut self, [software, _, hardware]: &[libc::timespec; 3]) {
+        let is_set = |time: &libc::timespec| time.tv_sec | time.tv_nsec != 0;
+        self.stamp = is_set(software).then(|| from_timespec(software));
+        self.hardware_ns = is_set(hardware).then(|| from_timespec::<Utc>(hardware).as_ns());
+    }
+}
+
+/// A control message with stamps.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Stamped {
+    header: [u64; 2],
+    times: [libc::timespec; 3],
+}
+
+impl Stamped {
+    const HEADER: [u64; 2] =
+        control_header(size_of::<Stamped>(), libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
+}
+
+/// A control message with what a packet socket tells.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Told {
+    header: [u64; 2],
+    aux: libc::tpacket_auxdata,
+}
+
+impl Told {
+    const HEADER: [u64; 2] = control_header(Told::LEN, libc::SOL_PACKET, libc::PACKET_AUXDATA);
+    /// Without what makes it a multiple of 8.
+    const LEN: usize = HEADER + size_of::<libc::tpacket_auxdata>();
+    const SPACE: usize = Told::LEN.next_multiple_of(8);
+}
+
+const _: () = assert!(size_of::<Stamped>() == 64 && size_of::<Told>() <= Told::SPACE);
+
+/// `struct cmsghdr` as two words: the length with itself; level and type.
+const fn control_header(length: usize, level: libc::c_int, kind: libc::c_int) -> [u64; 2] {
+    let ([a, b, c, d], [e, f, g, h]) = (level.to_ne_bytes(), kind.to_ne_bytes());
+    [u64::from_ne_bytes(length.to_ne_bytes()), u64::from_ne_bytes([a, b, c, d, e, f, g, h])]
 }
 
 /// The control messages that the kernel has written.
@@ -112,6 +184,10 @@ unsafe impl Plain for libc::timespec {}
 unsafe impl Plain for [libc::timespec; 3] {}
 // SAFETY: of integers.
 unsafe impl Plain for libc::tpacket_auxdata {}
+// SAFETY: of integers.
+unsafe impl Plain for Stamped {}
+// SAFETY: of integers.
+unsafe impl Plain for Told {}
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const _: () = assert!(HEADER == 16 && size_of::<usize>() == 8);
@@ -128,17 +204,23 @@ pub(crate) fn tag_of(status: u32, tci: u16, tpid: u16) -> Option<[u8; 4]> {
     Some([a, b, c, d])
 }
 
-/// The arrays `recvmmsg` works on. Kept from call to call: clearing them takes longer than the
-/// call.
+/// The arrays `recvmmsg` works on, and what leads from one to the other. All of it is written once;
+/// who reads a message puts back what the kernel has written over ([`Batch::read`]).
 pub(crate) struct Batch {
+    arrays: Shared<Arrays>,
+    /// Length of an address that is asked for; 0 for none.
+    name_length: libc::socklen_t,
+}
+
+struct Arrays {
     iovecs: [libc::iovec; BATCH],
     headers: [libc::mmsghdr; BATCH],
     control: [[u64; CONTROL / 8]; BATCH],
     names: [libc::sockaddr_in6; BATCH],
 }
 
-// SAFETY: the pointers in it are written anew by each user before the call that reads them, and
-// lead to the batch itself or to memory that the user of that call vouches for.
+// SAFETY: the pointers in it lead to itself, which does not move, or to memory that who calls
+// `receive` vouches for; none is tied to a thread.
 unsafe impl Send for Batch {}
 
 impl fmt::Debug for Batch {
@@ -148,30 +230,46 @@ impl fmt::Debug for Batch {
 }
 
 impl Batch {
-    pub(crate) fn new() -> Box<Batch> {
+    /// With `names`, who sent a message is asked for as well.
+    pub(crate) fn new(names: bool) -> Batch {
         // SAFETY: all-zero is valid for all four: null pointers and plain integers.
-        Box::new(unsafe { std::mem::zeroed() })
+        let arrays = Shared::new(Box::new(unsafe { std::mem::zeroed::<Arrays>() }));
+        let name_length = if names { size_of_u32::<libc::sockaddr_in6>() } else { 0 };
+        let at = arrays.as_ptr();
+        for slot in 0..BATCH {
+            // SAFETY: the arrays are alive and nobody else uses them; only pointers into them are
+            // made, and they do not move as long as those are used.
+            unsafe {
+                let header = &raw mut (*at).headers[slot].msg_hdr;
+                (*header).msg_iov = &raw mut (*at).iovecs[slot];
+                (*header).msg_iovlen = 1;
+                (*header).msg_control = (&raw mut (*at).control[slot]).cast();
+                (*header).msg_controllen = CONTROL;
+                if names {
+                    (*header).msg_name = (&raw mut (*at).names[slot]).cast();
+                    (*header).msg_namelen = name_length;
+                }
+            }
+        }
+        Batch { arrays, name_length }
     }
 
     /// Where the bytes of a message go.
     pub(crate) fn point(&mut self, slot: usize, to: *mut u8, length: usize) {
-        self.iovecs[slot] = libc::iovec { iov_base: to.cast(), iov_len: length };
+        let iovec = libc::iovec { iov_base: to.cast(), iov_len: length };
+        // SAFETY: the arrays are alive, and no reference into them is.
+        unsafe { (*self.arrays.as_ptr()).iovecs[slot] = iovec };
     }
 
-    /// Takes what waits, at most `room` messages; returns how many came. With `names`, who sent a
-    /// message is asked for as well.
+    /// Takes what waits, at most `room` messages; returns how many came. Each of them has to be
+    /// read before the next call.
     ///
     /// # Safety
     /// The first `room` entries must point to memory that is writable for their length and that
     /// nobody else touches during the call.
-    pub(crate) unsafe fn receive(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        room: usize,
-        names: bool,
-    ) -> io::Result<usize> {
+    pub(crate) unsafe fn receive(&mut self, fd: BorrowedFd<'_>, room: usize) -> io::Result<usize> {
         // SAFETY: the caller vouches for the entries.
-        match unsafe { self.take(fd, room, names, libc::MSG_DONTWAIT) } {
+        match unsafe { self.take(fd, room, libc::MSG_DONTWAIT) } {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             result => result,
         }
@@ -184,14 +282,14 @@ impl Batch {
     ///
     /// # Safety
     /// As of [`Batch::receive`].
+    #[inline]
     pub(crate) unsafe fn await_first(
         &mut self,
         fd: BorrowedFd<'_>,
         room: usize,
-        names: bool,
     ) -> io::Result<usize> {
         // SAFETY: the caller vouches for the entries.
-        unsafe { self.take(fd, room, names, libc::MSG_WAITFORONE) }
+        unsafe { self.take(fd, room, libc::MSG_WAITFORONE) }
     }
 
     #[inline]
@@ -199,54 +297,71 @@ impl Batch {
         &mut self,
         fd: BorrowedFd<'_>,
         room: usize,
-        names: bool,
         flags: libc::c_int,
     ) -> io::Result<usize> {
+        let room = room.min(BATCH);
         if room == 0 {
             return Ok(0);
         }
-        let entries = self.headers[..room].iter_mut().zip(&mut self.iovecs);
-        for ((entry, iovec), control) in entries.zip(&mut self.control) {
-            let header = &mut entry.msg_hdr;
-            header.msg_iov = iovec;
-            header.msg_iovlen = 1;
-            header.msg_control = control.as_mut_ptr().cast();
-            header.msg_controllen = CONTROL;
-        }
-        if names {
-            for (entry, name) in self.headers[..room].iter_mut().zip(&mut self.names) {
-                entry.msg_hdr.msg_name = std::ptr::from_mut(name).cast();
-                entry.msg_hdr.msg_namelen = size_of_u32::<libc::sockaddr_in6>();
-            }
-        }
         let count = libc::c_uint::try_from(room).expect("invariant: at most BATCH");
-        let headers = self.headers.as_mut_ptr();
-        // SAFETY: the headers point to our own iovecs, control buffers and names, which do not move
-        // during the call, and these to memory the caller vouches for.
+        // SAFETY: the arrays are alive, and no reference into them is.
+        let headers = unsafe { (&raw mut (*self.arrays.as_ptr()).headers).cast() };
+        // SAFETY: the headers point to our own iovecs, control buffers and names, which do not
+        // move, and these to memory the caller vouches for.
         match unsafe { direct::receive_messages(fd, headers, count, flags | libc::MSG_TRUNC) } {
-            Ok(count) => Ok(count),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-            Err(error) => Err(error),
+            result => result,
         }
     }
 
     /// The full length of a received message, also of one that was cut.
     #[inline]
     pub(crate) fn length(&self, slot: usize) -> u32 {
-        self.headers[slot].msg_len
+        // SAFETY: the arrays are alive, and the kernel writes to them only during a call, for which
+        // the batch is exclusively borrowed.
+        unsafe { (*self.arrays.as_ptr()).headers[slot].msg_len }
     }
 
-    /// What came beside a received message.
-    #[inline]
-    pub(crate) fn extras(&self, slot: usize) -> Extras {
-        // SAFETY: the kernel filled the header in `receive`; its control pointer and length
-        // describe our own buffer, which has not moved: the batch is boxed.
-        unsafe { Extras::of(&self.headers[slot].msg_hdr) }
+    /// What came beside a received message, once after it came; makes room for the next one.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, slot: usize) -> Extras {
+        // SAFETY: as of `length`, and no other reference to the header is alive.
+        let header = unsafe { &mut (*self.arrays.as_ptr()).headers[slot].msg_hdr };
+        // SAFETY: the kernel filled the header in `receive`, or it has been put back and describes
+        // what was there before; its control pointer and length describe our own buffer, which does
+        // not move.
+        let extras = unsafe { Extras::of(header) };
+        header.msg_controllen = CONTROL;
+        header.msg_namelen = self.name_length;
+        extras
     }
 
-    /// Who sent a received message; only after [`Batch::receive`] with names.
+    /// Who sent a received message; only of a batch with names.
     pub(crate) fn sender(&self, slot: usize) -> Option<SocketAddr> {
-        address_of(&self.names[slot])
+        // SAFETY: as of `header`.
+        address_of(unsafe { &(*self.arrays.as_ptr()).names[slot] })
+    }
+}
+
+/// Memory on the heap that pointers elsewhere lead to, as those that the kernel is given: it does
+/// not move, and no box claims it for itself.
+pub(crate) struct Shared<T: ?Sized>(NonNull<T>);
+
+impl<T: ?Sized> Shared<T> {
+    pub(crate) fn new(memory: Box<T>) -> Shared<T> {
+        Shared(NonNull::from(Box::leak(memory)))
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+}
+
+impl<T: ?Sized> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: it comes from a box, and nobody else frees it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
@@ -280,6 +395,85 @@ mod tests {
         assert_eq!(tag_of(valid, 0xa007, 0), Some([0x81, 0x00, 0xa0, 0x07]));
         let typed = valid | libc::TP_STATUS_VLAN_TPID_VALID;
         assert_eq!(tag_of(typed, 0xa007, 0x88a8), Some([0x88, 0xa8, 0xa0, 0x07]));
+    }
+
+    /// A control message as the kernel writes it.
+    fn control(level: libc::c_int, kind: libc::c_int, content: &[u8]) -> Vec<u8> {
+        let mut bytes = (HEADER + content.len()).to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(content);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes
+    }
+
+    fn words<const N: usize>(words: [i64; N]) -> Vec<u8> {
+        words.map(i64::to_ne_bytes).concat()
+    }
+
+    /// Status, lengths, tag.
+    fn told(status: u32, tci: u16, tpid: u16) -> Vec<u8> {
+        let mut content = [status, 60, 60].map(u32::to_ne_bytes).concat();
+        content.extend([0, 14, tci, tpid].map(u16::to_ne_bytes).concat());
+        control(libc::SOL_PACKET, libc::PACKET_AUXDATA, &content)
+    }
+
+    fn stamps(times: [i64; 6]) -> Vec<u8> {
+        control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &words(times))
+    }
+
+    #[test]
+    fn t0_control_messages_say_the_same_in_the_usual_order_and_in_any() {
+        let tagged = libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID;
+        let kernel = Some(Instant::from_ns(1_000_000_002));
+        let vlan = Some([0x88, 0xa8, 0xa0, 0x07]);
+        for (times, stamp, hardware_ns) in [
+            ([0; 6], None, None),
+            ([1, 2, 0, 0, 0, 0], kernel, None),
+            ([0, 0, 0, 0, 0, 5], None, Some(5)),
+            ([1, 2, 0, 0, 3, 4], kernel, Some(3_000_000_004)),
+        ] {
+            let stamps = stamps(times);
+            for (told, vlan) in [
+                (Vec::new(), None),
+                (told(0, 0xa007, 0x88a8), None),
+                (told(tagged, 0xa007, 0x88a8), vlan),
+            ] {
+                let expected = Extras { vlan, stamp, hardware_ns };
+                let usual = [&stamps[..], &told].concat();
+                assert_eq!(Extras::usual(&usual), Some(expected));
+                let other = control(libc::SOL_SOCKET, 99, &[1; 20]);
+                for order in [[&stamps, &told, &other], [&told, &stamps, &other]] {
+                    assert_eq!(Extras::any(&order.map(|part| &part[..]).concat()), expected);
+                }
+                assert_eq!(Extras::usual(&[&usual[..], &other].concat()), None);
+                if !told.is_empty() {
+                    assert_eq!(Extras::usual(&[&told[..], &stamps].concat()), None);
+                }
+            }
+        }
+        let alone = control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &words([1, 2]));
+        assert_eq!(Extras::usual(&alone), None);
+        assert_eq!(Extras::any(&alone), Extras { stamp: kernel, ..Extras::default() });
+    }
+
+    #[test]
+    fn t0_what_is_changed_of_usual_control_messages_is_seen_or_they_are_none() {
+        let tagged = libc::TP_STATUS_VLAN_VALID;
+        let usual = [stamps([1, 2, 0, 0, 3, 4]), told(tagged, 7, 0)].concat();
+        for length in 0..usual.len() {
+            let cut = &usual[..length];
+            assert!(Extras::usual(cut).is_none_or(|it| it == Extras::any(cut)), "{length}");
+        }
+        // But the upper halves of times, which have bounds.
+        for at in (0..usual.len()).filter(|at| !(16..64).contains(at) || at % 8 < 4) {
+            let mut other = usual.clone();
+            other[at] ^= 1;
+            let read = Extras::usual(&other);
+            assert!(read.is_none_or(|it| it == Extras::any(&other)), "byte {at}");
+            let is_header = (0..16).contains(&at) || (64..80).contains(&at);
+            assert_eq!(read.is_none(), is_header, "byte {at}");
+        }
     }
 
     #[test]

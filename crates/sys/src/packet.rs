@@ -59,7 +59,7 @@ impl Default for Observed {
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
-    batch: Box<Batch>,
+    batch: Batch,
     /// Received frames that no buffer holds, since [`PacketSocket::take_drops`].
     too_long: u32,
 }
@@ -82,7 +82,7 @@ impl PacketSocket {
         }
         set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &one)?;
         bind_packet(fd.as_fd(), interface, if options.receive { ETH_P_ALL } else { 0 })?;
-        Ok(PacketSocket { fd, batch: Batch::new(), too_long: 0 })
+        Ok(PacketSocket { fd, batch: Batch::new(false), too_long: 0 })
     }
 
     /// Receives waiting frames into free buffers, taking each used one from `free`; appends to
@@ -101,10 +101,10 @@ impl PacketSocket {
         }
         // SAFETY: each of the `room` entries points to its own free buffer inside `memory`, which
         // the caller keeps alive and nobody else uses while it is free.
-        let count = unsafe { self.batch.receive(self.fd.as_fd(), room, false)? };
+        let count = unsafe { self.batch.receive(self.fd.as_fd(), room)? };
         let top = free.len();
         for slot in 0..count {
-            let (length, extras) = (self.batch.length(slot), self.batch.extras(slot));
+            let (length, extras) = (self.batch.length(slot), self.batch.read(slot));
             if length > LONGEST {
                 self.too_long = self.too_long.saturating_add(1);
                 continue;
@@ -135,9 +135,9 @@ impl PacketSocket {
         }
         // SAFETY: each of the `room` entries points to the prefix of its own element of `into`,
         // which is exclusively borrowed until this function returns.
-        let count = unsafe { self.batch.receive(self.fd.as_fd(), room, false)? };
+        let count = unsafe { self.batch.receive(self.fd.as_fd(), room)? };
         for (slot, observed) in into.iter_mut().take(count).enumerate() {
-            let (length, extras) = (self.batch.length(slot), self.batch.extras(slot));
+            let (length, extras) = (self.batch.length(slot), self.batch.read(slot));
             let tag_bytes = if extras.vlan.is_some() { 4 } else { 0 };
             observed.length = length + tag_bytes;
             observed.tag = extras.vlan;

@@ -5,6 +5,7 @@
 //! Not here: the ring that is shared with the kernel (`ring`), AF_XDP (`xsk`), the frames that a
 //! MAC moves on (`packet`).
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,7 @@ use timewire_base::{IfName, Instant, Span, Tai, Utc};
 use crate::busy_poll::BusyPoll;
 use crate::clock;
 use crate::filter::FrameFilter;
-use crate::messages::{BATCH, Batch, address_of};
+use crate::messages::{BATCH, Batch, Shared, address_of};
 use crate::packet::ETH_P_ALL;
 use crate::socket::{
     bind_packet, check, get_option, interface_index, set_option, set_receive_buffer, size_of_u32,
@@ -74,11 +75,14 @@ impl Look {
     /// As [`Look::tai`], with an offset that is read anew when that is in doubt.
     #[inline]
     fn tai_checked(&mut self, stamp: Instant<Utc>) -> Instant<Tai> {
-        let at = self.tai(stamp);
-        let way = self.user.as_ns().saturating_sub(at.as_ns());
-        if (0..NEAR).contains(&way) {
-            return at;
-        }
+        // A sum that does not fit wraps to a time that is nowhere near.
+        let at = Instant::from_ns(stamp.as_ns().wrapping_add(self.offset.as_ns()));
+        let way = self.user.as_ns().wrapping_sub(at.as_ns());
+        if (0..NEAR).contains(&way) { at } else { self.tai_in_doubt(stamp) }
+    }
+
+    #[cold]
+    fn tai_in_doubt(&mut self, stamp: Instant<Utc>) -> Instant<Tai> {
         self.offset = clock::tai_offset();
         self.tai(stamp)
     }
@@ -125,16 +129,11 @@ pub struct UdpPlace {
 pub struct ReceiveSocket {
     fd: OwnedFd,
     is_packet: bool,
-    batch: Box<Batch>,
-    /// How many messages [`ReceiveSocket::await_first`] asks for next: one more than it got last,
-    /// so that few are made ready where one comes at a time.
-    ask: usize,
+    batch: Batch,
     /// How far TAI was ahead of UTC.
     offset: Span,
-    /// **Shape**: one piece of `room` bytes for each message of a batch; in a packet socket's the
-    /// first four are for the tag.
-    buffers: Box<[u8]>,
-    room: usize,
+    /// Where messages come.
+    pieces: Pieces,
     drops: u64,
     /// What the kernel's counter said last; it wraps.
     counted: u32,
@@ -142,8 +141,6 @@ pub struct ReceiveSocket {
 
 /// Before each frame, to put its tag back.
 const TAG: usize = 4;
-/// Fewest messages that a call asks for.
-const FEW: usize = 2;
 const TIMEOUT: libc::timeval =
     libc::timeval { tv_sec: 0, tv_usec: ReceiveSocket::PATIENCE.as_ns() / 1_000 };
 
@@ -196,15 +193,17 @@ impl ReceiveSocket {
             busy_poll.set(fd.as_fd())?;
         }
         set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, &TIMEOUT)?;
-        let room = TAG + usize::try_from(options.longest).expect("invariant: u32 fits usize");
+        let longest = usize::try_from(options.longest).expect("invariant: u32 fits usize");
+        let (mut batch, pieces) = (Batch::new(!is_packet), Pieces::new(longest));
+        for slot in 0..BATCH {
+            batch.point(slot, pieces.content(slot), longest);
+        }
         Ok(ReceiveSocket {
             fd,
             is_packet,
-            batch: Batch::new(),
-            ask: FEW,
+            batch,
             offset: clock::tai_offset(),
-            buffers: vec![0; room * BATCH].into_boxed_slice(),
-            room,
+            pieces,
             drops: 0,
             counted: 0,
         })
@@ -228,76 +227,67 @@ impl ReceiveSocket {
     where
         F: FnMut(Arrival<'_>) + ?Sized,
     {
-        self.take(false, BATCH, each)
+        self.take(false, each)
     }
 
-    /// As [`ReceiveSocket::receive`], but perhaps not all that waits at once, and waits for the
-    /// first message, if none is there: with the same system call, for [`ReceiveSocket::PATIENCE`]
-    /// and some milliseconds at most, which are up to the kernel's ticks. `None` then, and no
-    /// messages after a signal.
+    /// As [`ReceiveSocket::receive`], and waits for the first message, if none is there: with the
+    /// same system call, for [`ReceiveSocket::PATIENCE`] and some milliseconds at most, which are
+    /// up to the kernel's ticks. `None` then, and no messages after a signal.
     #[inline]
     pub fn await_first<F>(&mut self, each: &mut F) -> io::Result<Option<usize>>
     where
         F: FnMut(Arrival<'_>) + ?Sized,
     {
-        let ask = self.ask;
-        match self.take(true, ask, each) {
-            Ok(count) => {
-                self.ask = if count < ask { (count + 1).max(FEW) } else { BATCH.min(2 * ask) };
-                Ok(Some(count))
-            }
+        match self.take(true, each) {
+            Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     #[inline]
-    fn take<F>(&mut self, waits: bool, ask: usize, each: &mut F) -> io::Result<usize>
+    fn take<F>(&mut self, waits: bool, each: &mut F) -> io::Result<usize>
     where
         F: FnMut(Arrival<'_>) + ?Sized,
     {
-        let content = self.room - TAG;
-        for slot in 0..ask {
-            let start = slot * self.room;
-            let buffer = &mut self.buffers[start + TAG..start + self.room];
-            self.batch.point(slot, buffer.as_mut_ptr(), content);
-        }
-        // SAFETY: each entry that is asked for points to its own piece of `buffers`, which nobody
-        // else uses while `self` is exclusively borrowed.
+        // SAFETY: each entry points to its own one of `pieces`, which are written to here alone and
+        // while `self` is exclusively borrowed.
         let count = unsafe {
             if waits {
-                self.batch.await_first(self.fd.as_fd(), ask, !self.is_packet)?
+                self.batch.await_first(self.fd.as_fd(), BATCH)?
             } else {
-                self.batch.receive(self.fd.as_fd(), ask, !self.is_packet)?
+                self.batch.receive(self.fd.as_fd(), BATCH)?
             }
         };
         if count == 0 {
             return Ok(0);
         }
         let mut look = Look::again(self.offset);
-        for slot in 0..count {
-            let start = slot * self.room;
-            let buffer = &mut self.buffers[start..start + self.room];
-            let extras = self.batch.extras(slot);
+        for slot in 0..count.min(BATCH) {
+            let extras = self.batch.read(slot);
             let mut length = self.batch.length(slot);
-            let end = TAG + content.min(usize::try_from(length).expect("invariant: u32 fits"));
+            let piece = self.pieces.filled(slot, length);
             let bytes = match extras.vlan {
                 Some(tag) => {
                     length += 4;
-                    put_tag_back(&mut buffer[..end], tag)
+                    put_tag_back(piece, tag)
                 }
-                None => &buffer[TAG..end],
+                None => &piece[TAG..],
             };
-            each(Arrival {
+            let mut arrival = Arrival {
                 bytes,
                 length,
-                from: if self.is_packet { None } else { self.batch.sender(slot) },
+                from: None,
                 tag: extras.vlan,
                 hardware_ns: extras.hardware_ns,
                 driver: None,
                 kernel: extras.stamp.map(|stamp| look.tai_checked(stamp)),
                 user: look.user,
-            });
+            };
+            if !self.is_packet {
+                arrival.from = self.batch.sender(slot);
+            }
+            each(arrival);
         }
         self.offset = look.offset;
         Ok(count)
@@ -314,6 +304,53 @@ impl ReceiveSocket {
             self.counted = info[8];
         }
         Ok(self.drops)
+    }
+}
+
+/// **Shape**: one piece for each message of a batch; its first four bytes are for the tag.
+struct Pieces {
+    memory: Shared<[u8]>,
+    /// Bytes of a piece.
+    room: usize,
+}
+
+// SAFETY: plain bytes, not tied to a thread.
+unsafe impl Send for Pieces {}
+
+impl fmt::Debug for Pieces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pieces of {}", self.room)
+    }
+}
+
+impl Pieces {
+    fn new(longest: usize) -> Pieces {
+        let room = TAG + longest;
+        Pieces { memory: Shared::new(vec![0; room * BATCH].into_boxed_slice()), room }
+    }
+
+    /// Where a piece begins.
+    #[inline]
+    fn start(&self, slot: usize) -> *mut u8 {
+        assert!(slot < BATCH, "no piece {slot}");
+        // SAFETY: there are so many pieces.
+        unsafe { self.memory.as_ptr().cast::<u8>().add(slot * self.room) }
+    }
+
+    /// Where the message of a piece goes, with room for the longest.
+    fn content(&self, slot: usize) -> *mut u8 {
+        // SAFETY: a piece is longer than its tag.
+        unsafe { self.start(slot).add(TAG) }
+    }
+
+    /// A piece as far as a message of so many bytes fills it.
+    #[inline]
+    fn filled(&mut self, slot: usize, length: u32) -> &mut [u8] {
+        let length = usize::try_from(length).expect("invariant: u32 fits usize");
+        let length = self.room.min(TAG.saturating_add(length));
+        // SAFETY: a piece has so many bytes, of plain memory; no other reference to them is alive,
+        // and the kernel writes only during a call, for which the pieces are borrowed as well.
+        unsafe { std::slice::from_raw_parts_mut(self.start(slot), length) }
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a listener says of a stream while it listens: what was lost, how long messages took, when
-//! they came. All memory is allocated at construction; an arrival allocates nothing.
+//! they came. All memory is allocated at construction; an arrival allocates nothing: it is kept as
+//! it comes, and many are counted at once.
 //!
 //! The definitions are in `docs/src/reference/streams.md`.
 //!
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use timewire_base::{FrameLen, Instant, Span, Tai};
 
 use crate::record::Tap;
-use histogram::{BatchedHistogram, HistogramSummary};
+use histogram::{BATCH, HistogramSummary, LogHistogram};
 use phase::{PhaseCycle, PhaseHistogram, PhaseSummary};
 use sequence::{Arrived, SequenceCounts, SequenceLimits, SequenceWatch};
 use sums::as_f64;
@@ -54,9 +55,10 @@ pub struct Arrival {
 #[derive(Clone, Debug)]
 pub struct StreamStats {
     taps: (Tap, Tap),
+    waiting: Waiting,
     sequence: SequenceWatch,
-    between: BatchedHistogram,
-    gaps: BatchedHistogram,
+    between: LogHistogram,
+    gaps: LogHistogram,
     phase: Option<PhaseHistogram>,
     total: Amount,
     interval: Amount,
@@ -67,6 +69,20 @@ pub struct StreamStats {
     since: Instant<Tai>,
 }
 
+/// Arrivals that are not counted yet, in order.
+#[derive(Clone, Debug)]
+struct Waiting {
+    count: usize,
+    at: [i64; BATCH],
+    number: [u32; BATCH],
+    length: [u32; BATCH],
+    between: [i64; BATCH],
+    /// A bit for each arrival, the first one's lowest: that [`Arrival::between`] is not known.
+    unknown: u64,
+}
+
+const _: () = assert!(BATCH == 64, "a bit for each");
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     frames: u64,
@@ -74,6 +90,14 @@ struct Amount {
 }
 
 impl Amount {
+    /// Of frames that are so long.
+    fn of(lengths: &[u32]) -> Amount {
+        let frames = u64::try_from(lengths.len()).expect("invariant: a length fits 64 bits");
+        // Lengths of 32 bits: there are too few of them to overflow.
+        let bytes = lengths.iter().fold(0_u64, |sum, &one| sum.wrapping_add(one.into()));
+        Amount { frames, bytes }
+    }
+
     fn add(&mut self, other: Amount) {
         self.frames += other.frames;
         self.bytes += other.bytes;
@@ -151,9 +175,17 @@ impl StreamStats {
     pub fn new(config: StreamConfig, now: Instant<Tai>) -> StreamStats {
         StreamStats {
             taps: config.taps,
+            waiting: Waiting {
+                count: 0,
+                at: [0; BATCH],
+                number: [0; BATCH],
+                length: [0; BATCH],
+                between: [0; BATCH],
+                unknown: 0,
+            },
             sequence: SequenceWatch::new(config.sequence),
-            between: BatchedHistogram::up_to(config.longest),
-            gaps: BatchedHistogram::up_to(config.longest),
+            between: LogHistogram::up_to(config.longest),
+            gaps: LogHistogram::up_to(config.longest),
             phase: config.cycle.map(PhaseHistogram::new),
             total: Amount::default(),
             interval: Amount::default(),
@@ -165,43 +197,91 @@ impl StreamStats {
 
     /// A message came.
     #[inline]
-    pub fn arrived(&mut self, arrival: Arrival) -> Arrived {
+    pub fn arrived(&mut self, arrival: Arrival) {
         let Arrival { at, number, length, between } = arrival;
-        let amount = Amount { frames: 1, bytes: u64::from(length.get()) };
+        let waiting = &mut self.waiting;
+        // A power of two, so that no place is out of bounds.
+        let place = waiting.count % BATCH;
+        waiting.at[place] = at.as_ns();
+        waiting.number[place] = number;
+        waiting.length[place] = length.get();
+        match between {
+            Some(between) => waiting.between[place] = between.as_ns(),
+            None => waiting.unknown |= 1 << place,
+        }
+        waiting.count = place + 1;
+        if waiting.count == BATCH {
+            self.settle();
+        }
+    }
+
+    /// Counts what waits.
+    fn settle(&mut self) {
+        let count = std::mem::take(&mut self.waiting.count);
+        let waiting = &self.waiting;
+        let (Some(&first), Some(&last)) = (waiting.at.first(), waiting.at[..count].last()) else {
+            return;
+        };
+        let (first, last) = (Instant::from_ns(first), Instant::from_ns(last));
+        let amount = Amount::of(&waiting.length[..count]);
         self.total.add(amount);
         self.interval.add(amount);
         match &mut self.ends {
-            Some((_, _, last)) => *last = at,
-            none => *none = Some((at, amount, at)),
+            Some((.., end)) => *end = last,
+            none => *none = Some((first, Amount::of(&waiting.length[..1]), last)),
         }
-        let arrived = self.sequence.arrived(number);
-        if arrived == Arrived::Duplicate {
-            return arrived;
+        let mut place = 0;
+        while place < count {
+            let numbers = &self.waiting.number[place..count];
+            let taken = match self.sequence.arrived_in_order(numbers) {
+                0 if self.sequence.arrived(numbers[0]) == Arrived::Duplicate => 0,
+                0 => 1,
+                many => many,
+            };
+            self.take_new(place, taken);
+            place += taken.max(1);
         }
-        if let Some(between) = between {
-            self.between.record(between);
-        }
-        if let Some(last) = self.last_new.replace(at) {
-            self.gaps.record(Span::from_ns(at.as_ns().saturating_sub(last.as_ns())));
-        }
-        if let Some(phase) = &mut self.phase {
-            phase.record(at);
-        }
-        arrived
+        self.waiting.unknown = 0;
     }
 
-    /// What the sequence numbers say so far.
-    pub fn sequence(&self) -> SequenceCounts {
-        self.sequence.counts()
+    /// So many arrivals that wait, from that one on, are no duplicates.
+    fn take_new(&mut self, from: usize, count: usize) {
+        let at = &self.waiting.at[from..from + count];
+        let (Some(&first), Some(&last)) = (at.first(), at.last()) else { return };
+        let between = &self.waiting.between[from..from + count];
+        let unknown = self.waiting.unknown >> from;
+        if unknown == 0 {
+            self.between.record_all(between);
+        } else {
+            let known = between.iter().enumerate().filter(|(nth, _)| unknown >> nth & 1 == 0);
+            known.for_each(|(_, &between)| self.between.record(Span::from_ns(between)));
+        }
+        let mut gaps = [0; BATCH];
+        let pairs = at.iter().zip(&at[1..]).zip(&mut gaps);
+        // From one time since 1970 to another there is no overflow.
+        if at.iter().fold(0, |all, &at| all | at) >= 0 {
+            pairs.for_each(|((from, to), gap)| *gap = to.wrapping_sub(*from));
+        } else {
+            pairs.for_each(|((from, to), gap)| *gap = to.saturating_sub(*from));
+        }
+        if let Some(before) = self.last_new.replace(Instant::from_ns(last)) {
+            self.gaps.record(Span::from_ns(first.saturating_sub(before.as_ns())));
+        }
+        self.gaps.record_all(&gaps[..count - 1]);
+        if let Some(phase) = &mut self.phase {
+            at.iter().for_each(|&at| phase.record(Instant::from_ns(at)));
+        }
     }
 
     /// The stream is over: numbers that are open are lost.
     pub fn finish(&mut self) {
+        self.settle();
         self.sequence.finish();
     }
 
     /// The stream as it is now; ends the interval and begins the next. Allocates.
     pub fn snapshot(&mut self, now: Instant<Tai>) -> StreamSnapshot {
+        self.settle();
         let interval = std::mem::take(&mut self.interval);
         let over = distance(self.since, now);
         self.since = now;
@@ -222,8 +302,8 @@ impl StreamStats {
             sequence: self.sequence.counts(),
             from_tap: self.taps.0.name().to_owned(),
             to_tap: self.taps.1.name().to_owned(),
-            between: self.between.settle().summary(),
-            inter_arrival: self.gaps.settle().summary(),
+            between: self.between.summary(),
+            inter_arrival: self.gaps.summary(),
             phase: self.phase.as_ref().map(PhaseHistogram::summary),
         }
     }
@@ -235,6 +315,8 @@ fn distance(from: Instant<Tai>, to: Instant<Tai>) -> i128 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const MS: i64 = 1_000_000;
@@ -267,10 +349,10 @@ mod tests {
         // One a millisecond, 300 us into the cycle; number 3 is lost, number 5 comes twice.
         for number in [0, 1, 2, 4, 5] {
             let at = i64::from(number) * MS + 300_000;
-            assert!(matches!(stats.arrived(arrival(at, number)), Arrived::Ahead { .. }));
+            stats.arrived(arrival(at, number));
         }
         let again = Arrival { between: Some(Span::from_ms(9)), ..arrival(5 * MS + 300_001, 5) };
-        assert_eq!(stats.arrived(again), Arrived::Duplicate);
+        stats.arrived(again);
         let now = stats.snapshot(Instant::from_ns(10 * MS));
         assert_eq!((now.frames, now.frame_bytes, now.interval_frames), (6, 600, 6));
         assert_eq!((now.first_ns, now.last_ns), (Some(300_000), Some(5 * MS + 300_001)));
@@ -307,5 +389,110 @@ mod tests {
         let back = stats.snapshot(Instant::from_ns(1));
         assert_eq!((back.interval_ns, back.interval_rate, back.total_rate), (-4, None, None));
         assert_eq!((back.inter_arrival.min_ns, back.between.count), (-60, 1));
+    }
+
+    /// Counts one arrival after the other.
+    struct Each {
+        sequence: SequenceWatch,
+        between: LogHistogram,
+        gaps: LogHistogram,
+        phase: PhaseHistogram,
+        total: Amount,
+        interval_frames: u64,
+        ends: Option<(i64, i64)>,
+        last_new: Option<i64>,
+    }
+
+    impl Each {
+        fn new(config: StreamConfig) -> Each {
+            Each {
+                sequence: SequenceWatch::new(config.sequence),
+                between: LogHistogram::up_to(config.longest),
+                gaps: LogHistogram::up_to(config.longest),
+                phase: PhaseHistogram::new(config.cycle.unwrap()),
+                total: Amount::default(),
+                interval_frames: 0,
+                ends: None,
+                last_new: None,
+            }
+        }
+
+        fn arrived(&mut self, arrival: &Arrival) {
+            let at = arrival.at.as_ns();
+            self.total.frames += 1;
+            self.total.bytes += u64::from(arrival.length.get());
+            self.interval_frames += 1;
+            self.ends = Some((self.ends.map_or(at, |ends| ends.0), at));
+            if self.sequence.arrived(arrival.number) == Arrived::Duplicate {
+                return;
+            }
+            arrival.between.into_iter().for_each(|between| self.between.record(between));
+            if let Some(last) = self.last_new.replace(at) {
+                self.gaps.record(Span::from_ns(at.saturating_sub(last)));
+            }
+            self.phase.record(arrival.at);
+        }
+
+        fn agrees(&mut self, seen: &StreamSnapshot) {
+            assert_eq!((seen.frames, seen.frame_bytes), (self.total.frames, self.total.bytes));
+            assert_eq!(seen.interval_frames, std::mem::take(&mut self.interval_frames));
+            assert_eq!(seen.first_ns.zip(seen.last_ns), self.ends);
+            assert_eq!(seen.sequence, self.sequence.counts());
+            assert_eq!(seen.between, self.between.summary());
+            assert_eq!(seen.inter_arrival, self.gaps.summary());
+            assert_eq!(seen.phase, Some(self.phase.summary()));
+        }
+    }
+
+    /// A message's number relative to that of the one before.
+    fn step() -> impl Strategy<Value = u32> {
+        prop_oneof![
+            300 => Just(1_u32),
+            // Gaps, swapped and late ones, twice, begun anew.
+            10 => 2_u32..80,
+            10 => (0_u32..80).prop_map(u32::wrapping_neg),
+            1 => any::<u32>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn t0_counting_many_at_once_is_counting_each(
+            steps in proptest::collection::vec(
+                (step(), 0_i64..3_000_000, 60_u32..1_500, 0_u8..100),
+                1..1_000,
+            ),
+            start in prop_oneof![any::<u32>(), u32::MAX - 500..=u32::MAX],
+            few in any::<bool>(),
+        ) {
+            let sequence = SequenceLimits { window: 64, leap: 1_000 };
+            let config = StreamConfig { sequence, ..config() };
+            let mut each = Each::new(config);
+            let mut stats = StreamStats::new(config, Instant::from_ns(0));
+            let (mut number, mut at) = (start, 0_i64);
+            for (step, later, length, chance) in steps {
+                number = number.wrapping_add(step);
+                // Now and then the clock is put back, or has no bounds.
+                at = match chance {
+                    0 => at.saturating_sub(10 * later),
+                    1 => i64::MIN + later,
+                    2 => i64::MAX - later,
+                    _ => at.saturating_add(later),
+                };
+                let between = Some(Span::from_ns(later * 40)).filter(|_| chance > 20 || few);
+                let length = FrameLen::new(length).unwrap();
+                let arrival = Arrival { at: Instant::from_ns(at), number, length, between };
+                each.arrived(&arrival);
+                stats.arrived(arrival);
+                if chance == 99 {
+                    each.agrees(&stats.snapshot(Instant::from_ns(MS)));
+                }
+                if chance == 98 && few {
+                    each.sequence.finish();
+                    stats.finish();
+                }
+            }
+            each.agrees(&stats.snapshot(Instant::from_ns(MS)));
+        }
     }
 }

@@ -78,6 +78,15 @@ struct Stream {
     stats: StreamStats,
 }
 
+impl Stream {
+    #[inline]
+    fn arrived(&mut self, message: stream::Arrival, is_launch: bool) {
+        // One whose messages say now the one time, now the other, has no distance of the two.
+        let between = message.between.filter(|_| is_launch == self.is_launch);
+        self.stats.arrived(stream::Arrival { between, ..message });
+    }
+}
+
 /// Watches streams.
 #[derive(Debug)]
 pub struct Listener {
@@ -148,41 +157,54 @@ impl Listener {
             self.counters.unknown += 1;
             return None;
         };
-        let stamp = hardware.or(arrival.driver).or(arrival.kernel);
-        if stamp.is_none() {
-            self.counters.unstamped += 1;
-        }
-        let at = stamp.unwrap_or(arrival.user);
-        let end = match self.ends {
-            Tap::RxSw => arrival.kernel,
-            Tap::RxXdp => arrival.driver,
-            Tap::RxHw => hardware,
-            _ => Some(arrival.user),
+        let at = match (hardware, arrival.driver, arrival.kernel) {
+            (Some(at), ..) | (None, Some(at), _) | (None, None, Some(at)) => at,
+            (None, None, None) => {
+                self.counters.unstamped += 1;
+                arrival.user
+            }
         };
-        let took = end.map(|end| end - probe.time);
-        let latency = arrival.user - probe.time;
+        let latency = from_to(probe.time, arrival.user);
+        let took = |end: Option<Instant<Tai>>| end.map(|end| from_to(probe.time, end));
+        let between = match self.ends {
+            Tap::RxSw => took(arrival.kernel),
+            Tap::RxXdp => took(arrival.driver),
+            Tap::RxHw => took(hardware),
+            _ => Some(latency),
+        };
         let length = self.frame_len(arrival);
-        let Some(stream) = self.stream(&probe) else {
+        let message = stream::Arrival { at, number: probe.seq, length, between };
+        match self.streams.get_mut(self.last) {
+            Some(stream) if stream.number == probe.stream => {
+                stream.arrived(message, probe.is_launch);
+            }
+            _ => self.arrived_of_other(probe, message)?,
+        }
+        self.counters.known += 1;
+        Some(Known { probe, at, latency })
+    }
+
+    /// A message came of another stream than the last one; `None` if there is no room for it.
+    #[inline(never)]
+    fn arrived_of_other(&mut self, probe: Probe, message: stream::Arrival) -> Option<()> {
+        let Some(place) = self.find(&probe) else {
             self.counters.no_room += 1;
             return None;
         };
-        // A stream whose messages say now the one time, now the other, has no distance of the two.
-        let between = took.filter(|_| probe.is_launch == stream.is_launch);
-        stream.stats.arrived(stream::Arrival { at, number: probe.seq, length, between });
-        self.counters.known += 1;
-        Some(Known { probe, at, latency })
+        self.last = place;
+        self.streams[place].arrived(message, probe.is_launch);
+        Some(())
     }
 
     /// Of a UDP message that of the frame that carries it without options.
     #[inline]
     fn frame_len(&self, arrival: &Arrival<'_>) -> FrameLen {
         let headers = match arrival.from {
-            _ if self.is_frames => 0,
+            _ if self.is_frames => return limited(arrival.length),
             Some(SocketAddr::V6(_)) => 14 + 40 + 8,
             Some(SocketAddr::V4(_)) | None => 14 + 20 + 8,
         };
-        let length = arrival.length.saturating_add(headers).min(LONGEST);
-        FrameLen::new(length).expect("invariant: just limited")
+        limited(arrival.length.saturating_add(headers))
     }
 
     #[inline]
@@ -203,14 +225,6 @@ impl Listener {
         if let Some(driver) = driver {
             self.ways.driver_to_user.record(user - driver);
         }
-    }
-
-    #[inline]
-    fn stream(&mut self, probe: &Probe) -> Option<&mut Stream> {
-        if self.streams.get(self.last).is_none_or(|stream| stream.number != probe.stream) {
-            self.last = self.find(probe)?;
-        }
-        Some(&mut self.streams[self.last])
     }
 
     /// The place of a message's stream, which may be new.
@@ -280,6 +294,27 @@ impl Listener {
     pub fn finish(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.stats.finish());
     }
+}
+
+/// A length that is counted.
+#[inline]
+fn limited(bytes: u32) -> FrameLen {
+    FrameLen::new(bytes.min(LONGEST)).expect("invariant: just limited")
+}
+
+/// From a time that a message says, which may be any, to one that a clock showed: the end of what a
+/// span can be, if it is longer.
+#[inline]
+fn from_to(said: Instant<Tai>, shown: Instant<Tai>) -> Span {
+    match shown.as_ns().checked_sub(said.as_ns()) {
+        Some(ns) => Span::from_ns(ns),
+        None => longest_after(said),
+    }
+}
+
+#[cold]
+fn longest_after(said: Instant<Tai>) -> Span {
+    Span::from_ns(if said.as_ns() < 0 { i64::MAX } else { i64::MIN })
 }
 
 #[cfg(test)]
@@ -393,6 +428,19 @@ mod tests {
         let known = listener.arrived(&arrival(&bytes)).unwrap();
         assert_eq!(Some(known.at), arrival(&bytes).kernel);
         assert_eq!(listener.ways().hardware_to_kernel, None);
+    }
+
+    #[test]
+    fn t0_a_message_may_say_any_time() {
+        for (said, took) in [(i64::MIN, i64::MAX), (i64::MAX, 1_040_000 - i64::MAX)] {
+            let mut listener = Listener::new(false, options());
+            let mut bytes = [0; 30];
+            let time = Instant::from_ns(said);
+            Probe { stream: 7, seq: 0, time, is_launch: false }.write(&mut bytes);
+            let known = listener.arrived(&arrival(&bytes)).unwrap();
+            assert_eq!(known.latency, Span::from_ns(took));
+            assert_eq!(listener.snapshot(Instant::from_ns(1))[0].1.between.max_ns, took);
+        }
     }
 
     #[test]

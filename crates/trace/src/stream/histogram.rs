@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
 
-use super::sums::{SmallSums, Sums, as_f64};
+use super::sums::{Few, Sums, as_f64};
 
 /// Counts times, also negative ones.
 ///
@@ -106,27 +106,30 @@ impl LogHistogram {
     /// Counts times; as [`LogHistogram::record`] of each.
     ///
     /// **Units**: nanoseconds.
-    fn record_all(&mut self, times: &[i64]) {
+    pub(super) fn record_all(&mut self, times: &[i64]) {
         let Some(&first) = times.first() else { return };
-        let (mut min, mut max) = self.range.unwrap_or((first, first));
-        let mut sums = SmallSums::default();
+        let range = self.range.unwrap_or((first, first));
+        let few = Few::of(times, range);
         let bins = &mut self.positive[..];
-        for &ns in times {
+        let mut count = |ns: i64| {
             // A negative one is far beyond the last bin.
-            match bins.get_mut(bin_of(u64::from_ne_bytes(ns.to_ne_bytes()))) {
+            match bins.get_mut(bin_of(ns.cast_unsigned())) {
                 // A count of 64 bits is out of reach.
                 Some(counter) => *counter = counter.wrapping_add(1),
-                None if ns < 0 => {
-                    let bin = bin_of(ns.unsigned_abs());
-                    *self.negative.get_mut(bin).unwrap_or(&mut self.below) += 1;
-                }
+                None if ns < 0 => count_below(&mut self.negative, &mut self.below, ns),
                 None => self.above += 1,
             }
-            (min, max) = (min.min(ns), max.max(ns));
-            sums.add(ns);
-        }
-        self.range = Some((min, max));
-        self.sums.add_all(times, sums);
+        };
+        // Four in a round.
+        let (fours, rest) = times.as_chunks::<4>();
+        fours.iter().for_each(|four| four.iter().for_each(|&ns| count(ns)));
+        rest.iter().for_each(|&ns| count(ns));
+        self.range = Some(if few.are_within() {
+            range
+        } else {
+            times.iter().fold(range, |(min, max), &ns| (min.min(ns), max.max(ns)))
+        });
+        self.sums.add_all(times, &few);
     }
 
     /// Counts a time.
@@ -292,7 +295,7 @@ pub struct BatchedHistogram {
 }
 
 /// Times that are counted at once.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 impl BatchedHistogram {
     /// As [`LogHistogram::up_to`].
@@ -304,8 +307,9 @@ impl BatchedHistogram {
     #[inline]
     pub fn record(&mut self, time: Span) {
         // A power of two, so that no place is out of bounds.
-        self.waiting[self.count % BATCH] = time.as_ns();
-        self.count += 1;
+        let place = self.count % BATCH;
+        self.waiting[place] = time.as_ns();
+        self.count = place + 1;
         if self.count == BATCH {
             self.settle();
         }
@@ -335,12 +339,18 @@ impl HistogramSummary {
     }
 }
 
+/// Counts a time below zero.
+#[cold]
+fn count_below(bins: &mut [u64], below: &mut u64, ns: i64) {
+    *bins.get_mut(bin_of(ns.unsigned_abs())).unwrap_or(below) += 1;
+}
+
 /// The bin of a magnitude.
 #[inline]
 fn bin_of(magnitude: u64) -> usize {
     // 0 for the first octave and all below it.
     let octave = ((magnitude / OCTAVE) | 1).ilog2();
-    let bin = OCTAVE * u64::from(octave) + (magnitude >> octave);
+    let bin = (OCTAVE * u64::from(octave)).wrapping_add(magnitude >> octave);
     usize::try_from(bin).expect("invariant: below 2000")
 }
 

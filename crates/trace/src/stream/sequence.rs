@@ -152,6 +152,69 @@ impl SequenceWatch {
         (self.stray, self.repeat) = (None, None);
     }
 
+    /// Takes messages as far as each has the number after the one before, as nearly all have;
+    /// returns how many those are, at most the window. As [`SequenceWatch::arrived`] of each.
+    pub(super) fn arrived_in_order(&mut self, numbers: &[u32]) -> usize {
+        let Some(life) = &mut self.life else { return 0 };
+        let before = life.highest;
+        let numbers = &numbers[..numbers.len().min(self.slots.len())];
+        // All of them, or as far as it goes.
+        let (mut differ, mut next) = (0, before.wrapping_add(1));
+        for &number in numbers {
+            differ |= number ^ next;
+            next = next.wrapping_add(1);
+        }
+        if differ != 0 {
+            next = before.wrapping_add(1);
+            for &number in numbers {
+                if number != next {
+                    break;
+                }
+                next = next.wrapping_add(1);
+            }
+        }
+        life.highest = next.wrapping_sub(1);
+        let length = usize::try_from(life.highest.wrapping_sub(before));
+        let length = length.expect("invariant: at most the window");
+        if length == 0 {
+            return 0;
+        }
+        // Those of the numbers that leave the window, too; behind the last one is the first.
+        let start = self.place(before.wrapping_add(1));
+        let end = self.slots.len().min(start + length);
+        self.enter(start..end);
+        self.enter(0..length - (end - start));
+        self.counts.received += u64::try_from(length).expect("invariant: a length fits 64 bits");
+        (self.stray, self.repeat) = (None, None);
+        length
+    }
+
+    /// The numbers of these slots leave the window, and the next ones there have come.
+    #[inline]
+    fn enter(&mut self, slots: std::ops::Range<usize>) {
+        let slots = &mut self.slots[slots];
+        // Of numbers that came, or were before the first, all bits are set but perhaps the lowest.
+        if slots.iter().fold(HERE, |all, &slot| all & slot) >= BEFORE {
+            if !slots.is_empty() {
+                self.run = 0;
+            }
+            slots.fill(HERE);
+            return;
+        }
+        let mut longest = self.counts.longest_gap;
+        for slot in slots {
+            match std::mem::replace(slot, HERE) {
+                HERE | BEFORE => self.run = 0,
+                _ => {
+                    self.counts.lost += 1;
+                    self.run += 1;
+                    longest = longest.max(self.run);
+                }
+            }
+        }
+        self.counts.longest_gap = longest;
+    }
+
     fn arrived_elsewhere(&mut self, number: u32) -> Arrived {
         let Some(life) = self.life else {
             self.begin(number);
@@ -424,6 +487,45 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn t0_many_in_order_are_each(
+            steps in proptest::collection::vec(
+                (1_usize..200, prop_oneof![
+                    4 => 1_u32..5, 2 => 5_u32..80, 1 => 80_u32..2_000, 3 => (1_u32..200)
+                        .prop_map(u32::wrapping_neg), 1 => any::<u32>(),
+                ]),
+                1..40,
+            ),
+            start in prop_oneof![any::<u32>(), u32::MAX - 300..=u32::MAX],
+            ends in any::<u8>(),
+        ) {
+            let (mut each, mut batched) = (SequenceWatch::new(LIMITS), SequenceWatch::new(LIMITS));
+            let mut next = start;
+            for (nth, (length, step)) in steps.into_iter().enumerate() {
+                let numbers: Vec<u32> =
+                    (0..length).map(|n| next.wrapping_add(u32::try_from(n).unwrap())).collect();
+                for &number in &numbers {
+                    each.arrived(number);
+                }
+                let mut rest = &numbers[..];
+                while let [first, others @ ..] = rest {
+                    rest = match batched.arrived_in_order(rest) {
+                        0 => {
+                            batched.arrived(*first);
+                            others
+                        }
+                        taken => &rest[taken..],
+                    };
+                }
+                prop_assert_eq!(batched.counts(), each.counts());
+                if nth == usize::from(ends) {
+                    prop_assert_eq!(batched.finish(), each.finish());
+                }
+                next = numbers[length - 1].wrapping_add(step);
+            }
+            prop_assert_eq!(batched.finish(), each.finish());
+        }
+
         #[test]
         fn t0_agrees_with_the_definitions(
             steps in proptest::collection::vec(

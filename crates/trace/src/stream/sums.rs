@@ -12,32 +12,50 @@ pub(super) struct Sums {
     squares: Wide,
 }
 
-/// Sums of a few values that are not negative and small; of others it is known that they are none.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SmallSums {
+/// What a few values are, known from one pass that takes several of them at a time. It says of
+/// values from 0 to 2^28, which nearly all are, and of others that they are none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Few {
     /// All bits that any of them has.
     bits: u64,
     sum: u64,
     squares: u64,
+    /// Negative if any of them is outside of the bounds.
+    outside: i64,
+    count: usize,
 }
 
-impl SmallSums {
-    /// Squares of values below 2^28 are below 2^56, and so many of them fit 64 bits.
+impl Few {
+    /// Squares of so small values are below 2^56, and so many of them fit 64 bits.
     const BITS: u32 = 28;
     const MOST: usize = 256;
 
+    /// With what is to be known of them: whether they lie in these bounds, both included.
     #[inline]
-    pub(super) fn add(&mut self, value: i64) {
-        let value = u64::from_ne_bytes(value.to_ne_bytes());
-        self.bits |= value;
-        self.sum = self.sum.wrapping_add(value);
-        self.squares = self.squares.wrapping_add(value.wrapping_mul(value));
+    pub(super) fn of(values: &[i64], (min, max): (i64, i64)) -> Few {
+        // A small value less a bound overflows only if that is negative, which says `outside`.
+        let mut few = Few { bits: 0, sum: 0, squares: 0, outside: max, count: values.len() };
+        for &value in values {
+            few.outside |= value.wrapping_sub(min) | max.wrapping_sub(value);
+            let value = value.cast_unsigned();
+            // A product of 32 bits each, of which there are instructions for several.
+            let low = value & u64::from(u32::MAX);
+            few.bits |= value;
+            few.sum = few.sum.wrapping_add(value);
+            few.squares = few.squares.wrapping_add(low.wrapping_mul(low));
+        }
+        few
     }
 
-    /// The sum and the sum of the squares of so many values, if all were small.
-    fn of(self, count: usize) -> Option<(u64, u64)> {
-        let are_small = self.bits >> Self::BITS == 0 && count <= Self::MOST;
-        are_small.then_some((self.sum, self.squares))
+    #[inline]
+    fn are_small(&self) -> bool {
+        self.bits >> Few::BITS == 0 && self.count <= Few::MOST
+    }
+
+    /// Whether it is known that all values lie within the bounds.
+    #[inline]
+    pub(super) fn are_within(&self) -> bool {
+        self.are_small() && self.outside >= 0
     }
 }
 
@@ -55,14 +73,19 @@ impl Sums {
         }
     }
 
-    /// As [`Sums::add`] of each; with their sums, if they are small.
-    pub(super) fn add_all(&mut self, values: &[i64], small: SmallSums) {
-        if let Some((sum, squares)) = small.of(values.len()) {
-            self.count += u64::try_from(values.len()).expect("invariant: a length fits 64 bits");
-            self.sum = self.sum.wrapping_add(sum.into());
-            self.squares = self.squares.plus(Wide { high: 0, low: squares.into() });
-            return;
+    /// As [`Sums::add`] of each.
+    #[inline]
+    pub(super) fn add_all(&mut self, values: &[i64], few: &Few) {
+        if !few.are_small() {
+            return self.add_large(values);
         }
+        self.count += u64::try_from(values.len()).expect("invariant: a length fits 64 bits");
+        self.sum = self.sum.wrapping_add(few.sum.into());
+        self.squares = self.squares.plus(Wide { high: 0, low: few.squares.into() });
+    }
+
+    #[inline(never)]
+    fn add_large(&mut self, values: &[i64]) {
         let (mut sum, mut low, mut carries) = (self.sum, self.squares.low, 0_u64);
         for &value in values {
             let magnitude = u128::from(value.unsigned_abs());
@@ -192,6 +215,28 @@ mod tests {
             let sum = Wide::product(a, c).plus(Wide::product(b, c));
             prop_assert_eq!(Wide::product(a + b, c), sum);
             prop_assert_eq!(sum.minus(Wide::product(b, c)), Wide::product(a, c));
+        }
+
+        #[test]
+        fn t0_many_at_once_are_each(
+            values in proptest::collection::vec((0_u32..64, any::<i64>()), 0..300),
+            shift in 0_u32..64,
+            bounds in (0_u32..64, any::<i64>(), 0_u32..64, any::<i64>()),
+        ) {
+            // Of all sizes, and all as small as one wants.
+            let any = values.iter().map(|(shift, value)| value >> shift);
+            let small = values.iter().map(|(_, value)| (value & i64::MAX) >> shift);
+            let (min, max) = (bounds.1 >> bounds.0, bounds.3 >> bounds.2);
+            for values in [any.collect::<Vec<i64>>(), small.collect()] {
+                let few = Few::of(&values, (min, max));
+                let mut at_once = sums(&[7]);
+                at_once.add_all(&values, &few);
+                prop_assert_eq!(at_once, sums(&[&[7], &values[..]].concat()));
+                let are_within = values.iter().all(|value| (min..=max).contains(value));
+                prop_assert!(are_within || !few.are_within());
+                let is_told = few.are_small() && max >= 0 && min > i64::MIN >> 1;
+                prop_assert!(!is_told || are_within == few.are_within());
+            }
         }
     }
 }
