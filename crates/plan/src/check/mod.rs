@@ -13,6 +13,7 @@ mod certificate;
 mod finding;
 mod gates;
 mod links;
+mod proof;
 mod routes;
 mod times;
 
