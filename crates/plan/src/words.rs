@@ -3,9 +3,11 @@
 //!
 //! Not here: JSON, tables and files.
 
+use std::collections::BTreeMap;
+
 use timewire_base::Span;
 
-use crate::model::{Certificate, LinkId, Plan, Problem, StreamId};
+use crate::model::{CasePart, Certificate, LinkId, Plan, Problem, StreamId};
 
 /// Why a stream has no place, as a sentence.
 pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
@@ -63,6 +65,7 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
             streams.len(),
             link(at)
         ),
+        Certificate::Cases { parts, tree } => cases(problem, parts, tree.len()),
         Certificate::Solver { statement } => statement.clone(),
         Certificate::GateLimit { link: at, needed, allowed } => format!(
             "the port of {} would need {needed} gate entries, and {allowed} is the most; this is \
@@ -73,6 +76,39 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
             format!("no place was found in {tried} steps; this is no proof that there is none")
         }
     }
+}
+
+/// How many streams or links a proof by cases names in words.
+const NAMED: usize = 6;
+
+/// A tree with so many entries has one more end than splits.
+fn cases(problem: &Problem, parts: &[CasePart], entries: usize) -> String {
+    let some = |names: &[&str]| match names.len().checked_sub(NAMED) {
+        None | Some(0) => names.join(", "),
+        Some(more) => format!("{} and {more} more", names[..NAMED].join(", ")),
+    };
+    let streams: Vec<&str> =
+        parts.iter().map(|part| problem.stream(part.stream).name.as_str()).collect();
+    let mut shared: BTreeMap<LinkId, usize> = BTreeMap::new();
+    for link in parts.iter().flat_map(|part| &part.links) {
+        *shared.entry(*link).or_insert(0) += 1;
+    }
+    let mut links: Vec<(usize, LinkId)> =
+        shared.into_iter().filter(|(_, count)| *count > 1).map(|(link, n)| (n, link)).collect();
+    links.sort_by_key(|(count, link)| (std::cmp::Reverse(*count), *link));
+    let links: Vec<&str> =
+        links.iter().map(|(_, link)| problem.network().link(*link).name.as_str()).collect();
+    let cases = match entries.div_ceil(2) {
+        1 => String::new(),
+        cases => format!(" in each of {cases} cases of who goes first"),
+    };
+    format!(
+        "{} streams ({}) meet on links that they cannot avoid ({}), however they start{cases}; \
+         one of them needs another interval, length or way",
+        parts.len(),
+        some(&streams),
+        some(&links),
+    )
 }
 
 /// From the start at the talker until a stream's message is whole at the last listener; `None` for

@@ -192,7 +192,7 @@ fn problem(seed: u64) -> Problem {
 struct Seen {
     admitted: usize,
     /// By kind of certificate.
-    proven: [usize; 7],
+    proven: [usize; 8],
     unproven: usize,
 }
 
@@ -204,7 +204,8 @@ fn kind(certificate: &Certificate) -> usize {
         Certificate::Window { .. } => 3,
         Certificate::LinkLoad { .. } => 4,
         Certificate::PairConflict { .. } => 5,
-        _ => 6,
+        Certificate::Cases { .. } => 6,
+        _ => 7,
     }
 }
 
@@ -239,7 +240,7 @@ fn t0_what_is_planned_holds_and_what_is_refused_has_a_reason() {
     }
     println!("{count} plans: {seen:?}");
     assert!(seen.admitted > 10_000, "{seen:?}");
-    assert!(seen.proven[..6].iter().all(|count| *count > 10), "{seen:?}");
+    assert!(seen.proven[..7].iter().all(|count| *count > 10), "{seen:?}");
 }
 
 /// The same when half of the streams come later, and some go: each plan on the way holds, and a

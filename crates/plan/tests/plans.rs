@@ -546,3 +546,50 @@ fn t0_a_reason_goes_with_those_that_it_names() {
     assert!(matches!(of("s"), Some(Certificate::NotFound { .. })), "there is room for it now");
     assert!(matches!(of("y"), Some(Certificate::PairConflict { .. })), "nothing changed for it");
 }
+
+/// What no divisor and no load refutes is refuted by cases, in words that one can act on, and the
+/// search ends with it: no more streams could have had a place.
+#[test]
+fn t0_what_no_divisor_refutes_is_refuted_by_cases() {
+    let stream = |name: &str, from, to, interval, bytes| {
+        let mut stream = Stream::new(name, NodeId(from), NodeId(to), us(interval), bytes);
+        stream.latency_max = us(100);
+        stream
+    };
+    // 20 us and 4 us have room for each other in the 50 us that 100 and 150 us have in common; but
+    // one falls 16 us behind the other on each link, and there are three.
+    let pair = vec![stream("slow", 0, 2, 100, 2_480), stream("quick", 0, 2, 150, 480)];
+    // Two of 8 us each start within 9 us, and a third does not.
+    let mut three =
+        vec![stream("p", 0, 2, 300, 980), stream("q", 1, 2, 300, 980), stream("r", 0, 3, 300, 980)];
+    for stream in &mut three {
+        stream.release.latest = Some(us(9));
+    }
+    for (streams, words) in [
+        (
+            pair,
+            "2 streams (quick, slow) meet on links that they cannot avoid (a-b1, b1-b2, b2-c), \
+             however they start; one of them needs another interval, length or way",
+        ),
+        (
+            three,
+            "3 streams (r, p, q) meet on links that they cannot avoid (b1-b2, a-b1, b2-c), however \
+             they start in each of 2 cases of who goes first; one of them needs another interval, \
+             length or way",
+        ),
+    ] {
+        let problem = Problem::new(dumbbell(), streams).unwrap();
+        let mut planner = Planner::new(problem.clone(), Options::default());
+        let ended = planner.run(&mut Budget { work: 50_000_000, go_on: &mut |_| true });
+        assert!(!ended && planner.work() < 5_000_000, "{} steps", planner.work());
+        let plan = planner.plan();
+        assert_eq!(plan.refused.len(), 1);
+        let certificate = &plan.refused[0].certificate;
+        assert!(certificate.is_proof());
+        assert_eq!(timewire_plan::words::reason(&problem, certificate), words);
+        let report = timewire_plan::check::check(&problem, &plan).unwrap();
+        assert!(report.is_clean(), "{:?}", report.findings);
+        let verdict = &report.verdicts[0].1;
+        assert_eq!(*verdict, timewire_plan::check::Verdict::Proven);
+    }
+}

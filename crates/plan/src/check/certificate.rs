@@ -17,7 +17,7 @@ use crate::model::{
     Certificate, LinkId, Network, NodeId, Plan, Problem, Refusal, Role, Route, Stream, StreamId,
 };
 
-type Judged = Result<Verdict, String>;
+pub(super) type Judged = Result<Verdict, String>;
 
 /// Derives the certificate's numbers again.
 pub fn judge(problem: &Problem, plan: &Plan, refusal: &Refusal) -> Verdict {
@@ -46,15 +46,16 @@ pub fn judge(problem: &Problem, plan: &Plan, refusal: &Refusal) -> Verdict {
             judge.pigeonhole(*link, streams, *needed, *divisor)
         }
         Certificate::NoInstant { node } => judge.no_instant(*node),
+        Certificate::Cases { parts, tree } => judge.cases(parts, tree),
         _ => Ok(Verdict::NotProven),
     };
     judged.unwrap_or_else(|why| Verdict::Wrong { why })
 }
 
-struct Judge<'a> {
-    problem: &'a Problem,
+pub(super) struct Judge<'a> {
+    pub(super) problem: &'a Problem,
     plan: &'a Plan,
-    network: &'a Network,
+    pub(super) network: &'a Network,
     refused: StreamId,
     stream: &'a Stream,
 }
@@ -162,18 +163,26 @@ impl Judge<'_> {
     /// The streams, each once, with the refused one, the others admitted, none of which can avoid
     /// the link.
     fn named(&self, link: LinkId, streams: &[StreamId]) -> Result<Vec<&Stream>, String> {
+        let distinct = self.distinct(streams)?;
+        for id in &distinct {
+            self.forced(*id, link)?;
+        }
+        Ok(distinct.into_iter().map(|id| self.problem.stream(id)).collect())
+    }
+
+    /// The streams, each once, with the refused one, the others admitted.
+    pub(super) fn distinct(&self, streams: &[StreamId]) -> Result<BTreeSet<StreamId>, String> {
         let distinct: BTreeSet<StreamId> = streams.iter().copied().collect();
         ensure(distinct.len() == streams.len(), "a stream is named twice")?;
         ensure(distinct.contains(&self.refused), "the refused stream is not named")?;
         for id in &distinct {
             let admitted = self.plan.admitted.iter().any(|admission| admission.stream == *id);
             ensure(admitted || *id == self.refused, "a stream is named that is not admitted")?;
-            self.forced(*id, link)?;
         }
-        Ok(distinct.into_iter().map(|id| self.problem.stream(id)).collect())
+        Ok(distinct)
     }
 
-    fn forced(&self, id: StreamId, link: LinkId) -> Result<(), String> {
+    pub(super) fn forced(&self, id: StreamId, link: LinkId) -> Result<(), String> {
         let stream = self.problem.streams().get(id.index()).ok_or("there is no such stream")?;
         ensure(self.network.links().get(link.index()).is_some(), "there is no such link")?;
         let avoids = |node: &NodeId| self.ways(stream, *node, Some(link)) >= stream.copies;
@@ -292,6 +301,6 @@ impl Judge<'_> {
     }
 }
 
-fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
+pub(super) fn ensure(holds: bool, otherwise: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(otherwise.to_owned()) }
 }

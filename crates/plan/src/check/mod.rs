@@ -14,6 +14,7 @@ mod configured;
 mod finding;
 mod gates;
 mod links;
+mod proof;
 mod routes;
 mod times;
 

@@ -339,7 +339,9 @@ pub fn failure_code(certificate: &Certificate) -> u8 {
     match certificate {
         Certificate::MinimumLatency { .. } => LATENCY,
         Certificate::Window { .. } | Certificate::LinkLoad { .. } => NO_BANDWIDTH,
-        Certificate::PairConflict { .. } | Certificate::Clique { .. } => NO_CLASS_BANDWIDTH,
+        Certificate::PairConflict { .. }
+        | Certificate::Clique { .. }
+        | Certificate::Cases { .. } => NO_CLASS_BANDWIDTH,
         Certificate::NoInstant { .. } => NOT_CAPABLE,
         Certificate::NoPath { .. }
         | Certificate::Jitter { .. }

@@ -18,11 +18,13 @@
 //!
 //! Not here: finding a plan.
 
+mod cases;
 mod error;
 mod network;
 mod plan;
 mod stream;
 
+pub use cases::{CasePart, Split};
 pub use error::ModelError;
 pub(crate) use network::bytes_time;
 pub use network::{

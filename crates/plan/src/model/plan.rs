@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
 
-use super::{LinkId, NodeId, StreamId};
+use super::{CasePart, LinkId, NodeId, Split, StreamId};
 
 /// One frame on one link, in each interval of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -132,6 +132,15 @@ pub enum Certificate {
         /// A multiple of the greatest common divisor of each two of the intervals.
         divisor: Span,
     },
+    /// Streams that have no places together, by going through all cases. It holds for plans in
+    /// which no frame waits on its way: each part is as long as it is, however it is placed.
+    Cases {
+        /// Who, with the refused one, and where. Parts of the same shape are in any order.
+        parts: Vec<CasePart>,
+        /// **Shape**: each split is followed by its first case and then by its second one; `None`
+        /// is a case in which what follows from the bounds contradicts itself.
+        tree: Vec<Option<Split>>,
+    },
     /// An exact solver found none; its words.
     Solver {
         /// What it said.
@@ -164,9 +173,29 @@ impl Certificate {
         )
     }
 
+    /// The streams that it names beside the refused one, which may be among them.
+    pub fn others(&self) -> Vec<StreamId> {
+        match self {
+            Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. } => {
+                streams.clone()
+            }
+            Certificate::PairConflict { other, .. } => vec![*other],
+            Certificate::Cases { parts, .. } => parts.iter().map(|part| part.stream).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The same after one stream was taken out and `last` took its number. `None`: it named that
     /// stream, so it says nothing any more.
     pub(crate) fn without(mut self, gone: StreamId, last: StreamId) -> Option<Certificate> {
+        if let Certificate::Cases { parts, .. } = &mut self {
+            if parts.iter().any(|part| part.stream == gone) {
+                return None;
+            }
+            for part in parts.iter_mut().filter(|part| part.stream == last) {
+                part.stream = gone;
+            }
+        }
         let named: &mut [StreamId] = match &mut self {
             Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. } => streams,
             Certificate::PairConflict { other, .. } => std::slice::from_mut(other),

@@ -9,6 +9,7 @@
 //! Not here: whether a plan is right.
 
 mod cut;
+mod exact;
 mod gates;
 mod graph;
 mod line;
@@ -61,7 +62,8 @@ pub struct Progress {
 
 /// How long to search.
 pub struct Budget<'a> {
-    /// The most steps. One is the effort of looking once into the busy time of a link.
+    /// The most steps. One is the effort of looking once into the busy time of a link. Deciding
+    /// small cores for those without a place may take a quarter more, but no more than 2^23.
     pub work: u64,
     /// Asked every some thousand steps; `false` ends the search with what it has.
     pub go_on: &'a mut dyn FnMut(&Progress) -> bool,
@@ -69,6 +71,9 @@ pub struct Budget<'a> {
 
 /// Steps between two questions.
 const ASK: u64 = 1 << 14;
+
+/// Steps of moving without ever fewer that wait, before small cores are decided.
+const PATIENCE: u64 = 1 << 21;
 
 /// A stream that has a way, and perhaps a start.
 #[derive(Clone, Debug)]
@@ -164,8 +169,7 @@ impl Planner {
             }
         }
         self.table.end();
-        let left = self.repair(waiting, budget);
-        let ended = !left.is_empty();
+        let (left, ended) = self.find_rest(waiting, budget);
         self.settle(left);
         self.keep_gate_limits();
         ended
@@ -184,6 +188,25 @@ impl Planner {
         let least = |link| network.occupancy(LinkId::from_index(link), shortest.unwrap_or(0));
         let expected = expected.into_iter().enumerate();
         self.table.begin(expected.map(|(link, expected)| (expected, least(link).as_ns())));
+    }
+
+    /// Places for those that found none at once: by moving others, then by deciding small cores,
+    /// and by moving again as long as a proof is missing; who is left, and whether the budget ended
+    /// it.
+    fn find_rest(&mut self, waiting: Vec<usize>, budget: &mut Budget) -> (Vec<usize>, bool) {
+        let mut left = self.repair(waiting, budget, PATIENCE.min(budget.work / 2));
+        let mut is_least = left.is_empty();
+        for last in [false, true] {
+            if !is_least {
+                left = self.decide(left, budget.work / 8);
+                is_least = self.is_least(&left);
+            }
+            if !is_least && !last {
+                left = self.repair(left, budget, u64::MAX);
+                is_least = left.is_empty();
+            }
+        }
+        (left, !is_least)
     }
 
     /// Short intervals first, then what occupies its links longest.
@@ -277,12 +300,17 @@ impl Planner {
         (budget.go_on)(&self.progress(waiting))
     }
 
-    /// Moves streams until all that wait have a place or the budget is used; who is left.
-    fn repair(&mut self, waiting: Vec<usize>, budget: &mut Budget) -> Vec<usize> {
+    /// Moves streams until all that wait have a place, the budget is used, or for so many steps
+    /// there were never fewer; who is left.
+    fn repair(&mut self, waiting: Vec<usize>, budget: &mut Budget, patience: u64) -> Vec<usize> {
         let mut sweep = repair::Sweep::default();
         let mut queue = VecDeque::from(waiting);
         let mut best = Best { waiting: queue.iter().copied().collect(), before: BTreeMap::new() };
-        while !queue.is_empty() && self.may_go_on(queue.len(), budget) {
+        let mut since = self.table.work;
+        while !queue.is_empty()
+            && self.table.work - since < patience
+            && self.may_go_on(queue.len(), budget)
+        {
             let pick = self.random.below(queue.len());
             queue.swap(0, pick);
             let Some(id) = queue.pop_front() else { break };
@@ -303,6 +331,7 @@ impl Planner {
             }
             if queue.len() < best.waiting.len() {
                 best = Best { waiting: queue.iter().copied().collect(), before: BTreeMap::new() };
+                since = self.table.work;
             }
         }
         self.restore(best)
@@ -337,7 +366,10 @@ impl Planner {
     /// no place itself.
     fn settle(&mut self, left: Vec<usize>) {
         for id in left {
-            self.seats[id].reason = Some(Certificate::NotFound { tried: self.table.work });
+            let reason = &mut self.seats[id].reason;
+            if !reason.as_ref().is_some_and(Certificate::is_proof) {
+                *reason = Some(Certificate::NotFound { tried: self.table.work });
+            }
         }
         let open: Vec<usize> = (0..self.seats.len())
             .filter(|&id| self.seats[id].start.is_none() && self.is_shaky(id))
@@ -362,13 +394,7 @@ impl Planner {
 
     /// Whether a reason needs others to have a place that have none.
     fn names_refused(&self, id: usize) -> bool {
-        let others: &[StreamId] = match &self.seats[id].reason {
-            Some(Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. }) => {
-                streams
-            }
-            Some(Certificate::PairConflict { other, .. }) => std::slice::from_ref(other),
-            _ => &[],
-        };
+        let others = self.seats[id].reason.as_ref().map(Certificate::others).unwrap_or_default();
         others.iter().any(|s| s.index() != id && self.seats[s.index()].start.is_none())
     }
 
