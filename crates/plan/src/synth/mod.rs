@@ -19,7 +19,7 @@ mod route;
 mod shape;
 mod table;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use timewire_base::{Sequence, Span};
 
@@ -66,6 +66,9 @@ pub struct Budget<'a> {
     /// Asked every some thousand steps; `false` ends the search with what it has.
     pub go_on: &'a mut dyn FnMut(&Progress) -> bool,
 }
+
+/// How many may wait for a proof to be asked of each before the search.
+const FEW: usize = 32;
 
 /// Steps between two questions.
 const ASK: u64 = 1 << 14;
@@ -164,11 +167,35 @@ impl Planner {
             }
         }
         self.table.lean = false;
+        self.refuse(&mut waiting);
         let left = self.repair(waiting, budget);
         let ended = !left.is_empty();
         self.settle(left);
         self.keep_gate_limits();
         ended
+    }
+
+    /// Refuses all that wait, if it is certain that moving others would place no more: each has a
+    /// proof, and no two proofs name the same stream, so that each costs one stream its place.
+    /// Where many wait, looking at each is dear, and the search begins.
+    fn refuse(&mut self, waiting: &mut Vec<usize>) {
+        if waiting.len() > FEW {
+            return;
+        }
+        let mut named = BTreeSet::new();
+        let mut reasons = Vec::new();
+        for &id in waiting.iter() {
+            let reason = self.explain(id);
+            let others: Vec<StreamId> =
+                named_by(&reason).iter().copied().filter(|other| other.index() != id).collect();
+            if !reason.is_proof() || others.into_iter().any(|other| !named.insert(other)) {
+                return;
+            }
+            reasons.push(reason);
+        }
+        for (id, reason) in waiting.drain(..).zip(reasons) {
+            self.seats[id].reason = Some(reason);
+        }
     }
 
     /// Short intervals first, then what occupies its links longest.
@@ -347,13 +374,7 @@ impl Planner {
 
     /// Whether a reason needs others to have a place that have none.
     fn names_refused(&self, id: usize) -> bool {
-        let others: &[StreamId] = match &self.seats[id].reason {
-            Some(Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. }) => {
-                streams
-            }
-            Some(Certificate::PairConflict { other, .. }) => std::slice::from_ref(other),
-            _ => &[],
-        };
+        let others = self.seats[id].reason.as_ref().map_or(&[][..], named_by);
         others.iter().any(|s| s.index() != id && self.seats[s.index()].start.is_none())
     }
 
@@ -394,6 +415,15 @@ impl Planner {
             start: Span::from_ns(start + sent.start),
         })
         .collect()
+    }
+}
+
+/// The streams that a reason needs to have places.
+fn named_by(reason: &Certificate) -> &[StreamId] {
+    match reason {
+        Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. } => streams,
+        Certificate::PairConflict { other, .. } => std::slice::from_ref(other),
+        _ => &[],
     }
 }
 
