@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate |
-//! lab-stress | peers`.
+//! lab-stress | peers | peers-plan`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
@@ -25,7 +25,9 @@ usage: cargo xtask VERB
   lab-stress N  the tests in the laboratory's kernel, N times each with all processors busy: every
               run must give the same stamps
   peers [--rounds N] [--json]  CPU time and instructions per frame beside isochron and
-              xdp-trafficgen, which are fetched; as root";
+              xdp-trafficgen, which are fetched; as root
+  peers-plan [--limit 60s] [--ours 5s] [--quick] [--json]  plans beside those of tsnkit and
+              OR-Tools, which are fetched into the cache";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         ["bench-gate"] => bench::gate(&root()),
         ["lab-stress", times] => lab_stress(&root(), times),
         ["peers", ref arguments @ ..] => peers::run(&root(), arguments),
+        ["peers-plan", ref arguments @ ..] => peers::planning::run(&root(), arguments),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

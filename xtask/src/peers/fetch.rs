@@ -65,7 +65,7 @@ fn download(cache: &Path, tree: &Path) -> Result<(), String> {
 }
 
 /// As `timewire_lab::cache::root`.
-fn cache() -> Result<PathBuf, String> {
+pub fn cache() -> Result<PathBuf, String> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let of_home = || variable("HOME").map(|home| Path::new(&home).join(".cache/timewire"));
     let xdg = || variable("XDG_CACHE_HOME").map(|dir| Path::new(&dir).join("timewire"));
