@@ -50,7 +50,7 @@ class Ended:
             preexec_fn=limits,
         )
         # One that sleeps uses no CPU time and has no other end.
-        watch = threading.Timer(30 * limit + 60, process.kill)
+        watch = threading.Timer(100 * limit + 60, process.kill)
         watch.start()
         # Both are read, so that neither stops it.
         errors = []
