@@ -4,7 +4,9 @@
 //! Not here: reading and writing files (`timewire-cli`).
 
 mod csv;
+mod tsnbench;
 mod tsnkit;
 
 pub use csv::TableError;
+pub use tsnbench::{ScenarioError, Tsnbench, read_tsnbench};
 pub use tsnkit::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
