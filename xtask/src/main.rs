@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate |
-//! lab-stress | peers | peers-sim`.
+//! lab-stress | peers | peers-plan | peers-sim`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
@@ -27,6 +27,8 @@ usage: cargo xtask VERB
               run must give the same stamps
   peers [--rounds N] [--json]  CPU time and instructions per frame beside isochron and
               xdp-trafficgen, which are fetched; as root
+  peers-plan [--limit 60s] [--ours 5s] [--quick] [--json]  plans beside those of tsnkit and
+              OR-Tools, which are fetched into the cache
   peers-sim [--quick] [--json]  CPU time per frame and hop of the simulator beside ns-3, which is
               fetched from PyPI into the cache";
 
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["bench-gate"] => bench::gate(&root()),
         ["lab-stress", times] => lab_stress(&root(), times),
         ["peers", ref arguments @ ..] => peers::run(&root(), arguments),
+        ["peers-plan", ref arguments @ ..] => peers::planning::run(&root(), arguments),
         ["peers-sim", ref arguments @ ..] => peers_sim::run(&root(), arguments),
         _ => Err(USAGE.to_owned()),
     };

@@ -18,7 +18,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use timewire_base::{Span, parse_span};
 use timewire_plan::check::check as judge;
-use timewire_plan::exchange::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
+use timewire_plan::exchange::{
+    Tsnbench, Tsnkit, TsnkitPlan, read_tsnbench, read_tsnkit, write_tsnkit,
+};
 use timewire_plan::file::uni_name;
 use timewire_plan::model::{Plan, Problem, StreamId};
 use timewire_plan::synth::{Budget, Options, Planner};
@@ -30,11 +32,19 @@ use crate::output::{self, ProgressLine};
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// The file of the network (YAML or JSON, `kind: network`)
-    #[arg(required_unless_present = "tsnkit", conflicts_with = "tsnkit")]
+    #[arg(required_unless_present_any = ["tsnkit", "tsnbench"])]
+    #[arg(conflicts_with_all = ["tsnkit", "tsnbench"])]
     pub file: Option<PathBuf>,
     /// Tables of tsnkit instead: streams, and the network
     #[arg(long, num_args = 2, value_names = ["TASK.csv", "TOPO.csv"])]
     pub tsnkit: Vec<PathBuf>,
+    /// A scenario of TSNBench instead: streams, and the network
+    #[arg(long, num_args = 2, value_names = ["STREAMS.json", "TOPOLOGY.json"])]
+    #[arg(conflicts_with_all = ["tsnkit", "round", "overhead"])]
+    pub tsnbench: Vec<PathBuf>,
+    /// With --tsnbench: each stream goes the way that its file gives
+    #[arg(long, conflicts_with_all = ["file", "tsnkit"])]
+    pub given_ways: bool,
     /// Streams that users ask the network for: instance data of ieee802-dot1q-cnc-config
     #[arg(long, value_name = "FILE.json", requires = "file")]
     pub streams: Option<PathBuf>,
@@ -55,10 +65,10 @@ pub struct PlanArgs {
     pub check: Option<PathBuf>,
     /// Write the plan for Linux into this new directory: host files for `apply`, lines of tc,
     /// launch times of each talker, and the network with the plan in it
-    #[arg(long, value_name = "DIR", conflicts_with = "tsnkit")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["tsnkit", "tsnbench"])]
     pub render: Option<PathBuf>,
     /// Simulate the network with the plan in it, and hold every promise of the plan against it
-    #[arg(long, conflicts_with_all = ["tsnkit", "explain"])]
+    #[arg(long, conflicts_with_all = ["tsnkit", "tsnbench", "explain"])]
     pub simulate: bool,
     /// With --tsnkit: round lengths up to 100 bytes and times to 100 ns, as tsnkit does
     #[arg(long, conflicts_with = "file")]
@@ -211,15 +221,21 @@ fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<bool> {
 }
 
 fn read(args: &PlanArgs) -> anyhow::Result<Problem> {
-    let [task, topo] = args.tsnkit.as_slice() else {
-        anyhow::bail!("--tsnkit needs two files: streams, and the network");
+    let is_scenario = !args.tsnbench.is_empty();
+    let files = if is_scenario { &args.tsnbench } else { &args.tsnkit };
+    let [streams, network] = files.as_slice() else {
+        anyhow::bail!("two files are needed: streams, and the network");
     };
     let load =
         |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let (task_bytes, topo_bytes) = (load(task)?, load(topo)?);
-    let names = (task.to_string_lossy(), topo.to_string_lossy());
+    let bytes = (load(streams)?, load(network)?);
+    let names = (streams.to_string_lossy(), network.to_string_lossy());
+    let (streams, network) = ((&*names.0, &*bytes.0), (&*names.1, &*bytes.1));
+    if is_scenario {
+        return Ok(read_tsnbench(streams, network, Tsnbench { keeps_ways: args.given_ways })?);
+    }
     let how = Tsnkit { round: args.round, overhead_bytes: args.overhead };
-    Ok(read_tsnkit((&*names.0, &task_bytes), (&*names.1, &topo_bytes), how)?)
+    Ok(read_tsnkit(streams, network, how)?)
 }
 
 /// By its name, or by the id with which it was asked for.

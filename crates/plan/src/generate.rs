@@ -47,6 +47,8 @@ pub struct Recipe {
     pub intervals: Vec<Span>,
     /// Shortest and longest frame. **Units**: bytes.
     pub lengths: (u32, u32),
+    /// Lengths are the shortest and whole multiples of this more; at least 1. **Units**: bytes.
+    pub length_step: u32,
     /// No stream is added that would load a link of its shortest way more than this. **Units**:
     /// percent.
     pub load_percent: u32,
@@ -70,6 +72,7 @@ impl Recipe {
             streams,
             intervals: [500, 1000, 2000, 4000].map(Span::from_us).to_vec(),
             lengths: (64, 500),
+            length_step: 1,
             load_percent: 100,
             solvable: false,
             options: NetworkOptions::default(),
@@ -100,9 +103,10 @@ impl Recipe {
             let other = random.below(stations.len() - 1);
             let listener = if other >= talker { other + 1 } else { other };
             let interval = self.intervals[random.below(self.intervals.len())];
-            let range = self.lengths.1.saturating_sub(self.lengths.0).saturating_add(1);
+            let step = self.length_step.max(1);
+            let range = (self.lengths.1.saturating_sub(self.lengths.0) / step).saturating_add(1);
             let more = random.below(usize::try_from(range).unwrap_or(1));
-            let length = self.lengths.0 + u32::try_from(more).unwrap_or(0);
+            let length = self.lengths.0 + step * u32::try_from(more).unwrap_or(0);
             let (talker, listener) = (stations[talker], stations[listener]);
             let name = format!("s{}", streams.len());
             let stream = Stream::new(name, talker, listener, interval, length);

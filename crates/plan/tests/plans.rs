@@ -279,12 +279,36 @@ fn t0_three_that_meet_in_pairs_are_a_clique() {
         stream
     };
     let all = vec![stream("p", 12), stream("q", 20), stream("r", 28)];
-    let (_, none) = reasons(dumbbell(), all);
+    let (_, none) = reasons(dumbbell(), all.clone());
     assert!(matches!(
         &none[..],
         [Certificate::Clique { streams, needed, divisor, .. }]
             if streams.len() == 3 && *needed == Span::from_ns(4800) && *divisor == us(4)
     ));
+    // Nobody is moved in vain before that is told.
+    let problem = Problem::new(dumbbell(), all).expect("a problem");
+    let mut planner = Planner::new(problem, Options::default());
+    let ended = planner.run(&mut Budget { work: 1_000_000, go_on: &mut |_| true });
+    assert!(!ended && planner.work() < 1000, "{} steps", planner.work());
+}
+
+#[test]
+fn t0_one_that_is_in_the_way_of_two_cliques_is_the_one_without_a_place() {
+    // `x` comes first and is in a clique with `a` and `b` on its talker's link, and with `c` and
+    // `d` on its listener's.
+    let nodes = ["p", "q", "r", "s", "b"];
+    let star = network(&nodes, &[(0, 4), (1, 4), (2, 4), (3, 4)], NetworkOptions::default());
+    let stream = |name, talker, listener, interval| {
+        let (talker, listener) = (NodeId(talker), NodeId(listener));
+        let mut stream = Stream::new(name, talker, listener, us(interval), 180);
+        stream.latency_max = us(100);
+        stream
+    };
+    let mut all = vec![stream("x", 0, 1, 12), stream("a", 0, 2, 20), stream("b", 0, 2, 28)];
+    all.extend([stream("c", 3, 1, 44), stream("d", 3, 1, 52)]);
+    let (plan, none) = reasons(star, all);
+    assert_eq!(plan.refused.iter().map(|refusal| refusal.stream.0).collect::<Vec<_>>(), [0]);
+    assert!(matches!(&none[..], [Certificate::Clique { .. }]));
 }
 
 #[test]

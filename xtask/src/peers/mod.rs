@@ -6,11 +6,14 @@
 //! `timewire listen`, both over a packet socket and both asleep between frames. xdp-trafficgen
 //! sends what it can.
 //!
+//! [`planning`] compares `timewire plan` with other planners.
+//!
 //! Not here: accuracy (`timewire measure`), the ways of Timewire beside each other (`cargo xtask
 //! bench`).
 
 mod fetch;
 mod measure;
+pub mod planning;
 
 pub use fetch::cache;
 

@@ -61,7 +61,7 @@ const LICENCE: &str = "Apache-2.0 OR MIT";
 /// Every source names its licence in its first two lines (the first may be `#!`).
 pub fn licence_lines(tree: &Tree) -> Vec<Breach> {
     let mut found = Vec::new();
-    for (path, text) in tree.ending(&[".rs", ".c", ".h", ".sh"]) {
+    for (path, text) in tree.ending(&[".rs", ".c", ".h", ".sh", ".py"]) {
         let is_c = path.ends_with(".c") || path.ends_with(".h");
         let licence = if is_c && path.starts_with("crates/bpf/") { BPF_LICENCE } else { LICENCE };
         let wanted = [
@@ -80,7 +80,7 @@ const WIDTH: usize = 100;
 /// No line of a source is wider than 100 columns.
 pub fn line_width(tree: &Tree) -> Vec<Breach> {
     let mut found = Vec::new();
-    for (path, text) in tree.ending(&[".rs", ".c", ".h"]) {
+    for (path, text) in tree.ending(&[".rs", ".c", ".h", ".py"]) {
         for (number, line) in numbered(text) {
             let width = columns(line);
             if width > WIDTH {
@@ -147,13 +147,15 @@ mod tests {
         let tree = Tree::of(&[
             ("good.rs", "// SPDX-License-Identifier: Apache-2.0 OR MIT\n"),
             ("good.sh", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0 OR MIT\n"),
+            ("good.py", "# SPDX-License-Identifier: Apache-2.0 OR MIT\n"),
+            ("bad.py", "\"\"\"No licence.\"\"\"\n"),
             ("bad.rs", "//! No licence.\n"),
             ("late.rs", "\n\n// SPDX-License-Identifier: Apache-2.0 OR MIT\n"),
             ("crates/bpf/good.c", "// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)\n"),
             ("crates/bpf/wrong.h", "// SPDX-License-Identifier: Apache-2.0 OR MIT\n"),
             ("notes.md", "needs none\n"),
         ]);
-        let expected = [("bad.rs", 1), ("crates/bpf/wrong.h", 1), ("late.rs", 1)];
+        let expected = [("bad.py", 1), ("bad.rs", 1), ("crates/bpf/wrong.h", 1), ("late.rs", 1)];
         assert_eq!(places(&licence_lines(&tree)), expected);
     }
 

@@ -7,6 +7,7 @@ mod csv;
 mod gates;
 mod instance;
 mod launch;
+mod tsnbench;
 mod tsnkit;
 mod tsnkit_plan;
 mod uni;
@@ -15,6 +16,7 @@ pub use csv::TableError;
 pub use gates::{InterfaceGates, read_gates};
 pub use instance::InstanceError;
 pub use launch::{LaunchRow, read_launches};
+pub use tsnbench::{ScenarioError, Tsnbench, read_tsnbench};
 pub use tsnkit::{Tsnkit, TsnkitPlan, read_tsnkit, write_tsnkit};
 pub use tsnkit_plan::{TsnkitResult, TsnkitTables, read_tsnkit_result};
 pub use uni::{

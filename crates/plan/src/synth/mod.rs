@@ -20,7 +20,7 @@ mod route;
 mod shape;
 mod table;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use timewire_base::{Sequence, Span};
 
@@ -68,6 +68,9 @@ pub struct Budget<'a> {
     /// Asked every some thousand steps; `false` ends the search with what it has.
     pub go_on: &'a mut dyn FnMut(&Progress) -> bool,
 }
+
+/// How many may wait for a proof to be asked of each before the search.
+const FEW: usize = 32;
 
 /// Steps between two questions.
 const ASK: u64 = 1 << 14;
@@ -169,6 +172,7 @@ impl Planner {
             }
         }
         self.table.end();
+        self.refuse(&mut waiting);
         let (left, ended) = self.find_rest(waiting, budget);
         self.settle(left);
         self.keep_gate_limits();
@@ -207,6 +211,29 @@ impl Planner {
             }
         }
         (left, !is_least)
+    }
+
+    /// Refuses all that wait, if it is certain that moving others would place no more: each has a
+    /// proof, and no two proofs name the same stream, so that each costs one stream its place.
+    /// Where many wait, looking at each is dear, and the search begins.
+    fn refuse(&mut self, waiting: &mut Vec<usize>) {
+        if waiting.len() > FEW {
+            return;
+        }
+        let mut named = BTreeSet::new();
+        let mut reasons = Vec::new();
+        for &id in waiting.iter() {
+            let reason = self.explain(id);
+            let mut others = reason.others();
+            others.retain(|other| other.index() != id);
+            if !reason.is_proof() || others.into_iter().any(|other| !named.insert(other)) {
+                return;
+            }
+            reasons.push(reason);
+        }
+        for (id, reason) in waiting.drain(..).zip(reasons) {
+            self.seats[id].reason = Some(reason);
+        }
     }
 
     /// Short intervals first, then what occupies its links longest.
