@@ -338,7 +338,7 @@ impl Batch {
 
     /// Who sent a received message; only of a batch with names.
     pub(crate) fn sender(&self, slot: usize) -> Option<SocketAddr> {
-        // SAFETY: as of `header`.
+        // SAFETY: as of `length`.
         address_of(unsafe { &(*self.arrays.as_ptr()).names[slot] })
     }
 }

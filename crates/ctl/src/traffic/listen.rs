@@ -345,7 +345,7 @@ fn receive(
         reflector,
         answers: Answers::default(),
         marks: ListenMarks::new(),
-        left: request.count,
+        left: request.count.unwrap_or(u64::MAX),
         start,
         place: place.clone(),
         mode: receiver.mode().to_owned(),
@@ -365,18 +365,45 @@ struct Ears {
     reflector: Option<Reflector>,
     answers: Answers,
     marks: ListenMarks,
-    /// Messages until it ends.
-    left: Option<u64>,
+    /// Messages until it ends; so many as never come, if it does not.
+    left: u64,
     start: Instant<Tai>,
     place: String,
     mode: String,
     is_frames: bool,
 }
 
+/// What there is to do beside receiving, and when.
+struct Duties {
+    every: Span,
+    /// The next time to sum up.
+    next: Instant<Tai>,
+    /// The next time to give captured frames to be written.
+    pass_on: Option<Instant<Tai>>,
+    /// When it ends.
+    end: Option<Instant<Tai>>,
+    summing: Option<SummingUp>,
+}
+
 /// A summing up that goes on.
 struct SummingUp {
     at: Instant<Tai>,
     streams: Vec<HeardStream>,
+}
+
+impl Duties {
+    /// Nothing is to be done before.
+    fn quiet_until(&self) -> Instant<Tai> {
+        if self.summing.is_some() {
+            return Instant::from_ns(i64::MIN);
+        }
+        self.pass_on.map_or(self.awaited(), |pass_on| pass_on.min(self.awaited()))
+    }
+
+    /// What is to be done in time: waiting ends then.
+    fn awaited(&self) -> Instant<Tai> {
+        self.end.map_or(self.next, |end| end.min(self.next))
+    }
 }
 
 impl Ears {
@@ -388,49 +415,34 @@ impl Ears {
         stop: &AtomicBool,
         teller: &Teller<'_>,
     ) -> Result<(), TrafficError> {
-        let mut next = self.start.saturating_add(every);
-        let mut passed_on = self.start;
-        let mut summing: Option<SummingUp> = None;
+        let next = self.start.saturating_add(every);
+        let pass_on = self.capture.as_ref().map(|_| self.start.saturating_add(PASS_ON));
+        let mut duties = Duties { every, next, pass_on, end, summing: None };
         let mut now = self.start;
-        while !stop.load(Ordering::Relaxed) && self.left != Some(0) {
-            if end.is_some_and(|end| now >= end) {
-                break;
-            }
-            if now >= next && summing.is_none() {
-                summing = Some(SummingUp { at: now, streams: Vec::new() });
-                // Those that were missed, as while the machine slept, are left out.
-                next = now.saturating_add(every);
-            }
-            if now >= passed_on.saturating_add(PASS_ON) {
-                passed_on = now;
-                self.capture.as_mut().map(Capture::pass_on);
-            }
-            if let Some(so_far) = &mut summing {
-                match self.listener.snapshot_of(so_far.streams.len(), so_far.at) {
-                    Some((stream, seen)) => so_far.streams.push(HeardStream { stream, seen }),
-                    None => {
-                        let streams = std::mem::take(&mut so_far.streams);
-                        let heard = self.heard(receiver, so_far.at, streams)?;
-                        teller.say(Word::Heard(Box::new(heard)));
-                        summing = None;
-                    }
+        // In most rounds there is nothing to do, which is known by one look.
+        let (mut quiet_until, mut awaited) = (now, duties.awaited());
+        while !stop.load(Ordering::Relaxed) && self.left != 0 {
+            if now >= quiet_until {
+                if duties.end.is_some_and(|end| now >= end) {
+                    break;
                 }
+                self.attend(&mut duties, now, receiver, teller)?;
+                (quiet_until, awaited) = (duties.quiet_until(), duties.awaited());
             }
-            let wait = match &summing {
-                Some(_) => Span::ZERO,
-                None => LOOK.min(next - now).min(end.map_or(LOOK, |end| end - now)),
-            };
+            let wait = if now < quiet_until { LOOK.min(awaited - now) } else { Span::ZERO };
             // The time of the last message is that of the loop: no other clock is read for it.
-            let mut last = None;
-            let got = receiver.receive(Some(wait), &mut |arrival| {
-                last = Some(arrival.user);
+            let got = receiver.receive_some(Some(wait), &mut |arrival| {
+                now = arrival.user;
                 self.arrived(&arrival);
             });
-            if let Err(error) = got {
-                let what = format!("receive {}", self.place);
-                return Err(TrafficError::system(&what)(error));
+            match got {
+                Ok(0) => now = clock::now(),
+                Ok(_) => {}
+                Err(error) => {
+                    let what = format!("receive {}", self.place);
+                    return Err(TrafficError::system(&what)(error));
+                }
             }
-            now = last.unwrap_or_else(clock::now);
             if let Some(reflector) = &mut self.reflector {
                 reflector.flush(&mut self.answers);
             }
@@ -438,9 +450,41 @@ impl Ears {
         Ok(())
     }
 
+    /// Does what there is to do now: of a summing up one stream.
+    fn attend(
+        &mut self,
+        duties: &mut Duties,
+        now: Instant<Tai>,
+        receiver: &mut Receiver,
+        teller: &Teller<'_>,
+    ) -> Result<(), TrafficError> {
+        if now >= duties.next && duties.summing.is_none() {
+            duties.summing = Some(SummingUp { at: now, streams: Vec::new() });
+            // Those that were missed, as while the machine slept, are left out.
+            duties.next = now.saturating_add(duties.every);
+        }
+        if let (Some(pass_on), Some(capture)) = (&mut duties.pass_on, &mut self.capture)
+            && now >= *pass_on
+        {
+            *pass_on = now.saturating_add(PASS_ON);
+            capture.pass_on();
+        }
+        let Some(so_far) = &mut duties.summing else { return Ok(()) };
+        match self.listener.snapshot_of(so_far.streams.len(), so_far.at) {
+            Some((stream, seen)) => so_far.streams.push(HeardStream { stream, seen }),
+            None => {
+                let streams = std::mem::take(&mut so_far.streams);
+                let heard = self.heard(receiver, so_far.at, streams)?;
+                teller.say(Word::Heard(Box::new(heard)));
+                duties.summing = None;
+            }
+        }
+        Ok(())
+    }
+
     #[inline]
     fn arrived(&mut self, arrival: &Arrival<'_>) {
-        if self.left == Some(0) {
+        if self.left == 0 {
             return;
         }
         if let Some(capture) = &mut self.capture {
@@ -448,14 +492,12 @@ impl Ears {
         }
         let Some(known) = self.listener.arrived(arrival) else { return };
         self.marks.mark(known.probe.stream, known.probe.seq, arrival.length);
-        if let Some(left) = &mut self.left {
-            *left -= 1;
-        }
+        self.left -= 1;
         if let Some(reflector) = &mut self.reflector {
             reflector.answer(arrival, &mut self.answers);
         }
         if let Some(recorder) = &self.recorder {
-            record(recorder, arrival, &known, self.is_frames);
+            record(recorder, arrival, known, self.is_frames);
         }
     }
 
@@ -523,7 +565,9 @@ fn ways(ways: WaySummaries) -> Vec<Way> {
     all.into_iter().filter_map(way).collect()
 }
 
-fn record(recorder: &Recorder, arrival: &Arrival<'_>, known: &Known, is_frames: bool) {
+/// `known` by value: so it is written to memory only where messages are recorded.
+#[inline(never)]
+fn record(recorder: &Recorder, arrival: &Arrival<'_>, known: Known, is_frames: bool) {
     let probe = &known.probe;
     // Of a UDP message the frame is not known.
     let frame_len = u16::try_from(arrival.length).ok().filter(|_| is_frames).unwrap_or(0);

@@ -69,7 +69,12 @@ impl ListenMarks {
     #[inline]
     pub(super) fn mark(&self, stream: u16, seq: u32, length: u32) {
         if self.markers.is_listened_to() {
-            self.markers.mark(self.received, tag(stream.into(), seq), length.into());
+            self.write(stream, seq, length);
         }
+    }
+
+    #[cold]
+    fn write(&self, stream: u16, seq: u32, length: u32) {
+        self.markers.mark(self.received, tag(stream.into(), seq), length.into());
     }
 }
