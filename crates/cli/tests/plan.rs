@@ -103,7 +103,8 @@ fn t1_wrong_tables_and_names_change_nothing() {
 }
 
 /// Three of 45 us in each 200 us have a place, and one more in each 300 us has none: what is free
-/// modulo 100 us is shorter. There is no proof of that, so it is looked for until the limit.
+/// modulo 100 us is shorter. With few steps it is looked for until the limit; with more there is a
+/// proof, which ends the search and says whom it is about.
 #[test]
 fn t1_a_search_ends_by_one_limit_and_says_when_it_did() {
     let scratch = Scratch::new();
@@ -117,9 +118,21 @@ fn t1_a_search_ends_by_one_limit_and_says_when_it_did() {
     assert!(!said.stdout.contains("ended by its limit"), "{said:?}");
 
     let four = scratch.write("four.csv", &(task + "3,2,[3],5625,300000,1000000,1000000\n"));
-    let said = timewire(&["plan", "--tsnkit", &four, &topo, "--steps", "20000"]);
+    let said = timewire(&["plan", "--tsnkit", &four, &topo, "--steps", "100"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stdout.contains("; ended by its limit\n"), "{said:?}");
+    let said = timewire(&["plan", "--tsnkit", &four, &topo, "--steps", "20000"]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(!said.stdout.contains("ended by its limit"), "{said:?}");
+    let explain = ["plan", "--tsnkit", &four, &topo, "--steps", "20000", "--explain", "3"];
+    let reason = "4 streams (3, 0, 1, 2) meet on links that they cannot avoid ((0, 1), (2, 0), \
+                  (1, 3)), however they start; one of them needs another interval, length or way";
+    let said = timewire(&explain);
+    assert!(said.stdout.contains(&format!("no place: {reason}\n")), "{said:?}");
+    let said = timewire(&[&explain[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!((&json["proof"], &json["reason"]), (&true.into(), &reason.into()));
+    assert_eq!(json["certificate"]["kind"], "cases");
     let both = ["plan", "--tsnkit", &four, &topo, "--steps", "1", "--time-limit", "1s"];
     let said = timewire(&both);
     assert_eq!(said.code, Some(2), "{said:?}");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use timewire_base::Span;
 use timewire_plan::exchange::{Tsnkit, read_tsnkit, write_tsnkit};
 use timewire_plan::model::Problem;
-use timewire_plan::synth::{Options, plan};
+use timewire_plan::synth::{Budget, Options, Planner, plan};
 
 const TASK: &str = "stream,src,dst,size,period,deadline,jitter
 0,2,[3],50,100000,100000,100000
@@ -140,5 +140,37 @@ proptest! {
                 prop_assert_eq!(plan.admitted.len() + plan.refused.len(), problem.streams().len());
             }
         }
+    }
+}
+
+/// Three of 45 us in each 200 us have a place, and one more in each 300 us has none: what is free
+/// modulo 100 us is shorter. No divisor of a pair says so; with steps enough there is a proof.
+#[test]
+fn t0_a_search_ends_by_its_limit_or_with_a_proof() {
+    let mut task = "stream,src,dst,size,period,deadline,jitter\n".to_owned();
+    for (stream, period) in [(0, 200_000), (1, 200_000), (2, 200_000), (3, 300_000)] {
+        task.push_str(&format!("{stream},2,[3],5625,{period},1000000,1000000\n"));
+    }
+    let problem = read(&task, TOPO, Tsnkit::default()).unwrap();
+    for (work, ended, words) in [
+        (100, true, "no place was found in "),
+        (
+            20_000,
+            false,
+            "4 streams (3, 0, 1, 2) meet on links that they cannot avoid ((0, 1), (2, 0), (1, 3)), \
+             however they start; one of them needs another interval, length or way",
+        ),
+    ] {
+        let mut planner = Planner::new(problem.clone(), Options::default());
+        let cut = planner.run(&mut Budget { work, go_on: &mut |_| true });
+        let plan = planner.plan();
+        let said: Vec<String> = plan
+            .refused
+            .iter()
+            .map(|refusal| timewire_plan::words::reason(&problem, &refusal.certificate))
+            .collect();
+        assert_eq!((cut, said.len()), (ended, 1), "{} steps: {said:?}", planner.work());
+        assert!(said[0].starts_with(words), "{said:?}");
+        assert!(timewire_plan::check::check(&problem, &plan).unwrap().is_clean());
     }
 }
