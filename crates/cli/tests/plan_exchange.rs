@@ -93,8 +93,7 @@ fn t1_streams_that_are_asked_for_are_planned_simulated_and_answered() {
         &request,
         "--explain",
         "02-00-00-00-00-0A:00-01",
-    ])
-    .done();
+    ]);
     assert!(said.stdout.starts_with("s-02000000000a-0001: "), "{said:?}");
 }
 

@@ -429,6 +429,27 @@ fn t1_without_starts_the_gates_alone_are_held_against_the_streams() {
 }
 
 #[test]
+fn t0_numbers_at_their_ends_are_gone_through() {
+    // A base far away, and a cycle that no interval divides.
+    let mut cell = small();
+    cell.json("a.tc.json", |value| {
+        value[0]["options"]["base_time"] = json!(i64::MAX);
+    });
+    assert!(!cell.hold().configured.report.is_clean());
+    let network = SMALL.replace("period: 1ms }, place", "period: 999999999989ns }, place");
+    let network = NetworkFile::parse("test", &network).unwrap();
+    let given = file::problem(&network).unwrap();
+    let (mut cell, mut rows) = (small(), String::new());
+    rows += "stream,frame,interface,priority,interval_ns,start_ns,launch_ns,bytes\n";
+    rows += "s,0,eth0,7,999999999989,0,,104\n";
+    *cell.text("a.launch.csv") = rows.into_bytes();
+    let held = hold(&network, &given, &cell.files).unwrap();
+    let rules: BTreeSet<Rule> =
+        held.configured.report.findings.iter().map(|finding| finding.rule).collect();
+    assert!(rules.contains(&Rule::GateShut) && rules.contains(&Rule::PortCycle), "{rules:?}");
+}
+
+#[test]
 fn t0_files_that_are_none_are_refused_with_their_name() {
     let change = |name: &str, bytes: &[u8]| {
         let mut cell = cell();

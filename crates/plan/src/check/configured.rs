@@ -146,7 +146,7 @@ fn device(problem: &Problem, port: &PortStates, findings: &mut Findings) {
         if let Some(most) = limits.interval_max.map(Span::as_ns).filter(|most| lasts > *most) {
             findings.add(finding(Rule::IntervalLong).at(at).found(lasts, most));
         }
-        if (port.base.as_ns() + at) % grain != 0 {
+        if (port.base.as_ns() % grain + at % grain) % grain != 0 {
             findings.add(finding(Rule::Granularity).at(at).found(at, grain));
         }
         if let Some(queue) = (0..8_u8).rev().find(|queue| open & (1 << queue) != 0)
@@ -217,6 +217,12 @@ impl Port<'_> {
         fits.map(|start| round + start)
     }
 
+    /// Where in a cycle so many intervals end that began with one.
+    fn shift(&self, turn: i64, interval: i64) -> i64 {
+        let ns = (i128::from(turn) * i128::from(interval)).rem_euclid(i128::from(self.cycle));
+        i64::try_from(ns).unwrap_or(0)
+    }
+
     /// As [`Port::fit`], in each interval alike.
     fn fit_each(&self, queue: u8, at: i64, length: i64, interval: i64) -> Option<i64> {
         let turns = turns(self.cycle, interval).min(MOST_ALONE);
@@ -224,7 +230,8 @@ impl Port<'_> {
         for _ in 0..MOST_STARTS {
             let before = start;
             for turn in 0..turns {
-                start = self.fit(queue, start + turn * interval, length)? - turn * interval;
+                let shift = self.shift(turn, interval);
+                start = self.fit(queue, start + shift, length)? - shift;
             }
             if start == before {
                 return Some(start);
@@ -383,7 +390,7 @@ impl View<'_> {
         let length = occupancy(self.problem.network(), sent.link, stream);
         let turns = turns(port.cycle, stream.interval.as_ns()).min(MOST_ALONE);
         (0..turns).any(|turn| {
-            let at = sent.start.as_ns() + turn * stream.interval.as_ns();
+            let at = sent.start.as_ns() + port.shift(turn, stream.interval.as_ns());
             !port.is_open(sent.queue, at, length)
         })
     }
@@ -415,7 +422,7 @@ impl View<'_> {
                 let with_others = self.queues(port, others) & mine != 0;
                 let (mut shut, mut shared) = (None, with_others.then_some(sent.start.as_ns()));
                 for turn in 0..turns {
-                    let at = sent.start.as_ns() + turn * stream.interval.as_ns();
+                    let at = sent.start.as_ns() + port.shift(turn, stream.interval.as_ns());
                     if !port.is_open(sent.queue, at, length) {
                         shut = shut.or(Some(at));
                     }
@@ -464,6 +471,9 @@ impl View<'_> {
                 continue;
             }
             let times = self.times(*link, port.cycle);
+            let count = i64::try_from(port.states.len()).unwrap_or(i64::MAX);
+            // The check tells that the cycles do not fit.
+            let times = if times.saturating_mul(count) > MOST_WINDOWS { 1 } else { times };
             let mut windows: Vec<GateWindow> = Vec::new();
             for turn in 0..times {
                 let shift = turn * port.cycle;
@@ -503,6 +513,8 @@ impl View<'_> {
     }
 }
 
+/// The most windows that are made so.
+const MOST_WINDOWS: i64 = 1 << 20;
 /// The most cycles of a port that are written one after the other.
 const MOST_TURNS: i64 = 100_000;
 

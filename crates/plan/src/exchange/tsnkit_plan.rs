@@ -439,7 +439,8 @@ impl Given<'_> {
             let link = links[hop];
             let queue = self.queues.get(&(own, part, link)).copied().unwrap_or(0);
             let length = network.occupancy(link, stream.length_bytes);
-            let start = gates.fit(link, queue, at, length.as_ns()).unwrap_or(at);
+            let fits = gates.fit(link, queue, at, length.as_ns());
+            let start = fits.filter(|start| *start < 2 * LONGEST_NS).unwrap_or(at);
             self.taken(gates, stream, link, queue, start);
             let there = start + length.as_ns() + network.link(link).propagation.as_ns();
             let there = there + network.node(network.link(link).to).processing_max.as_ns();
