@@ -162,6 +162,11 @@ impl Line {
         Cursor { busy: &self.busy, cycle: self.cycle, length, left, turn }
     }
 
+    /// How many busy intervals it has.
+    pub fn busy_intervals(&self) -> usize {
+        self.busy.len()
+    }
+
     /// Busy time in a cycle.
     #[cfg(test)]
     pub fn total(&self) -> i64 {
