@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The benchmarks of the workspace, and the gate: how many instructions the MAC spends on a frame,
-//! counted by valgrind, against the bounds of `crates/mac/benches/instructions.txt`. Counts do not
-//! depend on how busy the machine is; wall times are shown by the benchmarks and judged by nobody.
+//! The benchmarks of the workspace, and the gate: how many instructions the MAC spends on a frame
+//! and the planner on a stream, counted by valgrind, against the bounds of
+//! `crates/*/benches/instructions.txt`. Counts do not depend on how busy the machine is; wall times
+//! are shown by the benchmarks and judged by nobody.
 //!
 //! Not here: the benchmarks themselves (`crates/*/benches`).
 
@@ -13,14 +14,38 @@ use serde_json::Value;
 use crate::command::{self, cargo, exists};
 use crate::skip::{Runner, Skip, SkipList};
 
-/// The program that is counted: `mac_instructions FRAMES NAME`.
-const GATED: &str = "mac_instructions";
-const BOUNDS: &str = "crates/mac/benches/instructions.txt";
-/// Frames of the two runs; the difference leaves out start and end of the program.
-const FEW: u64 = 20_000;
-const MANY: u64 = 220_000;
+/// A program that is counted: `PROGRAM COUNT NAME`.
+struct Gated {
+    package: &'static str,
+    program: &'static str,
+    bounds: &'static str,
+    /// What is counted by its first argument.
+    each: &'static str,
+    /// That of the two runs; the difference leaves out start and end of the program.
+    few: u64,
+    many: u64,
+}
 
-/// Runs every benchmark but the gated one.
+const GATED: [Gated; 2] = [
+    Gated {
+        package: "timewire-mac",
+        program: "mac_instructions",
+        bounds: "crates/mac/benches/instructions.txt",
+        each: "frame",
+        few: 20_000,
+        many: 220_000,
+    },
+    Gated {
+        package: "timewire-plan",
+        program: "plan_instructions",
+        bounds: "crates/plan/benches/instructions.txt",
+        each: "stream",
+        few: 500,
+        many: 2_000,
+    },
+];
+
+/// Runs every benchmark but the gated ones.
 ///
 /// **Errors**: one fails.
 pub fn all(root: &Path) -> Result<(), String> {
@@ -28,7 +53,7 @@ pub fn all(root: &Path) -> Result<(), String> {
     let metadata = command::output_of(&mut cargo(root, &metadata))?;
     let metadata: Value = serde_json::from_str(&metadata).map_err(|e| format!("metadata: {e}"))?;
     for (package, bench) in bench_targets(&metadata) {
-        if bench != GATED {
+        if GATED.iter().all(|gated| gated.program != bench) {
             println!("== {package}: {bench}");
             let run = ["bench", "--quiet", "--package", &package, "--bench", &bench];
             command::succeed(&mut cargo(root, &run))?;
@@ -49,27 +74,50 @@ pub fn gate(root: &Path) -> Result<(), String> {
         let fatal = Runner::here() == Runner::Ci && !allowed;
         return if fatal { Err("bench-gate may not be skipped here".to_owned()) } else { Ok(()) };
     }
-    let text = std::fs::read_to_string(root.join(BOUNDS)).map_err(|e| format!("{BOUNDS}: {e}"))?;
-    let bounds = parse_bounds(&text)?;
-    let program = build(root)?;
-    println!("{:<32} {:>12} {:>12}", "instructions per frame", "counted", "bound");
     let mut exceeded = Vec::new();
-    for (name, bound) in bounds {
-        let few = count(&program, FEW, &name)?;
-        let many = count(&program, MANY, &name)?;
-        let per_frame = many.saturating_sub(few).div_ceil(MANY - FEW);
-        println!("{name:<32} {per_frame:>12} {bound:>12}");
-        if per_frame == 0 {
-            return Err(format!("{name}: no instructions counted; does {GATED} use its argument?"));
-        }
-        if per_frame > bound {
-            exceeded.push(name);
-        }
+    for gated in &GATED {
+        exceeded.extend(gated.exceeded(root)?);
     }
     if exceeded.is_empty() {
         Ok(())
     } else {
         Err(format!("more instructions than the bound: {}", exceeded.join(", ")))
+    }
+}
+
+impl Gated {
+    /// Counts and prints; which workloads take more than their bound.
+    fn exceeded(&self, root: &Path) -> Result<Vec<String>, String> {
+        let file = self.bounds;
+        let text = std::fs::read_to_string(root.join(file)).map_err(|e| format!("{file}: {e}"))?;
+        let bounds = parse_bounds(file, &text)?;
+        let program = self.build(root)?;
+        let title = format!("instructions per {}", self.each);
+        println!("{title:<32} {:>12} {:>12}", "counted", "bound");
+        let mut exceeded = Vec::new();
+        for (name, bound) in bounds {
+            let few = count(&program, self.few, &name)?;
+            let many = count(&program, self.many, &name)?;
+            let each = many.saturating_sub(few).div_ceil(self.many - self.few);
+            println!("{name:<32} {each:>12} {bound:>12}");
+            if each == 0 {
+                let program = self.program;
+                return Err(format!("{name}: none counted; does {program} use its argument?"));
+            }
+            if each > bound {
+                exceeded.push(name);
+            }
+        }
+        Ok(exceeded)
+    }
+
+    fn build(&self, root: &Path) -> Result<PathBuf, String> {
+        let which = ["--package", self.package, "--bench", self.program, "--no-run"];
+        let mut command = cargo(root, &["bench", "--quiet"]);
+        let messages = command::output_of(command.args(which).arg("--message-format=json"))?;
+        let program = self.program;
+        let found = executable(&messages, program);
+        found.ok_or_else(|| format!("cargo named no executable for {program}"))
     }
 }
 
@@ -93,40 +141,33 @@ fn is_bench(target: &Value) -> bool {
 }
 
 /// `NAME BOUND` per line; `#` starts a comment.
-fn parse_bounds(text: &str) -> Result<Vec<(String, u64)>, String> {
+fn parse_bounds(file: &str, text: &str) -> Result<Vec<(String, u64)>, String> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     let bounds: Vec<_> = lines
         .filter(|line| !line.is_empty())
         .map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
             [name, bound] => {
-                let bound = bound.parse().map_err(|_| format!("{BOUNDS}: `{line}`: no count"))?;
+                let bound = bound.parse().map_err(|_| format!("{file}: `{line}`: no count"))?;
                 Ok((name.to_owned(), bound))
             }
-            _ => Err(format!("{BOUNDS}: `{line}` is not `NAME BOUND`")),
+            _ => Err(format!("{file}: `{line}` is not `NAME BOUND`")),
         })
         .collect::<Result<_, String>>()?;
-    if bounds.is_empty() { Err(format!("{BOUNDS}: no bound in it")) } else { Ok(bounds) }
-}
-
-fn build(root: &Path) -> Result<PathBuf, String> {
-    let build = ["bench", "--quiet", "--package", "timewire-mac", "--bench", GATED, "--no-run"];
-    let mut command = cargo(root, &build);
-    let messages = command::output_of(command.arg("--message-format=json"))?;
-    executable(&messages).ok_or_else(|| format!("cargo named no executable for {GATED}"))
+    if bounds.is_empty() { Err(format!("{file}: no bound in it")) } else { Ok(bounds) }
 }
 
 /// The executable in cargo's messages (one JSON object per line).
-fn executable(messages: &str) -> Option<PathBuf> {
+fn executable(messages: &str, program: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut ours = messages.filter(|m| m["target"]["name"] == GATED && is_bench(&m["target"]));
+    let mut ours = messages.filter(|m| m["target"]["name"] == program && is_bench(&m["target"]));
     ours.find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
 /// Instructions of one run.
-fn count(program: &Path, frames: u64, name: &str) -> Result<u64, String> {
+fn count(program: &Path, times: u64, name: &str) -> Result<u64, String> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    valgrind.arg(program).arg(frames.to_string()).arg(name);
+    valgrind.arg(program).arg(times.to_string()).arg(name);
     let output = valgrind.output().map_err(|error| format!("valgrind: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     match collected(&said) {
@@ -146,11 +187,12 @@ mod tests {
 
     #[test]
     fn t0_bounds_are_read_and_nonsense_is_refused() {
-        let bounds = parse_bounds("# per frame\nplain 900\n\nfull_queues 1200 # worst\n").unwrap();
+        let bounds =
+            parse_bounds("f", "# per frame\nplain 900\n\nfull_queues 1200 # worst\n").unwrap();
         assert_eq!(bounds, [("plain".to_owned(), 900), ("full_queues".to_owned(), 1_200)]);
-        assert!(parse_bounds("").is_err());
-        assert!(parse_bounds("plain many").is_err());
-        assert!(parse_bounds("plain 1 2").is_err());
+        assert!(parse_bounds("f", "").is_err());
+        assert!(parse_bounds("f", "plain many").is_err());
+        assert!(parse_bounds("f", "plain 1 2").is_err());
     }
 
     #[test]
@@ -161,8 +203,8 @@ mod tests {
         let target = r#"{"name":"mac_instructions","kind":["bench"]}"#;
         let built = format!(r#"{{"target":{target},"executable":"/t/m-1"}}"#);
         let messages = format!("{built}\n{{\"reason\":\"build-finished\"}}\n");
-        assert_eq!(executable(&messages), Some(PathBuf::from("/t/m-1")));
-        assert_eq!(executable(""), None);
+        assert_eq!(executable(&messages, "mac_instructions"), Some(PathBuf::from("/t/m-1")));
+        assert_eq!(executable(&messages, "another"), None);
     }
 
     #[test]

@@ -22,7 +22,8 @@ usage: cargo xtask VERB
   tidy        check the rules of the repository (also a test of this crate)
   test        format, lints, licences, advisories, all tests; ends with the totals
   bench       every benchmark, then the gate
-  bench-gate  instructions per frame of the MAC against their bound (needs valgrind)
+  bench-gate  instructions per frame of the MAC and per stream of the planner against their bounds
+              (needs valgrind)
   lab-stress N  the tests in the laboratory's kernel, N times each with all processors busy: every
               run must give the same stamps
   peers [--rounds N] [--json]  CPU time and instructions per frame beside isochron and

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What planning costs: `cargo bench -p timewire-plan [-- NAME]`. Times are CPU seconds of this
-//! process, which other programs change little; work is the same on every machine.
+//! What planning costs: `cargo bench -p timewire-plan --bench plan -- [large] [huge] [hard]
+//! [growth [--svg=FILE]] [online]`. Times are CPU seconds of this
+//! process, which other programs change little; steps are the same on every machine.
 #![allow(clippy::disallowed_methods, reason = "a program: it measures itself")]
 
+#[path = "plan/growth.rs"]
+mod growth;
+#[path = "plan/online.rs"]
+mod online;
+
 use timewire_base::Span;
+use timewire_plan::check::check;
 use timewire_plan::generate::{Recipe, Topology};
-use timewire_plan::model::{Certificate, Network, PortGates, Problem};
-use timewire_plan::synth::{Budget, Change, Options, Planner};
+use timewire_plan::model::{Network, PortGates, Problem};
+use timewire_plan::synth::{Budget, Options, Planner};
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -23,16 +30,18 @@ fn main() {
     if is_wanted("hard-open") {
         hard("open", false, 250);
     }
+    if is_wanted("growth") {
+        let file = std::env::args().find_map(|a| a.strip_prefix("--svg=").map(str::to_owned));
+        growth::growth(file.as_deref());
+    }
     if is_wanted("online") {
-        online();
+        online::online();
     }
 }
 
-/// CPU seconds of this process.
+/// CPU seconds of this program, which has one thread.
 fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let ns = text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok());
-    ns.unwrap_or(0.0) / 1e9
+    timewire_sys::clock::thread_time().as_ns() as f64 / 1e9
 }
 
 struct Outcome {
@@ -122,7 +131,17 @@ fn huge() {
     recipe.lengths = (64, 200);
     recipe.intervals = [1, 2, 4, 8].map(Span::from_ms).to_vec();
     let problem = recipe.problem().expect("a recipe that works");
-    report("torus 100 000", &run(problem, 20.0, 0));
+    let mut outcome = run(problem, 20.0, 0);
+    report("torus 100 000", &outcome);
+    let plan = outcome.planner.plan();
+    let start = cpu_seconds();
+    let report = check(outcome.planner.problem(), &plan).expect("a cycle that can be gone through");
+    println!(
+        "torus 100 000                checked: {} transmissions, {} findings, {:.3} CPU s",
+        report.transmissions,
+        report.findings.len(),
+        cpu_seconds() - start
+    );
 }
 
 /// Links loaded to 60 to 94 %: problems with a plan that is not told, and problems of which nobody
@@ -160,43 +179,4 @@ fn hard(kind: &str, solvable: bool, streams: usize) {
         }
     }
     println!("{kind}: {solved} of {all} decided, each in {most:.3} CPU s at most");
-}
-
-/// One stream more and one less in a plan of 10 000.
-fn online() {
-    let recipe = Recipe::new(Topology::Torus(10, 10), 3, 11_000, 1);
-    let all = recipe.problem().expect("a recipe that works");
-    let (first, more) = all.streams().split_at(10_000);
-    let problem = Problem::new(all.network().clone(), first.to_vec()).expect("a part of it");
-    let mut planner = run(problem, 5.0, 0).planner;
-    let (mut adds, mut removes, mut refused) = (Vec::new(), Vec::new(), 0);
-    let mut steps = Vec::new();
-    for (number, stream) in more.iter().enumerate() {
-        let (start, work) = (std::time::Instant::now(), planner.work());
-        let change = planner.add(stream.clone(), 8).expect("a stream of this network");
-        adds.push(start.elapsed().as_secs_f64() * 1e6);
-        steps.push(planner.work() - work);
-        if matches!(change, Change::Refused(Certificate::NotFound { .. })) {
-            refused += 1;
-        }
-        let start = std::time::Instant::now();
-        let victim = number * 7 % planner.problem().streams().len();
-        planner.remove(timewire_plan::model::StreamId::from_index(victim));
-        removes.push(start.elapsed().as_secs_f64() * 1e6);
-    }
-    let at = |times: &mut Vec<f64>, percent: usize| {
-        times.sort_by(f64::total_cmp);
-        times[(times.len() - 1) * percent / 100]
-    };
-    steps.sort_unstable();
-    println!(
-        "online: {} added, {refused} not; add p50 {:.0} us, p99 {:.0} us (p99 {} steps); \
-         remove p50 {:.0} us, p99 {:.0} us",
-        adds.len(),
-        at(&mut adds, 50),
-        at(&mut adds, 99),
-        steps[(steps.len() - 1) * 99 / 100],
-        at(&mut removes, 50),
-        at(&mut removes, 99),
-    );
 }

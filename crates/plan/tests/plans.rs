@@ -421,6 +421,9 @@ fn t0_streams_come_and_go_while_others_stay() {
     let problem = Problem::new(all.network().clone(), all.streams()[..60].to_vec()).unwrap();
     let mut planner = Planner::new(problem, Options::default());
     planner.run(&mut Budget { work: 1_000_000, go_on: &mut |_| true });
+    let planned = planner.plan();
+    planner.prepare();
+    assert_eq!(planner.plan(), planned);
     for (number, stream) in all.streams()[60..].iter().enumerate() {
         let before = by_name(&planner.problem().clone(), &planner.plan());
         let change = planner.add(stream.clone(), 0).unwrap();
@@ -438,6 +441,46 @@ fn t0_streams_come_and_go_while_others_stay() {
         assert!(!left.contains_key(&name));
         assert!(left.iter().all(|(name, sent)| after[name] == *sent));
         assert_eq!(problem.find(&name), None);
+    }
+}
+
+/// Steps are the same on every machine; those of a stream are more only where ways are longer.
+#[test]
+fn t0_planning_takes_few_steps_for_each_stream() {
+    let fat = |pods| Topology::FatTree { pods, width: 4, cores: 5 };
+    for (topology, stations, streams, most) in [
+        (Topology::Torus(4, 3), 4, 1_250, 18),
+        (Topology::Torus(7, 7), 4, 5_000, 38),
+        (fat(2), 8, 1_250, 24),
+        (fat(8), 8, 5_000, 35),
+    ] {
+        let mut recipe = Recipe::new(topology, stations, streams, 1);
+        recipe.lengths = (64, 200);
+        recipe.intervals = [1, 2, 4, 8].map(Span::from_ms).to_vec();
+        let mut planner = Planner::new(recipe.problem().unwrap(), Options::default());
+        planner.run(&mut Budget { work: u64::MAX, go_on: &mut |_| true });
+        assert_eq!(planner.plan().admitted.len(), streams);
+        let steps = planner.work().div_ceil(u64::try_from(streams).unwrap());
+        assert!(steps <= most, "{topology:?}: {steps} steps for each stream, at most {most}");
+    }
+}
+
+/// However many others there are to move, who is added gets an answer soon.
+#[test]
+fn t0_an_addition_has_an_end() {
+    let recipe = Recipe { lengths: (1_000, 1_500), ..Recipe::new(Topology::Line(4), 2, 600, 3) };
+    let all = recipe.problem().unwrap();
+    let (first, more) = all.streams().split_at(all.streams().len() - 40);
+    let problem = Problem::new(all.network().clone(), first.to_vec()).unwrap();
+    let mut planner = Planner::new(problem, Options::default());
+    planner.run(&mut Budget { work: 100_000, go_on: &mut |_| true });
+    for stream in more {
+        let before = planner.work();
+        planner.add(stream.clone(), 1_000).unwrap();
+        let steps = planner.work() - before;
+        assert!(steps < 110_000, "{steps} steps");
+        let problem = planner.problem().clone();
+        assert_eq!(faults(&problem, &planner.plan()), Vec::<String>::new());
     }
 }
 

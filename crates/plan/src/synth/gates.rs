@@ -63,7 +63,9 @@ impl Planner {
         let trees = self.seats[id].shape.iter().flat_map(|shape| shape.trees.iter().flatten());
         for &link in trees {
             let limits = &network.node(network.link(link).from).limits;
-            if limits.gate_entries == Some(0) {
+            if limits.gate_entries == Some(0)
+                || (limits.interval_max.is_none() && self.has_few_windows(link, limits))
+            {
                 continue;
             }
             let streams = self.streams_on(link);
@@ -83,6 +85,15 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// Whether there are few enough windows, if each stream had as many frames as any has.
+    fn has_few_windows(&self, link: LinkId, limits: &DeviceLimits) -> bool {
+        let counts = self.table.stretches(link.index());
+        let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let frames = |count: i64| count.saturating_mul(self.most_frames);
+        let each = used.map(|(class, count)| (self.table.interval(class), frames(*count)));
+        windows_at_most(each, limits).is_ok()
     }
 
     /// Who is on a link.

@@ -15,7 +15,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Free for all of the cycle. Who only asks for free time of `least` and more, and takes nothing
+    /// Free for all of the cycle. Who asks for free time of `least` or more only and takes nothing
     /// back, gets the same answers from fewer intervals; 1 keeps every instant as it is.
     pub fn new(cycle: i64, least: i64) -> Line {
         Line { cycle, least, busy: Vec::new() }
@@ -154,12 +154,17 @@ impl Line {
         }
     }
 
-    /// Looks for free time for `length`, first from `at` on, and then from later and later instants.
+    /// Looks for free time for `length`, first from `at` on, then from later and later instants.
     pub fn cursor(&self, length: i64, at: i64) -> Cursor<'_> {
         let turn = at.div_euclid(self.cycle) * self.cycle;
         let from = at - turn;
         let left = self.later(|&(_, end)| end > from);
         Cursor { busy: &self.busy, cycle: self.cycle, length, left, turn }
+    }
+
+    /// How many busy intervals it has.
+    pub fn busy_intervals(&self) -> usize {
+        self.busy.len()
     }
 
     /// Busy time in a cycle.

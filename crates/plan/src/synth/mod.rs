@@ -100,6 +100,8 @@ pub struct Planner {
     /// By stream: what it costs to move it.
     weights: Vec<u64>,
     random: Sequence,
+    /// No stream has more frames.
+    most_frames: i64,
     placed: usize,
     asked: u64,
 }
@@ -121,6 +123,7 @@ impl Planner {
             weights: vec![1; seats.len()],
             seats,
             random: Sequence::new(options.seed),
+            most_frames: most_frames(problem.streams()),
             placed: 0,
             asked: 0,
             problem,
@@ -160,7 +163,7 @@ impl Planner {
         by_priority.sort_by_key(rank);
         let mut triage = reason::Triage::new(self.load.len());
         for id in by_priority {
-            if let Err(reason) = self.find_way(id, &mut triage) {
+            if let Err(reason) = self.find_way(id, Some(&mut triage)) {
                 self.seats[id].reason = Some(reason);
             }
         }
@@ -373,6 +376,14 @@ impl Planner {
         sweep.cheapest(&mut self.table, class, stretches, window, weights, random)
     }
 
+    /// The steps of an offer, about.
+    fn effort(&self, id: usize) -> u64 {
+        let (from, until) = self.window(id);
+        let seat = &self.seats[id];
+        let stretches = seat.shape.iter().flat_map(|shape| &shape.stretches);
+        repair::effort(&self.table, seat.class, stretches, until - from)
+    }
+
     /// Puts everything back as it was when the fewest waited; who they were.
     fn restore(&mut self, best: Best) -> Vec<usize> {
         for &id in best.before.keys() {
@@ -463,6 +474,10 @@ impl Planner {
         })
         .collect()
     }
+}
+
+fn most_frames(streams: &[Stream]) -> i64 {
+    streams.iter().map(|stream| i64::from(stream.frames)).max().unwrap_or(1)
 }
 
 /// When the fewest waited: who, and the seats of those who were moved since.

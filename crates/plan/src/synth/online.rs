@@ -22,8 +22,19 @@ pub enum Change {
     Refused(Certificate),
 }
 
+/// The steps in which room for an added stream is found, or not: some milliseconds. Who has more
+/// time plans anew.
+const STEPS: u64 = 100_000;
+
 impl Planner {
-    /// Adds a stream, moving at most so many others.
+    /// Makes what additions look into, which else the first ones on each link do: busy time of each
+    /// link as seen from each interval.
+    pub fn prepare(&mut self) {
+        self.table.complete();
+    }
+
+    /// Adds a stream, moving at most so many others. It takes a bounded number of steps, so that
+    /// one that is refused for want of room might have had some.
     ///
     /// **Errors**: it is no stream of this network.
     pub fn add(&mut self, stream: Stream, moves: usize) -> Result<Change, ModelError> {
@@ -31,8 +42,8 @@ impl Planner {
         let class = self.table.class(self.problem.streams()[id].interval.as_ns());
         self.seats.push(Seat { class, shape: None, start: None, reason: None });
         self.weights.push(1);
-        let mut triage = super::reason::Triage::new(self.load.len());
-        let reason = match self.find_way(id, &mut triage) {
+        self.most_frames = self.most_frames.max(i64::from(self.stream(id).frames));
+        let reason = match self.find_way(id, None) {
             Err(reason) => reason,
             Ok(()) => {
                 let moved = match self.fit(id) || self.fit_elsewhere(id) {
@@ -69,13 +80,15 @@ impl Planner {
         if let Some(Seat { shape: Some(shape), .. }) = self.seats.get(index) {
             self.table.rename(last.0, id.0, &shape.stretches);
         }
-        for seat in self.seats.iter_mut().filter(|seat| seat.start.is_none()) {
-            seat.reason = seat.reason.take().and_then(|reason| reason.without(id, last));
+        if self.placed < self.seats.len() {
+            for seat in self.seats.iter_mut().filter(|seat| seat.start.is_none()) {
+                seat.reason = seat.reason.take().and_then(|reason| reason.without(id, last));
+            }
         }
     }
 
     /// Evicts the cheapest others and finds them other places, without a limit on how often one is
-    /// moved but on how many are.
+    /// moved but on how many are, and on the steps.
     fn make_room(&mut self, id: usize, moves: usize) -> Option<Vec<StreamId>> {
         if moves == 0 {
             return None;
@@ -83,19 +96,22 @@ impl Planner {
         let mut sweep = repair::Sweep::default();
         let mut before: std::collections::BTreeMap<usize, Seat> = Default::default();
         let mut queue = VecDeque::from([id]);
-        let mut rounds = 4 * moves;
+        let until = self.table.work + STEPS;
         while let Some(next) = queue.pop_front() {
             if next != id && self.fit(next) {
                 continue;
             }
-            let offer = self.offer(next, &mut sweep);
-            let new = offer.evicted;
-            let others = new.iter().filter(|other| !before.contains_key(other) && **other != id);
-            if rounds == 0 || before.len() + others.count() > moves {
+            if self.table.work.saturating_add(self.effort(next)) > until {
                 queue.push_front(next);
                 break;
             }
-            rounds -= 1;
+            let offer = self.offer(next, &mut sweep);
+            let new = offer.evicted;
+            let others = new.iter().filter(|other| !before.contains_key(other) && **other != id);
+            if before.len() + others.count() > moves {
+                queue.push_front(next);
+                break;
+            }
             for other in new {
                 if other != id {
                     before.entry(other).or_insert_with(|| self.seats[other].clone());

@@ -109,6 +109,18 @@ impl Sweep {
     }
 }
 
+/// How many steps a sweep over so much time takes, at least about as many as it does.
+pub fn effort<'a>(
+    table: &Table,
+    class: usize,
+    stretches: impl Iterator<Item = &'a Stretch>,
+    time: i64,
+) -> u64 {
+    let items = stretches.flat_map(|stretch| table.items(stretch.link.index()));
+    let events = items.map(|item| 2 * (time / table.divisor(class, item.class) + 1));
+    events.fold(0, |sum, events| sum.saturating_add(events.unsigned_abs()))
+}
+
 /// Everyone who is on a link when the message would be.
 pub fn in_the_way(table: &Table, class: usize, stretches: &[Stretch], start: i64) -> Vec<usize> {
     let mut found = Vec::new();

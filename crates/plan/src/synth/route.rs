@@ -11,12 +11,18 @@ use super::{Planner, share};
 use crate::model::{Certificate, LinkId, NodeId, Route, Stream};
 
 impl Planner {
-    /// Gives a stream its first way, and looks whether it can have a place at all.
-    pub(super) fn find_way(&mut self, id: usize, triage: &mut Triage) -> Result<(), Certificate> {
+    /// Gives a stream its first way, and looks whether it can have a place at all, beside those of
+    /// the triage.
+    pub(super) fn find_way(
+        &mut self,
+        id: usize,
+        triage: Option<&mut Triage>,
+    ) -> Result<(), Certificate> {
         self.check_instants(id)?;
         let shape = self.first_way(id)?;
         self.set_way(id, Some(shape));
-        self.check_links(id, self.unavoidable(id)).and_then(|()| triage.admit(self, id))
+        self.check_links(id, self.unavoidable(id))?;
+        triage.map_or(Ok(()), |triage| triage.admit(self, id))
     }
 
     fn check_instants(&self, id: usize) -> Result<(), Certificate> {

@@ -127,6 +127,10 @@ impl Table {
         class
     }
 
+    pub fn interval(&self, class: usize) -> i64 {
+        self.intervals[class]
+    }
+
     pub fn divisor(&self, one: usize, other: usize) -> i64 {
         self.divisors[one][other]
     }
@@ -241,10 +245,15 @@ impl Table {
         }
         let interval = self.intervals[class];
         let each = port.items.iter().map(|item| interval / self.divisors[item.class][class]);
-        if each.fold(0, i64::saturating_add) > MOST {
+        let pieces = each.fold(0, i64::saturating_add);
+        if pieces > MOST {
             return false;
         }
-        let longer = port.lines().filter(|(other, _)| self.intervals[*other] % interval == 0);
+        let pieces = usize::try_from(pieces).unwrap_or(usize::MAX);
+        // A line of many pieces is dearer to fold than what is on the link to fold anew.
+        let longer = port.lines().filter(|(other, line)| {
+            self.intervals[*other] % interval == 0 && line.busy_intervals() / 8 <= pieces
+        });
         let whole = |(other, _): &(usize, &Line)| {
             let own = self.intervals[*other];
             let fits =
@@ -270,6 +279,27 @@ impl Table {
         }
         port.class = class;
         true
+    }
+
+    /// Makes all lines of all links, as far as they have not too many pieces.
+    pub fn complete(&mut self) {
+        let mut classes: Vec<usize> = (0..self.intervals.len()).collect();
+        // Short intervals are folded from long ones.
+        classes.sort_by_key(|class| std::cmp::Reverse(self.intervals[*class]));
+        for link in 0..self.ports.len() {
+            for &class in &classes {
+                self.has_line(link, class);
+            }
+        }
+    }
+
+    /// By class: how many stretches are on a link.
+    pub fn stretches(&self, link: usize) -> Vec<i64> {
+        let mut counts = vec![0; self.intervals.len()];
+        for item in &self.ports[link].items {
+            counts[item.class] += 1;
+        }
+        counts
     }
 
     /// Gives what is of one stream to another.
@@ -333,6 +363,9 @@ mod tests {
                 if random.below(4) == 0 && !placed.is_empty() {
                     let (stream, stretches) = placed.swap_remove(random.below(placed.len()));
                     table.take(stream, &stretches);
+                }
+                if random.below(8) == 0 {
+                    table.complete();
                 }
                 for port in &table.ports {
                     for (class, line) in port.lines() {
