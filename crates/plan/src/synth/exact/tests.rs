@@ -161,7 +161,7 @@ fn planner(problem: &Problem) -> Option<Planner> {
     let links = problem.network().links().len();
     // Each with a triage of its own: reasons that name others are for the question here.
     let ways = (0..problem.streams().len())
-        .map(|id| planner.find_way(id, &mut Triage::new(links)))
+        .map(|id| planner.find_way(id, Some(&mut Triage::new(links))))
         .collect::<Vec<_>>();
     ways.iter().all(Result::is_ok).then_some(planner)
 }
