@@ -3,6 +3,8 @@
 //!
 //! Not here: the way of a frame (`engine.rs`).
 
+use std::sync::Arc;
+
 use timewire_base::Sequence;
 
 use timewire_mac::port::{AsyncShaper, Ps};
@@ -10,18 +12,24 @@ use timewire_mac::port::{AsyncShaper, Ps};
 use super::delay::ps;
 use super::describe::{StreamSpec, Traffic};
 use super::engine::{Frame, Kind, NO_PORT, Simulation, slot};
+use super::observe::What;
+use super::replay::Replay;
 use super::route::index;
 use super::stats::{Latencies, LostBy, StreamResult};
+use super::tree::{Listeners, Tree};
 
 /// A stream that runs.
 pub(super) struct Flow {
     pub class: usize,
-    pub wire_bytes: u32,
+    wire_bytes: u32,
+    replay: Option<Arc<Replay>>,
+    /// Where several listen.
+    pub listeners: Option<Listeners>,
     pub launch: Option<Ps>,
     /// One for each hop behind the first; none when it is not shaped.
     pub shapers: Vec<AsyncShaper>,
     pub from: u32,
-    to: u32,
+    pub to: u32,
     traffic: Traffic,
     random: Sequence,
     /// When the period began, or begins, by the clock of its station.
@@ -40,11 +48,21 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub fn new(spec: &StreamSpec, hops: usize, random: Sequence, latencies: Latencies) -> Flow {
+    pub fn new(
+        spec: &StreamSpec,
+        (hops, tree): (usize, Option<Tree>),
+        random: Sequence,
+        latencies: Latencies,
+    ) -> Flow {
         let shapers = spec.shape.map(|limits| vec![AsyncShaper::new(limits); hops]);
         Flow {
             class: spec.class,
             wire_bytes: spec.frame.wire_len().get(),
+            replay: match &spec.traffic {
+                Traffic::Replay { frames, .. } => Some(Arc::clone(frames)),
+                _ => None,
+            },
+            listeners: tree.map(|tree| Listeners::new(tree, &latencies)),
             launch: spec.launch.map(Ps::from_span),
             shapers: shapers.unwrap_or_default(),
             from: index(spec.from),
@@ -60,6 +78,22 @@ impl Flow {
             babble_until: 0,
             entered: 0,
             result: StreamResult { latencies, ..StreamResult::default() },
+        }
+    }
+
+    /// What became of it, at each listener.
+    pub fn results(&self) -> &[StreamResult] {
+        match &self.listeners {
+            None => std::slice::from_ref(&self.result),
+            Some(several) => &several.results,
+        }
+    }
+
+    /// The length of a frame on the link, preamble and gap included. **Units**: bytes.
+    pub fn wire_bytes(&self, number: u32) -> u32 {
+        match &self.replay {
+            None => self.wire_bytes,
+            Some(frames) => frames.wire_bytes(number).unwrap_or(self.wire_bytes),
         }
     }
 }
@@ -84,6 +118,11 @@ impl Simulation {
                 self.at(ps(first), Kind::Release, stream, 0);
             }
             Traffic::After { stream: cause, .. } => self.flows[cause].followers.push(stream),
+            Traffic::Replay { offset, .. } => {
+                let local = self.nodes[slot(self.flows[place].from)].clock.local(0);
+                self.flows[place].due = local.saturating_add(Ps::from_span(offset).get());
+                self.next_of_replay(stream);
+            }
         }
     }
 
@@ -137,7 +176,20 @@ impl Simulation {
                 let created = if from_cause { cause.created } else { self.now };
                 self.emit(stream, created, cause.number);
             }
+            Traffic::Replay { .. } => {
+                self.emit(stream, self.now, number);
+                self.next_of_replay(stream);
+            }
         }
+    }
+
+    fn next_of_replay(&mut self, stream: u32) {
+        let flow = &self.flows[slot(stream)];
+        let at_ps = flow.replay.as_ref().and_then(|frames| frames.at_ps(flow.number));
+        let Some(at_ps) = at_ps else { return };
+        let local = flow.due.saturating_add(at_ps);
+        let at = self.nodes[slot(flow.from)].clock.truth(local, self.now);
+        self.at(at, Kind::Release, stream, 0);
     }
 
     pub(super) fn timed_out(&mut self, stream: u32, number: u32) {
@@ -154,7 +206,7 @@ impl Simulation {
         if self.now >= flow.babble_until {
             return;
         }
-        let (number, wire_bytes) = (flow.number, flow.wire_bytes);
+        let (number, wire_bytes) = (flow.number, flow.wire_bytes(flow.number));
         let first = self.routes.hops[slot(self.routes.starts[slot(stream)])];
         let lasts = self.ports[slot(first)].port.duration(wire_bytes).get();
         self.emit(stream, self.now, number);
@@ -169,23 +221,43 @@ impl Simulation {
         if node.down > 0 {
             return;
         }
-        flow.result.sent += 1;
+        match &mut flow.listeners {
+            None => flow.result.sent += 1,
+            Some(several) => several.results.iter_mut().for_each(|result| result.sent += 1),
+        }
         let ready = self.now.saturating_add(node.send.draw(&mut node.random) + flow.late);
         let ready = ready.max(flow.entered);
         flow.entered = ready;
         let port = NO_PORT;
         let frame = Frame { created, stream, number, port, hop: 0, damaged: false, gone: false };
+        self.tell(&frame, What::Released);
+        let Some(several) = &self.flows[slot(stream)].listeners else {
+            return self.set_out(frame, ready);
+        };
+        let tree = Arc::clone(&several.tree);
+        for root in &tree.roots {
+            self.set_out(Frame { hop: *root, ..frame }, ready);
+        }
+    }
+
+    fn set_out(&mut self, frame: Frame, ready: u64) {
         if ready == self.now {
             return self.enter(frame);
         }
         let place = self.slab.put(frame, ready);
-        self.at(ready, Kind::Enter, stream, place);
+        self.at(ready, Kind::Enter, frame.stream, place);
     }
 
     /// A frame has arrived.
     pub(super) fn deliver(&mut self, frame: Frame) {
         let stream = slot(frame.stream);
-        let to = slot(self.flows[stream].to);
+        let (listener, to) = match &self.flows[stream].listeners {
+            None => (None, slot(self.flows[stream].to)),
+            Some(several) => {
+                let (listener, node) = several.tree.listener(frame.hop);
+                (Some(listener), slot(node))
+            }
+        };
         if self.nodes[to].down > 0 {
             return self.lose(frame, LostBy::Restart);
         }
@@ -195,13 +267,22 @@ impl Simulation {
         let node = &mut self.nodes[to];
         let received = self.now.saturating_add(node.receive.draw(&mut node.random));
         let counts = self.counts(frame.created);
-        let result = &mut self.flows[stream].result;
+        self.tell(&frame, What::Delivered { node: to, received_ps: received });
+        let flow = &mut self.flows[stream];
+        let result = match (&mut flow.listeners, listener) {
+            (Some(several), Some(listener)) => &mut several.results[listener],
+            _ => &mut flow.result,
+        };
         result.delivered += 1;
         if counts {
             result.latencies.add(received - frame.created);
         }
         for place in 0..self.flows[stream].followers.len() {
             let follower = self.flows[stream].followers[place];
+            if slot(self.flows[slot(follower)].from) != to {
+                // It waits for this stream at another of its listeners.
+                continue;
+            }
             self.follow(follower, frame, received);
         }
     }

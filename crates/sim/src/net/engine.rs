@@ -4,6 +4,7 @@
 //! Not here: applications (`app.rs`), shared segments (`medium.rs`), faults (`fault.rs`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use timewire_base::{BitsPerSecond, Sequence, Span};
 use timewire_mac::port::{
@@ -16,9 +17,11 @@ use super::clock::NetClock;
 use super::delay::{Delay, below, ps};
 use super::describe::{NetError, Network};
 use super::medium::Medium;
+use super::observe::{Observer, What, place};
 use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
 use super::stats::{Latencies, LostBy, StreamResult};
+use super::tree::Tree;
 use crate::SimTime;
 
 /// A frame on its way.
@@ -191,8 +194,12 @@ pub struct Violation {
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of each stream.
+    /// Of each stream; where several listen, of all of them together: a message counts once for
+    /// each.
     pub streams: Vec<StreamResult>,
+    /// Of streams where several listen, by their number: of each listener, in the order of
+    /// [`Network::listeners`].
+    pub listeners: BTreeMap<usize, Vec<StreamResult>>,
     /// Events that were handled.
     pub events: u64,
     /// Frames that were sent by a port.
@@ -228,6 +235,7 @@ pub struct Simulation {
     pub(super) hops: u64,
     pub(super) collisions: u64,
     violations: Vec<Violation>,
+    pub(super) observer: Option<Box<dyn Observer>>,
 }
 
 impl Simulation {
@@ -247,13 +255,17 @@ impl Simulation {
             down: 0,
             ports: Vec::new(),
         });
-        let routes = Routes::of(network)?;
+        let mut routes = Routes::of(network)?;
+        let more: usize = network.more_listeners.values().map(Vec::len).sum();
+        let rows = network.streams.len() + more;
         let flows = network.streams.iter().enumerate();
         let flows = flows.map(|(number, spec)| {
             let hops = routes.starts[number + 1] - routes.starts[number];
-            let latencies = Latencies::of_one_of(network.streams.len());
-            Flow::new(spec, slot(hops), sequence(seed, 3, number), latencies)
+            let latencies = Latencies::of_one_of(rows);
+            let way = (slot(hops), routes.trees.remove(&number));
+            Flow::new(spec, way, sequence(seed, 3, number), latencies)
         });
+        let flows: Vec<Flow> = flows.collect();
         let mut simulation = Simulation {
             now: 0,
             until: ps(network.duration),
@@ -263,7 +275,7 @@ impl Simulation {
             number: 0,
             nodes: nodes.collect(),
             ports: ports(network),
-            flows: flows.collect(),
+            flows,
             media: network
                 .media
                 .iter()
@@ -280,6 +292,7 @@ impl Simulation {
             hops: 0,
             collisions: 0,
             violations: Vec::new(),
+            observer: None,
         };
         simulation.begin();
         Ok(simulation)
@@ -317,28 +330,36 @@ impl Simulation {
 
     /// Counts what is still on its way, and holds the books against each other.
     pub fn finish(mut self) -> Outcome {
-        let mut left = vec![0_u64; self.flows.len()];
-        for flying in self.slab.live().filter(|flying| !flying.frame.gone) {
-            left[slot(flying.frame.stream)] += 1;
-        }
+        let live = self.slab.live().filter(|flying| !flying.frame.gone);
+        let mut left: Vec<Frame> = live.map(|flying| flying.frame).collect();
         let clock = Now { truth: Ps::MAX, local: Ps::MAX };
         for port in &mut self.ports {
-            for frame in port.port.flush(clock) {
-                left[slot(frame.stream)] += 1;
-            }
+            left.extend(port.port.flush(clock));
         }
-        for frame in self.media.iter().flat_map(Medium::held) {
-            left[slot(frame.stream)] += 1;
+        left.extend(self.media.iter().flat_map(Medium::held).copied());
+        for frame in left {
+            self.count(&frame, |result| result.in_flight += 1);
         }
-        for (number, left) in left.into_iter().enumerate() {
-            let result = &mut self.flows[number].result;
-            result.in_flight = left;
-            if result.sent != result.delivered + result.lost_total() + left {
+        for number in 0..self.flows.len() {
+            let results = self.flows[number].results();
+            let balanced =
+                |it: &StreamResult| it.sent == it.delivered + it.lost_total() + it.in_flight;
+            if !results.iter().all(balanced) {
                 self.violated("a frame neither arrived nor was lost nor is on its way");
             }
         }
+        let mut listeners = BTreeMap::new();
+        let flows = self.flows.into_iter().enumerate();
+        let streams = flows.map(|(number, flow)| {
+            let Some(several) = flow.listeners else { return flow.result };
+            let mut all = flow.result;
+            several.results.iter().for_each(|result| all.merge(result));
+            listeners.insert(number, several.results);
+            all
+        });
         Outcome {
-            streams: self.flows.into_iter().map(|flow| flow.result).collect(),
+            streams: streams.collect(),
+            listeners,
             events: self.events,
             hops: self.hops,
             collisions: self.collisions,
@@ -440,7 +461,13 @@ impl Simulation {
     }
 
     pub(super) fn lose(&mut self, frame: Frame, by: LostBy) {
-        self.flows[slot(frame.stream)].result.lost[by.index()] += 1;
+        if self.observer.is_some() {
+            self.tell(&frame, What::Lost { by });
+            for node in self.behind(&frame) {
+                self.tell(&frame, What::Missed { node });
+            }
+        }
+        self.count(&frame, |result| result.lost[by.index()] += 1);
     }
 
     pub(super) fn violated(&mut self, what: &'static str) {
@@ -466,12 +493,13 @@ impl Simulation {
         if frame.damaged && !through {
             return self.lose(frame, LostBy::Corrupted);
         }
+        self.tell(&frame, What::Queued { port: place(number) });
         let clocks = self.clocks(node);
         let Some(not_before) = self.not_before(&frame, number, clocks) else {
             return self.lose(frame, LostBy::Shaped);
         };
         let flow = &self.flows[slot(frame.stream)];
-        let (class, wire_bytes) = (flow.class, flow.wire_bytes);
+        let (class, wire_bytes) = (flow.class, flow.wire_bytes(frame.number));
         let offered = Offered { item: frame, class, wire_bytes, not_before };
         match self.ports[slot(number)].port.offer(clocks, offered) {
             Ok(()) => self.kick(number),
@@ -484,11 +512,11 @@ impl Simulation {
     /// The launch time of a frame, or its time of asynchronous shaping; `None` when that discards
     /// it.
     fn not_before(&mut self, frame: &Frame, port: u32, clocks: Now) -> Option<Ps> {
-        let wire_bytes = self.flows[slot(frame.stream)].wire_bytes;
         let flow = &mut self.flows[slot(frame.stream)];
-        if frame.hop == 0 {
+        let wire_bytes = flow.wire_bytes(frame.number);
+        let node = self.ports[slot(port)].node;
+        if node == flow.from {
             let Some(launch) = flow.launch else { return Some(Ps::ZERO) };
-            let node = self.ports[slot(port)].node;
             let released = self.nodes[slot(node)].clock.local(frame.created);
             return Some(Ps::new(released) + launch);
         }
@@ -573,6 +601,7 @@ impl Simulation {
         if started.resumed {
             return;
         }
+        self.tell(&started.item, What::Started { port: place(port), class: started.class });
         let lasts = started.ends - clocks.truth;
         let Some(gates) = self.ports[slot(port)].port.gates() else { return };
         let kept = within(gates, started.class, clocks.local, lasts);
@@ -607,9 +636,6 @@ impl Simulation {
     /// A frame has a link for itself until `ends`, gap included; `since` when it is known from the
     /// start that nothing interrupts it.
     pub(super) fn depart(&mut self, mut frame: Frame, port: u32, ends: u64, since: Option<u64>) {
-        let start = slot(self.routes.starts[slot(frame.stream)]);
-        let stop = slot(self.routes.starts[slot(frame.stream) + 1]);
-        let next = start + usize::from(frame.hop) + 1;
         let state = &mut self.ports[slot(port)];
         if state.down > 0 {
             return self.lose(frame, LostBy::LinkDown);
@@ -618,30 +644,78 @@ impl Simulation {
             return self.lose(frame, LostBy::Link);
         }
         frame.damaged |= happens(&mut state.random, state.corrupt_ppb);
+        let last_bit = ends.saturating_sub(state.gap);
+        let arrives = last_bit + state.delay;
+        self.tell(&frame, What::Ended { port: place(port), at_ps: last_bit });
         frame.port = port;
-        let (delay, rate) = (state.delay, state.rate);
-        let arrives = ends.saturating_sub(state.gap) + delay;
-        if next == stop {
-            let place = self.slab.put(frame, arrives);
-            return self.at(arrives, Kind::Deliver, frame.stream, place);
+        if let Some(several) = &self.flows[slot(frame.stream)].listeners {
+            let tree = Arc::clone(&several.tree);
+            return self.part(frame, &tree, arrives, since);
         }
-        let peer = slot(self.ports[slot(self.routes.hops[next])].node);
-        let onward = self.ports[slot(self.routes.hops[next])].rate;
+        let start = slot(self.routes.starts[slot(frame.stream)]);
+        let stop = slot(self.routes.starts[slot(frame.stream) + 1]);
+        if start + usize::from(frame.hop) + 1 == stop {
+            let node = self.flows[slot(frame.stream)].to;
+            return self.arrive(frame, node, arrives);
+        }
+        frame.hop += 1;
+        self.go_to_next(frame, arrives, since, None);
+    }
+
+    /// A frame of several listeners has left a port: a copy goes each way that is behind it.
+    fn part(&mut self, frame: Frame, tree: &Tree, arrives: u64, since: Option<u64>) {
+        // A bridge looks at a frame once, however many copies it makes.
+        let mut looked: Option<(u32, u64)> = None;
+        for place in tree.ports(frame.hop) {
+            let copy = Frame { hop: *place, ..frame };
+            let node = self.ports[slot(self.port_of(&copy))].node;
+            let before = looked.filter(|(other, _)| *other == node).map(|(_, forward)| forward);
+            let forward = self.go_to_next(copy, arrives, since, before);
+            looked = Some((node, forward));
+        }
+        for place in tree.ends(frame.hop) {
+            let (_, node) = tree.listener(*place);
+            self.arrive(Frame { hop: *place, ..frame }, node, arrives);
+        }
+    }
+
+    /// The end of the way of a frame.
+    fn arrive(&mut self, frame: Frame, node: u32, arrives: u64) {
+        let port = place(frame.port);
+        self.tell(&frame, What::Reaches { port, node: slot(node), at_ps: arrives });
+        let place = self.slab.put(frame, arrives);
+        self.at(arrives, Kind::Deliver, frame.stream, place);
+    }
+
+    /// A frame that has left a port goes to the queue of the port of its hop; the time that
+    /// forwarding takes, as given or drawn.
+    fn go_to_next(
+        &mut self,
+        frame: Frame,
+        arrives: u64,
+        since: Option<u64>,
+        forward: Option<u64>,
+    ) -> u64 {
+        let from = &self.ports[slot(frame.port)];
+        let next = &self.ports[slot(self.port_of(&frame))];
+        let peer = slot(next.node);
         let ready = match (self.nodes[peer].cut_through_bytes, since) {
-            (Some(bytes), Some(since)) if onward <= rate => {
-                let head = self.ports[slot(port)].port.duration(bytes + PREAMBLE_BYTES);
-                (since + u64::try_from(head.get()).unwrap_or(0) + delay).min(arrives)
+            (Some(bytes), Some(since)) if next.rate <= from.rate => {
+                let head = from.port.duration(bytes + PREAMBLE_BYTES);
+                (since + u64::try_from(head.get()).unwrap_or(0) + from.delay).min(arrives)
             }
             _ => arrives,
         };
+        let port = place(frame.port);
+        self.tell(&frame, What::Reaches { port, node: peer, at_ps: ready });
         let node = &mut self.nodes[peer];
-        let ready = ready.saturating_add(node.forward.draw(&mut node.random));
-        let state = &mut self.ports[slot(port)];
-        let ready = ready.max(state.forwarded);
+        let forward = forward.unwrap_or_else(|| node.forward.draw(&mut node.random));
+        let state = &mut self.ports[slot(frame.port)];
+        let ready = ready.saturating_add(forward).max(state.forwarded);
         state.forwarded = ready;
-        frame.hop += 1;
         let place = self.slab.put(frame, arrives);
         self.at(ready, Kind::Enter, frame.stream, place);
+        forward
     }
 
     /// Whether latencies of frames of that time count.

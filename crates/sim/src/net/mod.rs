@@ -21,9 +21,12 @@ mod describe;
 mod engine;
 mod fault;
 mod medium;
+mod observe;
 mod queue;
+mod replay;
 mod route;
 mod stats;
+mod tree;
 mod worst;
 
 pub use clock::{ClockSpec, SyncSpec};
@@ -33,5 +36,7 @@ pub use describe::{
     StreamSpec, Traffic, plain_port,
 };
 pub use engine::{Outcome, Simulation, Violation};
+pub use observe::{Observer, Seen, What};
+pub use replay::{FullReplay, Replay};
 pub use stats::{Latencies, LostBy, StreamResult};
 pub use worst::{PhaseSearch, Trial};

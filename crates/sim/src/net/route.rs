@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::describe::{NetError, Network};
+use super::describe::{NetError, Network, PortIndex};
+use super::engine::slot;
+use super::tree::Tree;
 
 /// The ports of every stream, one after the other.
 #[derive(Debug, Default)]
@@ -14,6 +16,8 @@ pub(super) struct Routes {
     pub hops: Vec<u32>,
     /// Where each stream's hops begin; one more at the end.
     pub starts: Vec<u32>,
+    /// Of those with several listeners.
+    pub trees: BTreeMap<usize, Tree>,
 }
 
 /// From each node: the port taken, the node it leads to.
@@ -22,7 +26,7 @@ type Neighbours = Vec<Vec<(u32, u32)>>;
 impl Routes {
     pub fn of(network: &Network) -> Result<Routes, NetError> {
         let neighbours = neighbours(network);
-        let mut routes = Routes { hops: Vec::new(), starts: vec![0] };
+        let mut routes = Routes { hops: Vec::new(), starts: vec![0], trees: BTreeMap::new() };
         // Streams of one talker share a search.
         let mut by_talker: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, stream) in network.streams.iter().enumerate() {
@@ -32,9 +36,20 @@ impl Routes {
         for (from, streams) in by_talker {
             let reached = search(&neighbours, index(from));
             for number in streams {
-                let to = network.streams[number].to;
-                let way = way(&reached, index(from), index(to));
-                let way = way.ok_or(NetError::NoRoute { stream: number, from, to })?;
+                let to_each = network.listeners(number).map(|to| {
+                    let way = way(&reached, index(from), index(to));
+                    way.ok_or(NetError::NoRoute { stream: number, from, to })
+                });
+                let mut to_each = to_each.collect::<Result<Vec<_>, _>>()?;
+                let way = match to_each.len() {
+                    1 => to_each.remove(0),
+                    _ => {
+                        let listeners = network.listeners(number).map(index).collect();
+                        let (tree, ports) = Tree::of(&to_each, listeners)?;
+                        routes.trees.insert(number, tree);
+                        ports
+                    }
+                };
                 let (what, count, max) = ("hops of a stream", way.len(), Network::MAX_HOPS);
                 if count > max {
                     return Err(NetError::TooMany { what, count, max });
@@ -47,6 +62,17 @@ impl Routes {
             routes.starts.push(index(routes.hops.len()));
         }
         Ok(routes)
+    }
+}
+
+impl Routes {
+    /// The ports of each stream.
+    pub fn ways(&self) -> Vec<Vec<PortIndex>> {
+        let each = self.starts.windows(2).map(|two| {
+            let (from, to) = (slot(two[0]), slot(two[1]));
+            self.hops[from..to].iter().map(|port| PortIndex(slot(*port))).collect()
+        });
+        each.collect()
     }
 }
 
