@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ use crate::sim;
 pub struct OwnFile {
     file: NetworkFile,
     given: FileProblem,
+    /// Where the files are that it names.
+    beside: PathBuf,
 }
 
 /// What is known besides the plan.
@@ -37,10 +39,11 @@ pub struct More {
 
 impl OwnFile {
     pub fn read(path: &Path) -> anyhow::Result<OwnFile> {
-        let file = sim::read(path, "planned")?;
+        let (file, _) = sim::read(path, "planned")?;
+        let beside = sim::directory_of(path).to_owned();
         let given = file::problem(&file)
             .with_context(|| format!("{} cannot be planned", path.display()))?;
-        Ok(OwnFile { file, given })
+        Ok(OwnFile { file, given, beside })
     }
 
     pub fn problem(&self) -> Problem {
@@ -81,7 +84,7 @@ impl OwnFile {
             more.written = files.len();
         }
         if args.simulate {
-            more.simulated = Some(sim::simulate(&planned()?)?);
+            more.simulated = Some(sim::simulate(&planned()?, &self.beside)?);
         }
         Ok(more)
     }
