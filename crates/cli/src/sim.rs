@@ -4,20 +4,21 @@
 //! Not here: the simulation (`timewire-sim`), the file (`timewire-sched`).
 
 mod build;
+mod runs;
 mod show;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
 use timewire_sched::scenario::AtMost;
 use timewire_sched::scenario::network::{NetMetric, NetworkFile};
-use timewire_sim::net::{Network, Outcome, PhaseSearch, Simulation, StreamSpec, Traffic};
+use timewire_sim::net::{Network, Outcome, PhaseSearch, StreamSpec, Traffic};
 
 use crate::output::{self, ProgressLine};
+use runs::{Failed, Runs};
 use show::Worst;
 
 pub use show::Report;
@@ -49,6 +50,17 @@ pub struct Sim {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     worst: Option<u32>,
+    /// So many runs at the same time [default: one for each processor]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "worst",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    jobs: Option<u16>,
+    /// Keep what finished runs gave in this file; if it is there, go on after those
+    #[arg(long, value_name = "FILE", conflicts_with = "worst")]
+    checkpoint: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -68,12 +80,16 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     );
     let mut progress = ProgressLine::new();
     let told = match args.worst {
-        Some(trials) => worst(&file, network, trials, &mut progress),
-        None => many(network, args.runs, &mut progress)
-            .map(|outcome| Report::of(&file, seed, args.runs, &outcome)),
+        Some(trials) => worst(&file, network, trials, &mut progress).map_err(Failed::Network),
+        None => {
+            let jobs = args.jobs.map_or_else(processors, usize::from);
+            let checkpoint = args.checkpoint.as_deref();
+            let runs = Runs { network, runs: args.runs, jobs, checkpoint };
+            runs.run(&mut progress).map(|outcome| Report::of(&file, seed, args.runs, &outcome))
+        }
     };
     progress.clear();
-    let report = told.map_err(|error| named(&file, &error))?;
+    let report = told.map_err(|failed| failed.named(&file))?;
     if args.json {
         output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
@@ -98,9 +114,13 @@ pub fn simulate(file: &NetworkFile) -> anyhow::Result<Report> {
     let network = build::network(file)?;
     let seed = network.seed;
     let mut progress = ProgressLine::new();
-    let told = many(network, 1, &mut progress);
+    let told = Runs { network, runs: 1, jobs: 1, checkpoint: None }.run(&mut progress);
     progress.clear();
-    Ok(Report::of(file, seed, 1, &told.map_err(|error| named(file, &error))?))
+    Ok(Report::of(file, seed, 1, &told.map_err(|failed| failed.named(file))?))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 type Told<T> = Result<T, timewire_sim::net::NetError>;
@@ -120,48 +140,13 @@ fn named(file: &NetworkFile, error: &timewire_sim::net::NetError) -> anyhow::Err
     }
 }
 
-/// Several runs, one seed after the other, as one.
-fn many(mut network: Network, runs: u32, progress: &mut ProgressLine) -> Told<Outcome> {
-    let mut all: Option<Outcome> = None;
-    for run in 0..runs {
-        let outcome = one(&network, (run, runs), progress)?;
-        network.seed = network.seed.wrapping_add(1);
-        let Some(all) = &mut all else {
-            all = Some(outcome);
-            continue;
-        };
-        for (own, other) in all.streams.iter_mut().zip(&outcome.streams) {
-            own.merge(other);
+impl Failed {
+    fn named(self, file: &NetworkFile) -> anyhow::Error {
+        match self {
+            Failed::Network(error) => named(file, &error),
+            Failed::Checkpoint(error) => error,
         }
-        all.events += outcome.events;
-        all.hops += outcome.hops;
-        all.collisions += outcome.collisions;
-        all.violations.extend(outcome.violations);
     }
-    Ok(all.expect("invariant: there is a run"))
-}
-
-/// One run, told on a terminal as it goes.
-fn one(network: &Network, (run, of): (u32, u32), progress: &mut ProgressLine) -> Told<Outcome> {
-    const EVENTS: u64 = 200_000;
-    let started = Instant::now();
-    let mut simulation = Simulation::new(network)?;
-    while simulation.go_on(EVENTS) {
-        progress.line_of(|| {
-            let (now, end) = simulation.progress();
-            let host = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-            let (done, all) = (now.as_ns_floor().max(1), end.as_ns_floor());
-            let left = u128::from(host) * u128::from(all.saturating_sub(done)) / u128::from(done);
-            format!(
-                "run {} of {of}: {}% simulated, {} events/s, {}s left",
-                run + 1,
-                u128::from(done) * 100 / u128::from(all.max(1)),
-                simulation.events().saturating_mul(1_000) / host,
-                left / 1_000
-            )
-        });
-    }
-    Ok(simulation.finish())
 }
 
 fn worst(
