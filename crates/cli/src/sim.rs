@@ -10,24 +10,23 @@ mod names;
 mod recorded;
 mod records;
 mod replay;
+mod runs;
 mod show;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
 use timewire_sched::scenario::network::{NetMetric, NetworkFile};
 use timewire_sched::scenario::{AtMost, ScenarioErrors};
-use timewire_sim::net::{
-    Network, Outcome, PhaseSearch, Simulation, StreamResult, StreamSpec, Traffic,
-};
+use timewire_sim::net::{Network, Outcome, PhaseSearch, StreamResult, StreamSpec, Traffic};
 
 use crate::experiment;
 use crate::output::{self, ProgressLine};
 use directory::Directory;
+use runs::{Failed, Runs};
 use show::Worst;
 
 pub use show::Report;
@@ -74,6 +73,17 @@ pub struct Sim {
         requires = "out"
     )]
     trace: Option<Vec<String>>,
+    /// So many runs at the same time [default: one for each processor]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "worst",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    jobs: Option<u16>,
+    /// Keep what finished runs gave in this file; if it is there, go on after those
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["worst", "out"])]
+    checkpoint: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -102,9 +112,13 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     let report = match (found, &directory) {
         (Some(report), None) => report,
         (found, directory) => {
-            let told = many(network, args.runs, (&file, directory.as_ref()), &mut progress);
+            let jobs = args.jobs.map_or_else(processors, usize::from);
+            let checkpoint = args.checkpoint.as_deref();
+            let directory = directory.as_ref().map(|directory| (&file, directory));
+            let runs = Runs { network, runs: args.runs, jobs, checkpoint, directory };
+            let told = runs.run(&mut progress);
             progress.clear();
-            let outcome = told?;
+            let outcome = told.map_err(|failed| failed.named(&file))?;
             found.unwrap_or_else(|| Report::of(&file, seed, args.runs, &outcome))
         }
     };
@@ -164,9 +178,14 @@ pub fn simulate(file: &NetworkFile, beside: &Path) -> anyhow::Result<Report> {
     let network = build::network(file, beside)?;
     let seed = network.seed;
     let mut progress = ProgressLine::new();
-    let told = many(network, 1, (file, None), &mut progress);
+    let runs = Runs { network, runs: 1, jobs: 1, checkpoint: None, directory: None };
+    let told = runs.run(&mut progress);
     progress.clear();
-    Ok(Report::of(file, seed, 1, &told?))
+    Ok(Report::of(file, seed, 1, &told.map_err(|failed| failed.named(file))?))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 type Told<T> = Result<T, timewire_sim::net::NetError>;
@@ -189,59 +208,13 @@ fn named(file: &NetworkFile, error: &timewire_sim::net::NetError) -> anyhow::Err
     }
 }
 
-/// Several runs, one seed after the other, as one.
-fn many(
-    mut network: Network,
-    runs: u32,
-    (file, directory): (&NetworkFile, Option<&Directory>),
-    progress: &mut ProgressLine,
-) -> anyhow::Result<Outcome> {
-    let mut all: Option<Outcome> = None;
-    for run in 0..runs {
-        let outcome = one(&network, (run, runs), (file, directory), progress)?;
-        network.seed = network.seed.wrapping_add(1);
-        match &mut all {
-            Some(all) => all.merge(outcome),
-            None => all = Some(outcome),
+impl Failed {
+    fn named(self, file: &NetworkFile) -> anyhow::Error {
+        match self {
+            Failed::Network(error) => named(file, &error),
+            Failed::File(error) => error,
         }
     }
-    Ok(all.expect("invariant: there is a run"))
-}
-
-/// One run, told on a terminal as it goes.
-fn one(
-    network: &Network,
-    (run, of): (u32, u32),
-    (file, directory): (&NetworkFile, Option<&Directory>),
-    progress: &mut ProgressLine,
-) -> anyhow::Result<Outcome> {
-    const EVENTS: u64 = 200_000;
-    let started = Instant::now();
-    let mut simulation = Simulation::new(network).map_err(|error| named(file, &error))?;
-    let recording = match directory {
-        Some(directory) => Some(directory.record((file, network), run + 1, &mut simulation)?),
-        None => None,
-    };
-    while simulation.go_on(EVENTS) {
-        progress.line_of(|| {
-            let (now, end) = simulation.progress();
-            let host = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-            let (done, all) = (now.as_ns_floor().max(1), end.as_ns_floor());
-            let left = u128::from(host) * u128::from(all.saturating_sub(done)) / u128::from(done);
-            format!(
-                "run {} of {of}: {}% simulated, {} events/s, {}s left",
-                run + 1,
-                u128::from(done) * 100 / u128::from(all.max(1)),
-                simulation.events().saturating_mul(1_000) / host,
-                left / 1_000
-            )
-        });
-    }
-    let outcome = simulation.finish();
-    if let (Some(directory), Some(recording)) = (directory, recording) {
-        directory.recorded(recording)?;
-    }
-    Ok(outcome)
 }
 
 /// The worst phases that are found; the network has them afterwards.
@@ -297,6 +270,8 @@ fn badness(file: &NetworkFile, outcome: &Outcome) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use timewire_sim::net::Simulation;
+
     use super::*;
 
     #[test]
@@ -310,10 +285,8 @@ mod tests {
         };
         let bad = |limits: &str| {
             let file = file(limits);
-            badness(
-                &file,
-                &Simulation::run(&build::network(&file, Path::new("")).unwrap()).unwrap(),
-            )
+            let network = build::network(&file, Path::new("")).unwrap();
+            badness(&file, &Simulation::run(&network).unwrap())
         };
         // 113 bytes at 80 ns and 500 ns of delay, always the same.
         let latency = "- { id: l, metric: latency_max, stream: s, at_most: 1ms }\n";

@@ -55,6 +55,12 @@ impl Replay {
         self.lengths.iter().max().and_then(|length| FrameLen::new(u32::from(*length)).ok())
     }
 
+    /// When each is due after the start, and its length without check sequence. **Units**: bytes.
+    pub fn each(&self) -> impl Iterator<Item = (Span, u16)> {
+        let due = self.at_ns.iter().map(|ns| Span::from_ns(i64::try_from(*ns).unwrap_or(i64::MAX)));
+        due.zip(self.lengths.iter().copied())
+    }
+
     /// When a frame is due. **Units**: picoseconds after the start.
     pub(super) fn at_ps(&self, number: u32) -> Option<i64> {
         let at_ns = self.at_ns.get(usize::try_from(number).ok()?)?;
