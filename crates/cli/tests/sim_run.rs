@@ -102,14 +102,15 @@ fn t2_a_simulation_leaves_the_directory_of_a_run() {
     let place = directory("leaves");
     let file = network(&place, NETWORK);
     let (one, two) = (place.join("one"), place.join("two"));
-    let sim = |out: &Path| {
-        told(&["sim", text(&file), "--runs", "2", "--trace", "--out", text(out), "--json"])
+    let sim = |jobs: &str, out: &Path| {
+        let words = ["--runs", "2", "--jobs", jobs, "--trace", "--out", text(out), "--json"];
+        told(&[["sim", text(&file)].as_slice(), &words].concat())
     };
-    let (code, report) = sim(&one);
+    let (code, report) = sim("1", &one);
     assert_eq!(code, 1, "frames are lost: {report}");
-    assert_eq!(sim(&two).1, report);
+    assert_eq!(sim("2", &two).1, report);
     let files = contents(&one);
-    assert!(files == contents(&two), "the same seed gives the same bytes");
+    assert!(files == contents(&two), "the same seed gives the same bytes on any processors");
     for name in ["run.json", "three.network.yaml", "summary.json", "report.html", "end.json"] {
         assert!(files.contains_key(name), "{name}: {:?}", files.keys());
     }
@@ -150,7 +151,12 @@ fn t2_a_simulation_leaves_the_directory_of_a_run() {
         stderr.contains("there is no stream `fats` to trace; there are fast, slow"),
         "{stderr}"
     );
-    assert!(!bad.exists());
+    let kept = place.join("kept.json");
+    let words = ["sim", text(&file), "--checkpoint", text(&kept), "--out", text(&bad)];
+    let (code, _, stderr) = timewire(&words);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("cannot be used with"), "{stderr}");
+    assert!(!bad.exists() && !kept.exists());
 }
 
 #[test]

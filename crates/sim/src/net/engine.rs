@@ -4,7 +4,6 @@
 //! Not here: applications (`app.rs`), shared segments (`medium.rs`), faults (`fault.rs`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::{Sequence, Span};
@@ -671,27 +670,9 @@ impl Simulation {
         self.go_to_next(frame, port, (arrives, since), None);
     }
 
-    /// A frame of several listeners has left a port: a copy goes each way that is behind it.
-    fn part(&mut self, frame: Frame, port: u32, arrives: u64, since: Option<u64>) {
-        let Some(tree) = self.tree(&frame).map(Arc::clone) else { return };
-        let place = self.routes.place(&frame);
-        // A bridge looks at a frame once, however many copies it makes.
-        let mut looked: Option<(u32, u64)> = None;
-        for next in tree.ports(place) {
-            let copy = self.routes.moved(frame, *next);
-            let node = self.ports[slot(self.routes.hop(copy.at).port())].node;
-            let before = looked.filter(|(other, _)| *other == node).map(|(_, takes)| takes);
-            let takes = self.go_to_next(copy, port, (arrives, since), before);
-            looked = Some((node, takes));
-        }
-        for end in tree.ends(place) {
-            self.arrive(self.routes.moved(frame, *end), port, arrives);
-        }
-    }
-
     /// A frame that a port has sent comes to the end of its way.
     #[inline]
-    fn arrive(&mut self, frame: Frame, port: u32, arrives: u64) {
+    pub(super) fn arrive(&mut self, frame: Frame, port: u32, arrives: u64) {
         if self.observer.is_some() {
             let (_, node) = self.end_of(&frame);
             self.tell(&frame, What::Reaches { port: place(port), node, at_ps: arrives });
@@ -703,7 +684,7 @@ impl Simulation {
     /// A frame that `port` has sent comes to the queue of the port where it is now; how long
     /// forwarding takes, as given or drawn.
     #[inline]
-    fn go_to_next(
+    pub(super) fn go_to_next(
         &mut self,
         frame: Frame,
         port: u32,

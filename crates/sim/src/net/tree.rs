@@ -5,7 +5,7 @@
 //! A copy has the number of its place in the tree. The first places are ports; behind them there is
 //! a place for each listener, whose port is the last before it.
 //!
-//! Not here: the way to each listener (`route.rs`), what happens on it (`engine.rs`).
+//! Not here: the way to each listener (`route.rs`), what happens at a port of it (`engine.rs`).
 
 use std::sync::Arc;
 
@@ -145,6 +145,24 @@ impl Simulation {
             return None;
         }
         self.flows[slot(frame.stream)].listeners.as_ref().map(|several| &several.tree)
+    }
+
+    /// A frame of several listeners has left a port: a copy goes each way that is behind it.
+    pub(super) fn part(&mut self, frame: Frame, port: u32, arrives: u64, since: Option<u64>) {
+        let Some(tree) = self.tree(&frame).map(Arc::clone) else { return };
+        let place = self.routes.place(&frame);
+        // A bridge looks at a frame once, however many copies it makes.
+        let mut looked: Option<(u32, u64)> = None;
+        for next in tree.ports(place) {
+            let copy = self.routes.moved(frame, *next);
+            let node = self.ports[slot(self.routes.hop(copy.at).port())].node;
+            let before = looked.filter(|(other, _)| *other == node).map(|(_, takes)| takes);
+            let takes = self.go_to_next(copy, port, (arrives, since), before);
+            looked = Some((node, takes));
+        }
+        for end in tree.ends(place) {
+            self.arrive(self.routes.moved(frame, *end), port, arrives);
+        }
     }
 
     /// A frame of a stream counts at each of its listeners that get it by where it is.
