@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use timewire_ctl::CtlError;
 use timewire_ctl::experiment::{self, Options, Script};
-use timewire_ctl::rundir::RunDir;
+use timewire_ctl::rundir::{CaseMeta, RunDir};
 use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Machine, Time};
 use timewire_report::TableOptions;
@@ -277,13 +277,9 @@ pub const RUN_MEMORY_MIB: u32 = 1_024;
 
 /// Computes everything from the records, writes it beside them and prints it.
 fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow::Result<ExitCode> {
-    let summary = directory.summarise()?;
-    pages(directory, &summary)?;
-    let text = summary.to_json();
-    directory.write_text("summary.json", &text)?;
-    let report = directory.write_text("report.html", &timewire_report::html(&summary))?;
+    let (summary, report) = conclude(directory)?;
     if json {
-        output::print(&text)?;
+        output::print(&summary.to_json())?;
     } else {
         let options = TableOptions { colour: output::wants_colour(), ..TableOptions::default() };
         output::print(&timewire_report::table(&summary, options))?;
@@ -300,13 +296,23 @@ fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow:
     }
 }
 
+/// Computes everything from the records and writes it beside them: the summary, and where the
+/// report is.
+pub fn conclude(directory: &RunDir) -> anyhow::Result<(Summary, PathBuf)> {
+    let summary = directory.summarise()?;
+    pages(directory, &summary)?;
+    directory.write_text("summary.json", &summary.to_json())?;
+    let report = directory.write_text("report.html", &timewire_report::html(&summary))?;
+    Ok((summary, report))
+}
+
 /// Writes the page of each capture.
 fn pages(directory: &RunDir, summary: &Summary) -> anyhow::Result<()> {
     for case in &summary.cases {
         let Some(traced) = &case.traced else { continue };
         let windows = match (case.tdm, directory.case(&case.id)?) {
-            (true, meta) => trace::windows_of(&meta.schedule),
-            (false, _) => BTreeMap::new(),
+            (true, CaseMeta { schedule: Some(schedule), .. }) => trace::windows_of(&schedule),
+            _ => BTreeMap::new(),
         };
         let title = format!("{}: {}, {}", case.scenario, case.title, case.load);
         let capture = directory.path().join(&traced.capture);

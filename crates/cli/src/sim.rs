@@ -4,20 +4,29 @@
 //! Not here: the simulation (`timewire-sim`), the file (`timewire-sched`).
 
 mod build;
+mod directory;
+mod events;
+mod names;
+mod recorded;
+mod records;
+mod replay;
+mod runs;
 mod show;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::Context;
 use clap::Args;
 use timewire_sched::scenario::network::{NetMetric, NetworkFile};
 use timewire_sched::scenario::{AtMost, ScenarioErrors};
-use timewire_sim::net::{Network, Outcome, PhaseSearch, Simulation, StreamSpec, Traffic};
+use timewire_sim::net::{Network, Outcome, PhaseSearch, StreamResult, StreamSpec, Traffic};
 
+use crate::experiment;
 use crate::output::{self, ProgressLine};
+use directory::Directory;
+use runs::{Failed, Runs};
 use show::Worst;
 
 pub use show::Report;
@@ -49,6 +58,32 @@ pub struct Sim {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     worst: Option<u32>,
+    /// Write a run directory, as `run` does, for `report`, `compare` and `trace`: records of all
+    /// messages, and what came of them; it must be empty or not exist
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// With --out: also a capture of what happened to each frame at each port, of these streams
+    /// [default: all]
+    #[arg(
+        long,
+        value_name = "STREAM,...",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ',',
+        requires = "out"
+    )]
+    trace: Option<Vec<String>>,
+    /// So many runs at the same time [default: one for each processor]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "worst",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    jobs: Option<u16>,
+    /// Keep what finished runs gave in this file; if it is there, go on after those
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["worst", "out"])]
+    checkpoint: Option<PathBuf>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -56,8 +91,8 @@ pub struct Sim {
 
 /// Exit code 0: all limits hold; 1: one does not.
 pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
-    let file = read(&args.file, "simulated")?;
-    let mut network = build::network(&file)?;
+    let (file, text) = read(&args.file, "simulated")?;
+    let mut network = build::network(&file, directory_of(&args.file))?;
     network.seed = args.seed.unwrap_or(network.seed);
     let seed = network.seed;
     let is_cyclic = |stream: &StreamSpec| matches!(stream.traffic, Traffic::Cyclic { .. });
@@ -67,23 +102,43 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
         args.file.display()
     );
     let mut progress = ProgressLine::new();
-    let told = match args.worst {
-        Some(trials) => worst(&file, network, trials, &mut progress),
-        None => many(network, args.runs, &mut progress)
-            .map(|outcome| Report::of(&file, seed, args.runs, &outcome)),
+    let mut found = None;
+    if let Some(trials) = args.worst {
+        let told = worst(&file, &mut network, trials, &mut progress);
+        progress.clear();
+        found = Some(told.map_err(|error| named(&file, &error))?);
+    }
+    let directory = directory(args, (&file, &text), seed)?;
+    let report = match (found, &directory) {
+        (Some(report), None) => report,
+        (found, directory) => {
+            let jobs = args.jobs.map_or_else(processors, usize::from);
+            let checkpoint = args.checkpoint.as_deref();
+            let directory = directory.as_ref().map(|directory| (&file, directory));
+            let runs = Runs { network, runs: args.runs, jobs, checkpoint, directory };
+            let told = runs.run(&mut progress);
+            progress.clear();
+            let outcome = told.map_err(|failed| failed.named(&file))?;
+            found.unwrap_or_else(|| Report::of(&file, seed, args.runs, &outcome))
+        }
     };
-    progress.clear();
-    let report = told.map_err(|error| named(&file, &error))?;
+    let written = match directory {
+        Some(directory) => Some(experiment::conclude(&directory.finish(&file, &report)?)?.1),
+        None => None,
+    };
     if args.json {
         output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
         output::print(&report.table())?;
+        if let Some(report) = written {
+            output::print(&format!("report:  {}\n", report.display()))?;
+        }
     }
     Ok(ExitCode::from(u8::from(!report.is_good())))
 }
 
-/// The file of a network; `what` is not done when it is none.
-pub fn read(path: &Path, what: &str) -> anyhow::Result<NetworkFile> {
+/// The file of a network, and its text; `what` is not done when it is none.
+pub fn read(path: &Path, what: &str) -> anyhow::Result<(NetworkFile, String)> {
     read_as(path, what, NetworkFile::parse)
 }
 
@@ -91,24 +146,46 @@ pub fn read(path: &Path, what: &str) -> anyhow::Result<NetworkFile> {
 type Parse = fn(&str, &str) -> Result<NetworkFile, ScenarioErrors>;
 
 /// As [`read`], for those who want another rule of the reader.
-pub fn read_as(path: &Path, what: &str, parse: Parse) -> anyhow::Result<NetworkFile> {
+pub fn read_as(path: &Path, what: &str, parse: Parse) -> anyhow::Result<(NetworkFile, String)> {
     let name = path.to_string_lossy();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    parse(&name, &text).map_err(|errors| {
+    let file = parse(&name, &text).map_err(|errors| {
         // The errors are whole blocks of their own; a prefix would tear the first.
         eprintln!("{errors}");
         anyhow::anyhow!("{name} describes no network; nothing was {what}")
-    })
+    })?;
+    Ok((file, text))
 }
 
-/// One run of a file with its own seed.
-pub fn simulate(file: &NetworkFile) -> anyhow::Result<Report> {
-    let network = build::network(file)?;
+/// The directory that was asked for; nothing is made for streams that are not there.
+fn directory(
+    args: &Sim,
+    (file, text): (&NetworkFile, &str),
+    seed: u64,
+) -> anyhow::Result<Option<Directory>> {
+    let Some(path) = &args.out else { return Ok(None) };
+    let traced = args.trace.as_ref().map(|names| directory::traced(file, names)).transpose()?;
+    Directory::create(path, (file, text), (seed, args.runs), traced).map(Some)
+}
+
+/// Where the files are that a file names.
+pub fn directory_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// One run of a file with its own seed; `beside` is where the files are that it names.
+pub fn simulate(file: &NetworkFile, beside: &Path) -> anyhow::Result<Report> {
+    let network = build::network(file, beside)?;
     let seed = network.seed;
     let mut progress = ProgressLine::new();
-    let told = many(network, 1, &mut progress);
+    let runs = Runs { network, runs: 1, jobs: 1, checkpoint: None, directory: None };
+    let told = runs.run(&mut progress);
     progress.clear();
-    Ok(Report::of(file, seed, 1, &told.map_err(|error| named(file, &error))?))
+    Ok(Report::of(file, seed, 1, &told.map_err(|failed| failed.named(file))?))
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 type Told<T> = Result<T, timewire_sim::net::NetError>;
@@ -116,9 +193,12 @@ type Told<T> = Result<T, timewire_sim::net::NetError>;
 /// An error of the simulator, with the names of the file.
 fn named(file: &NetworkFile, error: &timewire_sim::net::NetError) -> anyhow::Error {
     match error {
-        timewire_sim::net::NetError::NoRoute { stream, .. } => {
+        timewire_sim::net::NetError::NoRoute { stream, to, .. } => {
             let stream = &file.streams[*stream];
-            let (name, from, to) = (&stream.name, &stream.from, &stream.to);
+            let (name, from) = (&stream.name, &stream.from);
+            let stations = file.stations.iter().map(|station| &station.name);
+            let mut nodes = stations.chain(file.bridges.iter().map(|bridge| &bridge.name));
+            let to = nodes.nth(*to).map_or("", |name| name.as_str());
             anyhow::anyhow!(
                 "stream {name}: no link or segment leads from {from} to {to}; add one between \
                  them, or between bridges on the way"
@@ -128,58 +208,24 @@ fn named(file: &NetworkFile, error: &timewire_sim::net::NetError) -> anyhow::Err
     }
 }
 
-/// Several runs, one seed after the other, as one.
-fn many(mut network: Network, runs: u32, progress: &mut ProgressLine) -> Told<Outcome> {
-    let mut all: Option<Outcome> = None;
-    for run in 0..runs {
-        let outcome = one(&network, (run, runs), progress)?;
-        network.seed = network.seed.wrapping_add(1);
-        let Some(all) = &mut all else {
-            all = Some(outcome);
-            continue;
-        };
-        for (own, other) in all.streams.iter_mut().zip(&outcome.streams) {
-            own.merge(other);
+impl Failed {
+    fn named(self, file: &NetworkFile) -> anyhow::Error {
+        match self {
+            Failed::Network(error) => named(file, &error),
+            Failed::File(error) => error,
         }
-        all.events += outcome.events;
-        all.hops += outcome.hops;
-        all.collisions += outcome.collisions;
-        all.violations.extend(outcome.violations);
     }
-    Ok(all.expect("invariant: there is a run"))
 }
 
-/// One run, told on a terminal as it goes.
-fn one(network: &Network, (run, of): (u32, u32), progress: &mut ProgressLine) -> Told<Outcome> {
-    const EVENTS: u64 = 200_000;
-    let started = Instant::now();
-    let mut simulation = Simulation::new(network)?;
-    while simulation.go_on(EVENTS) {
-        progress.line_of(|| {
-            let (now, end) = simulation.progress();
-            let host = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-            let (done, all) = (now.as_ns_floor().max(1), end.as_ns_floor());
-            let left = u128::from(host) * u128::from(all.saturating_sub(done)) / u128::from(done);
-            format!(
-                "run {} of {of}: {}% simulated, {} events/s, {}s left",
-                run + 1,
-                u128::from(done) * 100 / u128::from(all.max(1)),
-                simulation.events().saturating_mul(1_000) / host,
-                left / 1_000
-            )
-        });
-    }
-    Ok(simulation.finish())
-}
-
+/// The worst phases that are found; the network has them afterwards.
 fn worst(
     file: &NetworkFile,
-    network: Network,
+    network: &mut Network,
     trials: u32,
     progress: &mut ProgressLine,
 ) -> Told<Report> {
     let seed = network.seed;
-    let mut search = PhaseSearch::new(network, seed);
+    let mut search = PhaseSearch::new(network.clone(), seed);
     let score = |outcome: &Outcome| badness(file, outcome);
     let mut found = search.step(score)?.clone();
     for trial in 1..trials {
@@ -187,6 +233,11 @@ fn worst(
         let step = search.step(score)?;
         if step.score > found.score {
             found = step.clone();
+        }
+    }
+    for (number, phase) in &found.offsets {
+        if let Traffic::Cyclic { offset, .. } = &mut network.streams[*number].traffic {
+            *offset = *phase;
         }
     }
     let mut report = Report::of(file, seed, 1, &found.outcome);
@@ -200,24 +251,27 @@ fn worst(
 /// The largest latency, or difference of latencies, in millionths of its limit; without limits, the
 /// largest latency there is.
 fn badness(file: &NetworkFile, outcome: &Outcome) -> u64 {
-    let longest = |place: usize| outcome.streams[place].latencies.max_ps().unwrap_or(0);
-    let shortest = |place: usize| outcome.streams[place].latencies.min_ps().unwrap_or(0);
+    let longest = |result: &StreamResult| result.latencies.max_ps().unwrap_or(0);
+    let differ = |result: &StreamResult| longest(result) - result.latencies.min_ps().unwrap_or(0);
     let limits = file.limits.iter().filter_map(|limit| {
         let place = file.streams.iter().position(|stream| stream.name == limit.stream)?;
+        let results = show::results(outcome, place).iter();
         let ps = match limit.metric {
-            NetMetric::LatencyMax => longest(place),
-            NetMetric::Jitter => longest(place) - shortest(place),
+            NetMetric::LatencyMax => results.map(longest).max()?,
+            NetMetric::Jitter => results.map(differ).max()?,
             _ => return None,
         };
         let AtMost::Time(bound) = &limit.at_most else { return None };
         Some(ps.saturating_mul(1_000) / u64::try_from(bound.as_ns()).ok()?.max(1))
     });
-    let all = (0..outcome.streams.len()).map(longest).max();
+    let all = outcome.streams.iter().map(longest).max();
     limits.max().or(all).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
+    use timewire_sim::net::Simulation;
+
     use super::*;
 
     #[test]
@@ -231,7 +285,8 @@ mod tests {
         };
         let bad = |limits: &str| {
             let file = file(limits);
-            badness(&file, &Simulation::run(&build::network(&file).unwrap()).unwrap())
+            let network = build::network(&file, Path::new("")).unwrap();
+            badness(&file, &Simulation::run(&network).unwrap())
         };
         // 113 bytes at 80 ns and 500 ns of delay, always the same.
         let latency = "- { id: l, metric: latency_max, stream: s, at_most: 1ms }\n";

@@ -194,6 +194,34 @@ fn t1_the_shipped_network_is_planned_explained_and_simulated() {
 }
 
 #[test]
+fn t2_streams_with_several_listeners_have_places_that_hold() {
+    let scratch = Scratch::new();
+    let text = fs::read_to_string(cell()).unwrap();
+    let several = text
+        .replace(
+            "name: set-1, from: plc-1, to: drive-1,",
+            "name: set-1, from: plc-1, to: [drive-1, drive-3, drive-2],",
+        )
+        .replace("place: { latency: 100us }", "place: { latency: 200us }")
+        .replace("from: camera, to: server", "from: camera, to: [server, plc-2]");
+    let file = scratch.write("several.yaml", &several);
+    let said = timewire(&["plan", &file, "--simulate", "--json"]).done();
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(report["refused"], 0, "{report}");
+    let listeners = &of_stream(&report, &Value::from("set-1"))["listeners"];
+    let most = |place: usize| listeners[place]["latency"]["max_ps"].as_u64().unwrap();
+    assert!((0..3).all(|place| most(place) > 0 && most(place) <= 305_000_000), "{listeners}");
+    for limit in report["simulation"]["limits"].as_array().unwrap() {
+        assert_eq!(limit["good"], true, "{limit}");
+    }
+    let rest = report["without_place"].as_array().unwrap();
+    let pictures = rest.iter().find(|it| it["name"] == "pictures").unwrap();
+    let bound = pictures["latency_max_ns"].as_u64().unwrap();
+    let seen = &of_stream(&report, &Value::from("pictures"))["latency"]["max_ps"];
+    assert!(seen.as_u64().unwrap() <= bound * 1_000, "{bound} {seen}");
+}
+
+#[test]
 fn t1_a_plan_is_written_for_linux_once() {
     let scratch = Scratch::new();
     let dir = scratch.path().join("out");

@@ -244,7 +244,8 @@ fn run_case(stage: &mut Stage<'_>, run: &Run<'_>, requests: &EndRequests) -> Res
         tdm: carrier.as_ref().is_some_and(|carrier| carrier.slots != SlotPromise::None),
         carrier,
         reserved: carrier::reserved(scenario, run.case.mac)?,
-        schedule: scenario.schedule.clone(),
+        schedule: Some(scenario.schedule.clone()),
+        cycle_ns: None,
         rate: scenario.segment.rate,
         published: published(scenario, run.case),
         streams: measured

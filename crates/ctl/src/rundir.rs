@@ -5,6 +5,8 @@
 //! ```text
 //! run.json                       what the run is, and what it stood on
 //! NAME.scenario.yaml             each scenario, as it was read
+//! NAME.network.yaml              or the network that was simulated
+//! simulation.json                and what came of all its runs together
 //! cases/SCENARIO.CASE.LOAD/      one directory for each case under one load:
 //!     case.json                    what it was told, and the counters of its MACs
 //!     *.twr                        the records of each program
@@ -21,6 +23,7 @@
 //! Not here: the bytes of a record file (`timewire_trace::record`).
 
 mod compare;
+mod simulated;
 mod traced;
 
 use std::fs;
@@ -45,6 +48,7 @@ use timewire_trace::summary::{
 use timewire_trace::sync::{SyncLine, SyncSummary, summarise};
 
 pub use compare::HostsBefore;
+pub use simulated::{Judged, SIMULATION, SIMULATION_SCHEMA};
 
 use crate::CtlError;
 
@@ -64,6 +68,9 @@ pub struct RunMeta {
     pub started_utc_ns: i64,
     /// Names of the scenarios, in order.
     pub scenarios: Vec<String>,
+    /// Name of the network, where it was simulated: there is no scenario then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// The cases that are to run, `SCENARIO/CASE/LOAD`, in order.
     pub cases: Vec<String>,
     /// What the run stands on.
@@ -82,6 +89,7 @@ impl RunMeta {
             title,
             started_utc_ns,
             scenarios: Vec::new(),
+            network: None,
             cases: Vec::new(),
             environment: Vec::new(),
             carriers: Vec::new(),
@@ -109,7 +117,7 @@ pub struct CaseMeta {
     pub title: String,
     /// Name of the load.
     pub load: String,
-    /// Payload of a measured message, bytes.
+    /// Payload of a measured message, bytes; 0 where messages differ in length.
     pub message_bytes: u32,
     /// Whether slots are in force.
     pub tdm: bool,
@@ -119,8 +127,12 @@ pub struct CaseMeta {
     /// What the real-time classes of the stations reserve, where the carrier is about that.
     #[serde(default)]
     pub reserved: Vec<ReservedMeta>,
-    /// The schedule.
-    pub schedule: TdmSchedule,
+    /// The schedule; a network that was simulated may have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<TdmSchedule>,
+    /// Without a schedule: the cycle that drawings are divided by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycle_ns: Option<Span>,
     /// Rate of the segment.
     pub rate: BitsPerSecond,
     /// Figure published for this case.
@@ -144,6 +156,14 @@ pub struct CaseMeta {
     pub trace: Option<String>,
 }
 
+impl CaseMeta {
+    /// The cycle of its schedule, or the one that drawings are divided by.
+    pub fn cycle(&self) -> Span {
+        let of_schedule = self.schedule.as_ref().map(TdmSchedule::cycle);
+        of_schedule.or(self.cycle_ns).unwrap_or(Span::ZERO)
+    }
+}
+
 /// One measured stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -152,7 +172,7 @@ pub struct StreamMeta {
     pub name: String,
     /// Its class.
     pub class: StreamClass,
-    /// Its deadline.
+    /// Its deadline; 0: none.
     pub deadline_ns: Span,
     /// Where its messages go; absent where it has none of its own, and in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,7 +253,8 @@ impl RunDir {
         let directory = RunDir(path.to_owned());
         if !path.join("run.json").is_file() {
             let why = if path.is_dir() { "it has no file run.json" } else { "no such directory" };
-            let why = format!("{why}, so it is no run directory of `timewire run` or `demo`");
+            let why =
+                format!("{why}, so it is no run directory of `timewire run`, `sim` or `demo`");
             return Err(CtlError::Content { path: path.to_owned(), why });
         }
         directory.meta()?;
@@ -263,6 +284,11 @@ impl RunDir {
     /// The text of a scenario.
     pub fn scenario_path(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.scenario.yaml"))
+    }
+
+    /// The text of the network that was simulated.
+    pub fn network_path(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.network.yaml"))
     }
 
     /// What the run is.
@@ -361,6 +387,9 @@ impl RunDir {
             limits.extend(limits_of(&self.read_scenario(name)?));
         }
         let mut findings = judge(&limits, &cases);
+        if let Some(name) = &meta.network {
+            findings.extend(simulated::findings(self, name)?);
+        }
         let verdict = verdict(&findings);
         findings.extend(notes);
         Ok(Summary {
@@ -429,6 +458,7 @@ impl RunDir {
     /// Everything that was told and stamped of a case.
     fn input(&self, id: &str, case: CaseMeta) -> Result<CaseInput, CtlError> {
         let directory = self.case_path(id);
+        let (schedule, cycle) = (case.schedule.as_ref(), case.cycle());
         let read = |names: &[String]| -> Result<Vec<RecordFile>, CtlError> {
             // A run that was killed may have cases whose programs had not all begun
             // (`missing_records` says so).
@@ -452,9 +482,9 @@ impl RunDir {
                     burst_bits: reserved.burst_bits,
                 })
                 .collect(),
-            base_time: case.schedule.base_time(),
-            cycle: case.schedule.cycle(),
-            slots: slot_shapes(&case.schedule),
+            base_time: schedule.map_or(Instant::from_ns(0), TdmSchedule::base_time),
+            cycle,
+            slots: schedule.map_or_else(Vec::new, slot_shapes),
             rate: case.rate,
             published: case.published,
             streams: case

@@ -223,11 +223,12 @@ fn t0_several_listeners_and_redundant_ways_are_planned() {
     assert!(matches!(&first.route, Route::Given(trees) if trees.len() == 1));
     let copies = plan.admitted[1].transmissions.iter().map(|sent| sent.copy).max();
     assert_eq!(copies, Some(1));
-    // Only the plain one is a stream of the file; all of them have gates.
-    assert_eq!(placed.given.streams, [None, None, Some(0)]);
-    assert_eq!(placed.file.streams.len(), 1);
+    // The redundant one is no stream of the file; all of them have gates.
+    assert_eq!(placed.given.streams, [Some(0), None, Some(1)]);
+    assert_eq!(placed.file.streams.len(), 2);
+    assert_eq!(placed.file.streams[0].to.all().len(), 2);
     let planned = file::planned(&placed.file, &placed.given, &plan).unwrap();
-    assert_eq!(planned.streams.len(), 1);
+    assert_eq!(planned.streams.len(), 2);
     let files = file::render(&placed.file, &placed.given, &plan).unwrap();
     let launches = files.iter().find(|file| file.name == "a.launch.csv").unwrap();
     // A row for each way out of the talker: one, two, one.

@@ -22,7 +22,11 @@ impl<'a> Scenario<'a> {
     /// Heading for people: `64 B messages, cycle 1040 <unit>`.
     pub fn title(&self, unit: &str) -> String {
         let (_, first) = self.cases[0];
-        format!("{} B messages, cycle {} {unit}", first.message_bytes, us_whole(first.cycle_ns))
+        let cycle = us_whole(first.cycle_ns);
+        match first.message_bytes {
+            0 => format!("messages of several lengths, cycle {cycle} {unit}"),
+            bytes => format!("{bytes} B messages, cycle {cycle} {unit}"),
+        }
     }
 
     /// The load that ran last, which is the heaviest by convention.

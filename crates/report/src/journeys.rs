@@ -128,7 +128,7 @@ pub fn text(input: &JourneysInput<'_>) -> String {
             "journey {}, {}, {}: {}\n",
             journey.number,
             plain(&flow),
-            state(journey),
+            state(journey, input.names),
             plain(&judged.sentence)
         );
         let stages = journey.stages.iter().map(|stage| {
@@ -141,10 +141,13 @@ pub fn text(input: &JourneysInput<'_>) -> String {
     out
 }
 
-fn state(journey: &Journey) -> String {
+fn state(journey: &Journey, names: &Names) -> String {
     let why = journey.why.map_or(String::new(), |why| format!(" ({why})"));
     let outcome = match journey.outcome {
-        Outcome::Dropped { reason } => format!("dropped for reason {reason}"),
+        Outcome::Dropped { reason } => {
+            let capture = journey.points.last().map_or(0, |point| usize::from(point.capture));
+            format!("dropped for reason {}", names.reason(capture, reason))
+        }
         other => other.name().to_owned(),
     };
     format!("{}{why}, {outcome}", journey.status.name())
@@ -209,7 +212,7 @@ pub fn section(input: &JourneysInput<'_>) -> String {
             "<figcaption><b>Journey {}</b>, {}, {}. {}</figcaption></figure>\n",
             judged.journey.number,
             Escaped(&flow),
-            Escaped(&state(&judged.journey)),
+            Escaped(&state(&judged.journey, input.names)),
             Escaped(&judged.sentence)
         );
     }

@@ -79,6 +79,31 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         ("lasts: 50us", "lasts: 0us", "gates.entries[0].lasts: it takes time"),
         ("min: 1us", "min: 3us", "stations[1].receive.min: 3us is more than 2us"),
         ("from: a, to: b", "from: a, to: a", "streams[0].to: it ends where it starts"),
+        ("from: a, to: b", "from: a, to: [b, a]", "streams[0].to: it ends where it starts"),
+        ("from: a, to: b", "from: a, to: [b, b]", "streams[0].to: b is there twice"),
+        ("from: a, to: b", "from: a, to: []", "streams[0].to: nobody listens"),
+        ("from: a, to: b", "from: a, to: [b, c]", "streams[0].to: there is no station or bridge"),
+        ("message: 64B, traffic", "traffic", "streams[0].message: how long are its messages?"),
+        (
+            "{ kind: request, answer: t }",
+            "{ kind: replay, file: x.pcapng }",
+            "streams[0].message: its frames are as long as they were captured",
+        ),
+        (
+            "message: 64B, traffic: { kind: request, answer: t }",
+            "traffic: { kind: replay, file: x.pcapng, source: 02:00 }",
+            "`02:00` is no address of a network card",
+        ),
+        (
+            "{ kind: uniform, min: 1us, max: 2us }",
+            "{ kind: recorded, file: x.csv }",
+            "stations[1].receive.column: which column has the times?",
+        ),
+        (
+            "{ kind: uniform, min: 1us, max: 2us }",
+            "{ kind: recorded, file: x.twr, column: ns }",
+            "stations[1].receive.column: only a file that ends in .csv has columns",
+        ),
         ("answer: t", "answer: s", "s arrives at b, and this starts at a"),
         ("answer: t", "answer: u", "streams[0].traffic.answer: there is no stream `u`"),
         (
@@ -111,6 +136,14 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         "from: a, to: b, message: 64B, shape: { rate: 1Mbit, burst: 100B },",
     );
     NetworkFile::parse("x", &timed).unwrap_or_else(|errors| panic!("{errors}"));
+    let several = GOOD.replace("from: a, to: b", "from: a, to: [b, br]").replace(
+        "message: 64B, traffic: { kind: request, answer: t }",
+        "traffic: { kind: replay, file: x.pcapng, vlan: 5, source: 02:00:00:00:00:01 }",
+    );
+    let file = NetworkFile::parse("x", &several).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(file.streams[0].to.all().len(), 2);
+    let again = NetworkFile::parse("again", &file.to_json().to_string());
+    assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file);
     for (right, wrong, said) in cases {
         let text = GOOD.replacen(right, wrong, 1);
         assert_ne!(text, GOOD, "{right}");

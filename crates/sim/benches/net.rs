@@ -3,7 +3,8 @@
 //! `cargo bench -p timewire-sim --bench net`; with `-- large`, a thousand bridges and a hundred
 //! thousand streams for one second too. Of the words `line`, `ring` and `fat-tree` those that are
 //! given are run, and of the sizes; `long` makes each ten times as long, so that the first touch
-//! of memory counts less; `describe` prints the networks instead of running them. Times are processor time, without finding the ways.
+//! of memory counts less; `describe` prints the networks instead of running them. Times are
+//! processor time, without finding the ways.
 //!
 //! Not here: whether it is right (`tests/net.rs`).
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]

@@ -6,12 +6,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
 
 use timewire_base::{BitsPerSecond, FrameLen, Span};
 use timewire_mac::port::{AsyncLimits, CreditRules, GateEntry, GateList, Order, PortConfig, Ps};
 use timewire_sim::net::{
-    Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, MediumSpec, Network, NodeSpec, Outcome,
-    PortIndex, Simulation, StreamSpec, SyncSpec, Traffic, plain_port,
+    Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, MediumSpec, Network, NodeSpec, Observer,
+    Outcome, PortIndex, Replay, Seen, Simulation, StreamSpec, SyncSpec, Traffic, What, plain_port,
 };
 
 const SEEDS: u64 = 10_000;
@@ -55,6 +56,87 @@ fn t2_random_networks_with_random_faults_lose_no_frame_unseen() {
          CHANGELOG.md",
         digest.0
     );
+}
+
+/// What an observer of all frames was told: how many arrived, and how many did not.
+#[derive(Clone, Default)]
+struct Counts(Arc<Mutex<(u64, u64)>>);
+
+impl Observer for Counts {
+    fn seen(&mut self, seen: &Seen) {
+        let mut counts = self.0.lock().unwrap();
+        match seen.what {
+            What::Delivered { .. } => counts.0 += 1,
+            What::Missed { .. } => counts.1 += 1,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn t2_copies_for_several_listeners_and_replays_are_accounted_for() {
+    let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+    let (mut copies, mut lost) = (0, 0);
+    for seed in 0..SEVERAL_SEEDS {
+        let network = several(seed);
+        let outcome = Simulation::run(&network).unwrap();
+        let counts = Counts::default();
+        let mut simulation = Simulation::new(&network).unwrap();
+        simulation.observe(Box::new(counts.clone()));
+        while simulation.go_on(u64::MAX) {}
+        assert!(simulation.finish() == outcome, "an observer changes nothing; seed {seed}");
+        assert_eq!(outcome.violations, [], "seed {seed}");
+        let sum = |of: fn(&timewire_sim::net::StreamResult) -> u64| -> u64 {
+            outcome.streams.iter().map(of).sum()
+        };
+        let told = (sum(|stream| stream.delivered), sum(|stream| stream.lost_total()));
+        assert_eq!(*counts.0.lock().unwrap(), told, "seed {seed}");
+        balanced(&outcome, &format!("seed {seed}"));
+        digest.outcome(&outcome);
+        for result in outcome.listeners.values().flatten() {
+            copies += result.delivered;
+            lost += result.lost_total();
+            digest.all(result.lost);
+            let longest = result.latencies.max_ps().unwrap_or(0);
+            digest.all([result.sent, result.delivered, result.in_flight, longest]);
+        }
+    }
+    println!("{copies} copies arrived and {lost} did not");
+    assert!(copies > 10 * SEVERAL_SEEDS && lost > SEVERAL_SEEDS);
+    assert_eq!(digest.0, SEVERAL_DIGEST, "the digest is {:#018x}", digest.0);
+}
+
+const SEVERAL_SEEDS: u64 = 1_000;
+/// Everything that came out of these seeds, as it was when streams got several listeners.
+const SEVERAL_DIGEST: u64 = 0xe562_f186_35b9_5e87;
+
+/// A network with more listeners, and captured frames in some.
+fn several(seed: u64) -> Network {
+    let (mut network, mut dice) = (network(seed), Dice(!seed));
+    for number in 0..network.streams.len() {
+        let spec = &network.streams[number];
+        let free = |node: &usize| *node != spec.from && *node != spec.to;
+        let mut others: Vec<usize> = (0..network.nodes.len()).filter(free).collect();
+        let more = dice.place(4).min(others.len());
+        let taken = (0..more).map(|_| others.swap_remove(dice.place(others.len())));
+        let taken: Vec<usize> = taken.collect();
+        if !taken.is_empty() {
+            network.more_listeners.insert(number, taken);
+        }
+    }
+    let cyclic = matches!(network.streams[0].traffic, Traffic::Cyclic { .. });
+    let babbles = network.faults.iter().any(|fault| fault.kind == FaultKind::Babble(0));
+    if cyclic && !babbles {
+        let (mut frames, mut at) = (Replay::default(), Span::ZERO);
+        for _ in 0..dice.below(40) {
+            at = at + dice.ns(50_000);
+            let length = FrameLen::new(60 + u32::try_from(dice.below(1_455)).unwrap()).unwrap();
+            frames.push(at, length).unwrap();
+        }
+        let offset = dice.ns(100_000);
+        network.streams[0].traffic = Traffic::Replay { frames: Arc::new(frames), offset };
+    }
+    network
 }
 
 /// Everything that came out of all seeds, as it was when the simulator's engine was written.

@@ -79,7 +79,7 @@ pub struct StreamInput {
     pub name: String,
     /// Whether it is served before best effort.
     pub class: StreamClass,
-    /// A message received later than this after its `Send` is late.
+    /// A message received later than this after its `Send` is late; zero: none is.
     pub deadline: Span,
 }
 

@@ -70,6 +70,20 @@ pub struct CaptureHeader {
     pub meta: BTreeMap<String, String>,
 }
 
+impl CaptureHeader {
+    /// What the `meta` calls the reason of drops with this number: where no kernel dropped them,
+    /// the header has the names.
+    pub fn reason_key(reason: u64) -> String {
+        format!("drop.{reason}")
+    }
+
+    /// A reason of drops in words, or its number.
+    pub fn reason(&self, reason: u64) -> String {
+        let name = self.meta.get(&Self::reason_key(reason)).cloned();
+        name.unwrap_or_else(|| reason.to_string())
+    }
+}
+
 /// A network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Station {

@@ -6,7 +6,7 @@
 //! a verdict ([`judge`]). The events of captures ([`event`]) become the ways of packets
 //! ([`journey`]), and those of a run's messages its figures ([`processing`]). While a stream runs,
 //! [`stream`] sums it up, [`stamps`] says which message a transmit stamp belongs to, and [`pcapng`]
-//! writes frames for other programs to read.
+//! writes frames for other programs to read, and [`pcap`] reads those of others.
 //!
 //! Not here: taking stamps (`timewire-path`), drawing (`timewire-report`).
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ pub mod identity;
 pub mod journey;
 pub mod judge;
 pub mod marker;
+pub mod pcap;
 pub mod pcapng;
 pub mod processing;
 pub mod record;

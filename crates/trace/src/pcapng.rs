@@ -12,7 +12,7 @@
 //! **Source**: draft-ietf-opsawg-pcapng-03: 3 (blocks, options), 4.1 (section), 4.2 (interface),
 //! 4.3 (enhanced packet), 4.6 (statistics).
 //!
-//! Not here: files and when to begin another (`timewire-path`), reading captures.
+//! Not here: files and when to begin another (`timewire-path`), reading captures ([`crate::pcap`]).
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -219,7 +219,7 @@ pub struct CaseSummary {
     pub title: String,
     /// Name of the load, e.g. `alone` or `flood`.
     pub load: String,
-    /// Payload of a measured message, bytes.
+    /// Payload of a measured message, bytes; 0 where messages differ in length.
     pub message_bytes: u32,
     /// Length of the TDM cycle (also given for cases without TDM, for comparison).
     pub cycle_ns: i64,
@@ -327,7 +327,7 @@ pub struct StreamSummary {
     pub lost: u64,
     /// Messages received later than the stream's deadline.
     pub late: u64,
-    /// The deadline that `late` counts against.
+    /// The deadline that `late` counts against; 0: there is none.
     pub deadline_ns: i64,
     /// End-to-end transfer time, `Send -> Receive`.
     pub transfer: Option<Distribution>,

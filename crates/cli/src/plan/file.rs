@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -27,6 +27,8 @@ pub struct OwnFile {
     file: NetworkFile,
     given: FileProblem,
     asked: Option<(Uni, UniPlaced)>,
+    /// Where the files are that it names.
+    beside: PathBuf,
 }
 
 /// What is known besides the plan.
@@ -51,20 +53,21 @@ struct Asked {
 
 impl OwnFile {
     pub fn read(path: &Path, streams: Option<&Path>) -> anyhow::Result<OwnFile> {
+        let beside = sim::directory_of(path).to_owned();
         let Some(streams) = streams else {
-            let file = sim::read(path, "planned")?;
+            let (file, _) = sim::read(path, "planned")?;
             let given = file::problem(&file)
                 .with_context(|| format!("{} cannot be planned", path.display()))?;
-            return Ok(OwnFile { file, given, asked: None });
+            return Ok(OwnFile { file, given, asked: None, beside });
         };
-        let file = sim::read_as(path, "planned", NetworkFile::parse_without_streams)?;
+        let (file, _) = sim::read_as(path, "planned", NetworkFile::parse_without_streams)?;
         let name = streams.to_string_lossy();
         let bytes = fs::read(streams).with_context(|| format!("cannot read {name}"))?;
         let uni = read_uni(&name, &bytes)?;
         let placed = file::with_uni(&file, &uni)
             .with_context(|| format!("{name} does not fit to {}", path.display()))?;
         let (file, given) = (placed.file.clone(), placed.given.clone());
-        Ok(OwnFile { file, given, asked: Some((uni, placed)) })
+        Ok(OwnFile { file, given, asked: Some((uni, placed)), beside })
     }
 
     /// The answer to those who asked for streams.
@@ -141,7 +144,7 @@ impl OwnFile {
                 !planned.streams.is_empty(),
                 "no stream is left that can be simulated; without --simulate the plan is shown"
             );
-            more.simulated = Some(sim::simulate(&planned)?);
+            more.simulated = Some(sim::simulate(&planned, &self.beside)?);
         }
         Ok(more)
     }

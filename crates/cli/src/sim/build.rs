@@ -3,6 +3,9 @@
 //!
 //! Not here: the file (`timewire-sched`), the simulation (`timewire-sim`).
 
+use std::path::Path;
+use std::sync::Arc;
+
 use anyhow::Context;
 use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 use timewire_mac::port::{
@@ -19,13 +22,17 @@ use timewire_sim::net::{
     StreamSpec, SyncSpec, Traffic, plain_port,
 };
 
-/// The network of a file that was checked.
-pub fn network(file: &NetworkFile) -> anyhow::Result<Network> {
+/// The network of a file that was checked, and of the files beside it that it names.
+///
+/// **Errors**: one of those cannot be read.
+pub fn network(file: &NetworkFile, beside: &Path) -> anyhow::Result<Network> {
+    let beside = Beside(beside);
     let mut network = Network::empty(file.duration, file.seed.get());
     network.warm_up = file.warm_up;
     network.tolerance = file.tolerance;
-    network.nodes = file.stations.iter().map(station).collect();
-    network.nodes.extend(file.bridges.iter().map(bridge));
+    let stations = file.stations.iter().map(|it| beside.station(it));
+    let bridges = file.bridges.iter().map(|it| beside.bridge(it));
+    network.nodes = stations.chain(bridges).collect::<anyhow::Result<_>>()?;
     for link in &file.links {
         let (one, other) = (node(file, &link.between[0])?, node(file, &link.between[1])?);
         let mut spec = LinkSpec::plain(one, other, link.rate, link.delay);
@@ -50,8 +57,15 @@ pub fn network(file: &NetworkFile) -> anyhow::Result<Network> {
             corrupt_ppb: segment.corruption.0,
         });
     }
-    let streams = file.streams.iter().map(|it| stream(file, it));
+    let streams = file.streams.iter().map(|it| beside.stream(file, it));
     network.streams = streams.collect::<anyhow::Result<_>>()?;
+    for (number, stream) in file.streams.iter().enumerate() {
+        let more = stream.to.all().iter().skip(1).map(|name| node(file, name));
+        let more = more.collect::<anyhow::Result<Vec<_>>>()?;
+        if !more.is_empty() {
+            network.more_listeners.insert(number, more);
+        }
+    }
     let faults = file.faults.iter().map(|it| fault(file, &network, it));
     network.faults = faults.collect::<anyhow::Result<_>>()?;
     Ok(network)
@@ -68,21 +82,109 @@ fn stream_number(file: &NetworkFile, name: &Name) -> anyhow::Result<usize> {
     names.position(|other| other == name).with_context(|| format!("there is no stream {name}"))
 }
 
-fn station(station: &NetStation) -> NodeSpec {
-    NodeSpec {
-        send: delay(&station.send),
-        receive: delay(&station.receive),
-        clock: clock(&station.clock),
-        ..NodeSpec::default()
-    }
-}
+/// Times and frames that are in files beside that of the network.
+struct Beside<'a>(&'a Path);
 
-fn bridge(bridge: &NetBridge) -> NodeSpec {
-    NodeSpec {
-        forward: delay(&bridge.forward),
-        cut_through_bytes: bridge.cut_through.map(ByteCount::get),
-        clock: clock(&bridge.clock),
-        ..NodeSpec::default()
+impl Beside<'_> {
+    fn station(&self, station: &NetStation) -> anyhow::Result<NodeSpec> {
+        let of = |key: &str| format!("`{key}` of station {}", station.name);
+        Ok(NodeSpec {
+            send: self.delay(&station.send).with_context(|| of("send"))?,
+            receive: self.delay(&station.receive).with_context(|| of("receive"))?,
+            clock: clock(&station.clock),
+            ..NodeSpec::default()
+        })
+    }
+
+    fn bridge(&self, bridge: &NetBridge) -> anyhow::Result<NodeSpec> {
+        let of = || format!("`forward` of bridge {}", bridge.name);
+        Ok(NodeSpec {
+            forward: self.delay(&bridge.forward).with_context(of)?,
+            cut_through_bytes: bridge.cut_through.map(ByteCount::get),
+            clock: clock(&bridge.clock),
+            ..NodeSpec::default()
+        })
+    }
+
+    fn delay(&self, delay: &NetDelay) -> anyhow::Result<Delay> {
+        Ok(match delay {
+            NetDelay::Fixed(span) => Delay::Fixed(*span),
+            NetDelay::Drawn(NetDrawn::Uniform(it)) => Delay::Uniform(it.min, it.max),
+            NetDelay::Drawn(NetDrawn::Normal(it)) => {
+                Delay::Normal { mean: it.mean, deviation: it.deviation }
+            }
+            NetDelay::Drawn(NetDrawn::Exponential(it)) => {
+                Delay::Exponential { min: it.min, mean: it.mean }
+            }
+            NetDelay::Drawn(NetDrawn::Empirical(it)) => Delay::Empirical(it.times.clone()),
+            NetDelay::Drawn(NetDrawn::Recorded(it)) => {
+                Delay::Empirical(super::recorded::read(self.0, it)?)
+            }
+        })
+    }
+
+    fn stream(&self, file: &NetworkFile, stream: &NetStream) -> anyhow::Result<StreamSpec> {
+        let given = stream.frame_len();
+        let traffic = self.traffic(file, &stream.traffic, given);
+        let traffic = traffic.with_context(|| format!("stream {}", stream.name))?;
+        let frame = match &traffic {
+            Traffic::Replay { frames, .. } => frames.longest().unwrap_or(given),
+            _ => given,
+        };
+        Ok(StreamSpec {
+            from: node(file, &stream.from)?,
+            to: node(file, stream.to.all().first().context("nobody listens")?)?,
+            class: class(stream.class),
+            frame,
+            traffic,
+            launch: stream.launch,
+            shape: stream.shape.as_ref().map(|shape| AsyncLimits {
+                rate: shape.rate,
+                burst_bytes: shape.burst.get(),
+                max_residence: shape.max_wait,
+            }),
+        })
+    }
+
+    fn traffic(
+        &self,
+        file: &NetworkFile,
+        traffic: &NetTraffic,
+        frame: FrameLen,
+    ) -> anyhow::Result<Traffic> {
+        Ok(match traffic {
+            NetTraffic::Cyclic(it) => Traffic::Cyclic {
+                period: it.period,
+                offset: it.offset,
+                jitter: self.delay(&it.jitter)?,
+                frames: u32::try_from(it.burst.get()).context("a burst is below 2^32 frames")?,
+                spacing: it.spacing,
+            },
+            NetTraffic::Sporadic(it) => Traffic::Sporadic { gap: self.delay(&it.gap)? },
+            NetTraffic::Flood(it) => {
+                let frames =
+                    u32::try_from(it.burst.get()).context("a burst is below 2^32 frames")?;
+                let one = it.rate.duration_of(frame.wire_len());
+                let period = one.checked_mul(frames.into()).context("a flood so slow is none")?;
+                let (offset, spacing, jitter) = (Span::ZERO, Span::ZERO, Delay::NONE);
+                Traffic::Cyclic { period, offset, jitter, frames, spacing }
+            }
+            NetTraffic::Request(it) => Traffic::Request {
+                answer: stream_number(file, &it.answer)?,
+                think: self.delay(&it.think)?,
+                timeout: it.timeout,
+                first: it.first,
+            },
+            NetTraffic::After(it) => Traffic::After {
+                stream: stream_number(file, &it.stream)?,
+                work: self.delay(&it.work)?,
+                from_cause: it.from_start,
+            },
+            NetTraffic::Replay(it) => {
+                let frames = Arc::new(super::replay::read(self.0, it)?);
+                Traffic::Replay { frames, offset: it.offset }
+            }
+        })
     }
 }
 
@@ -97,20 +199,6 @@ fn clock(clock: &NetClock) -> ClockSpec {
             bias: sync.bias,
             rate: sync.by == NetSyncKind::Ptp,
         }),
-    }
-}
-
-fn delay(delay: &NetDelay) -> Delay {
-    match delay {
-        NetDelay::Fixed(span) => Delay::Fixed(*span),
-        NetDelay::Drawn(NetDrawn::Uniform(it)) => Delay::Uniform(it.min, it.max),
-        NetDelay::Drawn(NetDrawn::Normal(it)) => {
-            Delay::Normal { mean: it.mean, deviation: it.deviation }
-        }
-        NetDelay::Drawn(NetDrawn::Exponential(it)) => {
-            Delay::Exponential { min: it.min, mean: it.mean }
-        }
-        NetDelay::Drawn(NetDrawn::Empirical(it)) => Delay::Empirical(it.times.clone()),
     }
 }
 
@@ -204,54 +292,6 @@ fn slots(schedule: &TdmSchedule, own: &StationName) -> anyhow::Result<Option<Gat
     add(0, cycle - at);
     let base = Span::from_ns(schedule.base_time().as_ns().rem_euclid(cycle.as_ns()));
     Ok(Some(GateList::new(Ps::from_span(base), Some(cycle), &entries)?))
-}
-
-fn stream(file: &NetworkFile, stream: &NetStream) -> anyhow::Result<StreamSpec> {
-    let frame = stream.frame_len();
-    Ok(StreamSpec {
-        from: node(file, &stream.from)?,
-        to: node(file, &stream.to)?,
-        class: class(stream.class),
-        frame,
-        traffic: traffic(file, &stream.traffic, frame)?,
-        launch: stream.launch,
-        shape: stream.shape.as_ref().map(|shape| AsyncLimits {
-            rate: shape.rate,
-            burst_bytes: shape.burst.get(),
-            max_residence: shape.max_wait,
-        }),
-    })
-}
-
-fn traffic(file: &NetworkFile, traffic: &NetTraffic, frame: FrameLen) -> anyhow::Result<Traffic> {
-    Ok(match traffic {
-        NetTraffic::Cyclic(it) => Traffic::Cyclic {
-            period: it.period,
-            offset: it.offset,
-            jitter: delay(&it.jitter),
-            frames: u32::try_from(it.burst.get()).context("a burst is below 2^32 frames")?,
-            spacing: it.spacing,
-        },
-        NetTraffic::Sporadic(it) => Traffic::Sporadic { gap: delay(&it.gap) },
-        NetTraffic::Flood(it) => {
-            let frames = u32::try_from(it.burst.get()).context("a burst is below 2^32 frames")?;
-            let one = it.rate.duration_of(frame.wire_len());
-            let period = one.checked_mul(frames.into()).context("a flood so slow is none")?;
-            let (offset, spacing, jitter) = (Span::ZERO, Span::ZERO, Delay::NONE);
-            Traffic::Cyclic { period, offset, jitter, frames, spacing }
-        }
-        NetTraffic::Request(it) => Traffic::Request {
-            answer: stream_number(file, &it.answer)?,
-            think: delay(&it.think),
-            timeout: it.timeout,
-            first: it.first,
-        },
-        NetTraffic::After(it) => Traffic::After {
-            stream: stream_number(file, &it.stream)?,
-            work: delay(&it.work),
-            from_cause: it.from_start,
-        },
-    })
 }
 
 fn fault(file: &NetworkFile, network: &Network, fault: &NetFault) -> anyhow::Result<Fault> {

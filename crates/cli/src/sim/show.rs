@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 use timewire_base::Span;
+use timewire_ctl::rundir::{Judged, SIMULATION_SCHEMA};
 use timewire_sched::scenario::AtMost;
 use timewire_sched::scenario::network::{NetLimit, NetMetric, NetworkFile};
 use timewire_sim::net::{LostBy, Outcome, StreamResult};
@@ -24,7 +25,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<Worst>,
     streams: Vec<Stream>,
-    limits: Vec<Verdict>,
+    limits: Vec<Judged>,
     events: u64,
     hops: u64,
     collisions: u64,
@@ -48,6 +49,9 @@ struct Stream {
     outside_windows: u64,
     timeouts: u64,
     latency: Option<Latency>,
+    /// Where several listen: each of them. The stream is then all of them together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    listeners: Vec<Stream>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,27 +65,28 @@ struct Latency {
     jitter_ps: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct Verdict {
-    id: String,
-    metric: &'static str,
-    stream: String,
-    at_most: String,
-    measured: Option<String>,
-    good: bool,
-}
-
 impl Report {
     pub fn of(file: &NetworkFile, seed: u64, runs: u32, outcome: &Outcome) -> Report {
-        let streams = file.streams.iter().zip(&outcome.streams);
-        let streams: Vec<Stream> =
-            streams.map(|(stream, result)| Stream::of(stream.name.as_str(), result)).collect();
+        let named = file.streams.iter().enumerate();
+        let streams = named.map(|(place, stream)| {
+            let mut row = Stream::of(stream.name.as_str(), &outcome.streams[place]);
+            let several = outcome.listeners.get(&place).into_iter().flatten();
+            let each = stream.to.all().iter().zip(several);
+            row.listeners = each.map(|(name, result)| Stream::of(name.as_str(), result)).collect();
+            row
+        });
+        let streams: Vec<Stream> = streams.collect();
         let limits = file.limits.iter().map(|limit| {
             let place = file.streams.iter().position(|stream| stream.name == limit.stream);
-            judge(limit, place.and_then(|place| outcome.streams.get(place)))
+            // A transmission outside its window is of no listener alone.
+            let all = || place.and_then(|place| outcome.streams.get(place));
+            match limit.metric {
+                NetMetric::OutsideWindows => judge(limit, all().map_or(&[], std::slice::from_ref)),
+                _ => judge(limit, place.map_or(&[], |place| results(outcome, place))),
+            }
         });
         Report {
-            schema: "timewire.sim/1",
+            schema: SIMULATION_SCHEMA,
             name: file.name.to_string(),
             seed,
             runs,
@@ -106,34 +111,27 @@ impl Report {
     }
 
     pub fn table(&self) -> String {
-        let width = self.streams.iter().map(|stream| stream.name.len()).max().unwrap_or(0).max(6);
+        let mut rows: Vec<(String, &Stream)> = Vec::new();
+        for stream in &self.streams {
+            rows.push((stream.name.clone(), stream));
+            let each = stream.listeners.iter();
+            rows.extend(each.map(|to| (format!("{}>{}", stream.name, to.name), to)));
+        }
+        let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(6);
         let mut text = format!(
             "{:<width$} {:>9} {:>11} {:>11} {:>11} {:>11} {:>11} {:>8} {:>8}\n",
             "stream", "messages", "min", "mean", "p99", "max", "jitter", "lost", "outside"
         );
-        for stream in &self.streams {
-            let times = match &stream.latency {
-                Some(it) => {
-                    [it.min_ps, it.mean_ps, it.p99_ps, it.max_ps, it.jitter_ps].map(microseconds)
-                }
-                None => [const { String::new() }; 5].map(|_| "-".to_owned()),
-            };
-            let [min, mean, p99, max, jitter] = times;
-            let lost: u64 = stream.lost.values().sum();
-            let _ = writeln!(
-                text,
-                "{:<width$} {:>9} {min:>11} {mean:>11} {p99:>11} {max:>11} {jitter:>11} {lost:>8} \
-                 {:>8}",
-                stream.name, stream.sent, stream.outside_windows
-            );
+        for (name, stream) in &rows {
+            text += &stream.row(name, width);
         }
-        for stream in self.streams.iter().filter(|s| !s.lost.is_empty() || s.timeouts > 0) {
+        for (name, stream) in rows.iter().filter(|(_, s)| !s.lost.is_empty() || s.timeouts > 0) {
             let mut reasons: Vec<String> =
                 stream.lost.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
             if stream.timeouts > 0 {
                 reasons.push(format!("{} requests timed out", stream.timeouts));
             }
-            let _ = writeln!(text, "{}: {}", stream.name, reasons.join(", "));
+            let _ = writeln!(text, "{name}: {}", reasons.join(", "));
         }
         if let Some(worst) = &self.worst {
             let _ = writeln!(text, "worst of {} phases, by offset:", worst.trials);
@@ -182,7 +180,24 @@ impl Stream {
             outside_windows: result.outside_windows,
             timeouts: result.timeouts,
             latency: Latency::of(result),
+            listeners: Vec::new(),
         }
+    }
+
+    fn row(&self, name: &str, width: usize) -> String {
+        let times = match &self.latency {
+            Some(it) => {
+                [it.min_ps, it.mean_ps, it.p99_ps, it.max_ps, it.jitter_ps].map(microseconds)
+            }
+            None => [const { String::new() }; 5].map(|_| "-".to_owned()),
+        };
+        let [min, mean, p99, max, jitter] = times;
+        let lost: u64 = self.lost.values().sum();
+        format!(
+            "{name:<width$} {:>9} {min:>11} {mean:>11} {p99:>11} {max:>11} {jitter:>11} {lost:>8} \
+             {:>8}\n",
+            self.sent, self.outside_windows
+        )
     }
 }
 
@@ -202,9 +217,40 @@ impl Latency {
     }
 }
 
-fn judge(limit: &NetLimit, result: Option<&StreamResult>) -> Verdict {
-    let (measured, good) = match (&limit.at_most, result) {
-        (AtMost::Time(bound), Some(result)) => {
+/// What became of a stream at each of its listeners.
+pub fn results(outcome: &Outcome, stream: usize) -> &[StreamResult] {
+    match outcome.listeners.get(&stream) {
+        Some(several) => several,
+        None => outcome.streams.get(stream).map_or(&[], std::slice::from_ref),
+    }
+}
+
+/// Of several listeners, the worst is judged. Windows are of the stream as a whole.
+fn judge(limit: &NetLimit, results: &[StreamResult]) -> Judged {
+    let each = results.iter().map(|result| measure(limit, result));
+    // What was not measured is worst, then what misses, then what is most.
+    let worst = each.max_by_key(|it| (it.text.is_none(), !it.good, it.value));
+    let (measured, good) = worst.map_or((None, false), |worst| (worst.text, worst.good));
+    Judged {
+        id: limit.id.to_string(),
+        metric: limit.metric.word().to_owned(),
+        stream: limit.stream.to_string(),
+        at_most: limit.at_most.to_string(),
+        measured,
+        good,
+    }
+}
+
+/// What a limit is about, at one listener.
+struct Measured {
+    text: Option<String>,
+    good: bool,
+    value: u64,
+}
+
+fn measure(limit: &NetLimit, result: &StreamResult) -> Measured {
+    match &limit.at_most {
+        AtMost::Time(bound) => {
             let time = Latency::of(result).map(|latency| match limit.metric {
                 NetMetric::LatencyMax => latency.max_ps,
                 NetMetric::LatencyP99 => latency.p99_ps,
@@ -212,25 +258,18 @@ fn judge(limit: &NetLimit, result: Option<&StreamResult>) -> Verdict {
                 _ => latency.jitter_ps,
             });
             let bound = u64::try_from(bound.as_ns()).unwrap_or(0).saturating_mul(1_000);
-            (time.map(microseconds), time.is_some_and(|time| time <= bound))
+            let good = time.is_some_and(|time| time <= bound);
+            Measured { text: time.map(microseconds), good, value: time.unwrap_or(0) }
         }
-        (AtMost::Share(share), Some(result)) => {
-            let part = match limit.metric {
+        AtMost::Share(share) => {
+            let value = match limit.metric {
                 NetMetric::Lost => result.lost_total(),
                 _ => result.outside_windows,
             };
-            let text = format!("{part} of {}", result.sent);
-            (Some(text), result.sent > 0 && share.allows(part, result.sent))
+            let good = result.sent > 0 && share.allows(value, result.sent);
+            Measured { text: Some(format!("{value} of {}", result.sent)), good, value }
         }
-        _ => (None, false),
-    };
-    Verdict {
-        id: limit.id.to_string(),
-        metric: limit.metric.word(),
-        stream: limit.stream.to_string(),
-        at_most: limit.at_most.to_string(),
-        measured,
-        good,
+        AtMost::Ratio(_) => Measured { text: None, good: false, value: 0 },
     }
 }
 

@@ -33,7 +33,7 @@ impl RunDir {
         Ok(found)
     }
 
-    /// The text of each scenario by name, as it was read.
+    /// The text of each scenario by name, or of the network, as it was read.
     ///
     /// **Errors**: one is missing.
     pub fn scenario_texts(&self) -> Result<BTreeMap<String, String>, CtlError> {
@@ -42,7 +42,15 @@ impl RunDir {
             let text = fs::read_to_string(&path).map_err(CtlError::file("read", &path))?;
             Ok((name.clone(), text))
         };
-        self.meta()?.scenarios.iter().map(text).collect()
+        let meta = self.meta()?;
+        let mut texts: BTreeMap<_, _> =
+            meta.scenarios.iter().map(text).collect::<Result<_, CtlError>>()?;
+        if let Some(name) = meta.network {
+            let path = self.network_path(&name);
+            let text = fs::read_to_string(&path).map_err(CtlError::file("read", &path))?;
+            texts.insert(name, text);
+        }
+        Ok(texts)
     }
 
     /// What the hosts were like before the run; nothing where it kept no snapshots.

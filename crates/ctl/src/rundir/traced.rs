@@ -48,7 +48,7 @@ fn read(file: File, case: &CaseMeta) -> Result<Processing, CaptureError> {
         streams: streams.collect(),
         from: case.from_ns,
         to: case.to_ns,
-        cycle: case.schedule.cycle(),
+        cycle: case.cycle(),
         link: reader.header().meta.get(LINK).cloned().unwrap_or_default(),
     };
     let mut processing = Processing::new(reader.header(), wanted);

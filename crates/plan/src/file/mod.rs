@@ -149,10 +149,12 @@ fn frame_bytes(stream: &NetStream) -> u32 {
 }
 
 fn base_stream(file: &NetworkFile, stream: &NetStream, interval: Span) -> Stream {
-    let (talker, listener) = (node_id(file, &stream.from), node_id(file, &stream.to));
+    let listeners: Vec<NodeId> = stream.to.all().iter().map(|to| node_id(file, to)).collect();
+    let (talker, listener) = (node_id(file, &stream.from), listeners[0]);
     let mut made =
         Stream::new(stream.name.as_str(), talker, listener, interval, frame_bytes(stream));
     made.priority = u8::try_from(stream.class.get()).unwrap_or(7);
+    made.listeners = listeners;
     made
 }
 
@@ -175,8 +177,8 @@ fn placed(file: &NetworkFile, stream: &NetStream) -> Stream {
     let place = stream.place.as_ref();
     made.latency_max = place.and_then(|place| place.latency).unwrap_or(made.interval);
     made.jitter_max = place.and_then(|place| place.jitter);
-    if let Some(way) = route::way(file, made.talker, made.listeners[0]) {
-        made.route = Route::Given(vec![way]);
+    if let Some(tree) = route::of_stream(file, stream) {
+        made.route = Route::Given(vec![tree]);
     }
     made
 }

@@ -148,8 +148,11 @@ fn put(json: &mut Value, talker: &NetStation, wanted: &Stream, admission: &Admis
 /// Limits with which the simulation holds the plan to its word.
 fn promises(file: &NetworkFile, stream: &NetStream, wanted: &Stream, lead: Span) -> Vec<Value> {
     let name = stream.name.as_str();
-    let listener = file.stations.iter().find(|station| station.name == stream.to);
-    let (least, most) = listener.map_or((Span::ZERO, None), |station| station.receive.range());
+    let listeners = file.stations.iter().filter(|station| stream.to.contains(&station.name));
+    let ranges: Vec<_> = listeners.map(|station| station.receive.range()).collect();
+    let least = ranges.iter().map(|range| range.0).min().unwrap_or(Span::ZERO);
+    let most = ranges.iter().map(|range| range.1).collect::<Option<Vec<_>>>();
+    let most = most.and_then(|most| most.into_iter().max());
     let limit = |metric: &str, at_most: String| {
         let id = format!("planned-{metric}-{name}").replace('_', "-");
         json!({"id": id, "metric": metric, "stream": name, "at_most": at_most})

@@ -9,7 +9,7 @@ use timewire_sched::scenario::network::{
     NetCreditRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
 };
 
-use super::{FileProblem, base_stream, ends, network, node_id, route};
+use super::{FileProblem, base_stream, ends, network, route};
 use crate::bounds::{ClassGates, ClassWindow, PortScheme, Route, Selection, bound};
 use crate::model::{LinkId, MOST_FRAMES, Plan, Problem, Role, Stream, StreamId};
 
@@ -51,8 +51,8 @@ pub fn bounds(
             continue;
         }
         let id = problem.add_unscheduled(arrival(file, stream)?).map_err(|why| failed(&why))?;
-        let way = route::way(file, node_id(file, &stream.from), node_id(file, &stream.to));
-        let links = way.ok_or_else(|| Unbounded(format!("{} has no way", stream.name)))?;
+        let links = route::of_stream(file, stream);
+        let links = links.ok_or_else(|| Unbounded(format!("{} has no way", stream.name)))?;
         routes.push(Route { stream: id, links });
         places.push(index);
     }
@@ -114,6 +114,7 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
         NetTraffic::Request(_) | NetTraffic::After(_) => {
             return Err(no("it sends when it is answered or asked"));
         }
+        NetTraffic::Replay(_) => return Err(no("it is a replay")),
     };
     if interval <= Span::ZERO {
         return Err(no("there is no least time between two messages"));

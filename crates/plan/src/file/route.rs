@@ -1,17 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The way of a stream of a file, by the simulator's rule.
+//! The ways of a stream of a file, by the simulator's rule.
 //!
 //! Not here: ways that a planner chooses (`crate::synth`).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use timewire_sched::scenario::network::NetworkFile;
+use timewire_sched::scenario::network::{NetStream, NetworkFile};
 
 use super::node_id;
 use crate::model::{LinkId, NodeId};
 
+/// The links to all listeners of a stream, each behind the one before it. `None`: there is no way
+/// to one of them.
+pub fn of_stream(file: &NetworkFile, stream: &NetStream) -> Option<Vec<LinkId>> {
+    let listeners: Vec<NodeId> = stream.to.all().iter().map(|to| node_id(file, to)).collect();
+    tree(file, node_id(file, &stream.from), &listeners)
+}
+
+/// As [`of_stream`], of a stream that the file does not have.
+pub fn tree(file: &NetworkFile, talker: NodeId, listeners: &[NodeId]) -> Option<Vec<LinkId>> {
+    let mut links = Vec::new();
+    for listener in listeners {
+        for link in way(file, talker, *listener)? {
+            if !links.contains(&link) {
+                links.push(link);
+            }
+        }
+    }
+    Some(links)
+}
+
 /// The fewest hops; of several such ways the one whose links come first. `None`: there is none.
-pub fn way(file: &NetworkFile, from: NodeId, to: NodeId) -> Option<Vec<LinkId>> {
+fn way(file: &NetworkFile, from: NodeId, to: NodeId) -> Option<Vec<LinkId>> {
     let mut neighbours: BTreeMap<NodeId, Vec<(LinkId, NodeId)>> = BTreeMap::new();
     for (index, link) in file.links.iter().enumerate() {
         let ends = [node_id(file, &link.between[0]), node_id(file, &link.between[1])];

@@ -50,7 +50,7 @@ pub struct UniRefusal {
 /// A file with the streams that users ask for.
 #[derive(Clone, Debug)]
 pub struct UniPlaced {
-    /// The file with those streams in it that it can express: one listener, no redundancy.
+    /// The file with those streams in it that it can express: no redundancy.
     pub file: NetworkFile,
     /// All streams with a place.
     pub given: FileProblem,
@@ -92,7 +92,7 @@ pub fn with_uni(file: &NetworkFile, uni: &Uni) -> Result<UniPlaced, UniError> {
     let mut merged = file.to_json();
     let mut streams = merged["streams"].as_array().cloned().unwrap_or_default();
     let stations = Stations::new(file);
-    // Those that a file cannot express are only held against its rules, with one listener.
+    // Those that a file cannot express are only held against its rules.
     let mut extra = Vec::new();
     let mut placed = Vec::new();
     for asked in &uni.streams {
@@ -104,8 +104,7 @@ pub fn with_uni(file: &NetworkFile, uni: &Uni) -> Result<UniPlaced, UniError> {
             }
         };
         let remedy = "see the bounds of a stream in the book";
-        let (entry, whole) =
-            (expressed(file, &made), made.listeners.len() == 1 && made.copies == 1);
+        let (entry, whole) = (expressed(file, &made), made.copies == 1);
         let id =
             given.problem.add(made).map_err(|error| wrong(asked, error.to_string(), remedy))?;
         given.streams.push(whole.then_some(streams.len()));
@@ -129,13 +128,14 @@ pub fn with_uni(file: &NetworkFile, uni: &Uni) -> Result<UniPlaced, UniError> {
     Ok(UniPlaced { file, given, placed })
 }
 
-/// The stream as a file has it, with the first of its listeners.
+/// The stream as a file has it, but for redundancy.
 fn expressed(file: &NetworkFile, made: &Stream) -> Value {
     let station = |id: NodeId| file.stations[id.index()].name.as_str();
+    let to = made.listeners.iter().map(|id| station(*id));
     json!({
         "name": made.name,
         "from": station(made.talker),
-        "to": station(made.listeners[0]),
+        "to": to.collect::<Vec<&str>>(),
         "class": made.priority,
         "message": format!("{}B", made.length_bytes - HEADERS - CHECK),
         "traffic": {"kind": "cyclic", "period": made.interval.to_string()},
@@ -223,25 +223,12 @@ impl Stations<'_> {
         made.priority = asked.priority.unwrap_or(7);
         made.copies = asked.trees;
         if made.copies == 1
-            && let Some(tree) = tree(self.file, talker, &made.listeners)
+            && let Some(tree) = route::tree(self.file, talker, &made.listeners)
         {
             made.route = Route::Given(vec![tree]);
         }
         Ok(times(given.problem.network(), asked, made))
     }
-}
-
-/// The ways to all listeners; they share their beginnings. `None`: there is none to one of them.
-fn tree(file: &NetworkFile, talker: NodeId, listeners: &[NodeId]) -> Option<Vec<LinkId>> {
-    let mut tree: Vec<LinkId> = Vec::new();
-    for listener in listeners {
-        for link in route::way(file, talker, *listener)? {
-            if !tree.contains(&link) {
-                tree.push(link);
-            }
-        }
-    }
-    Some(tree)
 }
 
 /// When it may start, and how long it may take from there.

@@ -97,6 +97,12 @@ impl Names {
         format!("{kind} {:x}:{:x}", handle >> 16, handle & 0xffff)
     }
 
+    /// The reason of a drop in words, or its number.
+    pub fn reason(&self, capture: usize, reason: u64) -> String {
+        let header = self.headers.get(&capture);
+        header.map_or_else(|| reason.to_string(), |header| header.reason(reason))
+    }
+
     /// A flow in words, or its number.
     pub fn flow(&self, flow: u32) -> String {
         self.flows.get(&flow).cloned().unwrap_or_else(|| format!("flow {flow:08x}"))

@@ -20,6 +20,7 @@ mod model;
 pub mod network;
 mod network_check;
 mod network_plan;
+mod network_value;
 mod pipeline;
 mod record;
 mod slots;

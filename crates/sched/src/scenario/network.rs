@@ -12,6 +12,7 @@ use super::kernels::{Drift, LossShare, MacAddress, Offset};
 use super::network_check;
 use super::network_plan;
 pub use super::network_plan::{NetDevice, NetPlace};
+pub use super::network_value::NetListeners;
 use super::record::{choice, kinds, record};
 use super::tree::{self, Node, Value};
 use super::value::{AtMost, ByteCount, Count, FormatVersion, Name, Text};
@@ -270,18 +271,19 @@ choice! {
 }
 
 record! {
-    /// A stream of messages from one station to another.
+    /// A stream of messages from one station to another, or to several.
     pub struct NetStream {
         /// Its name.
         name: Name,
         /// Where it starts.
         from: StationName,
-        /// Where it goes.
-        to: StationName,
+        /// Where it goes: a station, or a list of them.
+        to: NetListeners,
         /// Its class at every port; 7 is the most urgent.
         class: Count<0, 7> = "0",
-        /// UDP payload of its frames: 42 bytes of headers come on top.
-        message: ByteCount,
+        /// UDP payload of its frames: 42 bytes of headers come on top. Not with a replay, whose
+        /// frames are as long as they were.
+        message: Option<ByteCount>,
         /// When messages are released.
         traffic: NetTraffic,
         /// Its frames have launch times so much after their release.
@@ -319,6 +321,8 @@ kinds! {
         /// One for each message of another stream that arrives: an answer, or a step of a
         /// pipeline.
         After(NetAfter) = "after",
+        /// As captured: the frames of a file, at their times and with their lengths.
+        Replay(NetReplay) = "replay",
     }
 }
 
@@ -382,6 +386,25 @@ record! {
     }
 }
 
+record! {
+    /// Frames of a capture.
+    pub struct NetReplay {
+        /// The capture, pcapng or pcap, beside this file.
+        file: Text,
+        /// When the first frame of the file is due, whether it is taken or not, by the station's
+        /// clock: streams of one file keep their distance.
+        offset: Span = "0us",
+        /// Only frames of this VLAN.
+        vlan: Option<Count<0, 4094>>,
+        /// Only frames with this priority in their VLAN tag.
+        pcp: Option<Count<0, 7>>,
+        /// Only frames from this MAC address.
+        source: Option<MacAddress>,
+        /// Only frames to this MAC address.
+        destination: Option<MacAddress>,
+    }
+}
+
 /// A time, or how it is distributed: `5us`, or a group with a `kind`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetDelay {
@@ -402,6 +425,8 @@ kinds! {
         Exponential(NetExponential) = "exponential",
         /// As measured: each of these is as likely.
         Empirical(NetEmpirical) = "empirical",
+        /// As a run recorded it: each value of a file is as likely.
+        Recorded(NetRecorded) = "recorded",
     }
 }
 
@@ -440,6 +465,22 @@ record! {
     pub struct NetEmpirical {
         /// The times.
         times: Vec<Span>,
+    }
+}
+
+record! {
+    /// Times of a file: of the messages in records of a run, or of a column of a CSV file.
+    pub struct NetRecorded {
+        /// Records (`.twr`) or CSV (`.csv`), beside this file.
+        file: Text,
+        /// Of records: the tap at which the time begins.
+        from: Text = "RxSw",
+        /// Of records: the tap at which it ends.
+        to: Text = "Receive",
+        /// Of records: only messages of this flow.
+        flow: Option<Text>,
+        /// Of CSV: the name of the column, which has whole nanoseconds.
+        column: Option<Text>,
     }
 }
 
@@ -649,9 +690,10 @@ impl NetworkFile {
 }
 
 impl NetStream {
-    /// Its frames: a message with the headers of Ethernet, IPv4 and UDP.
+    /// Its frames: a message with the headers of Ethernet, IPv4 and UDP; of a replay, which says
+    /// nothing of lengths, the shortest.
     pub fn frame_len(&self) -> FrameLen {
-        let frame = FrameLen::new(self.message.get() + HEADERS);
+        let frame = FrameLen::new(self.message.map_or(0, ByteCount::get) + HEADERS);
         frame.expect("invariant: a checked file has messages of at most a jumbo frame")
     }
 }

@@ -11,8 +11,8 @@ use timewire_base::{Span, StationName, parse_span};
 
 use super::item::Reader;
 use super::network::{
-    NetCreditRules, NetDelay, NetDrawn, NetFault, NetGates, NetMetric, NetPort, NetStream,
-    NetTraffic, NetworkFile,
+    NetCreditRules, NetDelay, NetDrawn, NetFault, NetGates, NetMetric, NetPort, NetRecorded,
+    NetStream, NetTraffic, NetworkFile,
 };
 use super::suggest::{did_you_mean, listed};
 use super::value::{AtMost, Name};
@@ -189,15 +189,8 @@ impl Checker<'_> {
         for (i, stream) in self.file.streams.iter().enumerate() {
             let at = |key: &str| format!("streams[{i}].{key}");
             self.node(reader, &at("from"), &stream.from);
-            self.node(reader, &at("to"), &stream.to);
-            if stream.from == stream.to {
-                let message = "it ends where it starts".to_owned();
-                reader.fail_at(&at("to"), message, "name another station");
-            }
-            if stream.message.get() > LONGEST_MESSAGE {
-                let message = format!("{} is longer than a jumbo frame takes", stream.message);
-                reader.fail_at(&at("message"), message, &format!("at most {LONGEST_MESSAGE}B"));
-            }
+            self.listeners(reader, &at("to"), stream);
+            message(reader, &at("message"), stream);
             self.timed(reader, i, stream);
             let traffic = at("traffic");
             match &stream.traffic {
@@ -222,6 +215,31 @@ impl Checker<'_> {
                     let key = format!("{traffic}.stream");
                     self.follows(reader, &key, &after.stream, &stream.from);
                 }
+                NetTraffic::Replay(replay) => {
+                    if replay.file.as_str().is_empty() {
+                        let message = "there is no file without a name".to_owned();
+                        let key = format!("{traffic}.file");
+                        reader.fail_at(&key, message, "name a capture, beside this file");
+                    }
+                }
+            }
+        }
+    }
+
+    fn listeners(&self, reader: &mut Reader, key: &str, stream: &NetStream) {
+        let all = stream.to.all();
+        if all.is_empty() {
+            reader.fail_at(key, "nobody listens".to_owned(), "name at least one station");
+        }
+        for (i, name) in all.iter().enumerate() {
+            self.node(reader, key, name);
+            if *name == stream.from {
+                let message = "it ends where it starts".to_owned();
+                reader.fail_at(key, message, "name another station");
+            }
+            if all[..i].contains(name) {
+                let message = format!("{name} is there twice");
+                reader.fail_at(key, message, "name each listener once");
             }
         }
     }
@@ -252,7 +270,7 @@ impl Checker<'_> {
             return;
         }
         let arrives = self.file.streams.iter().find(|stream| stream.name == *name);
-        if let Some(other) = arrives.filter(|other| other.to != *from) {
+        if let Some(other) = arrives.filter(|other| !other.to.contains(from)) {
             let message = format!("{name} arrives at {}, and this starts at {from}", other.to);
             reader.fail_at(key, message, "name a stream that arrives where this one starts");
         }
@@ -268,6 +286,15 @@ impl Checker<'_> {
                 NetFault::LinkDown(down) => self.link(reader, &at("link"), &down.link),
                 NetFault::Babble(babble) => {
                     self.stream(reader, &at("stream"), &babble.stream);
+                    let replays = self.file.streams.iter().any(|stream| {
+                        let replay = matches!(stream.traffic, NetTraffic::Replay(_));
+                        stream.name == babble.stream && replay
+                    });
+                    if replays {
+                        let message = format!("{} is a replay", babble.stream);
+                        let hint = "its frames are those of the capture; name another stream";
+                        reader.fail_at(&at("stream"), message, hint);
+                    }
                 }
                 NetFault::Late(late) => {
                     self.stream(reader, &at("stream"), &late.stream);
@@ -360,6 +387,26 @@ fn known(reader: &mut Reader, key: &str, what: &str, name: &str, all: &[&str]) -
     is
 }
 
+/// A stream has messages of one length, or frames as they were captured.
+fn message(reader: &mut Reader, key: &str, stream: &NetStream) {
+    let replay = matches!(stream.traffic, NetTraffic::Replay(_));
+    match stream.message {
+        None if !replay => {
+            let message = "how long are its messages?".to_owned();
+            reader.fail_at(key, message, "write their UDP payload, such as `message: 64B`");
+        }
+        Some(_) if replay => {
+            let message = "its frames are as long as they were captured".to_owned();
+            reader.fail_at(key, message, "leave it out");
+        }
+        Some(length) if length.get() > LONGEST_MESSAGE => {
+            let message = format!("{length} is longer than a jumbo frame takes");
+            reader.fail_at(key, message, &format!("at most {LONGEST_MESSAGE}B"));
+        }
+        _ => {}
+    }
+}
+
 fn twice<'a>(
     reader: &mut Reader,
     seen: &mut BTreeMap<&'a str, String>,
@@ -397,6 +444,25 @@ fn delay(reader: &mut Reader, key: &str, delay: &NetDelay) {
         NetDelay::Drawn(NetDrawn::Empirical(measured)) if measured.times.is_empty() => {
             let message = "there is no time".to_owned();
             reader.fail_at(&format!("{key}.times"), message, "write at least one");
+        }
+        NetDelay::Drawn(NetDrawn::Recorded(it)) => recorded(reader, key, it),
+        _ => {}
+    }
+}
+
+fn recorded(reader: &mut Reader, key: &str, recorded: &NetRecorded) {
+    let csv = recorded.file.as_str().ends_with(".csv");
+    let mut fail = |what: &str, message: &str, hint: &str| {
+        reader.fail_at(&format!("{key}.{what}"), message.to_owned(), hint);
+    };
+    match (csv, &recorded.column, &recorded.flow) {
+        (true, None, _) => {
+            let message = "which column has the times?";
+            fail("column", message, "write `column` with the name in the first line of the file");
+        }
+        (true, _, Some(_)) => fail("flow", "a CSV file has no flows", "leave it out"),
+        (false, Some(_), _) => {
+            fail("column", "only a file that ends in .csv has columns", "leave it out");
         }
         _ => {}
     }

@@ -60,6 +60,8 @@ impl NetDelay {
                 let times = it.times.iter().copied();
                 (times.clone().min().unwrap_or(Span::ZERO), times.max())
             }
+            // What is in the file is not known here.
+            NetDelay::Drawn(NetDrawn::Recorded(_)) => (Span::ZERO, None),
         }
     }
 }
@@ -140,7 +142,8 @@ fn devices(file: &NetworkFile, reader: &mut Reader) {
 
 fn place(reader: &mut Reader, i: usize, stream: &NetStream, bridges: &[&StationName]) {
     let at = |key: &str| format!("streams[{i}].{key}");
-    for (key, name) in [("from", &stream.from), ("to", &stream.to)] {
+    let listeners = stream.to.all().iter().map(|name| ("to", name));
+    for (key, name) in [("from", &stream.from)].into_iter().chain(listeners) {
         if bridges.contains(&name) {
             let message = format!("{name} is a bridge, and a planned stream goes between stations");
             reader.fail_at(&at(key), message, "name a station");

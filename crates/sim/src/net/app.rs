@@ -3,6 +3,8 @@
 //!
 //! Not here: the way of a frame (`engine.rs`).
 
+use std::sync::Arc;
+
 use timewire_base::Sequence;
 
 use timewire_mac::port::{AsyncShaper, Ps};
@@ -11,19 +13,23 @@ use super::delay::ps;
 use super::describe::{StreamSpec, Traffic};
 use super::engine::{Kind, Simulation};
 use super::frame::{Frame, Tags, slot};
+use super::observe::What;
 use super::route::index;
 use super::stats::{Latencies, LostBy, StreamResult};
+use super::tree::{Listeners, Tree};
 
 /// A stream that runs.
 #[repr(C)]
 pub(super) struct Flow {
-    /// Of its frames.
+    /// Of its frames; of a replay, each frame has a length of its own.
     tags: Tags,
     pub launch: Option<Ps>,
     /// One for each hop behind the first; none when it is not shaped.
     pub shapers: Vec<AsyncShaper>,
     pub from: u32,
     to: u32,
+    /// Where several listen.
+    pub listeners: Option<Box<Listeners>>,
     traffic: Traffic,
     random: Sequence,
     /// When the period began, or begins, by the clock of its station.
@@ -42,15 +48,22 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub fn new(spec: &StreamSpec, hops: usize, random: Sequence, latencies: Latencies) -> Flow {
+    pub fn new(
+        spec: &StreamSpec,
+        (hops, tree): (usize, Option<Tree>),
+        random: Sequence,
+        latencies: Latencies,
+    ) -> Flow {
         let shapers = spec.shape.map(|limits| vec![AsyncShaper::new(limits); hops]);
         let is_timed = spec.launch.is_some() || spec.shape.is_some();
+        let tags = Tags::new(spec.class, spec.frame.wire_len().get(), is_timed);
         Flow {
-            tags: Tags::new(spec.class, spec.frame.wire_len().get(), is_timed),
+            tags: if tree.is_some() { tags.with(Tags::SEVERAL) } else { tags },
             launch: spec.launch.map(Ps::from_span),
             shapers: shapers.unwrap_or_default(),
             from: index(spec.from),
             to: index(spec.to),
+            listeners: tree.map(|tree| Box::new(Listeners::new(tree, &latencies))),
             traffic: spec.traffic.clone(),
             random,
             due: 0,
@@ -62,6 +75,24 @@ impl Flow {
             babble_until: 0,
             entered: 0,
             result: StreamResult { latencies, ..StreamResult::default() },
+        }
+    }
+
+    /// What became of it, at each listener.
+    pub fn results(&self) -> &[StreamResult] {
+        match &self.listeners {
+            None => std::slice::from_ref(&self.result),
+            Some(several) => &several.results,
+        }
+    }
+
+    /// Of a frame of that number.
+    fn tags_of(&self, number: u32) -> Tags {
+        match &self.traffic {
+            Traffic::Replay { frames, .. } => {
+                frames.wire_bytes(number).map_or(self.tags, |bytes| self.tags.of_length(bytes))
+            }
+            _ => self.tags,
         }
     }
 }
@@ -86,6 +117,11 @@ impl Simulation {
                 self.at(ps(first), Kind::Release, stream, 0);
             }
             Traffic::After { stream: cause, .. } => self.flows[cause].followers.push(stream),
+            Traffic::Replay { offset, .. } => {
+                let local = self.nodes[slot(self.flows[place].from)].clock.local(0);
+                self.flows[place].due = local.saturating_add(Ps::from_span(offset).get());
+                self.next_of_replay(stream);
+            }
         }
     }
 
@@ -139,7 +175,20 @@ impl Simulation {
                 let created = if from_cause { cause.created } else { self.now };
                 self.emit(stream, created, cause.number);
             }
+            Traffic::Replay { .. } => {
+                self.emit(stream, self.now, number);
+                self.next_of_replay(stream);
+            }
         }
+    }
+
+    fn next_of_replay(&mut self, stream: u32) {
+        let flow = &self.flows[slot(stream)];
+        let Traffic::Replay { frames, .. } = &flow.traffic else { return };
+        let Some(at_ps) = frames.at_ps(flow.number) else { return };
+        let local = flow.due.saturating_add(at_ps);
+        let at = self.nodes[slot(flow.from)].clock.truth(local, self.now);
+        self.at(at, Kind::Release, stream, 0);
     }
 
     pub(super) fn timed_out(&mut self, stream: u32, number: u32) {
@@ -171,23 +220,47 @@ impl Simulation {
         if node.down > 0 {
             return;
         }
-        flow.result.sent += 1;
+        match &mut flow.listeners {
+            None => flow.result.sent += 1,
+            Some(several) => several.results.iter_mut().for_each(|result| result.sent += 1),
+        }
         let ready = self.now.saturating_add(node.send.draw(&mut node.random) + flow.late);
         let ready = ready.max(flow.entered);
         flow.entered = ready;
-        let (at, tags) = (self.routes.starts[slot(stream)], flow.tags);
+        let (at, tags) = (self.routes.starts[slot(stream)], flow.tags_of(number));
         let frame = Frame { created, stream, number, at, tags };
+        self.tell(&frame, What::Released);
+        let Some(tree) = self.tree(&frame).map(Arc::clone) else {
+            return self.set_out(frame, ready);
+        };
+        for root in &tree.roots {
+            self.set_out(self.routes.moved(frame, *root), ready);
+        }
+    }
+
+    fn set_out(&mut self, frame: Frame, ready: u64) {
         if ready == self.now {
             return self.enter(frame);
         }
         let place = self.slab.put(frame, ready);
-        self.at(ready, Kind::Enter, stream, place);
+        self.at(ready, Kind::Enter, frame.stream, place);
+    }
+
+    /// Where the way of a frame ends, and which of several listeners that is.
+    pub(super) fn end_of(&self, frame: &Frame) -> (Option<usize>, usize) {
+        match self.tree(frame) {
+            None => (None, slot(self.flows[slot(frame.stream)].to)),
+            Some(tree) => {
+                let (listener, node) = tree.listener(self.routes.place(frame));
+                (Some(listener), slot(node))
+            }
+        }
     }
 
     /// A frame has arrived.
     pub(super) fn deliver(&mut self, frame: Frame) {
         let stream = slot(frame.stream);
-        let to = slot(self.flows[stream].to);
+        let (listener, to) = self.end_of(&frame);
         if self.nodes[to].down > 0 {
             return self.lose(frame, LostBy::Restart);
         }
@@ -197,13 +270,22 @@ impl Simulation {
         let node = &mut self.nodes[to];
         let received = self.now.saturating_add(node.receive.draw(&mut node.random));
         let counts = self.counts(frame.created);
-        let result = &mut self.flows[stream].result;
+        self.tell(&frame, What::Delivered { node: to, received_ps: received });
+        let flow = &mut self.flows[stream];
+        let result = match (&mut flow.listeners, listener) {
+            (Some(several), Some(listener)) => &mut several.results[listener],
+            _ => &mut flow.result,
+        };
         result.delivered += 1;
         if counts {
             result.latencies.add(received - frame.created);
         }
         for place in 0..self.flows[stream].followers.len() {
             let follower = self.flows[stream].followers[place];
+            if slot(self.flows[slot(follower)].from) != to {
+                // It waits for this stream at another of its listeners.
+                continue;
+            }
             self.follow(follower, frame, received);
         }
     }

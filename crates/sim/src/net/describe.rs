@@ -3,12 +3,16 @@
 //!
 //! Not here: names and files (`timewire-sched`).
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use thiserror::Error;
 use timewire_base::{BitsPerSecond, FrameLen, Span};
 use timewire_mac::port::{AsyncLimits, CLASSES, ClassConfig, GateList, PortConfig, Ps};
 
 use super::clock::ClockSpec;
 use super::delay::Delay;
+use super::replay::Replay;
 
 /// A network, its traffic and its faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +25,9 @@ pub struct Network {
     pub media: Vec<MediumSpec>,
     /// Streams of frames.
     pub streams: Vec<StreamSpec>,
+    /// Nodes beside its first where a stream goes, too, by its number: bridges copy its frames
+    /// where their ways part.
+    pub more_listeners: BTreeMap<usize, Vec<usize>>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// How long it runs.
@@ -109,7 +116,7 @@ pub enum Access {
     },
 }
 
-/// A stream of frames of one length from one station to another.
+/// A stream of frames of one length, or as they were captured, from one station to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSpec {
     /// Where it starts.
@@ -118,7 +125,7 @@ pub struct StreamSpec {
     pub to: usize,
     /// Its class in every port, 0 to 7.
     pub class: usize,
-    /// Length of its frames.
+    /// Length of its frames; of a replay, each frame has its own.
     pub frame: FrameLen,
     /// When frames are released.
     pub traffic: Traffic,
@@ -168,6 +175,13 @@ pub enum Traffic {
         work: Delay,
         /// Latencies count from the release of the frame that caused it.
         from_cause: bool,
+    },
+    /// As captured, by the station's clock, from so long after the start on.
+    Replay {
+        /// The frames.
+        frames: Arc<Replay>,
+        /// When the first is due.
+        offset: Span,
     },
 }
 
@@ -268,6 +282,12 @@ pub enum NetError {
         /// The stream before it.
         cause: usize,
     },
+    /// A replay that is to babble: its frames are those that were captured.
+    #[error("stream {stream} is a replay, which does not babble")]
+    BabblingReplay {
+        /// The stream.
+        stream: usize,
+    },
     /// A clock that no oscillator has.
     #[error("the clock of node {node} drifts or wanders by more than 100000 ppm")]
     Clock {
@@ -325,6 +345,7 @@ impl Network {
             links: Vec::new(),
             media: Vec::new(),
             streams: Vec::new(),
+            more_listeners: BTreeMap::new(),
             faults: Vec::new(),
             duration,
             warm_up: Span::ZERO,
@@ -342,6 +363,22 @@ impl Network {
     pub fn medium_port(&self, medium: usize, station: usize) -> PortIndex {
         let before: usize = self.media[..medium].iter().map(|medium| medium.stations.len()).sum();
         PortIndex(2 * self.links.len() + before + station)
+    }
+
+    /// The nodes where a stream goes.
+    pub fn listeners(&self, stream: usize) -> impl Iterator<Item = usize> {
+        let first = self.streams.get(stream).map(|spec| spec.to);
+        let more = self.more_listeners.get(&stream).into_iter().flatten().copied();
+        first.into_iter().chain(more)
+    }
+
+    /// The way of each stream: the ports that its frames leave, in the order of
+    /// [`Seen::hop`](super::Seen::hop).
+    ///
+    /// **Errors**: as [`Network::check`]; a stream without a way.
+    pub fn ways(&self) -> Result<Vec<Vec<PortIndex>>, NetError> {
+        self.check()?;
+        super::route::Routes::of(self).map(|routes| routes.ways())
     }
 
     /// Whether everything it names exists.
@@ -392,14 +429,22 @@ impl Network {
             known("class", spec.class, CLASSES)?;
             self.check_traffic(number, spec)?;
         }
+        for (number, nodes) in &self.more_listeners {
+            stream(*number)?;
+            nodes.iter().try_for_each(|number| node(*number))?;
+        }
         for fault in &self.faults {
             match &fault.kind {
                 FaultKind::Loss(link, _)
                 | FaultKind::Corruption(link, _)
                 | FaultKind::LinkDown(link) => known("link", *link, self.links.len())?,
-                FaultKind::Babble(number) | FaultKind::LateApplication(number, _) => {
+                FaultKind::Babble(number) => {
                     stream(*number)?;
+                    if let Traffic::Replay { .. } = self.streams[*number].traffic {
+                        return Err(NetError::BabblingReplay { stream: *number });
+                    }
                 }
+                FaultKind::LateApplication(number, _) => stream(*number)?,
                 FaultKind::Restart(number) | FaultKind::ClockStep(number, _) => node(*number)?,
                 FaultKind::Gates { port, .. } => known("port", port.0, ports)?,
                 FaultKind::MasterLost => {}
@@ -464,7 +509,7 @@ impl Network {
         let no_time = |what| Err(NetError::NoTime { what, owner: "stream", number });
         let follows = |cause: usize| {
             known("stream", cause, self.streams.len())?;
-            if self.streams[cause].to != spec.from {
+            if !self.listeners(cause).any(|node| node == spec.from) {
                 return Err(NetError::Elsewhere { stream: number, cause });
             }
             Ok(())
@@ -492,6 +537,7 @@ impl StreamSpec {
                 [think.longest(), *timeout, *first, Span::ZERO]
             }
             Traffic::After { work, .. } => [work.longest(); 4],
+            Traffic::Replay { offset, .. } => [*offset; 4],
         };
         let residence = self.shape.map(|limits| limits.max_residence);
         of_traffic.into_iter().chain(self.launch).chain(residence)

@@ -18,6 +18,7 @@ use super::delay::{Delay, below, ps};
 use super::describe::{NetError, Network};
 use super::frame::{Frame, NO_PORT, Slab, Tags, slot};
 use super::medium::Medium;
+use super::observe::{Observer, What, place};
 use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
 use super::stats::{Latencies, LostBy, StreamResult};
@@ -119,7 +120,7 @@ pub(super) struct PortState {
     pub port: Port<Frame>,
     wake_at: u64,
     pub delay: u64,
-    gap: u64,
+    pub gap: u64,
     pub loss_ppb: u64,
     pub corrupt_ppb: u64,
     random: Sequence,
@@ -152,8 +153,12 @@ pub struct Violation {
 /// What came out. It can be written and read again, but for mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Of each stream.
+    /// Of each stream; where several listen, of all of them together: a message counts once for
+    /// each.
     pub streams: Vec<StreamResult>,
+    /// Of streams where several listen, by their number: of each listener, in the order of
+    /// [`Network::listeners`].
+    pub listeners: BTreeMap<usize, Vec<StreamResult>>,
     /// Events that were handled.
     pub events: u64,
     /// Frames that were sent by a port.
@@ -190,6 +195,7 @@ pub struct Simulation {
     pub(super) hops: u64,
     pub(super) collisions: u64,
     violations: Vec<Violation>,
+    pub(super) observer: Option<Box<dyn Observer>>,
 }
 
 impl Outcome {
@@ -197,6 +203,10 @@ impl Outcome {
     pub fn merge(&mut self, other: Outcome) {
         for (own, other) in self.streams.iter_mut().zip(&other.streams) {
             own.merge(other);
+        }
+        for (stream, results) in &other.listeners {
+            let own = self.listeners.get_mut(stream).into_iter().flatten();
+            own.zip(results).for_each(|(own, other)| own.merge(other));
         }
         self.events += other.events;
         self.hops += other.hops;
@@ -224,13 +234,17 @@ impl Simulation {
             down: 0,
             ports: Vec::new(),
         });
-        let routes = Routes::of(network)?;
+        let mut routes = Routes::of(network)?;
+        let more: usize = network.more_listeners.values().map(Vec::len).sum();
+        let rows = network.streams.len() + more;
         let flows = network.streams.iter().enumerate();
         let flows = flows.map(|(number, spec)| {
             let hops = routes.starts[number + 1] - routes.starts[number];
-            let latencies = Latencies::of_one_of(network.streams.len());
-            Flow::new(spec, slot(hops), sequence(seed, 3, number), latencies)
+            let latencies = Latencies::of_one_of(rows);
+            let way = (slot(hops), routes.trees.remove(&number));
+            Flow::new(spec, way, sequence(seed, 3, number), latencies)
         });
+        let flows: Vec<Flow> = flows.collect();
         let mut simulation = Simulation {
             now: 0,
             until: ps(network.duration),
@@ -240,7 +254,7 @@ impl Simulation {
             number: 0,
             nodes: nodes.collect(),
             ports: ports(network),
-            flows: flows.collect(),
+            flows,
             media: network
                 .media
                 .iter()
@@ -257,6 +271,7 @@ impl Simulation {
             hops: 0,
             collisions: 0,
             violations: Vec::new(),
+            observer: None,
         };
         simulation.begin();
         Ok(simulation)
@@ -294,28 +309,36 @@ impl Simulation {
 
     /// Counts what is still on its way, and holds the books against each other.
     pub fn finish(mut self) -> Outcome {
-        let mut left = vec![0_u64; self.flows.len()];
-        for flying in self.slab.live().filter(|flying| !flying.frame.tags.has(Tags::GONE)) {
-            left[slot(flying.frame.stream)] += 1;
-        }
+        let live = self.slab.live().filter(|flying| !flying.frame.tags.has(Tags::GONE));
+        let mut left: Vec<Frame> = live.map(|flying| flying.frame).collect();
         let clock = Now { truth: Ps::MAX, local: Ps::MAX };
         for port in &mut self.ports {
-            for frame in port.port.flush(clock) {
-                left[slot(frame.stream)] += 1;
-            }
+            left.extend(port.port.flush(clock));
         }
-        for frame in self.media.iter().flat_map(Medium::held) {
-            left[slot(frame.stream)] += 1;
+        left.extend(self.media.iter().flat_map(Medium::held).copied());
+        for frame in left {
+            self.count(&frame, |result| result.in_flight += 1);
         }
-        for (number, left) in left.into_iter().enumerate() {
-            let result = &mut self.flows[number].result;
-            result.in_flight = left;
-            if result.sent != result.delivered + result.lost_total() + left {
+        for number in 0..self.flows.len() {
+            let results = self.flows[number].results();
+            let balanced =
+                |it: &StreamResult| it.sent == it.delivered + it.lost_total() + it.in_flight;
+            if !results.iter().all(balanced) {
                 self.violated("a frame neither arrived nor was lost nor is on its way");
             }
         }
+        let mut listeners = BTreeMap::new();
+        let flows = self.flows.into_iter().enumerate();
+        let streams = flows.map(|(number, flow)| {
+            let Some(several) = flow.listeners else { return flow.result };
+            let mut all = flow.result;
+            several.results.iter().for_each(|result| all.merge(result));
+            listeners.insert(number, several.results);
+            all
+        });
         Outcome {
-            streams: self.flows.into_iter().map(|flow| flow.result).collect(),
+            streams: streams.collect(),
+            listeners,
             events: self.events,
             hops: self.hops,
             collisions: self.collisions,
@@ -416,7 +439,10 @@ impl Simulation {
     }
 
     pub(super) fn lose(&mut self, frame: Frame, by: LostBy) {
-        self.flows[slot(frame.stream)].result.lost[by.index()] += 1;
+        if self.observer.is_some() {
+            self.tell_loss(&frame, by);
+        }
+        self.count(&frame, |result| result.lost[by.index()] += 1);
     }
 
     pub(super) fn violated(&mut self, what: &'static str) {
@@ -430,7 +456,10 @@ impl Simulation {
         if frame.tags.has(Tags::FRESH) {
             return NO_PORT;
         }
-        self.routes.hop(frame.at - 1).port()
+        match self.tree(frame) {
+            None => self.routes.hop(frame.at - 1).port(),
+            Some(tree) => tree.sent_by(self.routes.place(frame)),
+        }
     }
 
     /// A frame comes to the queue of the port of its hop.
@@ -448,8 +477,10 @@ impl Simulation {
         let waits = frame.tags.has(Tags::TIMED) || state.peer == NO_PEER || self.queue.more_now();
         if !waits && let Some(started) = state.port.pass(truth(self.now), frame, class, wire_bytes)
         {
+            self.tell(&frame, What::Queued { port: place(number) });
             return self.go(&started, number);
         }
+        self.tell(&frame, What::Queued { port: place(number) });
         let clocks = self.clocks(self.ports[slot(number)].node);
         let Some(not_before) = self.not_before(&frame, number, clocks) else {
             return self.lose(frame, LostBy::Shaped);
@@ -558,6 +589,7 @@ impl Simulation {
         if self.now < free_at {
             self.violated(OVERLAP);
         }
+        self.tell(&started.item, What::Started { port: place(port), class: started.class });
         self.depart(started.item, port, ends, Some(self.now));
     }
 
@@ -575,6 +607,7 @@ impl Simulation {
         if started.resumed {
             return;
         }
+        self.tell(&started.item, What::Started { port: place(port), class: started.class });
         let lasts = started.ends - clocks.truth;
         let Some(gates) = self.ports[slot(port)].port.gates() else { return };
         let kept = within(gates, started.class, clocks.local, lasts);
@@ -622,13 +655,43 @@ impl Simulation {
             }
         }
         let arrives = ends.saturating_add_signed(state.lag);
+        if self.observer.is_some() {
+            self.tell_end(&frame, port, ends);
+        }
+        frame.tags = frame.tags.without(Tags::FRESH);
+        if frame.tags.has(Tags::SEVERAL) {
+            return self.part(frame, port, arrives, since);
+        }
         let hop = self.routes.hop(frame.at);
         frame.at += 1;
-        frame.tags = frame.tags.without(Tags::FRESH);
         if hop.is_last() {
-            let place = self.slab.put(frame, arrives);
-            return self.at(arrives, Kind::Deliver, frame.stream, place);
+            return self.arrive(frame, port, arrives);
         }
+        self.go_to_next(frame, port, (arrives, since), None);
+    }
+
+    /// A frame that a port has sent comes to the end of its way.
+    #[inline]
+    pub(super) fn arrive(&mut self, frame: Frame, port: u32, arrives: u64) {
+        if self.observer.is_some() {
+            let (_, node) = self.end_of(&frame);
+            self.tell(&frame, What::Reaches { port: place(port), node, at_ps: arrives });
+        }
+        let place = self.slab.put(frame, arrives);
+        self.at(arrives, Kind::Deliver, frame.stream, place);
+    }
+
+    /// A frame that `port` has sent comes to the queue of the port where it is now; how long
+    /// forwarding takes, as given or drawn.
+    #[inline]
+    pub(super) fn go_to_next(
+        &mut self,
+        frame: Frame,
+        port: u32,
+        (arrives, since): (u64, Option<u64>),
+        takes: Option<u64>,
+    ) -> u64 {
+        let state = &self.ports[slot(port)];
         let peer = match state.peer {
             NO_PEER => self.ports[slot(self.routes.hop(frame.at).port())].node,
             peer => peer,
@@ -636,20 +699,22 @@ impl Simulation {
         let mut ready = arrives;
         if let (Some(bytes), Some(since)) = (self.nodes[slot(peer)].cut_through_bytes, since) {
             let onward = &self.ports[slot(self.routes.hop(frame.at).port())].port;
-            let state = &self.ports[slot(port)];
             if onward.rate() <= state.port.rate() {
                 let head = state.port.duration(bytes + PREAMBLE_BYTES);
                 let head = u64::try_from(head.get()).unwrap_or(0);
                 ready = ready.min(since + head + state.delay);
             }
         }
+        self.tell(&frame, What::Reaches { port: place(port), node: slot(peer), at_ps: ready });
         let node = &mut self.nodes[slot(peer)];
-        let takes = node.forward_takes.unwrap_or_else(|| node.forward.draw(&mut node.random));
+        let fixed = takes.or(node.forward_takes);
+        let takes = fixed.unwrap_or_else(|| node.forward.draw(&mut node.random));
         let state = &mut self.ports[slot(port)];
         let ready = ready.saturating_add(takes).max(state.forwarded);
         state.forwarded = ready;
         let place = self.slab.put(frame, arrives);
         self.at(ready, Kind::Enter, frame.stream, place);
+        takes
     }
 
     /// Whether latencies of frames of that time count.

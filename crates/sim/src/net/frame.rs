@@ -15,7 +15,8 @@ pub(super) struct Frame {
     pub stream: u32,
     pub number: u32,
     /// The place among the ways' hops of the port that it comes to, waits in or is sent by; behind
-    /// the last one when it is on the last link.
+    /// the last one when it is on the last link. Of a copy for one of several listeners, its place
+    /// in their tree, counted from where the stream's hops begin.
     pub at: u32,
     pub tags: Tags,
 }
@@ -35,11 +36,19 @@ impl Tags {
     pub const FRESH: Tags = Tags(1 << 29);
     /// It has a launch time, or is shaped by bridges.
     pub const TIMED: Tags = Tags(1 << 30);
+    /// Its stream has several listeners: the way is a tree.
+    pub const SEVERAL: Tags = Tags(1 << 31);
 
     pub fn new(class: usize, wire_bytes: u32, is_timed: bool) -> Tags {
         let timed = if is_timed { Tags::TIMED } else { Tags(0) };
         debug_assert!(class < CLASSES && wire_bytes < 1 << Tags::CLASS);
         Tags(index(class) << Tags::CLASS | wire_bytes).with(Tags::FRESH).with(timed)
+    }
+
+    /// The same, of a frame of another length.
+    pub fn of_length(self, wire_bytes: u32) -> Tags {
+        debug_assert!(wire_bytes < 1 << Tags::CLASS);
+        Tags(self.0 >> Tags::CLASS << Tags::CLASS | wire_bytes)
     }
 
     pub fn wire_bytes(self) -> u32 {

@@ -22,9 +22,12 @@ mod engine;
 mod fault;
 mod frame;
 mod medium;
+mod observe;
 mod queue;
+mod replay;
 mod route;
 mod stats;
+mod tree;
 mod worst;
 
 pub use clock::{ClockSpec, SyncSpec};
@@ -34,5 +37,7 @@ pub use describe::{
     StreamSpec, Traffic, plain_port,
 };
 pub use engine::{Outcome, Simulation, Violation};
+pub use observe::{Observer, Seen, What};
+pub use replay::{FullReplay, Replay};
 pub use stats::{Latencies, LostBy, StreamResult};
 pub use worst::{PhaseSearch, Trial};

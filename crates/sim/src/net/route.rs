@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::describe::{NetError, Network};
+use super::describe::{NetError, Network, PortIndex};
+use super::frame::{Frame, slot};
+use super::tree::Tree;
 
 /// The ports of every stream, one after the other.
 #[derive(Debug, Default)]
@@ -14,9 +16,12 @@ pub(super) struct Routes {
     hops: Vec<Hop>,
     /// Where each stream's hops begin; one more at the end.
     pub starts: Vec<u32>,
+    /// Of those with several listeners.
+    pub trees: BTreeMap<usize, Tree>,
 }
 
-/// A port on the way of a stream. Behind its link the way may end.
+/// A port on the way of a stream. Behind its link the way may end; where ways of several listeners
+/// end, their tree says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hop(u32);
 
@@ -40,7 +45,7 @@ type Neighbours = Vec<Vec<(u32, u32)>>;
 impl Routes {
     pub fn of(network: &Network) -> Result<Routes, NetError> {
         let neighbours = neighbours(network);
-        let mut routes = Routes { hops: Vec::new(), starts: vec![0] };
+        let mut routes = Routes { hops: Vec::new(), starts: vec![0], trees: BTreeMap::new() };
         // Streams of one talker share a search.
         let mut by_talker: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, stream) in network.streams.iter().enumerate() {
@@ -50,9 +55,20 @@ impl Routes {
         for (from, streams) in by_talker {
             let reached = search(&neighbours, index(from));
             for number in streams {
-                let to = network.streams[number].to;
-                let way = way(&reached, index(from), index(to));
-                let way = way.ok_or(NetError::NoRoute { stream: number, from, to })?;
+                let to_each = network.listeners(number).map(|to| {
+                    let way = way(&reached, index(from), index(to));
+                    way.ok_or(NetError::NoRoute { stream: number, from, to })
+                });
+                let mut to_each = to_each.collect::<Result<Vec<_>, _>>()?;
+                let way = match to_each.len() {
+                    1 => to_each.remove(0),
+                    _ => {
+                        let listeners = network.listeners(number).map(index).collect();
+                        let (tree, ports) = Tree::of(&to_each, listeners)?;
+                        routes.trees.insert(number, tree);
+                        ports
+                    }
+                };
                 let (what, count, max) = ("hops of a stream", way.len(), Network::MAX_HOPS);
                 if count > max {
                     return Err(NetError::TooMany { what, count, max });
@@ -73,6 +89,26 @@ impl Routes {
     /// A hop by its place among all.
     pub fn hop(&self, at: u32) -> Hop {
         self.hops[usize::try_from(at).expect("invariant: 32 bits fit a place")]
+    }
+
+    /// The place of a frame among the hops of its stream.
+    pub fn place(&self, frame: &Frame) -> u8 {
+        let place = frame.at - self.starts[slot(frame.stream)];
+        u8::try_from(place).expect("invariant: the hops of a stream were counted")
+    }
+
+    /// A frame at another place among the hops of its stream.
+    pub fn moved(&self, frame: Frame, place: u8) -> Frame {
+        Frame { at: self.starts[slot(frame.stream)] + u32::from(place), ..frame }
+    }
+
+    /// The ports of each stream.
+    pub fn ways(&self) -> Vec<Vec<PortIndex>> {
+        let each = self.starts.windows(2).map(|two| {
+            let (from, to) = (slot(two[0]), slot(two[1]));
+            self.hops[from..to].iter().map(|hop| PortIndex(slot(hop.port()))).collect()
+        });
+        each.collect()
     }
 }
 

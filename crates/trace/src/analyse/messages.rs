@@ -152,6 +152,11 @@ fn collect(file: &RecordFile, names: &[String], stamps: &mut [FlowStamps]) {
     }
 }
 
+/// Whether a message came after its deadline; a stream without one has zero.
+pub(super) fn is_late(transfer_ns: i64, deadline_ns: i64) -> bool {
+    deadline_ns > 0 && transfer_ns > deadline_ns
+}
+
 /// What the messages of one flow, or of several, came to.
 #[derive(Default)]
 struct Tally {
@@ -189,7 +194,7 @@ impl Tally {
             };
             let transfer_ns = received_ns.saturating_sub(sent_ns);
             tally.received += 1;
-            tally.late += u64::from(transfer_ns > deadline_ns);
+            tally.late += u64::from(is_late(transfer_ns, deadline_ns));
             tally.backwards += u64::from(transfer_ns < 0);
             tally.transfer.push(transfer_ns);
             if let Some(rx_sw_ns) = flow.rx_sw.of(seq) {

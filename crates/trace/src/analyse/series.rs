@@ -6,7 +6,7 @@
 
 use crate::summary::{SlotPromise, StreamClass};
 
-use super::messages::{Message, messages};
+use super::messages::{Message, is_late, messages};
 use super::{AnalyseError, CaseInput, wire};
 
 /// What one case stamped, in order.
@@ -85,7 +85,7 @@ fn of_stream(
         lost: messages.iter().map(|m| m.received_ns.is_none()).collect(),
         late: messages
             .iter()
-            .map(|m| m.received_ns.is_some_and(|at| since(m.sent_ns, at) > deadline_ns))
+            .map(|m| m.received_ns.is_some_and(|at| is_late(since(m.sent_ns, at), deadline_ns)))
             .collect(),
     }
 }

@@ -102,7 +102,7 @@ pub fn export_packets<R: Read, W: Write>(
         frame.truncate(usize::from(length));
         report.packets += 1;
         report.without_bytes += u64::from(flow.is_none());
-        let comment = comment_of(&event, names);
+        let comment = comment_of(&event, names, &header);
         let packet = Packet {
             interface,
             at_ns: to_utc.at(event.at_ns),
@@ -151,7 +151,7 @@ fn interface_name(event: &Event, header: &CaptureHeader) -> String {
     }
 }
 
-fn comment_of(event: &Event, names: &Names) -> String {
+fn comment_of(event: &Event, names: &Names, header: &CaptureHeader) -> String {
     let mut text = format!("CPU {}", event.cpu);
     if event.thread != 0 {
         text += &match names.threads.get(&event.thread) {
@@ -160,7 +160,7 @@ fn comment_of(event: &Event, names: &Names) -> String {
         };
     }
     match event.hook {
-        Hook::Drop => text += &format!(", dropped: reason {}", event.aux),
+        Hook::Drop => text += &format!(", dropped: reason {}", header.reason(event.aux)),
         Hook::DriverStart => text += &format!(", queue {}", event.aux),
         Hook::DriverDone if event.aux.cast_signed() != 0 => {
             text += &format!(", the driver said {}", event.aux.cast_signed());

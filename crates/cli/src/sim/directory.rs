@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The run directory of a simulation: the same files as those of a real run, so that `report`,
+//! `compare` and `trace` read it. Nothing of the host is in it: the same file and seed give the
+//! same bytes.
+//!
+//! Not here: what is in records (`records.rs`) and captures (`events.rs`).
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use timewire_base::{Instant, Span};
+use timewire_ctl::rundir::{CaseMeta, RunDir, RunEnd, RunMeta, SIMULATION, StreamMeta};
+use timewire_sched::scenario::network::{NetMetric, NetTraffic, NetworkFile};
+use timewire_sched::scenario::{AtMost, ByteCount};
+use timewire_sim::net::{Network, Observer, Seen, Simulation};
+use timewire_trace::summary::{Fact, FactLevel, StreamClass};
+
+use super::Report;
+use super::events::Events;
+use super::names::Rows;
+use super::records::Records;
+
+/// The name of the capture of a case.
+const CAPTURE: &str = "trace.twc";
+/// What a simulated case is called.
+const CASE: &str = "simulated";
+
+/// The directory of a simulation.
+pub struct Directory {
+    run: RunDir,
+    meta: RunMeta,
+    traced: Option<BTreeSet<usize>>,
+}
+
+/// One of its runs, which is written.
+pub struct Recording {
+    id: String,
+    case: CaseMeta,
+    sinks: Arc<Mutex<Sinks>>,
+}
+
+struct Sinks {
+    records: Option<Records>,
+    events: Option<Events>,
+}
+
+/// What the simulation tells.
+struct Told(Arc<Mutex<Sinks>>);
+
+impl Observer for Told {
+    fn seen(&mut self, seen: &Seen) {
+        let mut sinks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(records) = &mut sinks.records {
+            records.seen(seen);
+        }
+        if let Some(events) = &mut sinks.events {
+            events.seen(seen);
+        }
+    }
+}
+
+/// Which streams have their frames traced: all of them, or those that are named.
+///
+/// **Errors**: there is no such stream.
+pub fn traced(file: &NetworkFile, names: &[String]) -> anyhow::Result<BTreeSet<usize>> {
+    if names.is_empty() {
+        return Ok((0..file.streams.len()).collect());
+    }
+    let place = |name: &String| {
+        let found = file.streams.iter().position(|stream| stream.name.as_str() == name);
+        found.with_context(|| {
+            let all: Vec<&str> = file.streams.iter().map(|stream| stream.name.as_str()).collect();
+            let there = match all.len() {
+                0..=20 => format!("there are {}", all.join(", ")),
+                count => format!("there are {count}"),
+            };
+            format!("there is no stream `{name}` to trace; {there}")
+        })
+    };
+    names.iter().map(place).collect()
+}
+
+impl Directory {
+    /// Makes a directory for the runs of a network, whose text is kept.
+    ///
+    /// **Errors**: it is there and not empty, or cannot be written.
+    pub fn create(
+        path: &Path,
+        (file, text): (&NetworkFile, &str),
+        (seed, runs): (u64, u32),
+        traced: Option<BTreeSet<usize>>,
+    ) -> anyhow::Result<Directory> {
+        let here = std::env::current_dir().context("the current directory is gone")?;
+        let run = RunDir::create(&here.join(path))?;
+        let name = file.name.to_string();
+        let title = match file.description.as_str() {
+            "" => name.clone(),
+            description => description.to_owned(),
+        };
+        let mut meta = RunMeta::new(title, 0);
+        meta.cases = (1..=runs).map(|run| id(&name, run)).collect();
+        meta.environment = environment(file, seed, runs);
+        fs::write(run.network_path(&name), text)
+            .with_context(|| format!("cannot write {}", run.network_path(&name).display()))?;
+        meta.network = Some(name);
+        run.write_meta(&meta)?;
+        Ok(Directory { run, meta, traced })
+    }
+
+    /// Begins the run with this number, from 1: what the simulation tells is written.
+    ///
+    /// **Errors**: a file cannot be written, or cannot name so much.
+    pub fn record(
+        &self,
+        (file, network): (&NetworkFile, &Network),
+        number: u32,
+        simulation: &mut Simulation,
+    ) -> anyhow::Result<Recording> {
+        let id = id(file.name.as_str(), number);
+        let path = self.run.case_path(&id);
+        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let rows = Rows::of(file, network);
+        let records = Records::create(&path, &id, &rows)?;
+        let events = match &self.traced {
+            None => None,
+            Some(wanted) => {
+                let capture = path.join(CAPTURE);
+                let out = File::create(&capture)
+                    .with_context(|| format!("cannot create {}", capture.display()))?;
+                Some(Events::create(out, (network, &rows), (wanted, &id))?)
+            }
+        };
+        let case = case(file, (number, network.seed), (&rows, &records), events.is_some())?;
+        self.run.write_case(&id, &case)?;
+        let sinks = Arc::new(Mutex::new(Sinks { records: Some(records), events }));
+        simulation.observe(Box::new(Told(Arc::clone(&sinks))));
+        Ok(Recording { id, case, sinks })
+    }
+
+    /// Closes the files of a run that has ended.
+    ///
+    /// **Errors**: something could not be written, now or earlier.
+    pub fn recorded(&self, recording: Recording) -> anyhow::Result<()> {
+        let mut sinks = recording.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(records) = sinks.records.take() {
+            records.finish()?;
+        }
+        if let Some(events) = sinks.events.take() {
+            let path = self.run.case_path(&recording.id).join(CAPTURE);
+            events.finish().with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(self.run.write_case(&recording.id, &recording.case)?)
+    }
+
+    /// All runs have ended: what came of them is written. Gives the path of the report.
+    ///
+    /// **Errors**: a file cannot be written or read again.
+    pub fn finish(self, file: &NetworkFile, report: &Report) -> anyhow::Result<RunDir> {
+        let text = format!("{}\n", serde_json::to_string_pretty(report)?);
+        self.run.write_text(SIMULATION, &text)?;
+        let runs = i64::try_from(self.meta.cases.len()).unwrap_or(i64::MAX);
+        let elapsed_ns = file.duration.checked_mul(runs).unwrap_or(Span::MAX);
+        self.run.write_end(&RunEnd { elapsed_ns })?;
+        Ok(self.run)
+    }
+}
+
+fn id(network: &str, run: u32) -> String {
+    format!("{network}/{CASE}/run-{run}")
+}
+
+/// What the run stood on: nothing of a host.
+fn environment(file: &NetworkFile, seed: u64, runs: u32) -> Vec<Fact> {
+    let fact = |name: &str, value: String| Fact {
+        area: "simulation".to_owned(),
+        name: name.to_owned(),
+        value,
+        level: FactLevel::Ok,
+    };
+    let last = seed.wrapping_add(u64::from(runs.saturating_sub(1)));
+    let seeds = if runs == 1 { seed.to_string() } else { format!("{seed} to {last}") };
+    vec![
+        fact("how", "simulated; no kernel, card or clock of a host had a part in it".to_owned()),
+        fact("network", file.name.to_string()),
+        fact("duration", file.duration.to_string()),
+        fact("seed", seeds),
+    ]
+}
+
+fn case(
+    file: &NetworkFile,
+    (number, seed): (u32, u64),
+    (rows, records): (&Rows, &Records),
+    traced: bool,
+) -> anyhow::Result<CaseMeta> {
+    let at = |span: Span| Instant::from_ns(span.as_ns());
+    let mut lengths: Vec<u32> =
+        file.streams.iter().map(|it| it.message.map_or(0, ByteCount::get)).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
+    let rates = file.links.iter().map(|link| link.rate);
+    let rate = rates.chain(file.segments.iter().map(|segment| segment.rate)).next();
+    let streams = rows.all().iter().map(|row| {
+        let (class, deadline_ns) = promised(file, row.stream);
+        StreamMeta { name: row.name.clone(), class, deadline_ns, port: None }
+    });
+    Ok(CaseMeta {
+        scenario: file.name.to_string(),
+        case: CASE.to_owned(),
+        title: format!("simulated, seed {seed}"),
+        load: format!("run-{number}"),
+        message_bytes: if let [one] = lengths[..] { one } else { 0 },
+        tdm: file.schedule.is_some(),
+        carrier: None,
+        reserved: Vec::new(),
+        schedule: file.schedule.clone(),
+        cycle_ns: Some(cycle(file)),
+        rate: rate.context("a network without a link has no way for a stream")?,
+        published: None,
+        streams: streams.collect(),
+        endpoints: records.files(),
+        observers: Vec::new(),
+        from_ns: at(file.warm_up),
+        to_ns: at(file.duration),
+        macs: Vec::new(),
+        stamp_bound: None,
+        trace: traced.then(|| CAPTURE.to_owned()),
+    })
+}
+
+/// A stream that something is promised about is real time; a limit of its largest latency is its
+/// deadline.
+fn promised(file: &NetworkFile, stream: usize) -> (StreamClass, Span) {
+    let Some(stream) = file.streams.get(stream) else {
+        return (StreamClass::BestEffort, Span::ZERO);
+    };
+    let limits = || file.limits.iter().filter(|limit| limit.stream == stream.name);
+    let deadlines = limits().filter_map(|limit| match (limit.metric, &limit.at_most) {
+        (NetMetric::LatencyMax, AtMost::Time(span)) => Some(*span),
+        _ => None,
+    });
+    let urgent = stream.class.get() > 0 || stream.place.is_some() || limits().next().is_some();
+    let class = if urgent { StreamClass::RealTime } else { StreamClass::BestEffort };
+    (class, deadlines.min().unwrap_or(Span::ZERO))
+}
+
+/// What drawings are divided by: the longest cycle of gates, or period of a stream.
+fn cycle(file: &NetworkFile) -> Span {
+    let gates = file.ports.iter().filter_map(|port| port.gates.as_ref());
+    let gates = gates.map(|list| {
+        let states = list.entries.iter().map(|entry| entry.lasts);
+        list.cycle.unwrap_or_else(|| states.fold(Span::ZERO, |sum, lasts| sum + lasts))
+    });
+    let periods = file.streams.iter().filter_map(|stream| match &stream.traffic {
+        NetTraffic::Cyclic(cyclic) => Some(cyclic.period),
+        _ => None,
+    });
+    gates.max().or(periods.max()).unwrap_or(Span::from_ms(1))
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Captures of real traffic as what streams send: the frames that are asked for, with their times
+//! after the first frame of the file and their lengths.
+//!
+//! Not here: the formats (`timewire_trace::pcap`), when frames are released (`timewire-sim`).
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use timewire_base::{FrameLen, Span};
+use timewire_sched::scenario::network::NetReplay;
+use timewire_sim::net::Replay;
+use timewire_trace::pcap::PcapReader;
+
+/// The longest frame that a link takes: a jumbo frame with a tag. **Units**: bytes.
+const LONGEST: u32 = 9_018;
+
+/// Reads the frames of a stream.
+///
+/// **Errors**: the file cannot be read or has none of them; a frame that no link takes; more than a
+/// simulation keeps.
+pub fn read(beside: &Path, wanted: &NetReplay) -> anyhow::Result<Replay> {
+    let path = beside.join(wanted.file.as_str());
+    let shown = path.display();
+    let file = File::open(&path).with_context(|| format!("cannot read the capture {shown}"))?;
+    let failed = || format!("cannot replay {shown}");
+    let mut reader = PcapReader::new(BufReader::new(file)).with_context(failed)?;
+    let mut earliest: Option<i64> = None;
+    let mut taken: Vec<(i64, u16)> = Vec::new();
+    let mut number = 0_u64;
+    while let Some(frame) = reader.next().with_context(failed)? {
+        number += 1;
+        earliest = Some(earliest.map_or(frame.at_ns, |first| first.min(frame.at_ns)));
+        if !is_wanted(frame.bytes, wanted) {
+            continue;
+        }
+        if frame.original_len > LONGEST {
+            bail!(
+                "cannot replay {shown}: its packet {number} has {} bytes, and no link takes more \
+                 than {LONGEST}; capture without offloads (`ethtool -K IF tso off gro off`)",
+                frame.original_len
+            );
+        }
+        if taken.len() >= Replay::MOST {
+            bail!(
+                "cannot replay {shown}: more than {} of its packets are asked for; take fewer of \
+                 them with `vlan`, `pcp`, `source` or `destination`, or a part of the capture",
+                Replay::MOST
+            );
+        }
+        taken.push((frame.at_ns, u16::try_from(frame.original_len).unwrap_or(u16::MAX)));
+    }
+    if taken.is_empty() {
+        bail!("cannot replay {shown}: none of its {number} packets is one that is asked for");
+    }
+    // Interfaces of one capture may be somewhat out of order.
+    taken.sort_by_key(|(at_ns, _)| *at_ns);
+    let first = earliest.unwrap_or(0);
+    let mut replay = Replay::default();
+    for (at_ns, length) in taken {
+        let at = Span::from_ns(at_ns.saturating_sub(first));
+        replay.push(at, FrameLen::new(u32::from(length))?)?;
+    }
+    Ok(replay)
+}
+
+/// Whether a frame is asked for. What was not captured of it is not asked for.
+fn is_wanted(frame: &[u8], wanted: &NetReplay) -> bool {
+    let at = |from: usize, to: usize| frame.get(from..to);
+    let tag = match at(12, 16) {
+        Some([0x81, 0x00, high, low] | [0x88, 0xa8, high, low]) => {
+            Some(u16::from_be_bytes([*high, *low]))
+        }
+        _ => None,
+    };
+    let same = |wanted: Option<[u8; 6]>, found: Option<&[u8]>| {
+        wanted.is_none_or(|wanted| found == Some(&wanted[..]))
+    };
+    let vlan = wanted.vlan.map(|vlan| vlan.get());
+    let pcp = wanted.pcp.map(|pcp| pcp.get());
+    same(wanted.destination.map(|mac| mac.0), at(0, 6))
+        && same(wanted.source.map(|mac| mac.0), at(6, 12))
+        && vlan.is_none_or(|vlan| tag.map(|tag| u64::from(tag & 0x0fff)) == Some(vlan))
+        && pcp.is_none_or(|pcp| tag.map(|tag| u64::from(tag >> 13)) == Some(pcp))
+}
