@@ -129,7 +129,7 @@ fn several(seed: u64) -> Network {
     if cyclic && !babbles {
         let (mut frames, mut at) = (Replay::default(), Span::ZERO);
         for _ in 0..dice.below(40) {
-            at = at + dice.ns(50_000);
+            at += dice.ns(50_000);
             let length = FrameLen::new(60 + u32::try_from(dice.below(1_455)).unwrap()).unwrap();
             frames.push(at, length).unwrap();
         }
