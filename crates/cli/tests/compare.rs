@@ -126,8 +126,8 @@ fn t3_runs_without_a_case_in_common_are_not_compared() {
 fn t1_wrong_use_is_named() {
     timewire(&["compare", "no-such", "no-such"]).failed(
         2,
-        "error: no-such: no such directory, so it is no run directory of `timewire run` or \
-         `demo`\n",
+        "error: no-such: no such directory, so it is no run directory of `timewire run`, `sim` \
+         or `demo`\n",
     );
     let said = timewire(&["compare", "a", "b", "--tolerance", "5"]);
     assert_eq!(said.code, Some(2));

@@ -259,8 +259,18 @@ impl Simulation {
 
     /// A frame has arrived.
     pub(super) fn deliver(&mut self, frame: Frame) {
+        if frame.tags.has(Tags::SEVERAL) || self.observer.is_some() {
+            self.deliver_to::<true>(frame);
+        } else {
+            self.deliver_to::<false>(frame);
+        }
+    }
+
+    /// `WATCHED`: somebody may be told, or there are several listeners.
+    fn deliver_to<const WATCHED: bool>(&mut self, frame: Frame) {
         let stream = slot(frame.stream);
-        let (listener, to) = self.end_of(&frame);
+        let (listener, to) =
+            if WATCHED { self.end_of(&frame) } else { (None, slot(self.flows[stream].to)) };
         if self.nodes[to].down > 0 {
             return self.lose(frame, LostBy::Restart);
         }
@@ -270,11 +280,13 @@ impl Simulation {
         let node = &mut self.nodes[to];
         let received = self.now.saturating_add(node.receive.draw(&mut node.random));
         let counts = self.counts(frame.created);
-        self.tell(&frame, What::Delivered { node: to, received_ps: received });
+        if WATCHED {
+            self.tell(&frame, What::Delivered { node: to, received_ps: received });
+        }
         let flow = &mut self.flows[stream];
-        let result = match (&mut flow.listeners, listener) {
-            (Some(several), Some(listener)) => &mut several.results[listener],
-            _ => &mut flow.result,
+        let result = match listener.zip(flow.listeners.as_mut()) {
+            None => &mut flow.result,
+            Some((listener, several)) => &mut several.results[listener],
         };
         result.delivered += 1;
         if counts {

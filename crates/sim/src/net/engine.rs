@@ -440,7 +440,7 @@ impl Simulation {
 
     pub(super) fn lose(&mut self, frame: Frame, by: LostBy) {
         if self.observer.is_some() {
-            self.tell_loss(&frame, by);
+            self.tell_loss(frame, by);
         }
         self.count(&frame, |result| result.lost[by.index()] += 1);
     }
@@ -474,10 +474,13 @@ impl Simulation {
             return self.lose(frame, LostBy::Corrupted);
         }
         let (class, wire_bytes) = (frame.tags.class(), frame.tags.wire_bytes());
-        let waits = frame.tags.has(Tags::TIMED) || state.peer == NO_PEER || self.queue.more_now();
+        // Who is told is told of a queue, too.
+        let waits = frame.tags.has(Tags::TIMED)
+            || state.peer == NO_PEER
+            || self.observer.is_some()
+            || self.queue.more_now();
         if !waits && let Some(started) = state.port.pass(truth(self.now), frame, class, wire_bytes)
         {
-            self.tell(&frame, What::Queued { port: place(number) });
             return self.go(&started, number);
         }
         self.tell(&frame, What::Queued { port: place(number) });
@@ -581,6 +584,7 @@ impl Simulation {
     }
 
     /// A transmission begins at a port without gates; nothing interrupts it.
+    #[inline(always)]
     fn go(&mut self, started: &Started<Frame>, port: u32) {
         self.hops += 1;
         let ends = u64::try_from(started.ends.get()).unwrap_or(self.now);
@@ -589,7 +593,6 @@ impl Simulation {
         if self.now < free_at {
             self.violated(OVERLAP);
         }
-        self.tell(&started.item, What::Started { port: place(port), class: started.class });
         self.depart(started.item, port, ends, Some(self.now));
     }
 
@@ -655,36 +658,23 @@ impl Simulation {
             }
         }
         let arrives = ends.saturating_add_signed(state.lag);
-        if self.observer.is_some() {
-            self.tell_end(&frame, port, ends);
-        }
         frame.tags = frame.tags.without(Tags::FRESH);
-        if frame.tags.has(Tags::SEVERAL) {
-            return self.part(frame, port, arrives, since);
+        if frame.tags.has(Tags::SEVERAL) || self.observer.is_some() {
+            return self.depart_watched(frame, port, (ends, arrives, since));
         }
         let hop = self.routes.hop(frame.at);
         frame.at += 1;
         if hop.is_last() {
-            return self.arrive(frame, port, arrives);
+            let place = self.slab.put(frame, arrives);
+            return self.at(arrives, Kind::Deliver, frame.stream, place);
         }
-        self.go_to_next(frame, port, (arrives, since), None);
-    }
-
-    /// A frame that a port has sent comes to the end of its way.
-    #[inline]
-    pub(super) fn arrive(&mut self, frame: Frame, port: u32, arrives: u64) {
-        if self.observer.is_some() {
-            let (_, node) = self.end_of(&frame);
-            self.tell(&frame, What::Reaches { port: place(port), node, at_ps: arrives });
-        }
-        let place = self.slab.put(frame, arrives);
-        self.at(arrives, Kind::Deliver, frame.stream, place);
+        self.go_to_next::<false>(frame, port, (arrives, since), None);
     }
 
     /// A frame that `port` has sent comes to the queue of the port where it is now; how long
-    /// forwarding takes, as given or drawn.
-    #[inline]
-    pub(super) fn go_to_next(
+    /// forwarding takes, as given or drawn. `WATCHED`: somebody may be told.
+    #[inline(always)]
+    pub(super) fn go_to_next<const WATCHED: bool>(
         &mut self,
         frame: Frame,
         port: u32,
@@ -705,7 +695,9 @@ impl Simulation {
                 ready = ready.min(since + head + state.delay);
             }
         }
-        self.tell(&frame, What::Reaches { port: place(port), node: slot(peer), at_ps: ready });
+        if WATCHED {
+            self.tell(&frame, What::Reaches { port: place(port), node: slot(peer), at_ps: ready });
+        }
         let node = &mut self.nodes[slot(peer)];
         let fixed = takes.or(node.forward_takes);
         let takes = fixed.unwrap_or_else(|| node.forward.draw(&mut node.random));

@@ -94,32 +94,26 @@ impl Simulation {
         self.observer = Some(observer);
     }
 
-    /// Something happened to a frame.
-    #[inline]
+    /// Something happened to a frame. It is copied, so that one of which nobody is told need not
+    /// be in memory.
+    #[inline(always)]
     pub(super) fn tell(&mut self, frame: &Frame, what: What) {
         if self.observer.is_some() {
-            self.tell_observer(frame, what);
+            self.tell_observer(*frame, what);
         }
     }
 
     /// A frame is lost, and each listener that it was on its way to does not get it.
     #[cold]
-    pub(super) fn tell_loss(&mut self, frame: &Frame, by: LostBy) {
-        self.tell(frame, What::Lost { by });
-        for node in self.behind(frame) {
-            self.tell(frame, What::Missed { node });
+    pub(super) fn tell_loss(&mut self, frame: Frame, by: LostBy) {
+        self.tell(&frame, What::Lost { by });
+        for node in self.behind(&frame) {
+            self.tell(&frame, What::Missed { node });
         }
     }
 
-    /// A frame has the link of a port for itself until `ends`, gap included.
     #[cold]
-    pub(super) fn tell_end(&mut self, frame: &Frame, port: u32, ends: u64) {
-        let at_ps = ends.saturating_sub(self.ports[slot(port)].gap);
-        self.tell(frame, What::Ended { port: place(port), at_ps });
-    }
-
-    #[cold]
-    fn tell_observer(&mut self, frame: &Frame, what: What) {
+    fn tell_observer(&mut self, frame: Frame, what: What) {
         // On its last link it is still at the last port, but for copies that go to listeners.
         let starts = &self.routes.starts[slot(frame.stream)..];
         let last = u8::try_from(starts[1] - starts[0] - 1).unwrap_or(u8::MAX);
@@ -128,7 +122,7 @@ impl Simulation {
             created_ps: frame.created,
             stream: slot(frame.stream),
             number: frame.number,
-            hop: self.routes.place(frame).min(last),
+            hop: self.routes.place(&frame).min(last),
             wire_bytes: frame.tags.wire_bytes(),
             what,
         };

@@ -10,8 +10,9 @@
 use std::sync::Arc;
 
 use super::describe::{NetError, Network};
-use super::engine::Simulation;
+use super::engine::{Kind, Simulation};
 use super::frame::{Frame, NO_PORT, Tags, slot};
+use super::observe::{What, place};
 use super::stats::{Latencies, StreamResult};
 
 /// The ways of a stream to its listeners.
@@ -147,8 +148,30 @@ impl Simulation {
         self.flows[slot(frame.stream)].listeners.as_ref().map(|several| &several.tree)
     }
 
+    /// A frame that somebody may be told of, or that has several listeners, has a link for itself.
+    /// `times`: until when, gap included; when its last bit is at the other end; and since when.
+    #[inline(never)]
+    pub(super) fn depart_watched(
+        &mut self,
+        frame: Frame,
+        port: u32,
+        times: (u64, u64, Option<u64>),
+    ) {
+        let (ends, arrives, since) = times;
+        let at_ps = ends.saturating_sub(self.ports[slot(port)].gap);
+        self.tell(&frame, What::Ended { port: place(port), at_ps });
+        if frame.tags.has(Tags::SEVERAL) {
+            return self.part(frame, port, arrives, since);
+        }
+        let next = Frame { at: frame.at + 1, ..frame };
+        if self.routes.hop(frame.at).is_last() {
+            return self.arrive(next, port, arrives);
+        }
+        self.go_to_next::<true>(next, port, (arrives, since), None);
+    }
+
     /// A frame of several listeners has left a port: a copy goes each way that is behind it.
-    pub(super) fn part(&mut self, frame: Frame, port: u32, arrives: u64, since: Option<u64>) {
+    fn part(&mut self, frame: Frame, port: u32, arrives: u64, since: Option<u64>) {
         let Some(tree) = self.tree(&frame).map(Arc::clone) else { return };
         let place = self.routes.place(&frame);
         // A bridge looks at a frame once, however many copies it makes.
@@ -157,12 +180,20 @@ impl Simulation {
             let copy = self.routes.moved(frame, *next);
             let node = self.ports[slot(self.routes.hop(copy.at).port())].node;
             let before = looked.filter(|(other, _)| *other == node).map(|(_, takes)| takes);
-            let takes = self.go_to_next(copy, port, (arrives, since), before);
+            let takes = self.go_to_next::<true>(copy, port, (arrives, since), before);
             looked = Some((node, takes));
         }
         for end in tree.ends(place) {
             self.arrive(self.routes.moved(frame, *end), port, arrives);
         }
+    }
+
+    /// A frame that a port has sent comes to the end of its way.
+    fn arrive(&mut self, frame: Frame, port: u32, arrives: u64) {
+        let (_, node) = self.end_of(&frame);
+        self.tell(&frame, What::Reaches { port: place(port), node, at_ps: arrives });
+        let place = self.slab.put(frame, arrives);
+        self.at(arrives, Kind::Deliver, frame.stream, place);
     }
 
     /// A frame of a stream counts at each of its listeners that get it by where it is.
