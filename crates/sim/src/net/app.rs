@@ -16,7 +16,6 @@ use super::frame::{Frame, Tags, slot};
 use super::observe::What;
 use super::route::index;
 use super::stats::{Latencies, LostBy, StreamResult};
-use super::tree::{Listeners, Tree};
 
 /// A stream that runs.
 #[repr(C)]
@@ -28,8 +27,6 @@ pub(super) struct Flow {
     pub shapers: Vec<AsyncShaper>,
     pub from: u32,
     to: u32,
-    /// Where several listen.
-    pub listeners: Option<Box<Listeners>>,
     traffic: Traffic,
     random: Sequence,
     /// When the period began, or begins, by the clock of its station.
@@ -50,7 +47,7 @@ pub(super) struct Flow {
 impl Flow {
     pub fn new(
         spec: &StreamSpec,
-        (hops, tree): (usize, Option<Tree>),
+        (hops, several): (usize, bool),
         random: Sequence,
         latencies: Latencies,
     ) -> Flow {
@@ -58,12 +55,11 @@ impl Flow {
         let is_timed = spec.launch.is_some() || spec.shape.is_some();
         let tags = Tags::new(spec.class, spec.frame.wire_len().get(), is_timed);
         Flow {
-            tags: if tree.is_some() { tags.with(Tags::SEVERAL) } else { tags },
+            tags: if several { tags.with(Tags::SEVERAL) } else { tags },
             launch: spec.launch.map(Ps::from_span),
             shapers: shapers.unwrap_or_default(),
             from: index(spec.from),
             to: index(spec.to),
-            listeners: tree.map(|tree| Box::new(Listeners::new(tree, &latencies))),
             traffic: spec.traffic.clone(),
             random,
             due: 0,
@@ -75,14 +71,6 @@ impl Flow {
             babble_until: 0,
             entered: 0,
             result: StreamResult { latencies, ..StreamResult::default() },
-        }
-    }
-
-    /// What became of it, at each listener.
-    pub fn results(&self) -> &[StreamResult] {
-        match &self.listeners {
-            None => std::slice::from_ref(&self.result),
-            Some(several) => &several.results,
         }
     }
 
@@ -220,9 +208,11 @@ impl Simulation {
         if node.down > 0 {
             return;
         }
-        match &mut flow.listeners {
-            None => flow.result.sent += 1,
-            Some(several) => several.results.iter_mut().for_each(|result| result.sent += 1),
+        if flow.tags.has(Tags::SEVERAL) {
+            let several = self.several[slot(stream)].iter_mut();
+            several.flat_map(|it| &mut it.results).for_each(|result| result.sent += 1);
+        } else {
+            flow.result.sent += 1;
         }
         let ready = self.now.saturating_add(node.send.draw(&mut node.random) + flow.late);
         let ready = ready.max(flow.entered);
@@ -283,9 +273,8 @@ impl Simulation {
         if WATCHED {
             self.tell(&frame, What::Delivered { node: to, received_ps: received });
         }
-        let flow = &mut self.flows[stream];
-        let result = match listener.zip(flow.listeners.as_mut()) {
-            None => &mut flow.result,
+        let result = match listener.and_then(|it| Some((it, self.several[stream].as_mut()?))) {
+            None => &mut self.flows[stream].result,
             Some((listener, several)) => &mut several.results[listener],
         };
         result.delivered += 1;

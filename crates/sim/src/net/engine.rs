@@ -22,6 +22,7 @@ use super::observe::{Observer, What, place};
 use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
 use super::stats::{Latencies, LostBy, StreamResult};
+use super::tree::Listeners;
 use crate::SimTime;
 
 /// A port whose link has more than one other end.
@@ -183,6 +184,8 @@ pub struct Simulation {
     pub(super) nodes: Vec<Node>,
     pub(super) ports: Vec<PortState>,
     pub(super) flows: Vec<Flow>,
+    /// Of each flow, those who listen when there are several; apart, as few flows have them.
+    pub(super) several: Vec<Option<Box<Listeners>>>,
     pub(super) media: Vec<Medium>,
     pub(super) slab: Slab,
     pub(super) routes: Routes,
@@ -241,10 +244,15 @@ impl Simulation {
         let flows = flows.map(|(number, spec)| {
             let hops = routes.starts[number + 1] - routes.starts[number];
             let latencies = Latencies::of_one_of(rows);
-            let way = (slot(hops), routes.trees.remove(&number));
+            let way = (slot(hops), routes.trees.contains_key(&number));
             Flow::new(spec, way, sequence(seed, 3, number), latencies)
         });
         let flows: Vec<Flow> = flows.collect();
+        let several = (0..flows.len()).map(|number| {
+            let tree = routes.trees.remove(&number)?;
+            Some(Box::new(Listeners::new(tree, &Latencies::of_one_of(rows))))
+        });
+        let several = several.collect();
         let mut simulation = Simulation {
             now: 0,
             until: ps(network.duration),
@@ -255,6 +263,7 @@ impl Simulation {
             nodes: nodes.collect(),
             ports: ports(network),
             flows,
+            several,
             media: network
                 .media
                 .iter()
@@ -319,25 +328,24 @@ impl Simulation {
         for frame in left {
             self.count(&frame, |result| result.in_flight += 1);
         }
-        for number in 0..self.flows.len() {
-            let results = self.flows[number].results();
-            let balanced =
-                |it: &StreamResult| it.sent == it.delivered + it.lost_total() + it.in_flight;
-            if !results.iter().all(balanced) {
+        let mut listeners = BTreeMap::new();
+        let flows = std::mem::take(&mut self.flows).into_iter().enumerate();
+        let mut streams = Vec::with_capacity(flows.len());
+        for (number, flow) in flows {
+            let mut all = flow.result;
+            let mut is_balanced = balanced(&all);
+            if let Some(several) = self.several[number].take() {
+                is_balanced = several.results.iter().all(balanced);
+                several.results.iter().for_each(|result| all.merge(result));
+                listeners.insert(number, several.results);
+            }
+            if !is_balanced {
                 self.violated("a frame neither arrived nor was lost nor is on its way");
             }
+            streams.push(all);
         }
-        let mut listeners = BTreeMap::new();
-        let flows = self.flows.into_iter().enumerate();
-        let streams = flows.map(|(number, flow)| {
-            let Some(several) = flow.listeners else { return flow.result };
-            let mut all = flow.result;
-            several.results.iter().for_each(|result| all.merge(result));
-            listeners.insert(number, several.results);
-            all
-        });
         Outcome {
-            streams: streams.collect(),
+            streams,
             listeners,
             events: self.events,
             hops: self.hops,
@@ -717,6 +725,10 @@ impl Simulation {
 
 const MOST_VIOLATIONS: usize = 100;
 const OVERLAP: &str = "a port sends two frames at the same time";
+
+fn balanced(result: &StreamResult) -> bool {
+    result.sent == result.delivered + result.lost_total() + result.in_flight
+}
 
 fn truth(now: u64) -> Ps {
     Ps::new(i64::try_from(now).expect("invariant: shorter than 106 days"))

@@ -145,7 +145,7 @@ impl Simulation {
         if !frame.tags.has(Tags::SEVERAL) {
             return None;
         }
-        self.flows[slot(frame.stream)].listeners.as_ref().map(|several| &several.tree)
+        self.several[slot(frame.stream)].as_ref().map(|several| &several.tree)
     }
 
     /// A frame that somebody may be told of, or that has several listeners, has a link for itself.
@@ -199,9 +199,8 @@ impl Simulation {
     /// A frame of a stream counts at each of its listeners that get it by where it is.
     pub(super) fn count(&mut self, frame: &Frame, mut count: impl FnMut(&mut StreamResult)) {
         let place = self.routes.place(frame);
-        let flow = &mut self.flows[slot(frame.stream)];
-        match &mut flow.listeners {
-            None => count(&mut flow.result),
+        match &mut self.several[slot(frame.stream)] {
+            None => count(&mut self.flows[slot(frame.stream)].result),
             Some(several) => {
                 for listener in several.tree.behind(place) {
                     count(&mut several.results[*listener]);
