@@ -6,7 +6,7 @@
 use timewire_trace::summary::{FactLevel, Finding, Outcome, Summary, Verdict};
 
 use crate::group::{Scenario, by_weight, distinct, plural, scenarios, tally, verdict_word};
-use crate::text::{Escaped, as_f64, grouped, put, utc};
+use crate::text::{Escaped, as_f64, began, grouped, put};
 use crate::{carrier, case, figure, scenario};
 
 const STYLE: &str = include_str!("style.css");
@@ -84,7 +84,7 @@ fn banner(out: &mut String, summary: &Summary) {
         "<dl class=\"facts\"><div><dt>Started</dt><dd>{}</dd></div><div><dt>Took</dt>\
          <dd>{elapsed:.1} s, {state}</dd></div><div><dt>Measured</dt><dd>{} {}</dd></div>\
          <div><dt>Tool</dt><dd>{}</dd></div></dl>\n</header>\n",
-        utc(summary.started_utc_ns),
+        began(summary.started_utc_ns),
         summary.cases.len(),
         plural(summary.cases.len(), "case"),
         Escaped(&summary.tool)

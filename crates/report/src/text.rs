@@ -107,8 +107,13 @@ pub(crate) fn count_f64(count: u64) -> f64 {
     count as f64
 }
 
+/// When a run began; a simulation has no such time, and has 0 for it.
+pub(crate) fn began(started_utc_ns: i64) -> String {
+    if started_utc_ns == 0 { "simulated".to_owned() } else { utc(started_utc_ns) }
+}
+
 /// Date and time, `2026-11-20 14:03:07 UTC`.
-pub(crate) fn utc(ns: i64) -> String {
+fn utc(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (mut days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let mut year = 1970;
@@ -183,6 +188,7 @@ mod tests {
         assert_eq!(us_whole(1_500), "1.5");
         assert_eq!(grouped(7), "7");
         assert_eq!(grouped(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!((&*began(0), &*began(-1)), ("simulated", "1969-12-31 23:59:59 UTC"));
         assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc(-1), "1969-12-31 23:59:59 UTC");
         assert_eq!(utc(1_709_164_800_000_000_000), "2024-02-29 00:00:00 UTC");

@@ -9,7 +9,7 @@ use super::Side;
 use super::model::{CaseComparison, Changed, Comparison, Kind, MetricComparison, Overall, Verdict};
 use super::table::{change, figure, percent, tally};
 use crate::figure::{self, TailLine, Xy};
-use crate::text::{Escaped, put, utc};
+use crate::text::{Escaped, began, put};
 
 const STYLE: &str = include_str!("../style.css");
 /// Height of the figures.
@@ -80,7 +80,7 @@ fn banner(out: &mut String, comparison: &Comparison) {
             "<div><dt>{name}</dt><dd>{}<br><code>{}</code><br>{}, {}{}</dd></div>",
             Escaped(&run.title),
             Escaped(&run.directory),
-            utc(run.started_utc_ns),
+            began(run.started_utc_ns),
             Escaped(&run.tool),
             if run.complete { "" } else { ", cut short" }
         );

@@ -9,7 +9,7 @@ use super::model::{
 };
 use super::number::whole;
 use crate::terminal::{BAD, GOOD, OPEN, painted, plain};
-use crate::text::{put, us_f64, utc};
+use crate::text::{began, put, us_f64};
 
 /// Changes that are printed of each kind; the page and the JSON have all.
 const MOST_CHANGES: usize = 20;
@@ -22,7 +22,7 @@ pub fn table(comparison: &Comparison, all: bool, colour: bool) -> String {
     for (name, run) in [("A", &comparison.a), ("B", &comparison.b)] {
         let cut = if run.complete { "" } else { ", cut short" };
         let (directory, title) = (plain(&run.directory), plain(&run.title));
-        put!(&mut out, "{name}: {directory} ({title}, {}{cut})\n", utc(run.started_utc_ns));
+        put!(&mut out, "{name}: {directory} ({title}, {}{cut})\n", began(run.started_utc_ns));
     }
     out.push('\n');
     around(&mut out, comparison);
