@@ -275,8 +275,8 @@ fn is_kept(host: &Host) {
     if !host.scratch().path().join("out/run.json").exists() {
         return host.timewire(&["report", "out"]).failed(
             2,
-            "error: out: it has no file run.json, so it is no run directory of `timewire run` or \
-             `demo`\n",
+            "error: out: it has no file run.json, so it is no run directory of `timewire run`, \
+             `sim` or `demo`\n",
         );
     }
     let said = host.timewire(&["report", "out", "--json"]).done();

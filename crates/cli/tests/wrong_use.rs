@@ -147,14 +147,14 @@ fn t1_report_of_what_is_no_run() {
     timewire(&["report", &path.to_string()]).failed(
         2,
         &format!(
-            "error: {path}: it has no file run.json, so it is no run directory of `timewire run` \
-             or `demo`\n"
+            "error: {path}: it has no file run.json, so it is no run directory of `timewire run`, \
+             `sim` or `demo`\n"
         ),
     );
     timewire(&["report", "no-such"]).failed(
         2,
-        "error: no-such: no such directory, so it is no run directory of `timewire run` or \
-         `demo`\n",
+        "error: no-such: no such directory, so it is no run directory of `timewire run`, `sim` \
+         or `demo`\n",
     );
 }
 
