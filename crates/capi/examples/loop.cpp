@@ -143,15 +143,40 @@ void plant(Receiver &in, const std::string &to, const std::atomic<bool> &ends)
 	}
 }
 
+// A thread that is told to end, also when this one leaves because of an error.
+class Beside {
+public:
+	template <typename Work>
+	explicit Beside(Work work) : thread_([this, work] { work(ends_); })
+	{
+	}
+	~Beside() { end(); }
+	Beside(const Beside &) = delete;
+	Beside &operator=(const Beside &) = delete;
+
+	void end()
+	{
+		ends_ = true;
+		if (thread_.joinable())
+			thread_.join();
+	}
+
+private:
+	std::atomic<bool> ends_{ false };
+	// After what it looks at.
+	std::thread thread_;
+};
+
 int run(uint32_t cycles, int64_t cycle)
 {
 	constexpr double goal = 1.0;
 	Receiver of_loop, of_plant;
 	Transmitter out(of_plant.address());
-	std::atomic<bool> ends{ false };
-	std::thread other([&] {
+	// One thread uses a receiver at a time: its address is asked for before the other begins.
+	const std::string back = of_loop.address();
+	Beside other([&](const std::atomic<bool> &ends) {
 		try {
-			plant(of_plant, of_loop.address(), ends);
+			plant(of_plant, back, ends);
 		} catch (const std::exception &error) {
 			std::fprintf(stderr, "error: plant: %s\n", error.what());
 			std::exit(2);
@@ -177,8 +202,7 @@ int run(uint32_t cycles, int64_t cycle)
 		}
 		out.send(1, seq, set);
 	}
-	ends = true;
-	other.join();
+	other.end();
 	std::printf("received %llu latest_us %lld measured %.3f\n",
 		    static_cast<unsigned long long>(of_loop.received()),
 		    static_cast<long long>(latest / 1000), measured);
