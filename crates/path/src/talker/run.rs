@@ -660,7 +660,8 @@ impl<P: Port> Engine<P> {
         let last = ears.last;
         self.watches[index].ledger.expire(now);
         match last {
-            Some(place) if is_busy => self.publish_again(place, now),
+            // One that is alone comes by again soon; of another, more may never be told.
+            Some(place) if is_busy && self.lines.len() == 1 => self.publish_again(place, now),
             Some(place) => self.publish(place),
             None => {}
         }

@@ -275,6 +275,16 @@ fn t0_what_the_port_does_not_take_is_counted() {
 }
 
 #[test]
+fn t0_what_becomes_known_of_a_stream_while_another_goes_on_is_told() {
+    // Of the first one it is known only when it has long ended; `run` looks what was told.
+    let once = StreamSpec { cycles: Some(1), ..spec(4, 0, 1_000) };
+    let ran = run(&[once, spec(5, 5, 10)], 0, &[], |port| port.refuse = |id| id == 0);
+    let counters = ran.report.streams.iter().map(|stream| stream.counters);
+    let told: Vec<_> = counters.map(|it| (it.planned, it.sent, it.not_taken)).collect();
+    assert_eq!(told, [(1, 0, 1), (100, 100, 0)]);
+}
+
+#[test]
 fn t0_a_program_fills_each_message_just_before_it_is_sent_and_may_leave_it_out() {
     let specs = [
         StreamSpec { frames: 2, spacing: us(10), ..spec(3, 50, 250) },
