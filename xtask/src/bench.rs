@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The benchmarks of the workspace, and the gate: how many instructions the MAC spends on a frame
-//! and the planner on a stream, counted by valgrind, against the bounds of
+//! The benchmarks of the workspace, and the gate: how many instructions the MAC spends on a frame,
+//! the planner on a stream and the simulator on a hop, counted by valgrind, against the bounds of
 //! `crates/*/benches/instructions.txt`. Counts do not depend on how busy the machine is; wall times
 //! are shown by the benchmarks and judged by nobody.
 //!
@@ -26,7 +26,7 @@ struct Gated {
     many: u64,
 }
 
-const GATED: [Gated; 2] = [
+const GATED: [Gated; 3] = [
     Gated {
         package: "timewire-mac",
         program: "mac_instructions",
@@ -42,6 +42,14 @@ const GATED: [Gated; 2] = [
         each: "stream",
         few: 500,
         many: 2_000,
+    },
+    Gated {
+        package: "timewire-sim",
+        program: "sim_instructions",
+        bounds: "crates/sim/benches/instructions.txt",
+        each: "hop",
+        few: 100_000,
+        many: 400_000,
     },
 ];
 

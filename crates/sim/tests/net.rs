@@ -392,6 +392,39 @@ fn t2_faults_are_counted_by_their_reason() {
 }
 
 #[test]
+fn t2_nothing_waits_for_a_frame_that_was_lost() {
+    // The first frame, 121 us on the link, is lost with its station; the next one is 6 us on it.
+    let mut network = line(3, us(900));
+    network.nodes[1].forward = Delay::Fixed(us(2));
+    network.streams =
+        vec![cyclic(0, 2, 1_500, us(1_000), us(0)), cyclic(0, 2, 64, us(1_000), us(20))];
+    network.faults = vec![Fault { at: us(10), lasts: us(1), kind: FaultKind::Restart(0) }];
+    let outcome = run(&network);
+    let restart = LostBy::ALL.iter().position(|by| *by == LostBy::Restart).unwrap();
+    assert_eq!((outcome.streams[0].lost[restart], outcome.streams[1].delivered), (1, 1));
+    // 64 bytes, check sequence and preamble.
+    let two_hops = 2 * 76 * 80_000 + 2_000_000;
+    assert_eq!(least_and_most(&outcome, 1), (two_hops, two_hops));
+}
+
+#[test]
+fn t2_a_frame_for_one_bridge_of_a_segment_does_not_wait_for_another_bridge() {
+    // Station 0 and bridges 1 and 2 on a segment, and behind the bridges 3 and 4.
+    let mut network = medium(Access::InTurn, 3, us(900));
+    network.nodes = vec![NodeSpec::default(); 5];
+    network.links =
+        vec![LinkSpec::plain(1, 3, rate(100), us(0)), LinkSpec::plain(2, 4, rate(100), us(0))];
+    network.nodes[1].forward = Delay::Fixed(us(300));
+    network.streams =
+        vec![cyclic(0, 3, 101, us(1_000), us(0)), cyclic(0, 4, 101, us(1_000), us(200))];
+    let outcome = run(&network);
+    // 113 bytes at 10 and at 100 Mbit/s, and 1 us of the segment.
+    let two_hops = 113 * (800_000 + 80_000) + 1_000_000;
+    assert_eq!(least_and_most(&outcome, 0), (two_hops + 300_000_000, two_hops + 300_000_000));
+    assert_eq!(least_and_most(&outcome, 1), (two_hops, two_hops));
+}
+
+#[test]
 fn t2_the_worst_phases_are_worse_and_repeatable() {
     let mut network = line(2, Span::from_ms(20));
     network.streams = (0..4).map(|n| cyclic(0, 1, 1_000, us(1_000), us(n * 250))).collect();

@@ -102,6 +102,31 @@ fn t2_a_segment_is_heard_by_all_listeners_on_it() {
 }
 
 #[test]
+fn t2_a_bridge_looks_at_a_frame_once_for_all_its_copies() {
+    // Station 0 and bridges 1 and 2 on a segment; 3 and 5 behind the one, 4 behind the other.
+    let mut network = Network::empty(us(10_500), 1);
+    network.nodes = vec![NodeSpec::default(); 6];
+    for bridge in [1, 2] {
+        network.nodes[bridge].forward = Delay::Uniform(us(0), us(100));
+    }
+    network.media = vec![MediumSpec {
+        access: Access::InTurn,
+        delay: Span::ZERO,
+        stations: (0..3).map(|node| (node, plain_port(rate()))).collect(),
+        loss_ppb: 0,
+        corrupt_ppb: 0,
+    }];
+    let link = |(a, b)| LinkSpec::plain(a, b, rate(), Span::ZERO);
+    network.links = [(1, 3), (2, 4), (1, 5)].map(link).to_vec();
+    network.streams = vec![stream(0, 3, every(us(1_000)))];
+    network.more_listeners = BTreeMap::from([(0, vec![4, 5])]);
+    let outcome = run(&network);
+    let listeners = &outcome.listeners[&0];
+    assert_eq!(listeners[0].latencies, listeners[2].latencies);
+    assert_ne!(listeners[0].latencies, listeners[1].latencies);
+}
+
+#[test]
 fn t2_any_listener_can_answer_and_others_do_not_ask() {
     let mut network = tree();
     let after = |stream| Traffic::After { stream, work: Delay::NONE, from_cause: false };

@@ -154,18 +154,27 @@ pub struct Polled<T> {
 
 /// A port.
 ///
-/// What every frame needs comes first: it is one line of a cache with what its owner keeps beside.
+/// A value of half a line of a cache: all that a frame needs which finds the port idle. What waits
+/// is apart.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Port<T> {
     busy_until: Ps,
     /// What a port without gates, shapers, times, bounds and preemption does not have.
     more: Option<Box<More<T>>>,
+    apart: Box<Apart<T>>,
     /// When it is whole; else 0.
     ps_per_byte: u32,
     /// Bit `n`: frames of class `n` wait.
     waiting: u8,
     preemptable: u8,
+}
+
+const _: () = assert!(size_of::<Port<[u64; 4]>>() == 32);
+
+/// What a frame does not need that finds its port idle.
+#[derive(Clone, Debug)]
+struct Apart<T> {
     lines: Lines<T>,
     rate: BitsPerSecond,
 }
@@ -287,17 +296,16 @@ impl<T: Copy> Port<T> {
         Port {
             busy_until: Ps::new(i64::MIN),
             more: (!is_plain).then(|| Box::new(More::new(config))),
+            apart: Box::new(Apart { lines: Lines::new(), rate: config.rate }),
             ps_per_byte: whole.unwrap_or(0),
             waiting: 0,
             preemptable: (0..CLASSES).map(bit).fold(0, |mask, bit| mask | bit),
-            lines: Lines::new(),
-            rate: config.rate,
         }
     }
 
     /// Rate of its link.
     pub fn rate(&self) -> BitsPerSecond {
-        self.rate
+        self.apart.rate
     }
 
     /// Whether only priority counts, and not the station's clock.
@@ -356,7 +364,7 @@ impl<T: Copy> Port<T> {
             }
         }
         self.waiting |= 1 << class;
-        self.lines.push(class, item, wire_bytes);
+        self.apart.lines.push(class, item, wire_bytes);
         Ok(())
     }
 
@@ -452,7 +460,7 @@ impl<T: Copy> Port<T> {
 
     /// Changes the gates when the station's clock reads `at`; until then, no frame may end later.
     pub fn set_gates(&mut self, at: Ps, gates: Option<GateList>) {
-        let (classes, rate) = ([ClassConfig::default(); CLASSES], self.rate);
+        let (classes, rate) = ([ClassConfig::default(); CLASSES], self.apart.rate);
         let plain = || PortConfig { rate, classes, gates: None, hold_advance: Ps::ZERO };
         self.more.get_or_insert_with(|| Box::new(More::new(&plain()))).change = Some((at, gates));
     }
@@ -475,10 +483,10 @@ impl<T: Copy> Port<T> {
 
     /// How many frames wait or are being sent as preemptable ones.
     pub fn held(&self) -> usize {
-        let Some(more) = &self.more else { return self.lines.len() };
+        let Some(more) = &self.more else { return self.apart.lines.len() };
         let timed: usize = more.classes.iter().flat_map(|it| &it.timed).map(TimedQueue::len).sum();
         let rest = usize::from(more.sending.is_some()) + usize::from(more.suspended.is_some());
-        self.lines.len() + timed + rest
+        self.apart.lines.len() + timed + rest
     }
 
     /// Whether what it does next can depend on its station's clock.
@@ -497,7 +505,7 @@ impl<T: Copy> Port<T> {
     /// How long the link is busy with so many bytes.
     pub fn duration(&self, wire_bytes: u32) -> Ps {
         match self.ps_per_byte {
-            0 => Ps::of_bytes(wire_bytes, self.rate),
+            0 => Ps::of_bytes(wire_bytes, self.apart.rate),
             byte => Ps::new(i64::from(byte).saturating_mul(wire_bytes.into())),
         }
     }
@@ -540,7 +548,7 @@ impl<T: Copy> Port<T> {
             Some(wake) => busy.sooner(wake),
             None => {
                 let since = now.truth - sending.since;
-                if let Some(data) = preemption::cut_after(since, sending.rest, self.rate) {
+                if let Some(data) = preemption::cut_after(since, sending.rest, self.apart.rate) {
                     let wire = preemption::fragment_wire(data);
                     self.busy_until = sending.since + self.duration(wire);
                     self.more().sending = Some(Preemptable { cut: Some(data), ..sending });
@@ -594,7 +602,7 @@ impl<T: Copy> Port<T> {
     fn first(&self, class: usize) -> Option<(u32, Option<Ps>)> {
         match self.more.as_ref().and_then(|more| more.classes[class].timed.as_ref()) {
             Some(timed) => timed.first().map(|entry| (entry.wire_bytes, Some(entry.not_before))),
-            None => self.lines.first(class).map(|wire_bytes| (wire_bytes, None)),
+            None => self.apart.lines.first(class).map(|wire_bytes| (wire_bytes, None)),
         }
     }
 
@@ -607,7 +615,7 @@ impl<T: Copy> Port<T> {
                 (Taken { item, wire_bytes }, timed.len() == 0)
             }
             own => {
-                let (item, wire_bytes, was_last) = self.lines.pop(class)?;
+                let (item, wire_bytes, was_last) = self.apart.lines.pop(class)?;
                 if let Some(Class { count, .. }) = own {
                     // What waited while the port was a plain one was not counted.
                     *count = count.saturating_sub(1);

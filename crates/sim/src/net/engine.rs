@@ -5,28 +5,25 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-use timewire_base::{Sequence, Span};
+use timewire_base::Sequence;
 use timewire_mac::port::{
-    AsyncGroup, GAP_BYTES, Gate, GateList, Now, Offered, PREAMBLE_BYTES, Port, PortConfig, Ps,
-    Refused, Started, Wake,
+    AsyncGroup, Gate, GateList, Now, Offered, PREAMBLE_BYTES, Ps, Refused, Started, Wake,
 };
 
-use super::app::Flow;
+use super::app::{App, Flow, steady_clocks};
 use super::clock::NetClock;
-use super::delay::{Delay, below, ps};
+use super::delay::{Delay, ps};
 use super::describe::{NetError, Network};
 use super::frame::{Frame, NO_PORT, Slab, Tags, slot};
 use super::medium::Medium;
+use super::noted::Noted;
 use super::observe::{Observer, What, place};
+use super::ports::{NO_PEER, PortMore, PortState, VARIES, ports};
 use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
-use super::stats::{Latencies, LostBy, StreamResult};
+use super::stats::{Latencies, LostBy, Outcome, StreamResult, Violation};
 use super::tree::Listeners;
 use crate::SimTime;
-
-/// A port whose link has more than one other end.
-const NO_PEER: u32 = u32::MAX;
 
 /// A kind of event. At one instant they go in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,14 +85,11 @@ const _: () = {
     }
 };
 
-/// What each frame that comes by needs is first, on one line of a cache.
-#[repr(C, align(64))]
+/// A station or bridge. What is always the same about it, its ports and streams know themselves.
 pub(super) struct Node {
     /// How many faults have it down.
     pub down: u32,
     pub cut_through_bytes: Option<u32>,
-    /// How long forwarding takes when that is always the same.
-    forward_takes: Option<u64>,
     pub clock: NetClock,
     pub random: Sequence,
     pub send: Delay,
@@ -104,73 +98,12 @@ pub(super) struct Node {
     pub ports: Vec<u32>,
 }
 
-/// What a frame that finds the port idle needs is on the first line of a cache, the queue on the
-/// second, and the rest behind.
-#[repr(C, align(64))]
-pub(super) struct PortState {
-    pub free_at: u64,
-    /// The last frame sent here enters the next queue then; later ones do not overtake it.
-    forwarded: u64,
-    /// From the end of a frame, gap included, to the arrival of its last bit.
-    lag: i64,
-    pub node: u32,
-    /// The node at the other end; of a segment there are several.
-    peer: u32,
-    /// Frames may be lost or damaged here.
-    rough: bool,
-    pub port: Port<Frame>,
-    wake_at: u64,
-    pub delay: u64,
-    pub gap: u64,
-    pub loss_ppb: u64,
-    pub corrupt_ppb: u64,
-    random: Sequence,
-    /// Of a segment: its number and the place of this station.
-    pub medium: Option<(u32, u32)>,
-    /// How many faults have it down.
-    pub down: u32,
-}
-
-impl PortState {
-    /// Something changed of what becomes of frames here.
-    pub fn roughen(&mut self, change: impl FnOnce(&mut PortState)) {
-        change(self);
-        self.rough = self.down > 0 || self.loss_ppb > 0 || self.corrupt_ppb > 0;
+impl Event {
+    /// Its kind, and what it happens to.
+    fn what(&self) -> (Kind, u32) {
+        let kind = Kind::ALL[usize::try_from(self.key >> 60).unwrap_or(0)];
+        (kind, u32::try_from(self.key >> 32 & 0x0fff_ffff).unwrap_or(0))
     }
-}
-
-// No more lines of a cache than that.
-const _: () = assert!(size_of::<PortState>() <= 256 && size_of::<Node>() <= 320);
-
-/// Something that the simulation must never do; a mistake of the simulator, not of the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// When.
-    pub at: SimTime,
-    /// What.
-    pub what: &'static str,
-}
-
-/// What came out. It can be written and read again, but for mistakes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
-    /// Of each stream; where several listen, of all of them together: a message counts once for
-    /// each.
-    pub streams: Vec<StreamResult>,
-    /// Of streams where several listen, by their number: of each listener, in the order of
-    /// [`Network::listeners`].
-    pub listeners: BTreeMap<usize, Vec<StreamResult>>,
-    /// Events that were handled.
-    pub events: u64,
-    /// Frames that were sent by a port.
-    pub hops: u64,
-    /// Collisions on shared segments.
-    pub collisions: u64,
-    /// Mistakes of the simulator; empty, or nothing here is to be trusted.
-    #[serde(skip)]
-    pub violations: Vec<Violation>,
-    /// Most frames between ports and in applications at the same time.
-    pub most_in_flight: usize,
 }
 
 /// A network that runs.
@@ -182,8 +115,15 @@ pub struct Simulation {
     queue: EventQueue,
     number: u32,
     pub(super) nodes: Vec<Node>,
+    /// How many faults have nodes down: without one, no frame asks.
+    pub(super) nodes_down: u32,
     pub(super) ports: Vec<PortState>,
+    pub(super) port_more: Vec<PortMore>,
     pub(super) flows: Vec<Flow>,
+    pub(super) apps: Vec<App>,
+    pub(super) results: Vec<StreamResult>,
+    /// Arrivals that are not in the results yet.
+    pub(super) noted: Noted,
     /// Of each flow, those who listen when there are several; apart, as few flows have them.
     pub(super) several: Vec<Option<Box<Listeners>>>,
     pub(super) media: Vec<Medium>,
@@ -194,29 +134,13 @@ pub struct Simulation {
     /// Times of causes, for what follows them.
     pub(super) causes: Slab,
     groups: BTreeMap<(u32, u32, usize), AsyncGroup>,
+    /// [`PortMore::forwarded`], of a port on a segment and a node there.
+    forwarded: BTreeMap<(u32, u32), u64>,
     events: u64,
     pub(super) hops: u64,
     pub(super) collisions: u64,
     violations: Vec<Violation>,
     pub(super) observer: Option<Box<dyn Observer>>,
-}
-
-impl Outcome {
-    /// Another run of the network, after this one.
-    pub fn merge(&mut self, other: Outcome) {
-        for (own, other) in self.streams.iter_mut().zip(&other.streams) {
-            own.merge(other);
-        }
-        for (stream, results) in &other.listeners {
-            let own = self.listeners.get_mut(stream).into_iter().flatten();
-            own.zip(results).for_each(|(own, other)| own.merge(other));
-        }
-        self.events += other.events;
-        self.hops += other.hops;
-        self.collisions += other.collisions;
-        self.violations.extend(other.violations);
-        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
-    }
 }
 
 impl Simulation {
@@ -228,7 +152,6 @@ impl Simulation {
         let seed = network.seed;
         let nodes = network.nodes.iter().enumerate().map(|(number, spec)| Node {
             forward: spec.forward.clone(),
-            forward_takes: spec.forward.fixed(),
             send: spec.send.clone(),
             receive: spec.receive.clone(),
             cut_through_bytes: spec.cut_through_bytes,
@@ -240,19 +163,28 @@ impl Simulation {
         let mut routes = Routes::of(network)?;
         let more: usize = network.more_listeners.values().map(Vec::len).sum();
         let rows = network.streams.len() + more;
+        let steady = steady_clocks(network);
         let flows = network.streams.iter().enumerate();
-        let flows = flows.map(|(number, spec)| {
-            let hops = routes.starts[number + 1] - routes.starts[number];
-            let latencies = Latencies::of_one_of(rows);
-            let way = (slot(hops), routes.trees.contains_key(&number));
-            Flow::new(spec, way, sequence(seed, 3, number), latencies)
+        let (flows, apps): (Vec<Flow>, Vec<App>) = flows
+            .map(|(number, spec)| {
+                let several = routes.trees.contains_key(&number);
+                let way = (routes.starts[number], slot(routes.hops_of(number)));
+                let random = sequence(seed, 3, number);
+                let flow = Flow::new(spec, way.0, several, network, steady[spec.from]);
+                (flow, App::new(spec, way.1, random))
+            })
+            .unzip();
+        let results = flows.iter().map(|_| StreamResult {
+            latencies: Latencies::of_one_of(rows),
+            ..StreamResult::default()
         });
-        let flows: Vec<Flow> = flows.collect();
+        let results = results.collect();
         let several = (0..flows.len()).map(|number| {
             let tree = routes.trees.remove(&number)?;
             Some(Box::new(Listeners::new(tree, &Latencies::of_one_of(rows))))
         });
         let several = several.collect();
+        let (ports, port_more) = ports(network);
         let mut simulation = Simulation {
             now: 0,
             until: ps(network.duration),
@@ -261,8 +193,13 @@ impl Simulation {
             queue: EventQueue::new(),
             number: 0,
             nodes: nodes.collect(),
-            ports: ports(network),
+            nodes_down: 0,
+            ports,
+            port_more,
+            noted: Noted::of(flows.len()),
             flows,
+            apps,
+            results,
             several,
             media: network
                 .media
@@ -276,6 +213,7 @@ impl Simulation {
             master_lost: 0,
             causes: Slab::default(),
             groups: BTreeMap::new(),
+            forwarded: BTreeMap::new(),
             events: 0,
             hops: 0,
             collisions: 0,
@@ -316,6 +254,11 @@ impl Simulation {
         self.events
     }
 
+    /// Frames that ports have sent so far.
+    pub fn hops(&self) -> u64 {
+        self.hops
+    }
+
     /// Counts what is still on its way, and holds the books against each other.
     pub fn finish(mut self) -> Outcome {
         let live = self.slab.live().filter(|flying| !flying.frame.tags.has(Tags::GONE));
@@ -328,14 +271,15 @@ impl Simulation {
         for frame in left {
             self.count(&frame, |result| result.in_flight += 1);
         }
+        self.noted.put_down(&mut self.results);
         let mut listeners = BTreeMap::new();
-        let flows = std::mem::take(&mut self.flows).into_iter().enumerate();
-        let mut streams = Vec::with_capacity(flows.len());
-        for (number, flow) in flows {
-            let mut all = flow.result;
-            let mut is_balanced = balanced(&all);
+        let results = std::mem::take(&mut self.results).into_iter().enumerate();
+        let mut streams = Vec::with_capacity(results.len());
+        for (number, mut all) in results {
+            all.sent = self.flows[number].sent;
+            let mut is_balanced = all.is_balanced();
             if let Some(several) = self.several[number].take() {
-                is_balanced = several.results.iter().all(balanced);
+                is_balanced = several.results.iter().all(StreamResult::is_balanced);
                 several.results.iter().for_each(|result| all.merge(result));
                 listeners.insert(number, several.results);
             }
@@ -357,7 +301,7 @@ impl Simulation {
 
     fn begin(&mut self) {
         for port in 0..self.ports.len() {
-            let node = slot(self.ports[port].node);
+            let node = slot(self.port_more[port].node);
             self.nodes[node].ports.push(index(port));
         }
         for node in 0..self.nodes.len() {
@@ -388,8 +332,7 @@ impl Simulation {
     }
 
     fn handle(&mut self, event: Event) {
-        let kind = Kind::ALL[usize::try_from(event.key >> 60).unwrap_or(0)];
-        let object = u32::try_from(event.key >> 32 & 0x0fff_ffff).unwrap_or(0);
+        let (kind, object) = event.what();
         match kind {
             Kind::Fault => self.fault_begins(slot(object)),
             Kind::FaultEnds => self.fault_ends(slot(object)),
@@ -473,26 +416,23 @@ impl Simulation {
     /// A frame comes to the queue of the port of its hop.
     pub(super) fn enter(&mut self, frame: Frame) {
         let number = self.routes.hop(frame.at).port();
-        let state = &mut self.ports[slot(number)];
-        let node = &self.nodes[slot(state.node)];
-        if node.down > 0 {
-            return self.lose(frame, LostBy::Restart);
-        }
-        if frame.tags.has(Tags::DAMAGED) && node.cut_through_bytes.is_none() {
-            return self.lose(frame, LostBy::Corrupted);
+        if (self.nodes_down > 0 || frame.tags.has(Tags::DAMAGED))
+            && let Some(by) = self.lost_at(number, &frame)
+        {
+            return self.lose(frame, by);
         }
         let (class, wire_bytes) = (frame.tags.class(), frame.tags.wire_bytes());
         // Who is told is told of a queue, too.
         let waits = frame.tags.has(Tags::TIMED)
-            || state.peer == NO_PEER
+            || self.ports[slot(number)].is_shared
             || self.observer.is_some()
-            || self.queue.more_now();
-        if !waits && let Some(started) = state.port.pass(truth(self.now), frame, class, wire_bytes)
-        {
+            || self.concerned_now(number);
+        let port = &mut self.ports[slot(number)].port;
+        if !waits && let Some(started) = port.pass(truth(self.now), frame, class, wire_bytes) {
             return self.go(&started, number);
         }
         self.tell(&frame, What::Queued { port: place(number) });
-        let clocks = self.clocks(self.ports[slot(number)].node);
+        let clocks = self.clocks(self.port_more[slot(number)].node);
         let Some(not_before) = self.not_before(&frame, number, clocks) else {
             return self.lose(frame, LostBy::Shaped);
         };
@@ -505,6 +445,17 @@ impl Simulation {
         }
     }
 
+    /// Why the node of a port does not take a frame.
+    #[cold]
+    fn lost_at(&self, port: u32, frame: &Frame) -> Option<LostBy> {
+        let node = &self.nodes[slot(self.port_more[slot(port)].node)];
+        if node.down > 0 {
+            return Some(LostBy::Restart);
+        }
+        let checks = node.cut_through_bytes.is_none();
+        (frame.tags.has(Tags::DAMAGED) && checks).then_some(LostBy::Corrupted)
+    }
+
     /// The launch time of a frame, or its time of asynchronous shaping; `None` when that discards
     /// it.
     fn not_before(&mut self, frame: &Frame, port: u32, clocks: Now) -> Option<Ps> {
@@ -512,10 +463,10 @@ impl Simulation {
             return Some(Ps::ZERO);
         }
         let sent_by = self.sent_by(frame);
-        let flow = &mut self.flows[slot(frame.stream)];
+        let flow = &mut self.apps[slot(frame.stream)];
         if frame.tags.has(Tags::FRESH) {
             let Some(launch) = flow.launch else { return Some(Ps::ZERO) };
-            let node = self.ports[slot(port)].node;
+            let node = self.port_more[slot(port)].node;
             let released = self.nodes[slot(node)].clock.local(frame.created);
             return Some(Ps::new(released) + launch);
         }
@@ -530,11 +481,45 @@ impl Simulation {
 
     /// Something changed at a port. What else happens at this instant happens first.
     pub(super) fn kick(&mut self, port: u32) {
-        if self.queue.more_now() {
+        if self.concerned_now(port) {
             self.wake(port, self.now);
         } else {
             self.poll(port);
         }
+    }
+
+    /// Whether something else at this instant may concern a port.
+    #[inline(always)]
+    fn concerned_now(&self, port: u32) -> bool {
+        self.queue.more_now() && self.may_concern(port)
+    }
+
+    /// The larger a network, the more happens in it at one instant, elsewhere. What cannot be told
+    /// at a glance may concern the port.
+    #[inline(never)]
+    fn may_concern(&self, port: u32) -> bool {
+        let Some(others) = self.queue.others_now() else { return true };
+        let mut looked_at = 0;
+        for event in others {
+            looked_at += 1;
+            let (kind, object) = event.what();
+            let is_elsewhere = looked_at <= LOOKED_AT
+                && match kind {
+                    Kind::Enter => self.routes.hop(self.slab.frame(event.arg).at).port() != port,
+                    // An application that waits for the frame may send one at once.
+                    Kind::Deliver => !self.slab.frame(event.arg).tags.has(Tags::FOLLOWED),
+                    Kind::Release => {
+                        let first = self.flows[slot(object)].only_port(&self.routes);
+                        first.is_some_and(|first| first != port)
+                    }
+                    Kind::Wake => object != port && !self.ports[slot(object)].is_shared,
+                    _ => false,
+                };
+            if !is_elsewhere {
+                return true;
+            }
+        }
+        false
     }
 
     pub(super) fn wake(&mut self, port: u32, time: u64) {
@@ -551,7 +536,7 @@ impl Simulation {
         let local = match wake.local {
             Ps::MAX => u64::MAX,
             local => {
-                let node = self.ports[slot(port)].node;
+                let node = self.port_more[slot(port)].node;
                 self.nodes[slot(node)].clock.truth(local.get(), self.now)
             }
         };
@@ -562,7 +547,9 @@ impl Simulation {
     }
 
     fn poll(&mut self, port: u32) {
-        if let Some((medium, place)) = self.ports[slot(port)].medium {
+        if self.ports[slot(port)].is_shared
+            && let Some((medium, place)) = self.port_more[slot(port)].medium
+        {
             return self.medium_try(slot(medium), slot(place));
         }
         loop {
@@ -570,10 +557,13 @@ impl Simulation {
             // The station's clock is not looked at when nothing goes by it.
             let local = truth(self.now);
             let plain = Now { truth: local, local };
-            let clocks = if state.port.is_plain() { plain } else { self.clocks(state.node) };
+            let clocks = match state.port.is_plain() {
+                true => plain,
+                false => self.clocks(self.port_more[slot(port)].node),
+            };
             let polled = self.ports[slot(port)].port.poll(clocks);
             if let Some(frame) = polled.finished {
-                let ends = self.now + self.ports[slot(port)].gap;
+                let ends = self.now + self.port_more[slot(port)].gap;
                 self.depart(frame, port, ends, None);
             }
             if let Some(started) = polled.started {
@@ -646,26 +636,22 @@ impl Simulation {
             open(first) || between.any(open)
         };
         if !kept {
-            self.flows[slot(stream)].result.outside_windows += 1;
+            self.results[slot(stream)].outside_windows += 1;
         }
     }
 
     /// A frame has a link for itself until `ends`, gap included; `since` when it is known from the
     /// start that nothing interrupts it.
     pub(super) fn depart(&mut self, mut frame: Frame, port: u32, ends: u64, since: Option<u64>) {
-        let state = &mut self.ports[slot(port)];
-        if state.rough {
-            if state.down > 0 {
-                return self.lose(frame, LostBy::LinkDown);
-            }
-            if happens(&mut state.random, state.loss_ppb) {
-                return self.lose(frame, LostBy::Link);
-            }
-            if happens(&mut state.random, state.corrupt_ppb) {
-                frame.tags = frame.tags.with(Tags::DAMAGED);
+        let state = &self.ports[slot(port)];
+        let arrives = ends.saturating_add_signed(state.lag);
+        if state.is_rough {
+            match self.befalls(port) {
+                Some(LostBy::Corrupted) => frame.tags = frame.tags.with(Tags::DAMAGED),
+                Some(by) => return self.lose(frame, by),
+                None => {}
             }
         }
-        let arrives = ends.saturating_add_signed(state.lag);
         frame.tags = frame.tags.without(Tags::FRESH);
         if frame.tags.has(Tags::SEVERAL) || self.observer.is_some() {
             return self.depart_watched(frame, port, (ends, arrives, since));
@@ -689,29 +675,54 @@ impl Simulation {
         (arrives, since): (u64, Option<u64>),
         takes: Option<u64>,
     ) -> u64 {
-        let state = &self.ports[slot(port)];
-        let peer = match state.peer {
-            NO_PEER => self.ports[slot(self.routes.hop(frame.at).port())].node,
+        let fixed = self.ports[slot(port)].takes;
+        if !WATCHED && fixed != VARIES {
+            let place = self.slab.put(frame, arrives);
+            self.at(arrives.saturating_add(fixed.into()), Kind::Enter, frame.stream, place);
+            return fixed.into();
+        }
+        self.go_as_node_says::<WATCHED>(frame, port, (arrives, since), takes)
+    }
+
+    /// The same where the node at the other end is asked.
+    #[inline(never)]
+    fn go_as_node_says<const WATCHED: bool>(
+        &mut self,
+        frame: Frame,
+        port: u32,
+        (arrives, since): (u64, Option<u64>),
+        takes: Option<u64>,
+    ) -> u64 {
+        let (state, more) = (&self.ports[slot(port)], &self.port_more[slot(port)]);
+        let onward = self.routes.hop(frame.at).port();
+        let peer = match more.peer {
+            NO_PEER => self.port_more[slot(onward)].node,
             peer => peer,
         };
         let mut ready = arrives;
-        if let (Some(bytes), Some(since)) = (self.nodes[slot(peer)].cut_through_bytes, since) {
-            let onward = &self.ports[slot(self.routes.hop(frame.at).port())].port;
-            if onward.rate() <= state.port.rate() {
-                let head = state.port.duration(bytes + PREAMBLE_BYTES);
-                let head = u64::try_from(head.get()).unwrap_or(0);
-                ready = ready.min(since + head + state.delay);
-            }
+        if let (Some(bytes), Some(since)) = (self.nodes[slot(peer)].cut_through_bytes, since)
+            && self.ports[slot(onward)].port.rate() <= state.port.rate()
+        {
+            let head = state.port.duration(bytes + PREAMBLE_BYTES);
+            let head = u64::try_from(head.get()).unwrap_or(0);
+            ready = ready.min(since + head + more.delay);
         }
         if WATCHED {
             self.tell(&frame, What::Reaches { port: place(port), node: slot(peer), at_ps: ready });
         }
         let node = &mut self.nodes[slot(peer)];
-        let fixed = takes.or(node.forward_takes);
-        let takes = fixed.unwrap_or_else(|| node.forward.draw(&mut node.random));
-        let state = &mut self.ports[slot(port)];
-        let ready = ready.saturating_add(takes).max(state.forwarded);
-        state.forwarded = ready;
+        let takes = takes.unwrap_or_else(|| node.forward.draw(&mut node.random));
+        let mut ready = ready.saturating_add(takes);
+        if self.ports[slot(port)].takes == VARIES {
+            let more = &mut self.port_more[slot(port)];
+            let forwarded = match more.peer {
+                // Each node that hears a segment has an order of its own.
+                NO_PEER => self.forwarded.entry((port, peer)).or_default(),
+                _ => &mut more.forwarded,
+            };
+            ready = ready.max(*forwarded);
+            *forwarded = ready;
+        }
         let place = self.slab.put(frame, arrives);
         self.at(ready, Kind::Enter, frame.stream, place);
         takes
@@ -723,19 +734,13 @@ impl Simulation {
     }
 }
 
+/// So many events of one instant are looked at, one by one.
+const LOOKED_AT: usize = 8;
 const MOST_VIOLATIONS: usize = 100;
 const OVERLAP: &str = "a port sends two frames at the same time";
 
-fn balanced(result: &StreamResult) -> bool {
-    result.sent == result.delivered + result.lost_total() + result.in_flight
-}
-
 fn truth(now: u64) -> Ps {
     Ps::new(i64::try_from(now).expect("invariant: shorter than 106 days"))
-}
-
-fn happens(random: &mut Sequence, ppb: u64) -> bool {
-    ppb > 0 && below(random.next(), 1_000_000_000) < ppb
 }
 
 fn within(gates: &GateList, class: usize, from: Ps, lasts: Ps) -> bool {
@@ -750,51 +755,4 @@ pub(super) fn sequence(seed: u64, kind: u64, number: usize) -> Sequence {
     let number = u64::try_from(number).unwrap_or(u64::MAX);
     let mut mixed = Sequence::new(seed.rotate_left(17) ^ kind << 56 ^ number);
     Sequence::new(mixed.next() ^ seed)
-}
-
-fn ports(network: &Network) -> Vec<PortState> {
-    let mut ports = Vec::new();
-    let mut add = |node: usize, peer, config, medium, delay: Span, loss: (u32, u32)| {
-        let config: PortConfig = config;
-        let gap = Ps::of_bytes(GAP_BYTES, config.rate);
-        let random = sequence(network.seed, 4, ports.len());
-        let gap = u64::try_from(gap.get()).unwrap_or(0);
-        let mut state = PortState {
-            free_at: 0,
-            forwarded: 0,
-            lag: ps(delay).cast_signed() - gap.cast_signed(),
-            node: index(node),
-            peer,
-            rough: false,
-            port: Port::new(&config),
-            wake_at: u64::MAX,
-            delay: ps(delay),
-            gap,
-            loss_ppb: loss.0.into(),
-            corrupt_ppb: loss.1.into(),
-            random,
-            medium,
-            down: 0,
-        };
-        state.roughen(|_| {});
-        ports.push(state);
-    };
-    for link in &network.links {
-        for end in 0..2 {
-            let (node, config) = &link.ends[end];
-            let peer = index(link.ends[1 - end].0);
-            add(*node, peer, config.clone(), None, link.delay, (link.loss_ppb, link.corrupt_ppb));
-        }
-    }
-    for (number, medium) in network.media.iter().enumerate() {
-        for (place, (node, config)) in medium.stations.iter().enumerate() {
-            let of = Some((index(number), index(place)));
-            // Half duplex has no preemption.
-            let mut config = config.clone();
-            config.classes.iter_mut().for_each(|class| class.preemptable = false);
-            let loss = (medium.loss_ppb, medium.corrupt_ppb);
-            add(*node, NO_PEER, config, of, medium.delay, loss);
-        }
-    }
-    ports
 }

@@ -7,6 +7,7 @@ use super::delay::ps;
 use super::describe::FaultKind;
 use super::engine::{Kind, Simulation};
 use super::frame::{Tags, slot};
+use super::ports::PortMore;
 use super::route::index;
 use super::stats::LostBy;
 
@@ -24,7 +25,7 @@ impl Simulation {
                 return self.kick(index(port.0));
             }
             FaultKind::Babble(stream) => {
-                let flow = &mut self.flows[stream];
+                let flow = &mut self.apps[stream];
                 let quiet = self.now >= flow.babble_until;
                 flow.babble_until = flow.babble_until.max(ends);
                 if quiet {
@@ -35,17 +36,13 @@ impl Simulation {
             FaultKind::LinkDown(link) => self.link_down(link),
             FaultKind::Restart(node) => self.restart(index(node)),
             FaultKind::Loss(link, ppb) => {
-                for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.roughen(|port| port.loss_ppb += u64::from(ppb));
-                }
+                self.roughen_link(link, |port| port.loss_ppb += u64::from(ppb));
             }
             FaultKind::Corruption(link, ppb) => {
-                for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.roughen(|port| port.corrupt_ppb += u64::from(ppb));
-                }
+                self.roughen_link(link, |port| port.corrupt_ppb += u64::from(ppb));
             }
             FaultKind::MasterLost => self.master_lost += 1,
-            FaultKind::LateApplication(stream, by) => self.flows[stream].late += ps(by),
+            FaultKind::LateApplication(stream, by) => self.be_late(stream, |late| late + ps(by)),
         }
         self.at(ends, Kind::FaultEnds, index(number), 0);
     }
@@ -53,33 +50,35 @@ impl Simulation {
     pub(super) fn fault_ends(&mut self, number: usize) {
         match self.faults[number].kind {
             FaultKind::LinkDown(link) => {
-                for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.roughen(|port| port.down -= 1);
-                }
+                self.roughen_link(link, |port| port.down -= 1);
             }
-            FaultKind::Restart(node) => self.nodes[node].down -= 1,
+            FaultKind::Restart(node) => {
+                self.nodes[node].down -= 1;
+                self.nodes_down -= 1;
+            }
             FaultKind::Loss(link, ppb) => {
-                for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.roughen(|port| port.loss_ppb -= u64::from(ppb));
-                }
+                self.roughen_link(link, |port| port.loss_ppb -= u64::from(ppb));
             }
             FaultKind::Corruption(link, ppb) => {
-                for port in &mut self.ports[2 * link..2 * link + 2] {
-                    port.roughen(|port| port.corrupt_ppb -= u64::from(ppb));
-                }
+                self.roughen_link(link, |port| port.corrupt_ppb -= u64::from(ppb));
             }
             FaultKind::MasterLost => self.master_lost -= 1,
-            FaultKind::LateApplication(stream, by) => self.flows[stream].late -= ps(by),
+            FaultKind::LateApplication(stream, by) => self.be_late(stream, |late| late - ps(by)),
             _ => {}
+        }
+    }
+
+    /// Something changes of what becomes of frames on a link.
+    fn roughen_link(&mut self, link: usize, change: impl Fn(&mut PortMore)) {
+        for port in [2 * link, 2 * link + 1] {
+            self.roughen(port, &change);
         }
     }
 
     /// What is on the link is lost.
     fn link_down(&mut self, link: usize) {
         let ports = [index(2 * link), index(2 * link + 1)];
-        for port in ports {
-            self.ports[slot(port)].roughen(|port| port.down += 1);
-        }
+        self.roughen_link(link, |port| port.down += 1);
         let now = self.now;
         self.lose_flying(LostBy::LinkDown, |port, arrives| ports.contains(&port) && arrives > now);
     }
@@ -87,17 +86,18 @@ impl Simulation {
     /// What the node keeps, and what it has not sent to the last bit, is lost.
     fn restart(&mut self, node: u32) {
         self.nodes[slot(node)].down += 1;
+        self.nodes_down += 1;
         let clocks = self.clocks(node);
         for place in 0..self.nodes[slot(node)].ports.len() {
             let number = self.nodes[slot(node)].ports[place];
-            if let Some((medium, station)) = self.ports[slot(number)].medium {
+            if let Some((medium, station)) = self.port_more[slot(number)].medium {
                 if let Some(frame) = self.media[slot(medium)].drop_hand(slot(station)) {
                     self.ports[slot(number)].free_at = self.now;
                     self.lose(frame, LostBy::Restart);
                 }
             } else {
                 self.ports[slot(number)].free_at = self.now;
-                let (now, delay) = (self.now, self.ports[slot(number)].delay);
+                let (now, delay) = (self.now, self.port_more[slot(number)].delay);
                 self.lose_flying(LostBy::Restart, |port, arrives| {
                     port == number && arrives > now + delay
                 });

@@ -27,9 +27,12 @@ pub(super) struct Tags(u32);
 
 impl Tags {
     const CLASS: u32 = 24;
+    const BYTES: u32 = 23;
     /// A place of a [`Slab`] that has no frame, which would have a length.
     const NO_FRAME: Tags = Tags(0);
     pub const DAMAGED: Tags = Tags(1 << 27);
+    /// Other streams wait for frames of its stream.
+    pub const FOLLOWED: Tags = Tags(1 << 23);
     /// The link went down under it; it is counted already.
     pub const GONE: Tags = Tags(1 << 28);
     /// No port has sent it yet.
@@ -41,18 +44,18 @@ impl Tags {
 
     pub fn new(class: usize, wire_bytes: u32, is_timed: bool) -> Tags {
         let timed = if is_timed { Tags::TIMED } else { Tags(0) };
-        debug_assert!(class < CLASSES && wire_bytes < 1 << Tags::CLASS);
+        debug_assert!(class < CLASSES && wire_bytes < 1 << Tags::BYTES);
         Tags(index(class) << Tags::CLASS | wire_bytes).with(Tags::FRESH).with(timed)
     }
 
     /// The same, of a frame of another length.
     pub fn of_length(self, wire_bytes: u32) -> Tags {
-        debug_assert!(wire_bytes < 1 << Tags::CLASS);
-        Tags(self.0 >> Tags::CLASS << Tags::CLASS | wire_bytes)
+        debug_assert!(wire_bytes < 1 << Tags::BYTES);
+        Tags(self.0 >> Tags::BYTES << Tags::BYTES | wire_bytes)
     }
 
     pub fn wire_bytes(self) -> u32 {
-        self.0 & ((1 << Tags::CLASS) - 1)
+        self.0 & ((1 << Tags::BYTES) - 1)
     }
 
     pub fn class(self) -> usize {
@@ -111,6 +114,11 @@ impl Slab {
         self.frames[slot(place)].frame.tags = Tags::NO_FRAME;
         self.free.push(place);
         taken
+    }
+
+    /// The frame of a place.
+    pub fn frame(&self, place: u32) -> &Frame {
+        &self.frames[slot(place)].frame
     }
 
     /// Those that are in use.

@@ -154,7 +154,7 @@ impl Simulation {
             return true;
         }
         loop {
-            let clocks = self.clocks(self.ports[slot(port)].node);
+            let clocks = self.clocks(self.port_more[slot(port)].node);
             let polled = self.ports[slot(port)].port.poll(clocks);
             if let Some(frame) = polled.dropped {
                 self.lose(frame, LostBy::NeverFits);

@@ -22,7 +22,9 @@ mod engine;
 mod fault;
 mod frame;
 mod medium;
+mod noted;
 mod observe;
+mod ports;
 mod queue;
 mod replay;
 mod route;
@@ -36,8 +38,8 @@ pub use describe::{
     Access, Fault, FaultKind, LinkSpec, MediumSpec, NetError, Network, NodeSpec, PortIndex,
     StreamSpec, Traffic, plain_port,
 };
-pub use engine::{Outcome, Simulation, Violation};
+pub use engine::Simulation;
 pub use observe::{Observer, Seen, What};
 pub use replay::{FullReplay, Replay};
-pub use stats::{Latencies, LostBy, StreamResult};
+pub use stats::{Latencies, LostBy, Outcome, StreamResult, Violation};
 pub use worst::{PhaseSearch, Trial};

@@ -32,6 +32,8 @@ pub(super) struct EventQueue {
     /// All events before `front_ends`, the next one at the end.
     front: Vec<Event>,
     front_ends: u64,
+    /// How many were put among those of the front.
+    among: u32,
     /// Those for which there is no room in front, because too much happens at one instant.
     crowd: BinaryHeap<Reverse<Event>>,
     /// No event of the wheels is before it. Their places follow from where they differ from it.
@@ -39,7 +41,7 @@ pub(super) struct EventQueue {
     wheels: Vec<Wheel>,
     /// Bit `n`: wheel `n` has events.
     filled: u32,
-    /// Memory of slots that are empty.
+    /// Memory of slots that had many.
     spare: Vec<Vec<Event>>,
 }
 
@@ -55,8 +57,40 @@ const SLOTS: u64 = 1 << SLOT_BITS;
 const WHEELS: u32 = u64::BITS.div_ceil(SLOT_BITS);
 /// So many events of a slot are sorted rather than spread over finer slots.
 const SORTED: usize = 16;
+/// So many where events that come later hardly fall among them.
+const SORTED_CALM: usize = 48;
+const AMONG: u32 = 4;
+/// Until there are so many in front, the next slots are taken, too.
+const GATHERED: usize = 8;
 /// Nothing is put among more than these.
 const FRONT_MOST: usize = 64;
+
+impl Wheel {
+    /// `shift`: of its lowest bit of a time.
+    #[inline(always)]
+    fn put(&mut self, event: Event, shift: u32, spare: &mut Vec<Vec<Event>>) {
+        let slot = event.time >> shift & (SLOTS - 1);
+        let list = &mut self.slots[index(slot)];
+        if self.filled >> slot & 1 == 0 {
+            self.filled |= 1 << slot;
+            if list.capacity() == 0
+                && let Some(spare) = spare.pop()
+            {
+                *list = spare;
+            }
+        }
+        list.push(event);
+    }
+}
+
+impl Wheel {
+    /// Its first slot with events, which are to be taken.
+    fn take_first(&mut self) -> u32 {
+        let slot = self.filled.trailing_zeros();
+        self.filled &= self.filled - 1;
+        slot
+    }
+}
 
 impl EventQueue {
     pub fn new() -> EventQueue {
@@ -65,6 +99,7 @@ impl EventQueue {
             last: 0,
             front: Vec::with_capacity(FRONT_MOST + 1),
             front_ends: 0,
+            among: 0,
             crowd: BinaryHeap::new(),
             base: 0,
             wheels: (0..WHEELS).map(wheel).collect(),
@@ -82,6 +117,7 @@ impl EventQueue {
         }
         if self.front.len() < FRONT_MOST {
             let place = self.front.partition_point(|other| *other > event);
+            self.among += 1;
             return self.front.insert(place, event);
         }
         if self.thin() { self.push(event) } else { self.crowd.push(Reverse(event)) }
@@ -92,6 +128,12 @@ impl EventQueue {
     pub fn more_now(&self) -> bool {
         self.front.last().is_some_and(|next| next.time == self.last)
             || self.crowd.peek().is_some_and(|Reverse(next)| next.time == self.last)
+    }
+
+    /// The other events of that instant, the next one first; `None` when they are too many.
+    pub fn others_now(&self) -> Option<impl Iterator<Item = &Event>> {
+        let now = |event: &&Event| event.time == self.last;
+        self.crowd.is_empty().then(|| self.front.iter().rev().take_while(now))
     }
 
     /// The next event, unless it is later than `until`.
@@ -127,44 +169,65 @@ impl EventQueue {
     fn put(&mut self, event: Event) {
         let differs = 63 - ((event.time ^ self.base) | 1).leading_zeros();
         let wheel = differs / SLOT_BITS;
-        let slot = event.time >> (wheel * SLOT_BITS) & (SLOTS - 1);
         self.filled |= 1 << wheel;
-        let wheel = &mut self.wheels[index(wheel.into())];
-        let list = &mut wheel.slots[index(slot)];
-        if wheel.filled >> slot & 1 == 0 {
-            wheel.filled |= 1 << slot;
-            if let Some(spare) = self.spare.pop() {
-                *list = spare;
-            }
-        }
-        list.push(event);
+        self.wheels[index(wheel.into())].put(event, wheel * SLOT_BITS, &mut self.spare);
     }
 
-    /// Sorts the next slot, or spreads it over finer ones; `None` when there is none.
+    /// Sorts what comes next, or spreads it over finer slots; `None` when there is nothing.
     fn refill(&mut self) -> Option<()> {
         if self.filled == 0 {
             return None;
         }
         let number = self.filled.trailing_zeros();
         let shift = number * SLOT_BITS;
-        let wheel = &mut self.wheels[index(number.into())];
-        let slot = wheel.filled.trailing_zeros();
-        wheel.filled &= wheel.filled - 1;
-        if wheel.filled == 0 {
-            self.filled &= self.filled - 1;
-        }
-        let mut list = std::mem::take(&mut wheel.slots[index(slot.into())]);
         // What is above the bits of this wheel is the same in all of its events.
         let above = self.base.checked_shr(shift + SLOT_BITS).unwrap_or(0);
         let above = above.checked_shl(shift + SLOT_BITS).unwrap_or(0);
+        let wheel = &mut self.wheels[index(number.into())];
+        let slot = wheel.take_first();
+        let list = &mut wheel.slots[index(slot.into())];
+        // What is long in coming falls behind a long front, too.
+        let most = if self.among > AMONG { SORTED } else { SORTED_CALM };
+        let few = list.len() <= most;
         self.base = above | u64::from(slot) << shift;
-        if number == 0 || list.len() <= SORTED {
-            self.front_ends = self.base.saturating_add(1 << shift);
+        if few {
+            let mut last = slot;
+            self.among = 0;
+            self.front.clear();
+            sort_into(&mut self.front, list);
+            list.clear();
+            // Slots with one event each are taken together.
+            while self.front.len() < GATHERED && wheel.filled != 0 {
+                let next = wheel.filled.trailing_zeros();
+                if self.front.len() + wheel.slots[index(next.into())].len() > SORTED {
+                    break;
+                }
+                last = wheel.take_first();
+                let list = &mut wheel.slots[index(last.into())];
+                sort_into(&mut self.front, list);
+                list.clear();
+            }
+            self.front.reverse();
+            self.front_ends = (above | u64::from(last) << shift).saturating_add(1 << shift);
+        }
+        if wheel.filled == 0 {
+            self.filled &= self.filled - 1;
+        }
+        if few {
+            return Some(());
+        }
+        let mut list = std::mem::take(&mut wheel.slots[index(slot.into())]);
+        if number == 0 {
+            self.among = 0;
+            self.front_ends = self.base.saturating_add(1);
             list.sort_unstable_by(|one, other| other.cmp(one));
             std::mem::swap(&mut self.front, &mut list);
         } else {
+            // All wheels below are empty: the next slot that is looked at is one of these.
+            self.filled |= 1 << (number - 1);
+            let finer = &mut self.wheels[index(u64::from(number - 1))];
             for event in list.drain(..) {
-                self.put(event);
+                finer.put(event, shift - SLOT_BITS, &mut self.spare);
             }
         }
         self.spare.push(list);
@@ -186,6 +249,20 @@ impl EventQueue {
             self.spare.push(list);
         }
         self.front.len() < FRONT_MOST
+    }
+}
+
+/// Puts a few events behind earlier ones, in their order. Most came in the order of their time.
+#[inline(always)]
+fn sort_into(sorted: &mut Vec<Event>, list: &[Event]) {
+    for event in list {
+        let mut at = sorted.len();
+        sorted.push(*event);
+        while at > 0 && sorted[at - 1] > *event {
+            sorted[at] = sorted[at - 1];
+            at -= 1;
+        }
+        sorted[at] = *event;
     }
 }
 

@@ -86,6 +86,11 @@ impl Routes {
         Ok(routes)
     }
 
+    /// How many hops a stream has.
+    pub fn hops_of(&self, stream: usize) -> u32 {
+        self.starts[stream + 1] - self.starts[stream]
+    }
+
     /// A hop by its place among all.
     pub fn hop(&self, at: u32) -> Hop {
         self.hops[usize::try_from(at).expect("invariant: 32 bits fit a place")]

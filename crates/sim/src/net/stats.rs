@@ -3,7 +3,11 @@
 //!
 //! Not here: exact percentiles of records (`timewire-trace`).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use crate::SimTime;
 
 /// Why a frame did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,16 +158,30 @@ impl Latencies {
         }
     }
 
-    pub(super) fn add(&mut self, ps: u64) {
-        self.min_ps = if self.count == 0 { ps } else { self.min_ps.min(ps) };
-        self.max_ps = self.max_ps.max(ps);
-        self.count += 1;
-        self.sum_ps += u128::from(ps);
-        self.keep(&[ps]);
+    /// More, in the order in which they came.
+    pub(super) fn add(&mut self, values: &[u64]) {
+        let Some(first) = values.first() else { return };
+        let (mut min, mut max) = (if self.count == 0 { *first } else { self.min_ps }, self.max_ps);
+        for ps in values {
+            (min, max) = (min.min(*ps), max.max(*ps));
+            self.sum_ps += u128::from(*ps);
+            self.count += 1;
+        }
+        (self.min_ps, self.max_ps) = (min, max);
+        let fit = match self.is_exact() {
+            true => values.len().min(self.room.saturating_sub(self.kept.len())),
+            false => 0,
+        };
+        let (fit, others) = values.split_at(fit);
+        self.keep(fit);
+        self.keep(others);
     }
 
     /// Keeps these, too, or only counts all from now on.
     fn keep(&mut self, values: &[u64]) {
+        if values.is_empty() {
+            return;
+        }
         if self.is_exact() && self.kept.len() + values.len() <= self.room {
             self.kept.extend_from_slice(values);
             return;
@@ -236,6 +254,17 @@ impl StreamResult {
         self.lost.iter().sum()
     }
 
+    /// Whether each frame arrived, was lost, or is on its way.
+    pub(super) fn is_balanced(&self) -> bool {
+        self.sent == self.delivered + self.lost_total() + self.in_flight
+    }
+
+    /// Frames arrived, some with latencies that count.
+    pub(super) fn arrived(&mut self, frames: usize, latencies: &[u64]) {
+        self.delivered += u64::try_from(frames).unwrap_or(u64::MAX);
+        self.latencies.add(latencies);
+    }
+
     /// Two runs together.
     pub fn merge(&mut self, other: &StreamResult) {
         self.sent += other.sent;
@@ -247,6 +276,55 @@ impl StreamResult {
             *own += other;
         }
         self.latencies.merge(&other.latencies);
+    }
+}
+
+/// Something that the simulation must never do; a mistake of the simulator, not of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// When.
+    pub at: SimTime,
+    /// What.
+    pub what: &'static str,
+}
+
+/// What came out. It can be written and read again, but for mistakes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Of each stream; where several listen, of all of them together: a message counts once for
+    /// each.
+    pub streams: Vec<StreamResult>,
+    /// Of streams where several listen, by their number: of each listener, in the order of
+    /// [`Network::listeners`].
+    pub listeners: BTreeMap<usize, Vec<StreamResult>>,
+    /// Events that were handled.
+    pub events: u64,
+    /// Frames that were sent by a port.
+    pub hops: u64,
+    /// Collisions on shared segments.
+    pub collisions: u64,
+    /// Mistakes of the simulator; empty, or nothing here is to be trusted.
+    #[serde(skip)]
+    pub violations: Vec<Violation>,
+    /// Most frames between ports and in applications at the same time.
+    pub most_in_flight: usize,
+}
+
+impl Outcome {
+    /// Another run of the network, after this one.
+    pub fn merge(&mut self, other: Outcome) {
+        for (own, other) in self.streams.iter_mut().zip(&other.streams) {
+            own.merge(other);
+        }
+        for (stream, results) in &other.listeners {
+            let own = self.listeners.get_mut(stream).into_iter().flatten();
+            own.zip(results).for_each(|(own, other)| own.merge(other));
+        }
+        self.events += other.events;
+        self.hops += other.hops;
+        self.collisions += other.collisions;
+        self.violations.extend(other.violations);
+        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
     }
 }
 
@@ -263,7 +341,7 @@ mod tests {
         ) {
             let empty = Latencies { room, ..Latencies::default() };
             let mut latencies = empty.clone();
-            for value in &values { latencies.add(*value); }
+            for value in &values { latencies.add(&[*value]); }
             prop_assert_eq!(latencies.is_exact(), values.len() <= room);
             let mut sorted = values.clone();
             sorted.sort_unstable();
@@ -278,7 +356,7 @@ mod tests {
             prop_assert_eq!(latencies.mean_ps(), Some(sorted.iter().sum::<u64>() / count));
             let (mut one, mut two) = (empty.clone(), empty);
             for (n, value) in values.iter().enumerate() {
-                if n % 2 == 0 { one.add(*value) } else { two.add(*value) }
+                if n % 2 == 0 { one.add(&[*value]) } else { two.add(&[*value]) }
             }
             one.merge(&two);
             one.kept.sort_unstable();

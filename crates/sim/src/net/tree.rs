@@ -158,7 +158,7 @@ impl Simulation {
         times: (u64, u64, Option<u64>),
     ) {
         let (ends, arrives, since) = times;
-        let at_ps = ends.saturating_sub(self.ports[slot(port)].gap);
+        let at_ps = ends.saturating_sub(self.port_more[slot(port)].gap);
         self.tell(&frame, What::Ended { port: place(port), at_ps });
         if frame.tags.has(Tags::SEVERAL) {
             return self.part(frame, port, arrives, since);
@@ -175,13 +175,15 @@ impl Simulation {
         let Some(tree) = self.tree(&frame).map(Arc::clone) else { return };
         let place = self.routes.place(&frame);
         // A bridge looks at a frame once, however many copies it makes.
-        let mut looked: Option<(u32, u64)> = None;
+        let mut looked: Vec<(u32, u64)> = Vec::new();
         for next in tree.ports(place) {
             let copy = self.routes.moved(frame, *next);
-            let node = self.ports[slot(self.routes.hop(copy.at).port())].node;
-            let before = looked.filter(|(other, _)| *other == node).map(|(_, takes)| takes);
+            let node = self.port_more[slot(self.routes.hop(copy.at).port())].node;
+            let before = looked.iter().find(|(other, _)| *other == node).map(|(_, takes)| *takes);
             let takes = self.go_to_next::<true>(copy, port, (arrives, since), before);
-            looked = Some((node, takes));
+            if before.is_none() && tree.ports(place).len() > 1 {
+                looked.push((node, takes));
+            }
         }
         for end in tree.ends(place) {
             self.arrive(self.routes.moved(frame, *end), port, arrives);
@@ -200,7 +202,7 @@ impl Simulation {
     pub(super) fn count(&mut self, frame: &Frame, mut count: impl FnMut(&mut StreamResult)) {
         let place = self.routes.place(frame);
         match &mut self.several[slot(frame.stream)] {
-            None => count(&mut self.flows[slot(frame.stream)].result),
+            None => count(&mut self.results[slot(frame.stream)]),
             Some(several) => {
                 for listener in several.tree.behind(place) {
                     count(&mut several.results[*listener]);

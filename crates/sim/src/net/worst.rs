@@ -7,7 +7,8 @@ use timewire_base::{Sequence, Span};
 
 use super::delay::below;
 use super::describe::{NetError, Network, Traffic};
-use super::engine::{Outcome, Simulation};
+use super::engine::Simulation;
+use super::stats::Outcome;
 
 /// A search for bad phases: what it tries follows from a seed.
 pub struct PhaseSearch {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Fixed workloads to count instructions of: `sim_instructions COUNT NAME` simulates so many hops.
+//! Two runs with different counts, subtracted, leave the cost of a hop without that of the start.
+//! The bounds are in `instructions.txt`: as the network grows they hardly do.
+//!
+//! - `line-8`, `line-512`: a line of so many bridges, with four streams from each.
+//! - `tree-20`, `tree-320`: a fat tree of so many bridges in which no frame waits for another.
+//!
+//! Not here: processor time, and larger networks (`net`).
+#![allow(clippy::unwrap_used, reason = "a benchmark")]
+
+mod networks;
+
+use timewire_base::Span;
+use timewire_sim::net::Simulation;
+
+use networks::{fat_tree, line};
+
+fn main() {
+    // `cargo bench` adds an option of its own.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark takes arguments")]
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|text| !text.starts_with('-')).collect();
+    let count = arguments.first().map_or(Ok(20_000), |text| text.parse::<u64>());
+    let name = arguments.get(1).map_or("line-8", String::as_str);
+    let network = match name {
+        "line-8" => Some(line(8, false)),
+        "line-512" => Some(line(512, false)),
+        "tree-20" => Some(fat_tree(4, true)),
+        "tree-320" => Some(fat_tree(16, true)),
+        _ => None,
+    };
+    let (Some(mut network), Ok(count)) = (network, count) else {
+        eprintln!("usage: sim_instructions [COUNT [line-8 | line-512 | tree-20 | tree-320]]");
+        #[expect(clippy::disallowed_methods, reason = "a benchmark is a program")]
+        std::process::exit(2);
+    };
+    network.duration = Span::from_secs(3_600);
+    let mut simulation = Simulation::new(&network).unwrap();
+    while simulation.hops() < count {
+        simulation.go_on(64);
+    }
+    println!("{name}: {}", simulation.finish().hops);
+}
