@@ -189,8 +189,16 @@ fn t4_qemu_the_driver_of_a_card_has_its_part_of_every_journey() {
     if std::env::var_os("TIMEWIRE_SLOW").is_none() {
         return eprintln!("SKIP: slow: it boots an emulated machine; TIMEWIRE_SLOW=1 runs it");
     }
+    // The programs that come reset the cards. The first messages after that now and then have no
+    // end, or two (the book's limitations): they are not what this is about.
     let script = format!(
         "set -e; cd /tmp; ip netns add far; ip link set eth1 netns far
+         cat >talk.sh <<'END'
+         until grep -q 1 /sys/class/net/eth0/carrier; do sleep 0.1; done
+         until ip netns exec far grep -q 1 /sys/class/net/eth1/carrier; do sleep 0.1; done
+         sleep 3
+         exec {TIMEWIRE} talk 10.0.0.2:7201 --cycle 5ms --tolerance 20s --count 100
+END
          ip link set eth0 up; ip -n far link set eth1 up
          ip addr add 10.0.0.1/24 dev eth0; ip -n far addr add 10.0.0.2/24 dev eth1
          until ip netns exec far grep -q 1 /sys/class/net/eth1/carrier; do sleep 0.1; done
@@ -198,8 +206,7 @@ fn t4_qemu_the_driver_of_a_card_has_its_part_of_every_journey() {
          ip netns exec far {TIMEWIRE} listen 10.0.0.2:7201 --for 60s >/tmp/heard 2>/tmp/said &
          until grep -q listening /tmp/said; do sleep 0.1; done
          {TIMEWIRE} trace record --xdp --station near=/proc/self/ns/net --station far \
-             --filter 'udp port 7201' -o a.twc -- \
-             {TIMEWIRE} talk 10.0.0.2:7201 --cycle 5ms --tolerance 20s --count 100 >/tmp/talked
+             --filter 'udp port 7201' -o a.twc -- sh /tmp/talk.sh >/tmp/talked
          {TIMEWIRE} trace info a.twc --json | tr -d '\n'; echo
          {TIMEWIRE} trace show a.twc --jsonl a.jsonl >/tmp/shown; cat a.jsonl"
     );
@@ -213,12 +220,14 @@ fn t4_qemu_the_driver_of_a_card_has_its_part_of_every_journey() {
     let (info, journeys) = lines.split_first().unwrap();
     let missing = info["header"]["missing"].as_object().unwrap();
     assert!(missing.keys().all(|name| !name.contains("/eth")), "{missing:?}");
+    let is_whole = |journey: &&Json| {
+        (journey["status"].as_str(), journey["outcome"].as_str())
+            == (Some("complete"), Some("received"))
+    };
+    let odd: Vec<&Json> = journeys.iter().filter(|journey| !is_whole(journey)).collect();
+    assert!(odd.is_empty(), "{odd:#?}\nlost: {}\n{}", info["lost"], said.stderr);
     assert_eq!(journeys.len(), 100);
     for journey in journeys {
-        assert_eq!(
-            (&journey["status"], &journey["outcome"]),
-            (&"complete".into(), &"received".into())
-        );
         let stages = journey["stages"].as_array().unwrap();
         let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
         assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
