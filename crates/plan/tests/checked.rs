@@ -50,8 +50,10 @@ fn limits(random: &mut Random) -> DeviceLimits {
         interval_min: random.of(&[1, 1, 35, 500].map(Span::from_ns)),
         interval_max: random.of(&[None, None, Some(Span::from_us(100))]),
         granularity: random.of(&[1, 1, 8, 100].map(Span::from_ns)),
+        cycle_max: random.of(&[None, None, None, Some(Span::from_ms(2))]),
         openings: random.of(&[None, None, None, Some(1), Some(3)]),
         launch_time: !random.rarely(4),
+        device: None,
     }
 }
 

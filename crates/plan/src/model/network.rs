@@ -91,10 +91,15 @@ pub struct DeviceLimits {
     pub interval_max: Option<Span>,
     /// Gates change at multiples of this; at least 1 ns.
     pub granularity: Span,
+    /// The longest cycle of the gates; `None`: any.
+    pub cycle_max: Option<Span>,
     /// How often a queue can open in a cycle; `None`: as often as there are entries.
     pub openings: Option<u32>,
     /// Whether it can send each frame at an instant given with it.
     pub launch_time: bool,
+    /// The device that has these limits, for messages. It is not written.
+    #[serde(skip)]
+    pub device: Option<&'static str>,
 }
 
 impl Default for DeviceLimits {
@@ -106,8 +111,10 @@ impl Default for DeviceLimits {
             interval_min: Span::from_ns(1),
             interval_max: None,
             granularity: Span::from_ns(1),
+            cycle_max: None,
             openings: None,
             launch_time: false,
+            device: None,
         }
     }
 }
@@ -310,6 +317,9 @@ fn check_node(node: &Node) -> Result<(), ModelError> {
     }
     check_span(&owner, "interval_min", limits.interval_min, Span::ZERO)?;
     check_span(&owner, "granularity", limits.granularity, Span::from_ns(1))?;
+    if let Some(most) = limits.cycle_max {
+        check_span(&owner, "cycle_max", most, Span::from_ns(1))?;
+    }
     if let Some(most) = limits.interval_max {
         check_span(&owner, "interval_max", most, Span::from_ns(1))?;
         if most < limits.interval_min {

@@ -12,6 +12,9 @@ use super::table::{MOST, divisor};
 use super::{Planner, shape};
 use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates};
 
+/// In place of a number of entries: no list repeats with what is sent within the longest cycle.
+pub const TOO_LONG: u32 = u32::MAX;
+
 /// What repeats on a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeated {
@@ -63,8 +66,8 @@ impl Planner {
         let trees = self.seats[id].shape.iter().flat_map(|shape| shape.trees.iter().flatten());
         for &link in trees {
             let limits = &network.node(network.link(link).from).limits;
-            if limits.gate_entries == Some(0)
-                || (limits.interval_max.is_none() && self.has_few_windows(link, limits))
+            let is_limited = limits.interval_max.is_some() || limits.cycle_max.is_some();
+            if limits.gate_entries == Some(0) || (!is_limited && self.has_few_windows(link, limits))
             {
                 continue;
             }
@@ -74,7 +77,7 @@ impl Planner {
                 (stream.interval.as_ns(), i64::from(stream.frames))
             };
             let most = windows_at_most(streams.iter().map(frames), limits);
-            if limits.interval_max.is_none() && most.is_ok() {
+            if !is_limited && most.is_ok() {
                 continue;
             }
             let sent = streams.iter().flat_map(|other| self.sent_by(*other));
@@ -143,7 +146,8 @@ impl Planner {
         let is_hard = |(link, (_, windows)): (usize, (Option<i64>, i64))| {
             let limits = limits(link);
             let asked = windows > 0 && limits.gate_entries != Some(0);
-            asked && (limits.interval_max.is_some() || windows > MOST)
+            let is_limited = limits.interval_max.is_some() || limits.cycle_max.is_some();
+            asked && (is_limited || windows > MOST)
         };
         ports.into_iter().enumerate().map(is_hard).collect()
     }
@@ -227,7 +231,10 @@ fn windows_at_most(
 ) -> Result<(i64, i64), u32> {
     let mut cycle = limits.granularity.as_ns();
     for (interval, _) in intervals.clone() {
-        cycle = common_multiple(cycle, interval).ok_or(u32::MAX)?;
+        cycle = common_multiple(cycle, interval).ok_or(TOO_LONG)?;
+    }
+    if limits.cycle_max.is_some_and(|most| cycle > most.as_ns()) {
+        return Err(TOO_LONG);
     }
     let windows = intervals.map(|(interval, times)| (cycle / interval).saturating_mul(times));
     let count = windows.fold(0, i64::saturating_add);
@@ -311,7 +318,10 @@ fn join(windows: &mut Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) {
     let mut gaps: Vec<i64> =
         windows.windows(2).map(|pair| pair[1].0 - pair[0].1).filter(|gap| *gap > 0).collect();
     gaps.sort_unstable();
-    let by_openings = openings.map_or(0, |most| (gaps.len() + 1).saturating_sub(most));
+    // A window that goes over the turn of the cycle opens once.
+    let turns = matches!(windows.as_slice(), [first, .., last] if first.0 == 0 && last.1 == cycle);
+    let opened = gaps.len() + usize::from(!turns);
+    let by_openings = openings.map_or(0, |most| opened.saturating_sub(most));
     let edges = windows.first().map_or(0, |first| usize::from(first.0 > 0))
         + windows.last().map_or(0, |last| usize::from(last.1 < cycle));
     let list = windows.len() + gaps.len() + edges;

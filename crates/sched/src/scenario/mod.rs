@@ -10,6 +10,7 @@
 
 mod check;
 mod check_limits;
+mod device;
 mod error;
 pub mod experiment_file;
 mod experiment_network;

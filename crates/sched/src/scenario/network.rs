@@ -7,11 +7,12 @@ use serde_json::{Value as Json, json};
 use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 
 use super::ScenarioErrors;
+pub use super::device::{DeviceModel, NetDevice, Profile};
 use super::item::{Item, Reader};
 use super::kernels::{Drift, LossShare, MacAddress, Offset};
 use super::network_check;
 use super::network_plan;
-pub use super::network_plan::{NetDevice, NetPlace};
+pub use super::network_plan::NetPlace;
 pub use super::network_value::NetListeners;
 use super::record::{choice, kinds, record};
 use super::tree::{self, Node, Value};

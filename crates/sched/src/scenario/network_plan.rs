@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a planner needs to know of a network beside what a simulator does: which streams are to
-//! have a place in a schedule, and what the ports of a device can do.
+//! have a place in a schedule, and what must hold then.
 //!
-//! Not here: finding the schedule (`timewire-plan`).
+//! Not here: what the ports of a device can do (`device.rs`), finding the schedule
+//! (`timewire-plan`).
 
 use timewire_base::{Span, StationName};
 
 use super::item::Reader;
 use super::network::{NetCyclic, NetDelay, NetDrawn, NetStream, NetTraffic, NetworkFile};
 use super::record::record;
-use super::value::Count;
 
 record! {
     /// What a stream with a place in the schedule asks for.
@@ -19,26 +19,6 @@ record! {
         latency: Option<Span>,
         /// How much that may differ from message to message; without it, anything.
         jitter: Option<Span>,
-    }
-}
-
-record! {
-    /// What the ports of a station or bridge can do. Only a planner asks for it.
-    pub struct NetDevice {
-        /// Queues of each port.
-        queues: Count<1, 8> = "8",
-        /// The longest list of gate states; 0: no gates. Without the key, any.
-        gate_entries: Option<Count<0, 1000000>>,
-        /// The shortest state.
-        interval_min: Span = "1ns",
-        /// The longest state; without it, any.
-        interval_max: Option<Span>,
-        /// States begin at multiples of this.
-        granularity: Span = "1ns",
-        /// It sends frames at launch times, and is given each so long before.
-        launch_time: Option<Span>,
-        /// The cards open gates and keep launch times; without it, the kernel does.
-        offload: bool = "false",
     }
 }
 
@@ -136,6 +116,10 @@ fn devices(file: &NetworkFile, reader: &mut Reader) {
         {
             let message = format!("no state lasts {} or longer", device.interval_min);
             reader.fail_at(&at("interval_max"), message, "write more than `interval_min`");
+        }
+        if device.cycle_max == Some(Span::ZERO) {
+            let message = "no cycle takes no time".to_owned();
+            reader.fail_at(&at("cycle_max"), message, "write a time above zero");
         }
     }
 }
