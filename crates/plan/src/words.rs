@@ -76,8 +76,13 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
         ),
         Certificate::Cases { parts, tree } => cases(problem, parts, tree.len()),
         Certificate::Solver { statement } => statement.clone(),
-        Certificate::GateLimit { link: at, needed: u32::MAX, .. } => format!(
+        Certificate::GateLimit { link: at, needed: Certificate::TOO_LONG, .. } => format!(
             "the gates of {} would repeat after a longer cycle than it can have; this is no proof",
+            port(at)
+        ),
+        Certificate::GateLimit { link: at, needed: Certificate::NOT_FREE, .. } => format!(
+            "the gates of {} would be open for planned frames in the time that `reserve` keeps \
+             free; this is no proof",
             port(at)
         ),
         Certificate::GateLimit { link: at, needed, allowed } => format!(

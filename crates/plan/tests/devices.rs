@@ -18,7 +18,8 @@ use timewire_sched::scenario::network::{DeviceModel, NetworkFile};
 fn star(station: &str, bridge: &str, rate: &str, periods: &[&str]) -> String {
     let mut text = format!(
         "timewire: 1\nkind: network\nname: star\nduration: 10ms\n\
-         stations: [{{ name: a, device: {station} }}, {{ name: b }}, {{ name: c }}, {{ name: d }}]\n\
+         stations: [{{ name: a, device: {station} }}, {{ name: b }}, {{ name: c }}, \
+         {{ name: d }}]\n\
          bridges: [{{ name: br, forward: 2us, device: {bridge} }}]\nlinks:\n"
     );
     for name in ["a", "b", "c", "d"] {

@@ -28,7 +28,7 @@ use timewire_sched::scenario::network::{
 
 use crate::model::{
     Arrival, DeviceLimits, Forwarding, Link, LinkId, ModelError, Network, NetworkOptions, Node,
-    NodeId, Problem, Release, Role, Route, Stream, StreamId, bytes_time,
+    NodeId, Problem, Release, Reserve, Role, Route, Stream, StreamId, bytes_time,
 };
 
 /// Preamble, delimiter and gap. **Units**: bytes.
@@ -98,7 +98,8 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
             });
         }
     }
-    let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error };
+    let reserve = file.reserve.as_ref().map(|it| Reserve { every: it.every, lasts: it.lasts });
+    let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error, reserve };
     Network::new(nodes, links, options)
 }
 

@@ -165,6 +165,16 @@ pub struct Link {
     pub propagation: Span,
 }
 
+/// Time on every link that nothing planned may use: for frames of time synchronization, which come
+/// at instants of their own. It begins at whole multiples of `every`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserve {
+    /// From one such time to the next.
+    pub every: Span,
+    /// How long each lasts; less than `every`.
+    pub lasts: Span,
+}
+
 /// What holds in a whole network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkOptions {
@@ -173,12 +183,15 @@ pub struct NetworkOptions {
     pub overhead_bytes: u32,
     /// The most by which the clocks of two neighbours differ.
     pub sync_error: Span,
+    /// What is kept free on each link.
+    #[serde(default)]
+    pub reserve: Option<Reserve>,
 }
 
 impl Default for NetworkOptions {
     /// Ethernet, perfect clocks.
     fn default() -> Self {
-        NetworkOptions { overhead_bytes: 20, sync_error: Span::ZERO }
+        NetworkOptions { overhead_bytes: 20, sync_error: Span::ZERO, reserve: None }
     }
 }
 
@@ -206,6 +219,15 @@ impl Network {
         }
         check_span("network", "sync_error", options.sync_error, Span::ZERO)?;
         check_bytes("network", "overhead_bytes", options.overhead_bytes, 0)?;
+        if let Some(Reserve { every, lasts }) = options.reserve {
+            check_span("network", "reserve.every", every, Span::from_ns(1))?;
+            check_span("network", "reserve.lasts", lasts, Span::from_ns(1))?;
+            if lasts >= every {
+                let (owner, bound) = ("network".to_owned(), "less than every");
+                let (field, value_ns) = ("reserve.lasts", lasts.as_ns());
+                return Err(ModelError::Time { owner, field, value_ns, bound });
+            }
+        }
         let mut names = BTreeSet::new();
         for node in &nodes {
             if !names.insert(node.name.as_str()) {

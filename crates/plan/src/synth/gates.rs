@@ -8,12 +8,9 @@
 use timewire_base::Span;
 
 use super::shape::Sent;
-use super::table::{MOST, divisor};
+use super::table::{Item, MOST, divisor};
 use super::{Planner, shape};
-use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates};
-
-/// In place of a number of entries: no list repeats with what is sent within the longest cycle.
-pub const TOO_LONG: u32 = u32::MAX;
+use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates, Reserve};
 
 /// What repeats on a link.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +63,8 @@ impl Planner {
         let trees = self.seats[id].shape.iter().flat_map(|shape| shape.trees.iter().flatten());
         for &link in trees {
             let limits = &network.node(network.link(link).from).limits;
-            let is_limited = limits.interval_max.is_some() || limits.cycle_max.is_some();
+            let reserve = network.options().reserve;
+            let is_limited = is_limited(limits, reserve);
             if limits.gate_entries == Some(0) || (!is_limited && self.has_few_windows(link, limits))
             {
                 continue;
@@ -83,7 +81,7 @@ impl Planner {
             let sent = streams.iter().flat_map(|other| self.sent_by(*other));
             let sent: Vec<Repeated> =
                 sent.filter(|(on, _)| *on == link).map(|(_, sent)| sent).collect();
-            if let Err(needed) = port(link, &sent, limits) {
+            if let Err(needed) = port(link, &sent, limits, reserve) {
                 return Some(gate_limit(link, needed, limits));
             }
         }
@@ -102,8 +100,7 @@ impl Planner {
     /// Who is on a link.
     fn streams_on(&self, link: LinkId) -> Vec<usize> {
         let items = self.table.items(link.index()).iter();
-        let mut streams: Vec<usize> =
-            items.filter_map(|item| usize::try_from(item.stream).ok()).collect();
+        let mut streams: Vec<usize> = items.filter_map(Item::owner).collect();
         streams.sort_unstable();
         streams.dedup();
         streams
@@ -117,7 +114,7 @@ impl Planner {
             let link = LinkId::from_index(index);
             let limits = &network.node(network.link(link).from).limits;
             if !sent.is_empty() && limits.gate_entries != Some(0) {
-                all.extend(port(link, sent, limits).ok());
+                all.extend(port(link, sent, limits, network.options().reserve).ok());
             }
         }
         all
@@ -146,8 +143,7 @@ impl Planner {
         let is_hard = |(link, (_, windows)): (usize, (Option<i64>, i64))| {
             let limits = limits(link);
             let asked = windows > 0 && limits.gate_entries != Some(0);
-            let is_limited = limits.interval_max.is_some() || limits.cycle_max.is_some();
-            asked && (is_limited || windows > MOST)
+            asked && (is_limited(limits, network.options().reserve) || windows > MOST)
         };
         ports.into_iter().enumerate().map(is_hard).collect()
     }
@@ -169,6 +165,7 @@ impl Planner {
             return;
         }
         let network = self.problem.network();
+        let reserve = network.options().reserve;
         let mut over = Vec::new();
         for (index, sent) in self.sent(Some(&hard)).into_iter().enumerate() {
             if !hard[index] {
@@ -180,7 +177,9 @@ impl Planner {
             intervals.sort_unstable();
             intervals.dedup();
             let mut kept = sent;
-            while let (Err(needed), Some(most)) = (port(link, &kept, &limits), intervals.pop()) {
+            while let (Err(needed), Some(most)) =
+                (port(link, &kept, &limits, reserve), intervals.pop())
+            {
                 kept.retain(|sent| sent.interval < most);
                 over.push((link, most, needed));
                 if kept.is_empty() {
@@ -231,10 +230,10 @@ fn windows_at_most(
 ) -> Result<(i64, i64), u32> {
     let mut cycle = limits.granularity.as_ns();
     for (interval, _) in intervals.clone() {
-        cycle = common_multiple(cycle, interval).ok_or(TOO_LONG)?;
+        cycle = common_multiple(cycle, interval).ok_or(Certificate::TOO_LONG)?;
     }
     if limits.cycle_max.is_some_and(|most| cycle > most.as_ns()) {
-        return Err(TOO_LONG);
+        return Err(Certificate::TOO_LONG);
     }
     let windows = intervals.map(|(interval, times)| (cycle / interval).saturating_mul(times));
     let count = windows.fold(0, i64::saturating_add);
@@ -251,7 +250,12 @@ fn common_multiple(cycle: i64, interval: i64) -> Option<i64> {
 /// The gates of a port.
 ///
 /// **Errors**: its list cannot hold them, however much they are joined; how many entries they need.
-pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<PortGates, u32> {
+pub fn port(
+    link: LinkId,
+    sent: &[Repeated],
+    limits: &DeviceLimits,
+    reserve: Option<Reserve>,
+) -> Result<PortGates, u32> {
     let (cycle, count) = windows_at_most(each(sent), limits)?;
     let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for one in sent {
@@ -269,6 +273,9 @@ pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<Po
     let used: i64 = windows.iter().map(|(start, end, _)| end - start).sum();
     let mut windows = widened(windows, cycle, limits);
     join(&mut windows, cycle, limits);
+    if !reserve.is_none_or(|reserve| is_free(&windows, cycle, reserve)) {
+        return Err(Certificate::NOT_FREE);
+    }
     let entries = entries(&windows, cycle, limits);
     if limits.gate_entries.is_some_and(|most| entries > most) {
         return Err(entries);
@@ -286,6 +293,20 @@ pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<Po
         entries,
         spare: Span::from_ns(open - used),
     })
+}
+
+/// Whether no window has time that is kept free.
+fn is_free(windows: &[(i64, i64, u8)], cycle: i64, reserve: Reserve) -> bool {
+    let (every, lasts) = (divisor(cycle, reserve.every.as_ns()), reserve.lasts.as_ns());
+    windows.iter().all(|(start, end, _)| {
+        let at = start % every;
+        at >= lasts && at + (end - start) <= every
+    })
+}
+
+/// Whether a port's list must be made to know that there can be one, however few its windows are.
+fn is_limited(limits: &DeviceLimits, reserve: Option<Reserve>) -> bool {
+    limits.interval_max.is_some() || limits.cycle_max.is_some() || reserve.is_some()
 }
 
 /// Windows on the port's grid, none and no gap shorter than its shortest interval.

@@ -362,8 +362,8 @@ impl Profile {
             openings: Some(1),
             launch_time: Some(None),
             first_queue_first: true,
-            source: "linux v6.12.117 drivers/net/ethernet/intel/igc/igc_main.c:validate_schedule (a \
-                     queue opens once in a list), igc.h:IGC_MAX_TX_QUEUES",
+            source: "linux v6.12.117 drivers/net/ethernet/intel/igc/igc_main.c:\
+                     validate_schedule (a queue opens once in a list), igc.h:IGC_MAX_TX_QUEUES",
             ..Profile::ANY
         }
     }
@@ -377,9 +377,9 @@ impl Profile {
             interval_max: Some(Span::from_ns(((1 << 18) - 1) * 200)),
             granularity: Span::from_ns(200),
             exclusive_changes: true,
-            source: "linux v6.12.117 drivers/net/dsa/sja1105/sja1105_tas.c:sja1105_setup_tc_taprio, \
-                     sja1105_tas_check_conflicts; sja1105_tas.h:SJA1105_TAS_MAX_DELTA; \
-                     sja1105_static_config.h:SJA1105_MAX_SCHEDULE_COUNT, \
+            source: "linux v6.12.117 drivers/net/dsa/sja1105/sja1105_tas.c:\
+                     sja1105_setup_tc_taprio, sja1105_tas_check_conflicts; \
+                     sja1105_tas.h:SJA1105_TAS_MAX_DELTA; sja1105_static_config.h:SJA1105_MAX_SCHEDULE_COUNT, \
                      SJA1110_MAX_SCHEDULE_COUNT",
             ..Profile::ANY
         }

@@ -22,6 +22,17 @@ record! {
     }
 }
 
+record! {
+    /// Time on every link in which nothing planned is sent, for frames of time synchronization,
+    /// which come at instants of their own.
+    pub struct NetReserve {
+        /// It begins at each whole multiple of this.
+        every: Span,
+        /// How long it lasts.
+        lasts: Span,
+    }
+}
+
 impl NetDelay {
     /// The least and the most that it can be; no most: there is none.
     pub fn range(&self) -> (Span, Option<Span>) {
@@ -49,6 +60,7 @@ impl NetDelay {
 /// What a plan needs, when a stream asks for a place.
 pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
     devices(file, reader);
+    reserve(file, reader);
     let planned = || file.streams.iter().filter(|stream| stream.place.is_some());
     let Some(first) = planned().next() else { return };
     let because = format!("`{}` has a `place`", first.name);
@@ -121,6 +133,17 @@ fn devices(file: &NetworkFile, reader: &mut Reader) {
             let message = "no cycle takes no time".to_owned();
             reader.fail_at(&at("cycle_max"), message, "write a time above zero");
         }
+    }
+}
+
+fn reserve(file: &NetworkFile, reader: &mut Reader) {
+    let Some(NetReserve { every, lasts }) = file.reserve else { return };
+    if lasts == Span::ZERO {
+        let hint = "write as long as a frame of others and one of synchronization take";
+        reader.fail_at("reserve.lasts", "nothing is kept free".to_owned(), hint);
+    } else if lasts >= every {
+        let message = format!("all of each {every} is kept free");
+        reader.fail_at("reserve.lasts", message, "write less than `every`");
     }
 }
 
