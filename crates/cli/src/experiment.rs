@@ -127,7 +127,7 @@ fn dry_run(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
             let need = scenario.need_of(&slot.station);
             let sends = match need.frames {
                 0 => String::new(),
-                frames => format!("  sends {frames} in {}", need.busy),
+                frames => format!("  sends {frames} in {}us", need.busy.as_us_f64()),
             };
             text += &format!(
                 "  {:<12} at {:>8}  transmit {:>8}  guard {:>7}  largest frame {largest}{sends}\n",

@@ -378,9 +378,9 @@ impl Profile {
             granularity: Span::from_ns(200),
             exclusive_changes: true,
             source: "linux v6.12.117 drivers/net/dsa/sja1105/sja1105_tas.c:\
-                     sja1105_setup_tc_taprio, sja1105_tas_check_conflicts; \
-                     sja1105_tas.h:SJA1105_TAS_MAX_DELTA; sja1105_static_config.h:SJA1105_MAX_SCHEDULE_COUNT, \
-                     SJA1110_MAX_SCHEDULE_COUNT",
+                     sja1105_setup_tc_taprio, sja1105_tas_check_conflicts; sja1105_tas.h: \
+                     SJA1105_TAS_MAX_DELTA; sja1105_static_config.h: \
+                     SJA1105_MAX_SCHEDULE_COUNT, SJA1110_MAX_SCHEDULE_COUNT",
             ..Profile::ANY
         }
     }
