@@ -124,8 +124,13 @@ fn dry_run(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
         for slot in schedule.slots() {
             let largest = schedule.largest_frame(&slot.station, rate);
             let largest = largest.map_or("none".to_owned(), |length| length.to_string());
+            let need = scenario.need_of(&slot.station);
+            let sends = match need.frames {
+                0 => String::new(),
+                frames => format!("  sends {frames} in {}us", need.busy.as_us_f64()),
+            };
             text += &format!(
-                "  {:<12} at {:>8}  transmit {:>8}  guard {:>7}  largest frame {largest}\n",
+                "  {:<12} at {:>8}  transmit {:>8}  guard {:>7}  largest frame {largest}{sends}\n",
                 slot.station.to_string(),
                 slot.offset.to_string(),
                 slot.transmit.to_string(),

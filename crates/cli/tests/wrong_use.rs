@@ -69,8 +69,8 @@ fn t1_dry_run_prints_the_schedule_and_runs_nothing() {
     assert_eq!(
         said.stdout,
         "tiny: cycle 1ms at 100Mbit
-  alpha        at      0ns  transmit    450us  guard    50us  largest frame 5601B
-  beta         at    500us  transmit    450us  guard    50us  largest frame 5601B
+  alpha        at      0ns  transmit    450us  guard    50us  largest frame 5601B  sends 1 in 10.4us
+  beta         at    500us  transmit    450us  guard    50us  largest frame 5601B  sends 1 in 10.4us
   2 cases x 1 loads
 "
     );

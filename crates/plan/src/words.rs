@@ -14,6 +14,11 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
     let network = problem.network();
     let link = |id: &LinkId| network.link(*id).name.as_str();
     let node = |id: &crate::model::NodeId| network.node(*id).name.as_str();
+    let port = |id: &LinkId| {
+        let device = network.node(network.link(*id).from).limits.device;
+        let device = device.map_or_else(String::new, |device| format!(" ({device})"));
+        format!("the port of {}{device}", link(id))
+    };
     match certificate {
         Certificate::NoPath { listener, copies: 1 } => {
             format!("there is no way to {}", node(listener))
@@ -22,8 +27,12 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
             format!("there are no {copies} ways to {} that share no link", node(listener))
         }
         Certificate::NoInstant { node: talker } => format!(
-            "{} has neither gates nor launch times, so it cannot send at an instant",
-            node(talker)
+            "{}{} has neither gates nor launch times, so it cannot send at an instant",
+            node(talker),
+            match network.node(*talker).limits.device {
+                Some(device) => format!(" ({device})"),
+                None => String::new(),
+            }
         ),
         Certificate::MinimumLatency { listener, path, needed, allowed } => format!(
             "alone in the network it needs {needed} to {} over {} links; it may take {allowed}",
@@ -67,10 +76,18 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
         ),
         Certificate::Cases { parts, tree } => cases(problem, parts, tree.len()),
         Certificate::Solver { statement } => statement.clone(),
+        Certificate::GateLimit { link: at, needed: Certificate::TOO_LONG, .. } => format!(
+            "the gates of {} would repeat after a longer cycle than it can have; this is no proof",
+            port(at)
+        ),
+        Certificate::GateLimit { link: at, needed: Certificate::NOT_FREE, .. } => format!(
+            "the gates of {} would be open for planned frames in the time that `reserve` keeps \
+             free; this is no proof",
+            port(at)
+        ),
         Certificate::GateLimit { link: at, needed, allowed } => format!(
-            "the port of {} would need {needed} gate entries, and {allowed} is the most; this is \
-             no proof",
-            link(at)
+            "{} would need {needed} gate entries, and {allowed} is the most; this is no proof",
+            port(at)
         ),
         Certificate::NotFound { tried } => {
             format!("no place was found in {tried} steps; this is no proof that there is none")

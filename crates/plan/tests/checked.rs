@@ -11,7 +11,7 @@ use timewire_base::{BitsPerSecond, Span};
 use timewire_plan::check::{Verdict, check};
 use timewire_plan::model::{
     Certificate, DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId,
-    Plan, Problem, Release, Role, Route, Stream,
+    Plan, Problem, Release, Reserve, Role, Route, Stream,
 };
 use timewire_plan::synth::{Budget, Change, Options, Planner, plan};
 
@@ -50,8 +50,10 @@ fn limits(random: &mut Random) -> DeviceLimits {
         interval_min: random.of(&[1, 1, 35, 500].map(Span::from_ns)),
         interval_max: random.of(&[None, None, Some(Span::from_us(100))]),
         granularity: random.of(&[1, 1, 8, 100].map(Span::from_ns)),
+        cycle_max: random.of(&[None, None, None, Some(Span::from_ms(2))]),
         openings: random.of(&[None, None, None, Some(1), Some(3)]),
         launch_time: !random.rarely(4),
+        device: None,
     }
 }
 
@@ -108,6 +110,10 @@ fn network(random: &mut Random) -> Network {
     let options = NetworkOptions {
         overhead_bytes: random.of(&[0, 20]),
         sync_error: ns(random.of(&[0, 0, 20, 500])),
+        reserve: random.rarely(3).then(|| Reserve {
+            every: ns(random.of(&[50_000, 125_000, 300_000])),
+            lasts: ns(random.of(&[2_000, 15_000])),
+        }),
     };
     Network::new(nodes, links, options).unwrap()
 }

@@ -384,6 +384,48 @@ fn t1_each_change_of_a_configuration_is_found() {
     }
 }
 
+/// One talker whose card opens a queue once in a list.
+const CARD: &str = "timewire: 1
+kind: network
+name: card
+duration: 10ms
+stations: [{ name: a, device: i226 }, { name: b }]
+bridges: [{ name: br, forward: 2us }]
+links: [{ between: [a, br], rate: 1Gbit }, { between: [br, b], rate: 1Gbit }]
+streams:
+- { name: s, from: a, to: b, class: 7, message: 200B, place: {},
+    traffic: { kind: cyclic, period: 1ms, offset: 300us } }
+";
+
+#[test]
+fn t1_what_the_named_device_cannot_have_is_found() {
+    let mut card = rendered(CARD);
+    assert_eq!(card.broken(), (BTreeSet::new(), String::new()));
+    // The same gates from the start of the cycle: the driver counts the others' queue twice.
+    card.json("a.tc.json", |value| {
+        let all = value.as_array_mut().unwrap().iter_mut();
+        let taprio = all.into_iter().find(|one| one["kind"] == "taprio").unwrap();
+        let options = &mut taprio["options"];
+        let base = options["base_time"].as_i64().unwrap();
+        assert_eq!(base, 300_000);
+        options["base_time"] = json!(0);
+        let list = options["schedule"].as_array_mut().unwrap();
+        let rest = list[1]["interval"].as_i64().unwrap();
+        let mut before = list[1].clone();
+        before["interval"] = json!(base);
+        list[1]["interval"] = json!(rest - base);
+        list.insert(0, before);
+    });
+    let (rules, notes) = card.broken();
+    assert_eq!((rules, notes.as_str()), (BTreeSet::from([Rule::Openings]), ""));
+    // A device that repeats sooner.
+    let mut card = rendered(CARD);
+    let text = CARD.replace("device: i226", "device: { cycle_max: 500us }");
+    card.network = NetworkFile::parse("test", &text).unwrap();
+    card.given = file::problem(&card.network).unwrap();
+    assert!(card.broken().0.contains(&Rule::CycleLong));
+}
+
 #[test]
 fn t1_two_starts_that_meet_are_found() {
     // Both streams of the talker at once: the second would be on the link with the first.

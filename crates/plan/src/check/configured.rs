@@ -160,6 +160,21 @@ fn device(problem: &Problem, port: &PortStates, findings: &mut Findings) {
     if cycle % grain != 0 {
         findings.add(finding(Rule::Granularity).at(cycle).found(cycle, grain));
     }
+    if let Some(most) = limits.cycle_max.map(Span::as_ns).filter(|most| cycle > *most) {
+        findings.add(finding(Rule::CycleLong).found(cycle, most));
+    }
+    if let Some(most) = limits.openings.map(i64::from) {
+        // A driver that counts looks at the list from its first state, not at its turn.
+        for queue in 0..8 {
+            let is_open = |at: usize| port.states[at].0 & (1 << queue) != 0;
+            let opens = |at: &usize| is_open(*at) && (*at == 0 || !is_open(*at - 1));
+            let opened = (0..port.states.len()).filter(opens).count();
+            let opened = i64::try_from(opened).unwrap_or(i64::MAX);
+            if opened > most {
+                findings.add(finding(Rule::Openings).found(opened, most));
+            }
+        }
+    }
 }
 
 /// A port's gates by queue.

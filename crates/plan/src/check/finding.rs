@@ -83,6 +83,10 @@ pub enum Rule {
     GateShared,
     /// A gate that changes between two instants that the port can have.
     Granularity,
+    /// Something planned is sent, or could be, in time that is kept free.
+    Reserve,
+    /// A cycle of the gates that is longer than the port can have.
+    CycleLong,
     /// A queue that opens more often in a cycle than the port can.
     Openings,
     /// Neither a gate nor a launch time lets the talker start at the instant.
@@ -217,6 +221,8 @@ impl Rule {
             Rule::IntervalLong => "a gate entry is too long",
             Rule::GateShared => "others may be sent in a planned frame's turn",
             Rule::Granularity => "a gate changes where the port cannot",
+            Rule::Reserve => "a planned frame has time that is kept free",
+            Rule::CycleLong => "the gates repeat later than the port can have it",
             Rule::Openings => "a queue opens too often in a cycle",
             Rule::LaunchTime => "neither gate nor launch time lets the talker start then",
             Rule::Cycle => "the plan does not repeat with its cycle",

@@ -158,6 +158,9 @@ fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
             findings.add(finding.found(entry.start, grain));
         }
     }
+    if let Some(most) = limits.cycle_max.filter(|most| gates.cycle > *most) {
+        findings.add(finding(Rule::CycleLong).found(gates.cycle.as_ns(), most.as_ns()));
+    }
     if gates.cycle.as_ns() % grain != 0 {
         let cycle = gates.cycle.as_ns();
         findings.add(finding(Rule::Granularity).at(cycle).found(cycle, grain));
@@ -167,15 +170,14 @@ fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
     }
 }
 
-/// How often each queue opens: from shut to open, the turn of the cycle included.
+/// How often each queue opens: from shut to open, the turn of the cycle included. Those of others
+/// open in each gap between windows.
 fn openings(gates: &PortGates, list: &[Entry], most: u32, findings: &mut Findings) {
-    let mut counts = [0_u32; 256];
+    let mut counts = [0_u32; 257];
     for (index, entry) in list.iter().enumerate() {
         let before = index.checked_sub(1).unwrap_or(list.len() - 1);
-        if let Some(queue) = entry.queue
-            && (list[before].queue != Some(queue) || list.len() == 1)
-        {
-            counts[usize::from(queue)] += 1;
+        if list[before].queue != entry.queue || list.len() == 1 {
+            counts[entry.queue.map_or(256, usize::from)] += 1;
         }
     }
     for count in counts.into_iter().filter(|count| *count > most) {

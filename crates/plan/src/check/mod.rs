@@ -15,6 +15,7 @@ mod finding;
 mod gates;
 mod links;
 mod proof;
+mod reserve;
 mod routes;
 mod times;
 
@@ -78,6 +79,7 @@ pub fn check(problem: &Problem, plan: &Plan) -> Result<Report, CheckError> {
     gates::check(problem, plan, &sent, &mut links, &mut findings);
     links.overlaps(&sent, &mut findings);
     links.earliness(&mut sent);
+    reserve::check(problem, plan, &sent, &mut findings);
     links.isolation(problem, &sent, &mut findings);
     times::messages(problem, plan, &sent, &mut findings);
     let verdicts = plan

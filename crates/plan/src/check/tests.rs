@@ -84,7 +84,11 @@ pub(super) fn network() -> World {
     World {
         nodes: (0..8).map(node).collect(),
         links,
-        options: NetworkOptions { overhead_bytes: 20, sync_error: Span::from_ns(20) },
+        options: NetworkOptions {
+            overhead_bytes: 20,
+            sync_error: Span::from_ns(20),
+            reserve: None,
+        },
         streams: Vec::new(),
         plan: Plan::default(),
     }

@@ -199,7 +199,8 @@ fn network(file: &Place, bytes: &[u8]) -> Result<(Network, Ids), ScenarioError> 
             node.processing_min = node.processing_max;
         }
     }
-    let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: Span::ZERO };
+    let options =
+        NetworkOptions { overhead_bytes: OVERHEAD, sync_error: Span::ZERO, reserve: None };
     let network = Network::new(nodes, links, options).map_err(|error| {
         file.error("nodes and links", &error.to_string(), "each `id` and each `key` once")
     })?;

@@ -129,7 +129,11 @@ fn network(table: &Table, how: Tsnkit) -> Result<(Network, Ids), TableError> {
         let name = format!("({from}, {to})");
         links.push(Link { name, from: from_id, to: to_id, rate, propagation });
     }
-    let options = NetworkOptions { overhead_bytes: how.overhead_bytes, sync_error: Span::ZERO };
+    let options = NetworkOptions {
+        overhead_bytes: how.overhead_bytes,
+        sync_error: Span::ZERO,
+        reserve: None,
+    };
     let network = Network::new(nodes, links, options).map_err(|error| {
         table.error(&error.to_string(), "each line is one direction between two nodes, once")
     })?;

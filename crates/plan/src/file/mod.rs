@@ -23,12 +23,12 @@ pub use uni::{UniError, UniPlaced, UniRefusal, failure_code, uni_name, with_uni}
 
 use timewire_base::{Span, StationName};
 use timewire_sched::scenario::network::{
-    NetBridge, NetDevice, NetLink, NetStream, NetTraffic, NetworkFile,
+    DeviceModel, NetBridge, NetDevice, NetLink, NetStream, NetTraffic, NetworkFile,
 };
 
 use crate::model::{
     Arrival, DeviceLimits, Forwarding, Link, LinkId, ModelError, Network, NetworkOptions, Node,
-    NodeId, Problem, Release, Role, Route, Stream, StreamId, bytes_time,
+    NodeId, Problem, Release, Reserve, Role, Route, Stream, StreamId, bytes_time,
 };
 
 /// Preamble, delimiter and gap. **Units**: bytes.
@@ -37,6 +37,9 @@ const OVERHEAD: u32 = 20;
 const GAP: u32 = 12;
 /// Preamble and delimiter. **Units**: bytes.
 const PREAMBLE: u32 = 8;
+/// Shortest packet, as Linux counts it. **Units**: bytes.
+/// **Source**: `linux v6.12 net/sched/sch_taprio.c:fill_sched_entry`.
+const SHORTEST: u32 = 60;
 
 /// The streams of a file that ask for a place.
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
     let mut nodes = Vec::new();
     for station in &file.stations {
         let mut node = Node::new(station.name.as_str(), Role::EndStation);
-        node.limits = limits(&station.device);
+        node.limits = limits(file, &station.name, &station.device);
         nodes.push(node);
     }
     for bridge in &file.bridges {
@@ -95,7 +98,8 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
             });
         }
     }
-    let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error };
+    let reserve = file.reserve.as_ref().map(|it| Reserve { every: it.every, lasts: it.lasts });
+    let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error, reserve };
     Network::new(nodes, links, options)
 }
 
@@ -126,20 +130,34 @@ fn bridge_node(file: &NetworkFile, bridge: &NetBridge) -> Node {
         Some(bytes) => Forwarding::CutThrough { header_bytes: bytes.get() + PREAMBLE },
         None => Forwarding::StoreAndForward,
     };
-    node.limits = limits(&bridge.device);
+    node.limits = limits(file, &bridge.name, &bridge.device);
     node
 }
 
-fn limits(device: &NetDevice) -> DeviceLimits {
-    let entries = device.gate_entries.map(|count| u32::try_from(count.get()).unwrap_or(u32::MAX));
+/// What a port of a node can do. A list that all ports share has an equal part for each that has a
+/// link; in software a state is no shorter than the shortest packet at the slowest link.
+fn limits(file: &NetworkFile, name: &StationName, device: &NetDevice) -> DeviceLimits {
+    let own = || file.links.iter().filter(|link| link.between.contains(name));
+    let ports = u64::try_from(own().count()).unwrap_or(u64::MAX).max(1);
+    let own_list = device.gate_entries.map(|count| count.get());
+    let part = device.shared_entries.map(|all| all / ports);
+    let entries = own_list.into_iter().chain(part).min();
+    let mut interval_min = device.interval_min;
+    if device.model == Some(DeviceModel::Taprio) {
+        let shortest = own().map(|link| bytes_time(link.rate, SHORTEST));
+        interval_min = shortest.fold(interval_min, Span::max);
+    }
+    let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     DeviceLimits {
         queues: u8::try_from(device.queues.get()).unwrap_or(8),
-        gate_entries: entries,
-        interval_min: device.interval_min,
+        gate_entries: entries.map(count),
+        interval_min,
         interval_max: device.interval_max,
         granularity: device.granularity,
-        openings: None,
+        cycle_max: device.cycle_max,
+        openings: device.openings.map(|openings| count(openings.get())),
         launch_time: device.launch_time.is_some(),
+        device: device.profile().map(|profile| profile.title),
     }
 }
 

@@ -17,8 +17,8 @@ use timewire_sched::scenario::host::HostFile;
 use timewire_sched::scenario::network::{NetDevice, NetworkFile};
 
 use super::planned::{queues, states};
-use super::{FileProblem, ends, yang};
-use crate::model::{LinkId, NodeId, Plan, Stream, bytes_time};
+use super::{FileProblem, SHORTEST, ends, yang};
+use crate::model::{LinkId, NodeId, Plan, PortGates, Stream, bytes_time};
 
 /// A text and the name of the file that it goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,23 @@ pub enum RenderError {
         /// The port's cycle.
         cycle: Span,
     },
+    /// The ports of the device share what steps through their lists.
+    #[error(
+        "{node}: the ports to {one} and to {other} {what}, which the {device} cannot have; write \
+         another `offset`, or a longer `interval_min` at one of their stations"
+    )]
+    Together {
+        /// The bridge.
+        node: String,
+        /// What it is.
+        device: &'static str,
+        /// Who is at the other end of a port.
+        one: String,
+        /// And of the other.
+        other: String,
+        /// What they would do.
+        what: String,
+    },
     /// The reader of host files, or the rules of Linux, refuse it.
     #[error("{node}: {why}")]
     Refused {
@@ -75,10 +92,6 @@ pub enum RenderError {
         why: String,
     },
 }
-
-/// Shortest packet, as Linux counts it. **Units**: bytes.
-/// **Source**: `linux v6.12 net/sched/sch_taprio.c:fill_sched_entry`.
-const SHORTEST: u32 = 60;
 
 /// The files of all nodes that send something planned.
 ///
@@ -93,6 +106,7 @@ pub fn render(
     let mut files = Vec::new();
     for (name, device) in stations.chain(bridges) {
         let node = Node { file, given, plan, name, device };
+        node.exclusive()?;
         node.settings(&mut files)?;
         node.launches(&mut files)?;
         node.instance(&mut files);
@@ -184,16 +198,20 @@ impl Node<'_> {
         let classes = self.classes(&planned);
         let _ = writeln!(text, "        classes:");
         for (class, (_, priorities)) in classes.iter().enumerate() {
-            self.class(text, class, priorities, planned.contains_key(&classes[class].0));
+            let first = self.device.profile().is_some_and(|profile| profile.first_queue_first);
+            let queue = if first { classes.len() - 1 - class } else { class };
+            let planned = planned.contains_key(&classes[class].0);
+            self.class(text, (class, queue), priorities, planned);
         }
         let Some(gates) = gates else { return Ok(true) };
         let _ = writeln!(text, "        gates:");
         if self.device.offload {
             let _ = writeln!(text, "          mode: full_offload");
         }
-        let _ = writeln!(text, "          base_time: 0ns\n          entries:");
+        let (base, states) = self.turned(gates);
+        let _ = writeln!(text, "          base_time: {base}\n          entries:");
         let least = bytes_time(self.given.problem.network().link(link).rate, SHORTEST);
-        for (queue, lasts) in states(gates) {
+        for (queue, lasts) in states {
             if lasts < least && !self.device.offload {
                 let (node, to) = (self.name.to_string(), far.to_string());
                 return Err(RenderError::Short { node, to, lasts, least });
@@ -230,9 +248,76 @@ impl Node<'_> {
         all.into_iter().collect()
     }
 
-    fn class(&self, text: &mut String, number: usize, priorities: &BTreeSet<u64>, planned: bool) {
+    /// Whether no two ports change their gates at the same instant, where they must not.
+    fn exclusive(&self) -> Result<(), RenderError> {
+        let Some(profile) = self.device.profile().filter(|it| it.exclusive_changes) else {
+            return Ok(());
+        };
+        let mut before: Vec<(&StationName, i64, Vec<i64>)> = Vec::new();
+        for (_, link, far) in self.ports() {
+            let Some(gates) = self.plan.gates.iter().find(|gates| gates.link == link) else {
+                continue;
+            };
+            let (base, states) = self.turned(gates);
+            let cycle = gates.cycle.as_ns();
+            let mut at = base.as_ns();
+            let mut changes = Vec::new();
+            for (_, lasts) in states {
+                changes.push(at);
+                at += lasts.as_ns();
+            }
+            for (other, other_cycle, others) in &before {
+                let (least, most) = (cycle.min(*other_cycle), cycle.max(*other_cycle));
+                let folded: BTreeSet<i64> = others.iter().map(|at| at.rem_euclid(least)).collect();
+                let same = changes.iter().find(|at| folded.contains(&at.rem_euclid(least)));
+                let what = match same {
+                    _ if most % least != 0 => {
+                        "have cycles of which none is a multiple of the other".to_owned()
+                    }
+                    Some(at) => {
+                        let at = Span::from_ns(at.rem_euclid(least));
+                        format!("both change their gates at {at} of a cycle")
+                    }
+                    None => continue,
+                };
+                let (one, other) = (other.to_string(), far.to_string());
+                let (node, device) = (self.name.to_string(), profile.title);
+                return Err(RenderError::Together { node, device, one, other, what });
+            }
+            before.push((far, cycle, changes));
+        }
+        Ok(())
+    }
+
+    /// When the list begins in the cycle, and its states. Where a queue opens only so often, no
+    /// state goes over the turn of the list, since drivers count both halves; and where the ports
+    /// must not change at once, not all lists begin with the cycle.
+    fn turned(&self, gates: &PortGates) -> (Span, Vec<(Option<u8>, Span)>) {
+        let mut states = states(gates);
+        let exclusive = self.device.profile().is_some_and(|profile| profile.exclusive_changes);
+        if !(self.device.openings.is_some() || exclusive) || states.len() < 2 {
+            return (Span::ZERO, states);
+        }
+        let (first, last) = (states[0], states[states.len() - 1]);
+        if first.0 == last.0 {
+            states.remove(0);
+            if let Some(last) = states.last_mut() {
+                last.1 += first.1;
+            }
+            return (first.1, states);
+        }
+        (Span::ZERO, states)
+    }
+
+    fn class(
+        &self,
+        text: &mut String,
+        (number, queue): (usize, usize),
+        priorities: &BTreeSet<u64>,
+        planned: bool,
+    ) {
         let listed: Vec<String> = priorities.iter().map(u64::to_string).collect();
-        let mut keys = vec![format!("queues: 1@{number}")];
+        let mut keys = vec![format!("queues: 1@{queue}")];
         if number > 0 {
             keys.insert(0, format!("priorities: [{}]", listed.join(", ")));
         }

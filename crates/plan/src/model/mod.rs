@@ -28,7 +28,7 @@ pub use cases::{CasePart, Split};
 pub use error::ModelError;
 pub(crate) use network::bytes_time;
 pub use network::{
-    DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId, Role,
+    DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId, Reserve, Role,
 };
 pub use plan::{
     Admission, Certificate, GateWindow, Plan, PortGates, Refusal, Transmission, greatest_divisor,

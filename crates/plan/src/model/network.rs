@@ -91,10 +91,15 @@ pub struct DeviceLimits {
     pub interval_max: Option<Span>,
     /// Gates change at multiples of this; at least 1 ns.
     pub granularity: Span,
+    /// The longest cycle of the gates; `None`: any.
+    pub cycle_max: Option<Span>,
     /// How often a queue can open in a cycle; `None`: as often as there are entries.
     pub openings: Option<u32>,
     /// Whether it can send each frame at an instant given with it.
     pub launch_time: bool,
+    /// The device that has these limits, for messages. It is not written.
+    #[serde(skip)]
+    pub device: Option<&'static str>,
 }
 
 impl Default for DeviceLimits {
@@ -106,8 +111,10 @@ impl Default for DeviceLimits {
             interval_min: Span::from_ns(1),
             interval_max: None,
             granularity: Span::from_ns(1),
+            cycle_max: None,
             openings: None,
             launch_time: false,
+            device: None,
         }
     }
 }
@@ -158,6 +165,16 @@ pub struct Link {
     pub propagation: Span,
 }
 
+/// Time on every link that nothing planned may use: for frames of time synchronization, which come
+/// at instants of their own. It begins at whole multiples of `every`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserve {
+    /// From one such time to the next.
+    pub every: Span,
+    /// How long each lasts; less than `every`.
+    pub lasts: Span,
+}
+
 /// What holds in a whole network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkOptions {
@@ -166,12 +183,15 @@ pub struct NetworkOptions {
     pub overhead_bytes: u32,
     /// The most by which the clocks of two neighbours differ.
     pub sync_error: Span,
+    /// What is kept free on each link.
+    #[serde(default)]
+    pub reserve: Option<Reserve>,
 }
 
 impl Default for NetworkOptions {
     /// Ethernet, perfect clocks.
     fn default() -> Self {
-        NetworkOptions { overhead_bytes: 20, sync_error: Span::ZERO }
+        NetworkOptions { overhead_bytes: 20, sync_error: Span::ZERO, reserve: None }
     }
 }
 
@@ -199,6 +219,15 @@ impl Network {
         }
         check_span("network", "sync_error", options.sync_error, Span::ZERO)?;
         check_bytes("network", "overhead_bytes", options.overhead_bytes, 0)?;
+        if let Some(Reserve { every, lasts }) = options.reserve {
+            check_span("network", "reserve.every", every, Span::from_ns(1))?;
+            check_span("network", "reserve.lasts", lasts, Span::from_ns(1))?;
+            if lasts >= every {
+                let (owner, bound) = ("network".to_owned(), "less than every");
+                let (field, value_ns) = ("reserve.lasts", lasts.as_ns());
+                return Err(ModelError::Time { owner, field, value_ns, bound });
+            }
+        }
         let mut names = BTreeSet::new();
         for node in &nodes {
             if !names.insert(node.name.as_str()) {
@@ -310,6 +339,9 @@ fn check_node(node: &Node) -> Result<(), ModelError> {
     }
     check_span(&owner, "interval_min", limits.interval_min, Span::ZERO)?;
     check_span(&owner, "granularity", limits.granularity, Span::from_ns(1))?;
+    if let Some(most) = limits.cycle_max {
+        check_span(&owner, "cycle_max", most, Span::from_ns(1))?;
+    }
     if let Some(most) = limits.interval_max {
         check_span(&owner, "interval_max", most, Span::from_ns(1))?;
         if most < limits.interval_min {

@@ -150,7 +150,8 @@ pub enum Certificate {
     GateLimit {
         /// Which port.
         link: LinkId,
-        /// Entries with this stream.
+        /// Entries with this stream; [`Certificate::TOO_LONG`] or [`Certificate::NOT_FREE`] where
+        /// another limit of the list is in the way.
         needed: u32,
         /// Entries that the port has, or that are reckoned with.
         allowed: u32,
@@ -172,6 +173,13 @@ impl Certificate {
                 | Certificate::Jitter { proof: false, .. }
         )
     }
+
+    /// In place of a number of entries: the list would repeat after a longer cycle than the port
+    /// can have.
+    pub const TOO_LONG: u32 = u32::MAX;
+    /// In place of a number of entries: gates would be open for planned frames in time that is kept
+    /// free.
+    pub const NOT_FREE: u32 = u32::MAX - 1;
 
     /// The streams that it names beside the refused one, which may be among them.
     pub fn others(&self) -> Vec<StreamId> {

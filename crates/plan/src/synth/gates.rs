@@ -8,9 +8,9 @@
 use timewire_base::Span;
 
 use super::shape::Sent;
-use super::table::{MOST, divisor};
+use super::table::{Item, MOST, divisor};
 use super::{Planner, shape};
-use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates};
+use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates, Reserve};
 
 /// What repeats on a link.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +63,9 @@ impl Planner {
         let trees = self.seats[id].shape.iter().flat_map(|shape| shape.trees.iter().flatten());
         for &link in trees {
             let limits = &network.node(network.link(link).from).limits;
-            if limits.gate_entries == Some(0)
-                || (limits.interval_max.is_none() && self.has_few_windows(link, limits))
+            let reserve = network.options().reserve;
+            let is_limited = is_limited(limits, reserve);
+            if limits.gate_entries == Some(0) || (!is_limited && self.has_few_windows(link, limits))
             {
                 continue;
             }
@@ -74,13 +75,13 @@ impl Planner {
                 (stream.interval.as_ns(), i64::from(stream.frames))
             };
             let most = windows_at_most(streams.iter().map(frames), limits);
-            if limits.interval_max.is_none() && most.is_ok() {
+            if !is_limited && most.is_ok() {
                 continue;
             }
             let sent = streams.iter().flat_map(|other| self.sent_by(*other));
             let sent: Vec<Repeated> =
                 sent.filter(|(on, _)| *on == link).map(|(_, sent)| sent).collect();
-            if let Err(needed) = port(link, &sent, limits) {
+            if let Err(needed) = port(link, &sent, limits, reserve) {
                 return Some(gate_limit(link, needed, limits));
             }
         }
@@ -99,8 +100,7 @@ impl Planner {
     /// Who is on a link.
     fn streams_on(&self, link: LinkId) -> Vec<usize> {
         let items = self.table.items(link.index()).iter();
-        let mut streams: Vec<usize> =
-            items.filter_map(|item| usize::try_from(item.stream).ok()).collect();
+        let mut streams: Vec<usize> = items.filter_map(Item::owner).collect();
         streams.sort_unstable();
         streams.dedup();
         streams
@@ -114,7 +114,7 @@ impl Planner {
             let link = LinkId::from_index(index);
             let limits = &network.node(network.link(link).from).limits;
             if !sent.is_empty() && limits.gate_entries != Some(0) {
-                all.extend(port(link, sent, limits).ok());
+                all.extend(port(link, sent, limits, network.options().reserve).ok());
             }
         }
         all
@@ -143,7 +143,7 @@ impl Planner {
         let is_hard = |(link, (_, windows)): (usize, (Option<i64>, i64))| {
             let limits = limits(link);
             let asked = windows > 0 && limits.gate_entries != Some(0);
-            asked && (limits.interval_max.is_some() || windows > MOST)
+            asked && (is_limited(limits, network.options().reserve) || windows > MOST)
         };
         ports.into_iter().enumerate().map(is_hard).collect()
     }
@@ -165,6 +165,7 @@ impl Planner {
             return;
         }
         let network = self.problem.network();
+        let reserve = network.options().reserve;
         let mut over = Vec::new();
         for (index, sent) in self.sent(Some(&hard)).into_iter().enumerate() {
             if !hard[index] {
@@ -176,7 +177,9 @@ impl Planner {
             intervals.sort_unstable();
             intervals.dedup();
             let mut kept = sent;
-            while let (Err(needed), Some(most)) = (port(link, &kept, &limits), intervals.pop()) {
+            while let (Err(needed), Some(most)) =
+                (port(link, &kept, &limits, reserve), intervals.pop())
+            {
                 kept.retain(|sent| sent.interval < most);
                 over.push((link, most, needed));
                 if kept.is_empty() {
@@ -227,7 +230,10 @@ fn windows_at_most(
 ) -> Result<(i64, i64), u32> {
     let mut cycle = limits.granularity.as_ns();
     for (interval, _) in intervals.clone() {
-        cycle = common_multiple(cycle, interval).ok_or(u32::MAX)?;
+        cycle = common_multiple(cycle, interval).ok_or(Certificate::TOO_LONG)?;
+    }
+    if limits.cycle_max.is_some_and(|most| cycle > most.as_ns()) {
+        return Err(Certificate::TOO_LONG);
     }
     let windows = intervals.map(|(interval, times)| (cycle / interval).saturating_mul(times));
     let count = windows.fold(0, i64::saturating_add);
@@ -244,7 +250,12 @@ fn common_multiple(cycle: i64, interval: i64) -> Option<i64> {
 /// The gates of a port.
 ///
 /// **Errors**: its list cannot hold them, however much they are joined; how many entries they need.
-pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<PortGates, u32> {
+pub fn port(
+    link: LinkId,
+    sent: &[Repeated],
+    limits: &DeviceLimits,
+    reserve: Option<Reserve>,
+) -> Result<PortGates, u32> {
     let (cycle, count) = windows_at_most(each(sent), limits)?;
     let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for one in sent {
@@ -262,6 +273,9 @@ pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<Po
     let used: i64 = windows.iter().map(|(start, end, _)| end - start).sum();
     let mut windows = widened(windows, cycle, limits);
     join(&mut windows, cycle, limits);
+    if !reserve.is_none_or(|reserve| is_free(&windows, cycle, reserve)) {
+        return Err(Certificate::NOT_FREE);
+    }
     let entries = entries(&windows, cycle, limits);
     if limits.gate_entries.is_some_and(|most| entries > most) {
         return Err(entries);
@@ -279,6 +293,20 @@ pub fn port(link: LinkId, sent: &[Repeated], limits: &DeviceLimits) -> Result<Po
         entries,
         spare: Span::from_ns(open - used),
     })
+}
+
+/// Whether no window has time that is kept free.
+fn is_free(windows: &[(i64, i64, u8)], cycle: i64, reserve: Reserve) -> bool {
+    let (every, lasts) = (divisor(cycle, reserve.every.as_ns()), reserve.lasts.as_ns());
+    windows.iter().all(|(start, end, _)| {
+        let at = start % every;
+        at >= lasts && at + (end - start) <= every
+    })
+}
+
+/// Whether a port's list must be made to know that there can be one, however few its windows are.
+fn is_limited(limits: &DeviceLimits, reserve: Option<Reserve>) -> bool {
+    limits.interval_max.is_some() || limits.cycle_max.is_some() || reserve.is_some()
 }
 
 /// Windows on the port's grid, none and no gap shorter than its shortest interval.
@@ -311,7 +339,10 @@ fn join(windows: &mut Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) {
     let mut gaps: Vec<i64> =
         windows.windows(2).map(|pair| pair[1].0 - pair[0].1).filter(|gap| *gap > 0).collect();
     gaps.sort_unstable();
-    let by_openings = openings.map_or(0, |most| (gaps.len() + 1).saturating_sub(most));
+    // A window that goes over the turn of the cycle opens once.
+    let turns = matches!(windows.as_slice(), [first, .., last] if first.0 == 0 && last.1 == cycle);
+    let opened = gaps.len() + usize::from(!turns);
+    let by_openings = openings.map_or(0, |most| opened.saturating_sub(most));
     let edges = windows.first().map_or(0, |first| usize::from(first.0 > 0))
         + windows.last().map_or(0, |last| usize::from(last.1 < cycle));
     let list = windows.len() + gaps.len() + edges;

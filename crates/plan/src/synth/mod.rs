@@ -25,8 +25,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use timewire_base::{Sequence, Span};
 
 use crate::model::{
-    Admission, Certificate, LinkId, Plan, Problem, Refusal, Stream, StreamId, Transmission,
+    Admission, Certificate, LinkId, Plan, Problem, Refusal, Reserve, Stream, StreamId, Transmission,
 };
+use shape::Stretch;
 
 pub(crate) use graph::Graph;
 pub use online::Change;
@@ -111,6 +112,13 @@ impl Planner {
     pub fn new(problem: Problem, options: Options) -> Planner {
         let links = problem.network().links().len();
         let mut table = Table::new(links);
+        if let Some(Reserve { every, lasts }) = problem.network().options().reserve {
+            let class = table.class(every.as_ns());
+            for link in (0..links).map(LinkId::from_index) {
+                let free = Stretch { link, start: 0, length: lasts.as_ns() };
+                table.put(table::NOBODY, class, 0, &[free]);
+            }
+        }
         let mut seats = Vec::with_capacity(problem.streams().len());
         for stream in problem.streams() {
             let class = table.class(stream.interval.as_ns());
@@ -337,6 +345,8 @@ impl Planner {
         let mut queue = VecDeque::from(waiting);
         let mut best = Best { waiting: queue.iter().copied().collect(), before: BTreeMap::new() };
         let mut since = self.table.work;
+        // Those who would need time that is kept free.
+        let mut never = Vec::new();
         while !queue.is_empty()
             && self.table.work - since < patience
             && self.may_go_on(queue.len(), budget)
@@ -350,6 +360,10 @@ impl Planner {
                 self.set_way(id, Some(shape));
             }
             let offer = self.offer(id, &mut sweep);
+            if offer.price >= repair::NEVER {
+                never.push(id);
+                continue;
+            }
             for &other in &offer.evicted {
                 best.keep(other, &self.seats);
                 self.take(other);
@@ -359,8 +373,9 @@ impl Planner {
             if !offer.evicted.is_empty() {
                 self.weights[id] += 1;
             }
-            if queue.len() < best.waiting.len() {
-                best = Best { waiting: queue.iter().copied().collect(), before: BTreeMap::new() };
+            if queue.len() + never.len() < best.waiting.len() {
+                let waiting = queue.iter().chain(&never).copied().collect();
+                best = Best { waiting, before: BTreeMap::new() };
                 since = self.table.work;
             }
         }

@@ -106,6 +106,10 @@ impl Planner {
                 break;
             }
             let offer = self.offer(next, &mut sweep);
+            if offer.price >= repair::NEVER {
+                queue.push_front(next);
+                break;
+            }
             let new = offer.evicted;
             let others = new.iter().filter(|other| !before.contains_key(other) && **other != id);
             if before.len() + others.count() > moves {

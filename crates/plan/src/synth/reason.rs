@@ -8,7 +8,7 @@ use timewire_base::Span;
 
 use super::Planner;
 use super::shape::{Shape, is_exact, uncertainty};
-use super::table::divisor;
+use super::table::{Item, divisor};
 use crate::model::{Certificate, LinkId, Network, NodeId, Role, Route, StreamId};
 
 /// What the streams so far need of links that they cannot avoid.
@@ -199,12 +199,8 @@ impl Planner {
     pub(super) fn explain(&self, id: usize) -> Certificate {
         let class = self.seats[id].class;
         for link in self.unavoidable(id) {
-            let mut others: Vec<usize> = self
-                .table
-                .items(link.index())
-                .iter()
-                .filter_map(|item| usize::try_from(item.stream).ok())
-                .collect();
+            let mut others: Vec<usize> =
+                self.table.items(link.index()).iter().filter_map(Item::owner).collect();
             others.sort_unstable();
             others.dedup();
             others.retain(|other| self.unavoidable(*other).contains(&link));

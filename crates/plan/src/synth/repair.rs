@@ -10,6 +10,14 @@ use timewire_base::Sequence;
 use super::shape::Stretch;
 use super::table::{MOST, Table};
 
+/// At this price something is in the way that cannot go.
+pub const NEVER: u64 = 1 << 60;
+
+/// Where a stream is among the weights; what is nobody's is behind them.
+fn place_of(stream: u32, weights: &[u64]) -> usize {
+    usize::try_from(stream).map_or(weights.len(), |place| place.min(weights.len()))
+}
+
 /// A start and what is in its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
@@ -41,7 +49,7 @@ impl Sweep {
         self.collect(table, class, stretches, from, until);
         table.work += u64::try_from(self.events.len()).unwrap_or(u64::MAX);
         self.events.sort_unstable();
-        self.now.resize(weights.len(), 0);
+        self.now.resize(weights.len() + 1, 0);
         let (mut price, mut best, mut start) = (0u64, u64::MAX, from);
         let mut equal = 0;
         let mut next = 0;
@@ -50,13 +58,14 @@ impl Sweep {
             while let Some(&(_, change, stream)) =
                 self.events.get(next).filter(|(instant, ..)| *instant <= at)
             {
-                let stream = usize::try_from(stream).unwrap_or(0);
-                let count = &mut self.now[stream];
+                let place = place_of(stream, weights);
+                let count = &mut self.now[place];
                 let was = *count;
                 *count += change;
+                let weight = weights.get(place).copied().unwrap_or(NEVER);
                 match (was, *count) {
-                    (0, 1..) => price += weights[stream],
-                    (1.., 0) => price -= weights[stream],
+                    (0, 1..) => price += weight,
+                    (1.., 0) => price -= weight,
                     _ => {}
                 }
                 next += 1;
@@ -75,7 +84,7 @@ impl Sweep {
             }
         }
         for (_, _, stream) in self.events.drain(..) {
-            self.now[usize::try_from(stream).unwrap_or(0)] = 0;
+            self.now[place_of(stream, weights)] = 0;
         }
         let evicted = in_the_way(table, class, stretches, start);
         Offer { start, price: best, evicted }
@@ -131,7 +140,7 @@ pub fn in_the_way(table: &Table, class: usize, stretches: &[Stretch], start: i64
             let ahead = (item.start - at).rem_euclid(every);
             let behind = (at - item.start).rem_euclid(every);
             if ahead < stretch.length || behind < item.length {
-                found.push(usize::try_from(item.stream).unwrap_or(usize::MAX));
+                found.extend(item.owner());
             }
         }
     }

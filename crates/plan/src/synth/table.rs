@@ -25,6 +25,16 @@ pub struct Item {
     pub length: i64,
 }
 
+/// Whose what is that belongs to no stream, and stays.
+pub const NOBODY: u32 = u32::MAX;
+
+impl Item {
+    /// The stream, if it is one.
+    pub fn owner(&self) -> Option<usize> {
+        usize::try_from(self.stream).ok().filter(|_| self.stream != NOBODY)
+    }
+}
+
 /// A link. A line is without what is so dense that no list of gates has it.
 #[derive(Clone, Debug)]
 struct Port {

@@ -255,7 +255,10 @@ fn check_message(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &St
         match longest {
             None => {
                 let text = format!("`{station}` sends, but has no slot in the schedule");
-                let hint = format!("add `- {{ station: {station}, transmit: ... }}` to the slots");
+                let hint = match reader.wanted {
+                    Some(_) => format!("add `{station}` to `from_streams.stations`"),
+                    None => format!("add `- {{ station: {station}, transmit: ... }}` to the slots"),
+                };
                 reader.fail_at(&format!("{at}.{key}"), text, &hint);
             }
             // A margin that leaves nothing of the slot is an error of its own.
@@ -287,7 +290,7 @@ fn in_us(span: Span) -> String {
 }
 
 /// The frame that carries a message over IPv4 and UDP.
-fn frame_of(message: u32) -> FrameLen {
+pub(super) fn frame_of(message: u32) -> FrameLen {
     let packet = SduLen::new(message + IP_UDP_HEADERS);
     packet.expect("invariant: a message that fits one frame was checked before").frame_len()
 }
@@ -295,7 +298,7 @@ fn frame_of(message: u32) -> FrameLen {
 /// Headers of IPv4 without options and of UDP, bytes.
 const IP_UDP_HEADERS: u32 = 20 + 8;
 /// Longest message in one frame of 1500 bytes of payload.
-const LARGEST_MESSAGE: u32 = 1_500 - IP_UDP_HEADERS;
+pub(super) const LARGEST_MESSAGE: u32 = 1_500 - IP_UDP_HEADERS;
 
 fn check_experiment(scenario: &Scenario, reader: &mut Reader) {
     let experiment = &scenario.experiment;

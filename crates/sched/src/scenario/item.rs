@@ -12,6 +12,7 @@ use timewire_base::{
 };
 
 use super::error::Problem;
+use super::from_streams::Wanted;
 use super::tree::{Mark, Node, Value};
 
 /// One thing of a scenario.
@@ -39,10 +40,12 @@ pub struct Reader {
     /// Every place where a station is named, in the order of the file.
     pub(super) mentions: Vec<(String, StationName)>,
     pub(super) problems: Vec<Problem>,
-    /// The file can have pipelines.
+    /// The file has streams, and can have pipelines.
     pub(super) has_pipelines: bool,
     /// The slots are to stand in their order.
     pub(super) is_ordered: bool,
+    /// The slots are to be made from the streams.
+    pub(super) wanted: Option<Wanted>,
 }
 
 impl Reader {
@@ -55,6 +58,7 @@ impl Reader {
             problems: Vec::new(),
             has_pipelines: false,
             is_ordered: false,
+            wanted: None,
         }
     }
 

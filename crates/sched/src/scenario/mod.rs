@@ -10,9 +10,11 @@
 
 mod check;
 mod check_limits;
+mod device;
 mod error;
 pub mod experiment_file;
 mod experiment_network;
+mod from_streams;
 pub mod host;
 mod item;
 mod kernels;
@@ -30,6 +32,7 @@ mod tree;
 mod value;
 
 pub use error::{ScenarioError, ScenarioErrors};
+pub use from_streams::Need;
 pub use kernels::{
     ClockErrors, Drift, DriftChange, KernelStation, LossShare, MacAddress, MediumKind, Offset,
     SegmentFile, SimulatedSegment,
@@ -57,10 +60,13 @@ impl Scenario {
         reader.has_pipelines = true;
         let mut scenario = Scenario::read(&root, &mut reader);
         if let Some(scenario) = &mut scenario {
-            if reader.is_ordered {
-                slots::order(scenario, &mut reader);
+            // What is compared with the slots is not, when there are none.
+            if from_streams::make(scenario, &mut reader) {
+                if reader.is_ordered {
+                    slots::order(scenario, &mut reader);
+                }
+                check::check(scenario, &mut reader);
             }
-            check::check(scenario, &mut reader);
         }
         match scenario {
             Some(scenario) if reader.problems.is_empty() => Ok(scenario),

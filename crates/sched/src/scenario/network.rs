@@ -7,11 +7,12 @@ use serde_json::{Value as Json, json};
 use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 
 use super::ScenarioErrors;
+pub use super::device::{DeviceModel, NetDevice, Profile};
 use super::item::{Item, Reader};
 use super::kernels::{Drift, LossShare, MacAddress, Offset};
 use super::network_check;
 use super::network_plan;
-pub use super::network_plan::{NetDevice, NetPlace};
+pub use super::network_plan::{NetPlace, NetReserve};
 pub use super::network_value::NetListeners;
 use super::record::{choice, kinds, record};
 use super::tree::{self, Node, Value};
@@ -39,6 +40,8 @@ record! {
         /// By how much the clocks of two neighbours differ at most, and how late ports act. Only a
         /// planner asks for it.
         sync_error: Span = "0ns",
+        /// Time on every link in which nothing planned is sent.
+        reserve: Option<NetReserve>,
         /// Everything that is random follows from it.
         seed: Count<0, 0xffff_ffff> = "1",
         /// Where streams start and end.

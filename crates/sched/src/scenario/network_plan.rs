@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a planner needs to know of a network beside what a simulator does: which streams are to
-//! have a place in a schedule, and what the ports of a device can do.
+//! have a place in a schedule, and what must hold then.
 //!
-//! Not here: finding the schedule (`timewire-plan`).
+//! Not here: what the ports of a device can do (`device.rs`), finding the schedule
+//! (`timewire-plan`).
 
 use timewire_base::{Span, StationName};
 
 use super::item::Reader;
 use super::network::{NetCyclic, NetDelay, NetDrawn, NetStream, NetTraffic, NetworkFile};
 use super::record::record;
-use super::value::Count;
 
 record! {
     /// What a stream with a place in the schedule asks for.
@@ -23,22 +23,13 @@ record! {
 }
 
 record! {
-    /// What the ports of a station or bridge can do. Only a planner asks for it.
-    pub struct NetDevice {
-        /// Queues of each port.
-        queues: Count<1, 8> = "8",
-        /// The longest list of gate states; 0: no gates. Without the key, any.
-        gate_entries: Option<Count<0, 1000000>>,
-        /// The shortest state.
-        interval_min: Span = "1ns",
-        /// The longest state; without it, any.
-        interval_max: Option<Span>,
-        /// States begin at multiples of this.
-        granularity: Span = "1ns",
-        /// It sends frames at launch times, and is given each so long before.
-        launch_time: Option<Span>,
-        /// The cards open gates and keep launch times; without it, the kernel does.
-        offload: bool = "false",
+    /// Time on every link in which nothing planned is sent, for frames of time synchronization,
+    /// which come at instants of their own.
+    pub struct NetReserve {
+        /// It begins at each whole multiple of this.
+        every: Span,
+        /// How long it lasts.
+        lasts: Span,
     }
 }
 
@@ -69,6 +60,7 @@ impl NetDelay {
 /// What a plan needs, when a stream asks for a place.
 pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
     devices(file, reader);
+    reserve(file, reader);
     let planned = || file.streams.iter().filter(|stream| stream.place.is_some());
     let Some(first) = planned().next() else { return };
     let because = format!("`{}` has a `place`", first.name);
@@ -137,6 +129,21 @@ fn devices(file: &NetworkFile, reader: &mut Reader) {
             let message = format!("no state lasts {} or longer", device.interval_min);
             reader.fail_at(&at("interval_max"), message, "write more than `interval_min`");
         }
+        if device.cycle_max == Some(Span::ZERO) {
+            let message = "no cycle takes no time".to_owned();
+            reader.fail_at(&at("cycle_max"), message, "write a time above zero");
+        }
+    }
+}
+
+fn reserve(file: &NetworkFile, reader: &mut Reader) {
+    let Some(NetReserve { every, lasts }) = file.reserve else { return };
+    if lasts == Span::ZERO {
+        let hint = "write as long as a frame of others and one of synchronization take";
+        reader.fail_at("reserve.lasts", "nothing is kept free".to_owned(), hint);
+    } else if lasts >= every {
+        let message = format!("all of each {every} is kept free");
+        reader.fail_at("reserve.lasts", message, "write less than `every`");
     }
 }
 

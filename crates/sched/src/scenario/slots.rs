@@ -2,11 +2,12 @@
 //! The schedule as a scenario writes it: slots may leave out their offset, and then follow the slot
 //! before them, and their guard, and then have the common one.
 //!
-//! Not here: what a schedule must be (`tdm`).
+//! Not here: what a schedule must be (`tdm`), slots from the streams (`from_streams.rs`).
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use timewire_base::{Instant, Span, StationName};
 
+use super::from_streams::{FromStreams, Wanted};
 use super::item::{Item, Reader};
 use super::model::{Scenario, Stream};
 use super::record::{choice, record};
@@ -18,16 +19,19 @@ record! {
     struct ScheduleDraft {
         /// What kind of schedule it is.
         kind: ScheduleKind,
-        /// Length of the cycle, which repeats for ever.
-        cycle: Span,
+        /// Length of the cycle, which repeats for ever. With `from_streams` it may be left out, and
+        /// then follows from the slots.
+        cycle: Option<Span>,
         /// When a cycle starts, as time on the TAI scale since 1970.
         base_time: Span = "0s",
         /// Guard of a slot that gives none: silence after it, for the error of the clocks.
         guard: Span = "0us",
         /// The order of the slots.
         order: SlotOrder = "as_written",
+        /// Instead of `slots`: they follow from the streams of the scenario.
+        from_streams: Option<FromStreams>,
         /// The slots of the cycle. A station may have several, or none.
-        slots: Vec<SlotDraft>,
+        slots: Option<Vec<SlotDraft>>,
     }
 }
 
@@ -67,28 +71,58 @@ record! {
 impl Item for TdmSchedule {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
         let draft = ScheduleDraft::read(node, reader)?;
+        let path = reader.path().to_owned();
+        let written = draft.slots.as_deref().unwrap_or_default();
         if draft.order == SlotOrder::AlongPipelines {
             reader.is_ordered = true;
-            let path = reader.path().to_owned();
             if !reader.has_pipelines {
                 let message = "such a file has no pipelines".to_owned();
                 reader.fail_at(&format!("{path}.order"), message, "remove it");
             }
-            for (index, _) in draft.slots.iter().enumerate().filter(|it| it.1.offset.is_some()) {
+            for (index, _) in written.iter().enumerate().filter(|it| it.1.offset.is_some()) {
                 let message = "a slot with an offset stands where it is".to_owned();
                 let hint = "remove it, or `order: along_pipelines`";
                 reader.fail_at(&format!("{path}.slots[{index}].offset"), message, hint);
             }
         }
-        let slots = resolve(&draft);
-        let problems = TdmSchedule::problems(draft.cycle, &slots);
-        let path = reader.path().to_owned();
+        let base_time = Instant::from_ns(draft.base_time.as_ns());
+        if let Some(from) = draft.from_streams {
+            if !reader.has_pipelines {
+                let message = "such a file has no streams that slots follow from".to_owned();
+                reader.fail_at(&format!("{path}.from_streams"), message, "write `slots`");
+            }
+            if draft.slots.is_some() {
+                let message = "the slots follow from the streams, and are written too".to_owned();
+                let hint = "remove `slots`, or `from_streams`";
+                reader.fail_at(&format!("{path}.slots"), message, hint);
+            }
+            reader.wanted =
+                Some(Wanted { from, cycle: draft.cycle, base_time, guard: draft.guard });
+            return Wanted::placeholder();
+        }
+        let missing = [
+            ("cycle", draft.cycle.is_none(), "Length of the cycle, which repeats for ever."),
+            (
+                "slots",
+                draft.slots.is_none(),
+                "The slots of the cycle. Or write `from_streams: {}` instead.",
+            ),
+        ];
+        for (key, _, what) in missing.into_iter().filter(|it| it.1) {
+            reader.fail(
+                node.mark,
+                format!("the key `{key}` is missing"),
+                &format!("{key}: {what}"),
+            );
+        }
+        let cycle = draft.cycle?;
+        let slots = resolve(draft.slots.as_deref()?, draft.guard);
+        let problems = TdmSchedule::problems(cycle, &slots);
         for problem in &problems {
             let (key, hint) = explain(problem, &slots);
             reader.fail_at(&format!("{path}.{key}"), problem.to_string(), &hint);
         }
-        let base_time = Instant::from_ns(draft.base_time.as_ns());
-        TdmSchedule::new(base_time, draft.cycle, slots).ok()
+        TdmSchedule::new(base_time, cycle, slots).ok()
     }
 
     fn emit(&self) -> Option<Json> {
@@ -100,17 +134,23 @@ impl Item for TdmSchedule {
         });
         ScheduleDraft {
             kind: ScheduleKind::Tdm,
-            cycle: self.cycle(),
+            cycle: Some(self.cycle()),
             base_time: Span::from_ns(self.base_time().as_ns()),
             guard: Span::ZERO,
             order: SlotOrder::AsWritten,
-            slots: slots.collect(),
+            from_streams: None,
+            slots: Some(slots.collect()),
         }
         .emit()
     }
 
     fn schema() -> Json {
-        ScheduleDraft::schema()
+        let mut schema = ScheduleDraft::schema();
+        schema["oneOf"] = json!([
+            {"required": ["cycle", "slots"], "not": {"required": ["from_streams"]}},
+            {"required": ["from_streams"], "not": {"required": ["slots"]}},
+        ]);
+        schema
     }
 }
 
@@ -134,10 +174,10 @@ pub(super) fn order(scenario: &mut Scenario, reader: &mut Reader) {
 
 /// Gives each slot its offset and its guard. An offset beyond 292 years saturates; it is beyond any
 /// cycle.
-fn resolve(draft: &ScheduleDraft) -> Vec<Slot> {
+fn resolve(drafts: &[SlotDraft], guard: Span) -> Vec<Slot> {
     let mut next = Span::ZERO;
-    let slots = draft.slots.iter().map(|slot| {
-        let guard = slot.guard.unwrap_or(draft.guard);
+    let slots = drafts.iter().map(|slot| {
+        let guard = slot.guard.unwrap_or(guard);
         let offset = slot.offset.unwrap_or(next);
         let end = offset.checked_add(slot.transmit).and_then(|end| end.checked_add(guard));
         next = end.unwrap_or(Span::MAX);

@@ -163,6 +163,11 @@ impl<const MIN: u64, const MAX: u64> Count<MIN, MAX> {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// The nearest number from `MIN` to `MAX`.
+    pub(super) fn clamped(number: u64) -> Self {
+        Count(number.clamp(MIN, MAX))
+    }
 }
 
 impl<const MIN: u64, const MAX: u64> Item for Count<MIN, MAX> {

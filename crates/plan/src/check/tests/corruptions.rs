@@ -300,6 +300,12 @@ const SPOILS: &[(&str, Spoil)] = &[
         world.nodes[1].limits.openings = Some(1);
         (Rule::Openings, Some(link(1, 2)), None)
     }),
+    ("a cycle that is longer than the port can have", |world, random| {
+        let place = gates(world, random);
+        let gates = world.plan.gates[place].clone();
+        sender(world, &gates).cycle_max = Some(gates.cycle - Span::from_ns(1));
+        (Rule::CycleLong, Some(gates.link), None)
+    }),
     ("a talker without gates and launch time", |world, _| {
         world.nodes[5].limits.gate_entries = Some(0);
         world.nodes[5].limits.launch_time = false;

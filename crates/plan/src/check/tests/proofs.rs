@@ -34,7 +34,8 @@ impl Chain {
                 .unwrap(),
             propagation: Span::from_ns(100),
         });
-        let options = NetworkOptions { overhead_bytes: 20, sync_error: Span::from_ns(10) };
+        let options =
+            NetworkOptions { overhead_bytes: 20, sync_error: Span::from_ns(10), reserve: None };
         Problem::new(Network::new(nodes, links.collect(), options).unwrap(), streams).unwrap()
     }
 }

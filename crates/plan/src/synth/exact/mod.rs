@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use self::cases::{Answer, decide};
 use self::core::{Beside, Part};
 use super::Planner;
+use super::table::Item;
 use crate::model::{CasePart, Certificate, LinkId, Split, StreamId};
 
 /// The most steps for all streams that are left, and for one of them.
@@ -167,7 +168,7 @@ impl Planner {
     fn around(&self, part: &Part) -> BTreeSet<usize> {
         let links = part.frames.iter().map(|frame| frame.link.index());
         let items = links.flat_map(|link| self.table.items(link).iter().take(MOST_BESIDE));
-        let others = items.filter_map(|item| usize::try_from(item.stream).ok());
+        let others = items.filter_map(Item::owner);
         others.filter(|other| *other != part.id).collect()
     }
 }
