@@ -24,6 +24,7 @@ mod output;
 mod pages;
 mod plan;
 mod receive;
+mod report;
 mod schema;
 mod segment;
 mod serve;
@@ -77,7 +78,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) if stations::are_meant(&args) => stations::run(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Array(command) => array::run(command),
-        Command::Report(args) => experiment::report(&args),
+        Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Apply(args) => apply::run(&args),
