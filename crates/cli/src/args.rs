@@ -105,6 +105,8 @@ pub enum Command {
     Completions(crate::pages::Completions),
     /// Print the manual page of this command or of a verb, or write all of them
     Man(crate::pages::Man),
+    /// Watch what this host does: slots, gates, queues, drops, streams, clocks, real-time threads
+    Top(crate::top::Top),
     /// Show what this host and its interfaces are like, as far as timing depends on it
     Snapshot(crate::snapshot::SnapshotArgs),
     /// Tell whether something can run here, and what mends it where not

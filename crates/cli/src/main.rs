@@ -33,6 +33,7 @@ mod snapshot;
 mod stations;
 mod talk;
 mod tdm;
+mod top;
 mod trace;
 mod traffic;
 
@@ -94,6 +95,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Group(command) => group::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(args) => sim::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Measure(command) => measure::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Schema(args) => schema::run(&args),
