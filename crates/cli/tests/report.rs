@@ -380,7 +380,7 @@ fn t1_a_report_is_served_to_loopback_by_its_names() {
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     let trace = "/traces/pair.simulated.run-1.perfetto-trace";
     assert!(index.contains("/report.html") && index.contains(trace), "{index}");
-    assert!(index.contains("https://ui.perfetto.dev/#!/?url=http%3A//127.0.0.1"), "{index}");
+    assert!(index.contains("https://ui.perfetto.dev/#!/?url=http://127.0.0.1"), "{index}");
     let (_, page) = server.ask("GET", "/report.html", &ours, "");
     assert_eq!(page, fs::read(format!("{directory}/report.html")).unwrap());
     let perfetto = "Origin: https://ui.perfetto.dev\r\n";

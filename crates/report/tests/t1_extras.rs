@@ -6,16 +6,16 @@
     reason = "a test stops at the first thing that is not as it should be"
 )]
 
-use timewire_report::sheet::{
-    Drawing, Lane, SHEET_SCHEMA, SPREAD_HEAD, Section, Sheet, Spread, Standing, Table, sheet_html,
-    sheet_markdown,
-};
+mod sheet_sample;
+
+use sheet_sample::sheet;
+use timewire_report::sheet::{SHEET_SCHEMA, SPREAD_HEAD, sheet_html, sheet_markdown};
 use timewire_report::{
     Carried, Extras, LongJourney, Topology, TopologyKind, TopologyLink, TopologyNode, html,
     html_with, summary_markdown,
 };
 use timewire_trace::course::{Course, StreamCourse};
-use timewire_trace::summary::{Finding, Outcome, Summary};
+use timewire_trace::summary::Summary;
 use timewire_trace::sync::ClockCourse;
 
 const HOSTILE: &str = "<script>alert('x')</script>\"|*\u{1b}[2J";
@@ -124,49 +124,6 @@ fn t1_many_values_take_the_room_of_few() {
     };
     let (few, many) = (page(10_000), page(2_000_000));
     assert!(many < few + 100_000 && many < 500_000, "{few} and {many} bytes");
-}
-
-fn sheet(text: &str) -> Sheet {
-    let spread = |name: &str, from: i64| Spread::of(name, (from..from + 3_000).collect()).unwrap();
-    let mut table = Table::new(text, 1, &SPREAD_HEAD);
-    let spreads = vec![spread(text, -500), spread("two", 900)];
-    table.rows = spreads.iter().map(Spread::row).collect();
-    let course = Course::of((0..99).map(|at| (at * 7, at)), None).map(Box::new).unwrap();
-    let lane = Lane {
-        name: text.to_owned(),
-        bin_ns: 10_000,
-        counts: vec![1, 0, 5, 900],
-        windows: vec![(0, 15_000)],
-    };
-    let of = |text: &str| text.to_owned();
-    let drawings = vec![
-        Drawing::Spreads { what: of(text), spreads },
-        Drawing::Course { what: of(text), name: of(text), course: course.clone() },
-        Drawing::Numbered { what: of(text), name: of(text), course },
-        Drawing::Clock(ClockCourse { name: of(text), points: vec![(0, 1), (9, -4)] }),
-        Drawing::Phase { what: of(text), cycle_ns: 40_000, lanes: vec![lane] },
-    ];
-    let section = Section { title: of(text), intro: of(text), tables: vec![table], drawings };
-    let mut sheet = Sheet {
-        schema: SHEET_SCHEMA,
-        kind: "talk",
-        title: of(text),
-        verdict: Standing::Measured,
-        why: String::new(),
-        complete: false,
-        facts: vec![(of(text), of(text))],
-        findings: vec![Finding {
-            id: of(text),
-            outcome: Outcome::Missed,
-            limit: of(text),
-            measured: of(text),
-            note: of(text),
-        }],
-        sections: vec![section],
-        environment: Vec::new(),
-    };
-    sheet.judge(None);
-    sheet
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn escaped(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' => {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' | b':' => {
                 out.push(char::from(byte));
             }
             _ => {
@@ -533,7 +533,7 @@ mod tests {
         let page = ask("GET", "/", ours, None);
         assert_eq!(header(&page, "Access-Control-Allow-Origin"), None);
         let page = String::from_utf8(page.body).unwrap();
-        let link = "https://ui.perfetto.dev/#!/?url=http%3A//127.0.0.1%3A9001/traces/a\"";
+        let link = "https://ui.perfetto.dev/#!/?url=http://127.0.0.1:9001/traces/a\"";
         assert!(page.contains(link) && page.contains("a&amp;b"), "{page}");
         assert!(!page.contains("port 9001 only"));
     }
