@@ -38,8 +38,8 @@ pub enum Command {
     /// An experiment file as an array of tasks for Slurm or Kubernetes, and the join of its shares
     #[command(subcommand)]
     Array(crate::array::ArrayCommand),
-    /// Compute summary, table and report of a run directory again
-    Report(Report),
+    /// Make the report of any run from its directory: a page, tables, JSON or Markdown
+    Report(crate::report::Report),
     /// Hold two run directories against each other: what is better, worse, the same
     ///
     /// Exit code 0: nothing is worse; 1: something is worse.
@@ -105,6 +105,8 @@ pub enum Command {
     Completions(crate::pages::Completions),
     /// Print the manual page of this command or of a verb, or write all of them
     Man(crate::pages::Man),
+    /// Watch what this host does: slots, gates, queues, drops, streams, clocks, real-time threads
+    Top(crate::top::Top),
     /// Show what this host and its interfaces are like, as far as timing depends on it
     Snapshot(crate::snapshot::SnapshotArgs),
     /// Tell whether something can run here, and what mends it where not
@@ -220,15 +222,6 @@ pub struct Output {
     /// The run directory; it must be empty or not exist [default: runs/TIME-NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print the summary as JSON instead of tables
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Report {
-    /// The run directory
-    pub directory: PathBuf,
     /// Print the summary as JSON instead of tables
     #[arg(long)]
     pub json: bool,

@@ -9,22 +9,23 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use timewire_base::CyclicWindows;
 use timewire_ctl::CtlError;
 use timewire_ctl::experiment::{self, Options, Script};
 use timewire_ctl::rundir::{CaseMeta, RunDir};
 use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Machine, Time};
-use timewire_report::TableOptions;
+use timewire_report::{Extras, LongJourney, TableOptions};
 use timewire_sched::carrier::Asked;
 use timewire_sched::scenario::Scenario;
 use timewire_sys::event::EndRequests;
 use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
-use crate::args::{CarrierChoice, Demo, Laboratory, Output, Report, Run, Where};
+use crate::args::{CarrierChoice, Demo, Laboratory, Output, Run, Where};
 use crate::compare::Baseline;
 use crate::lab;
 use crate::output::{self, ProgressLine};
-use crate::trace;
+use crate::{sim, trace};
 
 /// The scenarios of the demo: name and text.
 const DEMO: [(&str, &str); 3] = [
@@ -92,11 +93,6 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let (quick, trace) = (args.quick, args.trace);
     let what = What { title, name: &names[0], quick, carrier, trace, baseline };
     perform(&scripts, what, (&args.place, &args.output))
-}
-
-pub fn report(args: &Report) -> anyhow::Result<ExitCode> {
-    let directory = RunDir::open(&args.directory)?;
-    finish(&directory, None, args.json)
 }
 
 fn read_text(file: &Path) -> anyhow::Result<String> {
@@ -283,15 +279,7 @@ pub const RUN_MEMORY_MIB: u32 = 1_024;
 /// Computes everything from the records, writes it beside them and prints it.
 fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow::Result<ExitCode> {
     let (summary, report) = conclude(directory)?;
-    if json {
-        output::print(&summary.to_json())?;
-    } else {
-        let options = TableOptions { colour: output::wants_colour(), ..TableOptions::default() };
-        output::print(&timewire_report::table(&summary, options))?;
-        output::print(&stood_on(&summary))?;
-        output::print(&format!("report:  {}\n", report.display()))?;
-    }
-    let code = exit_code(&summary);
+    let code = tell(&summary, &report, json)?;
     match baseline {
         None => Ok(code),
         Some(baseline) => match baseline.judge(directory, summary, json)? {
@@ -301,29 +289,66 @@ fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow:
     }
 }
 
+/// Prints what was computed.
+pub fn tell(summary: &Summary, report: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        output::print(&summary.to_json())?;
+    } else {
+        let options = TableOptions { colour: output::wants_colour(), ..TableOptions::default() };
+        output::print(&timewire_report::table(summary, options))?;
+        output::print(&stood_on(summary))?;
+        output::print(&format!("report:  {}\n", report.display()))?;
+    }
+    Ok(exit_code(summary))
+}
+
 /// Computes everything from the records and writes it beside them: the summary, and where the
 /// report is.
 pub fn conclude(directory: &RunDir) -> anyhow::Result<(Summary, PathBuf)> {
-    let summary = directory.summarise()?;
-    pages(directory, &summary)?;
+    let (summary, courses) = directory.evaluate()?;
+    let extras = Extras {
+        courses,
+        clocks: directory.clock_courses()?,
+        topology: sim::topology(directory)?,
+        longest: pages(directory, &summary)?,
+    };
     directory.write_text("summary.json", &summary.to_json())?;
-    let report = directory.write_text("report.html", &timewire_report::html(&summary))?;
+    let page = timewire_report::html_with(&summary, &extras);
+    let report = directory.write_text("report.html", &page)?;
     Ok((summary, report))
 }
 
-/// Writes the page of each capture.
-fn pages(directory: &RunDir, summary: &Summary) -> anyhow::Result<()> {
+/// Writes the page of each capture; the longest journeys of each case.
+fn pages(
+    directory: &RunDir,
+    summary: &Summary,
+) -> anyhow::Result<BTreeMap<String, Vec<LongJourney>>> {
+    let mut found = BTreeMap::new();
     for case in &summary.cases {
         let Some(traced) = &case.traced else { continue };
-        let windows = match (case.tdm, directory.case(&case.id)?) {
-            (true, CaseMeta { schedule: Some(schedule), .. }) => trace::windows_of(&schedule),
-            _ => BTreeMap::new(),
-        };
+        let windows = windows_of(&directory.case(&case.id)?);
         let title = format!("{}: {}, {}", case.scenario, case.title, case.load);
         let capture = directory.path().join(&traced.capture);
-        directory.write_text(&traced.page, &trace::run_page(&title, capture, windows)?)?;
+        let (page, longest) = trace::run_page(&title, capture, windows)?;
+        directory.write_text(&traced.page, &page)?;
+        found.insert(case.id.clone(), longest);
     }
-    Ok(())
+    Ok(found)
+}
+
+/// When stations may send in a case.
+fn windows_of(case: &CaseMeta) -> BTreeMap<String, CyclicWindows> {
+    match (case.tdm, &case.schedule) {
+        (true, Some(schedule)) => trace::windows_of(schedule),
+        _ => BTreeMap::new(),
+    }
+}
+
+/// The same of the case in a directory `cases/NAME` of a run; nothing where that is not known.
+pub fn windows_of_case(directory: &Path, name: &str) -> BTreeMap<String, CyclicWindows> {
+    let run = RunDir::open(directory).ok();
+    let case = run.and_then(|run| run.case(name).ok());
+    case.map_or_else(BTreeMap::new, |case| windows_of(&case))
 }
 
 /// How the frames were carried, and what the host did not have.
@@ -337,7 +362,7 @@ fn stood_on(summary: &Summary) -> String {
     text
 }
 
-fn exit_code(summary: &Summary) -> ExitCode {
+pub fn exit_code(summary: &Summary) -> ExitCode {
     ExitCode::from(match summary.verdict {
         Verdict::Pass => 0,
         Verdict::Fail => 1,

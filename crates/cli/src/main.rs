@@ -24,6 +24,7 @@ mod output;
 mod pages;
 mod plan;
 mod receive;
+mod report;
 mod schema;
 mod segment;
 mod serve;
@@ -32,6 +33,7 @@ mod snapshot;
 mod stations;
 mod talk;
 mod tdm;
+mod top;
 mod trace;
 mod traffic;
 
@@ -77,7 +79,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) if stations::are_meant(&args) => stations::run(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Array(command) => array::run(command),
-        Command::Report(args) => experiment::report(&args),
+        Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Apply(args) => apply::run(&args),
@@ -93,6 +95,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Group(command) => group::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(args) => sim::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Measure(command) => measure::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Schema(args) => schema::run(&args),

@@ -7,6 +7,7 @@ mod build;
 mod directory;
 mod events;
 mod names;
+mod ports;
 mod recorded;
 mod records;
 mod replay;
@@ -29,6 +30,7 @@ use directory::Directory;
 use runs::{Failed, Runs};
 use show::Worst;
 
+pub use ports::topology;
 pub use show::Report;
 
 /// Which network, and how often.

@@ -24,6 +24,7 @@ mod stamping;
 pub mod station;
 pub mod study;
 mod sync;
+pub mod top;
 pub mod trace;
 pub mod traffic;
 

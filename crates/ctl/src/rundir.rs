@@ -16,6 +16,7 @@
 //! logs/                          what the programs said
 //! sync.jsonl                     how the clocks were through the run
 //! end.json                       written last: the run came to its end
+//! ports.json                     what each port of a simulated network sent
 //! summary.json  report.html      computed from all of the above
 //! comparison.json  .html         with --baseline: this run against the other
 //! ```
@@ -26,6 +27,7 @@ mod compare;
 mod simulated;
 mod traced;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -38,6 +40,7 @@ use timewire_sched::tdm::TdmSchedule;
 use timewire_trace::analyse::{
     AnalyseError, Analysis, CaseInput, ReservedInput, StampBound, StreamInput, analyse,
 };
+use timewire_trace::course::StreamCourse;
 use timewire_trace::judge::{Bound, LimitInput, Metric, judge, verdict};
 use timewire_trace::record::RecordFile;
 use timewire_trace::summary::{
@@ -45,7 +48,7 @@ use timewire_trace::summary::{
     SlotShape, StreamClass, Summary,
 };
 
-use timewire_trace::sync::{SyncLine, SyncSummary, summarise};
+use timewire_trace::sync::{self, ClockCourse, SyncLine, SyncSummary, summarise};
 
 pub use compare::HostsBefore;
 pub use simulated::{Judged, SIMULATION, SIMULATION_SCHEMA};
@@ -200,6 +203,9 @@ pub struct StampBoundMeta {
     /// Maximum.
     pub max_ns: Span,
 }
+
+/// For drawing: transfer times over time, by case.
+pub type Courses = BTreeMap<String, Vec<StreamCourse>>;
 
 /// When a host was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,10 +367,18 @@ impl RunDir {
     ///
     /// **Errors**: a file is missing or does not hold what it should.
     pub fn summarise(&self) -> Result<Summary, CtlError> {
+        self.evaluate().map(|(summary, _)| summary)
+    }
+
+    /// The same, and for drawing the courses of the first streams of each case, by its id.
+    ///
+    /// **Errors**: as [`RunDir::summarise`].
+    pub fn evaluate(&self) -> Result<(Summary, Courses), CtlError> {
         let meta = self.meta()?;
         let end: Option<RunEnd> = read_json_if_there(&self.0.join("end.json"))?;
         let mut cases = Vec::new();
         let mut notes = Vec::new();
+        let mut courses = Courses::new();
         for id in &meta.cases {
             let path = self.case_path(id).join("case.json");
             let Some(case) = read_json_if_there::<CaseMeta>(&path)? else {
@@ -376,6 +390,7 @@ impl RunDir {
             let analysis = self.analyse(id, case)?;
             let mut summary = analysis.case;
             notes.extend(analysis.notes);
+            courses.insert(id.clone(), analysis.courses);
             match traced {
                 Ok(traced) => summary.traced = traced,
                 Err(note) => notes.push(note),
@@ -392,7 +407,7 @@ impl RunDir {
         }
         let verdict = verdict(&findings);
         findings.extend(notes);
-        Ok(Summary {
+        let summary = Summary {
             schema: SUMMARY_SCHEMA.to_owned(),
             tool: meta.tool,
             title: meta.title,
@@ -405,7 +420,8 @@ impl RunDir {
             cases,
             findings,
             verdict,
-        })
+        };
+        Ok((summary, courses))
     }
 
     fn read_scenario(&self, name: &str) -> Result<Scenario, CtlError> {
@@ -419,15 +435,25 @@ impl RunDir {
 
     /// What the record of the clocks comes to; older runs have none.
     fn read_sync(&self) -> Result<Option<SyncSummary>, CtlError> {
+        Ok(self.sync_lines()?.map(|lines| summarise(&lines)))
+    }
+
+    /// How the clocks went; nothing where there is no record of them.
+    ///
+    /// **Errors**: it does not hold what it should.
+    pub fn clock_courses(&self) -> Result<Vec<ClockCourse>, CtlError> {
+        Ok(self.sync_lines()?.map_or_else(Vec::new, |lines| sync::courses(&lines)))
+    }
+
+    fn sync_lines(&self) -> Result<Option<Vec<SyncLine>>, CtlError> {
         let path = self.sync_path();
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(CtlError::file("read", &path)(error)),
         };
-        let lines = SyncLine::read(&text)
-            .map_err(|error| CtlError::Content { path, why: error.to_string() })?;
-        Ok(Some(summarise(&lines)))
+        let lines = SyncLine::read(&text);
+        lines.map(Some).map_err(|error| CtlError::Content { path, why: error.to_string() })
     }
 
     fn missing_records(&self, id: &str, case: &CaseMeta) -> Option<Finding> {

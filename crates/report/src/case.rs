@@ -6,26 +6,29 @@
 use timewire_trace::summary::{CaseSummary, MacSummary, SlotPromise, StreamClass, StreamSummary};
 
 use crate::carrier::{launches, reserved_text};
+use crate::extras::{Extras, LongJourney};
 use crate::figure::{self, TailLine};
 use crate::group::{Scenario, drawn, stream_name};
+use crate::page::course_figure;
 use crate::text::{Escaped, grouped, put, share, us, us_whole};
 
 /// Height of the tail figure, as high as a histogram of two streams.
 const TAIL_HEIGHT: f64 = 300.0;
 
 /// All cases, folded; the ones of the first scenario under its last load are open.
-pub(crate) fn section(out: &mut String, scenarios: &[Scenario<'_>]) {
+pub(crate) fn section(out: &mut String, scenarios: &[Scenario<'_>], extras: &Extras) {
     out.push_str("<section aria-labelledby=\"cases\">\n<h2 id=\"cases\">Cases</h2>\n");
     for (number, scenario) in scenarios.iter().enumerate() {
         put!(out, "<h3>{}</h3>\n", Escaped(&scenario.title("µs")));
         for (at, case) in &scenario.cases {
-            details(out, at + 1, case, number == 0 && case.load == scenario.last_load());
+            let open = number == 0 && case.load == scenario.last_load();
+            details(out, at + 1, (case, open), extras);
         }
     }
     out.push_str("</section>\n");
 }
 
-fn details(out: &mut String, number: usize, case: &CaseSummary, open: bool) {
+fn details(out: &mut String, number: usize, (case, open): (&CaseSummary, bool), extras: &Extras) {
     let heading = format!("{}, {}", case.title, case.load);
     put!(
         out,
@@ -36,7 +39,10 @@ fn details(out: &mut String, number: usize, case: &CaseSummary, open: bool) {
         gist(case)
     );
     figures(out, number, &heading, case);
+    courses(out, number, &heading, (case, extras));
+    wire(out, case);
     out.push_str("</div>\n");
+    longest(out, number, extras.longest.get(&case.id).map_or(&[], Vec::as_slice));
     if !case.macs.is_empty() {
         macs(out, &heading, &case.macs);
     }
@@ -96,6 +102,15 @@ fn figures(out: &mut String, number: usize, heading: &str, case: &CaseSummary) {
         }
         out.push_str("</figcaption></figure>\n");
     }
+    let title = format!("Percentiles of transfer times: {heading}");
+    let id = format!("c{number}-percentiles");
+    if let Some(svg) = figure::percentiles(&id, &title, &lines, TAIL_HEIGHT) {
+        put!(
+            out,
+            "<figure>{svg}<figcaption><b>Percentiles.</b> The time within which a share of \
+             messages arrived; each nine has the same room.</figcaption></figure>\n"
+        );
+    }
     if let Some(svg) = figure::phase(&format!("c{number}-phase"), heading, case) {
         let slots = match case.tdm {
             true => {
@@ -110,7 +125,44 @@ fn figures(out: &mut String, number: usize, heading: &str, case: &CaseSummary) {
              segment by place in the cycle, log height. {slots}</figcaption></figure>\n"
         );
     }
-    wire(out, case);
+}
+
+/// Transfer times over time, of the streams that the other figures show.
+fn courses(
+    out: &mut String,
+    number: usize,
+    heading: &str,
+    (case, extras): (&CaseSummary, &Extras),
+) {
+    let known = extras.courses.get(&case.id).map_or(&[][..], Vec::as_slice);
+    for (at, (stream, _)) in drawn(case).into_iter().enumerate() {
+        let Some(found) = known.iter().find(|it| it.name == stream.name) else { continue };
+        let name = stream_name(stream);
+        let title = format!("Transfer times of {name} over time: {heading}");
+        let id = format!("c{number}-course-{}", at + 1);
+        let svg = figure::course(&id, &title, "transfer time", &found.transfer);
+        let caption = format!("Each message of {name}, by its Send.");
+        course_figure(out, &svg, &caption, &found.transfer);
+    }
+}
+
+/// The longest journeys of the case's capture, stage by stage.
+fn longest(out: &mut String, number: usize, journeys: &[LongJourney]) {
+    if journeys.is_empty() {
+        return;
+    }
+    out.push_str("<h5>The longest journeys</h5>\n<div class=\"figures\">\n");
+    for (at, journey) in journeys.iter().enumerate() {
+        let svg = figure::stages(&format!("c{number}-journey-{}", at + 1), journey);
+        put!(
+            out,
+            "<figure>{svg}<figcaption><b>{}, {} µs.</b> {}</figcaption></figure>\n",
+            Escaped(&journey.flow),
+            us(journey.end_to_end_ns),
+            Escaped(&journey.sentence)
+        );
+    }
+    out.push_str("</div>\n");
 }
 
 fn wire(out: &mut String, case: &CaseSummary) {

@@ -13,19 +13,26 @@ mod base64;
 mod carrier;
 mod case;
 pub mod compare;
+mod extras;
 mod figure;
 mod group;
 pub mod journeys;
 pub mod live;
+mod network;
 mod page;
 pub mod perfetto;
 mod scatter;
 mod scenario;
+pub mod sheet;
 mod terminal;
 mod text;
 pub mod timeline;
 mod traced;
 
-pub use page::html;
+pub use extras::{
+    Carried, Extras, LongJourney, Topology, TopologyKind, TopologyLink, TopologyNode,
+};
+pub use page::{html, html_with};
 pub use scatter::{Scatter, ScatterRow};
+pub use sheet::summary_markdown;
 pub use terminal::{TableOptions, table};

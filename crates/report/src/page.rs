@@ -3,11 +3,14 @@
 //!
 //! Not here: the sections of scenarios (`scenario`) and cases (`case`).
 
-use timewire_trace::summary::{FactLevel, Finding, Outcome, Summary, Verdict};
+use timewire_trace::course::Course;
+use timewire_trace::summary::{Fact, FactLevel, Finding, Outcome, Summary, Verdict};
+use timewire_trace::sync::{ClockCourse, SyncSummary};
 
+use crate::extras::Extras;
 use crate::group::{Scenario, by_weight, distinct, plural, scenarios, tally, verdict_word};
-use crate::text::{Escaped, as_f64, began, grouped, put};
-use crate::{carrier, case, figure, scenario};
+use crate::text::{Escaped, as_f64, began, grouped, put, share, us_exact, us_whole};
+use crate::{carrier, case, figure, network, scenario};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -16,20 +19,29 @@ const STYLE: &str = include_str!("style.css");
 /// The same summary gives the same bytes. Nothing in the file is fetched: its own content security
 /// policy forbids it.
 pub fn html(summary: &Summary) -> String {
+    html_with(summary, &Extras::default())
+}
+
+/// The same with what is known beside the numbers.
+pub fn html_with(summary: &Summary, extras: &Extras) -> String {
     let mut out = String::with_capacity(1 << 19);
-    head(&mut out, summary);
+    head(&mut out, verdict_word(summary.verdict), &summary.title);
     banner(&mut out, summary);
     let scenarios = scenarios(summary);
-    navigation(&mut out, &scenarios);
+    navigation(&mut out, &scenarios, extras);
     out.push_str("<main>\n");
-    findings(&mut out, summary);
+    findings(&mut out, &summary.findings);
     carrier::section(&mut out, summary);
     scenario::published_table(&mut out, &scenarios);
+    if let Some(topology) = &extras.topology {
+        network::section(&mut out, topology);
+    }
     for (at, one) in scenarios.iter().enumerate() {
         scenario::section(&mut out, at + 1, one);
     }
-    case::section(&mut out, &scenarios);
-    environment(&mut out, summary);
+    case::section(&mut out, &scenarios, extras);
+    clocks(&mut out, summary.sync.as_ref(), &extras.clocks);
+    environment(&mut out, &summary.environment);
     guide(&mut out);
     out.push_str("</main>\n");
     footer(&mut out, summary);
@@ -37,7 +49,8 @@ pub fn html(summary: &Summary) -> String {
     out
 }
 
-fn head(out: &mut String, summary: &Summary) {
+/// The head of a page: its title begins with what the run came to.
+pub(crate) fn head(out: &mut String, word: &str, title: &str) {
     put!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -47,20 +60,22 @@ fn head(out: &mut String, summary: &Summary) {
          style-src 'unsafe-inline'; img-src data:\">\n\
          <link rel=\"icon\" href=\"data:,\">\n\
          <title>{}: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{}",
-        verdict_word(summary.verdict),
-        Escaped(&summary.title),
+        word,
+        Escaped(title),
         figure::DEFS
     );
 }
 
+/// The shapes of verdicts: they differ without their colour, too.
+pub(crate) const PASSED: &str =
+    "<circle cx=\"12\" cy=\"12\" r=\"10\"/><path d=\"M7 12.5l3.5 3.5 6.5-8\"/>";
+pub(crate) const FAILED: &str =
+    "<path d=\"M8 2h8l6 6v8l-6 6H8l-6-6V8z\"/><path d=\"M8 8l8 8M16 8l-8 8\"/>";
+
 fn banner(out: &mut String, summary: &Summary) {
     let (class, shape) = match summary.verdict {
-        Verdict::Pass => {
-            ("pass", "<circle cx=\"12\" cy=\"12\" r=\"10\"/><path d=\"M7 12.5l3.5 3.5 6.5-8\"/>")
-        }
-        Verdict::Fail => {
-            ("fail", "<path d=\"M8 2h8l6 6v8l-6 6H8l-6-6V8z\"/><path d=\"M8 8l8 8M16 8l-8 8\"/>")
-        }
+        Verdict::Pass => ("pass", PASSED),
+        Verdict::Fail => ("fail", FAILED),
     };
     let word = verdict_word(summary.verdict);
     put!(
@@ -91,23 +106,30 @@ fn banner(out: &mut String, summary: &Summary) {
     );
 }
 
-fn navigation(out: &mut String, scenarios: &[Scenario<'_>]) {
+fn navigation(out: &mut String, scenarios: &[Scenario<'_>], extras: &Extras) {
     out.push_str("<nav aria-label=\"Sections\"><a href=\"#findings\">Findings</a>");
     if scenario::any_published(scenarios) {
         out.push_str(" <a href=\"#published\">Published and measured</a>");
     }
+    if extras.topology.is_some() {
+        out.push_str(" <a href=\"#network\">Network</a>");
+    }
     for (at, one) in scenarios.iter().enumerate() {
         put!(out, " <a href=\"#scenario-{}\">{}</a>", at + 1, Escaped(&one.title("µs")));
     }
+    out.push_str(" <a href=\"#cases\">Cases</a>");
+    if !extras.clocks.is_empty() {
+        out.push_str(" <a href=\"#clocks\">Clocks</a>");
+    }
     out.push_str(
-        " <a href=\"#cases\">Cases</a> <a href=\"#environment\">Environment</a> \
-         <a href=\"#guide\">How to read</a></nav>\n",
+        " <a href=\"#environment\">Environment</a> <a href=\"#guide\">How to read</a></nav>\n",
     );
 }
 
-fn findings(out: &mut String, summary: &Summary) {
+/// Findings, the ones that decide first.
+pub(crate) fn findings(out: &mut String, findings: &[Finding]) {
     out.push_str("<section aria-labelledby=\"findings\">\n<h2 id=\"findings\">Findings</h2>\n");
-    if summary.findings.is_empty() {
+    if findings.is_empty() {
         out.push_str("<p>No limits were set for this run.</p>\n</section>\n");
         return;
     }
@@ -122,9 +144,9 @@ fn findings(out: &mut String, summary: &Summary) {
          <th scope=\"col\" role=\"columnheader\">Measured</th>\
          <th scope=\"col\" role=\"columnheader\">Note</th></tr></thead>\n\
          <tbody role=\"rowgroup\">\n",
-        sentence(&tally(&summary.findings))
+        sentence(&tally(findings))
     );
-    for finding in by_weight(&summary.findings) {
+    for finding in by_weight(findings) {
         finding_row(out, finding);
     }
     out.push_str("</tbody>\n</table></div>\n</section>\n");
@@ -157,11 +179,65 @@ fn sentence(text: &str) -> String {
     chars.next().map(|c| c.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-fn environment(out: &mut String, summary: &Summary) {
+/// How the clocks went.
+fn clocks(out: &mut String, sync: Option<&SyncSummary>, courses: &[ClockCourse]) {
+    if courses.is_empty() {
+        return;
+    }
+    out.push_str("<section aria-labelledby=\"clocks\">\n<h2 id=\"clocks\">Clocks</h2>\n");
+    if let Some(sync) = sync {
+        put!(out, "<p>{} samples", grouped(sync.samples));
+        if let Some(most) = sync.max_offset_ns {
+            let error = sync.max_offset_error_ns.unwrap_or(0);
+            put!(out, "; at most {} µs from the giver, known to {error} ns", us_exact(most));
+        }
+        put!(out, "; {} not synchronised", grouped(sync.unsynchronised));
+        match sync.lost.len() {
+            0 => out.push_str(".</p>\n"),
+            times => put!(out, "; not on time {times} {}.</p>\n", plural(times, "time")),
+        }
+    }
+    out.push_str("<div class=\"figures\">\n");
+    for (at, course) in courses.iter().enumerate() {
+        if let Some(svg) = figure::clock(&format!("clock-{}", at + 1), course) {
+            clock_figure(out, &svg, course);
+        }
+    }
+    out.push_str("</div>\n</section>\n");
+}
+
+/// A clock over time, with its caption.
+pub(crate) fn clock_figure(out: &mut String, svg: &str, course: &ClockCourse) {
+    put!(
+        out,
+        "<figure>{svg}<figcaption><b>{}.</b></figcaption></figure>\n",
+        Escaped(&sentence(&course.name))
+    );
+}
+
+/// Values over time, with their caption.
+pub(crate) fn course_figure(out: &mut String, svg: &str, caption: &str, course: &Course) {
+    put!(out, "<figure>{svg}<figcaption><b>{}</b>", Escaped(caption));
+    if let Some([first, second]) = course.thresholds_ns {
+        let count = course.count();
+        let [good, open, bad] = course.counts.map(|of_class| share(of_class, count));
+        let (first, second) = (us_whole(first), us_whole(second));
+        put!(
+            out,
+            " <i class=\"key f v-good\"></i>up to {first} µs: {good}, \
+             <i class=\"key f v-open\"></i>up to {second} µs: {open}, \
+             <i class=\"key f v-bad\"></i>above: {bad}"
+        );
+    }
+    out.push_str("</figcaption></figure>\n");
+}
+
+/// What a run stood on.
+pub(crate) fn environment(out: &mut String, facts: &[Fact]) {
     out.push_str(
         "<section aria-labelledby=\"environment\">\n<h2 id=\"environment\">Environment</h2>\n",
     );
-    let count = |level| summary.environment.iter().filter(|f| f.level == level).count();
+    let count = |level| facts.iter().filter(|f| f.level == level).count();
     put!(
         out,
         "<p>What the run stood on: {} as it should be, {} degraded, {} missing.</p>\n\
@@ -170,14 +246,14 @@ fn environment(out: &mut String, summary: &Summary) {
         count(FactLevel::Degraded),
         count(FactLevel::Missing)
     );
-    for area in distinct(summary.environment.iter().map(|f| f.area.as_str())) {
+    for area in distinct(facts.iter().map(|f| f.area.as_str())) {
         put!(
             out,
             "<table class=\"env\"><caption>{}</caption><thead><tr><th scope=\"col\">What</th>\
              <th scope=\"col\">Found</th><th scope=\"col\">State</th></tr></thead>\n<tbody>",
             Escaped(area)
         );
-        for fact in summary.environment.iter().filter(|f| f.area == area) {
+        for fact in facts.iter().filter(|f| f.area == area) {
             let (class, shape, word) = match fact.level {
                 FactLevel::Ok => ("good", "✓", "ok"),
                 FactLevel::Degraded => ("open", "▲", "degraded"),

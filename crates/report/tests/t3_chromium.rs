@@ -13,12 +13,14 @@
 )]
 
 mod sample;
+mod sheet_sample;
 mod trace_sample;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use timewire_report::html;
+use timewire_report::sheet::sheet_html;
 use timewire_report::timeline::{TimelineOptions, page};
 
 /// Names under which distributions install the browser.
@@ -99,6 +101,31 @@ fn t3_page_in_a_browser() {
         let (room, content): (u32, u32) = (room.parse().unwrap(), content.parse().unwrap());
         // The vertical scroll bar takes some of the frame.
         assert!((width - 20..=width).contains(&room), "a frame of {width} px has {room}");
+        assert!(content <= room, "{content} px of content scroll sideways in {room} px");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn t3_sheet_in_a_browser() {
+    let Some(browser) = browser() else {
+        eprintln!("SKIP: none of {} is installed", BROWSERS.join(", "));
+        return;
+    };
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sheet-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let sheet = sheet_html(&sheet_sample::sheet("a name of some length"));
+    let widths = [360, 768, 2560];
+    std::fs::write(dir.join("widths.html"), measuring_page(&sheet, &widths)).unwrap();
+    let (dom, log) = load(&browser, &dir, "widths.html");
+    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(console.is_empty(), "the browser complains: {console:#?}");
+    let (_, found) = dom.split_once("<p id=\"widths\">").unwrap();
+    let (found, _) = found.split_once("</p>").unwrap();
+    assert_eq!(found.split_whitespace().count(), widths.len(), "{found:?}\n{log}");
+    for pair in found.split_whitespace() {
+        let (room, content) = pair.split_once(':').unwrap();
+        let (room, content): (u32, u32) = (room.parse().unwrap(), content.parse().unwrap());
         assert!(content <= room, "{content} px of content scroll sideways in {room} px");
     }
     std::fs::remove_dir_all(&dir).unwrap();

@@ -18,6 +18,7 @@ mod wire;
 use thiserror::Error;
 use timewire_base::{BitsPerSecond, Instant, Span, Tai, WindowError};
 
+use crate::course::StreamCourse;
 use crate::record::RecordFile;
 use crate::stats::Bins;
 use crate::summary::{
@@ -111,6 +112,8 @@ pub struct Analysis {
     /// What a reader of the numbers should know: lost or damaged records, stamps that do not fit
     /// together. All of [`Outcome::Note`].
     pub notes: Vec<Finding>,
+    /// For drawing: transfer times over time, of the first streams of each class.
+    pub courses: Vec<StreamCourse>,
 }
 
 /// A case that cannot be analysed.
@@ -143,7 +146,7 @@ pub fn analyse(mut input: CaseInput) -> Result<Analysis, AnalyseError> {
     let mut notes = Notes { case: id.clone(), list: Vec::new() };
     file_notes(&input, &mut notes);
     let wire = wire::summarise(&input, &mut notes)?;
-    let streams = messages::summarise(&input, &mut notes);
+    let (streams, courses) = messages::summarise(&input, &mut notes);
     let reserved = reserved::summarise(&input);
     let case = CaseSummary {
         id,
@@ -163,7 +166,7 @@ pub fn analyse(mut input: CaseInput) -> Result<Analysis, AnalyseError> {
         reserved,
         traced: None,
     };
-    Ok(Analysis { case, notes: notes.list })
+    Ok(Analysis { case, notes: notes.list, courses })
 }
 
 impl CaseInput {

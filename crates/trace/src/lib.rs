@@ -14,6 +14,7 @@
 pub mod align;
 pub mod analyse;
 pub mod capture;
+pub mod course;
 pub mod event;
 pub mod filter;
 pub mod gate;

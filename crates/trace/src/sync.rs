@@ -238,10 +238,8 @@ fn straightness(samples: &[&SyncSample], summary: &mut SyncSummary) {
     let gained = wide(last) - wide(first);
     let narrow = |value: i128| i64::try_from(value).unwrap_or(i64::MAX);
     summary.rate_ppb = Some(narrow(gained * 1_000_000_000 / time));
-    for sample in samples {
-        let since = i128::from(sample.raw_ns) - i128::from(first.raw_ns);
-        let line = wide(first) + gained * since / time;
-        let off = narrow((wide(sample) - line).abs());
+    for (sample, off) in off_the_line(samples) {
+        let off = off.saturating_abs();
         if off >= summary.max_deviation_ns {
             summary.max_deviation_ns = off;
             // Of the sample itself, and of the two that the line is drawn by.
@@ -251,9 +249,99 @@ fn straightness(samples: &[&SyncSample], summary: &mut SyncSummary) {
     }
 }
 
+/// How one clock went against another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockCourse {
+    /// Which is held against which.
+    pub name: String,
+    /// Since the first sample of the file, and by how much the one is ahead. **Units**:
+    /// nanoseconds.
+    pub points: Vec<(i64, i64)>,
+}
+
+/// How the clocks went through the file: against the one that gives the time where a `ptp4l` says
+/// so, against a straight line otherwise; and those of cards against the system's.
+pub fn courses(lines: &[SyncLine]) -> Vec<ClockCourse> {
+    let samples: Vec<&SyncSample> = lines
+        .iter()
+        .filter_map(|line| if let SyncLine::Sample(sample) = line { Some(sample) } else { None })
+        .collect();
+    let Some(first) = samples.first() else { return Vec::new() };
+    let since = |sample: &SyncSample| sample.raw_ns.saturating_sub(first.raw_ns);
+    let followed: Vec<(i64, i64)> = samples
+        .iter()
+        .filter_map(|sample| Some((since(sample), sample.ptp.as_ref()?.offset_ns?)))
+        .collect();
+    let mut found = match followed.is_empty() {
+        false => {
+            let name = "system clock less the giver of the time".to_owned();
+            vec![ClockCourse { name, points: followed }]
+        }
+        true => {
+            let name = "system clock less a straight line through its run".to_owned();
+            let points = off_the_line(&samples);
+            let points = points.into_iter().map(|(sample, off)| (since(sample), off)).collect();
+            vec![ClockCourse { name, points }]
+        }
+    };
+    let mut cards: std::collections::BTreeMap<u32, Vec<(i64, i64)>> = Default::default();
+    for sample in &samples {
+        for card in &sample.cards {
+            cards.entry(card.phc).or_default().push((since(sample), card.ahead_ns));
+        }
+    }
+    found.extend(cards.into_iter().map(|(phc, points)| ClockCourse {
+        name: format!("card clock ptp{phc} less system clock"),
+        points,
+    }));
+    found.retain(|course| course.points.len() > 1);
+    found
+}
+
+/// How far each sample is off the straight line from the first to the last.
+fn off_the_line<'a>(samples: &[&'a SyncSample]) -> Vec<(&'a SyncSample, i64)> {
+    let [first, .., last] = samples else { return Vec::new() };
+    let wide = |sample: &SyncSample| i128::from(sample.realtime_ahead_ns);
+    let time = i128::from(last.raw_ns) - i128::from(first.raw_ns);
+    if time <= 0 {
+        return Vec::new();
+    }
+    let gained = wide(last) - wide(first);
+    let off = |sample: &SyncSample| {
+        let since = i128::from(sample.raw_ns) - i128::from(first.raw_ns);
+        let off = wide(sample) - (wide(first) + gained * since / time);
+        i64::try_from(off).unwrap_or(i64::MAX)
+    };
+    samples.iter().map(|sample| (*sample, off(sample))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t0_clocks_go_against_the_giver_or_against_a_straight_line() {
+        let followed =
+            [header(), sample(5, 0, Some(-40)), event(6, "lost"), sample(25, 9, Some(3))];
+        let found = courses(&followed);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].name.ends_with("the giver of the time"), "{found:?}");
+        assert_eq!(found[0].points, [(0, -40), (20, 3)]);
+        let alone = [header(), sample(0, 0, None), sample(10, 30, None), sample(20, 40, None)];
+        let found = courses(&alone);
+        assert_eq!(found[0].points, [(0, 0), (10, 10), (20, 0)]);
+        assert_eq!(courses(&[header(), sample(0, 0, None)]), []);
+        assert_eq!(courses(&[]), []);
+        let mut with_card = alone.to_vec();
+        for (line, ahead_ns) in with_card[1..].iter_mut().zip([7, 8, 9]) {
+            let SyncLine::Sample(sample) = line else { continue };
+            let by = "precise".to_owned();
+            sample.cards.push(CardSample { phc: 2, ahead_ns, error_ns: 1, by });
+        }
+        let found = courses(&with_card);
+        assert_eq!(found[1].name, "card clock ptp2 less system clock");
+        assert_eq!(found[1].points, [(0, 7), (10, 8), (20, 9)]);
+    }
 
     fn sample(raw_ns: i64, realtime_ahead_ns: i64, offset_ns: Option<i64>) -> SyncLine {
         SyncLine::Sample(SyncSample {

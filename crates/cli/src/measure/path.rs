@@ -3,9 +3,12 @@
 //!
 //! Not here: measuring (`timewire_ctl::measure::path`).
 
+use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args;
 use timewire_base::{IfName, Span, parse_bytes, parse_span};
 use timewire_ctl::measure::path::{
@@ -68,6 +71,9 @@ pub struct PathArgs {
     /// How well the card's clock must be known for its stamps to be used
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "1us")]
     pub max_clock_error: Span,
+    /// Write path.json into this directory, from which `report` makes a page
+    #[arg(long, value_name = "DIR", conflicts_with = "answer")]
+    pub out: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -97,6 +103,10 @@ pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
         max_clock_error: args.max_clock_error,
         stamps: args.stamps.into(),
     };
+    if let Some(directory) = &args.out {
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+    }
     let mut line = ProgressLine::new();
     let mut notes = Vec::new();
     let mut progress = |step: &str| line.line(step);
@@ -104,10 +114,12 @@ pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
     line.clear();
     notes.iter().for_each(|note| eprintln!("note: {note}"));
     let report = report?;
-    let text = match args.json {
-        true => format!("{}\n", serde_json::to_string_pretty(&report)?),
-        false => table(&report),
-    };
+    let json = format!("{}\n", serde_json::to_string_pretty(&report)?);
+    if let Some(directory) = &args.out {
+        let path = directory.join("path.json");
+        fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let text = if args.json { json } else { table(&report) };
     output::print(&text)?;
     Ok(ExitCode::from(u8::from(report.is_bad())))
 }

@@ -21,6 +21,7 @@ use timewire_trace::summary::{Fact, FactLevel, StreamClass};
 use super::Report;
 use super::events::Events;
 use super::names::Rows;
+use super::ports::Loads;
 use super::records::Records;
 
 /// The name of the capture of a case.
@@ -33,6 +34,8 @@ pub struct Directory {
     run: RunDir,
     meta: RunMeta,
     traced: Option<BTreeSet<usize>>,
+    /// Of the runs that have ended.
+    loads: Mutex<Loads>,
 }
 
 /// One of its runs, which is written.
@@ -45,6 +48,7 @@ pub struct Recording {
 struct Sinks {
     records: Option<Records>,
     events: Option<Events>,
+    loads: Loads,
 }
 
 /// What the simulation tells.
@@ -53,6 +57,7 @@ struct Told(Arc<Mutex<Sinks>>);
 impl Observer for Told {
     fn seen(&mut self, seen: &Seen) {
         let mut sinks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sinks.loads.seen(seen);
         if let Some(records) = &mut sinks.records {
             records.seen(seen);
         }
@@ -107,7 +112,7 @@ impl Directory {
             .with_context(|| format!("cannot write {}", run.network_path(&name).display()))?;
         meta.network = Some(name);
         run.write_meta(&meta)?;
-        Ok(Directory { run, meta, traced })
+        Ok(Directory { run, meta, traced, loads: Mutex::default() })
     }
 
     /// Begins the run with this number, from 1: what the simulation tells is written.
@@ -135,7 +140,8 @@ impl Directory {
         };
         let case = case(file, (number, network.seed), (&rows, &records), events.is_some())?;
         self.run.write_case(&id, &case)?;
-        let sinks = Arc::new(Mutex::new(Sinks { records: Some(records), events }));
+        let sinks =
+            Arc::new(Mutex::new(Sinks { records: Some(records), events, loads: Loads::default() }));
         simulation.observe(Box::new(Told(Arc::clone(&sinks))));
         Ok(Recording { id, case, sinks })
     }
@@ -145,6 +151,7 @@ impl Directory {
     /// **Errors**: something could not be written, now or earlier.
     pub fn recorded(&self, recording: Recording) -> anyhow::Result<()> {
         let mut sinks = recording.sinks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).add(&sinks.loads);
         if let Some(records) = sinks.records.take() {
             records.finish()?;
         }
@@ -163,6 +170,8 @@ impl Directory {
         self.run.write_text(SIMULATION, &text)?;
         let runs = i64::try_from(self.meta.cases.len()).unwrap_or(i64::MAX);
         let elapsed_ns = file.duration.checked_mul(runs).unwrap_or(Span::MAX);
+        let loads = self.loads.into_inner().unwrap_or_else(PoisonError::into_inner);
+        loads.write(&self.run, file, elapsed_ns)?;
         self.run.write_end(&RunEnd { elapsed_ns })?;
         Ok(self.run)
     }

@@ -17,7 +17,7 @@ use timewire_ctl::study::StudyError;
 use timewire_trace::capture::{CaptureError, Reader};
 use timewire_trace::event::Hook;
 
-pub use show::{run_page, windows_of};
+pub use show::{run_page, run_perfetto, windows_of};
 
 /// What is done with captures.
 #[derive(Debug, Subcommand)]

@@ -17,8 +17,8 @@ use serde_json::{Value as Json, json};
 use timewire_base::{CyclicWindows, Span, parse_span};
 use timewire_ctl::study::{Audience, ClockWay, Studied, Study};
 use timewire_report::journeys::{self, JourneysInput};
-use timewire_report::perfetto;
 use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineOptions, page};
+use timewire_report::{LongJourney, perfetto};
 use timewire_sched::scenario::Scenario;
 use timewire_sched::tdm::TdmSchedule;
 use timewire_trace::capture::{CaptureHeader, Note};
@@ -27,7 +27,7 @@ use timewire_trace::journey::analysis::Wanted;
 use timewire_trace::journey::chain::{Chain, ChainPoint, ChainReport};
 use timewire_trace::journey::culprit::Known;
 use timewire_trace::journey::table::{Filter, Scope};
-use timewire_trace::journey::worst::Keep;
+use timewire_trace::journey::worst::{Judged, Keep};
 use timewire_trace::journey::{Journey, Observer, Parts, Point, export};
 
 use super::{open, parse_flow};
@@ -212,14 +212,41 @@ pub fn windows_of(schedule: &TdmSchedule) -> BTreeMap<String, CyclicWindows> {
     stations.iter().map(|name| (name.to_string(), schedule.windows_of(name))).collect()
 }
 
-/// The page of a capture of a run.
+/// The page of a capture of a run, and its longest journeys.
 ///
 /// **Errors**: it cannot be read.
 pub fn run_page(
     title: &str,
     capture: PathBuf,
     windows: BTreeMap<String, CyclicWindows>,
-) -> anyhow::Result<String> {
+) -> anyhow::Result<(String, Vec<LongJourney>)> {
+    let options = GatherOptions { journeys: RUN_JOURNEYS, ..GatherOptions::for_a_page() };
+    let (gather, studied, names) = study_run(capture, windows, options)?;
+    let longest = studied.analysis.longest();
+    let told = longest.iter().take(REPORT_LONGEST).map(|it| long_journey(it, &names));
+    let told = told.collect();
+    let input = gather.finish(title, longest, &studied.clocks);
+    Ok((page(&input, &TimelineOptions::default()), told))
+}
+
+/// A capture of a run as a file for Perfetto.
+///
+/// **Errors**: it cannot be read.
+pub fn run_perfetto(
+    title: &str,
+    capture: PathBuf,
+    windows: BTreeMap<String, CyclicWindows>,
+) -> anyhow::Result<Vec<u8>> {
+    let (gather, studied, _) = study_run(capture, windows, GatherOptions::default())?;
+    let input = gather.finish(title, studied.analysis.longest(), &studied.clocks);
+    Ok(perfetto::file(&input))
+}
+
+fn study_run(
+    capture: PathBuf,
+    windows: BTreeMap<String, CyclicWindows>,
+    options: GatherOptions,
+) -> anyhow::Result<(Gather, Studied, Names)> {
     let study = Study {
         captures: vec![capture],
         wanted: Wanted {
@@ -229,7 +256,6 @@ pub fn run_page(
         schedules: windows,
         ..Study::default()
     };
-    let options = GatherOptions { journeys: RUN_JOURNEYS, ..GatherOptions::for_a_page() };
     let mut writing = Writing {
         names: Names::default(),
         known: Known::default(),
@@ -242,13 +268,33 @@ pub fn run_page(
     let studied = study.run(&mut writing, &mut |_| {})?;
     let mut gather = writing.page.take().context("the page is there")?;
     show_schedules(&mut gather, &study, &studied);
-    let input = gather.finish(title, studied.analysis.longest(), &studied.clocks);
-    Ok(page(&input, &TimelineOptions::default()))
+    Ok((gather, studied, writing.names))
+}
+
+/// A journey for the report, which has no timeline.
+fn long_journey(judged: &Judged, names: &Names) -> LongJourney {
+    let journey = &judged.journey;
+    let at = |point: usize| journey.points.get(point).map_or(0, |point| point.at_ns);
+    let stages = journey.stages.iter().map(|stage| {
+        let name = match stage.hop {
+            0 => stage.parts.name(),
+            hop => format!("{} (hop {hop})", stage.parts.name()),
+        };
+        (name, at(stage.from).saturating_sub(journey.from_ns()), stage.ns)
+    });
+    LongJourney {
+        flow: names.flow(journey.flow()),
+        end_to_end_ns: journey.end_to_end_ns(),
+        sentence: judged.sentence.clone(),
+        stages: stages.collect(),
+    }
 }
 
 /// Journeys on the page of a run, and how many of the longest are told about.
 const RUN_JOURNEYS: usize = 1_000;
 const RUN_LONGEST: usize = 20;
+/// Of these, so many in the report itself.
+const REPORT_LONGEST: usize = 3;
 
 fn show_schedules(gather: &mut Gather, study: &Study, studied: &Studied) {
     for (capture, report) in studied.captures.iter().enumerate() {

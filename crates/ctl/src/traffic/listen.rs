@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Queue, Sender, channel};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use timewire_base::{IfName, Instant, Span, Tai};
 use timewire_host::stamping::Stamped;
@@ -81,7 +81,7 @@ pub struct ListenRequest {
 }
 
 /// What a listener has heard.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListenSnapshot {
     /// Format and version.
     pub schema: String,
@@ -112,7 +112,7 @@ pub struct ListenSnapshot {
 }
 
 /// One stream.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeardStream {
     /// Its number.
     pub stream: u16,
@@ -122,7 +122,7 @@ pub struct HeardStream {
 }
 
 /// What became of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerCounts {
     /// Handed to the kernel.
     pub sent: u64,
@@ -131,7 +131,7 @@ pub struct AnswerCounts {
 }
 
 /// What became of captured frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureCounts {
     /// In the files, or on their way.
     pub frames: u64,
@@ -140,7 +140,7 @@ pub struct CaptureCounts {
 }
 
 /// How long messages took between two taps of this host.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Way {
     /// From where.
     pub from_tap: String,

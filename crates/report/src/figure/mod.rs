@@ -5,15 +5,29 @@
 //! Not here: which figures a page shows (`scenario`, `case`).
 
 mod axis;
+mod clock;
+mod course;
 mod histogram;
+mod lanes;
+mod percentiles;
 mod phase;
+mod spread;
+mod stages;
 mod strip;
 mod tail;
+mod topology;
 
+pub(crate) use clock::clock;
+pub(crate) use course::{course, numbered};
 pub(crate) use histogram::histogram;
+pub(crate) use lanes::lanes;
+pub(crate) use percentiles::percentiles;
 pub(crate) use phase::phase;
+pub(crate) use spread::spread;
+pub(crate) use stages::stages;
 pub(crate) use strip::strip;
 pub(crate) use tail::{TailLine, tail};
+pub(crate) use topology::{MOST as MOST_DRAWN, busiest, percent, topology};
 
 use axis::Axis;
 

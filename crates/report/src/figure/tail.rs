@@ -49,7 +49,7 @@ pub(crate) fn tail(
     }
     svg.y_axis(&ticks, (LEFT, RIGHT));
     svg.cycles(&x, 2, as_f64(cycle_ns), (TOP - 4.0, bottom));
-    svg.x_axis(&x, (TOP, bottom), "transfer time, µs (log); share of messages within it");
+    svg.x_axis(&x, (TOP, bottom), "time, µs (log); share of all within it");
     for line in lines {
         svg.path(&line.class, &steps(line.transfer, &x, &y));
     }

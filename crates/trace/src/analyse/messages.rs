@@ -5,14 +5,49 @@
 //! Not here: where the frames lay in the cycle (`wire`).
 
 use super::{CaseInput, Notes, StreamInput, receive_bins};
+use crate::course::{Course, StreamCourse};
 use crate::record::{RecordFile, Tap};
 use crate::stats::Distribution;
 use crate::summary::{LaunchSummary, StreamSummary};
 
-pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Vec<StreamSummary> {
+/// The numbers of all streams, and the courses of the first ones.
+pub(super) fn summarise(
+    input: &CaseInput,
+    notes: &mut Notes,
+) -> (Vec<StreamSummary>, Vec<StreamCourse>) {
     let stamps = stamps(input, notes);
+    let courses = courses(input, &stamps);
     let streams = input.streams.iter().zip(stamps.chunks(FLOWS));
-    streams.map(|(stream, flows)| summarise_stream(input, stream, flows, notes)).collect()
+    let streams = streams.map(|(stream, flows)| summarise_stream(input, stream, flows, notes));
+    (streams.collect(), courses)
+}
+
+/// Streams of each class whose courses are taken: more are not drawn.
+const COURSES: usize = 4;
+
+fn courses(input: &CaseInput, stamps: &[FlowStamps]) -> Vec<StreamCourse> {
+    let mut found: Vec<StreamCourse> = Vec::new();
+    for (stream, flows) in input.streams.iter().zip(stamps.chunks(FLOWS)) {
+        if found.iter().filter(|it| it.class == stream.class).count() == COURSES {
+            continue;
+        }
+        let of_flow = |flow| transfers(input, flow);
+        let deadline_ns = stream.deadline.as_ns();
+        let thresholds = (deadline_ns > 0).then_some([deadline_ns / 2, deadline_ns]);
+        if let Some(transfer) = Course::of(flows.iter().flat_map(of_flow), thresholds) {
+            found.push(StreamCourse { name: stream.name.clone(), class: stream.class, transfer });
+        }
+    }
+    found
+}
+
+/// `Send`, and `Send -> Receive`, of the received messages of a flow.
+fn transfers<'a>(
+    input: &'a CaseInput,
+    flow: &'a FlowStamps,
+) -> impl Iterator<Item = (i64, i64)> + Clone + 'a {
+    let sent = flow.send.0.iter().filter(|&&(_, at)| input.measures(at));
+    sent.filter_map(|&(seq, at)| Some((at, flow.receive.of(seq)?.saturating_sub(at))))
 }
 
 /// One message of the measured interval.

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a talker or a listener did, from what it counted and each stamp of each message.
+//!
+//! Not here: doing it (`timewire_ctl::traffic`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde_json::Value as Json;
+use timewire_ctl::traffic::expect::Expectations;
+use timewire_ctl::traffic::listen::{LISTEN_SCHEMA, ListenSnapshot};
+use timewire_report::sheet::{Drawing, Lane, SPREAD_HEAD, Section, Sheet, Spread, Table};
+use timewire_trace::course::Course;
+use timewire_trace::record::{RecordFile, Tap};
+use timewire_trace::summary::Fact;
+
+use super::{count, empty, fact, judged, list, note, read, read_versioned, us, words};
+
+/// Streams of which figures are made; tables have them all.
+const DRAWN: usize = 4;
+
+/// What the directory holds.
+pub fn sheet(directory: &Path) -> anyhow::Result<Sheet> {
+    let told = read_versioned(directory, "traffic.json", "timewire.traffic/1")?;
+    let mut sheet = match words(&told, "/role").as_str() {
+        "talk" => talk(directory)?,
+        "listen" => listen(directory, &told)?,
+        other => bail!("{} is of a `{other}`", directory.join("traffic.json").display()),
+    };
+    let arguments: Vec<String> =
+        list(&told, "/told/arguments").iter().map(|word| words(word, "")).collect();
+    sheet.facts.push(("Command".to_owned(), arguments.join(" ")));
+    sheet.facts.push(("Tool".to_owned(), words(&told, "/tool")));
+    sheet.environment = environment(directory)?;
+    Ok(sheet)
+}
+
+fn talk(directory: &Path) -> anyhow::Result<Sheet> {
+    let mut sheet = empty("talk", "What a talker sent".to_owned());
+    sheet.complete = directory.join("report.json").is_file();
+    if sheet.complete {
+        let found = read_versioned(directory, "report.json", "timewire.talk/1")?;
+        counted(&mut sheet, &found);
+    }
+    let records = Records::read(directory, "talker.twr")?;
+    let mut section = Section {
+        title: "Each message".to_owned(),
+        intro: "From the time that a message was due to each stamp of the host.".to_owned(),
+        ..Section::default()
+    };
+    for (tap, what) in
+        [(Tap::Send, "Handed over after due"), (Tap::TxSw, "Left the kernel after due")]
+    {
+        records.add(&mut section, what, (Tap::Scheduled, tap), None);
+    }
+    if !section.drawings.is_empty() {
+        sheet.sections.push(section);
+    }
+    records.note_losses(&mut sheet);
+    let why = (!sheet.complete).then(|| "It was ended before it counted.".to_owned());
+    sheet.judge(why);
+    Ok(sheet)
+}
+
+fn seconds(ns: i64) -> String {
+    let ms = ns.max(0) / 1_000_000;
+    format!("{}.{:03} s", ms / 1_000, ms % 1_000)
+}
+
+/// What a talker counted: everything that is not zero and should be is a limit that was missed.
+fn counted(sheet: &mut Sheet, found: &Json) {
+    let elapsed = found.get("elapsed_ns").and_then(Json::as_i64).unwrap_or(0);
+    sheet.facts = vec![("Took".to_owned(), seconds(elapsed))];
+    sheet.complete = found.get("ended_early").and_then(Json::as_bool) != Some(true);
+    let troubles = [
+        ("skipped_woke_late", "the thread wakes in time"),
+        ("skipped_overran", "the thread is done in time"),
+        ("expired", "a message is sent before it expires"),
+        ("not_taken", "the kernel takes every message"),
+        ("refused", "no message is refused"),
+        ("past_deadline", "no message is sent late"),
+        ("launch_invalid", "launch times are valid"),
+        ("launch_missed", "launch times are met"),
+        ("stamps_missing", "every stamp comes back"),
+    ];
+    for (key, limit) in troubles {
+        let many = count(found, &format!("/total/{key}"));
+        if many > 0 {
+            let measured = format!("{many} of {}", count(found, "/total/planned"));
+            sheet.findings.push(judged(key, limit.to_owned(), measured, false));
+        }
+    }
+    let (planned, sent) = (count(found, "/total/planned"), count(found, "/total/sent"));
+    let limit = "every message that was planned is sent".to_owned();
+    sheet.findings.push(judged("sent", limit, format!("{sent} of {planned}"), sent == planned));
+    let lost = count(found, "/lost_reports");
+    if lost > 0 {
+        let limit = "every report about a message is read".to_owned();
+        sheet.findings.push(judged("lost_reports", limit, format!("{lost} lost"), false));
+    }
+    let head = ["stream", "to", "planned", "sent", "n", "min", "p50", "p99", "max"];
+    let mut table = Table::new("Streams; lateness of messages in µs", 2, &head);
+    for stream in list(found, "/streams") {
+        let time = |key: &str| {
+            let ns = stream.pointer(&format!("/lateness/{key}")).and_then(Json::as_i64);
+            ns.map_or("–".to_owned(), us)
+        };
+        table.rows.push(vec![
+            words(stream, "/stream"),
+            words(stream, "/to"),
+            words(stream, "/planned"),
+            words(stream, "/sent"),
+            words(stream, "/lateness/count"),
+            time("min_ns"),
+            time("p50_ns"),
+            time("p99_ns"),
+            time("max_ns"),
+        ]);
+    }
+    let title = "Streams".to_owned();
+    sheet.sections.push(Section { title, tables: vec![table], ..Section::default() });
+}
+
+fn listen(directory: &Path, told: &Json) -> anyhow::Result<Sheet> {
+    let mut sheet = empty("listen", "What a listener heard".to_owned());
+    sheet.complete = directory.join("report.json").is_file();
+    let records = Records::read(directory, "listener.twr")?;
+    let mut cut = None;
+    if sheet.complete {
+        read_versioned(directory, "report.json", LISTEN_SCHEMA)?;
+        let heard: ListenSnapshot = read(directory, "report.json")?;
+        sheet.facts = vec![
+            ("From".to_owned(), heard.source.clone()),
+            ("How".to_owned(), heard.mode.clone()),
+            ("For".to_owned(), seconds(heard.elapsed_ns)),
+        ];
+        limits(&mut sheet, told, &heard)?;
+        streams(&mut sheet, &heard);
+    } else {
+        cut = Some("It was ended before it counted.".to_owned());
+    }
+    let mut section = Section {
+        title: "Each message".to_owned(),
+        intro: "From when the message says that it was sent, by the clock of its talker: how far \
+                that is from this host's is not known here."
+            .to_owned(),
+        ..Section::default()
+    };
+    let from = if records.has(Tap::Send) { Tap::Send } else { Tap::Scheduled };
+    records.add(&mut section, "Transfer", (from, Tap::Receive), None);
+    records.add(&mut section, "From the kernel's stamp", (Tap::RxSw, Tap::Receive), None);
+    if !section.drawings.is_empty() {
+        sheet.sections.push(section);
+    }
+    records.note_losses(&mut sheet);
+    sheet.judge(cut);
+    Ok(sheet)
+}
+
+/// The limits of `--expect`.
+fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Result<()> {
+    let mut words_of = list(told, "/told/arguments").iter().filter_map(Json::as_str);
+    while let Some(word) = words_of.next() {
+        let limits = match word.strip_prefix("--expect") {
+            Some("") => words_of.next(),
+            Some(rest) => rest.strip_prefix('='),
+            None => None,
+        };
+        let Some(limits) = limits else { continue };
+        let limits: Expectations = limits
+            .parse()
+            .map_err(|why: String| anyhow::anyhow!(why))
+            .context("traffic.json has limits that are none")?;
+        for limit in &limits.0 {
+            let one = limit.judge(heard);
+            sheet.findings.push(judged("expect", one.limit, one.found, one.kept));
+        }
+    }
+    for (many, what) in [
+        (heard.dropped, "messages lost between kernel and program"),
+        (heard.no_room, "messages of more streams than are told apart"),
+        (heard.unstamped, "messages without a stamp of card, driver or kernel"),
+        (heard.others, "messages without a header of ours"),
+    ] {
+        if many > 0 {
+            sheet.findings.push(note("seen", format!("{many} {what}")));
+        }
+    }
+    Ok(())
+}
+
+fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
+    let head =
+        ["stream", "received", "lost", "open", "duplicate", "reordered", "restarts", "rate/s"];
+    let mut counts = Table::new("Messages", 1, &head);
+    let (mut between, mut gaps, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cycle_ns = 0;
+    for stream in &heard.streams {
+        let (name, seen) = (format!("stream {}", stream.stream), &stream.seen);
+        let s = &seen.sequence;
+        let of = [s.received, s.lost, s.open, s.duplicate, s.reordered, s.restarts];
+        let rate = seen.total_rate.as_ref().map(|rate| format!("{:.1}", rate.frames_per_s));
+        let mut row = vec![name.clone()];
+        row.extend(of.map(|count| count.to_string()));
+        row.push(rate.unwrap_or_else(|| "–".to_owned()));
+        counts.rows.push(row);
+        between.extend(Spread::of_counted(&name, &seen.between));
+        gaps.extend(Spread::of_counted(&name, &seen.inter_arrival));
+        if let Some(phase) = &seen.phase {
+            let bins = i64::try_from(phase.counts.len().max(1)).unwrap_or(1);
+            let bin_ns = (phase.cycle_time_ns / bins).max(1);
+            cycle_ns = phase.cycle_time_ns;
+            let (counts, windows) = (phase.counts.clone(), Vec::new());
+            lanes.push(Lane { name, bin_ns, counts, windows });
+        }
+    }
+    let mut section = Section { title: "Streams".to_owned(), ..Section::default() };
+    section.tables.push(counts);
+    let mut ways: Vec<Spread> = Vec::new();
+    for way in &heard.ways {
+        let name = format!("{} to {}", way.from_tap, way.to_tap);
+        ways.extend(Spread::of_counted(&name, &way.between));
+    }
+    for (what, spreads) in [
+        ("Time on the way", between),
+        ("From one to the next", gaps),
+        ("Ways through this host", ways),
+    ] {
+        if spreads.is_empty() {
+            continue;
+        }
+        let mut table = Table::new(&format!("{what}, µs"), 1, &SPREAD_HEAD);
+        table.rows = spreads.iter().map(Spread::row).collect();
+        section.tables.push(table);
+        section.drawings.push(Drawing::Spreads { what: what.to_owned(), spreads });
+    }
+    if !lanes.is_empty() {
+        let what = "Arrivals".to_owned();
+        section.drawings.push(Drawing::Phase { what, cycle_ns, lanes });
+    }
+    sheet.sections.push(section);
+}
+
+/// Stamps of messages.
+struct Records {
+    file: Option<RecordFile>,
+}
+
+impl Records {
+    fn read(directory: &Path, name: &str) -> anyhow::Result<Records> {
+        let path = directory.join(name);
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
+            }
+        };
+        if bytes.is_empty() {
+            return Ok(Records { file: None });
+        }
+        let file = RecordFile::decode(&bytes)
+            .with_context(|| format!("{} does not hold what it should", path.display()))?;
+        Ok(Records { file: Some(file) })
+    }
+
+    fn has(&self, tap: Tap) -> bool {
+        self.file.iter().flat_map(|file| &file.records).any(|record| record.tap == tap)
+    }
+
+    /// Of the first streams, how long messages took from one tap to another.
+    fn add(
+        &self,
+        section: &mut Section,
+        what: &str,
+        (from, to): (Tap, Tap),
+        thresholds: Option<[i64; 2]>,
+    ) {
+        let Some(file) = &self.file else { return };
+        let mut found: BTreeMap<u16, Vec<(i64, i64)>> = BTreeMap::new();
+        let mut begun: BTreeMap<(u16, u32), i64> = BTreeMap::new();
+        for record in file.records.iter().filter(|record| record.tap == from) {
+            begun.entry((record.flow, record.seq)).or_insert(record.at_ns);
+        }
+        for record in file.records.iter().filter(|record| record.tap == to) {
+            // A further stamp of the same message does not count.
+            if let Some(at) = begun.remove(&(record.flow, record.seq)) {
+                let took = record.at_ns.saturating_sub(at);
+                found.entry(record.flow).or_default().push((at, took));
+            }
+        }
+        let name = |flow: u16| {
+            let name = file.header.flows.get(usize::from(flow));
+            name.map_or_else(|| format!("stream {flow}"), |name| format!("stream {name}"))
+        };
+        let spreads: Vec<Spread> = found
+            .iter()
+            .take(DRAWN)
+            .filter_map(|(flow, points)| {
+                Spread::of(&name(*flow), points.iter().map(|point| point.1).collect())
+            })
+            .collect();
+        if spreads.is_empty() {
+            return;
+        }
+        let caption = match found.len() > DRAWN {
+            true => format!("{what}, µs, of the first {DRAWN} streams"),
+            false => format!("{what}, µs"),
+        };
+        let mut table = Table::new(&caption, 1, &SPREAD_HEAD);
+        table.rows = spreads.iter().map(Spread::row).collect();
+        section.tables.push(table);
+        section.drawings.push(Drawing::Spreads { what: what.to_owned(), spreads });
+        for (flow, points) in found.iter().take(DRAWN) {
+            if let Some(course) = Course::of(points.iter().copied(), thresholds) {
+                let (what, name, course) = (what.to_owned(), name(*flow), Box::new(course));
+                section.drawings.push(Drawing::Course { what, name, course });
+            }
+        }
+    }
+
+    fn note_losses(&self, sheet: &mut Sheet) {
+        let Some(file) = &self.file else {
+            sheet.findings.push(note("records", "there are no stamps of messages".to_owned()));
+            return;
+        };
+        let damaged = file.corrupt_blocks;
+        for (many, what) in
+            [(file.lost, "stamps were lost"), (damaged, "blocks of stamps are damaged")]
+        {
+            if many > 0 {
+                sheet.findings.push(note("records", format!("{many} {what}")));
+            }
+        }
+    }
+}
+
+/// The host, as it was before.
+fn environment(directory: &Path) -> anyhow::Result<Vec<Fact>> {
+    if !directory.join("host.before.json").is_file() {
+        return Ok(Vec::new());
+    }
+    let found: Json = read(directory, "host.before.json")?;
+    let mut facts = Vec::new();
+    for (area, name, pointer) in [
+        ("kernel", "release", "/settings/host/kernel/release"),
+        ("kernel", "version", "/settings/host/kernel/version"),
+        ("kernel", "machine", "/settings/host/kernel/machine"),
+        ("kernel", "preemption", "/settings/host/kernel/preemption"),
+        ("clock", "source", "/settings/host/clock/source"),
+        ("processor", "model", "/settings/host/cpus/model"),
+    ] {
+        if let Some(Json::String(value)) = found.pointer(pointer) {
+            facts.push(fact(area, name, value.clone()));
+        }
+    }
+    Ok(facts)
+}

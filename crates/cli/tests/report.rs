@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire report`: a page, a text and JSON of every kind of run that leaves a directory; what it
+//! serves and to whom; and a run of many messages.
+//!
+//! Not here: what the pages look like (`timewire-report`), the runs themselves.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use support::{Scratch, TIMEWIRE, timewire};
+use timewire_base::Span;
+use timewire_ctl::measure::launch::Tap;
+use timewire_ctl::measure::launch::gates::result::{AtTap, Class, Measured, Schedule};
+use timewire_trace::record::{ClockInfo, Encoder, Record, RecordHeader, Tap as Stamp};
+
+const LAUNCH: &str = include_str!("fixtures/report/launch.json");
+const FRAMES: &str = include_str!("fixtures/report/frames.csv");
+const RECEIVE: &str = include_str!("fixtures/report/receive.json");
+const PATH: &str = include_str!("fixtures/report/path.json");
+const TALK: &str = include_str!("fixtures/report/talk.json");
+const LISTEN: &str = include_str!("fixtures/report/listen.json");
+
+/// Writes a record file of one flow; gives how many records it has.
+fn records(path: &Path, flow: &str, all: impl Iterator<Item = (Stamp, u32, i64)>) -> u64 {
+    let clock = || ClockInfo { name: "TAI".to_owned(), error_bound: Span::from_ns(1) };
+    let header = RecordHeader {
+        writer: "test".to_owned(),
+        case: "test".to_owned(),
+        clocks: vec![clock()],
+        stations: vec!["here".to_owned()],
+        flows: vec![flow.to_owned()],
+        meta: BTreeMap::new(),
+    };
+    let (mut encoder, first) = Encoder::new(&header).unwrap();
+    let mut file = std::io::BufWriter::with_capacity(1 << 20, File::create(path).unwrap());
+    file.write_all(&first).unwrap();
+    let mut count = 0;
+    for (tap, seq, at_ns) in all {
+        let (frame_len, station, flow, flags, clock) = (64, 0, 0, 0, 0);
+        let record = Record { at_ns, seq, frame_len, tap, station, flow, flags, clock };
+        if let Some(block) = encoder.push(&record) {
+            file.write_all(block.bytes).unwrap();
+        }
+        count += 1;
+    }
+    file.write_all(&encoder.finish(0).bytes[..]).unwrap();
+    file.flush().unwrap();
+    count
+}
+
+/// Reports in every form. Gives the page; its exit code is `code` each time.
+fn report(directory: &str, code: i32, verdict: &str) -> String {
+    let said = timewire(&["report", directory]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(code), ""), "{said:?}");
+    let page = fs::read_to_string(format!("{directory}/report.html")).unwrap();
+    assert!(page.contains(&format!("<b>{verdict}</b>")), "{directory}: {verdict}");
+    assert!(page.trim_end().ends_with("</html>"), "{directory}");
+    for word in ["http:", "https:", "<script", "@import", "NaN", "inf\""] {
+        assert!(!page.contains(word), "{directory}: `{word}` on the page");
+    }
+    for svg in page.split("<svg ").skip(1) {
+        let (svg, _) = svg.split_once("</svg>").unwrap();
+        assert!(svg.contains("role=\"img\"") && svg.contains("<title"), "{svg:.90}");
+    }
+    let mut ids: Vec<&str> =
+        page.split(" id=\"").skip(1).map(|it| &it[..it.find('"').unwrap()]).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "{directory}: ids are unique");
+    let markdown = timewire(&["report", directory, "--markdown"]);
+    assert_eq!(markdown.code, Some(code));
+    assert!(markdown.stdout.starts_with("## "), "{markdown:?}");
+    assert!(markdown.stdout.contains(&format!("**{verdict}**")), "{markdown:?}");
+    let as_json = timewire(&["report", directory, "--json"]);
+    assert_eq!(as_json.code, Some(code));
+    assert!(as_json.json()["schema"].as_str().unwrap().starts_with("timewire."));
+    let again = fs::read_to_string(format!("{directory}/report.html")).unwrap();
+    assert!(page == again, "{directory}: the same bytes");
+    page
+}
+
+#[test]
+fn t1_launch_times() {
+    let scratch = Scratch::new();
+    scratch.write("launch.json", LAUNCH);
+    scratch.write("frames.csv", FRAMES);
+    let page = report(&scratch.path().display().to_string(), 0, "PASS");
+    for text in ["plain @ 1ms", "mac @ 1ms", "Launch errors", "Percentiles.", "Tail.", "over time"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn t1_gates() {
+    let scratch = Scratch::new();
+    let windows = json!([{"offset_ns": 0, "length_ns": 300_000}]);
+    let at = AtTap {
+        tap: Tap::Peer,
+        clock: "TAI".to_owned(),
+        incomparable: None,
+        clock_within_ns: None,
+        stamped: 3,
+        inside: 2,
+        before: None,
+        after: None,
+        opening: None,
+        first: None,
+        wait: None,
+        past_end: None,
+        unused: None,
+        lost: 0,
+    };
+    let class = Class {
+        class: 1,
+        priority: 1,
+        windows: serde_json::from_value(windows).unwrap(),
+        counts: serde_json::from_value(json!({
+            "planned": 3, "sent": 3, "not_taken": 0, "invalid": 0, "missed": 0, "unsent": 0
+        }))
+        .unwrap(),
+        shown: Tap::Peer,
+        taps: vec![at],
+    };
+    let found = Measured {
+        schema: "timewire.measure-gates/1".to_owned(),
+        kernel: "6.12".to_owned(),
+        place: "here".to_owned(),
+        virtual_time: true,
+        schedule: Schedule {
+            mode: "software".to_owned(),
+            base_time_ns: 1_000_000,
+            cycle_ns: 500_000,
+            entries: Vec::new(),
+            applied_before: false,
+        },
+        every_ns: 500_000,
+        frame_bytes: 322,
+        frame_ns: 2_000,
+        rate_mbit: 1_000,
+        scheduling: "sender as any program".to_owned(),
+        classes: vec![class],
+        absent: None,
+        limits: Vec::new(),
+        notes: vec!["<a note>".to_owned()],
+        ended_early: false,
+    };
+    scratch.write("gates.json", &serde_json::to_string(&found).unwrap());
+    let frames = "class,seq,sent_ns,ready_ns,sender_ns,peer_ns,fate\n\
+                  1,0,0,,,1500010,sent\n1,1,0,,,2100000,sent\n1,2,0,,,2400000,sent\n";
+    scratch.write("frames.csv", frames);
+    let page = report(&scratch.path().display().to_string(), 1, "FAIL");
+    for text in ["1 of 3", "Frames in the cycle", "&lt;a note&gt;", "window 0 to 300"] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn t1_receive_and_path() {
+    let scratch = Scratch::new();
+    scratch.write("receive.json", RECEIVE);
+    let directory = scratch.path().display().to_string();
+    let page = report(&directory, 0, "PASS");
+    for text in ["send-&gt;kernel", "message by message", "up to 2 µs", "number of the message"] {
+        assert!(page.contains(text), "{text}");
+    }
+    let lost = RECEIVE.replacen("\"lost\": 0", "\"lost\": 7", 1);
+    scratch.write("receive.json", &lost);
+    assert!(report(&directory, 1, "FAIL").contains("7 lost"));
+    let scratch = Scratch::new();
+    scratch.write("path.json", PATH);
+    let page = report(&scratch.path().display().to_string(), 0, "PASS");
+    assert!(page.contains("one way: send -&gt; far user") && page.contains("Trials"));
+}
+
+#[test]
+fn t1_talker_and_listener() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().display().to_string();
+    let told = |role: &str, arguments: Value| {
+        let told = json!({"arguments": arguments});
+        json!({"schema": "timewire.traffic/1", "role": role, "tool": "timewire", "told": told})
+            .to_string()
+    };
+    let host = json!({"settings": {"host": {"kernel": {"release": "6.12.0"}}}}).to_string();
+    scratch.write("traffic.json", &told("talk", json!(["talk", "127.0.0.1:1"])));
+    scratch.write("host.before.json", &host);
+    let stamps = (0..500_u32).flat_map(|seq| {
+        let due = i64::from(seq) * 1_000_000;
+        let took = 700 + i64::from(seq % 7) * 100;
+        [(Stamp::Scheduled, seq, due), (Stamp::Send, seq, due + took)]
+    });
+    records(&scratch.path().join("talker.twr"), "1 to a", stamps);
+    // Without `report.json` it was killed.
+    let page = report(&directory, 1, "FAIL");
+    assert!(page.contains("Cut short.") && page.contains("Handed over after due"));
+    scratch.write("report.json", TALK);
+    let page = report(&directory, 1, "FAIL");
+    assert!(page.contains("the thread wakes in time") && page.contains("6.12.0"), "{page}");
+    let mut well: Value = serde_json::from_str(TALK).unwrap();
+    for key in ["skipped_woke_late", "skipped_overran"] {
+        well["total"][key] = json!(0);
+    }
+    well["total"]["sent"] = well["total"]["planned"].clone();
+    scratch.write("report.json", &well.to_string());
+    report(&directory, 0, "PASS");
+
+    let scratch = Scratch::new();
+    let directory = scratch.path().display().to_string();
+    scratch.write("report.json", LISTEN);
+    let stamps = (0..500_u32).flat_map(|seq| {
+        let sent = i64::from(seq) * 1_000_000;
+        let took = if seq == 250 { 9_000_000 } else { 40_000 + i64::from(seq) };
+        [(Stamp::Send, seq, sent), (Stamp::Receive, seq, sent + took)]
+    });
+    records(&scratch.path().join("listener.twr"), "1", stamps);
+    for (limit, code, verdict) in [(None, 0, "MEASURED"), (Some("loss=0"), 1, "FAIL")] {
+        let expect = limit.map(|limit| format!("--expect={limit}"));
+        let words: Vec<&str> = ["listen"].into_iter().chain(expect.as_deref()).collect();
+        scratch.write("traffic.json", &told("listen", json!(words)));
+        let page = report(&directory, code, verdict);
+        assert!(page.contains("Arrivals in the cycle") && page.contains("Transfer over time"));
+    }
+    let words = json!(["listen", "--expect", "streams=1"]);
+    scratch.write("traffic.json", &told("listen", words));
+    report(&directory, 0, "PASS");
+}
+
+#[test]
+fn t1_stations_and_segments() {
+    let scratch = Scratch::new();
+    let directory = scratch.path().display().to_string();
+    scratch.write("campaign.json", "{}");
+    let said = timewire(&["report", &directory]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("with the same --out goes on with it"), "{said:?}");
+    let station = |difference: i64| {
+        json!({"state": "started", "planned_ns": 0, "actual_ns": difference,
+               "difference_ns": difference, "clock_offset_ns": 3, "clock_error_ns": 4})
+    };
+    let result = |ok: bool| {
+        json!({
+            "number": 1, "repeat": 1, "values": {"rate": "10|<b>"}, "failures": [],
+            "left": {}, "unasked": [],
+            "starts": [{"at_ns": 0, "stations": {"a": station(1_500), "b": station(2_500)}}],
+            "checks": [{"of": "a: out /p99", "number": 7.5, "at_most": "8", "ok": ok,
+                        "why": if ok { "" } else { "too large" }}],
+        })
+    };
+    let summary = |results: Vec<Value>| {
+        json!({"schema": "timewire.experiment/1", "name": "two", "performances": 1,
+               "results": results})
+        .to_string()
+    };
+    scratch.write("summary.json", &summary(vec![result(true)]));
+    let page = report(&directory, 0, "PASS");
+    for text in ["rate=10|&lt;b&gt;", "Common starts", "a: out /p99 at most 8", "1.500"] {
+        assert!(page.contains(text), "{text}");
+    }
+    scratch.write("summary.json", &summary(vec![result(false)]));
+    assert!(report(&directory, 1, "FAIL").contains("too large"));
+    scratch.write("summary.json", &summary(Vec::new()));
+    assert!(report(&directory, 1, "FAIL").contains("1 of 1 performances are not done."));
+
+    let scratch = Scratch::new();
+    scratch.write("segment.yaml", "kind: segment\n");
+    let station = |code: Option<u8>| json!({"name": "a", "exit_code": code, "frames_sent": 3});
+    let summary = json!({"schema": "timewire.segment-summary/1", "kernel": "6.12",
+                         "simulated_ns": 5_000_000, "passages": 9,
+                         "stations": [station(Some(0)), station(None)]});
+    scratch.write("summary.json", &summary.to_string());
+    let page = report(&scratch.path().display().to_string(), 1, "FAIL");
+    assert!(page.contains("exit code ended"));
+}
+
+const NETWORK: &str = "timewire: 1
+kind: network
+name: pair
+duration: 19500us
+seed: 5
+stations: [{ name: a }, { name: b }, { name: c }]
+bridges: [{ name: br }]
+links: [{ between: [a, br] }, { between: [br, b] }]
+segments: [{ name: bus, stations: [b, c] }]
+streams:
+- { name: fast, from: a, to: b, class: 7, message: 1250B, traffic: { kind: cyclic, period: 1ms } }
+limits: [{ id: bound, metric: latency_max, stream: fast, at_most: 1ms }]
+";
+
+/// The directory of a simulation of two stations.
+fn simulated(scratch: &Scratch, options: &[&str]) -> String {
+    let file = scratch.write("pair.network.yaml", NETWORK);
+    let directory = scratch.join("run");
+    let words = [&["sim", &file, "--out", &directory], options].concat();
+    timewire(&words).done();
+    directory
+}
+
+#[test]
+fn t1_a_simulation_draws_its_network_with_what_links_carried() {
+    let scratch = Scratch::new();
+    let directory = simulated(&scratch, &[]);
+    let page = report(&directory, 0, "PASS");
+    // Twenty frames of 1250 bytes and their heads in 19.5 ms at 100 Mbit/s.
+    let ports: Value =
+        serde_json::from_str(&fs::read_to_string(format!("{directory}/ports.json")).unwrap())
+            .unwrap();
+    assert_eq!(ports["ports"].as_array().unwrap().len(), 6);
+    let first = &ports["ports"][0];
+    assert_eq!((&first["from"], &first["to"]), (&json!("a"), &json!("br")));
+    assert_eq!(first["frames"], 20);
+    let busy = first["busy_ns"].as_u64().unwrap();
+    assert!((20 * 100_000..20 * 106_000).contains(&busy), "{busy}");
+    for text in ["The network.", ">bus</text>", "Links, the busiest first", "10 %", "by its Send."]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+    // Of a run that was cut short nothing is known of its ports.
+    fs::remove_file(format!("{directory}/ports.json")).unwrap();
+    let page = report(&directory, 0, "PASS");
+    assert!(page.contains("The network.") && !page.contains("Links, the busiest first"));
+}
+
+/// A server of a report.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(directory: &str) -> Server {
+        let mut child = Command::new(TIMEWIRE)
+            .args(["report", directory, "--serve", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.split("http://127.0.0.1:").nth(1).unwrap();
+        let port = address.split('/').next().unwrap().parse().unwrap();
+        Server { child, port }
+    }
+
+    /// Head and body of an answer.
+    fn ask(&self, method: &str, path: &str, host: &str, more: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let body = answer.split_off(end + 4);
+        (String::from_utf8(answer).unwrap(), body)
+    }
+
+    fn end(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success(), "it ends well when it is asked to");
+    }
+}
+
+#[test]
+fn t1_a_report_is_served_to_loopback_by_its_names() {
+    let scratch = Scratch::new();
+    let directory = simulated(&scratch, &["--trace"]);
+    let server = Server::start(&directory);
+    let ours = format!("localhost:{}", server.port);
+    let (head, index) = server.ask("GET", "/", &ours, "");
+    let index = String::from_utf8(index).unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let trace = "/traces/pair.simulated.run-1.perfetto-trace";
+    assert!(index.contains("/report.html") && index.contains(trace), "{index}");
+    assert!(index.contains("https://ui.perfetto.dev/#!/?url=http://127.0.0.1"), "{index}");
+    let (_, page) = server.ask("GET", "/report.html", &ours, "");
+    assert_eq!(page, fs::read(format!("{directory}/report.html")).unwrap());
+    let perfetto = "Origin: https://ui.perfetto.dev\r\n";
+    let (head, bytes) = server.ask("GET", trace, &ours, perfetto);
+    assert!(head.contains("Access-Control-Allow-Origin: https://ui.perfetto.dev"), "{head}");
+    assert!(bytes.len() > 1_000, "{} bytes", bytes.len());
+    for (path, host, more) in [
+        ("/report.html", format!("evil.example:{}", server.port), ""),
+        (trace, format!("127.0.0.1.evil.example:{}", server.port), perfetto),
+        ("/report.html", ours.clone(), perfetto),
+        (trace, ours.clone(), "Origin: https://evil.example\r\n"),
+    ] {
+        let (head, body) = server.ask("GET", path, &host, more);
+        assert!(head.starts_with("HTTP/1.1 403 "), "{path} {host} {more}: {head}");
+        assert!(!head.contains("Access-Control") && body.len() < 100);
+    }
+    let (head, body) = server.ask("HEAD", "/summary.json", &ours, "");
+    assert!(head.starts_with("HTTP/1.1 200 ") && body.is_empty(), "{head}");
+    assert!(server.ask("GET", "/run.json", &ours, "").0.starts_with("HTTP/1.1 404 "));
+    server.end();
+}
+
+#[test]
+fn t1_nothing_is_served_beyond_loopback() {
+    let scratch = Scratch::new();
+    let directory = simulated(&scratch, &[]);
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80", "example.org:80", "nowhere"] {
+        let said = timewire(&["report", &directory, "--serve", address]);
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.stderr.contains("is no address of loopback"), "{said:?}");
+    }
+}
+
+/// Names under which distributions install the browser.
+const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let all = BROWSERS.iter().flat_map(|name| places.iter().map(move |place| place.join(name)));
+    all.into_iter().find(|file| file.is_file())
+}
+
+/// Ten million records with `TIMEWIRE_SLOW=1`, else fifty times less: the page is as small.
+#[test]
+fn t3_many_records_come_to_a_page_that_opens_at_once() {
+    let messages = if std::env::var("TIMEWIRE_SLOW").is_ok_and(|it| it == "1") {
+        5_000_000_u32
+    } else {
+        100_000
+    };
+    let scratch = Scratch::new();
+    let directory = simulated(&scratch, &[]);
+    let case = format!("{directory}/cases/pair.simulated.run-1");
+    let mut told: Value =
+        serde_json::from_str(&fs::read_to_string(format!("{case}/case.json")).unwrap()).unwrap();
+    told["to_ns"] = json!(i64::from(messages) * 1_000_000);
+    fs::write(format!("{case}/case.json"), told.to_string()).unwrap();
+    // A tail that falls off, and a storm of some thousand in the middle.
+    let took = |seq: u32| {
+        let random = u64::from(seq).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let slow = i64::try_from(random % 4_096).unwrap();
+        let tail = if random % 10_007 == 0 { 900_000 + slow * 100 } else { 0 };
+        let storm = if seq / 5_000 == messages / 10_000 { 400_000 } else { 0 };
+        100_000 + slow * 20 + tail + storm
+    };
+    let sent = |seq: u32| i64::from(seq) * 1_000_000;
+    let talker = (0..messages).map(|seq| (Stamp::Send, seq, sent(seq)));
+    let listener = (0..messages).map(|seq| (Stamp::Receive, seq, sent(seq) + took(seq)));
+    let count = records(Path::new(&format!("{case}/a.twr")), "fast", talker)
+        + records(Path::new(&format!("{case}/b.twr")), "fast", listener);
+    assert_eq!(count, 2 * u64::from(messages));
+    let started = std::time::Instant::now();
+    let said = timewire(&["report", &directory, "--json"]);
+    let computed = started.elapsed();
+    assert_eq!(said.stderr, "", "{said:?}");
+    assert_eq!(said.json()["cases"][0]["streams"][0]["received"], messages);
+    let page = fs::read_to_string(format!("{directory}/report.html")).unwrap();
+    assert!(page.len() < 5_000_000, "{} bytes", page.len());
+    eprintln!("{count} records: {} bytes of page, computed in {computed:?}", page.len());
+    let Some(browser) = browser() else {
+        eprintln!("SKIP: none of {} is installed", BROWSERS.join(", "));
+        return;
+    };
+    opens(&browser, scratch.path(), &page);
+}
+
+/// Opens a page in a frame, and looks what it asked for and what the browser said.
+fn opens(browser: &Path, directory: &Path, page: &str) {
+    let inner = page.replace('&', "&amp;").replace('"', "&quot;");
+    let outer = format!(
+        "<!doctype html><meta charset=\"utf-8\"><body><iframe style=\"width:1280px;height:900px\" \
+         srcdoc=\"{inner}\"></iframe><p id=\"found\"></p><script>addEventListener('load', () => {{\
+         const frame = document.querySelector('iframe');\
+         const asked = frame.contentWindow.performance.getEntriesByType('resource');\
+         const high = frame.contentDocument.documentElement.scrollHeight;\
+         document.getElementById('found').textContent =\
+         asked.length + ' ' + Math.round(performance.now()) + ' ' + high;\
+         }});</script>"
+    );
+    fs::write(directory.join("outer.html"), outer).unwrap();
+    let output = Command::new("timeout")
+        .args(["--kill-after=2", "120"])
+        .arg(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update"])
+        .args(["--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", "--v=0"])
+        .arg(format!("--user-data-dir={}", directory.join("profile").display()))
+        .arg("--dump-dom")
+        .arg(format!("file://{}", directory.join("outer.html").display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (dom, log) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{log}");
+    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(console.is_empty(), "the browser complains: {console:#?}");
+    let (_, found) = dom.split_once("<p id=\"found\">").unwrap();
+    let (found, _) = found.split_once("</p>").unwrap();
+    let numbers: Vec<u32> = found.split(' ').map(|number| number.parse().unwrap()).collect();
+    let [asked, took_ms, high] = numbers[..] else { panic!("{found}") };
+    assert_eq!(asked, 0, "the page asks for nothing");
+    assert!(high > 2_000, "it is {high} px high");
+    // How fast it is depends on who else computes here: it is told, not judged.
+    eprintln!("the page was there and laid out {took_ms} ms after the browser began to read it");
+}

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What any run came to that is no experiment: a talker, a listener, a measurement, a campaign. The
+//! verdict and why, then tables and figures of whatever it measured. One value gives the page, the
+//! text for a merge request and the JSON.
+//!
+//! Not here: experiments and simulations, which have cases (`page`); reading a directory
+//! (`timewire-cli`).
+
+mod markdown;
+mod page;
+
+use serde::Serialize;
+use timewire_base::Span;
+use timewire_trace::course::Course;
+use timewire_trace::stats::{Bins, Distribution};
+use timewire_trace::stream::histogram::{HistogramBin, HistogramSummary};
+use timewire_trace::summary::{Fact, Finding, Outcome};
+use timewire_trace::sync::ClockCourse;
+
+pub use markdown::{of_sheet as sheet_markdown, of_summary as summary_markdown};
+pub use page::html as sheet_html;
+
+/// The `schema` field.
+pub const SHEET_SCHEMA: &str = "timewire.report/1";
+
+/// Whether all is well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Every limit was kept, and nothing failed.
+    Pass,
+    /// One was missed, or something failed.
+    Fail,
+    /// There was nothing to judge it by, and nothing failed.
+    Measured,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sheet {
+    /// Format and version.
+    pub schema: &'static str,
+    /// Which kind of run: `talk`, `listen`, `measure launch` and so on.
+    pub kind: &'static str,
+    /// For people.
+    pub title: String,
+    /// Whether all is well.
+    pub verdict: Standing,
+    /// Why, in one sentence.
+    pub why: String,
+    /// Whether it came to its end.
+    pub complete: bool,
+    /// What it was, name and value.
+    pub facts: Vec<(String, String)>,
+    /// Limits, and what else is to be said.
+    pub findings: Vec<Finding>,
+    /// What was measured.
+    pub sections: Vec<Section>,
+    /// What it stood on.
+    pub environment: Vec<Fact>,
+}
+
+impl Sheet {
+    /// Pass when all findings were kept, fail when one was not or `failed` says so.
+    pub fn judge(&mut self, failed: Option<String>) {
+        let limits = self.findings.iter().filter(|it| it.outcome != Outcome::Note).count();
+        let kept = self.findings.iter().filter(|it| it.outcome == Outcome::Kept).count();
+        let missed: Vec<&Finding> = self
+            .findings
+            .iter()
+            .filter(|it| matches!(it.outcome, Outcome::Missed | Outcome::NotJudged))
+            .collect();
+        (self.verdict, self.why) = match (&missed[..], failed) {
+            ([], None) if limits == 0 => (Standing::Measured, "No limits were set.".to_owned()),
+            ([], None) => (Standing::Pass, format!("{kept} of {limits} limits kept.")),
+            ([], Some(why)) => (Standing::Fail, why),
+            ([first, ..], _) => {
+                let said = if first.measured.is_empty() { &first.note } else { &first.measured };
+                let why = format!("{kept} of {limits} limits kept; {}: {said}.", first.limit);
+                (Standing::Fail, why)
+            }
+        };
+    }
+
+    /// As JSON, with its end of line.
+    ///
+    /// **Errors**: never, of numbers and text.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+/// A part of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// A sentence below it; may be empty.
+    pub intro: String,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Drawings; they have no place in JSON.
+    #[serde(skip)]
+    pub drawings: Vec<Drawing>,
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// Rows; the first cell names the row.
+    pub rows: Vec<Vec<String>>,
+    /// Columns from the left whose cells are words.
+    pub words: usize,
+}
+
+impl Table {
+    /// Without rows.
+    pub fn new(caption: &str, words: usize, head: &[&str]) -> Table {
+        let head = head.iter().map(|&name| name.to_owned()).collect();
+        Table { caption: caption.to_owned(), head, rows: Vec::new(), words }
+    }
+}
+
+/// A drawing.
+#[derive(Clone, Debug)]
+pub enum Drawing {
+    /// Histograms, the tail and the percentile curve of the same values.
+    Spreads {
+        /// What the values are.
+        what: String,
+        /// One line each.
+        spreads: Vec<Spread>,
+    },
+    /// Values over time.
+    Course {
+        /// What the values are.
+        what: String,
+        /// Whose they are.
+        name: String,
+        /// The values.
+        course: Box<Course>,
+    },
+    /// Values by the numbers of their messages: instants are numbers.
+    Numbered {
+        /// What the values are.
+        what: String,
+        /// Whose they are.
+        name: String,
+        /// The values.
+        course: Box<Course>,
+    },
+    /// Clocks over time.
+    Clock(ClockCourse),
+    /// Where in a cycle something was.
+    Phase {
+        /// What was there.
+        what: String,
+        /// Length of the cycle. **Units**: nanoseconds.
+        cycle_ns: i64,
+        /// One lane each.
+        lanes: Vec<Lane>,
+    },
+}
+
+/// A lane of a cycle.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Its name.
+    pub name: String,
+    /// Width of a bin. **Units**: nanoseconds.
+    pub bin_ns: i64,
+    /// From the begin of the cycle.
+    pub counts: Vec<u64>,
+    /// When it may have something: from and to. **Units**: nanoseconds in the cycle.
+    pub windows: Vec<(i64, i64)>,
+}
+
+/// How values are spread.
+#[derive(Clone, Debug)]
+pub struct Spread {
+    /// Whose values.
+    pub name: String,
+    /// The numbers; its own histogram is not drawn.
+    pub numbers: Distribution,
+    /// Bins in ascending order.
+    pub bins: Vec<HistogramBin>,
+    /// Values beyond the last bin.
+    pub beyond: u64,
+    /// Whether bins are of equal ratios.
+    pub log: bool,
+}
+
+/// Bins of equal width that are made of values.
+const BINS: i64 = 140;
+
+impl Spread {
+    /// Of values in nanoseconds, which may be below zero; `None` of nothing.
+    pub fn of(name: &str, values: Vec<i64>) -> Option<Spread> {
+        let none = Bins::covering(Span::ZERO, Span::from_ns(1));
+        let numbers = Distribution::of(values.clone(), none)?;
+        let (from, to) = (numbers.min_ns, numbers.p999_ns);
+        let width = ((to.saturating_sub(from)) / BINS).saturating_add(1);
+        let mut counts = vec![0_u64; usize::try_from(BINS).unwrap_or(0)];
+        let mut beyond = 0;
+        for value in values {
+            let at = usize::try_from(value.saturating_sub(from) / width).unwrap_or(usize::MAX);
+            match counts.get_mut(at) {
+                Some(count) => *count += 1,
+                None => beyond += 1,
+            }
+        }
+        let starts = (0..).map(|at: i64| from.saturating_add(at.saturating_mul(width)));
+        let bins = starts.zip(counts).map(|(from_ns, count)| {
+            let to_ns = from_ns.saturating_add(width);
+            HistogramBin { from_ns, to_ns, count }
+        });
+        let bins = bins.filter(|bin| bin.count > 0).collect();
+        Some(Spread { name: name.to_owned(), numbers, bins, beyond, log: false })
+    }
+
+    /// Of what is left of values that were counted in bins; `None` of nothing.
+    pub fn of_counted(name: &str, counted: &HistogramSummary) -> Option<Spread> {
+        if counted.count == 0 || counted.bins.is_empty() {
+            return None;
+        }
+        let mut below = 0;
+        let mut cdf = Vec::new();
+        for bin in &counted.bins {
+            below += bin.count;
+            let at = bin.to_ns.min(counted.max_ns).max(counted.min_ns);
+            cdf.push((as_f64(below) / as_f64(counted.count), at));
+        }
+        let none = Bins::covering(Span::ZERO, Span::from_ns(1));
+        let histogram = Distribution::of(vec![counted.min_ns], none)?.histogram;
+        let numbers = Distribution {
+            count: counted.count,
+            min_ns: counted.min_ns,
+            p50_ns: counted.p50_ns,
+            p90_ns: counted.p90_ns,
+            p99_ns: counted.p99_ns,
+            p999_ns: counted.p999_ns,
+            max_ns: counted.max_ns,
+            peak_to_peak_ns: counted.max_ns.saturating_sub(counted.min_ns),
+            mean_ns: counted.mean_ns,
+            stddev_ns: counted.stddev_ns,
+            histogram,
+            cdf,
+        };
+        let bins = counted.bins.clone();
+        Some(Spread { name: name.to_owned(), numbers, bins, beyond: 0, log: true })
+    }
+
+    /// Its numbers as a row of a table with [`SPREAD_HEAD`]. **Units**: microseconds.
+    pub fn row(&self) -> Vec<String> {
+        let n = &self.numbers;
+        let times = [n.min_ns, n.p50_ns, n.p90_ns, n.p99_ns, n.p999_ns, n.max_ns];
+        let mut row = vec![self.name.clone(), n.count.to_string()];
+        row.extend(times.map(crate::text::us_exact));
+        row.push(crate::text::us_exact(n.peak_to_peak_ns));
+        row.extend([n.mean_ns, n.stddev_ns].map(|ns| format!("{:.3}", ns / 1e3)));
+        row
+    }
+}
+
+/// Columns of [`Spread::row`].
+pub const SPREAD_HEAD: [&str; 11] =
+    ["", "n", "min", "p50", "p90", "p99", "p99.9", "max", "pk-pk", "mean", "stddev"];
+
+#[expect(clippy::cast_precision_loss, reason = "for drawing")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(outcome: Outcome) -> Finding {
+        Finding {
+            id: "a".to_owned(),
+            outcome,
+            limit: "p99 below 5us".to_owned(),
+            measured: "7us".to_owned(),
+            note: String::new(),
+        }
+    }
+
+    fn sheet(findings: Vec<Finding>) -> Sheet {
+        Sheet {
+            schema: SHEET_SCHEMA,
+            kind: "talk",
+            title: "a talker".to_owned(),
+            verdict: Standing::Measured,
+            why: String::new(),
+            complete: true,
+            facts: Vec::new(),
+            findings,
+            sections: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn t0_the_verdict_follows_from_limits_and_failures() {
+        let of = |findings, failed: Option<&str>| {
+            let mut sheet = sheet(findings);
+            sheet.judge(failed.map(str::to_owned));
+            (sheet.verdict, sheet.why)
+        };
+        assert_eq!(of(vec![], None), (Standing::Measured, "No limits were set.".to_owned()));
+        assert_eq!(of(vec![finding(Outcome::Note)], None).0, Standing::Measured);
+        assert_eq!(of(vec![finding(Outcome::Kept)], None).1, "1 of 1 limits kept.");
+        assert_eq!(of(vec![], Some("two failed.")).0, Standing::Fail);
+        let both = vec![finding(Outcome::Kept), finding(Outcome::Missed)];
+        let (verdict, why) = of(both, None);
+        assert_eq!(verdict, Standing::Fail);
+        assert_eq!(why, "1 of 2 limits kept; p99 below 5us: 7us.");
+    }
+
+    #[test]
+    fn t0_spreads_have_all_values_also_below_zero() {
+        assert!(Spread::of("a", Vec::new()).is_none());
+        let spread = Spread::of("a", (-500..=500).collect()).unwrap();
+        let counted: u64 = spread.bins.iter().map(|bin| bin.count).sum();
+        assert_eq!(counted + spread.beyond, 1_001);
+        assert!(spread.bins[0].from_ns == -500 && spread.bins.iter().all(|bin| bin.count > 0));
+        assert_eq!(spread.row().len(), SPREAD_HEAD.len());
+        let same = Spread::of("b", vec![7; 9]).unwrap();
+        assert_eq!((same.bins.len(), same.beyond), (1, 0));
+        let far = Spread::of("c", vec![i64::MIN, 0, i64::MAX]).unwrap();
+        assert_eq!(far.numbers.count, 3);
+    }
+
+    #[test]
+    fn t0_what_was_counted_in_bins_keeps_its_numbers() {
+        let mut histogram = timewire_trace::stream::histogram::LogHistogram::new();
+        (1..=1_000).for_each(|us| histogram.record(Span::from_us(us)));
+        let spread = Spread::of_counted("a", &histogram.summary()).unwrap();
+        assert_eq!((spread.numbers.min_ns, spread.numbers.max_ns), (1_000, 1_000_000));
+        assert_eq!(spread.numbers.cdf.last().map(|last| last.1), Some(1_000_000));
+        let empty = timewire_trace::stream::histogram::LogHistogram::new();
+        assert!(Spread::of_counted("a", &empty.summary()).is_none());
+    }
+}
