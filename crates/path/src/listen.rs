@@ -42,7 +42,7 @@ pub use listener::{Known, Listener, ListenerCounters, ListenerOptions, WaySummar
 pub use timewire_bpf::listen::ListenCounters;
 pub use timewire_sys::BusyPoll;
 pub use timewire_sys::filter::FrameFilter;
-pub use timewire_sys::receive::{Arrival, ReceiveStamps, UdpPlace};
+pub use timewire_sys::receive::{Arrival, ReceiveStamps, Take, UdpPlace};
 
 pub use crate::xdp_mode::XdpMode;
 use xdp::XdpPort;
@@ -239,23 +239,24 @@ impl Receiver {
             let start = clock::now::<Mono>();
             return match socket.await_first(each)? {
                 Some(count) => Ok(count),
-                None => self.wait_on(start, wait_at_most, each),
+                None => self.wait_on(start, wait_at_most, &mut |arrival| each(arrival)),
             };
         }
-        self.look_and_wait(wait_at_most, each)
+        self.look_and_wait(wait_at_most, &mut |arrival| each(arrival))
     }
 
     /// As [`Receiver::receive`], for who reads a clock after each call and comes again anyway: none
-    /// may come before the time is over, too, so that no clock is read to know when it is.
-    #[inline]
-    pub fn receive_some<F>(&mut self, wait_at_most: Option<Span>, each: &mut F) -> io::Result<usize>
+    /// may come before the time is over, too, so that no clock is read to know when it is. What
+    /// takes the messages is inlined where one call looks and waits, if it says so.
+    #[inline(always)]
+    pub fn receive_some<T>(&mut self, wait_at_most: Option<Span>, to: &mut T) -> io::Result<usize>
     where
-        F: FnMut(Arrival<'_>) + ?Sized,
+        T: Take,
     {
         match self.patient_socket(wait_at_most) {
             // An interface that is gone ends this wait with an error.
-            Some(socket) => Ok(socket.await_first(each)?.unwrap_or(0)),
-            None => self.look_and_wait(wait_at_most, each),
+            Some(socket) => Ok(socket.await_first(to)?.unwrap_or(0)),
+            None => self.look_and_wait(wait_at_most, &mut |arrival| to.take(arrival)),
         }
     }
 
@@ -271,10 +272,12 @@ impl Receiver {
         }
     }
 
-    fn look_and_wait<F>(&mut self, wait_at_most: Option<Span>, each: &mut F) -> io::Result<usize>
-    where
-        F: FnMut(Arrival<'_>) + ?Sized,
-    {
+    #[inline(never)]
+    fn look_and_wait(
+        &mut self,
+        wait_at_most: Option<Span>,
+        each: &mut dyn FnMut(Arrival<'_>),
+    ) -> io::Result<usize> {
         let count = self.look(each)?;
         if count > 0 || wait_at_most == Some(Span::ZERO) {
             return Ok(count);
@@ -283,15 +286,12 @@ impl Receiver {
     }
 
     /// Waits until it is over what was waited for since then; nothing came yet.
-    fn wait_on<F>(
+    fn wait_on(
         &mut self,
         start: Instant<Mono>,
         wait_at_most: Option<Span>,
-        each: &mut F,
-    ) -> io::Result<usize>
-    where
-        F: FnMut(Arrival<'_>) + ?Sized,
-    {
+        each: &mut dyn FnMut(Arrival<'_>),
+    ) -> io::Result<usize> {
         let end = wait_at_most.map(|span| start.saturating_add(span));
         let look_until = match self.wait {
             Wait::Block => Some(start),
@@ -322,14 +322,11 @@ impl Receiver {
         }
     }
 
-    fn look<F>(&mut self, each: &mut F) -> io::Result<usize>
-    where
-        F: FnMut(Arrival<'_>) + ?Sized,
-    {
+    fn look(&mut self, each: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         match &mut self.port {
             Port::Socket(socket) => socket.receive(each),
-            Port::Ring(ring) => Ok(ring.receive(&mut |arrival| each(arrival))),
-            Port::Xdp(port) => port.receive(&mut |arrival| each(arrival)),
+            Port::Ring(ring) => Ok(ring.receive(each)),
+            Port::Xdp(port) => port.receive(each),
         }
     }
 
@@ -411,7 +408,8 @@ mod tests {
             assert_eq!(receiver.receive(Some(wait), &mut |_| panic!()).unwrap(), 0);
             assert!(clock::now::<Mono>() - before >= wait);
             assert_eq!(receiver.receive(Some(Span::ZERO), &mut |_| panic!()).unwrap(), 0);
-            assert_eq!(receiver.receive_some(Some(UNHURRIED), &mut |_| panic!()).unwrap(), 0);
+            let none = &mut |_: Arrival<'_>| panic!();
+            assert_eq!(receiver.receive_some(Some(UNHURRIED), none).unwrap(), 0);
             let from = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let to = receiver.local_address().unwrap().unwrap();
             let mut take = |arrival: Arrival<'_>| assert_eq!(arrival.bytes, b"now");

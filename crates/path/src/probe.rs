@@ -16,6 +16,7 @@
 //! Not here: messages of the measured programs of an experiment (`message`).
 
 use timewire_base::{Instant, Tai};
+use timewire_sys::outbox::ANEW;
 
 const MAGIC: [u8; 4] = *b"TWs1";
 const LAUNCH: u16 = 0x8000;
@@ -56,6 +57,18 @@ impl Probe {
         message[10..18].copy_from_slice(&self.time.as_ns().to_le_bytes());
     }
 
+    /// Where number and time are: [`Probe::anew`].
+    pub(crate) const ANEW: usize = 6;
+
+    /// Number and time as they are in a header.
+    #[inline(always)]
+    pub(crate) fn anew(seq: u32, time: Instant<Tai>) -> [u8; ANEW] {
+        let mut bytes = [0; ANEW];
+        bytes[..4].copy_from_slice(&seq.to_le_bytes());
+        bytes[4..].copy_from_slice(&time.as_ns().to_le_bytes());
+        bytes
+    }
+
     /// Writes number and time into a message that has a header.
     ///
     /// **Panics** when the message is shorter than [`Probe::LEN`].
@@ -63,8 +76,7 @@ impl Probe {
     pub(crate) fn renew(message: &mut [u8], seq: u32, time: Instant<Tai>) {
         let message: &mut [u8; Probe::LEN] =
             (&mut message[..Probe::LEN]).try_into().expect("invariant: just cut to this length");
-        message[6..10].copy_from_slice(&seq.to_le_bytes());
-        message[10..18].copy_from_slice(&time.as_ns().to_le_bytes());
+        message[Probe::ANEW..].copy_from_slice(&Probe::anew(seq, time));
     }
 
     /// The header of a message; `None` for any other.
@@ -98,6 +110,10 @@ mod tests {
             assert_eq!(message[18..], [0xaa; 2]);
             assert_eq!(Probe::parse(&message[..Probe::LEN]), Some(probe));
             assert_eq!(Probe::parse(&message[..17]), None);
+            let mut other = message;
+            Probe::renew(&mut other, 5, Instant::from_ns(6));
+            let renewed = Probe { seq: 5, time: Instant::from_ns(6), ..probe };
+            assert_eq!(Probe::parse(&other), Some(renewed));
             message[0] ^= 1;
             assert_eq!(Probe::parse(&message), None);
         }

@@ -97,6 +97,13 @@ pub fn probe_of_frame(frame: &[u8]) -> Option<Probe> {
     Probe::parse(content)
 }
 
+/// Whether our header, if a frame has one, is right behind the one EtherType that it has.
+pub(crate) fn is_right_behind_ethertype(frame: &[u8]) -> bool {
+    parts_of(frame).is_some_and(|(ethertype, content)| {
+        ethertype != ETHERTYPE && frame.len() - content.len() == 14
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use timewire_base::Instant;

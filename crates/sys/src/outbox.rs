@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sending many messages with one system call: a socket for UDP or for whole frames, whose messages
 //! are written into buffers of its own, each with a number, and with a destination and a launch
-//! time if they have one, and go together with [`Outbox::flush`].
+//! time if they have one, and go together with [`Outbox::flush`]. One that is much like the one
+//! before is kept and sent at once (`kept`).
 //!
 //! What comes back names a message by that number, once stamps were asked for ([`Outbox::stamp`]):
 //! on Linux 6.13 and later the kernel is told it with each message (`SCM_TS_OPT_ID`), before that
@@ -9,6 +10,8 @@
 //!
 //! Not here: what comes back (`error_queue`), one message at a time (`talk`), memory shared with
 //! the kernel (`packet_ring`, `xsk_talk`).
+
+mod kept;
 
 use std::fmt;
 use std::io;
@@ -21,6 +24,9 @@ use crate::direct;
 use crate::error_queue::{TxTap, stamp_messages};
 use crate::socket::{bind_packet, set_option, size_of_u32, socket};
 use crate::talk::{LaunchMode, SO_TXTIME, enable_launch};
+use kept::Kept;
+
+pub use kept::ANEW;
 
 /// Messages that can wait for [`Outbox::flush`].
 pub const BATCH: usize = 32;
@@ -72,31 +78,8 @@ pub struct Outbox {
     waiting: usize,
     messages: Box<[Outgoing; BATCH]>,
     room: Box<Room>,
-    /// What the first header was made for by [`Outbox::send_now`].
-    made: Made,
+    kept: Kept,
     ids: Ids,
-}
-
-/// A message for which a header was made; of the next one like it only the values differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Made {
-    address: usize,
-    length: usize,
-    says: Says,
-}
-
-impl Made {
-    /// For no message.
-    const NONE: Made = Made { address: 0, length: 0, says: Says::Nothing };
-}
-
-/// What a header has beside the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
-    Nothing,
-    Launch,
-    Id,
-    LaunchAndId,
 }
 
 /// How the kernel's names of messages become ours.
@@ -200,7 +183,7 @@ impl Outbox {
             waiting: 0,
             messages: Box::new([none; BATCH]),
             room: Box::new(Room::new()),
-            made: Made::NONE,
+            kept: Kept::new(longest),
             ids: Ids::Unnamed,
         })
     }
@@ -211,6 +194,7 @@ impl Outbox {
     pub fn stamp(&mut self, taps: &[TxTap]) -> io::Result<()> {
         stamp_messages(self.fd.as_fd(), taps)?;
         self.ids = Ids::Told { proven: false };
+        self.kept.forget_header();
         Ok(())
     }
 
@@ -294,113 +278,6 @@ impl Outbox {
         self.waiting = 0;
     }
 
-    /// Sends one message from memory of the caller's at once, past those that wait and without
-    /// waiting for room. An error that an earlier message left on the socket (ICMP) does not
-    /// hinder it.
-    ///
-    /// **Errors**: it was not taken.
-    #[inline(always)]
-    pub fn send_now(&mut self, bytes: &[u8], id: u32, launch_ns: Option<i64>) -> io::Result<()> {
-        let says = self.says(launch_ns);
-        let wanted = Made { address: bytes.as_ptr().addr(), length: bytes.len(), says };
-        let result = if says == Says::Nothing {
-            direct::send(self.fd.as_fd(), bytes)
-        } else if self.made == wanted {
-            // As nearly all: with a header like that of the last.
-            self.room.rewrite(id, launch_ns, says != Says::Launch);
-            // SAFETY: the header was pointed to bytes of this address and length, which are those
-            // of the caller.
-            unsafe { self.send_first() }
-        } else {
-            self.send_anew(bytes, id, launch_ns, says)
-        };
-        match (&result, &self.ids) {
-            (Ok(_), Ids::Unnamed | Ids::Told { proven: true }) => Ok(()),
-            _ => self.ended(bytes, id, launch_ns, result),
-        }
-    }
-
-    /// What is said of a message beside its bytes.
-    #[inline(always)]
-    fn says(&self, launch_ns: Option<i64>) -> Says {
-        match (launch_ns.is_some(), matches!(self.ids, Ids::Told { .. })) {
-            (false, false) => Says::Nothing,
-            (true, false) => Says::Launch,
-            (false, true) => Says::Id,
-            (true, true) => Says::LaunchAndId,
-        }
-    }
-
-    /// # Safety
-    /// The first header points to bytes that are readable during the call.
-    #[inline(always)]
-    unsafe fn send_first(&self) -> io::Result<usize> {
-        // SAFETY: the caller vouches for the bytes; control messages are our own, and the kernel
-        // only reads all of them.
-        unsafe { direct::send_message(self.fd.as_fd(), &raw const self.room.headers[0].msg_hdr) }
-    }
-
-    /// Sends one message with a header that is made for it.
-    #[cold]
-    fn send_anew(
-        &mut self,
-        bytes: &[u8],
-        id: u32,
-        launch_ns: Option<i64>,
-        says: Says,
-    ) -> io::Result<usize> {
-        let message = Outgoing { length: bytes.len(), id, to: None, launch_ns };
-        let tells = !matches!(says, Says::Launch);
-        self.room.point(0, bytes, &message, tells);
-        self.made = Made { address: bytes.as_ptr().addr(), length: bytes.len(), says };
-        // SAFETY: the header was just pointed to the bytes.
-        unsafe { self.send_first() }
-    }
-
-    /// As [`Outbox::flush`] has it, of one message.
-    #[cold]
-    fn ended(
-        &mut self,
-        bytes: &[u8],
-        id: u32,
-        launch_ns: Option<i64>,
-        mut result: io::Result<usize>,
-    ) -> io::Result<()> {
-        let mut is_repeated = false;
-        loop {
-            let error = match result {
-                Ok(_) => {
-                    match &mut self.ids {
-                        Ids::Unnamed => {}
-                        Ids::Told { proven } => *proven = true,
-                        Ids::Counted(counted) => counted.note(id),
-                    }
-                    return Ok(());
-                }
-                Err(error) => error,
-            };
-            if error.kind() != io::ErrorKind::Interrupted {
-                let errno = error.raw_os_error();
-                let is_untold = matches!(self.ids, Ids::Told { proven: false });
-                let is_own = matches!(errno, Some(libc::EAGAIN | libc::ENOBUFS | libc::EPERM));
-                if errno == Some(libc::EINVAL) && is_untold {
-                    self.ids = Ids::Counted(Counted::new());
-                } else if is_own || is_repeated {
-                    if let (Ids::Counted(counted), Some(libc::ENOBUFS)) = (&mut self.ids, errno) {
-                        counted.note(id);
-                    }
-                    return Err(error);
-                } else {
-                    is_repeated = true;
-                }
-            }
-            result = match self.says(launch_ns) {
-                Says::Nothing => direct::send(self.fd.as_fd(), bytes),
-                says => self.send_anew(bytes, id, launch_ns, says),
-            };
-        }
-    }
-
     /// Our number of the message that a report names.
     #[inline]
     pub fn id_of(&self, message: u32) -> u32 {
@@ -421,7 +298,7 @@ impl Outbox {
             let bytes = &self.bytes[start..start + message.length];
             self.room.point(index, bytes, &message, tell);
         }
-        self.made = Made::NONE;
+        self.kept.forget_header();
         let count = libc::c_uint::try_from(self.waiting - first).expect("invariant: at most BATCH");
         // SAFETY: the headers `first..waiting` were just pointed to our own buffers, names and
         // control messages, which do not move during the call and which the kernel only reads.
@@ -442,7 +319,7 @@ impl Outbox {
             return direct::send(self.fd.as_fd(), bytes).map(|_| 1);
         }
         self.room.point(index, bytes, message, tell);
-        self.made = Made::NONE;
+        self.kept.forget_header();
         let header = &raw const self.room.headers[index].msg_hdr;
         // SAFETY: the header was just pointed to our own buffer, name and control messages, which
         // do not move during the call and which the kernel only reads.
@@ -519,16 +396,16 @@ impl Room {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Writes the values of another message into the control messages of the first.
+    /// Writes other values into the control messages of the first, which has these.
     #[inline(always)]
-    fn rewrite(&mut self, id: u32, launch_ns: Option<i64>, tells: bool) {
+    fn rewrite(&mut self, launch_ns: Option<i64>, id: Option<u32>) {
         let control = &mut self.control[0].0;
         let mut at = HEADER;
         if let Some(launch) = launch_ns {
             control[at..at + 8].copy_from_slice(&launch.to_ne_bytes());
             at += 8 + HEADER;
         }
-        if tells {
+        if let Some(id) = id {
             control[at..at + 4].copy_from_slice(&id.to_ne_bytes());
         }
     }

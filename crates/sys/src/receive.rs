@@ -43,6 +43,23 @@ pub struct Arrival<'a> {
     pub user: Instant<Tai>,
 }
 
+/// Takes messages as they come. A closure does; who has no instruction to spare for a message is a
+/// type instead, whose method can say that it is to be inlined, as a closure cannot.
+pub trait Take {
+    /// A message came.
+    fn take(&mut self, arrival: Arrival<'_>);
+}
+
+impl<F> Take for F
+where
+    F: FnMut(Arrival<'_>) + ?Sized,
+{
+    #[inline]
+    fn take(&mut self, arrival: Arrival<'_>) {
+        self(arrival);
+    }
+}
+
 /// The time at which a look brought messages, and what makes TAI of the kernel's stamps then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -227,70 +244,90 @@ impl ReceiveSocket {
     where
         F: FnMut(Arrival<'_>) + ?Sized,
     {
-        self.take(false, each)
+        // SAFETY: each entry points to its own one of `pieces`, which are written to here alone and
+        // while `self` is exclusively borrowed.
+        let count = unsafe { self.batch.receive(self.fd.as_fd(), BATCH)? };
+        self.hand_over(count, each);
+        Ok(count)
     }
 
     /// As [`ReceiveSocket::receive`], and waits for the first message, if none is there: with the
     /// same system call, for [`ReceiveSocket::PATIENCE`] and some milliseconds at most, which are
     /// up to the kernel's ticks. `None` then, and no messages after a signal.
-    #[inline]
-    pub fn await_first<F>(&mut self, each: &mut F) -> io::Result<Option<usize>>
+    #[inline(always)]
+    pub fn await_first<T>(&mut self, to: &mut T) -> io::Result<Option<usize>>
     where
-        F: FnMut(Arrival<'_>) + ?Sized,
+        T: Take + ?Sized,
     {
-        match self.take(true, each) {
-            Ok(count) => Ok(Some(count)),
+        // SAFETY: as in `receive`.
+        match unsafe { self.batch.await_first(self.fd.as_fd(), BATCH) } {
+            Ok(count) => {
+                self.hand_over(count, to);
+                Ok(Some(count))
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    #[inline]
-    fn take<F>(&mut self, waits: bool, each: &mut F) -> io::Result<usize>
+    /// Hands over the messages that a call has brought.
+    #[inline(always)]
+    fn hand_over<T>(&mut self, count: usize, to: &mut T)
     where
-        F: FnMut(Arrival<'_>) + ?Sized,
+        T: Take + ?Sized,
     {
-        // SAFETY: each entry points to its own one of `pieces`, which are written to here alone and
-        // while `self` is exclusively borrowed.
-        let count = unsafe {
-            if waits {
-                self.batch.await_first(self.fd.as_fd(), BATCH)?
-            } else {
-                self.batch.receive(self.fd.as_fd(), BATCH)?
-            }
-        };
         if count == 0 {
-            return Ok(0);
+            return;
+        }
+        if !self.is_packet {
+            return self.hand_over_payloads(count, to);
         }
         let mut look = Look::again(self.offset);
         for slot in 0..count.min(BATCH) {
-            let extras = self.batch.read(slot);
-            let mut length = self.batch.length(slot);
-            let piece = self.pieces.filled(slot, length);
-            let bytes = match extras.vlan {
-                Some(tag) => {
-                    length += 4;
-                    put_tag_back(piece, tag)
-                }
-                None => &piece[TAG..],
-            };
-            let mut arrival = Arrival {
-                bytes,
-                length,
-                from: None,
-                tag: extras.vlan,
-                hardware_ns: extras.hardware_ns,
-                driver: None,
-                kernel: extras.stamp.map(|stamp| look.tai_checked(stamp)),
-                user: look.user,
-            };
-            if !self.is_packet {
-                arrival.from = self.batch.sender(slot);
-            }
-            each(arrival);
+            let arrival = self.arrival(slot, &mut look);
+            to.take(arrival);
         }
         self.offset = look.offset;
-        Ok(count)
+    }
+
+    /// As [`ReceiveSocket::hand_over`], of a UDP socket: with who sent each.
+    #[inline(never)]
+    fn hand_over_payloads<T>(&mut self, count: usize, to: &mut T)
+    where
+        T: Take + ?Sized,
+    {
+        let mut look = Look::again(self.offset);
+        for slot in 0..count.min(BATCH) {
+            let from = self.batch.sender(slot);
+            let arrival = self.arrival(slot, &mut look);
+            to.take(Arrival { from, ..arrival });
+        }
+        self.offset = look.offset;
+    }
+
+    /// A message of those that a call has brought, without who sent it.
+    #[inline(always)]
+    fn arrival(&mut self, slot: usize, look: &mut Look) -> Arrival<'_> {
+        let extras = self.batch.read(slot);
+        let mut length = self.batch.length(slot);
+        let piece = self.pieces.filled(slot, length);
+        let bytes = match extras.vlan {
+            Some(tag) => {
+                length += 4;
+                put_tag_back(piece, tag)
+            }
+            None => &piece[TAG..],
+        };
+        Arrival {
+            bytes,
+            length,
+            from: None,
+            tag: extras.vlan,
+            hardware_ns: extras.hardware_ns,
+            driver: None,
+            kernel: extras.stamp.map(|stamp| look.tai_checked(stamp)),
+            user: look.user,
+        }
     }
 
     /// Messages that the kernel had to drop since the socket was opened: there was no room, or,

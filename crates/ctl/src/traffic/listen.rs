@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 use timewire_base::{IfName, Instant, Span, Tai};
 use timewire_host::stamping::Stamped;
 use timewire_path::listen::{
-    Arrival, Known, Listener, ListenerOptions, ReceiveOptions, Receiver, Source, WaySummaries,
+    Arrival, Known, Listener, ListenerOptions, ReceiveOptions, Receiver, Source, Take, WaySummaries,
 };
 use timewire_path::record::Recorder;
 use timewire_sys::clock;
@@ -337,11 +337,13 @@ fn receive(
         hardware_ahead: request.hardware_ahead,
         streams: MAX_STREAMS,
     };
+    let capture = capture.transpose()?;
+    let only_counts = recorder.is_none() && capture.is_none() && reflector.is_none();
     let start = clock::now::<Tai>();
     let mut ears = Ears {
         listener: Listener::new(is_frames, options).ending_at(request.ends_at),
         recorder,
-        capture: capture.transpose()?,
+        capture,
         reflector,
         answers: Answers::default(),
         marks: ListenMarks::new(),
@@ -350,6 +352,7 @@ fn receive(
         place: place.clone(),
         mode: receiver.mode().to_owned(),
         is_frames,
+        only_counts,
     };
     teller.say(Word::Listening { mode: ears.mode.clone(), place, notes });
     let end = request.duration.map(|duration| start.saturating_add(duration));
@@ -371,6 +374,23 @@ struct Ears {
     place: String,
     mode: String,
     is_frames: bool,
+    /// Whether messages are counted and nothing else.
+    only_counts: bool,
+}
+
+/// Takes what comes.
+struct Hearing<'a> {
+    ears: &'a mut Ears,
+    /// The time of the last message.
+    now: &'a mut Instant<Tai>,
+}
+
+impl Take for Hearing<'_> {
+    #[inline(always)]
+    fn take(&mut self, arrival: Arrival<'_>) {
+        *self.now = arrival.user;
+        self.ears.arrived(arrival);
+    }
 }
 
 /// What there is to do beside receiving, and when.
@@ -431,10 +451,7 @@ impl Ears {
             }
             let wait = if now < quiet_until { LOOK.min(awaited - now) } else { Span::ZERO };
             // The time of the last message is that of the loop: no other clock is read for it.
-            let got = receiver.receive_some(Some(wait), &mut |arrival| {
-                now = arrival.user;
-                self.arrived(&arrival);
-            });
+            let got = receiver.receive_some(Some(wait), &mut Hearing { ears: self, now: &mut now });
             match got {
                 Ok(0) => now = clock::now(),
                 Ok(_) => {}
@@ -482,22 +499,38 @@ impl Ears {
         Ok(())
     }
 
-    #[inline]
-    fn arrived(&mut self, arrival: &Arrival<'_>) {
+    #[inline(always)]
+    fn arrived(&mut self, arrival: Arrival<'_>) {
         if self.left == 0 {
             return;
         }
-        if let Some(capture) = &mut self.capture {
-            capture.take(arrival);
+        if self.only_counts {
+            self.count(&arrival);
+        } else {
+            self.count_and_more(arrival);
         }
-        let Some(known) = self.listener.arrived(arrival) else { return };
+    }
+
+    #[inline(always)]
+    fn count(&mut self, arrival: &Arrival<'_>) -> Option<Known> {
+        let known = self.listener.arrived(arrival)?;
         self.marks.mark(known.probe.stream, known.probe.seq, arrival.length);
         self.left -= 1;
+        Some(known)
+    }
+
+    /// Counts a message, and captures, answers and records it.
+    #[inline(never)]
+    fn count_and_more(&mut self, arrival: Arrival<'_>) {
+        if let Some(capture) = &mut self.capture {
+            capture.take(&arrival);
+        }
+        let Some(known) = self.count(&arrival) else { return };
         if let Some(reflector) = &mut self.reflector {
-            reflector.answer(arrival, &mut self.answers);
+            reflector.answer(&arrival, &mut self.answers);
         }
         if let Some(recorder) = &self.recorder {
-            record(recorder, arrival, known, self.is_frames);
+            record(recorder, &arrival, known, self.is_frames);
         }
     }
 

@@ -17,7 +17,7 @@ use timewire_trace::stream::{self, StreamConfig, StreamSnapshot, StreamStats};
 
 use super::Arrival;
 use crate::probe::Probe;
-use crate::ptp_frame::probe_of_frame;
+use crate::ptp_frame::{is_right_behind_ethertype, probe_of_frame};
 
 /// A frame that is longer is counted as one of so many bytes.
 const LONGEST: u32 = 65_535;
@@ -78,6 +78,39 @@ struct Stream {
     stats: StreamStats,
 }
 
+/// What a whole frame has in common with the last one, if that was a usual one: an EtherType of its
+/// own right behind the addresses and our header behind that, of a stream whose messages all say
+/// the same time.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    /// What stands from the EtherType to the number of the stream.
+    head: u64,
+    /// The place of its stream.
+    place: usize,
+}
+
+impl Usual {
+    /// Where the head is in a frame, and where our header ends.
+    const HEAD: usize = 12;
+    const END: usize = 14 + Probe::LEN;
+
+    fn of(frame: &[u8], place: usize) -> Option<Usual> {
+        Usual::parts(frame).map(|(head, ..)| Usual { head, place })
+    }
+
+    /// The head of a frame, the number of its message and the time that it says.
+    #[inline(always)]
+    fn parts(frame: &[u8]) -> Option<(u64, u32, i64)> {
+        let frame = frame.first_chunk::<{ Usual::END }>()?;
+        let (head, rest) = frame[Usual::HEAD..].split_first_chunk()?;
+        let (seq, rest) = rest.split_first_chunk()?;
+        let (time, _) = rest.split_first_chunk()?;
+        Some((u64::from_le_bytes(*head), u32::from_le_bytes(*seq), i64::from_le_bytes(*time)))
+    }
+}
+
+const _: () = assert!(Usual::HEAD + 20 == Usual::END, "a head of 8 bytes, number and time");
+
 impl Stream {
     #[inline]
     fn arrived(&mut self, message: stream::Arrival, is_launch: bool) {
@@ -98,6 +131,8 @@ pub struct Listener {
     streams: Vec<Stream>,
     /// The place of the stream that the last message was of.
     last: usize,
+    /// What the next message is like, if it is like the last one.
+    usual: Option<Usual>,
     ways: Ways,
     counters: ListenerCounters,
 }
@@ -123,6 +158,7 @@ impl Listener {
             ends: Tap::Receive,
             streams: Vec::with_capacity(options.streams),
             last: 0,
+            usual: None,
             ways: Ways {
                 hardware_to_kernel: histogram(),
                 kernel_to_user: histogram(),
@@ -141,12 +177,49 @@ impl Listener {
         let known = [Tap::Receive, Tap::RxSw, Tap::RxXdp, Tap::RxHw];
         assert!(known.contains(&tap), "nothing is received at {}", tap.name());
         self.ends = tap;
+        self.usual = None;
         self
     }
 
     /// A message came; what it is, if its stream is known and there is room for it.
-    #[inline]
+    #[inline(always)]
     pub fn arrived(&mut self, arrival: &Arrival<'_>) -> Option<Known> {
+        match self.arrived_as_usual(arrival) {
+            None => {
+                // A copy, so that no other has to be in memory.
+                let any = *arrival;
+                self.arrived_in_any_way(&any)
+            }
+            known => known,
+        }
+    }
+
+    /// Takes a message that is like the last one, as nearly all are, with the kernel's stamp alone.
+    /// What becomes of it is what [`Listener::arrived_in_any_way`] makes of it; `None`, and
+    /// nothing done, of any other.
+    #[inline(always)]
+    fn arrived_as_usual(&mut self, arrival: &Arrival<'_>) -> Option<Known> {
+        let Arrival { hardware_ns: None, driver: None, kernel: Some(at), user, .. } = *arrival
+        else {
+            return None;
+        };
+        let (head, number, time) = Usual::parts(arrival.bytes)?;
+        let usual = self.usual.as_ref().filter(|usual| usual.head == head)?;
+        let stream = self.streams.get_mut(usual.place)?;
+        self.ways.kernel_to_user.record(user - at);
+        let time = Instant::from_ns(time);
+        let latency = from_to(time, user);
+        let length = limited(arrival.length);
+        stream.stats.arrived(stream::Arrival { at, number, length, between: Some(latency) });
+        self.counters.known += 1;
+        let Stream { number: of, is_launch, .. } = *stream;
+        let probe = Probe { stream: of, seq: number, time, is_launch };
+        Some(Known { probe, at, latency })
+    }
+
+    /// Takes any message.
+    #[inline(never)]
+    fn arrived_in_any_way(&mut self, arrival: &Arrival<'_>) -> Option<Known> {
         let hardware = self.tai_of_card(arrival.hardware_ns);
         self.watch_ways(arrival, hardware);
         let probe = match self.is_frames {
@@ -177,6 +250,11 @@ impl Listener {
         match self.streams.get_mut(self.last) {
             Some(stream) if stream.number == probe.stream => {
                 stream.arrived(message, probe.is_launch);
+                let is_usual = self.is_frames
+                    && self.ends == Tap::Receive
+                    && stream.is_launch == probe.is_launch
+                    && is_right_behind_ethertype(arrival.bytes);
+                self.usual = Usual::of(arrival.bytes, self.last).filter(|_| is_usual);
             }
             _ => self.arrived_of_other(probe, message)?,
         }
@@ -191,6 +269,8 @@ impl Listener {
             self.counters.no_room += 1;
             return None;
         };
+        // Where there are many streams, the next message is of another one again.
+        self.usual = None;
         self.last = place;
         self.streams[place].arrived(message, probe.is_launch);
         Some(())
@@ -319,6 +399,8 @@ fn longest_after(said: Instant<Tai>) -> Span {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::ptp_frame;
 
@@ -456,5 +538,162 @@ mod tests {
         assert_eq!(known.probe, probe);
         let snapshots = listener.snapshot(Instant::from_ns(1));
         assert_eq!((snapshots[0].0, snapshots[0].1.frame_bytes), (5, 86));
+    }
+
+    /// A frame with our header behind one EtherType, or as it may be otherwise.
+    #[derive(Clone, Copy, Debug)]
+    enum Kind {
+        Plain { ethertype: u16 },
+        Tagged,
+        Udp,
+        Ptp,
+    }
+
+    fn frame(kind: Kind, probe: &Probe) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        match kind {
+            Kind::Plain { ethertype } => frame.extend(ethertype.to_be_bytes()),
+            Kind::Tagged => frame.extend([0x81, 0, 0x60, 5, 0x88, 0xb5]),
+            Kind::Udp => {
+                frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+                frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9, 0, 40, 0, 0]);
+            }
+            Kind::Ptp => {
+                let mut content = [0; ptp_frame::CONTENT];
+                let ours = ptp_frame::PtpProbe { domain: 200, probe: *probe };
+                ours.write([2, 0, 0, 0, 0, 1], &mut content);
+                frame.extend(ptp_frame::ETHERTYPE.to_be_bytes());
+                frame.extend(content);
+                return frame;
+            }
+        }
+        let start = frame.len();
+        frame.resize(start + 32, 0);
+        probe.write(&mut frame[start..]);
+        frame
+    }
+
+    #[test]
+    fn t0_the_third_message_of_a_stream_is_usual_and_what_differs_is_not() {
+        let unknown = ListenerOptions { hardware_ahead: None, ..options() };
+        let mut listener = Listener::new(true, unknown);
+        let plain = Kind::Plain { ethertype: 0x88b5 };
+        let of = |kind, stream, seq, is_launch| {
+            let time = Instant::from_ns(1_000_000);
+            frame(kind, &Probe { stream, seq, time, is_launch })
+        };
+        fn bare(bytes: &[u8]) -> Arrival<'_> {
+            Arrival { hardware_ns: None, from: None, ..arrival(bytes) }
+        }
+        for seq in 0..2 {
+            let bytes = of(plain, 1, seq, false);
+            assert_eq!(listener.arrived_as_usual(&bare(&bytes)), None);
+            listener.arrived(&bare(&bytes)).unwrap();
+        }
+        let bytes = of(plain, 1, 2, false);
+        let unusual = [
+            of(plain, 2, 2, false),
+            of(plain, 1, 2, true),
+            of(Kind::Plain { ethertype: 0x88b6 }, 1, 2, false),
+            of(Kind::Tagged, 1, 2, false),
+            of(Kind::Ptp, 1, 2, false),
+            bytes[..31].to_vec(),
+        ];
+        for other in &unusual {
+            assert_eq!(listener.arrived_as_usual(&bare(other)), None);
+        }
+        for other in [arrival(&bytes), Arrival { kernel: None, ..bare(&bytes) }] {
+            assert_eq!(listener.arrived_as_usual(&other), None);
+        }
+        let known = listener.arrived_as_usual(&bare(&bytes)).unwrap();
+        assert_eq!((known.probe.stream, known.probe.seq), (1, 2));
+        assert_eq!((known.at, known.latency), (arrival(&bytes).kernel.unwrap(), Span::from_us(40)));
+        // Where the time ends elsewhere, no message is usual.
+        let mut listener = listener.ending_at(Tap::RxSw);
+        for _ in 0..3 {
+            assert_eq!(listener.arrived_as_usual(&bare(&bytes)), None);
+            listener.arrived(&bare(&bytes)).unwrap();
+        }
+        assert_eq!(listener.counters().known, 6);
+    }
+
+    /// A message: its frame, and how it came.
+    fn any_arrival() -> impl Strategy<Value = (Vec<u8>, Arrival<'static>)> {
+        let kind = prop_oneof![
+            20 => Just(Kind::Plain { ethertype: 0x88b5 }),
+            1 => any::<u16>().prop_map(|ethertype| Kind::Plain { ethertype }),
+            1 => Just(Kind::Plain { ethertype: 0x0800 }),
+            1 => Just(Kind::Tagged),
+            1 => Just(Kind::Udp),
+            1 => Just(Kind::Ptp),
+        ];
+        let stream = prop_oneof![20 => Just(1_u16), 3 => 0_u16..4];
+        let seq = prop_oneof![9 => 0_u32..100, 1 => any::<u32>()];
+        let time = prop_oneof![9 => 0_i64..2_000_000, 1 => any::<i64>()];
+        let header = (kind, stream, seq, time, prop::bool::weighted(0.1));
+        let change = prop_oneof![
+            20 => Just((None::<(usize, u8)>, usize::MAX)),
+            1 => (0_usize..80).prop_map(|cut| (None, cut)),
+            2 => (0_usize..80, any::<u8>()).prop_map(|change| (Some(change), usize::MAX)),
+        ];
+        let rare = |ns| prop_oneof![9 => Just(None), 1 => Just(Some(ns))];
+        let stamps = (rare(1_015_000_i64), rare(1_030_000), prop::bool::weighted(0.95));
+        let taken = (0_i64..1_000_000, prop_oneof![9 => Just(0), 1 => any::<u32>()]);
+        (header, change, stamps, taken).prop_map(|(header, (change, cut), stamps, taken)| {
+            let (kind, stream, seq, time, is_launch) = header;
+            let time = Instant::from_ns(time);
+            let mut bytes = frame(kind, &Probe { stream, seq, time, is_launch });
+            if let Some((at, value)) = change {
+                let at = at % bytes.len();
+                bytes[at] = value;
+            }
+            bytes.truncate(cut);
+            let (hardware_ns, driver, is_stamped) = stamps;
+            let length = u32::try_from(bytes.len()).unwrap().max(taken.1);
+            let arrival = Arrival {
+                bytes: &[],
+                length,
+                hardware_ns,
+                driver: driver.map(Instant::from_ns),
+                kernel: is_stamped.then(|| Instant::from_ns(1_012_000)),
+                user: Instant::from_ns(1_040_000 + taken.0),
+                ..self::arrival(&[])
+            };
+            (bytes, arrival)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn t0_a_usual_message_is_taken_as_any(
+            arrivals in proptest::collection::vec(any_arrival(), 1..300),
+            is_frames in prop::bool::weighted(0.9),
+            ahead in prop_oneof![Just(None), Just(Some(Span::from_us(5)))],
+            ends in prop_oneof![
+                5 => Just(Tap::Receive), 1 => Just(Tap::RxSw), 1 => Just(Tap::RxXdp),
+                1 => Just(Tap::RxHw),
+            ],
+        ) {
+            let options = ListenerOptions { hardware_ahead: ahead, ..options() };
+            let listener = || Listener::new(is_frames, options).ending_at(ends);
+            let (mut one, mut other) = (listener(), listener());
+            for (bytes, arrival) in &arrivals {
+                let arrival = Arrival { bytes, ..*arrival };
+                prop_assert_eq!(one.arrived(&arrival), other.arrived_in_any_way(&arrival));
+                prop_assert_eq!(one.counters(), other.counters());
+            }
+            prop_assert_eq!(one.ways(), other.ways());
+            for _ in 0..2 {
+                let now = Instant::from_ns(5_000_000);
+                let [mut seen, mut expected] = [one.snapshot(now), other.snapshot(now)];
+                for (_, seen) in seen.iter_mut().chain(&mut expected) {
+                    // The first interval begins when the stream was known.
+                    (seen.interval_ns, seen.interval_rate) = (0, None);
+                }
+                prop_assert_eq!(seen, expected);
+                one.finish();
+                other.finish();
+            }
+        }
     }
 }

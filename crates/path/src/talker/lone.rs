@@ -37,7 +37,7 @@ impl<P: Port> Engine<P> {
             else {
                 break;
             };
-            if !port.can_send_now() || line.to.is_some() {
+            if !port.can_keep() || line.to.is_some() {
                 break;
             }
             // What is the same for many frames is looked at once.
@@ -51,6 +51,7 @@ impl<P: Port> Engine<P> {
                 let first = Probe { stream, seq: 0, time: now, is_launch: lead.is_some() };
                 first.write(line.template.number(&mut line.image, line.payload, 0));
             }
+            port.keep(&line.image, start.map_or(0, |start| start + Probe::ANEW));
             let (mut planned, mut past, mut refused) = (0_u32, 0_u64, 0_u32);
             let notes_each = watch.expects && watch.ledger.wants_stamps();
             // The number and the launch time of the last frame; both rise from frame to frame.
@@ -91,15 +92,17 @@ impl<P: Port> Engine<P> {
                 let seq = line.seq.wrapping_add(planned);
                 planned += 1;
                 let launch = lead.map(|lead| due + lead);
-                if let Some(start) = start {
-                    Probe::renew(&mut line.image[start..], seq, launch.unwrap_or(now));
+                let time = launch.unwrap_or(now);
+                let anew = if start.is_some() {
+                    Some(Probe::anew(seq, time))
                 } else {
-                    let message = line.template.number(&mut line.image, line.payload, seq);
+                    let message = line.template.number(port.kept(), line.payload, seq);
                     if !line.plain {
-                        Probe::renew(message, seq, launch.unwrap_or(now));
+                        Probe::renew(message, seq, time);
                     }
-                }
-                match port.send_now(&line.image, launch) {
+                    None
+                };
+                match port.send_kept(anew, launch) {
                     Ok(Sent { id }) => {
                         // Without stamps and launch times there is nothing to tell of it, but that
                         // it was not taken.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use timewire_base::{Instant, Span, Tai};
+use timewire_sys::outbox::ANEW;
 use timewire_trace::stream::histogram::{BatchedHistogram, LogHistogram};
 
 use super::fill::{Draft, Filled};
@@ -89,11 +90,17 @@ pub(crate) trait Port {
         launch: Option<Instant<Tai>>,
     ) -> Result<Sent, NotSent>;
     fn flush(&mut self) -> u32;
-    /// Whether a message can go at once, from memory that is not the port's.
-    fn can_send_now(&self) -> bool;
+    /// Whether a message can be kept, and sent at once.
+    fn can_keep(&self) -> bool;
+    fn keep(&mut self, message: &[u8], anew: usize);
+    fn kept(&mut self) -> &mut [u8];
+    fn send_kept(
+        &mut self,
+        anew: Option<[u8; ANEW]>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent>;
     /// Whether anything is known that its reports will tell.
     fn has_news(&self) -> bool;
-    fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent>;
     fn tell(&mut self, to: &mut impl Hear) -> io::Result<()>;
     fn has_reports(&self) -> bool;
     fn taps(&self) -> TxTaps;
@@ -121,13 +128,23 @@ impl Port for Transmitter {
         Transmitter::has_news(self)
     }
     #[inline]
-    fn can_send_now(&self) -> bool {
-        Transmitter::can_send_now(self)
+    fn can_keep(&self) -> bool {
+        Transmitter::can_keep(self)
+    }
+    fn keep(&mut self, message: &[u8], anew: usize) {
+        Transmitter::keep(self, message, anew);
+    }
+    fn kept(&mut self) -> &mut [u8] {
+        Transmitter::kept(self)
     }
     // Once in the loop of a stream that is alone.
     #[inline(always)]
-    fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
-        Transmitter::send_now(self, message, launch)
+    fn send_kept(
+        &mut self,
+        anew: Option<[u8; ANEW]>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        Transmitter::send_kept(self, anew, launch)
     }
     fn tell(&mut self, to: &mut impl Hear) -> io::Result<()> {
         Transmitter::tell(self, to)

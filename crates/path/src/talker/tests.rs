@@ -10,6 +10,8 @@ use std::rc::Rc;
 
 use super::run::{Engine, Line, Port, Stop};
 use super::wait::{Clock, Woken};
+use timewire_sys::outbox::ANEW;
+
 use super::*;
 use crate::transmit::{Hear, NotSent, Sent, TxReport};
 
@@ -50,6 +52,8 @@ struct TestPort {
     refused: Vec<u32>,
     sent: Vec<(i64, Probe, usize)>,
     bytes: Vec<Vec<u8>>,
+    /// A message, and where it is changed.
+    kept: (Vec<u8>, usize),
 }
 
 impl Port for TestPort {
@@ -89,13 +93,30 @@ impl Port for TestPort {
         !self.refused.is_empty()
     }
 
-    fn can_send_now(&self) -> bool {
+    fn can_keep(&self) -> bool {
         self.room == usize::MAX && self.waiting == 0
     }
 
-    fn send_now(&mut self, message: &[u8], launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
-        self.buffer[..message.len()].copy_from_slice(message);
-        let sent = self.send(message.len(), None, launch);
+    fn keep(&mut self, message: &[u8], anew: usize) {
+        self.kept = (message.to_vec(), anew);
+    }
+
+    fn kept(&mut self) -> &mut [u8] {
+        &mut self.kept.0
+    }
+
+    fn send_kept(
+        &mut self,
+        anew: Option<[u8; ANEW]>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        let (message, at) = &mut self.kept;
+        if let Some(anew) = anew {
+            message[*at..*at + ANEW].copy_from_slice(&anew);
+        }
+        let length = message.len();
+        self.buffer[..length].copy_from_slice(message);
+        let sent = self.send(length, None, launch);
         self.flush();
         sent
     }
@@ -167,6 +188,7 @@ fn run_with(
         refused: Vec::new(),
         sent: Vec::new(),
         bytes: Vec::new(),
+        kept: (Vec::new(), 0),
     };
     change(&mut port);
     let plans: Vec<_> = specs.iter().map(|spec| plan_of(spec).unwrap()).collect();

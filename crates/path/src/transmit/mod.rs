@@ -23,7 +23,7 @@ use timewire_base::{IfName, Instant, Mono, SocketPriority, Span, Tai};
 use timewire_bpf::pass::Pass;
 use timewire_sys::clock;
 use timewire_sys::error_queue::{self, Report, ReportReader, TxTime};
-use timewire_sys::outbox::{Outbox, Outgoing};
+use timewire_sys::outbox::{ANEW, Outbox, Outgoing};
 use timewire_sys::packet_ring::PacketRing;
 use timewire_sys::xsk_talk::{Completed, XskTalker};
 
@@ -351,22 +351,39 @@ impl Transmitter {
         !self.known.is_empty()
     }
 
-    /// Whether [`Transmitter::send_now`] can be called: a socket, for which nothing waits.
+    /// Whether [`Transmitter::keep`] can be called: a socket, for which nothing waits.
     #[inline]
-    pub fn can_send_now(&self) -> bool {
+    pub fn can_keep(&self) -> bool {
         matches!(&self.carrier, Carrier::Outbox(outbox) if outbox.waiting() == 0)
     }
 
-    /// Sends a message from memory of the caller's at once, to the destination of the port or that
-    /// of the frame. As [`Transmitter::send`] and [`Transmitter::flush`] in one.
+    /// Keeps a message that is sent again and again by [`Transmitter::send_kept`]; `anew` is where
+    /// in it the bytes begin that are others each time, if it is to write them.
+    ///
+    /// **Panics** when the port is none that [`Transmitter::can_keep`], the message is longer than
+    /// the longest, or there are too few bytes from there on.
+    pub fn keep(&mut self, message: &[u8], anew: usize) {
+        self.outbox().keep(message, anew);
+    }
+
+    /// The message that is kept, to be changed.
+    ///
+    /// **Panics** when the port is none that [`Transmitter::can_keep`].
+    pub fn kept(&mut self) -> &mut [u8] {
+        self.outbox().kept()
+    }
+
+    /// Sends the message that is kept at once, to the destination of the port or that of the frame;
+    /// before, changes the bytes that are others each time, if it is given them. As
+    /// [`Transmitter::send`] and [`Transmitter::flush`] in one.
     ///
     /// **Errors**: as [`Transmitter::send`].
     ///
-    /// **Panics** when the port is none that [`Transmitter::can_send_now`].
+    /// **Panics** when the port is none that [`Transmitter::can_keep`].
     #[inline(always)]
-    pub fn send_now(
+    pub fn send_kept(
         &mut self,
-        message: &[u8],
+        anew: Option<[u8; ANEW]>,
         launch: Option<Instant<Tai>>,
     ) -> Result<Sent, NotSent> {
         let launch_ns = match launch {
@@ -375,13 +392,18 @@ impl Transmitter {
         };
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
-        let Carrier::Outbox(outbox) = &mut self.carrier else {
-            panic!("only sockets send at once");
-        };
-        if let Err(error) = outbox.send_now(message, id, launch_ns) {
+        if let Err(error) = self.outbox().send_kept(anew, id, launch_ns) {
             keep(&mut self.known, &mut self.lost, TxReport::NotTaken { id, error });
         }
         Ok(Sent { id })
+    }
+
+    #[inline(always)]
+    fn outbox(&mut self) -> &mut Outbox {
+        match &mut self.carrier {
+            Carrier::Outbox(outbox) => outbox,
+            Carrier::Ring(_) | Carrier::Xsk(_) => panic!("only sockets keep a message"),
+        }
     }
 
     /// A launch time by the clock of the port.

@@ -109,33 +109,69 @@ impl LogHistogram {
     pub(super) fn record_all(&mut self, times: &[i64]) {
         let Some(&first) = times.first() else { return };
         let range = self.range.unwrap_or((first, first));
-        let few = Few::of(times, range);
-        let bins = &mut self.positive[..];
-        let mut count = |ns: i64| {
-            // A negative one is far beyond the last bin.
-            match bins.get_mut(bin_of(ns.cast_unsigned())) {
-                // A count of 64 bits is out of reach.
-                Some(counter) => *counter = counter.wrapping_add(1),
-                None if ns < 0 => count_below(&mut self.negative, &mut self.below, ns),
-                None => self.above += 1,
-            }
-        };
-        // Four in a round.
-        let (fours, rest) = times.as_chunks::<4>();
-        fours.iter().for_each(|four| four.iter().for_each(|&ns| count(ns)));
-        rest.iter().for_each(|&ns| count(ns));
-        self.range = Some(if few.are_within() {
+        // Nearly all are small, of one sign or of both.
+        let mut is_within = None;
+        if first >= 0 {
+            is_within = self.record_small(times, range);
+        }
+        let is_within = is_within.or_else(|| self.record_near(times, range));
+        let is_within = is_within.unwrap_or_else(|| {
+            times.iter().for_each(|&ns| self.put(ns));
+            self.sums.add_large(times);
+            false
+        });
+        self.range = Some(if is_within {
             range
         } else {
             times.iter().fold(range, |(min, max), &ns| (min.min(ns), max.max(ns)))
         });
-        self.sums.add_all(times, &few);
     }
 
-    /// Counts a time.
+    /// Counts times, all but their range, if they are small and none is negative; whether they lie
+    /// within this range, then.
     #[inline]
-    pub fn record(&mut self, time: Span) {
-        let ns = time.as_ns();
+    fn record_small(&mut self, times: &[i64], range: (i64, i64)) -> Option<bool> {
+        let few = Few::of(times, range);
+        if !few.are_small() {
+            return None;
+        }
+        let (mut bins, beyond) = (Parts::of(&mut self.positive), &mut self.above);
+        // Four in a round.
+        let (fours, rest) = times.as_chunks::<4>();
+        fours.iter().for_each(|four| four.iter().for_each(|&ns| bins.put(beyond, ns)));
+        rest.iter().for_each(|&ns| bins.put(beyond, ns));
+        self.sums.add_all(&few);
+        Some(few.are_within())
+    }
+
+    /// As [`LogHistogram::record_small`], of times of which some are negative, as those to a launch
+    /// time that is yet to come.
+    #[inline(never)]
+    fn record_near(&mut self, times: &[i64], (min, max): (i64, i64)) -> Option<bool> {
+        let mut moved = [0; BATCH];
+        let moved = moved.get_mut(..times.len())?;
+        for (moved, &ns) in moved.iter_mut().zip(times) {
+            *moved = ns.wrapping_add(Few::MIDDLE);
+        }
+        // If a bound overflows, the times are said to be outside.
+        let range = (min.wrapping_add(Few::MIDDLE), max.wrapping_add(Few::MIDDLE));
+        let few = Few::of(moved, range);
+        if !few.are_small() {
+            return None;
+        }
+        let mut above = (Parts::of(&mut self.positive), &mut self.above);
+        let mut below = (Parts::of(&mut self.negative), &mut self.below);
+        for &ns in times {
+            let (bins, beyond) = if ns < 0 { &mut below } else { &mut above };
+            bins.put(beyond, ns);
+        }
+        self.sums.add_moved(&few);
+        Some(few.are_within())
+    }
+
+    /// Counts a time in its bin.
+    #[inline]
+    fn put(&mut self, ns: i64) {
         let bin = bin_of(ns.unsigned_abs());
         let (bins, beyond) = if ns < 0 {
             (&mut self.negative, &mut self.below)
@@ -143,6 +179,13 @@ impl LogHistogram {
             (&mut self.positive, &mut self.above)
         };
         *bins.get_mut(bin).unwrap_or(beyond) += 1;
+    }
+
+    /// Counts a time.
+    #[inline]
+    pub fn record(&mut self, time: Span) {
+        let ns = time.as_ns();
+        self.put(ns);
         match &mut self.range {
             // Mostly neither.
             Some((min, max)) if ns < *min || ns > *max => {
@@ -339,12 +382,6 @@ impl HistogramSummary {
     }
 }
 
-/// Counts a time below zero.
-#[cold]
-fn count_below(bins: &mut [u64], below: &mut u64, ns: i64) {
-    *bins.get_mut(bin_of(ns.unsigned_abs())).unwrap_or(below) += 1;
-}
-
 /// The bin of a magnitude.
 #[inline]
 fn bin_of(magnitude: u64) -> usize {
@@ -353,6 +390,57 @@ fn bin_of(magnitude: u64) -> usize {
     let bin = (OCTAVE * u64::from(octave)).wrapping_add(magnitude >> octave);
     usize::try_from(bin).expect("invariant: below 2000")
 }
+
+/// The bins of one sign: those of one nanosecond up to 31 ns, and the others.
+struct Parts<'a> {
+    narrow: &'a mut [u64],
+    wide: &'a mut [u64],
+}
+
+impl Parts<'_> {
+    #[inline]
+    fn of(bins: &mut [u64]) -> Parts<'_> {
+        let (narrow, wide) = bins.split_at_mut(bins.len().min(NARROW));
+        Parts { narrow, wide }
+    }
+
+    /// Counts a time less than 2^31 either way by its magnitude.
+    #[inline]
+    fn put(&mut self, beyond: &mut u64, ns: i64) {
+        match self.wide.get_mut(wide_bin_of(ns)) {
+            // A count of 64 bits is out of reach.
+            Some(counter) => *counter = counter.wrapping_add(1),
+            None => self.put_elsewhere(beyond, ns),
+        }
+    }
+
+    #[cold]
+    fn put_elsewhere(&mut self, beyond: &mut u64, ns: i64) {
+        let bin = usize::try_from(ns.unsigned_abs()).unwrap_or(usize::MAX);
+        *self.narrow.get_mut(bin).unwrap_or(beyond) += 1;
+    }
+}
+
+/// How many bins are [`Parts::narrow`].
+const NARROW: usize = 32;
+
+/// As [`bin_of`] of its magnitude less [`NARROW`], of a time less than 2^31 either way, in fewer
+/// instructions: its exponent and the upper bits of its mantissa as a floating-point number, which
+/// has no rounding. More than there are bins of a magnitude below that.
+#[inline]
+fn wide_bin_of(ns: i64) -> usize {
+    let [a, b, c, d, ..] = ns.to_le_bytes();
+    let bits = f64::from(i32::from_le_bytes([a, b, c, d])).to_bits() & !SIGN;
+    // Of the mantissa as many bits as tell the bin of an octave.
+    let bin = (bits >> (f64::MANTISSA_DIGITS - 1 - OCTAVE.ilog2())).wrapping_sub(FIRST_WIDE);
+    usize::try_from(bin).expect("invariant: u64 fits usize")
+}
+
+/// Of a floating-point number.
+const SIGN: u64 = 1 << 63;
+/// What is looked at of the floating-point number 32, the smallest of the wide bins.
+const FIRST_WIDE: u64 = (1_023 + 5) * OCTAVE;
+const _: () = assert!(OCTAVE == 1 << 5 && NARROW == 1 << 5);
 
 /// The smallest and largest magnitude of a bin.
 fn bounds(bin: usize) -> (u64, u64) {
@@ -390,6 +478,20 @@ mod tests {
             assert!((to - from + 1) <= (from / 32).max(1), "bin {bin}: {from} to {to}");
         }
         assert_eq!(bounds(count - 1).0, 1 << 63);
+    }
+
+    #[test]
+    fn t0_bins_by_floating_point_are_the_same_or_none() {
+        for bin in 0..bin_of(1 << 31) {
+            let (from, to) = bounds(bin);
+            for time in [from, from + (to - from) / 2, to].map(u64::cast_signed) {
+                let bins = [wide_bin_of(time), wide_bin_of(-time)];
+                match bin.checked_sub(NARROW) {
+                    Some(wide) => assert_eq!(bins, [wide, wide], "{time}"),
+                    None => assert!(bins.iter().all(|bin| *bin > bin_of(1 << 63)), "{time}"),
+                }
+            }
+        }
     }
 
     #[test]
@@ -484,6 +586,30 @@ mod tests {
             prop_assert_eq!(batched.settled().count(), settled);
             prop_assert_eq!(batched.settle(), &each);
             prop_assert_eq!(batched.settled(), &each);
+        }
+
+        #[test]
+        fn t0_counting_small_times_at_once_is_counting_each(
+            times in proptest::collection::vec((0_i64..1 << 29, 0_u32..29, any::<bool>()), 1..400),
+            signs in 0_u8..3,
+            limit in 0_i64..1 << 30,
+            odd in prop_oneof![Just(None), (any::<usize>(), any::<i64>()).prop_map(Some)],
+        ) {
+            let limit = Span::from_ns(limit);
+            // All but the first few are mostly within a range that is known.
+            let mut values = vec![0, 1 << 27];
+            values.extend(times.iter().map(|&(time, shift, is_negative)| {
+                let is_negative = signs == 1 || signs == 2 && is_negative;
+                if is_negative { -(time >> shift) } else { time >> shift }
+            }));
+            if let Some((at, value)) = odd {
+                let at = at % values.len();
+                values[at] = value;
+            }
+            let each = histogram(LogHistogram::up_to(limit), &values);
+            let mut batched = BatchedHistogram::up_to(limit);
+            values.iter().for_each(|&value| batched.record(Span::from_ns(value)));
+            prop_assert_eq!(batched.settle(), &each);
         }
 
         #[test]

@@ -29,6 +29,8 @@ impl Few {
     /// Squares of so small values are below 2^56, and so many of them fit 64 bits.
     const BITS: u32 = 28;
     const MOST: usize = 256;
+    /// What is added to values of both signs, so that they are small if they are near zero.
+    pub(super) const MIDDLE: i64 = 1 << (Few::BITS - 1);
 
     /// With what is to be known of them: whether they lie in these bounds, both included.
     #[inline]
@@ -48,7 +50,12 @@ impl Few {
     }
 
     #[inline]
-    fn are_small(&self) -> bool {
+    fn count(&self) -> u64 {
+        u64::try_from(self.count).expect("invariant: a length fits 64 bits")
+    }
+
+    #[inline]
+    pub(super) fn are_small(&self) -> bool {
         self.bits >> Few::BITS == 0 && self.count <= Few::MOST
     }
 
@@ -73,19 +80,31 @@ impl Sums {
         }
     }
 
-    /// As [`Sums::add`] of each.
+    /// As [`Sums::add`] of each of the values, which are small.
     #[inline]
-    pub(super) fn add_all(&mut self, values: &[i64], few: &Few) {
-        if !few.are_small() {
-            return self.add_large(values);
-        }
-        self.count += u64::try_from(values.len()).expect("invariant: a length fits 64 bits");
+    pub(super) fn add_all(&mut self, few: &Few) {
+        debug_assert!(few.are_small(), "sums of large values do not fit");
+        self.count += few.count();
         self.sum = self.sum.wrapping_add(few.sum.into());
         self.squares = self.squares.plus(Wide { high: 0, low: few.squares.into() });
     }
 
+    /// As [`Sums::add_all`] of values each of which is [`Few::MIDDLE`] less than those.
+    #[inline]
+    pub(super) fn add_moved(&mut self, few: &Few) {
+        debug_assert!(few.are_small(), "sums of large values do not fit");
+        let middle = u128::from(Few::MIDDLE.unsigned_abs());
+        let (count, sum) = (u128::from(few.count()), u128::from(few.sum));
+        self.count += few.count();
+        self.sum = self.sum.wrapping_add_unsigned(sum).wrapping_sub_unsigned(count * middle);
+        // The square of each, (v - m)^2, is v^2 + m^2 - 2 v m.
+        let squares = u128::from(few.squares) + count * middle * middle - 2 * middle * sum;
+        self.squares = self.squares.plus(Wide { high: 0, low: squares });
+    }
+
+    /// As [`Sums::add`] of each.
     #[inline(never)]
-    fn add_large(&mut self, values: &[i64]) {
+    pub(super) fn add_large(&mut self, values: &[i64]) {
         let (mut sum, mut low, mut carries) = (self.sum, self.squares.low, 0_u64);
         for &value in values {
             let magnitude = u128::from(value.unsigned_abs());
@@ -226,12 +245,23 @@ mod tests {
             // Of all sizes, and all as small as one wants.
             let any = values.iter().map(|(shift, value)| value >> shift);
             let small = values.iter().map(|(_, value)| (value & i64::MAX) >> shift);
+            let near = values.iter().map(|(_, value)| value >> shift);
             let (min, max) = (bounds.1 >> bounds.0, bounds.3 >> bounds.2);
-            for values in [any.collect::<Vec<i64>>(), small.collect()] {
+            for values in [any.collect::<Vec<i64>>(), small.collect(), near.collect()] {
                 let few = Few::of(&values, (min, max));
                 let mut at_once = sums(&[7]);
-                at_once.add_all(&values, &few);
+                match few.are_small() {
+                    true => at_once.add_all(&few),
+                    false => at_once.add_large(&values),
+                }
                 prop_assert_eq!(at_once, sums(&[&[7], &values[..]].concat()));
+                let moved = values.iter().map(|value| value.wrapping_add(Few::MIDDLE));
+                let few_moved = Few::of(&moved.collect::<Vec<_>>(), (0, 0));
+                if few_moved.are_small() {
+                    let mut at_once = sums(&[7]);
+                    at_once.add_moved(&few_moved);
+                    prop_assert_eq!(at_once, sums(&[&[7], &values[..]].concat()));
+                }
                 let are_within = values.iter().all(|value| (min..=max).contains(value));
                 prop_assert!(are_within || !few.are_within());
                 let is_told = few.are_small() && max >= 0 && min > i64::MIN >> 1;
