@@ -22,7 +22,7 @@ usage: cargo xtask VERB
   tidy        check the rules of the repository (also a test of this crate)
   test        format, lints, licences, advisories, all tests; ends with the totals
   bench       every benchmark, then the gate
-  bench-gate  instructions per frame of the MAC, stream of the planner and hop of the simulator: their bounds
+  bench-gate  instructions per frame, planned stream and simulated hop, against their bounds
               (needs valgrind)
   lab-stress N  the tests in the laboratory's kernel, N times each with all processors busy: every
               run must give the same stamps

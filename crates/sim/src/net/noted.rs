@@ -68,7 +68,7 @@ impl Noted {
         for (result, ends) in results.iter_mut().zip(&self.places) {
             let own = &self.sorted[from..slot(*ends)];
             from = slot(*ends);
-            // They arrive out of the order of their release, if at all, around the first that counts.
+            // Around the first that counts they may arrive in another order.
             let mut left = own;
             while !left.is_empty() {
                 let counted = left.iter().take_while(|latency| **latency != NOT_COUNTED).count();
@@ -87,13 +87,19 @@ mod tests {
     use crate::net::Latencies;
     use proptest::prelude::*;
 
+    /// The stream and the latency, if it counts.
+    fn arrival() -> impl Strategy<Value = (u32, Option<u64>)> {
+        (0..5_u32, proptest::option::of(0..99_u64))
+    }
+
     proptest! {
         #[test]
         fn t0_arrivals_come_to_their_streams_in_their_order(
-            arrivals in proptest::collection::vec((0..5_u32, proptest::option::of(0..99_u64)), 0..400),
+            arrivals in proptest::collection::vec(arrival(), 0..400),
             room in 1..100_usize,
         ) {
-            let empty = StreamResult { latencies: Latencies::of_one_of(room << 17), ..StreamResult::default() };
+            let latencies = Latencies::of_one_of(room << 17);
+            let empty = StreamResult { latencies, ..StreamResult::default() };
             let (mut together, mut alone) = (vec![empty.clone(); 5], vec![empty; 5]);
             let mut noted = Noted::of(5);
             for (stream, latency) in &arrivals {
