@@ -14,7 +14,7 @@ mod networks;
 use timewire_base::Span;
 use timewire_sim::net::Simulation;
 
-use networks::{fat_tree, line};
+use networks::{fat_tree, large, line};
 
 fn main() {
     // `cargo bench` adds an option of its own.
@@ -26,12 +26,17 @@ fn main() {
     let network = match name {
         "line-8" => Some(line(8, false)),
         "line-512" => Some(line(512, false)),
+        "line-4096" => Some(line(4_096, false)),
         "tree-20" => Some(fat_tree(4, true)),
         "tree-320" => Some(fat_tree(16, true)),
+        "tree-1280" => Some(fat_tree(32, true)),
+        "ring" => Some(large()),
         _ => None,
     };
     let (Some(mut network), Ok(count)) = (network, count) else {
-        eprintln!("usage: sim_instructions [COUNT [line-8 | line-512 | tree-20 | tree-320]]");
+        eprintln!(
+            "usage: sim_instructions [COUNT [line-8 | line-512 | line-4096 | tree-20 | tree-320 | tree-1280 | ring]]"
+        );
         #[expect(clippy::disallowed_methods, reason = "a benchmark is a program")]
         std::process::exit(2);
     };

@@ -87,7 +87,6 @@ pub fn fat_tree(k: usize, even: bool) -> Network {
 
 /// A thousand bridges in a ring, two thousand stations, a hundred thousand streams of 100 frames a
 /// second, four bridges apart.
-#[allow(dead_code, reason = "one of the benchmarks has no use for it")]
 pub fn large() -> Network {
     const BRIDGES: usize = 1_000;
     let mut network = Network::empty(Span::from_secs(1), 1);

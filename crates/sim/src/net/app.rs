@@ -11,11 +11,11 @@ use timewire_mac::port::{AsyncShaper, Ps};
 
 use super::delay::ps;
 use super::describe::{FaultKind, Network, NodeSpec, StreamSpec, Traffic};
-use super::engine::{Kind, Simulation};
+use super::engine::{ANY_PORT, Kind, Simulation};
 use super::frame::{Frame, Tags, slot};
 use super::observe::What;
 use super::ports::{VARIES, fixed};
-use super::route::{Routes, index};
+use super::route::index;
 use super::stats::LostBy;
 
 /// A stream that runs, as far as its usual frames need it: one line of a cache.
@@ -35,6 +35,8 @@ pub(super) struct Flow {
     entered: u64,
     /// The place of its first hop.
     first: u32,
+    /// The port of its station that it sends by; [`ANY_PORT`] of one that has several listeners.
+    pub first_port: u32,
     /// How long its station takes to send a frame, its application's delay included, or
     /// [`VARIES`].
     sends: u32,
@@ -65,7 +67,7 @@ impl Flow {
     /// `steady`: the clock of its station is always right, or always as wrong.
     pub fn new(
         spec: &StreamSpec,
-        first: u32,
+        (first, first_port): (u32, u32),
         several: bool,
         network: &Network,
         steady: bool,
@@ -90,17 +92,10 @@ impl Flow {
             due: 0,
             entered: 0,
             first,
+            first_port: if several { ANY_PORT } else { first_port },
             sends: fixed(&network.nodes[spec.from].send),
             receives: fixed(&network.nodes[spec.to].receive),
         }
-    }
-}
-
-impl Flow {
-    /// The port of its station that it sends by, if it is one, and what it releases goes nowhere
-    /// else at once.
-    pub fn only_port(&self, routes: &Routes) -> Option<u32> {
-        (!self.tags.has(Tags::SEVERAL)).then(|| routes.hop(self.first).port())
     }
 }
 
@@ -302,10 +297,11 @@ impl Simulation {
         let frame = Frame { created, stream, number, at: flow.first, tags };
         self.tell(&frame, What::Released);
         let Some(tree) = self.tree(&frame).map(Arc::clone) else {
-            return self.set_out(frame, ready);
+            return self.set_out(frame, ready, self.flows[slot(stream)].first_port);
         };
         for root in &tree.roots {
-            self.set_out(self.routes.moved(frame, *root), ready);
+            let frame = self.routes.moved(frame, *root);
+            self.set_out(frame, ready, self.routes.hop(frame.at).port());
         }
     }
 
@@ -319,12 +315,12 @@ impl Simulation {
         };
     }
 
-    fn set_out(&mut self, frame: Frame, ready: u64) {
+    fn set_out(&mut self, frame: Frame, ready: u64, port: u32) {
         if ready == self.now {
-            return self.enter(frame);
+            return self.enter(frame, port);
         }
         let place = self.slab.put(frame, ready);
-        self.at(ready, Kind::Enter, frame.stream, place);
+        self.enters_at(ready, (frame.stream, place), port);
     }
 
     /// Where the way of a frame ends, and which of several listeners that is.

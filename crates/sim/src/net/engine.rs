@@ -168,9 +168,10 @@ impl Simulation {
         let (flows, apps): (Vec<Flow>, Vec<App>) = flows
             .map(|(number, spec)| {
                 let several = routes.trees.contains_key(&number);
-                let way = (routes.starts[number], slot(routes.hops_of(number)));
+                let way = (routes.first(index(number)), slot(routes.hops_of(index(number))));
                 let random = sequence(seed, 3, number);
-                let flow = Flow::new(spec, way.0, several, network, steady[spec.from]);
+                let first = (way.0, routes.hop(way.0).port());
+                let flow = Flow::new(spec, first, several, network, steady[spec.from]);
                 (flow, App::new(spec, way.1, random))
             })
             .unzip();
@@ -322,13 +323,38 @@ impl Simulation {
 
     /// Something happens at an instant.
     pub(super) fn at(&mut self, time: u64, kind: Kind, object: u32, arg: u32) {
+        let port = match kind {
+            // A segment's other stations hear it.
+            Kind::Wake if !self.ports[slot(object)].is_shared => object,
+            Kind::Release => self.flows[slot(object)].first_port,
+            _ => ANY_PORT,
+        };
+        self.at_port(time, kind, (object, arg), port);
+    }
+
+    /// A frame of the slab, of a stream and at a place, comes to a port.
+    #[inline(always)]
+    pub(super) fn enters_at(&mut self, time: u64, (stream, place): (u32, u32), port: u32) {
+        self.at_port(time, Kind::Enter, (stream, place), port);
+    }
+
+    /// A frame of the slab comes to the end of its way.
+    pub(super) fn delivered_at(&mut self, time: u64, place: u32, frame: &Frame) {
+        // An application that waits for the frame may send one at once.
+        let port = if frame.tags.has(Tags::FOLLOWED) { ANY_PORT } else { NO_PORT };
+        self.at_port(time, Kind::Deliver, (frame.stream, place), port);
+    }
+
+    /// `port`: see [`Event::port`].
+    #[inline(always)]
+    fn at_port(&mut self, time: u64, kind: Kind, (object, arg): (u32, u32), port: u32) {
         if time > self.until {
             // It never happens; a frame that waits for it is on its way at the end.
             return;
         }
         self.number = self.number.wrapping_add(1);
         let key = kind.rank() << 60 | u64::from(object) << 32 | u64::from(self.number);
-        self.queue.push(Event { time, key, arg });
+        self.queue.push(Event { time, key, arg, port });
     }
 
     fn handle(&mut self, event: Event) {
@@ -340,7 +366,7 @@ impl Simulation {
             Kind::Enter => {
                 let flying = self.slab.take(event.arg);
                 if !flying.frame.tags.has(Tags::GONE) {
-                    self.enter(flying.frame);
+                    self.enter(flying.frame, event.port);
                 }
             }
             Kind::Deliver => {
@@ -414,8 +440,7 @@ impl Simulation {
     }
 
     /// A frame comes to the queue of the port of its hop.
-    pub(super) fn enter(&mut self, frame: Frame) {
-        let number = self.routes.hop(frame.at).port();
+    pub(super) fn enter(&mut self, frame: Frame, number: u32) {
         if (self.nodes_down > 0 || frame.tags.has(Tags::DAMAGED))
             && let Some(by) = self.lost_at(number, &frame)
         {
@@ -471,7 +496,7 @@ impl Simulation {
             return Some(Ps::new(released) + launch);
         }
         let group = (port, sent_by, frame.tags.class());
-        let hop = frame.at - self.routes.starts[slot(frame.stream)];
+        let hop = frame.at - self.routes.first(frame.stream);
         let Some(shaper) = flow.shapers.get_mut(slot(hop)) else {
             return Some(Ps::ZERO);
         };
@@ -499,27 +524,7 @@ impl Simulation {
     #[inline(never)]
     fn may_concern(&self, port: u32) -> bool {
         let Some(others) = self.queue.others_now() else { return true };
-        let mut looked_at = 0;
-        for event in others {
-            looked_at += 1;
-            let (kind, object) = event.what();
-            let is_elsewhere = looked_at <= LOOKED_AT
-                && match kind {
-                    Kind::Enter => self.routes.hop(self.slab.frame(event.arg).at).port() != port,
-                    // An application that waits for the frame may send one at once.
-                    Kind::Deliver => !self.slab.frame(event.arg).tags.has(Tags::FOLLOWED),
-                    Kind::Release => {
-                        let first = self.flows[slot(object)].only_port(&self.routes);
-                        first.is_some_and(|first| first != port)
-                    }
-                    Kind::Wake => object != port && !self.ports[slot(object)].is_shared,
-                    _ => false,
-                };
-            if !is_elsewhere {
-                return true;
-            }
-        }
-        false
+        others.into_iter().any(|event| event.port == port || event.port == ANY_PORT)
     }
 
     pub(super) fn wake(&mut self, port: u32, time: u64) {
@@ -660,7 +665,7 @@ impl Simulation {
         frame.at += 1;
         if hop.is_last() {
             let place = self.slab.put(frame, arrives);
-            return self.at(arrives, Kind::Deliver, frame.stream, place);
+            return self.delivered_at(arrives, place, &frame);
         }
         self.go_to_next::<false>(frame, port, (arrives, since), None);
     }
@@ -678,7 +683,9 @@ impl Simulation {
         let fixed = self.ports[slot(port)].takes;
         if !WATCHED && fixed != VARIES {
             let place = self.slab.put(frame, arrives);
-            self.at(arrives.saturating_add(fixed.into()), Kind::Enter, frame.stream, place);
+            let port = self.routes.hop(frame.at).port();
+            let ready = arrives.saturating_add(fixed.into());
+            self.enters_at(ready, (frame.stream, place), port);
             return fixed.into();
         }
         self.go_as_node_says::<WATCHED>(frame, port, (arrives, since), takes)
@@ -724,7 +731,7 @@ impl Simulation {
             *forwarded = ready;
         }
         let place = self.slab.put(frame, arrives);
-        self.at(ready, Kind::Enter, frame.stream, place);
+        self.enters_at(ready, (frame.stream, place), onward);
         takes
     }
 
@@ -734,8 +741,8 @@ impl Simulation {
     }
 }
 
-/// So many events of one instant are looked at, one by one.
-const LOOKED_AT: usize = 8;
+/// An event that may concern any port at once. One that concerns none has [`NO_PORT`].
+pub(super) const ANY_PORT: u32 = u32::MAX - 1;
 const MOST_VIOLATIONS: usize = 100;
 const OVERLAP: &str = "a port sends two frames at the same time";
 

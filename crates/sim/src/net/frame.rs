@@ -116,11 +116,6 @@ impl Slab {
         taken
     }
 
-    /// The frame of a place.
-    pub fn frame(&self, place: u32) -> &Frame {
-        &self.frames[slot(place)].frame
-    }
-
     /// Those that are in use.
     pub fn live(&mut self) -> impl Iterator<Item = &mut InFlight> {
         self.frames.iter_mut().filter(|flying| flying.frame.tags != Tags::NO_FRAME)

@@ -115,8 +115,7 @@ impl Simulation {
     #[cold]
     fn tell_observer(&mut self, frame: Frame, what: What) {
         // On its last link it is still at the last port, but for copies that go to listeners.
-        let starts = &self.routes.starts[slot(frame.stream)..];
-        let last = u8::try_from(starts[1] - starts[0] - 1).unwrap_or(u8::MAX);
+        let last = u8::try_from(self.routes.hops_of(frame.stream) - 1).unwrap_or(u8::MAX);
         let seen = Seen {
             at_ps: self.now,
             created_ps: frame.created,

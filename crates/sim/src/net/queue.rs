@@ -20,6 +20,8 @@ pub(super) struct Event {
     /// Kind, object and number: a total order that depends on nothing but the simulation.
     pub key: u64,
     pub arg: u32,
+    /// The port that it may concern at once: a number, or what the engine says of all or none.
+    pub port: u32,
 }
 
 // One and a half of them are a line of a cache at most.
@@ -292,7 +294,7 @@ mod tests {
             later in proptest::collection::vec((after(), 0..9_u64), 0..800),
         ) {
             let mut queue = EventQueue::new();
-            let event = |(time, key), arg| Event { time, key, arg };
+            let event = |(time, key), arg| Event { time, key, arg, port: 0 };
             let mut all = Vec::new();
             for (arg, part) in (0..).zip(&first) {
                 queue.push(event(*part, arg));
@@ -311,7 +313,7 @@ mod tests {
                     // At the same instant, a cause is not before its effect in any other way.
                     let key = key + if *after == 0 { now.key } else { 0 };
                     let arg = 1_000 + u32::try_from(all.len()).unwrap();
-                    let next = Event { time: now.time + after, key, arg };
+                    let next = Event { time: now.time + after, key, arg, port: 0 };
                     queue.push(next);
                     all.push(next);
                 }
@@ -324,7 +326,7 @@ mod tests {
     #[test]
     fn t0_what_is_too_late_stays() {
         let mut queue = EventQueue::new();
-        queue.push(Event { time: 10, key: 0, arg: 0 });
+        queue.push(Event { time: 10, key: 0, arg: 0, port: 0 });
         assert_eq!(queue.pop(9), None);
         assert!(queue.pop(10).is_some() && !queue.more_now() && queue.pop(u64::MAX).is_none());
     }

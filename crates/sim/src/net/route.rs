@@ -10,12 +10,12 @@ use super::describe::{NetError, Network, PortIndex};
 use super::frame::{Frame, slot};
 use super::tree::Tree;
 
-/// The ports of every stream, one after the other.
+/// The ports of every way, one after the other. Streams between the same two nodes share theirs.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     hops: Vec<Hop>,
-    /// Where each stream's hops begin; one more at the end.
-    pub starts: Vec<u32>,
+    /// Where each stream's hops begin, and how many there are.
+    ways: Vec<(u32, u32)>,
     /// Of those with several listeners.
     pub trees: BTreeMap<usize, Tree>,
 }
@@ -45,16 +45,25 @@ type Neighbours = Vec<Vec<(u32, u32)>>;
 impl Routes {
     pub fn of(network: &Network) -> Result<Routes, NetError> {
         let neighbours = neighbours(network);
-        let mut routes = Routes { hops: Vec::new(), starts: vec![0], trees: BTreeMap::new() };
+        let mut routes = Routes::default();
         // Streams of one talker share a search.
         let mut by_talker: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (number, stream) in network.streams.iter().enumerate() {
             by_talker.entry(stream.from).or_default().push(number);
         }
-        let mut ways: Vec<Vec<u32>> = vec![Vec::new(); network.streams.len()];
+        routes.ways = vec![(0, 0); network.streams.len()];
+        let mut kept: BTreeMap<(usize, usize), (u32, u32)> = BTreeMap::new();
         for (from, streams) in by_talker {
             let reached = search(&neighbours, index(from));
             for number in streams {
+                let ends = (from, network.streams[number].to);
+                let is_alone = !network.more_listeners.contains_key(&number);
+                if let Some(way) = kept.get(&ends)
+                    && is_alone
+                {
+                    routes.ways[number] = *way;
+                    continue;
+                }
                 let to_each = network.listeners(number).map(|to| {
                     let way = way(&reached, index(from), index(to));
                     way.ok_or(NetError::NoRoute { stream: number, from, to })
@@ -73,22 +82,28 @@ impl Routes {
                 if count > max {
                     return Err(NetError::TooMany { what, count, max });
                 }
-                ways[number] = way;
+                let kept_at = (index(routes.hops.len()), index(count));
+                routes.hops.extend(way.into_iter().map(Hop));
+                if let Some(Hop(last)) = routes.hops.last_mut() {
+                    *last |= Hop::LAST;
+                }
+                routes.ways[number] = kept_at;
+                if is_alone {
+                    kept.insert(ends, kept_at);
+                }
             }
-        }
-        for way in ways {
-            routes.hops.extend(way.into_iter().map(Hop));
-            if let Some(Hop(last)) = routes.hops.last_mut() {
-                *last |= Hop::LAST;
-            }
-            routes.starts.push(index(routes.hops.len()));
         }
         Ok(routes)
     }
 
     /// How many hops a stream has.
-    pub fn hops_of(&self, stream: usize) -> u32 {
-        self.starts[stream + 1] - self.starts[stream]
+    pub fn hops_of(&self, stream: u32) -> u32 {
+        self.ways[slot(stream)].1
+    }
+
+    /// The place of its first hop among all.
+    pub fn first(&self, stream: u32) -> u32 {
+        self.ways[slot(stream)].0
     }
 
     /// A hop by its place among all.
@@ -98,20 +113,23 @@ impl Routes {
 
     /// The place of a frame among the hops of its stream.
     pub fn place(&self, frame: &Frame) -> u8 {
-        let place = frame.at - self.starts[slot(frame.stream)];
+        let place = frame.at - self.first(frame.stream);
         u8::try_from(place).expect("invariant: the hops of a stream were counted")
     }
 
     /// A frame at another place among the hops of its stream.
     pub fn moved(&self, frame: Frame, place: u8) -> Frame {
-        Frame { at: self.starts[slot(frame.stream)] + u32::from(place), ..frame }
+        Frame { at: self.first(frame.stream) + u32::from(place), ..frame }
     }
 
     /// The ports of each stream.
     pub fn ways(&self) -> Vec<Vec<PortIndex>> {
-        let each = self.starts.windows(2).map(|two| {
-            let (from, to) = (slot(two[0]), slot(two[1]));
-            self.hops[from..to].iter().map(|hop| PortIndex(slot(hop.port()))).collect()
+        let each = self.ways.iter().map(|(first, count)| {
+            let from = slot(*first);
+            self.hops[from..from + slot(*count)]
+                .iter()
+                .map(|hop| PortIndex(slot(hop.port())))
+                .collect()
         });
         each.collect()
     }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::describe::{NetError, Network};
-use super::engine::{Kind, Simulation};
+use super::engine::Simulation;
 use super::frame::{Frame, NO_PORT, Tags, slot};
 use super::observe::{What, place};
 use super::stats::{Latencies, StreamResult};
@@ -195,7 +195,7 @@ impl Simulation {
         let (_, node) = self.end_of(&frame);
         self.tell(&frame, What::Reaches { port: place(port), node, at_ps: arrives });
         let place = self.slab.put(frame, arrives);
-        self.at(arrives, Kind::Deliver, frame.stream, place);
+        self.delivered_at(arrives, place, &frame);
     }
 
     /// A frame of a stream counts at each of its listeners that get it by where it is.
