@@ -11,6 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::command::{line_of, output_of};
 
 pub const NEAR: &str = "near0";
@@ -152,6 +154,47 @@ pub fn cpu_per_frame(pair: &mut Pair, window: Duration) -> Result<[f64; 2], Stri
         return Err(talker.failed("the frames stopped"));
     }
     Ok([0, 1].map(|of| per(cpu_after[of].saturating_sub(cpu[of]), frames)))
+}
+
+/// How long the talker and the listener compute for a frame between calls of the kernel: from the
+/// end of one to the beginning of the next, with what telling of it costs; not where another
+/// program took the processor meanwhile. **Units**: ns.
+///
+/// **Errors**: one of them does not run, or bpftrace does not.
+pub fn own_per_frame(pair: &mut Pair, window: Duration) -> Result<[f64; 2], String> {
+    let listener = started(&mut pair.listener, pair.connects)?;
+    let before = frames(listener.child.id(), FAR).0;
+    let mut talker = Running::start(&mut pair.talker)?;
+    let far_end = listener.child.id();
+    talker.until("no frames", |_| frames(far_end, FAR).0 >= before + WARM)?;
+    let pids = [talker.child.id(), listener.child.id()];
+    let program = between_calls(pids, window);
+    let told = output_of(Command::new("bpftrace").args(["-f", "json", "-e"]).arg(program))?;
+    own_of(&told, pids).ok_or_else(|| format!("bpftrace tells nothing of {pids:?}: {told}"))
+}
+
+fn between_calls([one, other]: [u32; 2], window: Duration) -> String {
+    let these = format!("pid == {one} || pid == {other}");
+    format!(
+        "tracepoint:raw_syscalls:sys_exit /{these}/ {{ @since[tid] = nsecs; }}
+         tracepoint:raw_syscalls:sys_enter /({these}) && @since[tid]/ {{
+             @ns[pid] = sum(nsecs - @since[tid]);
+         }}
+         tracepoint:sched:sched_switch {{ delete(@since[args->prev_pid]); }}
+         tracepoint:net:net_dev_xmit /str(args->name) == \"{NEAR}\"/ {{ @frames = count(); }}
+         interval:ms:{} {{ clear(@since); exit(); }}",
+        window.as_millis()
+    )
+}
+
+/// What bpftrace's maps say, for a frame.
+fn own_of(told: &str, pids: [u32; 2]) -> Option<[f64; 2]> {
+    let maps = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let data: Vec<Value> = maps.filter(|line| line["type"] == "map").collect();
+    let of = |name: &str| data.iter().find_map(|line| line["data"].get(name));
+    let frames = of("@frames")?.as_u64().filter(|frames| *frames > 0)?;
+    let mut each = pids.map(|pid| of("@ns")?.get(pid.to_string())?.as_u64()).into_iter();
+    Some([per(each.next()??, frames), per(each.next()??, frames)])
 }
 
 /// CPU time of a program that sends so many frames as fast as it can, until all have arrived, with
@@ -333,6 +376,18 @@ mod tests {
         assert_eq!(counters(table, "far0"), Some((6, 5)));
         assert_eq!(counters(table, "lo"), Some((2, 4)));
         assert_eq!(counters(table, "far"), None);
+    }
+
+    #[test]
+    fn t0_time_between_calls_is_shared_among_frames() {
+        let told = r#"{"type": "attached_probes", "data": {"probes": 4}}
+
+{"type": "map", "data": {"@frames": 4}}
+{"type": "map", "data": {"@ns": {"7": 10, "8": 6}}}"#;
+        assert_eq!(format!("{:?}", own_of(told, [7, 8])), "Some([2.5, 1.5])");
+        assert_eq!(own_of(told, [7, 9]), None);
+        assert_eq!(own_of(&told.replace("\"@frames\": 4", "\"@frames\": 0"), [7, 8]), None);
+        assert!(between_calls([7, 8], Duration::from_secs(2)).contains("interval:ms:2000 "));
     }
 
     #[test]

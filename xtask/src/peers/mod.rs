@@ -205,6 +205,7 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
                 costs[of].push([ours[of], theirs[of]]);
             }
         }
+        let own = own(tools, variant, rounds)?;
         let mut instructions = [None, None, None];
         if command::exists("valgrind") {
             let ours = |count| tools.timewire(variant, CYCLE_NS, count);
@@ -225,6 +226,11 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
             let what = format!("{who}, {}", variant.name);
             let rounds = std::mem::take(&mut costs[of]);
             rows.push(Row { what: what.clone(), peer: "isochron", unit: "CPU ns", rounds });
+            if !own.is_empty() {
+                let rounds = own.iter().map(|round| round[of]).collect();
+                let unit = "ns between calls of the kernel";
+                rows.push(Row { what: what.clone(), peer: "isochron", unit, rounds });
+            }
             if let Some(counted) = instructions[of] {
                 let (peer, unit) = ("isochron", "instructions in user space");
                 rows.push(Row { what, peer, unit, rounds: vec![counted] });
@@ -239,6 +245,22 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
     rows.extend(floods(tools, rounds));
     eprintln!("SKIP: plget: no distribution has it");
     Ok(rows)
+}
+
+/// Of each round, of talker and listener: how long ours and theirs compute for a frame themselves.
+fn own(tools: &Tools, variant: &Variant, rounds: usize) -> Result<Vec<[[f64; 2]; 2]>, String> {
+    if !command::exists("bpftrace") {
+        eprintln!("SKIP: time between calls of the kernel: bpftrace is not installed");
+        return Ok(Vec::new());
+    }
+    let round = |_| {
+        let mut ours = tools.timewire(variant, CYCLE_NS, NO_END);
+        let mut theirs = tools.isochron(variant, CYCLE_NS, NO_END);
+        let ours = measure::own_per_frame(&mut ours, WINDOW)?;
+        let theirs = measure::own_per_frame(&mut theirs, WINDOW)?;
+        Ok([[ours[0], theirs[0]], [ours[1], theirs[1]]])
+    };
+    (0..rounds).map(round).collect()
 }
 
 /// Instructions for a frame.
@@ -330,7 +352,7 @@ fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
 
 fn print(rows: &[Row], rounds: usize) {
     println!("for a frame; {rounds} rounds in turns: median, ratio smallest / median / largest");
-    println!("{:<34} {:<26} {:>9} {:>16} {:>22}", "", "", "timewire", "peer", "timewire / peer");
+    println!("{:<34} {:<30} {:>9} {:>16} {:>22}", "", "", "timewire", "peer", "timewire / peer");
     for row in rows {
         let [ours, theirs, [min, median, max]] = row.spreads();
         let ratio = match row.rounds.len() {
@@ -338,7 +360,7 @@ fn print(rows: &[Row], rounds: usize) {
             _ => format!("{min:.2} / {median:.2} / {max:.2}"),
         };
         let peer = format!("{} {:.0}", row.peer, theirs[1]);
-        println!("{:<34} {:<26} {:>9.0} {peer:>16} {ratio:>22}", row.what, row.unit, ours[1]);
+        println!("{:<34} {:<30} {:>9.0} {peer:>16} {ratio:>22}", row.what, row.unit, ours[1]);
     }
 }
 
