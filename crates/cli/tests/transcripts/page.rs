@@ -83,10 +83,11 @@ impl Page {
         self.parts.iter().any(Part::needs_the_laboratory)
     }
 
-    /// Whether it makes network namespaces and sets them up, for which it gets a host of its own.
+    /// Whether it changes a host, as root, for which it gets one of its own.
     pub fn needs_a_host(&self) -> bool {
-        let makes = |shown: &Shown| shown.command.starts_with("ip netns add");
-        let needs = |part: &Part| matches!(part, Part::Commands(all) if all.iter().any(makes));
+        let words = ["ip netns add", "ip link add", "timewire lab clean"];
+        let changes = |shown: &Shown| words.iter().any(|word| shown.command.starts_with(word));
+        let needs = |part: &Part| matches!(part, Part::Commands(all) if all.iter().any(changes));
         self.parts.iter().any(needs)
     }
 

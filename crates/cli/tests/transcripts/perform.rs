@@ -132,6 +132,8 @@ impl Shell {
         let programs = Path::new(TIMEWIRE).parent().unwrap().display();
         let path = std::env::var("PATH").unwrap_or_default();
         shell.env("PATH", format!("{programs}:{path}")).env("LC_ALL", "C").env("NO_COLOR", "1");
+        // What is applied is remembered here, and not among the files of this machine.
+        shell.env("TIMEWIRE_STATE_DIR", self.scratch.path().join("state"));
         shell.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         self.code = shell.status().unwrap().code().unwrap_or(-1);
         if let Ok(directory) = fs::read_to_string(state) {
