@@ -4,7 +4,7 @@
 //! Not here: which blocks a page has (`page`).
 
 /// `PAGE | BEGIN OF THE FIRST COMMAND | REASON` in each line that is neither empty nor a comment;
-/// `*` for all commands of the page.
+/// `*` for all commands of the page, and a begin with `$` at its end for that command alone.
 pub struct Listed(Vec<Entry>);
 
 struct Entry {
@@ -30,9 +30,11 @@ impl Listed {
 
     /// Whether a block is listed, by its first command.
     pub fn has(&mut self, page: &str, command: &str) -> bool {
-        let is_it = |entry: &&mut Entry| {
-            entry.page == page && (entry.begin == "*" || command.starts_with(&entry.begin))
+        let begins = |begin: &str| match begin.strip_suffix('$') {
+            Some(whole) => command == whole,
+            None => begin == "*" || command.starts_with(begin),
         };
+        let is_it = |entry: &&mut Entry| entry.page == page && begins(&entry.begin);
         let entry = self.0.iter_mut().find(is_it);
         entry.map(|entry| entry.uses += 1).is_some()
     }
@@ -56,6 +58,8 @@ fn t0_a_list_is_of_blocks_that_are_there() {
     assert_eq!(listed.unused().collect::<Vec<_>>(), [why]);
     assert!(listed.has("b.md", "make demo") && listed.unused().count() == 0);
     assert!(listed.has("b.md", "make lab") && listed.unused().count() == 1);
+    let mut listed = Listed::of("a.md | make$ | long\n").unwrap();
+    assert!(!listed.has("a.md", "make demo") && listed.has("a.md", "make"));
     for wrong in ["a.md", "a.md | *", "a.md | * | "] {
         assert!(Listed::of(wrong).is_err(), "{wrong}");
     }
