@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The README and the book do what they say: their blocks of commands are executed, in a directory
+//! of their own for each page, and print what the page shows.
+//!
+//! A block whose first word is `console` is executed. Its lines `$ command` are run by `sh`, one
+//! after the other; the lines below are what the command prints on both streams. `...`, as a line
+//! or in one, stands for anything. A command below which nothing is shown may print anything. A
+//! command succeeds, unless the next one is `echo $?`, which then shows how it failed.
+//!
+//! A block with `<!-- file: NAME -->` on the line above it is written to that file; one with
+//! `<!-- keys of: NAME -->` takes the place of the same keys of that file, as the text next to it
+//! tells the reader to do. `scenarios` is there, as in a clone of the repository.
+//!
+//! All other blocks with commands are in `not_executed.txt`, with the reason.
+//!
+//! Not here: commands in running text and in tables, of which `book` checks that they are there.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod listed;
+mod page;
+mod perform;
+#[path = "../support/mod.rs"]
+mod support;
+mod text;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use listed::Listed;
+use page::Page;
+use perform::{Done, perform};
+
+const NOT_EXECUTED: &str = include_str!("not_executed.txt");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The README and all pages of the book but decisions, which may name what is no more; by name.
+fn pages() -> Vec<Page> {
+    let mut names = vec!["README.md".to_owned()];
+    let mut directories = vec!["docs/src".to_owned()];
+    while let Some(directory) = directories.pop() {
+        for name in support::list(&root().join(&directory)) {
+            let path = format!("{directory}/{name}");
+            if name.ends_with(".md") {
+                names.push(path);
+            } else if name != "adr" && root().join(&path).is_dir() {
+                directories.push(path);
+            }
+        }
+    }
+    names.sort();
+    let read = |name: String| {
+        let text = fs::read_to_string(root().join(&name)).unwrap();
+        Page::of(&name, &text)
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// Performs pages, as many at a time as there are processors.
+fn all(pages: Vec<Page>) -> Done {
+    let left = Mutex::new(pages);
+    let sum = Mutex::new(Done::default());
+    let work = || {
+        loop {
+            let Some(page) = left.lock().unwrap().pop() else { return };
+            let done = perform(&page, &root());
+            sum.lock().unwrap().add(done);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    sum.into_inner().unwrap()
+}
+
+/// What is to be executed of each page.
+fn to_execute() -> Vec<Page> {
+    let (mut pages, mut listed) = (pages(), Listed::of(NOT_EXECUTED).unwrap());
+    pages.iter_mut().for_each(|page| page.keep_executed(&mut listed));
+    pages
+}
+
+#[test]
+fn t1_every_block_of_commands_is_executed_or_listed_with_a_reason() {
+    let (mut pages, mut listed) = (pages(), Listed::of(NOT_EXECUTED).unwrap());
+    let mut doubts = Vec::new();
+    for page in &mut pages {
+        page.keep_executed(&mut listed);
+        doubts.extend(page.doubts().map(str::to_owned));
+    }
+    doubts.extend(listed.unused());
+    assert!(doubts.is_empty(), "{}", doubts.join("\n"));
+}
+
+#[test]
+fn t1_pages_say_what_their_commands_print() {
+    let pages = to_execute().into_iter().filter(|page| !page.needs_a_host());
+    let done = all(pages.filter_map(Page::until_the_laboratory).collect());
+    println!("{done}");
+    assert!(done.doubts.is_empty(), "{}", done.doubts.join("\n\n"));
+    assert!(done.commands >= LEAST_COMMANDS && done.compared >= LEAST_COMPARED, "only {done}");
+}
+
+/// So many are executed without the laboratory's kernel, at least: a page that loses its blocks, or
+/// a reader that does not find them, is no success.
+const LEAST_COMMANDS: usize = 70;
+const LEAST_COMPARED: usize = 50;
+
+#[test]
+fn t3_pages_of_a_host_say_what_their_commands_print() {
+    let pages: Vec<Page> = to_execute().into_iter().filter(Page::needs_a_host).collect();
+    assert!(!pages.is_empty(), "no page changes a host");
+    let done = all(pages);
+    println!("{done}");
+    assert!(done.doubts.is_empty(), "{}", done.doubts.join("\n\n"));
+}
+
+#[test]
+fn t4_pages_of_the_laboratory_say_what_their_commands_print() {
+    if support::timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
+        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+        return;
+    }
+    let done = all(to_execute().into_iter().filter(Page::needs_the_laboratory).collect());
+    println!("{done}");
+    assert!(done.doubts.is_empty(), "{}", done.doubts.join("\n\n"));
+    assert!(done.pages > 0, "no page has commands of the laboratory");
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a page has for the reader to type in: fenced blocks, commands in them, and files.
+//!
+//! Not here: whether the commands do what the page says (`perform`, `text`).
+
+use crate::listed::Listed;
+
+/// A page and what is to be done with it, in order.
+pub struct Page {
+    pub name: String,
+    pub parts: Vec<Part>,
+    doubts: Vec<String>,
+}
+
+/// What one block is for.
+#[derive(Debug, PartialEq)]
+pub enum Part {
+    /// It is the content of a file.
+    File { name: String, text: String },
+    /// It takes the place of the same keys of a file.
+    Keys { name: String, text: String },
+    /// Its commands are executed.
+    Commands(Vec<Shown>),
+    /// It has commands that are not executed: its line and the first of them.
+    Other { line: usize, command: String },
+}
+
+/// A command, and what the page shows below it.
+#[derive(Debug, PartialEq)]
+pub struct Shown {
+    /// The line of the page, from 1.
+    pub line: usize,
+    pub command: String,
+    pub output: Vec<String>,
+}
+
+/// A fenced block.
+struct Block<'a> {
+    /// The line above the fence.
+    above: &'a str,
+    /// What the block is in: the first word behind the fence.
+    language: &'a str,
+    /// The line of its first line, from 1.
+    line: usize,
+    lines: Vec<&'a str>,
+}
+
+impl Page {
+    pub fn of(name: &str, text: &str) -> Page {
+        let mut page = Page { name: name.to_owned(), parts: Vec::new(), doubts: Vec::new() };
+        for block in blocks(text) {
+            match block.part() {
+                Ok(part) => page.parts.extend(part),
+                Err(why) => page.doubts.push(format!("{name}:{}: {why}", block.line)),
+            }
+        }
+        page
+    }
+
+    /// Leaves out what is listed as not executed.
+    pub fn keep_executed(&mut self, listed: &mut Listed) {
+        let Page { name, parts, doubts } = self;
+        parts.retain(|part| match part {
+            Part::Commands(commands) => !listed.has(name, &commands[0].command),
+            Part::Other { line, command } => {
+                if !listed.has(name, command) {
+                    let what = "neither executed nor listed in not_executed.txt";
+                    doubts.push(format!("{name}:{line}: {what}: {command}"));
+                }
+                false
+            }
+            Part::File { .. } | Part::Keys { .. } => true,
+        });
+    }
+
+    /// What is wrong with its blocks.
+    pub fn doubts(&self) -> impl Iterator<Item = &str> {
+        self.doubts.iter().map(String::as_str)
+    }
+
+    /// Whether some command starts the laboratory's kernel.
+    pub fn needs_the_laboratory(&self) -> bool {
+        self.parts.iter().any(Part::needs_the_laboratory)
+    }
+
+    /// Whether it changes a host, as root, for which it gets one of its own.
+    pub fn needs_a_host(&self) -> bool {
+        let words = ["ip netns add", "ip link add", "timewire lab clean"];
+        let changes = |shown: &Shown| words.iter().any(|word| shown.command.starts_with(word));
+        let needs = |part: &Part| matches!(part, Part::Commands(all) if all.iter().any(changes));
+        self.parts.iter().any(needs)
+    }
+
+    /// The page up to the first block that needs the laboratory's kernel; `None` when no command is
+    /// before it.
+    pub fn until_the_laboratory(mut self) -> Option<Page> {
+        let end = self.parts.iter().position(Part::needs_the_laboratory);
+        self.parts.truncate(end.unwrap_or(self.parts.len()));
+        let has_commands = self.parts.iter().any(|part| matches!(part, Part::Commands(_)));
+        has_commands.then_some(self)
+    }
+}
+
+impl Part {
+    fn needs_the_laboratory(&self) -> bool {
+        let words = ["--lab uml", "lab exec", "lab segment", "lab shell"];
+        let needs = |shown: &Shown| words.iter().any(|word| shown.command.contains(word));
+        matches!(self, Part::Commands(commands) if commands.iter().any(needs))
+    }
+}
+
+impl Block<'_> {
+    /// What it is for; `None` when there is nothing to do.
+    fn part(&self) -> Result<Option<Part>, String> {
+        let text = self.lines.iter().map(|line| format!("{line}\n")).collect();
+        if let Some(name) = self.note("file: ") {
+            return Ok(Some(Part::File { name, text }));
+        }
+        if let Some(name) = self.note("keys of: ") {
+            return Ok(Some(Part::Keys { name, text }));
+        }
+        let is_of_root = self.lines.first().is_some_and(|line| line.starts_with("# "));
+        if self.language == "console" && !is_of_root {
+            return self.commands().map(|commands| Some(Part::Commands(commands)));
+        }
+        let mut numbered = (self.line..).zip(&self.lines);
+        let other = numbered.find_map(|(line, text)| {
+            let command = self.command(text)?.to_owned();
+            Some(Part::Other { line, command })
+        });
+        Ok(other)
+    }
+
+    /// What a comment above the block says of it, which readers do not see.
+    fn note(&self, what: &str) -> Option<String> {
+        let note = self.above.trim().strip_prefix("<!-- ")?.strip_suffix(" -->")?;
+        note.strip_prefix(what).map(str::to_owned)
+    }
+
+    /// The commands with what is shown below them.
+    fn commands(&self) -> Result<Vec<Shown>, String> {
+        let mut commands: Vec<Shown> = Vec::new();
+        for (line, text) in (self.line..).zip(&self.lines) {
+            if let Some(command) = text.strip_prefix("$ ") {
+                commands.push(Shown { line, command: command.to_owned(), output: Vec::new() });
+                continue;
+            }
+            let last = commands.last_mut().ok_or("the block does not begin with `$ `")?;
+            if last.output.is_empty() && last.command.ends_with('\\') {
+                last.command = format!("{}\n{text}", last.command);
+            } else {
+                last.output.push((*text).to_owned());
+            }
+        }
+        if commands.is_empty() { Err("the block is empty".to_owned()) } else { Ok(commands) }
+    }
+
+    /// The command that a line is in a block that is not executed.
+    fn command<'a>(&self, line: &'a str) -> Option<&'a str> {
+        let line = line.trim_start();
+        if self.language == "sh" && !line.is_empty() && !line.starts_with('#') {
+            return Some(line);
+        }
+        if !["", "text", "console"].contains(&self.language) {
+            return None;
+        }
+        if let Some(command) = line.strip_prefix("$ ") {
+            return Some(command);
+        }
+        let of_root = line.strip_prefix("# ");
+        if self.language == "console" && of_root.is_some() {
+            return of_root;
+        }
+        let line = of_root.unwrap_or(line);
+        let word = line.split(' ').next().unwrap_or_default();
+        (PROGRAMS.split(' ').any(|it| it == word) && line != word).then_some(line)
+    }
+}
+
+/// What a line without the prompt `$ ` begins with when it is a command, with words behind it.
+const PROGRAMS: &str =
+    "timewire make cargo apt tc ip ethtool sh cc python3 sbatch kubectl systemctl cp cd echo";
+
+/// The fenced blocks of a text. What stands before the fence stands before every line of the block
+/// and is left out.
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut found = Vec::new();
+    let (mut above, mut open) = ("", None);
+    for (line, number) in text.lines().zip(1..) {
+        let fence = line.trim_start().strip_prefix("```");
+        match (fence, open.take()) {
+            (Some(info), None) => {
+                let indent = line.len() - line.trim_start().len();
+                let language = info.split([' ', ',']).next().unwrap_or_default();
+                let block = Block { above, language, line: number + 1, lines: Vec::new() };
+                open = Some((indent, block));
+            }
+            (Some(_), Some((_, block))) => found.push(block),
+            (None, Some((indent, mut block))) => {
+                let blank = line.len() - line.trim_start().len();
+                block.lines.push(&line[indent.min(blank)..]);
+                open = Some((indent, block));
+            }
+            (None, None) => {}
+        }
+        above = line;
+    }
+    found.extend(open.map(|(_, block)| block));
+    found
+}
+
+/// A file in which these keys, at the left margin, are as in the block.
+///
+/// # Errors
+///
+/// The file has no such key, or the block none at all.
+pub fn with_keys(file: &str, block: &str) -> Result<String, String> {
+    let mut lines: Vec<&str> = file.lines().collect();
+    let new: Vec<&str> = block.lines().collect();
+    let keys: Vec<usize> = (0..new.len()).filter(|at| key(new[*at]).is_some()).collect();
+    if keys.first() != Some(&0) {
+        return Err("the block does not begin with a key".to_owned());
+    }
+    for (at, next) in keys.iter().zip(keys[1..].iter().chain([&new.len()])) {
+        let value: Vec<&str> = new[*at..*next].to_vec();
+        let value = &value[..content(&value)];
+        let start = lines.iter().position(|line| key(line) == key(value[0]));
+        let start = start.ok_or_else(|| format!("the file has no key `{}`", value[0]))?;
+        let rest = lines[start + 1..].iter().position(|line| key(line).is_some());
+        let end = rest.map_or(lines.len(), |rest| start + 1 + rest);
+        let end = start + content(&lines[start..end]);
+        lines.splice(start..end, value.iter().copied());
+    }
+    Ok(lines.iter().map(|line| format!("{line}\n")).collect())
+}
+
+/// The key that begins at the left margin of a line.
+fn key(line: &str) -> Option<&str> {
+    let begins = line.starts_with(|c: char| c.is_ascii_lowercase());
+    line.split_once(':').filter(|_| begins).map(|(name, _)| name)
+}
+
+/// How many lines there are without empty ones and comments at the end, which are of what follows.
+fn content(lines: &[&str]) -> usize {
+    let is_content = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    lines.iter().rposition(is_content).map_or(0, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+# Title
+
+<!-- file: a.yaml -->
+```yaml
+name: a
+```
+Text
+
+   ```console
+   $ one \\
+   --more
+   out
+     in
+   $ two
+   ```
+
+```
+plain text
+# timewire x y
+```
+<!-- keys of: a.yaml -->
+```yaml
+name: b
+```
+```sh
+# why
+tc here
+```
+```yaml
+make: it
+```
+";
+
+    #[test]
+    fn t0_blocks_are_commands_files_or_nothing() {
+        let page = Page::of("p.md", TEXT);
+        let shown = |line, command: &str, output: &[&str]| Shown {
+            line,
+            command: command.to_owned(),
+            output: output.iter().map(|line| (*line).to_owned()).collect(),
+        };
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let ((name, text), (keys, value)) =
+            (file("a.yaml", "name: a\n"), file("a.yaml", "name: b\n"));
+        let commands = vec![shown(10, "one \\\n--more", &["out", "  in"]), shown(14, "two", &[])];
+        let parts = [
+            Part::File { name, text },
+            Part::Commands(commands),
+            Part::Other { line: 19, command: "timewire x y".to_owned() },
+            Part::Keys { name: keys, text: value },
+            Part::Other { line: 27, command: "tc here".to_owned() },
+        ];
+        assert_eq!(page.parts, parts);
+        assert_eq!(page.doubts().count(), 0);
+    }
+
+    #[test]
+    fn t0_a_block_that_is_neither_executed_nor_listed_is_found() {
+        let mut page = Page::of("p.md", TEXT);
+        page.keep_executed(&mut Listed::of("p.md | tc | far").unwrap());
+        let why = "p.md:19: neither executed nor listed in not_executed.txt: timewire x y";
+        assert_eq!(page.doubts().collect::<Vec<_>>(), [why]);
+        let mut page = Page::of("p.md", TEXT);
+        page.keep_executed(&mut Listed::of("p.md | * | far").unwrap());
+        assert!(page.doubts().next().is_none() && page.until_the_laboratory().is_none());
+        for wrong in ["```console\nout\n```\n", "```console\n```\n"] {
+            assert_eq!(Page::of("p.md", wrong).doubts().count(), 1, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn t0_a_page_is_cut_before_the_laboratory() {
+        let text = "```console\n$ true\n```\n```console\n$ timewire run a --lab uml\n```\n";
+        let page = Page::of("p.md", text);
+        assert!(page.needs_the_laboratory());
+        let page = page.until_the_laboratory().unwrap();
+        assert!(page.parts.len() == 1 && !page.needs_the_laboratory());
+    }
+
+    #[test]
+    fn t0_keys_of_a_file_take_new_values() {
+        let file = "# of a\na: 1\n\n# of b\nb:\n  - x\n  # in\n  - y\n\n# of c\nc: 3\n";
+        let new = with_keys(file, "c: 4\n\nb:\n  - z\n").unwrap();
+        assert_eq!(new, "# of a\na: 1\n\n# of b\nb:\n  - z\n\n# of c\nc: 4\n");
+        assert!(with_keys(file, "d: 4\n").is_err() && with_keys(file, "  - x\n").is_err());
+    }
+}

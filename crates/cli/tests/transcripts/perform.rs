@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Executes what a page shows, in a directory of its own.
+//!
+//! Not here: what is executed (`page`), what counts as the same (`text`).
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::page::{Page, Part, Shown, with_keys};
+use crate::support::{Host, Scratch, TIMEWIRE};
+use crate::text::difference;
+
+/// What was executed, and what is wrong with it.
+#[derive(Default)]
+pub struct Done {
+    pub pages: usize,
+    pub commands: usize,
+    /// Commands of whose output the page shows something.
+    pub compared: usize,
+    pub doubts: Vec<String>,
+}
+
+impl Done {
+    pub fn add(&mut self, other: Done) {
+        self.pages += other.pages;
+        self.commands += other.commands;
+        self.compared += other.compared;
+        self.doubts.extend(other.doubts);
+    }
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Done { pages, commands, compared, .. } = self;
+        write!(f, "{commands} commands of {pages} pages, {compared} with what they print")
+    }
+}
+
+/// Executes a page until something is not as it says.
+pub fn perform(page: &Page, root: &Path) -> Done {
+    let mut done = Done { pages: 1, ..Done::default() };
+    let mut shell = Shell::new(root);
+    if page.needs_a_host() {
+        // It says why there is none.
+        let Some(host) = Host::start() else { return Done::default() };
+        shell.host = Some(host);
+    }
+    if let Err(why) = shell.page(page, &mut done) {
+        done.doubts.push(format!("{}:{why}", page.name));
+    }
+    done
+}
+
+/// A shell that goes on from command to command as at a prompt: directory and exit code stay.
+struct Shell {
+    scratch: Scratch,
+    directory: PathBuf,
+    code: i32,
+    host: Option<Host>,
+}
+
+impl Shell {
+    /// In a directory with the scenarios of the repository, as copies.
+    fn new(root: &Path) -> Shell {
+        let scratch = Scratch::new();
+        let directory = scratch.path().join("here");
+        fs::create_dir(&directory).unwrap();
+        fs::create_dir(scratch.path().join("home")).unwrap();
+        let mut copy = Command::new("cp");
+        copy.arg("-r").arg(root.join("scenarios")).arg(&directory);
+        assert!(copy.status().unwrap().success());
+        Shell { scratch, directory, code: 0, host: None }
+    }
+
+    fn page(&mut self, page: &Page, done: &mut Done) -> Result<(), String> {
+        for part in &page.parts {
+            match part {
+                Part::File { name, text } => fs::write(self.directory.join(name), text).unwrap(),
+                Part::Keys { name, text } => {
+                    let path = self.directory.join(name);
+                    let file = fs::read_to_string(&path).unwrap_or_default();
+                    let file = with_keys(&file, text).map_err(|why| format!(" {name}: {why}"))?;
+                    fs::write(path, file).unwrap();
+                }
+                Part::Commands(commands) => self.block(commands, done)?,
+                Part::Other { line, command } => return Err(format!("{line}: {command}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, commands: &[Shown], done: &mut Done) -> Result<(), String> {
+        for (at, shown) in commands.iter().enumerate() {
+            let printed = self.run(&shown.command);
+            done.commands += 1;
+            let wrong = |why: String| {
+                let Shown { line, command, .. } = shown;
+                Err(format!("{line}: $ {command}\n{why}; it printed:\n{printed}"))
+            };
+            let next = commands.get(at + 1);
+            let is_told = |next: &Shown| next.command == "echo $?" && !next.output.is_empty();
+            if self.code != 0 && !next.is_some_and(is_told) {
+                return wrong(format!("its exit code is {}", self.code));
+            }
+            if shown.output.is_empty() {
+                continue;
+            }
+            done.compared += usize::from(shown.output.iter().any(|line| line != "..."));
+            let page: Vec<&str> = shown.output.iter().map(String::as_str).collect();
+            if let Some(at) = difference(&page, &printed.lines().collect::<Vec<_>>()) {
+                let line = page.get(at).copied().unwrap_or("(no more)");
+                return wrong(format!("the page shows: {line}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a command; what it printed on both streams.
+    fn run(&mut self, command: &str) -> String {
+        let [state, output] = ["directory", "output"].map(|it| self.scratch.path().join(it));
+        // As at a prompt, `$?` is that of the command before; `cd` stays, but after an `exit`.
+        let words =
+            format!("cd \"$3\"; (exit \"$2\")\n{command}\ncode=$?; pwd >\"$1\"; exit $code");
+        let file = File::create(&output).unwrap();
+        let bounded = ["timeout", "--kill-after=5", "120", "sh", "-c", &words, "sh"];
+        let mut shell = match &self.host {
+            Some(host) => host.command("", &bounded),
+            None => alone(&bounded),
+        };
+        shell.arg(&state).arg(self.code.to_string()).arg(&self.directory);
+        self.surround(&mut shell);
+        shell.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+        self.code = shell.status().unwrap().code().unwrap_or(-1);
+        if let Ok(directory) = fs::read_to_string(state) {
+            self.directory = directory.trim_end().into();
+        }
+        // The directory is called as in a clone: its name differs from run to run.
+        let printed = String::from_utf8_lossy(&fs::read(output).unwrap()).into_owned();
+        printed.replace(self.scratch.path().to_str().unwrap(), "")
+    }
+
+    /// The environment of a command: the program under test first, and nothing of this machine's
+    /// user but the laboratory's kernels.
+    fn surround(&self, command: &mut Command) {
+        let programs = Path::new(TIMEWIRE).parent().unwrap().display();
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{programs}:{path}")).env("LC_ALL", "C").env("NO_COLOR", "1");
+        // What is kept goes here, and not among the files of this machine; its kernels are used.
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        let caches = std::env::var_os("XDG_CACHE_HOME").filter(|it| !it.is_empty());
+        let caches = caches.map_or(Path::new(&home).join(".cache"), PathBuf::from);
+        let cache = std::env::var_os("TIMEWIRE_CACHE").filter(|it| !it.is_empty());
+        command.env("TIMEWIRE_CACHE", cache.map_or(caches.join("timewire"), PathBuf::from));
+        command.env("TIMEWIRE_STATE_DIR", self.scratch.path().join("state"));
+        command.env("HOME", self.scratch.path().join("home"));
+    }
+}
+
+/// A command in a network namespace of its own, where there may be one: no page sends anything.
+fn alone(words: &[&str]) -> Command {
+    static ENTRY: OnceLock<&[&str]> = OnceLock::new();
+    let may = |entry: &&&[&str]| {
+        let mut unshare = Command::new(entry[0]);
+        unshare.args(&entry[1..]).arg("true").stderr(Stdio::null());
+        unshare.status().is_ok_and(|status| status.success())
+    };
+    let entries: [&[&str]; 2] =
+        [&["unshare", "--net"], &["unshare", "--map-current-user", "--net"]];
+    let entry = ENTRY.get_or_init(|| entries.iter().find(may).copied().unwrap_or(&["env"]));
+    let mut command = Command::new(entry[0]);
+    command.args(&entry[1..]).args(words);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubts(text: &str) -> Vec<String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        perform(&Page::of("p.md", text), &root).doubts
+    }
+
+    #[test]
+    fn t1_a_page_that_is_right_has_no_doubts() {
+        let text = "\
+<!-- file: a -->
+```
+x: 1
+```
+```console
+$ cat a; cat b
+x: 1
+...b...
+$ echo $?
+1
+$ cd scenarios
+$ ls tdm-64.yaml; echo error >&2
+tdm-64.yaml
+error
+```
+<!-- keys of: ../a -->
+```
+x: 2
+```
+```console
+$ cat ../a
+x: 2
+$ timewire --version
+timewire ...
+```
+";
+        assert_eq!(doubts(text), [""; 0]);
+    }
+
+    #[test]
+    fn t1_a_page_that_is_wrong_is_told_with_its_line() {
+        let wrong = [
+            ("$ echo a\nb", "p.md:2: $ echo a\nthe page shows: b; it printed:\na\n"),
+            ("$ printf 'a\\nb\\n'\na", "p.md:2: $ printf 'a\\nb\\n'\nthe page shows: (no more); "),
+            ("$ true\na", "p.md:2: $ true\nthe page shows: a; it printed:\n"),
+            ("$ true\n$ exit 3", "p.md:3: $ exit 3\nits exit code is 3; "),
+            ("$ false\n$ echo $?\n2", "p.md:3: $ echo $?\nthe page shows: 2; it printed:\n1\n"),
+            ("$ false\n$ echo $?", "p.md:2: $ false\nits exit code is 1; it printed:\n"),
+            ("$ timewire no", "p.md:2: $ timewire no\nits exit code is 2; it printed:\nerror"),
+        ];
+        for (commands, why) in wrong {
+            let doubts = doubts(&format!("```console\n{commands}\n```\n"));
+            assert!(doubts.len() == 1 && doubts[0].starts_with(why), "{doubts:?}");
+        }
+        let missing = "<!-- keys of: a -->\n```\nx: 2\n```\n";
+        assert_eq!(doubts(missing), ["p.md: a: the file has no key `x: 2`"]);
+    }
+}
