@@ -11,7 +11,7 @@ use timewire_base::{BitsPerSecond, Span};
 use timewire_plan::check::{Verdict, check};
 use timewire_plan::model::{
     Certificate, DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId,
-    Plan, Problem, Release, Reserve, Role, Route, Stream,
+    Plan, PortGates, Problem, Release, Reserve, Role, Route, Stream,
 };
 use timewire_plan::synth::{Budget, Change, Options, Planner, plan};
 
@@ -52,6 +52,7 @@ fn limits(random: &mut Random) -> DeviceLimits {
         granularity: random.of(&[1, 1, 8, 100].map(Span::from_ns)),
         cycle_max: random.of(&[None, None, None, Some(Span::from_ms(2))]),
         openings: random.of(&[None, None, None, Some(1), Some(3)]),
+        changes_apart: random.rarely(4),
         launch_time: !random.rarely(4),
         device: None,
     }
@@ -215,11 +216,29 @@ fn kind(certificate: &Certificate) -> usize {
     }
 }
 
+/// Gates that may not change with those of another port change at instants of their own.
+fn look_at_changes(seed: u64, network: &Network, gates: &PortGates) {
+    let (step, first) = network.grid(gates.link);
+    let limits = &network.node(network.link(gates.link).from).limits;
+    if !limits.changes_apart || gates.cycle.as_ns() % step.as_ns() != 0 {
+        return;
+    }
+    let (Some(one), Some(last)) = (gates.windows.first(), gates.windows.last()) else { return };
+    // A window that goes over the turn of the cycle.
+    let turns = one.start == Span::ZERO && last.end == gates.cycle;
+    let edges = gates.windows.iter().flat_map(|window| [window.start, window.end]);
+    for at in edges.filter(|at| !(turns && [Span::ZERO, gates.cycle].contains(at))) {
+        let off = (at - first).as_ns() % step.as_ns();
+        assert_eq!(off, 0, "seed {seed}: {at} by {step} from {first}: {gates:?}");
+    }
+}
+
 fn look(seed: u64, problem: &Problem, plan: &Plan, seen: &mut Seen) {
     let report = check(problem, plan).unwrap();
     let words: Vec<String> = report.findings.iter().map(|it| it.describe(problem)).collect();
     assert!(report.is_clean(), "seed {seed}: {words:#?}\n{:#?}", report.verdicts);
     seen.admitted += plan.admitted.len();
+    plan.gates.iter().for_each(|gates| look_at_changes(seed, problem.network(), gates));
     for (refusal, (id, verdict)) in plan.refused.iter().zip(&report.verdicts) {
         assert_eq!(refusal.stream, *id);
         match verdict {

@@ -156,6 +156,7 @@ fn limits(file: &NetworkFile, name: &StationName, device: &NetDevice) -> DeviceL
         granularity: device.granularity,
         cycle_max: device.cycle_max,
         openings: device.openings.map(|openings| count(openings.get())),
+        changes_apart: device.profile().is_some_and(|profile| profile.exclusive_changes),
         launch_time: device.launch_time.is_some(),
         device: device.profile().map(|profile| profile.title),
     }

@@ -295,6 +295,10 @@ impl Node<'_> {
     fn turned(&self, gates: &PortGates) -> (Span, Vec<(Option<u8>, Span)>) {
         let mut states = states(gates);
         let exclusive = self.device.profile().is_some_and(|profile| profile.exclusive_changes);
+        if exclusive && states.len() == 1 {
+            // Its one entry begins at an instant of its own, too.
+            return (self.given.problem.network().grid(gates.link).1, states);
+        }
         if !(self.device.openings.is_some() || exclusive) || states.len() < 2 {
             return (Span::ZERO, states);
         }

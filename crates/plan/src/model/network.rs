@@ -95,6 +95,9 @@ pub struct DeviceLimits {
     pub cycle_max: Option<Span>,
     /// How often a queue can open in a cycle; `None`: as often as there are entries.
     pub openings: Option<u32>,
+    /// Whether no two of its ports may change gates at the same instant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changes_apart: bool,
     /// Whether it can send each frame at an instant given with it.
     pub launch_time: bool,
     /// The device that has these limits, for messages. It is not written.
@@ -113,6 +116,7 @@ impl Default for DeviceLimits {
             granularity: Span::from_ns(1),
             cycle_max: None,
             openings: None,
+            changes_apart: false,
             launch_time: false,
             device: None,
         }
@@ -268,6 +272,31 @@ impl Network {
     /// **Panics** for an id of another network.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links[id.index()]
+    }
+
+    /// When the gates of a port may change: at the second time and then at each multiple of the
+    /// first. Where no two ports of a device may change at once, each has a rest of its own, and the
+    /// multiple is one that common intervals have: 5, 10, 20, ... times the shortest entry.
+    pub fn grid(&self, link: LinkId) -> (Span, Span) {
+        let from = self.link(link).from;
+        let limits = &self.node(from).limits;
+        if !limits.changes_apart {
+            return (limits.granularity, Span::ZERO);
+        }
+        let own = self.links.iter().enumerate().filter(|(_, other)| other.from == from);
+        let (mut ports, mut before) = (0_i64, 0_i64);
+        for (index, _) in own {
+            before += i64::from(index < link.index());
+            ports += 1;
+        }
+        let mut times = if ports == 1 { 1 } else { 5 };
+        while times < ports {
+            times *= 2;
+        }
+        // Neither from one of them to the turn of the cycle is an entry too short.
+        let grain = limits.granularity.as_ns();
+        let step = (limits.interval_min.as_ns().max(1) + grain - 1) / grain * grain;
+        (Span::from_ns(step.saturating_mul(times)), Span::from_ns(step.saturating_mul(before)))
     }
 
     /// How long a frame of this length, with the network's overhead, occupies a link; rounded up

@@ -10,7 +10,7 @@ use timewire_base::Span;
 use super::shape::Sent;
 use super::table::{Item, MOST, divisor};
 use super::{Planner, shape};
-use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, PortGates, Reserve};
+use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, Network, PortGates, Reserve};
 
 /// What repeats on a link.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl Planner {
             let sent = streams.iter().flat_map(|other| self.sent_by(*other));
             let sent: Vec<Repeated> =
                 sent.filter(|(on, _)| *on == link).map(|(_, sent)| sent).collect();
-            if let Err(needed) = port(link, &sent, limits, reserve) {
+            if let Err(needed) = port(link, &sent, limits, network) {
                 return Some(gate_limit(link, needed, limits));
             }
         }
@@ -114,7 +114,7 @@ impl Planner {
             let link = LinkId::from_index(index);
             let limits = &network.node(network.link(link).from).limits;
             if !sent.is_empty() && limits.gate_entries != Some(0) {
-                all.extend(port(link, sent, limits, network.options().reserve).ok());
+                all.extend(port(link, sent, limits, network).ok());
             }
         }
         all
@@ -165,7 +165,6 @@ impl Planner {
             return;
         }
         let network = self.problem.network();
-        let reserve = network.options().reserve;
         let mut over = Vec::new();
         for (index, sent) in self.sent(Some(&hard)).into_iter().enumerate() {
             if !hard[index] {
@@ -178,7 +177,7 @@ impl Planner {
             intervals.dedup();
             let mut kept = sent;
             while let (Err(needed), Some(most)) =
-                (port(link, &kept, &limits, reserve), intervals.pop())
+                (port(link, &kept, &limits, network), intervals.pop())
             {
                 kept.retain(|sent| sent.interval < most);
                 over.push((link, most, needed));
@@ -254,7 +253,7 @@ pub fn port(
     link: LinkId,
     sent: &[Repeated],
     limits: &DeviceLimits,
-    reserve: Option<Reserve>,
+    network: &Network,
 ) -> Result<PortGates, u32> {
     let (cycle, count) = windows_at_most(each(sent), limits)?;
     let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
@@ -271,8 +270,13 @@ pub fn port(
     }
     windows.sort_unstable();
     let used: i64 = windows.iter().map(|(start, end, _)| end - start).sum();
-    let mut windows = widened(windows, cycle, limits);
+    let (step, first) = network.grid(link);
+    let mut windows = match cycle % step.as_ns() {
+        0 if limits.changes_apart => apart(&windows, cycle, (step.as_ns(), first.as_ns())),
+        _ => widened(windows, cycle, limits),
+    };
     join(&mut windows, cycle, limits);
+    let reserve = network.options().reserve;
     if !reserve.is_none_or(|reserve| is_free(&windows, cycle, reserve)) {
         return Err(Certificate::NOT_FREE);
     }
@@ -324,6 +328,34 @@ fn widened(sorted: Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) -> Ve
         match all.last_mut() {
             Some(last) if last.2 == queue && start < last.1 + least => last.1 = last.1.max(end),
             _ => all.push((start, end, queue)),
+        }
+    }
+    all
+}
+
+/// Windows that begin and end at the port's own instants only, not at the turn of the cycle.
+fn apart(sorted: &[(i64, i64, u8)], cycle: i64, (step, first): (i64, i64)) -> Vec<(i64, i64, u8)> {
+    let mut pieces = Vec::with_capacity(sorted.len());
+    for &(start, end, queue) in sorted {
+        let start = (start - first).div_euclid(step) * step + first;
+        let end = first - (first - end).div_euclid(step) * step;
+        if end - start >= cycle {
+            return vec![(0, cycle, queue)];
+        }
+        pieces.push((start.max(0), end.min(cycle), queue));
+        if start < 0 {
+            pieces.push((start + cycle, cycle, queue));
+        }
+        if end > cycle {
+            pieces.push((0, end - cycle, queue));
+        }
+    }
+    pieces.sort_unstable();
+    let mut all: Vec<(i64, i64, u8)> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match all.last_mut() {
+            Some(last) if last.2 == piece.2 && piece.0 <= last.1 => last.1 = last.1.max(piece.1),
+            _ => all.push(piece),
         }
     }
     all

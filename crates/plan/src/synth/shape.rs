@@ -135,7 +135,9 @@ pub fn uncertainty(network: &Network, link: LinkId) -> i64 {
 pub fn is_exact(network: &Network, link: LinkId) -> bool {
     let limits = &network.node(network.link(link).from).limits;
     let free = limits.gate_entries.is_none() && limits.openings.is_none();
-    free && limits.interval_min.as_ns() <= 1 && limits.granularity.as_ns() == 1
+    free && limits.interval_min.as_ns() <= 1
+        && limits.granularity.as_ns() == 1
+        && !limits.changes_apart
 }
 
 fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
