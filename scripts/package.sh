@@ -82,6 +82,8 @@ install -m 755 "$built/timewire" "$tree/usr/bin/timewire"
 strip --strip-all "$tree/usr/bin/timewire"
 install -m 644 "$here"/packaging/systemd/*.service "$tree/usr/lib/systemd/system/"
 cp -R "$here/scenarios" "$tree/usr/share/timewire/scenarios"
+mkdir -p "$tree/usr/share/timewire/grafana"
+install -m 644 "$here"/packaging/grafana/*.json "$tree/usr/share/timewire/grafana/"
 command=$tree/usr/bin/timewire
 "$command" completions bash >"$tree/usr/share/bash-completion/completions/timewire"
 "$command" completions zsh >"$tree/usr/share/zsh/vendor-completions/_timewire"

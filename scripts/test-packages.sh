@@ -60,6 +60,9 @@ for shell in bash-completion/completions/timewire zsh/vendor-completions/_timewi
     grep -q 'doctor' "$root/usr/share/$shell" || fail "no completions in $shell"
 done
 
+step 'the dashboard is there'
+[ -s "$root/usr/share/timewire/grafana/timewire-listen.json" ] || fail 'no dashboard'
+
 step 'a simulation and a plan, of the files that came with it'
 inside timewire sim /usr/share/timewire/scenarios/networks/tdm-64.network.yaml >"$work/sim" ||
     fail 'a simulation'
