@@ -60,6 +60,13 @@ for shell in bash-completion/completions/timewire zsh/vendor-completions/_timewi
     grep -q 'doctor' "$root/usr/share/$shell" || fail "no completions in $shell"
 done
 
+step 'each says what it is made of'
+for package in timewire libtimewire-dev; do
+    of=usr/share/doc/$package/$package.cdx.json
+    cmp "$packages/$package"_*.cdx.json "$root/$of" || fail "no $of"
+    grep -q '"bomFormat": "CycloneDX"' "$root/$of" || fail "$of is no bill of materials"
+done
+
 step 'the dashboard is there'
 [ -s "$root/usr/share/timewire/grafana/timewire-listen.json" ] || fail 'no dashboard'
 
