@@ -4,10 +4,10 @@
 //! Not here: experiments and simulations (`experiment`), drawing (`timewire-report`).
 
 mod campaign;
-mod hdr;
 mod launch;
 mod paths;
 mod serve;
+mod times;
 mod traffic;
 
 use std::fs;
@@ -27,8 +27,8 @@ use timewire_trace::summary::{Fact, FactLevel, Finding, Outcome};
 use crate::experiment;
 use crate::new_file::NewFile;
 use crate::output;
-use hdr::Hdr;
 use serve::Address;
+use times::Times;
 
 #[derive(Debug, Args)]
 pub struct Report {
@@ -50,7 +50,7 @@ pub struct Report {
     )]
     pub serve: Option<Address>,
     #[command(flatten)]
-    pub hdr: Hdr,
+    pub times: Times,
 }
 
 /// The name of the page in the directory.
@@ -59,12 +59,12 @@ const PAGE: &str = "report.html";
 pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     let directory = &args.directory;
     let kind = Kind::of(directory);
-    let log = args.hdr.log(directory, kind)?;
+    let files = args.times.files(directory, kind)?;
     let Some(kind) = kind else {
         // It says what is missing.
         let directory = RunDir::open(directory)?;
         let (summary, report) = experiment::conclude(&directory)?;
-        log.map_or(Ok(()), NewFile::finish)?;
+        files.into_iter().try_for_each(NewFile::finish)?;
         if let Some(address) = &args.serve {
             return serve::run(&directory_of(&report), address);
         }
@@ -78,7 +78,7 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     let page = directory.join(PAGE);
     fs::write(&page, sheet_html(&sheet))
         .with_context(|| format!("cannot write {}", page.display()))?;
-    log.map_or(Ok(()), NewFile::finish)?;
+    files.into_iter().try_for_each(NewFile::finish)?;
     if let Some(address) = &args.serve {
         return serve::run(directory, address);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `timewire report --hdr`: what HdrHistogram reads from the log is what the run says.
+//! `timewire report --hdr` and `--csv`: what HdrHistogram reads from the log is what the run says,
+//! and so is the table.
 //!
 //! Not here: the text of a log (`timewire-report`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -186,6 +187,43 @@ fn t2_each_interval_has_the_messages_that_were_sent_in_it() {
     assert!(seen > 10, "{seen}");
 }
 
+#[test]
+fn t2_a_table_has_every_message_of_the_run() {
+    let scratch = Scratch::new();
+    let (directory, csv) = (simulated(&scratch), scratch.join("run.csv"));
+    let summary = timewire(&["report", &directory, "--csv", &csv, "--json"]).done().json();
+    let text = fs::read_to_string(&csv).unwrap();
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("series,begin_ns,took_ns"));
+    let mut found: BTreeMap<&str, Vec<(i64, Option<i64>)>> = BTreeMap::new();
+    for line in lines {
+        let [series, begin, took] = line.split(',').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let took = (!took.is_empty()).then(|| took.parse().unwrap());
+        found.entry(series).or_default().push((begin.parse().unwrap(), took));
+    }
+    for case in summary["cases"].as_array().unwrap() {
+        for stream in case["streams"].as_array().unwrap() {
+            let tag = format!("{}/{}", words(case, "id"), words(stream, "name"));
+            let messages = found.remove(tag.as_str()).unwrap();
+            assert!(messages.is_sorted_by_key(|message| message.0), "{tag}");
+            let mut times: Vec<i64> = messages.iter().filter_map(|message| message.1).collect();
+            times.sort_unstable();
+            let count = |many: usize| u64::try_from(many).unwrap();
+            assert_eq!(count(messages.len()), number(stream, "sent"), "{tag}");
+            assert_eq!(count(times.len()), number(stream, "received"), "{tag}");
+            // Nearest rank, to the nanosecond.
+            let of_run = &stream["transfer"];
+            for (of_thousand, name) in [(500, "p50_ns"), (990, "p99_ns"), (1_000, "max_ns")] {
+                let rank = (times.len() * of_thousand).div_ceil(1_000);
+                assert_eq!(times[rank - 1], of_run[name].as_i64().unwrap(), "{tag} {name}");
+            }
+        }
+    }
+    assert!(found.is_empty(), "{:?}", found.keys());
+}
+
 /// The directory of a talker or a listener with 2000 messages, one a millisecond.
 fn traffic(scratch: &Scratch, role: &str, taps: [Tap; 2]) -> String {
     let clocks = vec![ClockInfo { name: "TAI".to_owned(), error_bound: Span::from_ns(1) }];
@@ -236,6 +274,11 @@ fn t1_talkers_and_listeners_have_logs() {
         let all = whole(&lines, "stream/1_to_192.0.2.1:5__far");
         assert_eq!((all.len(), all.min(), all.max()), (2_000, 1_000, 1_990));
         assert_eq!(all.value_at_quantile(0.5), 1_490);
+        let csv = scratch.join("csv");
+        timewire(&["report", &directory, "--csv", &csv]);
+        let text = fs::read_to_string(&csv).unwrap();
+        let line = "\"stream/1 to 192.0.2.1:5, far\",1800000000001000000,1010";
+        assert_eq!((text.lines().count(), text.lines().nth(2)), (2_001, Some(line)));
     }
 }
 
@@ -259,7 +302,9 @@ fn t1_what_cannot_be_written_changes_nothing() {
     refused(&[&short[..], &["10us"]].concat(), "10us is below 1ms");
     refused(&[&short[..], &["10"]].concat(), "10");
     refused(&["--hdr-interval", "1s"], "--hdr");
-    refused(&["--force"], "--hdr");
+    refused(&["--force"], "--force is for the files of --hdr and --csv");
+    refused(&["--csv", &other, "--hdr", &log], "--force writes over it");
+    refused(&["--csv", &other, "--serve"], "--serve");
     refused(&["--hdr", &other, "--serve"], "--serve");
     assert_eq!(fs::read_to_string(&log).unwrap(), "mine");
 
