@@ -8,7 +8,8 @@
 #   scripts/package.sh BUILT OUT
 #
 #   BUILT  the directory with timewire, libtimewire.so and libtimewire.a: target/release
-#   OUT    gets the packages and SHA256SUMS; earlier ones in it are replaced
+#   OUT    gets the packages, what each is made of (NAME.cdx.json, also in the package) and
+#          SHA256SUMS; earlier ones in it are replaced
 #
 # The same tree and the same binaries give the same bytes: times are those of the last commit, or
 # of SOURCE_DATE_EPOCH.
@@ -27,6 +28,8 @@ out=$(cd "$2" && pwd)
 for tool in dpkg-deb dpkg-shlibdeps strip gzip; do
     command -v "$tool" >/dev/null || fail "no \`$tool\` here; scripts/setup.sh package installs it"
 done
+cargo=${CARGO:-cargo}
+command -v "$cargo" >/dev/null || fail "no \`$cargo\` here, which says what the packages are made of"
 for file in timewire libtimewire.so libtimewire.a; do
     [ -f "$built/$file" ] || fail "no $built/$file; \`make package\` builds it"
 done
@@ -45,6 +48,9 @@ documents() {
     mkdir -p "$1/usr/share/doc/$2"
     cp "$here/packaging/deb/copyright" "$1/usr/share/doc/$2/copyright"
     gzip -9n <"$here/CHANGELOG.md" >"$1/usr/share/doc/$2/changelog.gz"
+    (cd "$here" && "$cargo" run --quiet --package xtask -- sbom "$2") \
+        >"$1/usr/share/doc/$2/$2.cdx.json" || fail "what $2 is made of is not known"
+    cp "$1/usr/share/doc/$2/$2.cdx.json" "$out/$2_${version}_$architecture.cdx.json"
 }
 
 # `libraries FILE...`: the packages that the dynamic linker needs.
@@ -72,7 +78,7 @@ pack() {
         "$out/$1_${version}_$architecture.deb" >/dev/null || fail "dpkg-deb refused"
 }
 
-rm -f "$out"/timewire_*.deb "$out"/libtimewire-dev_*.deb
+rm -f "$out"/timewire_*.deb "$out"/libtimewire-dev_*.deb "$out"/*.cdx.json
 
 tree=$work/timewire
 mkdir -p "$tree/usr/bin" "$tree/usr/lib/systemd/system" "$tree/usr/share/timewire" \
@@ -82,6 +88,8 @@ install -m 755 "$built/timewire" "$tree/usr/bin/timewire"
 strip --strip-all "$tree/usr/bin/timewire"
 install -m 644 "$here"/packaging/systemd/*.service "$tree/usr/lib/systemd/system/"
 cp -R "$here/scenarios" "$tree/usr/share/timewire/scenarios"
+mkdir -p "$tree/usr/share/timewire/grafana"
+install -m 644 "$here"/packaging/grafana/*.json "$tree/usr/share/timewire/grafana/"
 command=$tree/usr/bin/timewire
 "$command" completions bash >"$tree/usr/share/bash-completion/completions/timewire"
 "$command" completions zsh >"$tree/usr/share/zsh/vendor-completions/_timewire"
@@ -105,7 +113,7 @@ documents "$tree" libtimewire-dev
 library=$(find "$tree/usr/lib" -type f -name 'libtimewire.so.*')
 pack libtimewire-dev "$(libraries "$library" | sed -n 's/^shlibs:Depends=//p')"
 
-(cd "$out" && sha256sum ./*.deb >SHA256SUMS)
+(cd "$out" && sha256sum ./*.deb ./*.cdx.json >SHA256SUMS)
 for package in "$out"/*.deb; do
     echo "$package"
 done

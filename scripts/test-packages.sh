@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# Installs the packages into a root file system with nothing but what Debian cannot do without, uses
-# them there, removes them, and looks at what is left. As root; the mirrors are those of this
-# machine's apt.
+# Installs the packages into a root file system with nothing but what Debian cannot do without, by
+# the commands of the container's recipe, uses them there, removes them, and looks at what is left.
+# As root; the mirrors are those of this machine's apt.
 #
 #   scripts/test-packages.sh PACKAGES
 #
@@ -18,6 +18,7 @@ fail() {
 }
 [ $# -eq 1 ] || fail "usage: $0 PACKAGES"
 packages=$(cd "$1" && pwd)
+recipe=$(cd "$(dirname "$0")/.." && pwd)/packaging/container/Containerfile
 command -v mmdebstrap >/dev/null || fail "no mmdebstrap here; scripts/setup.sh package installs it"
 [ "$(id -u)" -eq 0 ] || fail "only root can change the root of a process"
 suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
@@ -33,7 +34,7 @@ mmdebstrap --quiet --variant=essential --include="$needs" "$suite" "$root" >"$wo
     cat "$work/log" >&2
     fail "no bare $suite"
 }
-cp "$packages"/*.deb "$root/tmp/"
+cp "$packages"/* "$root/tmp/"
 # With /proc and /sys as on any system, mounted for the one command.
 inside() {
     # shellcheck disable=SC2016  # the inner shell has the words
@@ -43,11 +44,27 @@ inside() {
 }
 step() { echo "test-packages: $*"; }
 
-step 'the packages need nothing but what they say'
+step 'the commands of the recipe, which need nothing but what the packages say'
+sed -n 's/^RUN //p' "$recipe" >"$work/recipe"
+[ "$(wc -l <"$work/recipe")" -ge 3 ] || fail "few commands in $recipe"
+while read -r line; do
+    case $line in
+    *\\) fail "a command of several lines in $recipe: $line" ;;
+    apt-get\ *) continue ;; # what it fetches is what mmdebstrap has put there
+    esac
+    inside sh -c "$line" </dev/null >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        fail "on a bare $suite: $line"
+    }
+done <"$work/recipe"
+program=$(sed -n 's/^ENTRYPOINT \["\(.*\)"\]$/\1/p' "$recipe")
+inside "$program" --help >/dev/null || fail "the recipe's program is $program"
+
+step 'the library needs nothing but what it says'
 # shellcheck disable=SC2016  # it is the inner shell that knows the files
-inside sh -c 'dpkg --install /tmp/*.deb' >"$work/log" 2>&1 || {
+inside sh -c 'dpkg --install /tmp/libtimewire-dev_*.deb' >"$work/log" 2>&1 || {
     cat "$work/log" >&2
-    fail "the packages cannot be installed on a bare $suite"
+    fail "the library cannot be installed on a bare $suite"
 }
 
 step 'the command and its pages'
@@ -59,6 +76,16 @@ for shell in bash-completion/completions/timewire zsh/vendor-completions/_timewi
     fish/vendor_completions.d/timewire.fish; do
     grep -q 'doctor' "$root/usr/share/$shell" || fail "no completions in $shell"
 done
+
+step 'each says what it is made of'
+for package in timewire libtimewire-dev; do
+    of=usr/share/doc/$package/$package.cdx.json
+    cmp "$packages/$package"_*.cdx.json "$root/$of" || fail "no $of"
+    grep -q '"bomFormat": "CycloneDX"' "$root/$of" || fail "$of is no bill of materials"
+done
+
+step 'the dashboard is there'
+[ -s "$root/usr/share/timewire/grafana/timewire-listen.json" ] || fail 'no dashboard'
 
 step 'a simulation and a plan, of the files that came with it'
 inside timewire sim /usr/share/timewire/scenarios/networks/tdm-64.network.yaml >"$work/sim" ||
@@ -97,6 +124,7 @@ done <"$work/files"
 step 'what is needed to put a host back stays'
 mkdir -p "$root/var/lib/timewire/applied"
 echo record >"$root/var/lib/timewire/applied/record"
+cp "$packages"/timewire_*.deb "$root/tmp/"
 inside sh -c 'dpkg --install /tmp/timewire_*.deb && dpkg --purge timewire' >"$work/purge" 2>&1 ||
     fail "$(cat "$work/purge")"
 [ -e "$root/var/lib/timewire/applied/record" ] || fail 'a record of what is applied is gone'

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate |
-//! lab-stress | peers | peers-plan | peers-sim`.
+//! lab-stress | peers | peers-plan | peers-sim | sbom`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@ mod bench;
 mod command;
 mod peers;
 mod peers_sim;
+mod sbom;
 mod skip;
 mod test_output;
 mod test_run;
@@ -31,7 +32,9 @@ usage: cargo xtask VERB
   peers-plan [--limit 60s] [--ours 5s] [--quick] [--json]  plans beside those of tsnkit and
               OR-Tools, which are fetched into the cache
   peers-sim [--quick] [--json]  CPU time per frame and hop of the simulator beside ns-3, which is
-              fetched from PyPI into the cache";
+              fetched from PyPI into the cache
+  sbom PACKAGE  what a Debian package is made of, as JSON of CycloneDX 1.5; timewire or
+              libtimewire-dev";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ["peers", ref arguments @ ..] => peers::run(&root(), arguments),
         ["peers-plan", ref arguments @ ..] => peers::planning::run(&root(), arguments),
         ["peers-sim", ref arguments @ ..] => peers_sim::run(&root(), arguments),
+        ["sbom", package] => sbom::run(&root(), package),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -16,6 +16,7 @@ pub mod compare;
 mod extras;
 mod figure;
 mod group;
+pub mod hdr;
 pub mod journeys;
 pub mod live;
 mod network;

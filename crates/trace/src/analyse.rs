@@ -25,7 +25,7 @@ use crate::summary::{
     CarrierSummary, CaseSummary, Finding, MacSummary, Outcome, Published, SlotShape, StreamClass,
 };
 
-pub use series::{CaseSeries, StreamSeries, series};
+pub use series::{CaseSeries, CaseTransfers, StreamSeries, StreamTransfers, series, transfers};
 
 /// Everything known about one case.
 #[derive(Clone, Debug)]

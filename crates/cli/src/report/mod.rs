@@ -7,6 +7,7 @@ mod campaign;
 mod launch;
 mod paths;
 mod serve;
+mod times;
 mod traffic;
 
 use std::fs;
@@ -24,8 +25,10 @@ use timewire_report::sheet::{
 use timewire_trace::summary::{Fact, FactLevel, Finding, Outcome};
 
 use crate::experiment;
+use crate::new_file::NewFile;
 use crate::output;
 use serve::Address;
+use times::Times;
 
 #[derive(Debug, Args)]
 pub struct Report {
@@ -46,6 +49,8 @@ pub struct Report {
         conflicts_with_all = ["json", "markdown"]
     )]
     pub serve: Option<Address>,
+    #[command(flatten)]
+    pub times: Times,
 }
 
 /// The name of the page in the directory.
@@ -53,10 +58,13 @@ const PAGE: &str = "report.html";
 
 pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     let directory = &args.directory;
-    let Some(kind) = Kind::of(directory) else {
+    let kind = Kind::of(directory);
+    let files = args.times.files(directory, kind)?;
+    let Some(kind) = kind else {
         // It says what is missing.
         let directory = RunDir::open(directory)?;
         let (summary, report) = experiment::conclude(&directory)?;
+        files.into_iter().try_for_each(NewFile::finish)?;
         if let Some(address) = &args.serve {
             return serve::run(&directory_of(&report), address);
         }
@@ -70,6 +78,7 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     let page = directory.join(PAGE);
     fs::write(&page, sheet_html(&sheet))
         .with_context(|| format!("cannot write {}", page.display()))?;
+    files.into_iter().try_for_each(NewFile::finish)?;
     if let Some(address) = &args.serve {
         return serve::run(directory, address);
     }

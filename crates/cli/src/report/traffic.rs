@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use serde_json::Value as Json;
 use timewire_ctl::traffic::expect::Expectations;
 use timewire_ctl::traffic::listen::{LISTEN_SCHEMA, ListenSnapshot};
+use timewire_report::hdr::HdrSeries;
 use timewire_report::sheet::{Drawing, Lane, SPREAD_HEAD, Section, Sheet, Spread, Table};
 use timewire_trace::course::Course;
 use timewire_trace::record::{RecordFile, Tap};
@@ -35,6 +36,29 @@ pub fn sheet(directory: &Path) -> anyhow::Result<Sheet> {
     sheet.facts.push(("Tool".to_owned(), words(&told, "/tool")));
     sheet.environment = environment(directory)?;
     Ok(sheet)
+}
+
+/// The times of each stream's messages, and what they are from and to.
+pub fn times(directory: &Path) -> anyhow::Result<(String, Vec<HdrSeries>)> {
+    let told = read_versioned(directory, "traffic.json", "timewire.traffic/1")?;
+    let (records, what, from, to) = match words(&told, "/role").as_str() {
+        "talk" => (Records::read(directory, "talker.twr")?, "lateness", Tap::Scheduled, Tap::Send),
+        "listen" => {
+            let records = Records::read(directory, "listener.twr")?;
+            let from = records.first_tap();
+            (records, "transfer", from, Tap::Receive)
+        }
+        other => bail!("{} is of a `{other}`", directory.join("traffic.json").display()),
+    };
+    let mut found: BTreeMap<u16, Vec<(i64, Option<i64>)>> = BTreeMap::new();
+    for ((flow, _), message) in records.between(from, to) {
+        found.entry(flow).or_default().push(message);
+    }
+    let begin = found.values().flatten().map(|message| message.0).min().unwrap_or(0);
+    let series = found.into_iter().map(|(flow, messages)| {
+        HdrSeries::new(format!("stream/{}", records.name(flow)), begin, messages)
+    });
+    Ok((format!("{what}, {} to {}", from.name(), to.name()), series.collect()))
 }
 
 fn talk(directory: &Path) -> anyhow::Result<Sheet> {
@@ -148,8 +172,7 @@ fn listen(directory: &Path, told: &Json) -> anyhow::Result<Sheet> {
             .to_owned(),
         ..Section::default()
     };
-    let from = if records.has(Tap::Send) { Tap::Send } else { Tap::Scheduled };
-    records.add(&mut section, "Transfer", (from, Tap::Receive), None);
+    records.add(&mut section, "Transfer", (records.first_tap(), Tap::Receive), None);
     records.add(&mut section, "From the kernel's stamp", (Tap::RxSw, Tap::Receive), None);
     if !section.drawings.is_empty() {
         sheet.sections.push(section);
@@ -270,6 +293,34 @@ impl Records {
         self.file.iter().flat_map(|file| &file.records).any(|record| record.tap == tap)
     }
 
+    /// Of each message, by flow and number, when it was at one tap, and how long it took to another
+    /// if it came there. **Units**: nanoseconds.
+    fn between(&self, from: Tap, to: Tap) -> BTreeMap<(u16, u32), (i64, Option<i64>)> {
+        let records = || self.file.iter().flat_map(|file| &file.records);
+        let mut found = BTreeMap::new();
+        for record in records().filter(|record| record.tap == from) {
+            found.entry((record.flow, record.seq)).or_insert((record.at_ns, None));
+        }
+        for record in records().filter(|record| record.tap == to) {
+            // A further stamp of the same message does not count.
+            if let Some((at, took)) = found.get_mut(&(record.flow, record.seq)) {
+                took.get_or_insert(record.at_ns.saturating_sub(*at));
+            }
+        }
+        found
+    }
+
+    /// The stream's name, or its number where it has none.
+    fn name(&self, flow: u16) -> String {
+        let flows = self.file.as_ref().map_or(&[][..], |file| &file.header.flows);
+        flows.get(usize::from(flow)).cloned().unwrap_or_else(|| flow.to_string())
+    }
+
+    /// The tap at which a listener's messages begin.
+    fn first_tap(&self) -> Tap {
+        if self.has(Tap::Send) { Tap::Send } else { Tap::Scheduled }
+    }
+
     /// Of the first streams, how long messages took from one tap to another.
     fn add(
         &self,
@@ -278,23 +329,14 @@ impl Records {
         (from, to): (Tap, Tap),
         thresholds: Option<[i64; 2]>,
     ) {
-        let Some(file) = &self.file else { return };
         let mut found: BTreeMap<u16, Vec<(i64, i64)>> = BTreeMap::new();
-        let mut begun: BTreeMap<(u16, u32), i64> = BTreeMap::new();
-        for record in file.records.iter().filter(|record| record.tap == from) {
-            begun.entry((record.flow, record.seq)).or_insert(record.at_ns);
-        }
-        for record in file.records.iter().filter(|record| record.tap == to) {
-            // A further stamp of the same message does not count.
-            if let Some(at) = begun.remove(&(record.flow, record.seq)) {
-                let took = record.at_ns.saturating_sub(at);
-                found.entry(record.flow).or_default().push((at, took));
+        for ((flow, _), (at, took)) in self.between(from, to) {
+            // What has no second stamp is not drawn.
+            if let Some(took) = took {
+                found.entry(flow).or_default().push((at, took));
             }
         }
-        let name = |flow: u16| {
-            let name = file.header.flows.get(usize::from(flow));
-            name.map_or_else(|| format!("stream {flow}"), |name| format!("stream {name}"))
-        };
+        let name = |flow| format!("stream {}", self.name(flow));
         let spreads: Vec<Spread> = found
             .iter()
             .take(DRAWN)

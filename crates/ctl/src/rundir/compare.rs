@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What of a run directory can be held against another's: series of values, texts of scenarios,
-//! snapshots of hosts.
+//! snapshots of hosts; and transfer times for other programs.
 //!
-//! Not here: the comparison (`timewire-report`).
+//! Not here: the comparison and the files of other programs (`timewire-report`).
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use timewire_host::snapshot::Snapshot;
-use timewire_trace::analyse::{CaseSeries, series};
+use timewire_trace::analyse::{CaseSeries, CaseTransfers, series, transfers};
 
 use super::{CaseMeta, RunDir, read_json_if_there};
 use crate::CtlError;
@@ -28,6 +28,21 @@ impl RunDir {
             if let Some(case) = read_json_if_there::<CaseMeta>(&path)? {
                 let input = self.input(id, case)?;
                 found.push(series(input).map_err(|error| self.unfit(id, &error))?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The transfer times of each case, each with its `Send`, in the order in which they ran. Cases
+    /// that did not run are left out.
+    ///
+    /// **Errors**: a file does not hold what it should.
+    pub fn transfers(&self) -> Result<Vec<CaseTransfers>, CtlError> {
+        let mut found = Vec::new();
+        for id in &self.meta()?.cases {
+            let path = self.case_path(id).join("case.json");
+            if let Some(case) = read_json_if_there::<CaseMeta>(&path)? {
+                found.push(transfers(&self.input(id, case)?));
             }
         }
         Ok(found)

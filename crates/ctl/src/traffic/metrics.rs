@@ -208,6 +208,9 @@ fn seconds(ns: i64) -> String {
 }
 
 #[cfg(test)]
+mod dashboard_tests;
+
+#[cfg(test)]
 mod tests {
     use super::super::listen::tests::heard;
     use super::*;

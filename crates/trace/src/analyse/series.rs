@@ -7,7 +7,7 @@
 use crate::summary::{SlotPromise, StreamClass};
 
 use super::messages::{Message, is_late, messages};
-use super::{AnalyseError, CaseInput, wire};
+use super::{AnalyseError, CaseInput, StreamInput, wire};
 
 /// What one case stamped, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,40 @@ pub fn series(mut input: CaseInput) -> Result<CaseSeries, AnalyseError> {
         outside,
         unobserved: input.observers.iter().map(wire::unobserved).fold(0, u64::saturating_add),
     })
+}
+
+/// When the messages of one case were sent, and how long they took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaseTransfers {
+    /// `SCENARIO/CASE/LOAD`.
+    pub id: String,
+    /// The start of the measured interval. **Units**: nanoseconds of TAI.
+    pub from_ns: i64,
+    /// One entry per measured stream.
+    pub streams: Vec<StreamTransfers>,
+}
+
+/// The messages of one stream, in the order of their `Send`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamTransfers {
+    /// Name of the stream.
+    pub name: String,
+    /// `Send`, and `Send -> Receive` of a message that was received. **Units**: nanoseconds.
+    pub messages: Vec<(i64, Option<i64>)>,
+}
+
+/// Takes the transfer times of one case, each with its `Send`. Same input, same output.
+pub fn transfers(input: &CaseInput) -> CaseTransfers {
+    let of_stream = |(stream, found): (&StreamInput, Vec<Message>)| {
+        let took = |m: &Message| m.received_ns.map(|at| at.saturating_sub(m.sent_ns));
+        let messages = found.iter().map(|m| (m.sent_ns, took(m))).collect();
+        StreamTransfers { name: stream.name.clone(), messages }
+    };
+    CaseTransfers {
+        id: format!("{}/{}/{}", input.scenario, input.case, input.load),
+        from_ns: input.from.as_ns(),
+        streams: input.streams.iter().zip(messages(input)).map(of_stream).collect(),
+    }
 }
 
 fn of_stream(

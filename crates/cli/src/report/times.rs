@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `report --hdr` and `--csv`: the times of a run's messages, for the tools of HdrHistogram and for
+//! everything that reads tables.
+//!
+//! Not here: the format of the log (`timewire_report::hdr`).
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::Args;
+use timewire_base::Span;
+use timewire_ctl::rundir::RunDir;
+use timewire_report::hdr::{HdrLog, HdrSeries};
+
+use super::{Kind, traffic};
+use crate::new_file::NewFile;
+use crate::traffic::parse_interval;
+
+#[derive(Debug, Args)]
+pub struct Times {
+    /// Also write the time that each message took to this file, as an interval log of
+    /// HdrHistogram; of `run`, `demo`, `sim`, `talk` and `listen`
+    #[arg(long, value_name = "FILE", conflicts_with = "serve")]
+    pub hdr: Option<PathBuf>,
+    /// With --hdr: one histogram of each stream for so long [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = interval, requires = "hdr")]
+    pub hdr_interval: Option<Span>,
+    /// Also write when each message began and how long it took to this file, as CSV; of the same
+    #[arg(long, value_name = "FILE", conflicts_with = "serve")]
+    pub csv: Option<PathBuf>,
+    /// With --hdr and --csv: write over a file that is there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// An interval when nothing is said.
+const INTERVAL: Span = Span::from_ms(1_000);
+/// The longest log: some hundred bytes a line.
+const LINES: u64 = 1_000_000;
+
+fn interval(text: &str) -> Result<Span, String> {
+    let span = parse_interval(text)?;
+    if span < HdrLog::SHORTEST {
+        let shortest = HdrLog::SHORTEST;
+        return Err(format!("the log tells times in milliseconds; {span} is below {shortest}"));
+    }
+    Ok(span)
+}
+
+impl Times {
+    /// Makes the files of a run that are asked for, which [`NewFile::finish`] puts in their places.
+    ///
+    /// **Errors**: the run keeps no times of single messages, they are too many intervals, or a
+    /// file cannot be written.
+    pub(super) fn files(
+        &self,
+        directory: &Path,
+        kind: Option<Kind>,
+    ) -> anyhow::Result<Vec<NewFile>> {
+        // Before anything is computed: it says whether they can be there.
+        let create = |path: &Option<PathBuf>| {
+            path.as_ref().map(|path| NewFile::create(path, self.force)).transpose()
+        };
+        let (hdr, csv) = (create(&self.hdr)?, create(&self.csv)?);
+        if hdr.is_none() && csv.is_none() {
+            if self.force {
+                bail!("--force is for the files of --hdr and --csv");
+            }
+            return Ok(Vec::new());
+        }
+        let (what, series) = match kind {
+            None => of_run(&RunDir::open(directory)?)?,
+            Some(Kind::Traffic) => traffic::times(directory)?,
+            Some(_) => bail!(
+                "{} has no times of single messages for --hdr and --csv: they are for runs of \
+                 `run`, `demo`, `sim`, `talk` and `listen`",
+                directory.display()
+            ),
+        };
+        let mut files = Vec::new();
+        if let Some(mut file) = csv {
+            table(&series, &mut file)?;
+            files.push(file);
+        }
+        if let Some(mut file) = hdr {
+            let log = HdrLog { what, interval: self.hdr_interval.unwrap_or(INTERVAL), series };
+            let lines = log.lines();
+            if lines > LINES {
+                bail!(
+                    "intervals of {} make {lines} histograms, and a log has at most {LINES}: take \
+                     a longer --hdr-interval",
+                    log.interval
+                );
+            }
+            log.write(&mut file)?;
+            files.push(file);
+        }
+        Ok(files)
+    }
+}
+
+/// Every message as a line, series by series, each in the order in which they began.
+fn table(all: &[HdrSeries], out: &mut impl Write) -> anyhow::Result<()> {
+    out.write_all(b"series,begin_ns,took_ns\n")?;
+    for series in all {
+        // RFC 4180.
+        let name = match series.name.contains([',', '"', '\n', '\r']) {
+            true => format!("\"{}\"", series.name.replace('"', "\"\"")),
+            false => series.name.clone(),
+        };
+        for (begin_ns, took_ns) in &series.times {
+            match took_ns {
+                Some(took_ns) => writeln!(out, "{name},{begin_ns},{took_ns}")?,
+                None => writeln!(out, "{name},{begin_ns},")?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn of_run(directory: &RunDir) -> anyhow::Result<(String, Vec<HdrSeries>)> {
+    let mut series = Vec::new();
+    for case in directory.transfers()? {
+        for stream in case.streams {
+            let name = format!("{}/{}", case.id, stream.name);
+            series.push(HdrSeries::new(name, case.from_ns, stream.messages));
+        }
+    }
+    Ok(("transfer, Send to Receive".to_owned(), series))
+}
