@@ -172,7 +172,7 @@ fn offer(args: &Pair) -> anyhow::Result<ExitCode> {
     // Strangers are listened to from here on.
     keep_capabilities(&[]).context("cannot give privileges away")?;
     let at = |address: SocketAddr| {
-        let log = Arc::new(|line: &str| eprintln!("note: {line}"));
+        let log = Arc::new(|line: &str| say!("note: {line}"));
         Offer::new(address, &identity, &peers, &name, limits, log)
     };
     let offer = match args.listen {
@@ -202,7 +202,7 @@ fn offer(args: &Pair) -> anyhow::Result<ExitCode> {
             address.port(),
         ))?;
     }
-    let paired = offer.wait(|error| eprintln!("note: {error}"))?;
+    let paired = offer.wait(|error| say!("note: {error}"))?;
     tell_paired(args, &paired)
 }
 
@@ -210,7 +210,7 @@ fn give_code(agent: &str, args: &Pair) -> anyhow::Result<ExitCode> {
     let code = match &args.code {
         Some(code) => code.clone(),
         None => {
-            eprint!("the code that {agent} shows: ");
+            say_text!("the code that {agent} shows: ");
             let mut line = String::new();
             io::stdin().read_line(&mut line).context("cannot read the code")?;
             line.trim().parse()?
@@ -329,7 +329,7 @@ fn find(args: &Find) -> anyhow::Result<ExitCode> {
         return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
     }
     if found.is_empty() {
-        eprintln!("no agent was heard within {}", args.time);
+        say!("no agent was heard within {}", args.time);
     }
     output::print(&text)
 }

@@ -84,15 +84,15 @@ pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     let (name, wished) = read(args, file)?;
     if !wished.errors.is_empty() {
         for error in &wished.errors {
-            eprintln!("error: {}: {error}", file.display());
+            say!("error: {}: {error}", file.display());
         }
         bail!("{} cannot be applied; nothing was changed", file.display());
     }
     for warning in &wished.warnings {
-        eprintln!("warning: {warning}");
+        say!("warning: {warning}");
     }
     for note in &wished.by_hand {
-        eprintln!("note: not a setting, start it by hand: {note}");
+        say!("note: not a setting, start it by hand: {note}");
     }
     if args.dry_run {
         return dry_run(args, &name, &wished);
@@ -127,7 +127,7 @@ pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
 /// Takes back what a dead process left, and what nobody confirmed, and says so.
 fn recover() -> anyhow::Result<()> {
     if let Some(done) = keeper::recover()? {
-        eprintln!("note: {done}");
+        say!("note: {done}");
     }
     Ok(())
 }
@@ -166,11 +166,11 @@ fn failed(args: &Apply, failure: Failure) -> anyhow::Result<ExitCode> {
                 });
                 output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
             }
-            eprintln!("error: {at} failed");
-            eprintln!("  why:  {why}");
+            say!("error: {at} failed");
+            say!("  why:  {why}");
             let lacks_kind = why.contains("kind is unknown");
             if lacks_kind {
-                eprintln!("  hint: this kernel lacks the queueing discipline");
+                say!("  hint: this kernel lacks the queueing discipline");
             }
             let lacks = [
                 "not supported",
@@ -180,10 +180,10 @@ fn failed(args: &Apply, failure: Failure) -> anyhow::Result<ExitCode> {
             ];
             let is_unsupported = lacks_kind || lacks.iter().any(|words| why.contains(words));
             if why.contains("not permitted") || why.contains("Permission denied") {
-                eprintln!("  hint: needs CAP_NET_ADMIN (run as root)");
+                say!("  hint: needs CAP_NET_ADMIN (run as root)");
             }
             if left.is_empty() {
-                eprintln!("  host: as it was before");
+                say!("  host: as it was before");
                 return Ok(ExitCode::from(if is_unsupported { 4 } else { 2 }));
             }
             left_changed(&left, &reasons)
@@ -199,22 +199,22 @@ fn refused(args: &Apply, refusals: &[Refusal]) -> anyhow::Result<ExitCode> {
         output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
     }
     for refusal in refusals {
-        eprintln!("error: {refusal}");
+        say!("error: {refusal}");
     }
-    eprintln!("  host: unchanged");
+    say!("  host: unchanged");
     let unsupported = refusals.iter().all(|refusal| refusal.unsupported);
     Ok(ExitCode::from(if unsupported { 4 } else { 2 }))
 }
 
 fn left_changed(left: &[Difference], reasons: &[String]) -> anyhow::Result<ExitCode> {
     for reason in reasons {
-        eprintln!("error: {reason}");
+        say!("error: {reason}");
     }
     for difference in left {
-        eprintln!("  left: {difference}");
+        say!("  left: {difference}");
     }
     let path = apply::record::Store::open()?.record_path();
-    eprintln!("  host: left changed; the journal is {}", path.display());
+    say!("  host: left changed; the journal is {}", path.display());
     Ok(ExitCode::from(3))
 }
 
@@ -266,7 +266,7 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<(String, Wished)> {
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let shown = file.to_string_lossy();
     let refused = |errors: &dyn std::fmt::Display| {
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{} cannot be applied; nothing was changed", file.display())
     };
     if let Some(station) = &args.station {
@@ -276,7 +276,7 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<(String, Wished)> {
     let host = HostFile::parse(&shown, &text).map_err(|errors| {
         let error = refused(&errors);
         if Scenario::parse(&shown, &text).is_ok() {
-            eprintln!("  hint: this is a scenario: say --station and --interface");
+            say!("  hint: this is a scenario: say --station and --interface");
         }
         error
     })?;
@@ -368,7 +368,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             text += &format!("last: {}: {}\n", ending.name, ending.how);
         }
         if timewire_sys::namespace::effective_user() != 0 {
-            eprintln!("note: only root sees what root has applied");
+            say!("note: only root sees what root has applied");
         }
         return output::print(&text);
     };

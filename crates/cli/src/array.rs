@@ -176,7 +176,7 @@ fn make(args: &Make, target: Target) -> anyhow::Result<ExitCode> {
     let array = array::make(&script, map, &wish, &args.into)?;
     let Array { head, .. } = &array;
     if wish.tasks.is_some_and(|tasks| tasks > head.tasks) {
-        eprintln!("note: there are {} performances, and so no more tasks", head.performances);
+        say!("note: there are {} performances, and so no more tasks", head.performances);
     }
     let submit = args.into.join(submit);
     output::print(&format!(
@@ -234,7 +234,7 @@ fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
     let array = array::open(&args.array)?;
     let survey = array::survey(&array, &places(&array, &args.shards))?;
     if !survey.is_whole() {
-        eprint!("{}", told(&array, &survey));
+        say_text!("{}", told(&array, &survey));
     }
     if !survey.doubles.is_empty() {
         bail!("performances are there twice; nothing was joined");

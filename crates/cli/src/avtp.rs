@@ -410,7 +410,7 @@ fn code_of(sent: &Sent) -> ExitCode {
     if refused == 0 {
         return ExitCode::SUCCESS;
     }
-    eprintln!("finding: {refused} of {} packets did not leave", sent.packets);
+    say!("finding: {refused} of {} packets did not leave", sent.packets);
     ExitCode::from(1)
 }
 
@@ -435,14 +435,14 @@ fn run_talk(talk: &Talk) -> anyhow::Result<ExitCode> {
     let tag = route
         .tag
         .map_or_else(|| "untagged".to_owned(), |tag| format!("VLAN {}, PCP {}", tag.vid, tag.pcp));
-    eprintln!(
+    say!(
         "stream {stream} to {} ({tag}){bandwidth} on the link: {}\n\
          note: neither the address (MAAP) nor the bandwidth (MSRP) is negotiated",
         names::write_address(route.to),
         plan.media()
     );
     if let Some(advice) = media.advice() {
-        eprintln!("note: {advice}");
+        say!("note: {advice}");
     }
     let told = plan.run()?;
     print(&told, talk.json, &show::told(&told))?;
@@ -451,7 +451,7 @@ fn run_talk(talk: &Talk) -> anyhow::Result<ExitCode> {
 
 /// Says that a listener listens, for whoever starts the talker next.
 fn ready(interface: &IfName) {
-    eprintln!("listening on {interface}");
+    say!("listening on {interface}");
 }
 
 /// Findings to stderr, and the exit code.
@@ -460,7 +460,7 @@ fn judge(ended: Ended, mut findings: Vec<String>) -> ExitCode {
         findings.push("the interface went down or away".to_owned());
     }
     for finding in &findings {
-        eprintln!("finding: {finding}");
+        say!("finding: {finding}");
     }
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }
@@ -561,7 +561,7 @@ fn can_listen(of: &Inward) -> anyhow::Result<ExitCode> {
         &mut || ready(&of.interface),
         &mut each,
     )?;
-    eprint!("{}", show::can(ended, &packets));
+    say_text!("{}", show::can(ended, &packets));
     Ok(judge(ended, of.expect.findings(&packets, None)))
 }
 

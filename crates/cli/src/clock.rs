@@ -187,7 +187,7 @@ fn read_clock(file: &Path) -> anyhow::Result<ClockWish> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
     let host = HostFile::parse(&name, &text).map_err(|errors| {
         // The errors are whole blocks of their own; a prefix would tear the first.
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{name} is not a host file; nothing was changed")
     })?;
     host.host.clock.with_context(|| format!("{name} has no `clock`: add one under `host`"))
@@ -271,7 +271,7 @@ fn start(args: StartArgs) -> anyhow::Result<ExitCode> {
         record: args.closing.record,
         despite_others: args.despite_others,
     };
-    keep::start(start, &mut |text| eprintln!("{text}"))?;
+    keep::start(start, &mut |text| say!("{text}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -295,14 +295,14 @@ fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
         closes,
         record: args.closing.record,
     };
-    keep::watch(watch, &mut |text| eprintln!("{text}"))?;
+    keep::watch(watch, &mut |text| say!("{text}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Puts back what dead processes have left, and says so.
 fn recover() -> anyhow::Result<()> {
     for found in timewire_host::journal::recover()? {
-        eprintln!("note: {found}");
+        say!("note: {found}");
     }
     Ok(())
 }

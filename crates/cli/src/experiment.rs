@@ -102,7 +102,7 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
 fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
     let scenario = Scenario::parse(name, text).map_err(|errors| {
         // The errors are whole blocks of their own; a prefix would tear the first.
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{name} is not a scenario; nothing was run")
     })?;
     Ok(Script { scenario, text: text.to_owned() })
@@ -170,7 +170,7 @@ fn perform(
     // Before the first thread: a user namespace can only be entered by a process with one.
     let privilege = privilege::enter()?;
     for found in timewire_host::journal::recover()? {
-        eprintln!("note: {found}");
+        say!("note: {found}");
     }
     let laboratory = match (&place.record_for, privilege) {
         (Some(machine), _) => machine.clone(),

@@ -126,7 +126,7 @@ fn read(path: &Path) -> anyhow::Result<HostFile> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     HostFile::parse(&path.to_string_lossy(), &text).map_err(|errors| {
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{} is not a host file; nothing was changed", path.display())
     })
 }
@@ -143,10 +143,10 @@ fn check(args: &File) -> anyhow::Result<ExitCode> {
 fn start(path: &Path) -> anyhow::Result<ExitCode> {
     let file = read(path)?;
     for found in timewire_host::journal::recover()? {
-        eprintln!("note: {found}");
+        say!("note: {found}");
     }
     let groups = Groups::start(file)?;
-    eprint!("{}", describe(&groups.status(), None));
+    say_text!("{}", describe(&groups.status(), None));
     groups.serve()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -174,7 +174,7 @@ fn member(args: &Add) -> Json {
 fn done(request: &GroupRequest) -> anyhow::Result<ExitCode> {
     match groups::ask(request)? {
         GroupResponse::LeftChanged { message } => {
-            eprintln!("error: {message}");
+            say!("error: {message}");
             Ok(ExitCode::from(3))
         }
         _ => Ok(ExitCode::SUCCESS),

@@ -289,7 +289,7 @@ fn shell(args: Shell) -> anyhow::Result<ExitCode> {
     let terminal = stdin.as_fd().try_clone_to_owned().context("cannot copy the terminal")?;
     machine.connection = Connection::Terminal(terminal);
     let about = kernel.about();
-    eprintln!(
+    say!(
         "Linux {} of the laboratory; the host's files are read only, changes of /tmp are lost; \
          `exit` ends it",
         about.release

@@ -224,15 +224,15 @@ impl Screen {
     fn show(&mut self, event: &ListenEvent<'_>) -> io::Result<()> {
         match event {
             ListenEvent::Listening { source, mode, notes, prometheus } => {
-                eprintln!("listening: {source} ({mode})");
-                notes.iter().for_each(|note| eprintln!("note: {note}"));
+                say!("listening: {source} ({mode})");
+                notes.iter().for_each(|note| say!("note: {note}"));
                 if let Some(address) = prometheus {
-                    eprintln!("counters: http://{address}/metrics");
+                    say!("counters: http://{address}/metrics");
                 }
                 Ok(())
             }
             ListenEvent::Noted(note) => {
-                eprintln!("note: {note}");
+                say!("note: {note}");
                 Ok(())
             }
             ListenEvent::Heard(heard) => match (self.json, self.drawn) {

@@ -6,6 +6,9 @@
 //!
 //! Not here: anything that measures or changes something.
 
+#[macro_use]
+mod output;
+
 mod agent;
 mod apply;
 mod args;
@@ -20,7 +23,6 @@ mod lab;
 mod listen;
 mod measure;
 mod new_file;
-mod output;
 mod pages;
 mod plan;
 mod receive;
@@ -62,9 +64,9 @@ fn main() -> ExitCode {
         Err(error) => {
             let (code, hint) = classify(&error);
             if !output::is_broken_pipe(&error) {
-                eprintln!("error: {}", output::message(&error));
+                say!("error: {}", output::message(&error));
                 if let Some(hint) = hint {
-                    eprintln!("  hint: {hint}");
+                    say!("  hint: {hint}");
                 }
                 return ExitCode::from(code);
             }
@@ -117,7 +119,7 @@ fn guardian(journal: &Path) -> anyhow::Result<ExitCode> {
     Ok(match timewire_host::guardian::guardian_main(journal) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            say!("error: {error}");
             ExitCode::from(3)
         }
     })
@@ -127,7 +129,7 @@ fn keeper(record: &Path) -> anyhow::Result<ExitCode> {
     Ok(match timewire_host::apply::keeper::keeper_main(record) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            say!("error: {error}");
             ExitCode::from(3)
         }
     })

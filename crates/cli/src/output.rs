@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Printing: data to stdout, and a progress line to a terminal's stderr.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -17,6 +18,22 @@ use timewire_host::HostError;
 use timewire_lab::LabError;
 use timewire_remote::RemoteError;
 use timewire_sys::event;
+
+/// Says a line on stderr, as [`eprintln!`] does; who does not listen any more is no reason to stop.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::talk(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+/// Says a text on stderr, without an end of line.
+macro_rules! say_text {
+    ($($words:tt)*) => { $crate::output::talk(format_args!($($words)*)) };
+}
+
+/// Behind [`say`] and [`say_text`].
+pub fn talk(words: fmt::Arguments<'_>) {
+    // One call, so that lines of several threads do not mix.
+    let _ = io::stderr().lock().write_all(words.to_string().as_bytes());
+}
 
 /// Prints data to stdout, however slowly it is read.
 pub fn print(text: &str) -> anyhow::Result<ExitCode> {

@@ -208,7 +208,7 @@ fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<bool> {
     let report = match judge(problem, plan) {
         Ok(report) => report,
         Err(error) => {
-            eprintln!("note: the plan was not checked: {error}");
+            say!("note: the plan was not checked: {error}");
             return Ok(false);
         }
     };

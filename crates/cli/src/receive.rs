@@ -112,7 +112,7 @@ pub fn run(command: ReceiveCommand) -> anyhow::Result<ExitCode> {
 
 fn tell(notes: Notes) -> ExitCode {
     for note in notes {
-        eprintln!("note: {note}");
+        say!("note: {note}");
     }
     ExitCode::SUCCESS
 }
@@ -120,7 +120,7 @@ fn tell(notes: Notes) -> ExitCode {
 /// Puts back what dead processes have left, and says so.
 fn recover() -> anyhow::Result<()> {
     for found in timewire_host::journal::recover()? {
-        eprintln!("note: {found}");
+        say!("note: {found}");
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
     let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
     let file = SegmentFile::parse(&name, &text).map_err(|errors| {
         // The errors are whole blocks of their own; a prefix would tear the first.
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{name} describes no segment; nothing was run")
     })?;
     let kernel = Kernel::find(args.kernel.as_deref())?;

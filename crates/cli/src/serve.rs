@@ -52,7 +52,7 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let options = AgentOptions { directory: keys.join("work"), program };
     if let Some(done) = timewire_host::apply::keeper::recover()? {
-        eprintln!("note: {done}");
+        say!("note: {done}");
     }
     let service = AgentService::open(options)?;
     let handle = service.handle();
@@ -86,21 +86,21 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     if left.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("error: this host is left changed: {}", left.join("; "));
+    say!("error: this host is left changed: {}", left.join("; "));
     Ok(ExitCode::from(3))
 }
 
 fn accept(listener: &Listener, handle: &AgentHandle) {
     loop {
         if let Some(link) = listener.accept(Duration::from_secs(1)) {
-            eprintln!("note: link of {}", link.peer());
+            say!("note: link of {}", link.peer());
             handle.take(link);
         }
     }
 }
 
 fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option<Announcer>)> {
-    let log: Log = Arc::new(|line: &str| eprintln!("note: {line}"));
+    let log: Log = Arc::new(|line: &str| say!("note: {line}"));
     // A controller takes eight seconds of silence for the end of a link: also where a sign of life
     // is lost twice and a round trip is a second, it hears one before.
     let link = LinkLimits { keep_alive: Duration::from_secs(2), ..LinkLimits::default() };
@@ -108,7 +108,7 @@ fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option
     let (mut listeners, mut announcer) = (Vec::new(), None);
     if let Some(path) = &args.socket {
         listeners.push(Listener::unix(path, limits, Arc::clone(&log))?);
-        eprintln!("note: serving on {}", path.display());
+        say!("note: serving on {}", path.display());
     }
     if args.listen.is_some() || args.socket.is_none() {
         let identity = Identity::load_or_create(keys)?;
@@ -127,7 +127,7 @@ fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option
             },
         };
         let address = listener.address().map_or_else(String::new, |at| at.to_string());
-        eprintln!("note: serving on {address}");
+        say!("note: serving on {address}");
         if let Some(address) = listener.address() {
             announcer = announce(&identity, address.port());
         }
@@ -148,7 +148,7 @@ fn announce(identity: &Identity, port: u16) -> Option<Announcer> {
     match Announcer::start(&announcement) {
         Ok(announcer) => Some(announcer),
         Err(error) => {
-            eprintln!("note: not announced: {error}");
+            say!("note: not announced: {error}");
             None
         }
     }

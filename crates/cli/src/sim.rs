@@ -153,7 +153,7 @@ pub fn read_as(path: &Path, what: &str, parse: Parse) -> anyhow::Result<(Network
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     let file = parse(&name, &text).map_err(|errors| {
         // The errors are whole blocks of their own; a prefix would tear the first.
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{name} describes no network; nothing was {what}")
     })?;
     Ok((file, text))

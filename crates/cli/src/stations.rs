@@ -88,7 +88,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
 pub fn script(path: &Path, what: &str) -> anyhow::Result<Script> {
     let text = read(path)?;
     let file = ExperimentFile::parse(&path.to_string_lossy(), &text).map_err(|errors| {
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{} is not an experiment file; nothing was {what}", path.display())
     })?;
     let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
@@ -99,7 +99,7 @@ pub fn script(path: &Path, what: &str) -> anyhow::Result<Script> {
 pub fn stations(path: &Path, what: &str) -> anyhow::Result<(StationMap, String)> {
     let text = read(path)?;
     let map = StationMap::parse(&path.to_string_lossy(), &text).map_err(|errors| {
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("there is no map of the stations; nothing was {what}")
     })?;
     Ok((map, text))
@@ -134,12 +134,12 @@ pub fn tell(progress: Progress) {
     match progress {
         Progress::Performance { number, of, values } => {
             let values: Vec<String> = values.iter().map(|(k, v)| format!("{k}={v}")).collect();
-            eprintln!("[{number}/{of}] {}", values.join(" "));
+            say!("[{number}/{of}] {}", values.join(" "));
         }
-        Progress::Told(Told::Phase(phase)) => eprintln!("  {phase}"),
-        Progress::Told(Told::Failed(failure)) => eprintln!("  failed: {failure}"),
+        Progress::Told(Told::Phase(phase)) => say!("  {phase}"),
+        Progress::Told(Told::Failed(failure)) => say!("  failed: {failure}"),
         Progress::Told(Told::Unreached { station, why }) => {
-            eprintln!("  {station} cannot be reached: {why}");
+            say!("  {station} cannot be reached: {why}");
         }
     }
 }

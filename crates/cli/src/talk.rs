@@ -202,7 +202,7 @@ pub fn run(args: &Talk) -> anyhow::Result<ExitCode> {
         match event {
             TalkEvent::Talking { notes, .. } => {
                 progress.clear();
-                notes.iter().for_each(|note| eprintln!("note: {note}"));
+                notes.iter().for_each(|note| say!("note: {note}"));
             }
             TalkEvent::Progress(now) => progress.line_of(|| told::line(now)),
         }

@@ -82,7 +82,7 @@ fn read_scenario(file: &std::path::Path) -> anyhow::Result<Scenario> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     Scenario::parse(&file.to_string_lossy(), &text).map_err(|errors| {
-        eprintln!("{errors}");
+        say!("{errors}");
         anyhow::anyhow!("{} is not a scenario; nothing was changed", file.display())
     })
 }
@@ -110,7 +110,7 @@ fn start(args: Start) -> anyhow::Result<ExitCode> {
     let spec = station_spec(args)?;
     recover()?;
     let mut station = Station::start(spec)?;
-    eprint!("{}", describe(&station.status()?));
+    say_text!("{}", describe(&station.status()?));
     station.serve()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -132,7 +132,7 @@ fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
     let give_up = Instant::now() + START;
     loop {
         if let Some(status) = child.try_wait()? {
-            eprint!("{}", fs::read_to_string(&log).unwrap_or_default());
+            say_text!("{}", fs::read_to_string(&log).unwrap_or_default());
             fs::remove_file(&log)?;
             let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(2);
             return Ok(ExitCode::from(code.max(1)));
@@ -155,12 +155,12 @@ fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
 /// Puts back what dead processes have left, and says so.
 fn recover() -> anyhow::Result<()> {
     for found in timewire_host::journal::recover()? {
-        eprintln!("note: {found}");
+        say!("note: {found}");
     }
     // A host without a place for records has none.
     match timewire_host::apply::keeper::recover() {
-        Ok(done) => done.iter().for_each(|done| eprintln!("note: {done}")),
-        Err(error) => eprintln!("note: {error}"),
+        Ok(done) => done.iter().for_each(|done| say!("note: {done}")),
+        Err(error) => say!("note: {error}"),
     }
     Ok(())
 }
@@ -180,8 +180,8 @@ fn stop(which: &Which) -> anyhow::Result<ExitCode> {
         while process.as_ref().is_ok_and(|it| it.is_alive()) && Instant::now() < give_up {
             std::thread::sleep(Duration::from_millis(5));
         }
-        eprintln!("error: {message}");
-        eprintln!("  hint: mend what stands in the way, then `timewire lab clean` does the rest");
+        say!("error: {message}");
+        say!("  hint: mend what stands in the way, then `timewire lab clean` does the rest");
         return Ok(ExitCode::from(3));
     }
     // It has one only if it ran in the background.

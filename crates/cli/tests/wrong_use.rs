@@ -280,3 +280,14 @@ fn t3_what_tdm_start_refuses() {
     assert_eq!(host.list("/run/timewire"), ["journal"]);
     host.is_clean();
 }
+
+/// Who listens to what is said may stop listening: the exit code is what it was.
+#[test]
+fn t1_talk_that_nobody_hears_stops_nothing() {
+    for (words, code) in [(&["run", "no-such.yaml"][..], 2), (&["plan", "no-such.yaml"], 2)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = Command::new(TIMEWIRE).args(words).stderr(writer).status().unwrap();
+        assert_eq!(ended.code(), Some(code), "{words:?}");
+    }
+}

@@ -34,9 +34,8 @@ fn main() {
         _ => None,
     };
     let (Some(mut network), Ok(count)) = (network, count) else {
-        eprintln!(
-            "usage: sim_instructions [COUNT [line-8 | line-512 | line-4096 | tree-20 | tree-320 | tree-1280 | ring]]"
-        );
+        eprintln!("usage: sim_instructions [COUNT [NAME]], of line-8, line-512, line-4096,");
+        eprintln!("tree-20, tree-320, tree-1280 and ring");
         #[expect(clippy::disallowed_methods, reason = "a benchmark is a program")]
         std::process::exit(2);
     };

@@ -143,7 +143,7 @@ pub fn run(args: &Launch) -> anyhow::Result<ExitCode> {
         privilege::enter()?;
     }
     for found in timewire_host::journal::recover()? {
-        eprintln!("note: {found}");
+        say!("note: {found}");
     }
     let mut line = ProgressLine::new();
     let measured = launch::run(&request, &mut |step| line.line(step));
@@ -151,7 +151,7 @@ pub fn run(args: &Launch) -> anyhow::Result<ExitCode> {
     let (measured, shots) = measured?;
     if let Some(path) = &args.out {
         launch::write_run(path, &measured, &shots)?;
-        eprintln!("note: every frame is in {}", path.display());
+        say!("note: every frame is in {}", path.display());
     }
     if args.json {
         output::print(&format!("{}\n", serde_json::to_string_pretty(&measured)?))?;
@@ -196,7 +196,7 @@ fn run_gates(args: &Launch, wish: GatesWish) -> anyhow::Result<ExitCode> {
         privilege::enter()?;
     }
     for found in timewire_host::journal::recover()? {
-        eprintln!("note: {found}");
+        say!("note: {found}");
     }
     let mut line = ProgressLine::new();
     let measured = gates::run(&request, &mut |step| line.line(step));
@@ -204,7 +204,7 @@ fn run_gates(args: &Launch, wish: GatesWish) -> anyhow::Result<ExitCode> {
     let (measured, shots) = measured?;
     if let Some(path) = &args.out {
         gates::write_run(path, &measured, &shots)?;
-        eprintln!("note: every frame is in {}", path.display());
+        say!("note: every frame is in {}", path.display());
     }
     if args.json {
         output::print(&format!("{}\n", serde_json::to_string_pretty(&measured)?))?;

@@ -81,9 +81,9 @@ pub struct PathArgs {
 
 pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
     if let Some(bind) = args.answer {
-        let ready = &mut |at| eprintln!("answering on {at}");
+        let ready = &mut |at| say!("answering on {at}");
         let answered = path::reflect_for_others(bind, args.interface.clone(), ready)?;
-        eprintln!("{answered} messages answered");
+        say!("{answered} messages answered");
         return Ok(ExitCode::SUCCESS);
     }
     let spec = PathSpec {
@@ -112,7 +112,7 @@ pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
     let mut progress = |step: &str| line.line(step);
     let report = path::measure(&spec, &mut progress, &mut |note| notes.push(note.to_owned()));
     line.clear();
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| say!("note: {note}"));
     let report = report?;
     let json = format!("{}\n", serde_json::to_string_pretty(&report)?);
     if let Some(directory) = &args.out {

@@ -160,7 +160,7 @@ pub fn run(args: &Receive) -> anyhow::Result<ExitCode> {
         &mut |note| notes.push(note.to_owned()),
     );
     line.clear();
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().for_each(|note| say!("note: {note}"));
     let report = report?;
     let json = format!("{}\n", serde_json::to_string_pretty(&report)?);
     for path in args.plot.iter().cloned().chain(args.out.iter().map(|it| it.join("receive.svg"))) {

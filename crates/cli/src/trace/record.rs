@@ -450,7 +450,7 @@ fn said(
 fn ended(lost: u64, status: Option<ExitStatus>) -> anyhow::Result<ExitCode> {
     let failed = status.is_some_and(|status| !status.success());
     if let Some(status) = status.filter(|status| !status.success()) {
-        eprintln!("the command ended with {status}");
+        say!("the command ended with {status}");
     }
     Ok(if lost > 0 || failed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

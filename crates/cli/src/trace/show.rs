@@ -406,7 +406,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         let bytes = perfetto::file(&input);
         file.write_all(&bytes)?;
         file.finish()?;
-        eprintln!("{}", perfetto::said(&input, &bytes));
+        say!("{}", perfetto::said(&input, &bytes));
     }
     if args.json {
         output::print(&format!("{}\n", as_json(&studied)?))?;

@@ -274,9 +274,9 @@ impl Network {
         &self.links[id.index()]
     }
 
-    /// When the gates of a port may change: at the second time and then at each multiple of the
-    /// first. Where no two ports of a device may change at once, each has a rest of its own, and the
-    /// multiple is one that common intervals have: 5, 10, 20, ... times the shortest entry.
+    /// When the gates of a port may change: at the second time, and then after each multiple of
+    /// the first. Where no two ports of a device may change at once, each has a second time of its
+    /// own, and the first divides common intervals: 5, 10, 20, ... times the shortest entry.
     pub fn grid(&self, link: LinkId) -> (Span, Span) {
         let from = self.link(link).from;
         let limits = &self.node(from).limits;
