@@ -182,7 +182,7 @@ fn between_calls([one, other]: [u32; 2], window: Duration) -> String {
          }}
          tracepoint:sched:sched_switch {{ delete(@since[args->prev_pid]); }}
          tracepoint:net:net_dev_xmit /str(args->name) == \"{NEAR}\"/ {{ @frames = count(); }}
-         interval:ms:{} {{ clear(@since); exit(); }}",
+         interval:ms:{} {{ exit(); }}",
         window.as_millis()
     )
 }
