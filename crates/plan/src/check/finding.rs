@@ -89,6 +89,8 @@ pub enum Rule {
     CycleLong,
     /// A queue that opens more often in a cycle than the port can.
     Openings,
+    /// A gate that changes with one of another port of a device where they may not.
+    Together,
     /// Neither a gate nor a launch time lets the talker start at the instant.
     LaunchTime,
     /// The plan does not repeat with its cycle.
@@ -224,6 +226,7 @@ impl Rule {
             Rule::Reserve => "a planned frame has time that is kept free",
             Rule::CycleLong => "the gates repeat later than the port can have it",
             Rule::Openings => "a queue opens too often in a cycle",
+            Rule::Together => "two ports change their gates at once, which their device cannot",
             Rule::LaunchTime => "neither gate nor launch time lets the talker start then",
             Rule::Cycle => "the plan does not repeat with its cycle",
             Rule::PortCycle => "the gates do not repeat with the port's streams",

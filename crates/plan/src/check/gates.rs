@@ -4,10 +4,12 @@
 //!
 //! Not here: what a frame does that waits for one ([`super::links`]).
 
+use std::collections::BTreeSet;
+
 use super::finding::Findings;
 use super::links::{Gates, Links};
 use super::{Finding, Rule, Sent};
-use crate::model::{DeviceLimits, GateWindow, LinkId, Plan, PortGates, Problem, Role};
+use crate::model::{DeviceLimits, GateWindow, LinkId, NodeId, Plan, PortGates, Problem, Role};
 
 /// Judges the gates of every port, and gives those that can be used to `links`.
 pub(super) fn check(
@@ -43,6 +45,7 @@ pub(super) fn check(
         spare(gates, on_link, sent, findings);
         device(gates, limits, findings);
     }
+    together(problem, plan, links, findings);
     for (index, link) in links.links.iter().enumerate() {
         let id = LinkId::from_index(index);
         let Some(gates) = &link.gates else {
@@ -168,6 +171,47 @@ fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
     if let Some(most) = limits.openings {
         openings(gates, &list, most, findings);
     }
+}
+
+/// Whether two ports of a device whose ports may not do so change gates at the same instant.
+fn together(problem: &Problem, plan: &Plan, links: &Links, findings: &mut Findings) {
+    let network = problem.network();
+    let mut before: Vec<(NodeId, i64, Vec<i64>)> = Vec::new();
+    for gates in &plan.gates {
+        let usable = links.links.get(gates.link.index()).is_some_and(|link| link.gates.is_some());
+        let Some(link) = network.links().get(gates.link.index()).filter(|_| usable) else {
+            continue;
+        };
+        if !network.node(link.from).limits.changes_apart {
+            continue;
+        }
+        let cycle = gates.cycle.as_ns();
+        let changes = changes(gates);
+        for (_, other, others) in before.iter().filter(|(node, ..)| *node == link.from) {
+            // Two instants meet in some cycle when they are apart by a multiple of this.
+            let meets = common_divisor(cycle, *other);
+            let taken: BTreeSet<i64> = others.iter().map(|at| at % meets).collect();
+            if let Some(at) = changes.iter().find(|at| taken.contains(&(*at % meets))) {
+                findings.add(Finding::of(Rule::Together).link(gates.link).at(*at));
+            }
+        }
+        before.push((link.from, cycle, changes));
+    }
+}
+
+/// When gates change in a cycle, at its turn as well.
+fn changes(gates: &PortGates) -> Vec<i64> {
+    let list = entries(gates);
+    let before = |index: usize| &list[index.checked_sub(1).unwrap_or(list.len() - 1)];
+    let changes = |(index, entry): &(usize, &Entry)| before(*index).queue != entry.queue;
+    list.iter().enumerate().filter(changes).map(|(_, entry)| entry.start).collect()
+}
+
+fn common_divisor(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a.max(1)
 }
 
 /// How often each queue opens: from shut to open, the turn of the cycle included. Those of others

@@ -74,7 +74,7 @@ impl Planner {
                 let stream = self.stream(*id);
                 (stream.interval.as_ns(), i64::from(stream.frames))
             };
-            let most = windows_at_most(streams.iter().map(frames), limits);
+            let most = windows_at_most(streams.iter().map(frames), limits, network.grid(link).0);
             if !is_limited && most.is_ok() {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Planner {
         let used = counts.iter().enumerate().filter(|(_, count)| **count > 0);
         let frames = |count: i64| count.saturating_mul(self.most_frames);
         let each = used.map(|(class, count)| (self.table.interval(class), frames(*count)));
-        windows_at_most(each, limits).is_ok()
+        windows_at_most(each, limits, self.problem.network().grid(link).0).is_ok()
     }
 
     /// Who is on a link.
@@ -129,7 +129,7 @@ impl Planner {
             &network.node(network.link(link).from).limits
         };
         let mut ports: Vec<(Option<i64>, i64)> = (0..network.links().len())
-            .map(|link| (Some(limits(link).granularity.as_ns()), 0))
+            .map(|link| (Some(network.grid(LinkId::from_index(link)).0.as_ns()), 0))
             .collect();
         for (link, interval, _) in self.uses() {
             let cycle = &mut ports[link].0;
@@ -226,8 +226,9 @@ fn each(sent: &[Repeated]) -> impl Iterator<Item = (i64, i64)> + Clone {
 fn windows_at_most(
     intervals: impl Iterator<Item = (i64, i64)> + Clone,
     limits: &DeviceLimits,
+    grid: Span,
 ) -> Result<(i64, i64), u32> {
-    let mut cycle = limits.granularity.as_ns();
+    let mut cycle = grid.as_ns();
     for (interval, _) in intervals.clone() {
         cycle = common_multiple(cycle, interval).ok_or(Certificate::TOO_LONG)?;
     }
@@ -255,7 +256,8 @@ pub fn port(
     limits: &DeviceLimits,
     network: &Network,
 ) -> Result<PortGates, u32> {
-    let (cycle, count) = windows_at_most(each(sent), limits)?;
+    let (step, first) = network.grid(link);
+    let (cycle, count) = windows_at_most(each(sent), limits, step)?;
     let mut windows: Vec<(i64, i64, u8)> = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     for one in sent {
         let mut start = one.start.rem_euclid(one.interval);
@@ -270,10 +272,9 @@ pub fn port(
     }
     windows.sort_unstable();
     let used: i64 = windows.iter().map(|(start, end, _)| end - start).sum();
-    let (step, first) = network.grid(link);
-    let mut windows = match cycle % step.as_ns() {
-        0 if limits.changes_apart => apart(&windows, cycle, (step.as_ns(), first.as_ns())),
-        _ => widened(windows, cycle, limits),
+    let mut windows = match limits.changes_apart {
+        true => apart(&windows, cycle, (step.as_ns(), first.as_ns())),
+        false => widened(windows, cycle, limits),
     };
     join(&mut windows, cycle, limits);
     let reserve = network.options().reserve;

@@ -306,6 +306,24 @@ const SPOILS: &[(&str, Spoil)] = &[
         sender(world, &gates).cycle_max = Some(gates.cycle - Span::from_ns(1));
         (Rule::CycleLong, Some(gates.link), None)
     }),
+    ("two ports of a device that change their gates at once", |world, random| {
+        let (one, other, at) = loop {
+            let [one, other] = [gates(world, random), gates(world, random)];
+            let from = |place: usize| world.links[world.plan.gates[place].link.index()].from;
+            let start = world.plan.gates[one].windows[0].start;
+            if one != other && from(one) == from(other) && start > Span::ZERO {
+                break (one, other, start);
+            }
+        };
+        let cycle = world.plan.cycle;
+        let changed = &mut world.plan.gates[other];
+        let queue = changed.windows[0].queue;
+        changed.windows = vec![GateWindow { start: at, end: cycle, queue }];
+        changed.cycle = cycle;
+        let later = world.plan.gates[one.max(other)].clone();
+        sender(world, &later).changes_apart = true;
+        (Rule::Together, Some(later.link), None)
+    }),
     ("a talker without gates and launch time", |world, _| {
         world.nodes[5].limits.gate_entries = Some(0);
         world.nodes[5].limits.launch_time = false;
