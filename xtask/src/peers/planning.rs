@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire plan` beside tsnkit's methods and a model for OR-Tools CP-SAT, on the same problems:
-//! `cargo xtask peers-plan [--limit 60s] [--ours 5s] [--quick] [--only PART] [--methods M,...]
+//! `cargo xtask peers-plan [--limit 60s] [--ours 5s] [--quick] [--only PART] [--methods M,...|none]
 //! [--jobs N] [--timewire PROGRAM] [--json]`.
 //!
 //! The peers come from PyPI into a virtual environment in the cache, and nowhere else. What they
@@ -21,7 +21,7 @@ const PACKAGES: [&str; 5] =
     ["tsnkit==0.3.0", "ortools==9.15.6755", "z3-solver==5.4.1.0", "scipy", "scikit-learn"];
 const SCRIPTS: &str = "xtask/src/peers/planning";
 const USAGE: &str = "--limit SECONDS, --ours SECONDS (such as 60s), --quick, --only PART, \
-                     --methods NAME,..., --jobs N, --timewire PROGRAM, --json";
+                     --methods NAME,... or none, --jobs N, --timewire PROGRAM, --json";
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]

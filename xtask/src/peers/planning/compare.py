@@ -199,6 +199,11 @@ def table(rows, columns):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def methods(names):
+    """CP-SAT is always beside others; `none` is Timewire alone."""
+    return [] if names == "none" else [CPSAT, *names.split(",")]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", required=True)
@@ -206,12 +211,12 @@ def main():
     parser.add_argument("--limit", type=int, required=True)
     parser.add_argument("--ours", type=int, required=True)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--methods", type=lambda names: names.split(","), default=FREE)
+    parser.add_argument("--methods", type=methods, default=[CPSAT, *FREE])
     parser.add_argument("--only", default="")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     comparison = Comparison(options)
-    columns = [OURS, CPSAT, *options.methods]
+    columns = [OURS, *options.methods]
     rows = instances(options)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         jobs = {}
