@@ -523,8 +523,8 @@ impl Simulation {
     /// at a glance may concern the port.
     #[inline(never)]
     fn may_concern(&self, port: u32) -> bool {
-        let Some(others) = self.queue.others_now() else { return true };
-        others.into_iter().any(|event| event.port == port || event.port == ANY_PORT)
+        let Some(mut others) = self.queue.others_now() else { return true };
+        others.any(|event| event.port == port || event.port == ANY_PORT)
     }
 
     pub(super) fn wake(&mut self, port: u32, time: u64) {

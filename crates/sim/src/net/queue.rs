@@ -57,10 +57,10 @@ struct Wheel {
 const SLOT_BITS: u32 = 5;
 const SLOTS: u64 = 1 << SLOT_BITS;
 const WHEELS: u32 = u64::BITS.div_ceil(SLOT_BITS);
-/// So many events of a slot are sorted rather than spread over finer slots.
+/// So many events of a slot are sorted one after the other.
 const SORTED: usize = 16;
-/// So many where events that come later hardly fall among them.
-const SORTED_CALM: usize = 48;
+/// So many by the next bits of their times, where events that come later hardly fall among them.
+const SORTED_CALM: usize = 128;
 const AMONG: u32 = 4;
 /// Until there are so many in front, the next slots are taken, too.
 const GATHERED: usize = 8;
@@ -196,20 +196,25 @@ impl EventQueue {
             let mut last = slot;
             self.among = 0;
             self.front.clear();
-            sort_into(&mut self.front, list);
-            list.clear();
-            // Slots with one event each are taken together.
-            while self.front.len() < GATHERED && wheel.filled != 0 {
-                let next = wheel.filled.trailing_zeros();
-                if self.front.len() + wheel.slots[index(next.into())].len() > SORTED {
-                    break;
-                }
-                last = wheel.take_first();
-                let list = &mut wheel.slots[index(last.into())];
+            if list.len() > SORTED {
+                scatter_into(&mut self.front, list, shift);
+                list.clear();
+            } else {
                 sort_into(&mut self.front, list);
                 list.clear();
+                // Slots with one event each are taken together.
+                while self.front.len() < GATHERED && wheel.filled != 0 {
+                    let next = wheel.filled.trailing_zeros();
+                    if self.front.len() + wheel.slots[index(next.into())].len() > SORTED {
+                        break;
+                    }
+                    last = wheel.take_first();
+                    let list = &mut wheel.slots[index(last.into())];
+                    sort_into(&mut self.front, list);
+                    list.clear();
+                }
+                self.front.reverse();
             }
-            self.front.reverse();
             self.front_ends = (above | u64::from(last) << shift).saturating_add(1 << shift);
         }
         if wheel.filled == 0 {
@@ -268,6 +273,41 @@ fn sort_into(sorted: &mut Vec<Event>, list: &[Event]) {
     }
 }
 
+/// Sorts more of them, of one slot, the last one first: by the next bits of their times, then among
+/// their neighbours. `shift`: of the slot; its events do not differ in what is above.
+#[inline(never)]
+fn scatter_into(sorted: &mut Vec<Event>, list: &[Event], shift: u32) {
+    const PARTS: usize = 64;
+    let low = shift.saturating_sub(PARTS.trailing_zeros());
+    let part = |event: &Event| index(!(event.time >> low)) % PARTS;
+    let mut places = [0_u16; PARTS];
+    for event in list {
+        places[part(event)] += 1;
+    }
+    let mut next = 0;
+    for place in &mut places {
+        next += std::mem::replace(place, next);
+    }
+    // All of them are written again.
+    sorted.extend_from_slice(list);
+    for event in list {
+        let place = &mut places[part(event)];
+        sorted[usize::from(*place)] = *event;
+        *place += 1;
+    }
+    for end in 1..sorted.len() {
+        let event = sorted[end];
+        let mut at = end;
+        while at > 0 && sorted[at - 1] < event {
+            sorted[at] = sorted[at - 1];
+            at -= 1;
+        }
+        if at < end {
+            sorted[at] = event;
+        }
+    }
+}
+
 fn index(number: u64) -> usize {
     usize::try_from(number).expect("invariant: a slot has a place")
 }
@@ -277,9 +317,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Many at one of them.
+    /// Many at one of them, few or many in a slot.
     fn instant() -> impl Strategy<Value = u64> {
-        prop_oneof![0..50_u64, Just(7)]
+        prop_oneof![0..50_u64, Just(7), 0..9_000_u64, 0..1_u64 << 40]
     }
 
     /// At once, soon, or at any time.
