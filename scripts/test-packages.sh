@@ -140,13 +140,13 @@ step 'it talks to itself'
 # shellcheck disable=SC2016  # it is the inner shell that has the words
 unshare --net env -i "PATH=$PATH" sh -c '
     ip link set lo up
-    chroot "$0" /bin/timewire listen --over udp 127.0.0.1:15001 --count 200 --for 20s \
+    chroot "$0" /bin/timewire listen --over udp 127.0.0.1:15001 --count 100 --for 30s \
         --expect loss=0 &
     for attempt in $(seq 100); do
         [ -z "$(ss -Hlun sport = 15001)" ] || break
         sleep 0.1
     done
-    chroot "$0" /bin/timewire talk 127.0.0.1:15001 --cycle 1ms --count 200
+    chroot "$0" /bin/timewire talk 127.0.0.1:15001 --cycle 5ms --count 100 --send-late
     wait $!' "$bare" >"$work/talk" 2>&1 || {
     cat "$work/talk" >&2
     fail 'talk and listen'
