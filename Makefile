@@ -38,8 +38,9 @@ lib: setup ## build libtimewire for programs in C, C++ and Python; prints where 
 	@scripts/stage-library.sh $(TARGET_DIR)/release $(TARGET_DIR)/libtimewire
 
 .PHONY: package
-package: ## build Debian packages, and bills of what they are made of, in target/packages
+package: ## build Debian packages, the static command, a Python wheel, and their bills, in target/packages
 	@scripts/setup.sh package
+	@scripts/link-static.sh $(TARGET_DIR)/release
 	@$(CARGO) build $(QUIET) --release --package timewire-cli --package timewire-capi
 	@scripts/package.sh $(TARGET_DIR)/release $(TARGET_DIR)/packages
 

@@ -1,14 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 #
-# Makes Debian packages of what cargo built, with the tools of Debian: `timewire` (the command, its
-# manual pages and completions, the agent's unit, the scenarios) and `libtimewire-dev` (headers,
-# library, Python module).
+# Makes packages of what cargo built, with the tools of Debian: the packages `timewire` (the
+# command, its manual pages and completions, the agent's unit, the scenarios) and `libtimewire-dev`
+# (headers, library, Python module), an archive of the static command for any Linux, and a wheel of
+# the Python module for pip.
 #
 #   scripts/package.sh BUILT OUT
 #
-#   BUILT  the directory with timewire, libtimewire.so and libtimewire.a: target/release
-#   OUT    gets the packages, what each is made of (NAME.cdx.json, also in the package) and
+#   BUILT  the directory with timewire, libtimewire.so, libtimewire.a, and static/ of
+#          scripts/link-static.sh: target/release
+#   OUT    gets the packages, what each is made of (.cdx.json, also in the package) and
 #          SHA256SUMS; earlier ones in it are replaced
 #
 # The same tree and the same binaries give the same bytes: times are those of the last commit, or
@@ -25,12 +27,12 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 built=$(cd "$1" && pwd) || fail "there is no $1"
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
-for tool in dpkg-deb dpkg-shlibdeps strip gzip; do
+for tool in dpkg-deb dpkg-shlibdeps strip gzip tar xz python3; do
     command -v "$tool" >/dev/null || fail "no \`$tool\` here; scripts/setup.sh package installs it"
 done
 cargo=${CARGO:-cargo}
 command -v "$cargo" >/dev/null || fail "no \`$cargo\` here, which says what the packages are made of"
-for file in timewire libtimewire.so libtimewire.a; do
+for file in timewire libtimewire.so libtimewire.a static/timewire static/archives; do
     [ -f "$built/$file" ] || fail "no $built/$file; \`make package\` builds it"
 done
 
@@ -43,14 +45,33 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
 
-# `documents TREE NAME`: what every package has to have.
+# `bill NAME [LIBRARY...]`: what a package is made of.
+bill() {
+    (cd "$here" && "$cargo" run --quiet --package xtask -- sbom "$@") ||
+        fail "what $1 is made of is not known"
+}
+
+# `documents TREE NAME`: what every Debian package has to have.
 documents() {
     mkdir -p "$1/usr/share/doc/$2"
     cp "$here/packaging/deb/copyright" "$1/usr/share/doc/$2/copyright"
     gzip -9n <"$here/CHANGELOG.md" >"$1/usr/share/doc/$2/changelog.gz"
-    (cd "$here" && "$cargo" run --quiet --package xtask -- sbom "$2") \
-        >"$1/usr/share/doc/$2/$2.cdx.json" || fail "what $2 is made of is not known"
+    bill "$2" >"$1/usr/share/doc/$2/$2.cdx.json"
     cp "$1/usr/share/doc/$2/$2.cdx.json" "$out/$2_${version}_$architecture.cdx.json"
+}
+
+# `pages COMMAND SHARE ZSH`: what the command says of itself, and the files that come with it; zsh
+# has another directory for what a distribution brings.
+pages() {
+    mkdir -p "$2/bash-completion/completions" "$2/$3" "$2/fish/vendor_completions.d" "$2/man" \
+        "$2/timewire/grafana"
+    cp -R "$here/scenarios" "$2/timewire/scenarios"
+    install -m 644 "$here"/packaging/grafana/*.json "$2/timewire/grafana/"
+    "$1" completions bash >"$2/bash-completion/completions/timewire"
+    "$1" completions zsh >"$2/$3/_timewire"
+    "$1" completions fish >"$2/fish/vendor_completions.d/timewire.fish"
+    "$1" man --into "$2/man/man1"
+    gzip -9n "$2"/man/man1/*.1
 }
 
 # `libraries FILE...`: the packages that the dynamic linker needs.
@@ -78,24 +99,15 @@ pack() {
         "$out/$1_${version}_$architecture.deb" >/dev/null || fail "dpkg-deb refused"
 }
 
-rm -f "$out"/timewire_*.deb "$out"/libtimewire-dev_*.deb "$out"/*.cdx.json
+rm -f "$out"/*.deb "$out"/*.tar.xz "$out"/*.whl "$out"/*.cdx.json
 
 tree=$work/timewire
-mkdir -p "$tree/usr/bin" "$tree/usr/lib/systemd/system" "$tree/usr/share/timewire" \
-    "$tree/usr/share/bash-completion/completions" "$tree/usr/share/zsh/vendor-completions" \
-    "$tree/usr/share/fish/vendor_completions.d" "$tree/usr/share/man"
+mkdir -p "$tree/usr/bin" "$tree/usr/lib/systemd/system"
 install -m 755 "$built/timewire" "$tree/usr/bin/timewire"
 strip --strip-all "$tree/usr/bin/timewire"
 install -m 644 "$here"/packaging/systemd/*.service "$tree/usr/lib/systemd/system/"
-cp -R "$here/scenarios" "$tree/usr/share/timewire/scenarios"
-mkdir -p "$tree/usr/share/timewire/grafana"
-install -m 644 "$here"/packaging/grafana/*.json "$tree/usr/share/timewire/grafana/"
 command=$tree/usr/bin/timewire
-"$command" completions bash >"$tree/usr/share/bash-completion/completions/timewire"
-"$command" completions zsh >"$tree/usr/share/zsh/vendor-completions/_timewire"
-"$command" completions fish >"$tree/usr/share/fish/vendor_completions.d/timewire.fish"
-"$command" man --into "$tree/usr/share/man/man1"
-gzip -9n "$tree"/usr/share/man/man1/*.1
+pages "$command" "$tree/usr/share" zsh/vendor-completions
 documents "$tree" timewire
 pack timewire "$(libraries "$command" | sed -n 's/^shlibs:Depends=//p')"
 
@@ -113,7 +125,38 @@ documents "$tree" libtimewire-dev
 library=$(find "$tree/usr/lib" -type f -name 'libtimewire.so.*')
 pack libtimewire-dev "$(libraries "$library" | sed -n 's/^shlibs:Depends=//p')"
 
-(cd "$out" && sha256sum ./*.deb ./*.cdx.json >SHA256SUMS)
-for package in "$out"/*.deb; do
+# The static command, in a tree for any prefix.
+name=timewire-$version-$(uname -m)-linux-static
+tree=$work/$name
+mkdir -p "$tree/bin" "$tree/lib/systemd/system" "$tree/share/doc/timewire"
+install -m 755 "$built/static/timewire" "$tree/bin/timewire"
+strip --strip-all "$tree/bin/timewire"
+for unit in "$here"/packaging/systemd/*.service; do
+    sed 's|/usr/bin/|/usr/local/bin/|' "$unit" >"$tree/lib/systemd/system/${unit##*/}"
+done
+pages "$tree/bin/timewire" "$tree/share" zsh/site-functions
+of=$tree/share/doc/timewire
+cp -R "$here"/LICENSE-* "$here/LICENSES" "$here/CHANGELOG.md" "$of/"
+# What its libraries are licensed by, and their versions.
+linked=
+while read -r archive; do
+    package=$(dpkg-query --search "*${archive#/usr}" | cut -d: -f1)
+    [ -n "$package" ] || fail "no package has $archive"
+    cp "/usr/share/doc/$package/copyright" "$of/LICENSES/$package.copyright" ||
+        fail "$package does not say how it is licensed"
+    linked="$linked $(. /etc/os-release && echo "$ID")/$(
+        dpkg-query --show --showformat='${Package}@${Version}' "$package")"
+done <"$built/static/archives"
+# shellcheck disable=SC2086  # one word each is wanted
+bill timewire-static $linked >"$out/$name.cdx.json"
+cp "$out/$name.cdx.json" "$of/timewire.cdx.json"
+tar --create --directory "$work" --sort=name --format=gnu --numeric-owner --owner=0 --group=0 \
+    --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" "$name" | xz -T1 -6e >"$out/$name.tar.xz"
+
+"$here/scripts/wheel.py" "$library" "$version" "$out" || fail "no wheel"
+
+cd "$out"
+sha256sum ./*.deb ./*.tar.xz ./*.whl ./*.cdx.json >SHA256SUMS
+for package in "$out"/*.deb "$out"/*.tar.xz "$out"/*.whl; do
     echo "$package"
 done

@@ -10,7 +10,8 @@
 #   test   demo, cargo-deny (git for its list of advisories), and g++ and python3, whose programs
 #          use the library in tests
 #   bench  demo, and valgrind
-#   package  demo, and what makes Debian packages and installs them on a bare system
+#   package  demo, what makes packages (python3 writes the wheel), and what installs them on a bare
+#          system
 #   ci     everything, a browser that opens the report, and ptp4l for a test of clocks
 #
 # Debian packages come through apt-get and need root; Rust and cargo-deny go into the home directory
@@ -70,17 +71,20 @@ missing_packages() {
         absent bison bison
         absent bc bc
         absent perl perl
+        absent zstd zstd
+        ;;
+    esac
+    case $want in lab | package | ci)
         absent tar tar
         absent xz xz-utils
-        absent zstd zstd
         ;;
     esac
     case $want in test | ci)
         absent git git
         absent c++ g++
-        absent python3 python3
         ;;
     esac
+    case $want in test | package | ci) absent python3 python3 ;; esac
     case $want in bench | ci) absent valgrind valgrind ;; esac
     case $want in package | ci)
         absent dpkg-shlibdeps dpkg-dev

@@ -3,7 +3,7 @@
 #
 # Installs the packages into a root file system with nothing but what Debian cannot do without, by
 # the commands of the container's recipe, uses them there, removes them, and looks at what is left.
-# As root; the mirrors are those of this machine's apt.
+# The static command runs where there is nothing else at all, the wheel where no libelf is. As root; the mirrors are those of this machine's apt.
 #
 #   scripts/test-packages.sh PACKAGES
 #
@@ -18,19 +18,20 @@ fail() {
 }
 [ $# -eq 1 ] || fail "usage: $0 PACKAGES"
 packages=$(cd "$1" && pwd)
-recipe=$(cd "$(dirname "$0")/.." && pwd)/packaging/container/Containerfile
 command -v mmdebstrap >/dev/null || fail "no mmdebstrap here; scripts/setup.sh package installs it"
 [ "$(id -u)" -eq 0 ] || fail "only root can change the root of a process"
 suite=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+here=$(cd "$(dirname "$0")/.." && pwd)
+recipe=$here/packaging/container/Containerfile
 
 (cd "$packages" && sha256sum --quiet --check SHA256SUMS) || fail "the sums are not those of the files"
 root=$work/root
-# What the packages say that they need, and nothing of this machine's.
+# What the packages say that they need, a Python for the wheel, and nothing of this machine's.
 needs=$(for package in "$packages"/*.deb; do dpkg-deb --field "$package" Depends; done |
     sed 's/([^)]*)//g' | tr -d ' ' | tr '\n' ',' | sed 's/,$//')
-mmdebstrap --quiet --variant=essential --include="$needs" "$suite" "$root" >"$work/log" 2>&1 || {
+mmdebstrap --quiet --variant=essential --include="$needs,python3-venv" "$suite" "$root" >"$work/log" 2>&1 || {
     cat "$work/log" >&2
     fail "no bare $suite"
 }
@@ -93,6 +94,64 @@ inside timewire sim /usr/share/timewire/scenarios/networks/tdm-64.network.yaml >
 inside timewire plan /usr/share/timewire/scenarios/networks/planned-cell.network.yaml \
     >"$work/plan" || fail 'a plan'
 
+step 'the static command, where there is nothing else'
+bare=$work/bare
+mkdir "$bare"
+tar --extract --file "$packages"/timewire-*-linux-static.tar.xz --directory "$bare" \
+    --strip-components=1
+[ "$(cd "$bare" && echo *)" = 'bin lib share' ] && [ "$(ls "$bare/bin")" = timewire ] ||
+    fail 'more, or less, than was expected in the archive'
+readelf --wide --program-headers --dynamic "$bare/bin/timewire" >"$work/headers"
+if grep -E 'INTERP|NEEDED' "$work/headers"; then fail 'it is not static'; fi
+cmp "$packages"/timewire-*-linux-static.cdx.json "$bare/share/doc/timewire/timewire.cdx.json" ||
+    fail 'it does not say what it is made of'
+for part in libelf-dev libc6-dev zlib1g-dev; do
+    grep -q "/$part@" "$bare/share/doc/timewire/timewire.cdx.json" &&
+        [ -s "$bare/share/doc/timewire/LICENSES/$part.copyright" ] || fail "nothing of $part"
+done
+chroot=$(command -v chroot)
+alone() { env -i "$chroot" "$bare" /bin/timewire "$@"; }
+alone --version >"$work/version" || fail 'it does not start'
+inside timewire --version | cmp - "$work/version" || fail 'another version'
+# What it took differs from run to run; what was done does not.
+steps() { sed 's/^\(search: .* steps\), .*/\1/' "$1"; }
+networks=share/timewire/scenarios/networks
+alone plan /$networks/planned-cell.network.yaml >"$work/plan.static" || fail 'a plan'
+steps "$work/plan" >"$work/steps"
+grep -q '^search: .* steps$' "$work/steps" || fail 'a plan does not count its steps'
+steps "$work/plan.static" | diff "$work/steps" - || fail 'another plan'
+alone sim /$networks/tdm-64.network.yaml >"$work/sim.static" || fail 'a simulation'
+diff "$work/sim" "$work/sim.static" || fail 'another simulation'
+alone sim /$networks/tsn-line.network.yaml --out /run >"$work/run" || fail 'a run'
+alone report /run >"$work/report" && [ -s "$bare/run/report.html" ] || fail 'a report'
+
+step 'it asks no plug-in for a name'
+mkdir "$bare/etc"
+echo '127.0.0.1 station.example' >"$bare/etc/hosts"
+echo 'hosts: plugin' >"$bare/etc/nsswitch.conf"
+if alone agent pair station.example:1 --code aaaaa-bbbbb-ccccc-ddddd --name bare --dir /agent \
+    2>"$work/log" ||
+    ! grep -q 'Connection refused' "$work/log"; then
+    cat "$work/log" >&2
+    fail 'a name in /etc/hosts'
+fi
+
+step 'it talks to itself'
+# shellcheck disable=SC2016  # it is the inner shell that has the words
+unshare --net env -i "PATH=$PATH" sh -c '
+    ip link set lo up
+    chroot "$0" /bin/timewire listen --over udp 127.0.0.1:15001 --count 100 --for 30s \
+        --expect loss=0 &
+    for attempt in $(seq 100); do
+        [ -z "$(ss -Hlun sport = 15001)" ] || break
+        sleep 0.1
+    done
+    chroot "$0" /bin/timewire talk 127.0.0.1:15001 --cycle 5ms --count 100 --send-late
+    wait $!' "$bare" >"$work/talk" 2>&1 || {
+    cat "$work/talk" >&2
+    fail 'talk and listen'
+}
+
 step 'what this kernel can do, as somebody who is not root'
 inside setpriv --reuid=65534 --regid=65534 --clear-groups timewire doctor >"$work/doctor" ||
     [ $? -le 4 ] || fail 'the doctor'
@@ -128,4 +187,33 @@ cp "$packages"/timewire_*.deb "$root/tmp/"
 inside sh -c 'dpkg --install /tmp/timewire_*.deb && dpkg --purge timewire' >"$work/purge" 2>&1 ||
     fail "$(cat "$work/purge")"
 [ -e "$root/var/lib/timewire/applied/record" ] || fail 'a record of what is applied is gone'
+
+step 'the wheel, where no libelf is'
+elf=$(inside dpkg-query --show --showformat='${Package}\n' 'libelf1*' | head -n 1)
+inside dpkg --purge --force-depends "$elf" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+inside python3 -m venv /tmp/venv || fail 'no environment of Python'
+listed() { (cd "$root/tmp/venv" && find . -name __pycache__ -prune -o -print | LC_ALL=C sort); }
+listed >"$work/before"
+pip() {
+    inside /tmp/venv/bin/pip --quiet --disable-pip-version-check --no-cache-dir "$@" \
+        >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        fail "pip $*"
+    }
+}
+pip install --no-index --no-deps "/tmp/$(basename "$packages"/timewire-*.whl)"
+cp "$here/crates/capi/examples/echo.py" "$root/tmp/"
+inside /tmp/venv/bin/python /tmp/echo.py 50 >"$work/log" 2>&1 && grep '^echoes 50 ' "$work/log" || {
+    cat "$work/log" >&2
+    fail 'the module'
+}
+inside /tmp/venv/bin/python -c 'import timewire
+for name in "libelf", "libtimewire":
+    paths = [line.split()[-1] for line in open("/proc/self/maps") if name in line]
+    assert paths and all("/venv/" in path for path in paths), (name, paths)' ||
+    fail 'it has another library than that of the wheel'
+inside sh -c 'cat /tmp/venv/lib/python3*/site-packages/timewire-*.dist-info/sboms/*.json' |
+    cmp - "$packages"/timewire-*-py3-none-*.cdx.json || fail 'it does not say what it is made of'
+pip uninstall --yes timewire
+listed | diff "$work/before" - || fail 'the wheel left something'
 echo 'test-packages: ok'

@@ -33,8 +33,9 @@ usage: cargo xtask VERB
               OR-Tools, which are fetched into the cache
   peers-sim [--quick] [--json]  CPU time per frame and hop of the simulator beside ns-3, which is
               fetched from PyPI into the cache
-  sbom PACKAGE  what a Debian package is made of, as JSON of CycloneDX 1.5; timewire or
-              libtimewire-dev";
+  sbom PACKAGE [DISTRIBUTION/LIBRARY@VERSION...]  what a package is made of, with the libraries that
+              were put into it, as JSON of CycloneDX 1.5; timewire, libtimewire-dev,
+              timewire-static or timewire-python";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
         ["peers", ref arguments @ ..] => peers::run(&root(), arguments),
         ["peers-plan", ref arguments @ ..] => peers::planning::run(&root(), arguments),
         ["peers-sim", ref arguments @ ..] => peers_sim::run(&root(), arguments),
-        ["sbom", package] => sbom::run(&root(), package),
+        ["sbom", package, ref libraries @ ..] => sbom::run(&root(), package, libraries),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """libtimewire for tests in Python: no build step, no other package, Python 3.9 or newer.
 
-The library is the file that the environment variable TIMEWIRE_LIBRARY names, else the one that the
-dynamic linker finds. Times are nanoseconds of TAI; `timewire.h` has the meaning of everything.
+The library is the file that the environment variable TIMEWIRE_LIBRARY names, else the one that a
+wheel has put beside this module, else the one that the dynamic linker finds. Times are nanoseconds
+of TAI; `timewire.h` has the meaning of everything.
 
     import timewire as tw
 
@@ -157,8 +158,22 @@ class Error(Exception):
         self.code, self.errno = code, errno
 
 
+def _beside():
+    """The library of a wheel, if this is one. What it needs is loaded before it: the dynamic linker
+    takes what is there by its name, and looks no further."""
+    directory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "timewire.libs")
+    try:
+        with open(os.path.join(directory, "load"), encoding="utf-8") as file:
+            *needed, own = [os.path.join(directory, name) for name in file.read().split()]
+    except FileNotFoundError:
+        return None
+    for path in needed:
+        c.CDLL(path)
+    return own
+
+
 def _load():
-    path = os.environ.get("TIMEWIRE_LIBRARY") or ctypes.util.find_library("timewire")
+    path = os.environ.get("TIMEWIRE_LIBRARY") or _beside() or ctypes.util.find_library("timewire")
     lib = c.CDLL(path or "libtimewire.so.%d" % ABI_VERSION)
     lib.tw_abi_version.restype = c.c_uint32
     if lib.tw_abi_version() != ABI_VERSION:

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use timewire_sys::connect_local;
 use timewire_sys::local::{effective_user, peer_of};
+use timewire_sys::names;
 
 use crate::error::{RemoteError, system};
 use crate::identity::Identity;
@@ -75,6 +76,7 @@ fn share(left: Duration, others: usize) -> Duration {
 /// The addresses of `HOST:PORT`, where an address of IPv6 stands in brackets and may name an
 /// interface, by its name as well.
 fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+    names::without_plugins();
     let bracketed = address.strip_prefix('[').and_then(|rest| rest.split_once("]:"));
     let Some((host, port)) = bracketed else {
         return Ok(address.to_socket_addrs()?.collect());

@@ -25,6 +25,7 @@ pub mod marker;
 mod memory;
 mod messages;
 pub mod multicast;
+pub mod names;
 pub mod namespace;
 pub mod netlink;
 pub mod outbox;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `sbom PACKAGE`: what a Debian package is made of, as a bill of materials of CycloneDX 1.5.
+//! `sbom PACKAGE`: what a package is made of, as a bill of materials of CycloneDX 1.5.
 //! Unlike SPDX 2.3 it needs neither a date nor a name of its own in the world, so that the same
 //! tree gives the same bytes.
 //!
@@ -9,8 +9,9 @@
 //! what `cargo metadata` resolves has crates that no feature asks for. C code that a crate brings
 //! along (libbpf, assembly of ring) is in its crate. Rust's standard library is named with its
 //! version; nobody publishes a checksum of it as it is linked. Left out are dependencies of build
-//! scripts and of tests, and shared libraries, which are no part of a package: its `Depends` names
-//! them.
+//! scripts and of tests, and shared libraries, which are no part of a Debian package: its
+//! `Depends` names them. Libraries of Debian that are put into a package are named by who makes it
+//! (more arguments), as `pkg:deb`; a checksum is left to Debian's archive.
 //!
 //! **Source**: CycloneDX 1.5 JSON schema; package URLs (`pkg:cargo`); `cargo metadata` version 1.
 //!
@@ -25,7 +26,7 @@ use serde_json::{Value as Json, json};
 
 use crate::command::{cargo, output_of};
 
-/// A Debian package, and the crate that it is built from.
+/// A package, and the crate that it is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Package {
     name: &'static str,
@@ -34,28 +35,43 @@ struct Package {
     kind: &'static str,
 }
 
-const PACKAGES: [Package; 2] = [
+const PACKAGES: [Package; 4] = [
     Package { name: "timewire", root: "timewire-cli", kind: "application" },
     Package { name: "libtimewire-dev", root: "timewire-capi", kind: "library" },
+    Package { name: "timewire-static", root: "timewire-cli", kind: "application" },
+    Package { name: "timewire-python", root: "timewire-capi", kind: "library" },
+];
+
+/// How the libraries of Debian that may be put into a package are licensed, by how the names of
+/// their packages begin.
+const OF_DEBIAN: [(&str, &str); 5] = [
+    ("libc6", "LGPL-2.1-or-later"),
+    ("libelf", "GPL-2.0-or-later OR LGPL-3.0-or-later"),
+    ("libgcc-", "GPL-3.0-or-later WITH GCC-exception-3.1"),
+    ("libzstd", "BSD-3-Clause OR GPL-2.0-only"),
+    ("zlib1g", "Zlib"),
 ];
 
 /// The crate whose programs for the kernel have a licence of their own, and that licence
 /// (`LICENSE-BPF.md`); its manifest names that of its Rust.
 const BPF: (&str, &str) = ("timewire-bpf", "GPL-2.0-only OR BSD-2-Clause");
 
-/// Prints the bill of a package.
+/// Prints the bill of a package with the libraries that were put into it, each a
+/// `DISTRIBUTION/PACKAGE@VERSION`.
 ///
-/// **Errors**: there is no such package, cargo fails, or a crate lacks what a bill says of it.
-pub fn run(root: &Path, name: &str) -> Result<(), String> {
+/// **Errors**: there is no such package, cargo fails, or a crate or a library lacks what a bill
+/// says of it.
+pub fn run(root: &Path, name: &str, libraries: &[&str]) -> Result<(), String> {
     let names = PACKAGES.map(|package| package.name).join(", ");
     let package = PACKAGES.into_iter().find(|package| package.name == name);
     let package =
         package.ok_or_else(|| format!("there is no package `{name}`; one of: {names}"))?;
-    print!("{}", text(root, package)?);
+    let linked = libraries.iter().map(|library| linked(library));
+    print!("{}", text(root, package, linked.collect::<Result<_, _>>()?)?);
     Ok(())
 }
 
-fn text(root: &Path, package: Package) -> Result<String, String> {
+fn text(root: &Path, package: Package, linked: Vec<Json>) -> Result<String, String> {
     let target = host()?;
     let metadata = metadata(root, &target)?;
     let read = |name: &str| {
@@ -66,6 +82,7 @@ fn text(root: &Path, package: Package) -> Result<String, String> {
         compiled: compiled(root, &target)?,
         checksums: checksums(&read("Cargo.lock")?),
         rust: channel(&read("rust-toolchain.toml")?)?,
+        linked,
     };
     let bill = bill(package, &known)?;
     let text = serde_json::to_string_pretty(&bill).map_err(|error| error.to_string())?;
@@ -78,6 +95,8 @@ struct Known<'a> {
     compiled: BTreeSet<Named>,
     checksums: BTreeMap<Named, String>,
     rust: String,
+    /// Libraries that are no crates, as they stand in the bill.
+    linked: Vec<Json>,
 }
 
 /// Name and version of a crate.
@@ -163,9 +182,14 @@ fn bill(package: Package, known: &Known<'_>) -> Result<Json, String> {
         "licenses": [{"expression": "MIT OR Apache-2.0"}],
         "purl": format!("pkg:github/rust-lang/rust@{rust}"),
     }));
+    components.extend(known.linked.iter().cloned());
     components.sort_by_key(|it| words(it, "bom-ref").to_owned());
     let root = crates.get(root)?;
     let mut of_root = vec![reference(root), standard.clone()];
+    for library in &known.linked {
+        of_root.push(words(library, "bom-ref").to_owned());
+        dependencies.push((words(library, "bom-ref").to_owned(), Vec::new()));
+    }
     of_root.sort();
     dependencies.push((package.name.to_owned(), of_root));
     dependencies.push((standard, Vec::new()));
@@ -258,6 +282,25 @@ fn component(of: &Json, checksums: &BTreeMap<Named, String>) -> Result<Json, Str
         found["purl"] = json!(format!("pkg:cargo/{name}@{}", version.replace('+', "%2B")));
     }
     Ok(found)
+}
+
+/// A library of Debian, or of what is made of it: `DISTRIBUTION/PACKAGE@VERSION`.
+fn linked(library: &str) -> Result<Json, String> {
+    let parts = library.split_once('/').and_then(|(of, it)| Some((of, it.split_once('@')?)));
+    let Some((distribution, (name, version))) = parts else {
+        return Err(format!("`{library}` is no DISTRIBUTION/PACKAGE@VERSION"));
+    };
+    let licence = OF_DEBIAN.iter().find(|(begin, _)| name.starts_with(begin));
+    let (_, licence) = licence.ok_or_else(|| format!("the licence of {name} is not known"))?;
+    let encoded = version.replace('+', "%2B");
+    Ok(json!({
+        "type": "library",
+        "bom-ref": format!("deb:{name}@{version}"),
+        "name": name,
+        "version": version,
+        "licenses": [{"expression": licence}],
+        "purl": format!("pkg:deb/{distribution}/{name}@{encoded}"),
+    }))
 }
 
 /// Whether it is of this workspace.

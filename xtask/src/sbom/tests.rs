@@ -7,7 +7,7 @@ use super::*;
 
 /// A bill of the real workspace.
 fn real(package: Package) -> (String, Json) {
-    let text = text(&crate::root(), package).unwrap();
+    let text = text(&crate::root(), package, Vec::new()).unwrap();
     let bill = serde_json::from_str(&text).unwrap();
     (text, bill)
 }
@@ -23,6 +23,7 @@ fn t1_every_normal_dependency_is_named_once() {
         compiled: all.iter().map(named).collect(),
         checksums: BTreeMap::new(),
         rust: String::new(),
+        linked: Vec::new(),
     };
     let resolved = Crates::of(&known);
     for package in PACKAGES {
@@ -156,6 +157,7 @@ fn of(package: Package, licence: &str, sums: &[&str]) -> Result<Json, String> {
         compiled: all.map(|name| (name.to_owned(), "1.0.0+v1".to_owned())).into(),
         checksums: lock(sums),
         rust: "1.2.3".to_owned(),
+        linked: vec![linked("debian/zlib1g-dev@1:1.2.13.dfsg-1+b1").unwrap()],
     };
     bill(package, &known)
 }
@@ -176,8 +178,19 @@ fn t0_what_builds_and_tests_need_is_left_out() {
         list(&bill, "/components").iter().map(|it| words(it, "bom-ref")).collect();
     assert_eq!(
         named,
-        ["cargo:a@1.0.0+v1", "cargo:b@1.0.0+v1", "cargo:timewire-cli@1.0.0+v1", "rust-std@1.2.3"]
+        [
+            "cargo:a@1.0.0+v1",
+            "cargo:b@1.0.0+v1",
+            "cargo:timewire-cli@1.0.0+v1",
+            "deb:zlib1g-dev@1:1.2.13.dfsg-1+b1",
+            "rust-std@1.2.3"
+        ]
     );
+    let linked = &bill["components"][3];
+    assert_eq!(linked["licenses"][0]["expression"], "Zlib");
+    assert_eq!(linked["purl"], "pkg:deb/debian/zlib1g-dev@1:1.2.13.dfsg-1%2Bb1");
+    let of_root = list(&bill, "/dependencies").iter().find(|it| words(it, "ref") == "timewire");
+    assert!(of_root.unwrap()["dependsOn"].to_string().contains("deb:zlib1g-dev"));
     let a = &bill["components"][0];
     assert_eq!(a["licenses"][0]["expression"], "MIT OR Apache-2.0");
     assert_eq!(a["hashes"][0]["content"], "0f");
@@ -202,8 +215,12 @@ fn t0_what_a_bill_cannot_say_is_an_error() {
     }
     let other = super::tests::of(PACKAGES[1], "MIT", &["a", "b"]);
     assert_eq!(other, Err("the workspace has no crate timewire-capi".to_owned()));
-    let unknown = run(&crate::root(), "timewire-dev").unwrap_err();
-    assert_eq!(unknown, "there is no package `timewire-dev`; one of: timewire, libtimewire-dev");
+    let unknown = run(&crate::root(), "timewire-dev", &[]).unwrap_err();
+    let names = "timewire, libtimewire-dev, timewire-static, timewire-python";
+    assert_eq!(unknown, format!("there is no package `timewire-dev`; one of: {names}"));
+    for wrong in ["libelf1@1", "debian/libelf1", "debian/libssl3@3"] {
+        assert!(linked(wrong).is_err(), "{wrong}");
+    }
     assert!(channel("[toolchain]\n").is_err());
     assert_eq!(channel("[toolchain]\nchannel = \"1.90.0\"\n").unwrap(), "1.90.0");
     assert!(is_expression("(MIT OR Apache-2.0 WITH LLVM-exception) AND Unicode-3.0"));
