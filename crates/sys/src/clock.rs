@@ -4,7 +4,9 @@
 //! Not here: setting a clock. Timewire sets none but that of a laboratory machine (`machine`), and
 //! puts back what daemons that it started have set (`steering`).
 
+use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use timewire_base::{Instant, Mono, Scale, Span, Tai, Utc};
@@ -44,6 +46,91 @@ pub fn now<S: KernelClock>() -> Instant<S> {
 #[cold]
 fn no_clock(name: &str) -> ! {
     panic!("clock_gettime({name}) failed: {}", io::Error::last_os_error())
+}
+
+/// What the kernel's code for reading clocks is (vdso(7)).
+type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> libc::c_int;
+
+/// Reads a clock as [`now`] does, for a thread that wakes for little more than that: past the C
+/// library, whose ways to the kernel's code are in four pages that nothing else of it touches.
+pub struct Reader<S> {
+    get: GetTime,
+    scale: PhantomData<S>,
+}
+
+impl<S> Clone for Reader<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for Reader<S> {}
+
+impl<S: KernelClock> Reader<S> {
+    /// Of the clock of this scale.
+    pub fn new() -> Reader<S> {
+        static GET: OnceLock<GetTime> = OnceLock::new();
+        Reader { get: *GET.get_or_init(kernels_own), scale: PhantomData }
+    }
+
+    /// The clock's reading now.
+    ///
+    /// **Panics** as [`now`].
+    #[inline(always)]
+    pub fn now(self) -> Instant<S> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: as in `now`: all three that it may be take the same.
+        if unsafe { (self.get)(S::ID, &raw mut time) } != 0 {
+            no_clock(S::NAME);
+        }
+        from_timespec(&time)
+    }
+}
+
+impl<S: KernelClock> Default for Reader<S> {
+    fn default() -> Reader<S> {
+        Reader::new()
+    }
+}
+
+impl<S: KernelClock> fmt::Debug for Reader<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reader").field(&S::NAME).finish()
+    }
+}
+
+/// The kernel's code in this process; a system call where there is none, the C library's function
+/// where it is not found.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn kernels_own() -> GetTime {
+    unsafe extern "C" fn call(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
+        // SAFETY: the caller gives a valid timespec.
+        i32::from(!direct::read_clock(clock, unsafe { &mut *time }))
+    }
+    // SAFETY: getauxval() takes a number and gives one.
+    if unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } == 0 {
+        return call;
+    }
+    // SAFETY: the strings end with a zero; with RTLD_NOLOAD nothing is loaded, and what is there
+    // already, the kernel's own object, is never unloaded.
+    let found = unsafe {
+        let object = libc::dlopen(c"linux-vdso.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if object.is_null() {
+            return libc::clock_gettime;
+        }
+        libc::dlvsym(object, c"__vdso_clock_gettime".as_ptr(), c"LINUX_2.6".as_ptr())
+    };
+    if found.is_null() {
+        return libc::clock_gettime;
+    }
+    // SAFETY: this symbol is such a function (linux v6.12
+    // `arch/x86/entry/vdso/vclock_gettime.c:__vdso_clock_gettime`).
+    unsafe { std::mem::transmute::<*mut libc::c_void, GetTime>(found) }
+}
+
+/// As above, by the C library.
+#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+fn kernels_own() -> GetTime {
+    libc::clock_gettime
 }
 
 /// How long the calling thread has had a CPU (`CLOCK_THREAD_CPUTIME_ID`), with the interrupts that
@@ -165,6 +252,15 @@ mod tests {
         sleep_until(until);
         assert!(now::<Tai>() >= until);
         sleep_until(Instant::<Tai>::from_ns(0));
+    }
+
+    #[test]
+    fn t0_a_reader_reads_the_same_clock() {
+        let reader = Reader::<Tai>::new();
+        for _ in 0..1_000 {
+            let (before, between, after) = (now::<Tai>(), reader.now(), now::<Tai>());
+            assert!(before <= between && between <= after, "{before:?} {between:?} {after:?}");
+        }
     }
 
     #[test]

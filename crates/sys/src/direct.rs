@@ -3,8 +3,8 @@
 //! that may wait, that looks whether the thread is to be cancelled, which no thread here is, and
 //! that takes several times as many instructions as the call itself.
 //!
-//! Not here: what is called now and then (`socket`), reading clocks (`clock`), for which the C
-//! library needs no system call.
+//! Not here: what is called now and then (`socket`), reading clocks without a system call
+//! (`clock`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -154,4 +154,13 @@ pub(crate) fn sleep_until(clock: libc::clockid_t, time: &libc::timespec) -> bool
     // a null pointer is allowed.
     let result = unsafe { call(libc::SYS_clock_nanosleep, arguments) };
     i32::try_from(result) != Ok(-libc::EINTR)
+}
+
+/// Reads a clock; whether there is one.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[inline]
+pub(crate) fn read_clock(clock: libc::clockid_t, time: &mut libc::timespec) -> bool {
+    let time = std::ptr::from_mut(time).expose_provenance();
+    // SAFETY: `time` is a valid timespec for the call to fill in.
+    unsafe { call(libc::SYS_clock_gettime, [word(clock), time, 0, 0, 0, 0]) == 0 }
 }

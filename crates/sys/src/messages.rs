@@ -358,12 +358,6 @@ impl<T: ?Sized> Shared<T> {
     }
 }
 
-impl<T> Shared<[T]> {
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
 impl<T: ?Sized> Drop for Shared<T> {
     fn drop(&mut self) {
         // SAFETY: it comes from a box, and nobody else frees it.

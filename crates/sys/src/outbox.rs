@@ -2,7 +2,7 @@
 //! Sending many messages with one system call: a socket for UDP or for whole frames, whose messages
 //! are written into buffers of its own, each with a number, and with a destination and a launch
 //! time if they have one, and go together with [`Outbox::flush`]. One that is much like the one
-//! before is kept and sent at once (`kept`).
+//! before is sent at once (`again`).
 //!
 //! What comes back names a message by that number, once stamps were asked for ([`Outbox::stamp`]):
 //! on Linux 6.13 and later the kernel is told it with each message (`SCM_TS_OPT_ID`), before that
@@ -11,7 +11,7 @@
 //! Not here: what comes back (`error_queue`), one message at a time (`talk`), memory shared with
 //! the kernel (`packet_ring`, `xsk_talk`).
 
-mod kept;
+mod again;
 
 use std::fmt;
 use std::io;
@@ -24,9 +24,8 @@ use crate::direct;
 use crate::error_queue::{TxTap, stamp_messages};
 use crate::socket::{bind_packet, set_option, size_of_u32, socket};
 use crate::talk::{LaunchMode, SO_TXTIME, enable_launch};
-use kept::Kept;
 
-pub use kept::ANEW;
+pub use again::{ANEW, Again};
 
 /// Messages that can wait for [`Outbox::flush`].
 pub const BATCH: usize = 32;
@@ -78,7 +77,6 @@ pub struct Outbox {
     waiting: usize,
     messages: Box<[Outgoing; BATCH]>,
     room: Box<Room>,
-    kept: Kept,
     ids: Ids,
 }
 
@@ -183,7 +181,6 @@ impl Outbox {
             waiting: 0,
             messages: Box::new([none; BATCH]),
             room: Box::new(Room::new()),
-            kept: Kept::new(longest),
             ids: Ids::Unnamed,
         })
     }
@@ -194,7 +191,6 @@ impl Outbox {
     pub fn stamp(&mut self, taps: &[TxTap]) -> io::Result<()> {
         stamp_messages(self.fd.as_fd(), taps)?;
         self.ids = Ids::Told { proven: false };
-        self.kept.forget_header();
         Ok(())
     }
 
@@ -298,7 +294,6 @@ impl Outbox {
             let bytes = &self.bytes[start..start + message.length];
             self.room.point(index, bytes, &message, tell);
         }
-        self.kept.forget_header();
         let count = libc::c_uint::try_from(self.waiting - first).expect("invariant: at most BATCH");
         // SAFETY: the headers `first..waiting` were just pointed to our own buffers, names and
         // control messages, which do not move during the call and which the kernel only reads.
@@ -319,7 +314,6 @@ impl Outbox {
             return direct::send(self.fd.as_fd(), bytes).map(|_| 1);
         }
         self.room.point(index, bytes, message, tell);
-        self.kept.forget_header();
         let header = &raw const self.room.headers[index].msg_hdr;
         // SAFETY: the header was just pointed to our own buffer, name and control messages, which
         // do not move during the call and which the kernel only reads.
@@ -396,20 +390,6 @@ impl Room {
         unsafe { std::mem::zeroed() }
     }
 
-    /// Writes other values into the control messages of the first, which has these.
-    #[inline(always)]
-    fn rewrite(&mut self, launch_ns: Option<i64>, id: Option<u32>) {
-        let control = &mut self.control[0].0;
-        let mut at = HEADER;
-        if let Some(launch) = launch_ns {
-            control[at..at + 8].copy_from_slice(&launch.to_ne_bytes());
-            at += 8 + HEADER;
-        }
-        if let Some(id) = id {
-            control[at..at + 4].copy_from_slice(&id.to_ne_bytes());
-        }
-    }
-
     fn point(&mut self, index: usize, bytes: &[u8], message: &Outgoing, tell: bool) {
         // The kernel only reads it.
         let base = bytes.as_ptr().cast_mut().cast();
@@ -438,6 +418,7 @@ impl Room {
 }
 
 /// Writes one control message of the socket level; returns how much room it took.
+#[inline]
 pub(crate) fn put(control: &mut [u8], at: usize, kind: libc::c_int, value: &[u8]) -> usize {
     let length = HEADER + value.len();
     let to = &mut control[at..];

@@ -70,7 +70,7 @@ impl Running {
         Ok(())
     }
 
-    fn ended(&mut self) -> Result<(), String> {
+    pub fn ended(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         while self.child.try_wait().map_err(|error| error.to_string())?.is_none() {
             if Instant::now() > deadline {
@@ -251,7 +251,7 @@ pub fn instructions(pair: &mut Pair, report: Option<&mut Command>) -> Result<Cou
 }
 
 /// A listener that is ready.
-fn started(command: &mut Command, connects: bool) -> Result<Running, String> {
+pub fn started(command: &mut Command, connects: bool) -> Result<Running, String> {
     let mut listener = Running::start(command)?;
     listener.until("does not listen", |pid| {
         has(pid, FAR) && frames_are_read(pid) && (!connects || accepts(pid))
@@ -305,11 +305,16 @@ fn softirq_threads() -> Vec<PathBuf> {
     processes.map(|process| process.path()).filter(is_one).collect()
 }
 
-/// The same command under valgrind.
+/// The same command with its instructions counted.
 fn counted(command: &Command, output: &str) -> Command {
-    let words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
-    let valgrind = ["valgrind", "--tool=callgrind", "--separate-threads=yes"];
+    let options = ["--tool=callgrind", "--separate-threads=yes"].map(str::to_owned);
     let file = format!("--callgrind-out-file={output}");
+    under_valgrind(command, &options.into_iter().chain([file]).collect::<Vec<_>>())
+}
+
+/// The same command under valgrind, with these options.
+pub fn under_valgrind(command: &Command, options: &[String]) -> Command {
+    let words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
     // What is started inside a namespace by another program is what counts.
     let is_far = command.get_program() == "ip";
     let (before, rest) = words.split_at(if is_far { 3 } else { 0 });
@@ -318,20 +323,20 @@ fn counted(command: &Command, output: &str) -> Command {
         line.push("ip".into());
     }
     line.extend(before.iter().cloned());
-    line.extend(valgrind.map(Into::into));
-    line.push(file.into());
+    line.push("valgrind".into());
+    line.extend(options.iter().map(Into::into));
     if !is_far {
         line.push(command.get_program().to_owned());
     }
     line.extend(rest.iter().cloned());
-    let mut counted = Command::new(&line[0]);
-    counted.args(&line[1..]);
+    let mut under = Command::new(&line[0]);
+    under.args(&line[1..]);
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
-            counted.env(name, value);
+            under.env(name, value);
         }
     }
-    counted
+    under
 }
 
 /// What was counted of the first thread and of the others; the files are removed.

@@ -14,6 +14,7 @@
 mod fetch;
 mod measure;
 pub mod planning;
+mod touched;
 
 pub use fetch::cache;
 
@@ -207,6 +208,8 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
         }
         let own = own(tools, variant, rounds);
         let mut instructions = [None, None, None];
+        // One that reads stamps does not do the same for each frame.
+        let touched = (!variant.has_report).then(|| touched(tools, variant));
         if command::exists("valgrind") {
             let ours = |count| tools.timewire(variant, CYCLE_NS, count);
             let theirs = |count| tools.isochron(variant, CYCLE_NS, count);
@@ -233,7 +236,18 @@ fn compare(tools: &Tools, rounds: usize) -> Result<Vec<Row>, String> {
             }
             if let Some(counted) = instructions[of] {
                 let (peer, unit) = ("isochron", "instructions in user space");
-                rows.push(Row { what, peer, unit, rounds: vec![counted] });
+                rows.push(Row { what: what.clone(), peer, unit, rounds: vec![counted] });
+            }
+            match &touched {
+                Some(Ok(counts)) if who == "talker" => {
+                    let units = ["lines of memory touched", "pages of memory touched"];
+                    for (unit, counted) in units.into_iter().zip(counts) {
+                        let (what, rounds) = (what.clone(), vec![*counted]);
+                        rows.push(Row { what, peer: "isochron", unit, rounds });
+                    }
+                }
+                Some(Err(why)) if who == "talker" => eprintln!("SKIP: {what}: memory: {why}"),
+                _ => {}
             }
         }
         if let Some(counted) = instructions[2] {
@@ -264,6 +278,18 @@ fn own(tools: &Tools, variant: &Variant, rounds: usize) -> Vec<[[f64; 2]; 2]> {
         eprintln!("SKIP: time between calls of the kernel: {why}");
         Vec::new()
     })
+}
+
+/// Lines and pages of memory that ours and theirs touch for a frame as they talk.
+fn touched(tools: &Tools, variant: &Variant) -> Result<[[f64; 2]; 2], String> {
+    if !command::exists("valgrind") {
+        return Err("valgrind is not installed; run scripts/setup.sh bench".to_owned());
+    }
+    let (cycle_ns, count) = (touched::CYCLE_NS, touched::FRAMES);
+    let ours = touched::per_frame(&mut tools.timewire(variant, cycle_ns, count))?;
+    let theirs = touched::per_frame(&mut tools.isochron(variant, cycle_ns, count))?;
+    let count = |count: usize| per(u64::try_from(count).unwrap_or(u64::MAX), 1);
+    Ok([0, 1].map(|of| [count(ours[of]), count(theirs[of])]))
 }
 
 /// Instructions for a frame.

@@ -206,8 +206,8 @@ pub fn run(
             let ended = request.thread.enter().and_then(|notes| {
                 let flows = Flows::new(streams);
                 let marks = TalkMarks::new();
-                let mut on = |event: StreamEvent| {
-                    // Mostly nobody wants to hear of it.
+                let mut on = move |event: StreamEvent| {
+                    // Mostly nobody wants to hear of it, and what tells is all in one place.
                     if recorder.is_some() || marks.are_listened_to() {
                         let StreamEvent { stream, seq, what } = event;
                         hear(&marks, recorder, &flows, &StreamEvent { stream, seq, what });

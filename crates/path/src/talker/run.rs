@@ -23,7 +23,7 @@ use super::timetable::{Cadence, Due, Miss, Plan, Sleep, Timetable};
 use super::wait::Clock;
 use super::{StreamEvent, StreamEventKind, StreamSpec};
 use crate::probe::Probe;
-use crate::transmit::{Hear, NotSent, Sent, Transmitter, TxTaps};
+use crate::transmit::{Again, Hear, NotSent, Sent, Transmitter, TxTaps};
 
 /// The longest sleep, after which it is looked whether to stop.
 pub(super) const LOOK: Span = Span::from_ms(20);
@@ -90,22 +90,46 @@ pub(crate) trait Port {
         launch: Option<Instant<Tai>>,
     ) -> Result<Sent, NotSent>;
     fn flush(&mut self) -> u32;
-    /// Whether a message can be kept, and sent at once.
-    fn can_keep(&self) -> bool;
-    fn keep(&mut self, message: &[u8], anew: usize);
-    fn kept(&mut self) -> &mut [u8];
-    fn send_kept(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent>;
-    /// Whether anything is known that its reports will tell.
-    fn has_news(&self) -> bool;
+    /// Whether a message can be sent at once, again and again.
+    fn can_send_again(&self) -> bool;
+    fn again<'a>(&'a mut self, message: &'a mut [u8], anew: usize) -> impl SendAgain;
     fn tell(&mut self, to: &mut impl Hear) -> io::Result<()>;
     fn has_reports(&self) -> bool;
     fn taps(&self) -> TxTaps;
     fn stamps_per_message(&self) -> u32;
     fn lost_reports(&self) -> u64;
+}
+
+/// A message that a port sends again and again.
+pub(crate) trait SendAgain {
+    /// The message, to be changed.
+    fn message(&mut self) -> &mut [u8];
+    fn send(
+        &mut self,
+        anew: Option<[u8; ANEW]>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent>;
+    /// Whether anything is known that the reports of its port will tell.
+    fn has_news(&self) -> bool;
+}
+
+impl SendAgain for Again<'_> {
+    fn message(&mut self) -> &mut [u8] {
+        Again::message(self)
+    }
+    // Once in the loop of a stream that is alone.
+    #[inline(always)]
+    fn send(
+        &mut self,
+        anew: Option<[u8; ANEW]>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        Again::send(self, anew, launch)
+    }
+    #[inline]
+    fn has_news(&self) -> bool {
+        Again::has_news(self)
+    }
 }
 
 impl Port for Transmitter {
@@ -124,27 +148,11 @@ impl Port for Transmitter {
         Transmitter::flush(self)
     }
     #[inline]
-    fn has_news(&self) -> bool {
-        Transmitter::has_news(self)
+    fn can_send_again(&self) -> bool {
+        Transmitter::can_send_again(self)
     }
-    #[inline]
-    fn can_keep(&self) -> bool {
-        Transmitter::can_keep(self)
-    }
-    fn keep(&mut self, message: &[u8], anew: usize) {
-        Transmitter::keep(self, message, anew);
-    }
-    fn kept(&mut self) -> &mut [u8] {
-        Transmitter::kept(self)
-    }
-    // Once in the loop of a stream that is alone.
-    #[inline(always)]
-    fn send_kept(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent> {
-        Transmitter::send_kept(self, anew, launch)
+    fn again<'a>(&'a mut self, message: &'a mut [u8], anew: usize) -> impl SendAgain {
+        Transmitter::again(self, message, anew)
     }
     fn tell(&mut self, to: &mut impl Hear) -> io::Result<()> {
         Transmitter::tell(self, to)
@@ -284,7 +292,7 @@ pub(crate) struct Engine<P> {
     pub(super) wake_lateness: BatchedHistogram,
     /// Of the frames of a stream that is alone which were written as the thread woke for them: how
     /// late they were is how late it woke.
-    pub(super) woken: BatchedHistogram,
+    pub(super) woken: LogHistogram,
     pub(super) busy_rounds: u64,
     rounds_unread: u32,
     delayed: u64,
@@ -321,7 +329,7 @@ impl<P: Port> Engine<P> {
             by_number,
             posts,
             wake_lateness: BatchedHistogram::up_to(LATEST),
-            woken: BatchedHistogram::up_to(LATEST),
+            woken: LogHistogram::up_to(LATEST),
             busy_rounds: 0,
             rounds_unread: 0,
             delayed: 0,
@@ -367,7 +375,7 @@ impl<P: Port> Engine<P> {
         let Engine { live: Some(live), lines, ports, woken, .. } = self else { return };
         let line = &mut lines[index];
         let per_message = ports[line.port].stamps_per_message();
-        let latest = line.latest().max(latest(woken.settle()));
+        let latest = line.latest().max(latest(woken));
         live.store(index, &line.counters(per_message), latest);
     }
 
@@ -437,7 +445,6 @@ impl<P: Port> Engine<P> {
         }
         let read = self.read_last(clock, hooks.on);
         self.wake_lateness.settle();
-        self.woken.settle();
         for line in &mut self.lines {
             line.lateness.settle();
         }
@@ -691,7 +698,7 @@ impl<P: Port> Engine<P> {
 
     pub(crate) fn report(&self) -> TalkerReport {
         // Those of a stream that is alone, and of none otherwise.
-        let woken = self.woken.settled();
+        let woken = &self.woken;
         let with_woken = |all: &BatchedHistogram| {
             let mut all = all.settled().clone();
             all.merge(woken);

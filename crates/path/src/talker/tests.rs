@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use super::run::{Engine, Line, Port, Stop};
-use super::wait::{Clock, Woken};
+use super::run::{Engine, Line, Port, SendAgain, Stop};
+use super::wait::{Bare, Clock, Woken};
 use timewire_sys::outbox::ANEW;
 
 use super::*;
@@ -34,6 +34,16 @@ impl Clock for TestClock {
         Woken { now: self.now(), slept: Some((until, woke)) }
     }
 
+    fn bare(&mut self) -> impl Bare {
+        self
+    }
+}
+
+impl Bare for &mut TestClock {
+    fn now(&self) -> Instant<Tai> {
+        Clock::now(*self)
+    }
+
     fn sleep(&mut self, now: Instant<Tai>, until: Instant<Tai>) -> Woken {
         self.wait(now, until, false)
     }
@@ -52,8 +62,6 @@ struct TestPort {
     refused: Vec<u32>,
     sent: Vec<(i64, Probe, usize)>,
     bytes: Vec<Vec<u8>>,
-    /// A message, and where it is changed.
-    kept: (Vec<u8>, usize),
 }
 
 impl Port for TestPort {
@@ -89,36 +97,12 @@ impl Port for TestPort {
         0
     }
 
-    fn has_news(&self) -> bool {
-        !self.refused.is_empty()
-    }
-
-    fn can_keep(&self) -> bool {
+    fn can_send_again(&self) -> bool {
         self.room == usize::MAX && self.waiting == 0
     }
 
-    fn keep(&mut self, message: &[u8], anew: usize) {
-        self.kept = (message.to_vec(), anew);
-    }
-
-    fn kept(&mut self) -> &mut [u8] {
-        &mut self.kept.0
-    }
-
-    fn send_kept(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent> {
-        let (message, at) = &mut self.kept;
-        if let Some(anew) = anew {
-            message[*at..*at + ANEW].copy_from_slice(&anew);
-        }
-        let length = message.len();
-        self.buffer[..length].copy_from_slice(message);
-        let sent = self.send(length, None, launch);
-        self.flush();
-        sent
+    fn again<'a>(&'a mut self, message: &'a mut [u8], anew: usize) -> impl SendAgain {
+        TestAgain { port: self, message, anew }
     }
 
     fn tell(&mut self, to: &mut impl Hear) -> io::Result<()> {
@@ -142,6 +126,37 @@ impl Port for TestPort {
 
     fn lost_reports(&self) -> u64 {
         0
+    }
+}
+
+struct TestAgain<'a> {
+    port: &'a mut TestPort,
+    message: &'a mut [u8],
+    anew: usize,
+}
+
+impl SendAgain for TestAgain<'_> {
+    fn message(&mut self) -> &mut [u8] {
+        self.message
+    }
+
+    fn send(
+        &mut self,
+        anew: Option<[u8; ANEW]>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        if let Some(anew) = anew {
+            self.message[self.anew..self.anew + ANEW].copy_from_slice(&anew);
+        }
+        let length = self.message.len();
+        self.port.buffer[..length].copy_from_slice(self.message);
+        let sent = self.port.send(length, None, launch);
+        self.port.flush();
+        sent
+    }
+
+    fn has_news(&self) -> bool {
+        !self.port.refused.is_empty()
     }
 }
 
@@ -188,7 +203,6 @@ fn run_with(
         refused: Vec::new(),
         sent: Vec::new(),
         bytes: Vec::new(),
-        kept: (Vec::new(), 0),
     };
     change(&mut port);
     let plans: Vec<_> = specs.iter().map(|spec| plan_of(spec).unwrap()).collect();

@@ -7,7 +7,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use timewire_base::{Instant, Span, Tai};
-use timewire_sys::{clock, event};
+use timewire_sys::clock::{self, Reader};
+use timewire_sys::event;
 
 use super::post::Bell;
 
@@ -16,7 +17,15 @@ pub(crate) trait Clock {
     fn now(&self) -> Instant<Tai>;
     /// Waits until a time, which is after `now`, or shorter when a message was posted.
     fn wait(&mut self, now: Instant<Tai>, until: Instant<Tai>, posted: bool) -> Woken;
-    /// As [`Clock::wait`], where none is posted.
+    /// The same clock for a loop where none is posted.
+    fn bare(&mut self) -> impl Bare;
+}
+
+/// A clock that a loop has with what else it needs, and not where a thread with cold caches has to
+/// go for it.
+pub(crate) trait Bare {
+    fn now(&self) -> Instant<Tai>;
+    /// Waits until a time, which is after `now`.
     fn sleep(&mut self, now: Instant<Tai>, until: Instant<Tai>) -> Woken;
 }
 
@@ -32,27 +41,34 @@ pub(crate) struct Woken {
 /// TAI of this host, sleeping and spinning.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
-    spin: Span,
+    hand: Hand,
     bell: Arc<Bell>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hand {
+    spin: Span,
+    reader: Reader<Tai>,
 }
 
 impl SystemClock {
     pub(crate) fn new(bell: Arc<Bell>) -> SystemClock {
-        let mut clock = SystemClock { spin: Span::ZERO, bell };
+        let hand = Hand { spin: Span::ZERO, reader: Reader::new() };
+        let mut clock = SystemClock { hand, bell };
         clock.set_spin(Span::from_us(60));
         clock
     }
 
     pub(crate) fn set_spin(&mut self, spin: Span) {
         // In virtual time a sleep ends exactly, and spinning only makes time pass.
-        self.spin = if clock::is_virtual() { Span::ZERO } else { spin };
+        self.hand.spin = if clock::is_virtual() { Span::ZERO } else { spin };
     }
 }
 
-impl SystemClock {
-    /// As [`Clock::sleep`], for those who do more than that.
+impl Hand {
+    /// As [`Bare::sleep`], for those who do more than that.
     #[inline(never)]
-    fn rest(&mut self, now: Instant<Tai>, until: Instant<Tai>) -> Woken {
+    fn rest(mut self, now: Instant<Tai>, until: Instant<Tai>) -> Woken {
         self.sleep(now, until)
     }
 }
@@ -60,22 +76,35 @@ impl SystemClock {
 impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Instant<Tai> {
-        clock::now()
+        self.hand.reader.now()
     }
 
     fn wait(&mut self, now: Instant<Tai>, until: Instant<Tai>, posted: bool) -> Woken {
-        let left = Span::from_ns(until.as_ns() - self.spin.as_ns() - now.as_ns());
+        let Hand { spin, reader } = self.hand;
+        let left = Span::from_ns(until.as_ns() - spin.as_ns() - now.as_ns());
         if posted && left > Span::ZERO {
             // It fails for no reason that sleeping shorter would not show.
             let woken = event::wait_readable(&[self.bell.wake.as_fd()], Some(left)).unwrap_or(true);
             if woken {
                 self.bell.wake.clear();
-                return Woken { now: clock::now(), slept: None };
+                return Woken { now: reader.now(), slept: None };
             }
-            let now = clock::now();
-            return Woken { slept: Some((until - self.spin, now)), ..self.rest(now, until) };
+            let now = reader.now();
+            return Woken { slept: Some((until - spin, now)), ..self.hand.rest(now, until) };
         }
-        self.rest(now, until)
+        self.hand.rest(now, until)
+    }
+
+    #[inline]
+    fn bare(&mut self) -> impl Bare {
+        self.hand
+    }
+}
+
+impl Bare for Hand {
+    #[inline(always)]
+    fn now(&self) -> Instant<Tai> {
+        self.reader.now()
     }
 
     // Between two frames nothing else is done, and what it returns fits no register.
@@ -85,12 +114,12 @@ impl Clock for SystemClock {
         let mut woke = now;
         if target > now {
             clock::sleep_until(target);
-            woke = clock::now();
+            woke = self.reader.now();
         }
         let mut now = woke;
         while now < until {
             std::hint::spin_loop();
-            now = clock::now();
+            now = self.reader.now();
         }
         Woken { now, slept: Some((target, woke)) }
     }

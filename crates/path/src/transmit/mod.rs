@@ -23,7 +23,7 @@ use timewire_base::{IfName, Instant, Mono, SocketPriority, Span, Tai};
 use timewire_bpf::pass::Pass;
 use timewire_sys::clock;
 use timewire_sys::error_queue::{self, Report, ReportReader, TxTime};
-use timewire_sys::outbox::{ANEW, Outbox, Outgoing};
+use timewire_sys::outbox::{self, ANEW, Outbox, Outgoing};
 use timewire_sys::packet_ring::PacketRing;
 use timewire_sys::xsk_talk::{Completed, XskTalker};
 
@@ -248,6 +248,15 @@ impl Offsets {
         Offsets { utc: clock::tai_offset(), mono: Span::from_ns(tai.as_ns() - mono.as_ns()) }
     }
 
+    /// How far TAI is ahead of the clock of launch times.
+    #[inline]
+    fn ahead_of(self, clock: LaunchClock) -> Span {
+        match clock {
+            LaunchClock::Tai => Span::ZERO,
+            LaunchClock::Mono => self.mono,
+        }
+    }
+
     fn stamp(self, at: TxTime) -> StampTime {
         match at {
             TxTime::System(at) => StampTime::System(kernel_stamp_as_tai(at, self.utc)),
@@ -351,69 +360,37 @@ impl Transmitter {
         !self.known.is_empty()
     }
 
-    /// Whether [`Transmitter::keep`] can be called: a socket, for which nothing waits.
+    /// Whether [`Transmitter::again`] can be called: a socket, for which nothing waits.
     #[inline]
-    pub fn can_keep(&self) -> bool {
+    pub fn can_send_again(&self) -> bool {
         matches!(&self.carrier, Carrier::Outbox(outbox) if outbox.waiting() == 0)
     }
 
-    /// Keeps a message that is sent again and again by [`Transmitter::send_kept`]; `anew` is where
-    /// in it the bytes begin that are others each time, if it is to write them.
+    /// For a message that is sent again and again; `anew` is where in it the bytes begin that are
+    /// others each time, if [`Again::send`] is to write them.
     ///
-    /// **Panics** when the port is none that [`Transmitter::can_keep`], the message is longer than
-    /// the longest, or there are too few bytes from there on.
-    pub fn keep(&mut self, message: &[u8], anew: usize) {
-        self.outbox().keep(message, anew);
-    }
-
-    /// The message that is kept, to be changed.
-    ///
-    /// **Panics** when the port is none that [`Transmitter::can_keep`].
-    pub fn kept(&mut self) -> &mut [u8] {
-        self.outbox().kept()
-    }
-
-    /// Sends the message that is kept at once, to the destination of the port or that of the frame;
-    /// before, changes the bytes that are others each time, if it is given them. As
-    /// [`Transmitter::send`] and [`Transmitter::flush`] in one.
-    ///
-    /// **Errors**: as [`Transmitter::send`].
-    ///
-    /// **Panics** when the port is none that [`Transmitter::can_keep`].
-    #[inline(always)]
-    pub fn send_kept(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent> {
-        let launch_ns = match launch {
-            None => None,
-            Some(launch) => Some(self.launch_ns(launch)?),
+    /// **Panics** when the port is none that [`Transmitter::can_send_again`], or the message is
+    /// longer than the longest.
+    pub fn again<'a>(&'a mut self, message: &'a mut [u8], anew: usize) -> Again<'a> {
+        let Carrier::Outbox(outbox) = &mut self.carrier else {
+            panic!("only sockets send a message again");
         };
-        let id = self.next_id;
-        self.next_id = id.wrapping_add(1);
-        if let Err(error) = self.outbox().send_kept(anew, id, launch_ns) {
-            keep(&mut self.known, &mut self.lost, TxReport::NotTaken { id, error });
-        }
-        Ok(Sent { id })
-    }
-
-    #[inline(always)]
-    fn outbox(&mut self) -> &mut Outbox {
-        match &mut self.carrier {
-            Carrier::Outbox(outbox) => outbox,
-            Carrier::Ring(_) | Carrier::Xsk(_) => panic!("only sockets keep a message"),
+        Again {
+            socket: outbox.again(message, anew),
+            id: self.next_id,
+            ahead: self.launch.map(|clock| self.offsets.ahead_of(clock)),
+            has_news: !self.known.is_empty(),
+            next_id: &mut self.next_id,
+            known: &mut self.known,
+            lost: &mut self.lost,
         }
     }
 
     /// A launch time by the clock of the port.
     #[inline]
     fn launch_ns(&self, launch: Instant<Tai>) -> Result<i64, NotSent> {
-        match self.launch {
-            Some(LaunchClock::Tai) => Ok(launch.as_ns()),
-            Some(LaunchClock::Mono) => Ok(launch.as_ns().saturating_sub(self.offsets.mono.as_ns())),
-            None => Err(without_launch()),
-        }
+        let clock = self.launch.ok_or_else(without_launch)?;
+        Ok(launch.as_ns().saturating_sub(self.offsets.ahead_of(clock).as_ns()))
     }
 
     /// Copies a message into a buffer and lets it go with the next flush.
@@ -487,10 +464,7 @@ impl Transmitter {
                     to.stamp(carrier.id_of(message), tap, offsets.stamp(at));
                 }
                 Report::Refused { why, launch_ns } => {
-                    let ahead = match launch {
-                        Some(LaunchClock::Mono) => offsets.mono,
-                        Some(LaunchClock::Tai) | None => Span::ZERO,
-                    };
+                    let ahead = launch.map_or(Span::ZERO, |clock| offsets.ahead_of(clock));
                     let launch = Instant::from_ns(launch_ns).saturating_add(ahead);
                     to.report(TxReport::LaunchRefused { why, launch });
                 }
@@ -523,6 +497,64 @@ impl Transmitter {
             };
             keep(known, lost, TxReport::Stamp { id, tap, at });
         });
+    }
+}
+
+/// A message that is sent again and again, and all that this needs of its port;
+/// [`Transmitter::again`].
+#[derive(Debug)]
+pub struct Again<'a> {
+    socket: outbox::Again<'a>,
+    id: u32,
+    /// How far TAI is ahead of the clock of launch times, if there can be any.
+    ahead: Option<Span>,
+    has_news: bool,
+    next_id: &'a mut u32,
+    known: &'a mut Vec<TxReport>,
+    lost: &'a mut u64,
+}
+
+impl Again<'_> {
+    /// The message, to be changed.
+    pub fn message(&mut self) -> &mut [u8] {
+        self.socket.message()
+    }
+
+    /// As [`Transmitter::has_news`] of the port.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// Sends the message at once, to the destination of the port or that of the frame; before,
+    /// changes the bytes that are others each time, if it is given them. As [`Transmitter::send`]
+    /// and [`Transmitter::flush`] in one.
+    ///
+    /// **Errors**: as [`Transmitter::send`].
+    #[inline(always)]
+    pub fn send(
+        &mut self,
+        anew: Option<[u8; ANEW]>,
+        launch: Option<Instant<Tai>>,
+    ) -> Result<Sent, NotSent> {
+        let launch_ns = match (launch, self.ahead) {
+            (None, _) => None,
+            (Some(launch), Some(ahead)) => Some(launch.as_ns().saturating_sub(ahead.as_ns())),
+            (Some(_), None) => return Err(without_launch()),
+        };
+        let id = self.id;
+        self.id = id.wrapping_add(1);
+        if let Err(error) = self.socket.send(anew, id, launch_ns) {
+            self.has_news = true;
+            keep(self.known, self.lost, TxReport::NotTaken { id, error });
+        }
+        Ok(Sent { id })
+    }
+}
+
+impl Drop for Again<'_> {
+    fn drop(&mut self) {
+        *self.next_id = self.id;
     }
 }
 

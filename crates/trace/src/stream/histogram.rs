@@ -106,7 +106,7 @@ impl LogHistogram {
     /// Counts times; as [`LogHistogram::record`] of each.
     ///
     /// **Units**: nanoseconds.
-    pub(super) fn record_all(&mut self, times: &[i64]) {
+    pub fn record_all(&mut self, times: &[i64]) {
         let Some(&first) = times.first() else { return };
         let range = self.range.unwrap_or((first, first));
         // Nearly all are small, of one sign or of both.
