@@ -27,6 +27,9 @@ const RECEIVE: &str = include_str!("fixtures/report/receive.json");
 const PATH: &str = include_str!("fixtures/report/path.json");
 const TALK: &str = include_str!("fixtures/report/talk.json");
 const LISTEN: &str = include_str!("fixtures/report/listen.json");
+/// The first frames of a run of `TWO_GATES`, and those around the first that met a stranger's.
+const SEGMENT: &str = include_str!("fixtures/report/segment.jsonl");
+const TWO_GATES: &str = include_str!("../../../scenarios/two-gates.segment.yaml");
 
 /// Writes a record file of one flow; gives how many records it has.
 fn records(path: &Path, flow: &str, all: impl Iterator<Item = (Stamp, u32, i64)>) -> u64 {
@@ -236,7 +239,7 @@ fn t1_talker_and_listener() {
 }
 
 #[test]
-fn t1_stations_and_segments() {
+fn t1_stations() {
     let scratch = Scratch::new();
     let directory = scratch.path().display().to_string();
     scratch.write("campaign.json", "{}");
@@ -263,23 +266,116 @@ fn t1_stations_and_segments() {
     };
     scratch.write("summary.json", &summary(vec![result(true)]));
     let page = report(&directory, 0, "PASS");
-    for text in ["rate=10|&lt;b&gt;", "Common starts", "a: out /p99 at most 8", "1.500"] {
+    for text in ["rate=10|&lt;b&gt;", "Common starts", "a: out /p99 at most 8", "1.500", "<circle"]
+    {
         assert!(page.contains(text), "{text}");
     }
+    // Repeats of one value come together, in the order of the file; a seed of each is not told.
+    let many = |rate: &str, seed: u32, p99: f64| {
+        let mut one = result(true);
+        one["values"] = json!({"rate": rate, "seed": seed.to_string()});
+        one["checks"][0]["number"] = json!(p99);
+        one
+    };
+    let all = [("10", 1, 7.0), ("9", 1, 1.0), ("10", 2, 5.5), ("9", 2, 3.0), ("10", 3, 6.0)];
+    let all: Vec<Value> = all.map(|(rate, seed, p99)| many(rate, seed, p99)).to_vec();
+    let mut found: Value = serde_json::from_str(&summary(all)).unwrap();
+    found["performances"] = json!(5);
+    scratch.write("summary.json", &found.to_string());
+    report(&directory, 0, "PASS");
+    let told = timewire(&["report", &directory, "--json"]).json();
+    let table = &told["sections"][0]["tables"][0];
+    assert_eq!(table["caption"], "a: out /p99, at most 8");
+    let rows = [["rate=9", "2", "1", "1", "3", "0"], ["rate=10", "3", "5.5", "6", "7", "0"]];
+    assert_eq!(table["rows"], json!(rows));
     scratch.write("summary.json", &summary(vec![result(false)]));
     assert!(report(&directory, 1, "FAIL").contains("too large"));
     scratch.write("summary.json", &summary(Vec::new()));
     assert!(report(&directory, 1, "FAIL").contains("1 of 1 performances are not done."));
+}
 
+#[test]
+fn t1_kernels_on_a_segment() {
     let scratch = Scratch::new();
-    scratch.write("segment.yaml", "kind: segment\n");
-    let station = |code: Option<u8>| json!({"name": "a", "exit_code": code, "frames_sent": 3});
-    let summary = json!({"schema": "timewire.segment-summary/1", "kernel": "6.12",
-                         "simulated_ns": 5_000_000, "passages": 9,
-                         "stations": [station(Some(0)), station(None)]});
-    scratch.write("summary.json", &summary.to_string());
-    let page = report(&scratch.path().display().to_string(), 1, "FAIL");
-    assert!(page.contains("exit code ended"));
+    let directory = scratch.path().display().to_string();
+    scratch.write("segment.yaml", TWO_GATES);
+    scratch.write("segment.jsonl", SEGMENT);
+    // It was killed, also while it wrote a line.
+    let page = report(&directory, 1, "FAIL");
+    assert!(page.contains("Cut short.") && page.contains("They were alpha, beta."), "{page}");
+    scratch.write("segment.jsonl", &SEGMENT[..SEGMENT.len() - 9]);
+    report(&directory, 1, "FAIL");
+    scratch.write("segment.jsonl", SEGMENT);
+    let station = |name: &str, code: Option<u8>| json!({"name": name, "exit_code": code});
+    let summary = |code| {
+        json!({"schema": "timewire.segment-summary/1", "kernel": "6.12", "passages": 12,
+               "simulated_ns": 1_178_000_000, "host_ns": 9_000_000_000_u64,
+               "stations": [station("alpha", Some(0)), station("beta", code)]})
+        .to_string()
+    };
+    scratch.write("summary.json", &summary(Some(0)));
+    let page = report(&directory, 0, "PASS");
+    for text in [
+        "two-gates: taprio on two kernels",
+        "hub, 100Mbit, 0.500 µs from end to end",
+        "100 ppm from 1s on",
+        "Ready to last bit over time: beta.",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    let told = timewire(&["report", &directory, "--json"]).json();
+    let waited = &told["sections"][1]["tables"][1]["rows"];
+    assert_eq!(waited[1], json!(["beta", "alpha", "4", "0.297", "13.577", "40.137", "40.137"]));
+    // Ended by a duration, or by itself with some words.
+    scratch.write("summary.json", &summary(None));
+    assert!(report(&directory, 1, "FAIL").contains("it was ended"));
+    fs::create_dir(scratch.path().join("beta")).unwrap();
+    scratch.write("beta/stderr", "one\nno such <device>\n\n");
+    scratch.write("summary.json", &summary(Some(9)));
+    let page = report(&directory, 1, "FAIL");
+    assert!(
+        page.contains("exit code 9") && page.contains("its last words: no such &lt;device&gt;")
+    );
+    // Each frame is a line, from when it was ready.
+    let table = scratch.join("frames.csv");
+    let log = scratch.join("frames.hlog");
+    timewire(&["report", &directory, "--csv", &table, "--hdr", &log]);
+    let table = fs::read_to_string(table).unwrap();
+    assert_eq!(table.lines().count(), 13);
+    assert_eq!(table.lines().nth(1), Some("alpha,1767225601021000537,12320"));
+    assert!(fs::read_to_string(log).unwrap().contains("Tag=beta"));
+    scratch.write("segment.jsonl", "{}\n");
+    let said = timewire(&["report", &directory]);
+    assert!(said.code == Some(2) && said.stderr.contains("does not begin as"), "{said:?}");
+}
+
+#[test]
+fn t1_what_is_no_run_is_named_with_the_command_for_it() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.path().join("run/0001/records/here")).unwrap();
+    fs::create_dir_all(scratch.path().join("array")).unwrap();
+    fs::create_dir_all(scratch.path().join("host")).unwrap();
+    for name in ["run/campaign.json", "array/array.json", "host/record.json", "here.twc", "a.txt"] {
+        scratch.write(name, "{}");
+    }
+    scratch.write("heard.wav", "RIFF....");
+    let named = [
+        ("here.twc", "timewire trace show"),
+        ("a.txt", "name the directory that `--out` named"),
+        ("heard.wav", "a sound file"),
+        ("array", "timewire array merge"),
+        ("host", "timewire doctor --on"),
+        ("run/0001", "it is a part of the run"),
+        ("run/0001/records/here", "it is a part of the run"),
+    ];
+    for (name, why) in named {
+        let said = timewire(&["report", &scratch.join(name)]);
+        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{said:?}");
+        assert!(said.stderr.contains("is no directory of a run: "), "{said:?}");
+        assert!(said.stderr.contains(why), "{said:?}");
+    }
+    let said = timewire(&["report", &scratch.join("nothing")]);
+    assert_eq!(said.code, Some(2), "{said:?}");
 }
 
 const NETWORK: &str = "timewire: 1

@@ -73,6 +73,10 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     let said = timewire(&["lab", "segment", &path, "--out", &scratch.join("fails"), "--json"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(said.json()["stations"][0]["exit_code"], 9);
+    // Both have a report, with the same exit codes.
+    let said = timewire(&["report", &scratch.join("fails")]);
+    assert!(said.code == Some(1) && said.stdout.contains("exit code 9"), "{said:?}");
+    timewire(&["report", &out]).done();
 }
 
 /// Two kernels, each with a MAC of ours over AF_XDP, on one hub.
@@ -189,6 +193,9 @@ fn t4_gates_keep_two_kernels_apart_until_the_guard_is_eaten() {
         }
     }
     assert!(count > 2 * 150 * 15, "{count} frames");
+    let said = timewire(&["report", &out, "--json"]).done();
+    let strangers = &said.json()["sections"][1]["tables"][1]["rows"][1];
+    assert_eq!(strangers[2], met.len().to_string(), "{strangers}");
     let first = met.iter().min().expect("the clocks drift apart");
     assert!((1_100_000..=1_109_000).contains(first), "the first after {first} us");
 }

@@ -247,6 +247,13 @@ fn t3_a_sweep_is_performed_judged_and_not_done_twice() {
     let results = said.json()["results"].clone();
     let numbers: Vec<_> = (0..4).map(|i| results[i]["checks"][0]["number"].clone()).collect();
     assert_eq!(numbers, [1.0, 1.0, 2.0, 2.0]);
+    // Its report has them, each value of the variable in a row.
+    let report = stations.host.timewire(&["report", "out", "--json"]);
+    let checked = &report.json()["sections"][0];
+    assert_eq!((report.code, &checked["title"]), (Some(1), &"What was checked".into()));
+    let rows = checked["tables"][0]["rows"].as_array().unwrap().clone();
+    let told: Vec<_> = rows.iter().map(|row| (row[1].clone(), row[3].clone())).collect();
+    assert_eq!(told, [("2".into(), "1".into()), ("2".into(), "2".into())]);
     let out = stations.out();
     let record = |number: &str| fs::read_to_string(out.join(number).join("records/s0/say.out"));
     assert_eq!(

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an experiment on stations came to, and what several kernels on a segment did.
+//! What an experiment on stations came to.
 //!
-//! Not here: what is in the records of stations.
+//! Not here: what is in the records of stations; kernels on a segment (`segment`).
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 
 use anyhow::bail;
 use serde_json::Value as Json;
-use timewire_report::sheet::{SPREAD_HEAD, Section, Sheet, Spread, Table};
+use timewire_report::sheet::{Drawing, NumberRow, SPREAD_HEAD, Section, Sheet, Spread, Table};
+use timewire_sched::scenario::experiment_file::{ExperimentFile, Variable};
 use timewire_trace::summary::{Finding, Outcome};
 
 use super::{count, empty, fact, judged, list, read_versioned, words};
@@ -83,14 +86,16 @@ pub fn experiment(directory: &Path) -> anyhow::Result<Sheet> {
         let mut table = Table::new("Differences, µs", 1, &SPREAD_HEAD);
         table.rows.push(spread.row());
         section.tables.push(table);
-        section.drawings.push(timewire_report::sheet::Drawing::Spreads {
-            what: "Start differences".to_owned(),
-            spreads: vec![spread],
-        });
+        section
+            .drawings
+            .push(Drawing::Spreads { what: "Start differences".to_owned(), spreads: vec![spread] });
     }
     if !starts.rows.is_empty() {
         section.tables.push(starts);
         sheet.sections.push(section);
+    }
+    if let Some(checked) = checked(results, &variables(directory)) {
+        sheet.sections.insert(0, checked);
     }
     let missing = all.saturating_sub(done);
     sheet.judge(match (failed, missing) {
@@ -100,6 +105,130 @@ pub fn experiment(directory: &Path) -> anyhow::Result<Sheet> {
     });
     sheet.environment = vec![fact("experiment", "file", "experiment.yaml".to_owned())];
     Ok(sheet)
+}
+
+/// Rows of a table and a drawing at most. With more, and where each has one number only, the
+/// variable with the most values is not told apart.
+const MOST_ROWS: usize = 24;
+
+/// The names of the variables and their values, in the order of the file; none when it cannot be
+/// read any more.
+fn variables(directory: &Path) -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(directory.join("experiment.yaml")).unwrap_or_default();
+    let Ok(file) = ExperimentFile::parse("experiment.yaml", &text) else { return Vec::new() };
+    let variables = file.variables.iter();
+    let values = |it: &Variable| it.values.iter().map(ToString::to_string).collect();
+    variables.map(|it| (it.name.to_string(), values(it))).collect()
+}
+
+/// A limit and the numbers that it was held against, by the values of the variables.
+struct Checked {
+    of: String,
+    limits: [Option<f64>; 2],
+    numbers: Vec<(Vec<String>, f64, bool)>,
+}
+
+/// What was checked, group by group, in a table and a drawing for each limit.
+fn checked(results: &[Json], variables: &[(String, Vec<String>)]) -> Option<Section> {
+    let mut all: Vec<Checked> = Vec::new();
+    let mut names: Vec<String> = variables.iter().map(|(name, _)| name.clone()).collect();
+    let varied = results.iter().filter_map(|it| it.get("values")?.as_object()).flatten();
+    for (name, _) in varied {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    for result in results {
+        let values = names.iter().map(|name| words(result, &format!("/values/{name}"))).collect();
+        let values: Vec<String> = values;
+        for check in list(result, "/checks") {
+            let Some(number) = check.get("number").and_then(Json::as_f64) else { continue };
+            let of = words(check, "/of");
+            let limits = ["/at_least", "/at_most"].map(|key| limit(check, key));
+            let found = all.iter().position(|it| it.of == of && it.limits == limits);
+            let at = found.unwrap_or_else(|| {
+                all.push(Checked { of, limits, numbers: Vec::new() });
+                all.len() - 1
+            });
+            all[at].numbers.push((values.clone(), number, is_ok(check)));
+        }
+    }
+    let head = ["values", "n", "min", "median", "max", "missed"];
+    let mut section = Section { title: "What was checked".to_owned(), ..Section::default() };
+    section.intro =
+        "The number of each performance that a limit was set for, by the values of the \
+                     variables."
+            .to_owned();
+    for one in &all {
+        let groups = grouped(&names, variables, &one.numbers);
+        let mut table = Table::new(&one.name(), 1, &head);
+        let mut rows = Vec::new();
+        for (name, numbers) in groups {
+            let values: Vec<f64> = numbers.iter().map(|number| number.0).collect();
+            let missed = numbers.iter().filter(|number| !number.1).count();
+            let row = NumberRow { name, values };
+            let least = row.values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = row.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let numbers = [least, row.median().unwrap_or(least), most].map(|it| it.to_string());
+            let [least, median, most] = numbers;
+            let n = row.values.len().to_string();
+            table.rows.push(vec![row.name.clone(), n, least, median, most, missed.to_string()]);
+            rows.push(row);
+        }
+        section.tables.push(table);
+        let (what, limits) = (one.name(), one.limits);
+        section.drawings.push(Drawing::Numbers { what, limits, rows });
+    }
+    (!all.is_empty()).then_some(section)
+}
+
+impl Checked {
+    fn name(&self) -> String {
+        let mut name = self.of.clone();
+        for (limit, words) in self.limits.iter().zip(["at least", "at most"]) {
+            name += &limit.map(|limit| format!(", {words} {limit}")).unwrap_or_default();
+        }
+        name
+    }
+}
+
+fn limit(check: &Json, key: &str) -> Option<f64> {
+    words(check, key).parse().ok().filter(|it: &f64| it.is_finite())
+}
+
+/// Numbers in groups of the same values, in the order of the file; variables that would make too
+/// many groups are not told apart.
+fn grouped(
+    names: &[String],
+    variables: &[(String, Vec<String>)],
+    numbers: &[(Vec<String>, f64, bool)],
+) -> Vec<(String, Vec<(f64, bool)>)> {
+    let place = |at: usize, value: &str| {
+        let of_file = variables.get(at).and_then(|(_, all)| all.iter().position(|it| it == value));
+        (of_file.unwrap_or(usize::MAX), value.len())
+    };
+    let distinct = |at: usize| numbers.iter().map(|it| &it.0[at]).collect::<BTreeSet<_>>().len();
+    let mut told: Vec<usize> = (0..names.len()).filter(|at| distinct(*at) > 1).collect();
+    loop {
+        let mut groups = BTreeMap::new();
+        for (values, number, ok) in numbers {
+            let of = |at: &usize| (place(*at, &values[*at]), values[*at].clone());
+            let key: Vec<_> = told.iter().map(of).collect();
+            groups.entry(key).or_insert_with(Vec::new).push((*number, *ok));
+        }
+        let says_something = groups.len() < numbers.len() || told.len() < 2;
+        if told.is_empty() || (groups.len() <= MOST_ROWS && says_something) {
+            let name = |key: &[((usize, usize), String)]| {
+                let one =
+                    |(at, value): (&usize, &(_, String))| format!("{}={}", names[*at], value.1);
+                let all: Vec<String> = told.iter().zip(key).map(one).collect();
+                if all.is_empty() { "all".to_owned() } else { all.join(" ") }
+            };
+            return groups.into_iter().map(|(key, all)| (name(&key), all)).collect();
+        }
+        let most = told.iter().copied().max_by_key(|at| distinct(*at));
+        told.retain(|at| Some(*at) != most);
+    }
 }
 
 fn starts_table() -> Table {
@@ -147,7 +276,8 @@ fn findings(out: &mut Vec<Finding>, result: &Json, number: &str) {
         if !most.is_empty() {
             limit += &format!(" at most {most}");
         }
-        let number_is = words(check, "/number");
+        let number_is = check.get("number").and_then(Json::as_f64);
+        let number_is = number_is.map(|number| number.to_string()).unwrap_or_default();
         let measured = if number_is.is_empty() { "no number".to_owned() } else { number_is };
         let mut finding = judged(number, limit, measured, is_ok(check));
         finding.note = words(check, "/why");
@@ -160,42 +290,4 @@ fn in_us(value: &Json, key: &str) -> String {
         Some(ns) => super::us(ns),
         None => "–".to_owned(),
     }
-}
-
-/// Several kernels on a simulated segment.
-pub fn segment(directory: &Path) -> anyhow::Result<Sheet> {
-    let found: Json = super::read(directory, "summary.json")?;
-    let mut sheet = empty("lab segment", "Kernels on a simulated segment".to_owned());
-    let ns = |key: &str| i64::try_from(count(&found, key)).unwrap_or(i64::MAX);
-    sheet.facts = vec![
-        ("Kernel".to_owned(), words(&found, "/kernel")),
-        ("Simulated".to_owned(), format!("{} µs", super::us(ns("/simulated_ns")))),
-        ("Frames over links".to_owned(), count(&found, "/passages").to_string()),
-    ];
-    let head = ["station", "exit", "sent", "found busy", "received", "lost"];
-    let mut table = Table::new("Stations, frames", 1, &head);
-    for station in list(&found, "/stations") {
-        let lost = ["/lost", "/no_buffer", "/queue_full"].map(|key| count(station, key));
-        let code = match station.get("exit_code").and_then(Json::as_u64) {
-            Some(code) => code.to_string(),
-            None => "ended".to_owned(),
-        };
-        let name = words(station, "/name");
-        let limit = format!("the command of {name} ends well");
-        sheet.findings.push(judged(&name, limit, format!("exit code {code}"), code == "0"));
-        table.rows.push(vec![
-            name,
-            code,
-            count(station, "/frames_sent").to_string(),
-            count(station, "/found_busy").to_string(),
-            count(station, "/frames_received").to_string(),
-            lost.iter().sum::<u64>().to_string(),
-        ]);
-    }
-    let title = "Stations".to_owned();
-    sheet.sections = vec![Section { title, tables: vec![table], ..Section::default() }];
-    sheet.environment =
-        vec![fact("laboratory", "how", "kernels in virtual time on one host".to_owned())];
-    sheet.judge(None);
-    Ok(sheet)
 }

@@ -5,7 +5,9 @@
 
 mod campaign;
 mod launch;
+mod other;
 mod paths;
+mod segment;
 mod serve;
 mod times;
 mod traffic;
@@ -59,6 +61,11 @@ const PAGE: &str = "report.html";
 pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     let directory = &args.directory;
     let kind = Kind::of(directory);
+    if kind.is_none()
+        && let Some(what) = other::of(directory)
+    {
+        bail!("{} is no directory of a run: {what}", directory.display());
+    }
     let files = args.times.files(directory, kind)?;
     let Some(kind) = kind else {
         // It says what is missing.
@@ -127,7 +134,7 @@ impl Kind {
     fn sheet(self, directory: &Path) -> anyhow::Result<Sheet> {
         match self {
             Kind::Campaign => campaign::experiment(directory),
-            Kind::Segment => campaign::segment(directory),
+            Kind::Segment => segment::sheet(directory),
             Kind::Traffic => traffic::sheet(directory),
             Kind::Launch => launch::launch(directory),
             Kind::Gates => launch::gates(directory),

@@ -13,14 +13,14 @@ use timewire_base::Span;
 use timewire_ctl::rundir::RunDir;
 use timewire_report::hdr::{HdrLog, HdrSeries};
 
-use super::{Kind, traffic};
+use super::{Kind, segment, traffic};
 use crate::new_file::NewFile;
 use crate::traffic::parse_interval;
 
 #[derive(Debug, Args)]
 pub struct Times {
     /// Also write the time that each message took to this file, as an interval log of
-    /// HdrHistogram; of `run`, `demo`, `sim`, `talk` and `listen`
+    /// HdrHistogram; of `run`, `demo`, `sim`, `talk`, `listen` and `lab segment`
     #[arg(long, value_name = "FILE", conflicts_with = "serve")]
     pub hdr: Option<PathBuf>,
     /// With --hdr: one histogram of each stream for so long [default: 1s]
@@ -72,9 +72,10 @@ impl Times {
         let (what, series) = match kind {
             None => of_run(&RunDir::open(directory)?)?,
             Some(Kind::Traffic) => traffic::times(directory)?,
+            Some(Kind::Segment) => segment::times(directory)?,
             Some(_) => bail!(
                 "{} has no times of single messages for --hdr and --csv: they are for runs of \
-                 `run`, `demo`, `sim`, `talk` and `listen`",
+                 `run`, `demo`, `sim`, `talk`, `listen` and `lab segment`",
                 directory.display()
             ),
         };

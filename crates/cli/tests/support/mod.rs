@@ -397,13 +397,14 @@ impl Drop for Running {
 }
 
 /// Sends a signal; gone already is fine.
-fn send_signal(pid: u32, signal: &str) {
+pub fn send_signal(pid: u32, signal: &str) {
     let mut kill = Command::new("sh");
     kill.args(["-c", &format!("kill -{signal} {pid}")]).stderr(Stdio::null());
     let _ = kill.status();
 }
 
-fn children_of(parent: u32) -> Vec<u32> {
+/// The processes that a process has started, as this one numbers them.
+pub fn children_of(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // The name is in parentheses and may contain anything; then the state, then the parent.

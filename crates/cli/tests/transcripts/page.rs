@@ -9,6 +9,8 @@ use crate::listed::Listed;
 pub struct Page {
     pub name: String,
     pub parts: Vec<Part>,
+    /// Whether it is about two hosts, which it then has.
+    pub two_hosts: bool,
     doubts: Vec<String>,
 }
 
@@ -20,13 +22,30 @@ pub enum Part {
     /// It takes the place of the same keys of a file.
     Keys { name: String, text: String },
     /// Its commands are executed.
-    Commands(Vec<Shown>),
+    Commands { shown: Vec<Shown>, how: How },
     /// It has commands that are not executed: its line and the first of them.
     Other { line: usize, command: String },
 }
 
+/// How commands of a block are executed, as notes above it say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct How {
+    /// The host: that of the page (`""`), or the other one.
+    pub on: String,
+    /// They go on while what comes after them is executed, and are ended with the page.
+    pub meanwhile: bool,
+    /// What comes after them waits until each has printed this.
+    pub until: Option<String>,
+    /// Before them all that goes on meanwhile ends by itself.
+    pub after_all: bool,
+    /// They are passed over where this command fails.
+    pub needs: Option<String>,
+    /// They may end with these codes, too: that the machine is not good enough.
+    pub or: Vec<i32>,
+}
+
 /// A command, and what the page shows below it.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
     /// The line of the page, from 1.
     pub line: usize,
@@ -47,21 +66,45 @@ struct Block<'a> {
 
 impl Page {
     pub fn of(name: &str, text: &str) -> Page {
-        let mut page = Page { name: name.to_owned(), parts: Vec::new(), doubts: Vec::new() };
-        for block in blocks(text) {
-            match block.part() {
+        let (parts, doubts) = (Vec::new(), Vec::new());
+        let mut page = Page { name: name.to_owned(), parts, two_hosts: false, doubts };
+        let mut how = How::default();
+        for found in found(text) {
+            let part = match &found {
+                Found::Block(block) => block.part(std::mem::take(&mut how)),
+                Found::Note { text, .. } => page.note(text, &mut how).map(|()| None),
+            };
+            match part {
                 Ok(part) => page.parts.extend(part),
-                Err(why) => page.doubts.push(format!("{name}:{}: {why}", block.line)),
+                Err(why) => page.doubts.push(format!("{name}:{}: {why}", found.line())),
             }
         }
         page
     }
 
+    /// Takes in a note, of the page or of the next block; any other comment is the author's.
+    fn note(&mut self, text: &str, how: &mut How) -> Result<(), String> {
+        match text.split_once(": ").unwrap_or((text, "")) {
+            ("two hosts", "") => self.two_hosts = true,
+            ("meanwhile", "") => how.meanwhile = true,
+            ("after all", "") => how.after_all = true,
+            ("until", words) if !words.is_empty() => how.until = Some(words.to_owned()),
+            ("on", host) => how.on = host.to_owned(),
+            ("needs", command) if !command.is_empty() => how.needs = Some(command.to_owned()),
+            ("or", codes) => {
+                let code = |code: &str| code.parse().map_err(|_| format!("{code} is no exit code"));
+                how.or = codes.split(", ").map(code).collect::<Result<_, _>>()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Leaves out what is listed as not executed.
     pub fn keep_executed(&mut self, listed: &mut Listed) {
-        let Page { name, parts, doubts } = self;
+        let Page { name, parts, doubts, .. } = self;
         parts.retain(|part| match part {
-            Part::Commands(commands) => !listed.has(name, &commands[0].command),
+            Part::Commands { shown, .. } => !listed.has(name, &shown[0].command),
             Part::Other { line, command } => {
                 if !listed.has(name, command) {
                     let what = "neither executed nor listed in not_executed.txt";
@@ -87,8 +130,8 @@ impl Page {
     pub fn needs_a_host(&self) -> bool {
         let words = ["ip netns add", "ip link add", "timewire lab clean"];
         let changes = |shown: &Shown| words.iter().any(|word| shown.command.starts_with(word));
-        let needs = |part: &Part| matches!(part, Part::Commands(all) if all.iter().any(changes));
-        self.parts.iter().any(needs)
+        let needs = |part: &Part| part.commands().iter().any(changes);
+        self.two_hosts || self.parts.iter().any(needs)
     }
 
     /// The page up to the first block that needs the laboratory's kernel; `None` when no command is
@@ -96,7 +139,7 @@ impl Page {
     pub fn until_the_laboratory(mut self) -> Option<Page> {
         let end = self.parts.iter().position(Part::needs_the_laboratory);
         self.parts.truncate(end.unwrap_or(self.parts.len()));
-        let has_commands = self.parts.iter().any(|part| matches!(part, Part::Commands(_)));
+        let has_commands = self.parts.iter().any(|part| !part.commands().is_empty());
         has_commands.then_some(self)
     }
 }
@@ -105,13 +148,21 @@ impl Part {
     fn needs_the_laboratory(&self) -> bool {
         let words = ["--lab uml", "lab exec", "lab segment", "lab shell"];
         let needs = |shown: &Shown| words.iter().any(|word| shown.command.contains(word));
-        matches!(self, Part::Commands(commands) if commands.iter().any(needs))
+        self.commands().iter().any(needs)
+    }
+
+    /// The commands that are executed.
+    fn commands(&self) -> &[Shown] {
+        match self {
+            Part::Commands { shown, .. } => shown,
+            _ => &[],
+        }
     }
 }
 
 impl Block<'_> {
     /// What it is for; `None` when there is nothing to do.
-    fn part(&self) -> Result<Option<Part>, String> {
+    fn part(&self, how: How) -> Result<Option<Part>, String> {
         let text = self.lines.iter().map(|line| format!("{line}\n")).collect();
         if let Some(name) = self.note("file: ") {
             return Ok(Some(Part::File { name, text }));
@@ -121,7 +172,7 @@ impl Block<'_> {
         }
         let is_of_root = self.lines.first().is_some_and(|line| line.starts_with("# "));
         if self.language == "console" && !is_of_root {
-            return self.commands().map(|commands| Some(Part::Commands(commands)));
+            return self.commands().map(|shown| Some(Part::Commands { shown, how }));
         }
         let mut numbered = (self.line..).zip(&self.lines);
         let other = numbered.find_map(|(line, text)| {
@@ -131,10 +182,9 @@ impl Block<'_> {
         Ok(other)
     }
 
-    /// What a comment above the block says of it, which readers do not see.
+    /// What a comment right above the block says of it, which readers do not see.
     fn note(&self, what: &str) -> Option<String> {
-        let note = self.above.trim().strip_prefix("<!-- ")?.strip_suffix(" -->")?;
-        note.strip_prefix(what).map(str::to_owned)
+        note(self.above)?.strip_prefix(what).map(str::to_owned)
     }
 
     /// The commands with what is shown below them.
@@ -181,9 +231,33 @@ impl Block<'_> {
 const PROGRAMS: &str =
     "timewire make cargo apt tc ip ethtool sh cc python3 sbatch kubectl systemctl cp cd echo";
 
-/// The fenced blocks of a text. What stands before the fence stands before every line of the block
-/// and is left out.
-fn blocks(text: &str) -> Vec<Block<'_>> {
+/// What a line is a note of.
+fn note(line: &str) -> Option<&str> {
+    line.trim().strip_prefix("<!-- ")?.strip_suffix(" -->")
+}
+
+/// What a page has for the test, in order.
+enum Found<'a> {
+    Block(Block<'a>),
+    /// A comment that is a line of its own.
+    Note {
+        line: usize,
+        text: &'a str,
+    },
+}
+
+impl Found<'_> {
+    fn line(&self) -> usize {
+        match self {
+            Found::Block(block) => block.line,
+            Found::Note { line, .. } => *line,
+        }
+    }
+}
+
+/// The fenced blocks of a text, and the notes. What stands before the fence stands before every
+/// line of the block and is left out.
+fn found(text: &str) -> Vec<Found<'_>> {
     let mut found = Vec::new();
     let (mut above, mut open) = ("", None);
     for (line, number) in text.lines().zip(1..) {
@@ -195,17 +269,19 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
                 let block = Block { above, language, line: number + 1, lines: Vec::new() };
                 open = Some((indent, block));
             }
-            (Some(_), Some((_, block))) => found.push(block),
+            (Some(_), Some((_, block))) => found.push(Found::Block(block)),
             (None, Some((indent, mut block))) => {
                 let blank = line.len() - line.trim_start().len();
                 block.lines.push(&line[indent.min(blank)..]);
                 open = Some((indent, block));
             }
-            (None, None) => {}
+            (None, None) => {
+                found.extend(note(line).map(|text| Found::Note { line: number, text }));
+            }
         }
         above = line;
     }
-    found.extend(open.map(|(_, block)| block));
+    found.extend(open.map(|(_, block)| Found::Block(block)));
     found
 }
 
@@ -298,7 +374,7 @@ make: it
         let commands = vec![shown(10, "one \\\n--more", &["out", "  in"]), shown(14, "two", &[])];
         let parts = [
             Part::File { name, text },
-            Part::Commands(commands),
+            Part::Commands { shown: commands, how: How::default() },
             Part::Other { line: 19, command: "timewire x y".to_owned() },
             Part::Keys { name: keys, text: value },
             Part::Other { line: 27, command: "tc here".to_owned() },
@@ -328,6 +404,32 @@ make: it
         assert!(page.needs_the_laboratory());
         let page = page.until_the_laboratory().unwrap();
         assert!(page.parts.len() == 1 && !page.needs_the_laboratory());
+    }
+
+    #[test]
+    fn t0_notes_say_how_a_block_is_executed() {
+        let text = "<!-- two hosts -->\n<!-- on: there -->\n<!-- meanwhile -->\n\
+                    <!-- until: listening -->\n<!-- or: 1, 4 -->\n<!-- after all -->\n\
+                    <!-- needs: true -->\n\
+                    ```console\n$ one\n```\n<!-- of the author -->\n```console\n$ two\n```\n";
+        let page = Page::of("p.md", text);
+        assert!(page.two_hosts && page.needs_a_host() && page.doubts().count() == 0);
+        let noted = How {
+            on: "there".to_owned(),
+            meanwhile: true,
+            until: Some("listening".to_owned()),
+            after_all: true,
+            needs: Some("true".to_owned()),
+            or: vec![1, 4],
+        };
+        let how = |part: &Part| match part {
+            Part::Commands { how, .. } => how.clone(),
+            other => panic!("{other:?}"),
+        };
+        let all: Vec<How> = page.parts.iter().map(how).collect();
+        assert_eq!(all, [noted, How::default()]);
+        let wrong = Page::of("p.md", "<!-- or: one -->\n");
+        assert_eq!(wrong.doubts().collect::<Vec<_>>(), ["p.md:1: one is no exit code"]);
     }
 
     #[test]

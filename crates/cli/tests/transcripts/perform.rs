@@ -5,12 +5,14 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
-use crate::page::{Page, Part, Shown, with_keys};
-use crate::support::{Host, Scratch, TIMEWIRE};
+use crate::page::{How, Page, Part, Shown, with_keys};
+use crate::support::{Host, Scratch, TIMEWIRE, children_of, send_signal, wait_until};
 use crate::text::difference;
 
 /// What was executed, and what is wrong with it.
@@ -20,6 +22,8 @@ pub struct Done {
     pub commands: usize,
     /// Commands of whose output the page shows something.
     pub compared: usize,
+    /// Blocks that were passed over, since this machine has not what they need.
+    pub skipped: usize,
     pub doubts: Vec<String>,
 }
 
@@ -28,14 +32,16 @@ impl Done {
         self.pages += other.pages;
         self.commands += other.commands;
         self.compared += other.compared;
+        self.skipped += other.skipped;
         self.doubts.extend(other.doubts);
     }
 }
 
 impl fmt::Display for Done {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Done { pages, commands, compared, .. } = self;
-        write!(f, "{commands} commands of {pages} pages, {compared} with what they print")
+        let Done { pages, commands, compared, skipped, .. } = self;
+        write!(f, "{commands} commands of {pages} pages, {compared} with what they print")?;
+        if *skipped > 0 { write!(f, ", {skipped} blocks skipped") } else { Ok(()) }
     }
 }
 
@@ -46,12 +52,36 @@ pub fn perform(page: &Page, root: &Path) -> Done {
     if page.needs_a_host() {
         // It says why there is none.
         let Some(host) = Host::start() else { return Done::default() };
+        if page.two_hosts {
+            connect(&host);
+        }
         shell.host = Some(host);
     }
-    if let Err(why) = shell.page(page, &mut done) {
+    let performed = shell.page(page, &mut done);
+    let ended = shell.end(true, &mut done);
+    for why in [performed, ended].into_iter().filter_map(Result::err) {
         done.doubts.push(format!("{}:{why}", page.name));
     }
     done
+}
+
+/// Gives a host `eth0` to another one, `there`, which is a namespace of it.
+fn connect(host: &Host) {
+    for line in [
+        "ip netns add there",
+        "ip link add eth0 address 02:00:00:00:00:01 type veth \
+         peer name eth0 address 02:00:00:00:00:02 netns there",
+        "ip address add 10.0.0.1/24 dev eth0",
+        "ip -n there address add 10.0.0.2/24 dev eth0",
+        "ip link set eth0 up",
+        "ip -n there link set eth0 up",
+        "ip -n there link set lo up",
+    ] {
+        host.tool(line);
+    }
+    wait_until("the carrier is noticed", || {
+        host.tool("ip link show dev eth0").contains("state UP")
+    });
 }
 
 /// A shell that goes on from command to command as at a prompt: directory and exit code stay.
@@ -60,6 +90,17 @@ struct Shell {
     directory: PathBuf,
     code: i32,
     host: Option<Host>,
+    /// What goes on meanwhile.
+    meanwhile: Vec<Meanwhile>,
+    count: usize,
+}
+
+/// A command that goes on, and where it writes.
+struct Meanwhile {
+    shown: Shown,
+    how: How,
+    child: Child,
+    output: PathBuf,
 }
 
 impl Shell {
@@ -72,7 +113,7 @@ impl Shell {
         let mut copy = Command::new("cp");
         copy.arg("-r").arg(root.join("scenarios")).arg(&directory);
         assert!(copy.status().unwrap().success());
-        Shell { scratch, directory, code: 0, host: None }
+        Shell { scratch, directory, code: 0, host: None, meanwhile: Vec::new(), count: 0 }
     }
 
     fn page(&mut self, page: &Page, done: &mut Done) -> Result<(), String> {
@@ -85,59 +126,119 @@ impl Shell {
                     let file = with_keys(&file, text).map_err(|why| format!(" {name}: {why}"))?;
                     fs::write(path, file).unwrap();
                 }
-                Part::Commands(commands) => self.block(commands, done)?,
+                Part::Commands { shown, how } => self.block(shown, how, done)?,
                 Part::Other { line, command } => return Err(format!("{line}: {command}")),
             }
         }
         Ok(())
     }
 
-    fn block(&mut self, commands: &[Shown], done: &mut Done) -> Result<(), String> {
-        for (at, shown) in commands.iter().enumerate() {
-            let printed = self.run(&shown.command);
-            done.commands += 1;
-            let wrong = |why: String| {
-                let Shown { line, command, .. } = shown;
-                Err(format!("{line}: $ {command}\n{why}; it printed:\n{printed}"))
-            };
-            let next = commands.get(at + 1);
-            let is_told = |next: &Shown| next.command == "echo $?" && !next.output.is_empty();
-            if self.code != 0 && !next.is_some_and(is_told) {
-                return wrong(format!("its exit code is {}", self.code));
+    fn block(&mut self, commands: &[Shown], how: &How, done: &mut Done) -> Result<(), String> {
+        if let Some(needs) = &how.needs {
+            let (code, said) = self.run(needs, &How::default());
+            if code != 0 {
+                eprintln!("SKIP: line {}, {needs}: {}", commands[0].line, said.trim());
+                done.skipped += 1;
+                return Ok(());
             }
-            if shown.output.is_empty() {
+        }
+        if how.after_all {
+            self.end(false, done)?;
+        }
+        for (at, shown) in commands.iter().enumerate() {
+            if how.meanwhile {
+                self.start(shown, how)?;
                 continue;
             }
-            done.compared += usize::from(shown.output.iter().any(|line| line != "..."));
-            let page: Vec<&str> = shown.output.iter().map(String::as_str).collect();
-            if let Some(at) = difference(&page, &printed.lines().collect::<Vec<_>>()) {
-                let line = page.get(at).copied().unwrap_or("(no more)");
-                return wrong(format!("the page shows: {line}"));
-            }
+            let (code, printed) = self.run(&shown.command, how);
+            self.code = code;
+            let next = commands.get(at + 1);
+            let is_told = |next: &Shown| next.command == "echo $?" && !next.output.is_empty();
+            judge(shown, how, code, next.is_some_and(is_told), &printed, done)?;
         }
         Ok(())
     }
 
-    /// Runs a command; what it printed on both streams.
-    fn run(&mut self, command: &str) -> String {
-        let [state, output] = ["directory", "output"].map(|it| self.scratch.path().join(it));
+    /// Starts a command that goes on.
+    fn start(&mut self, shown: &Shown, how: &How) -> Result<(), String> {
+        let (mut shell, output) = self.shell(&shown.command, how);
+        let child = shell.spawn().unwrap();
+        let mut one = Meanwhile { shown: shown.clone(), how: how.clone(), child, output };
+        let end = Instant::now() + Duration::from_secs(30);
+        while let Some(words) = &how.until {
+            let ended = one.child.try_wait().unwrap().is_some();
+            let printed = self.printed(&one.output);
+            if printed.contains(words) {
+                break;
+            }
+            if ended || Instant::now() > end {
+                let Shown { line, command, .. } = shown;
+                let why = format!("waited in vain until it says {words}");
+                return Err(format!("{line}: $ {command}\n{why}; it printed:\n{printed}"));
+            }
+            std::thread::yield_now();
+        }
+        self.meanwhile.push(one);
+        Ok(())
+    }
+
+    /// Ends what goes on, in the order in which it began, or waits until it ends by itself, and
+    /// holds it against the page.
+    fn end(&mut self, now: bool, done: &mut Done) -> Result<(), String> {
+        let mut wrong = Ok(());
+        for mut one in std::mem::take(&mut self.meanwhile) {
+            if now && one.child.try_wait().unwrap().is_none() {
+                // What bounds the time is the child of what entered the host, and passes it on.
+                let bound = children_of(one.child.id()).first().copied();
+                send_signal(bound.unwrap_or(one.child.id()), "INT");
+            }
+            let status = one.child.wait().unwrap();
+            // A signal as a shell has it.
+            let code = status.code().or(status.signal().map(|signal| 128 + signal));
+            let code = code.unwrap_or(-1);
+            let printed = self.printed(&one.output);
+            wrong = wrong.and(judge(&one.shown, &one.how, code, false, &printed, done));
+        }
+        wrong
+    }
+
+    /// Runs a command: its exit code, and what it printed on both streams.
+    fn run(&mut self, command: &str, how: &How) -> (i32, String) {
+        let (mut shell, output) = self.shell(command, how);
+        let code = shell.status().unwrap().code().unwrap_or(-1);
+        if let Ok(directory) = fs::read_to_string(self.scratch.path().join("directory")) {
+            self.directory = directory.trim_end().into();
+        }
+        (code, self.printed(&output))
+    }
+
+    /// What will run a command, and the file of all that it prints.
+    fn shell(&mut self, command: &str, how: &How) -> (Command, PathBuf) {
+        self.count += 1;
+        let state = self.scratch.path().join("directory");
+        let output = self.scratch.path().join(format!("output-{}", self.count));
         // As at a prompt, `$?` is that of the command before; `cd` stays, but after an `exit`.
-        let words =
-            format!("cd \"$3\"; (exit \"$2\")\n{command}\ncode=$?; pwd >\"$1\"; exit $code");
+        let words = match how.meanwhile {
+            false => {
+                format!("cd \"$3\"; (exit \"$2\")\n{command}\ncode=$?; pwd >\"$1\"; exit $code")
+            }
+            true => format!("cd \"$3\"; exec {command}"),
+        };
         let file = File::create(&output).unwrap();
         let bounded = ["timeout", "--kill-after=5", "120", "sh", "-c", &words, "sh"];
         let mut shell = match &self.host {
-            Some(host) => host.command("", &bounded),
+            Some(host) => host.command(&how.on, &bounded),
             None => alone(&bounded),
         };
         shell.arg(&state).arg(self.code.to_string()).arg(&self.directory);
         self.surround(&mut shell);
         shell.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
-        self.code = shell.status().unwrap().code().unwrap_or(-1);
-        if let Ok(directory) = fs::read_to_string(state) {
-            self.directory = directory.trim_end().into();
-        }
-        // The directory is called as in a clone: its name differs from run to run.
+        (shell, output)
+    }
+
+    /// What a command printed so far. The directory is called as in a clone: its name differs from
+    /// run to run.
+    fn printed(&self, output: &Path) -> String {
         let printed = String::from_utf8_lossy(&fs::read(output).unwrap()).into_owned();
         printed.replace(self.scratch.path().to_str().unwrap(), "")
     }
@@ -156,6 +257,34 @@ impl Shell {
         command.env("TIMEWIRE_CACHE", cache.map_or(caches.join("timewire"), PathBuf::from));
         command.env("TIMEWIRE_STATE_DIR", self.scratch.path().join("state"));
         command.env("HOME", self.scratch.path().join("home"));
+    }
+}
+
+/// Holds a command that has ended against the page.
+fn judge(
+    shown: &Shown,
+    how: &How,
+    code: i32,
+    is_told: bool,
+    printed: &str,
+    done: &mut Done,
+) -> Result<(), String> {
+    done.commands += 1;
+    let Shown { line, command, output } = shown;
+    let wrong = |why: &str| Err(format!("{line}: $ {command}\n{why}; it printed:\n{printed}"));
+    if code != 0 && !how.or.contains(&code) && !is_told {
+        return wrong(&format!("its exit code is {code}"));
+    }
+    if output.is_empty() {
+        return Ok(());
+    }
+    done.compared += usize::from(output.iter().any(|line| line != "..."));
+    let page: Vec<&str> = output.iter().map(String::as_str).collect();
+    match difference(&page, &printed.lines().collect::<Vec<_>>()) {
+        None => Ok(()),
+        Some(at) => {
+            wrong(&format!("the page shows: {}", page.get(at).copied().unwrap_or("(no more)")))
+        }
     }
 }
 

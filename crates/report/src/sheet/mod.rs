@@ -164,6 +164,33 @@ pub enum Drawing {
         /// One lane each.
         lanes: Vec<Lane>,
     },
+    /// Numbers without a unit, each for itself.
+    Numbers {
+        /// What the numbers are.
+        what: String,
+        /// They should be at least and at most this.
+        limits: [Option<f64>; 2],
+        /// One row each.
+        rows: Vec<NumberRow>,
+    },
+}
+
+/// A row of numbers.
+#[derive(Clone, Debug, Default)]
+pub struct NumberRow {
+    /// Its name.
+    pub name: String,
+    /// The numbers in any order.
+    pub values: Vec<f64>,
+}
+
+impl NumberRow {
+    /// The one in the middle, of an even count the lower one; `None` of nothing.
+    pub fn median(&self) -> Option<f64> {
+        let mut values = self.values.clone();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len().saturating_sub(1) / 2).copied()
+    }
 }
 
 /// A lane of a cycle.

@@ -152,6 +152,20 @@ fn drawing(out: &mut String, id: &str, drawing: &Drawing) {
             }
         }
         Drawing::Phase { what, cycle_ns, lanes } => phase(out, id, what, *cycle_ns, lanes),
+        Drawing::Numbers { what, limits, rows } => {
+            if let Some(svg) = figure::numbers(id, what, *limits, rows) {
+                let limit = match limits.iter().any(Option::is_some) {
+                    true => " Dashed: the limit.",
+                    false => "",
+                };
+                put!(
+                    out,
+                    "<figure>{svg}<figcaption><b>{}.</b> Each number is a dot; the bar is their \
+                     median.{limit}</figcaption></figure>\n",
+                    Escaped(what)
+                );
+            }
+        }
     }
 }
 
