@@ -29,16 +29,16 @@ use crate::{sim, trace};
 
 /// The scenarios of the demo: name and text.
 const DEMO: [(&str, &str); 3] = [
-    ("tdm-64.yaml", include_str!("../../../scenarios/tdm-64.yaml")),
-    ("tdm-256.yaml", include_str!("../../../scenarios/tdm-256.yaml")),
-    ("tdm-1472.yaml", include_str!("../../../scenarios/tdm-1472.yaml")),
+    ("tdm-64.yaml", include_str!("../scenarios/tdm-64.yaml")),
+    ("tdm-256.yaml", include_str!("../scenarios/tdm-256.yaml")),
+    ("tdm-1472.yaml", include_str!("../scenarios/tdm-1472.yaml")),
 ];
 
 /// The same with both carriers, where the kernel has taprio.
 const DEMO_OF_BOTH: [(&str, &str); 3] = [
-    ("taprio-64.yaml", include_str!("../../../scenarios/taprio-64.yaml")),
-    ("taprio-256.yaml", include_str!("../../../scenarios/taprio-256.yaml")),
-    ("taprio-1472.yaml", include_str!("../../../scenarios/taprio-1472.yaml")),
+    ("taprio-64.yaml", include_str!("../scenarios/taprio-64.yaml")),
+    ("taprio-256.yaml", include_str!("../scenarios/taprio-256.yaml")),
+    ("taprio-1472.yaml", include_str!("../scenarios/taprio-1472.yaml")),
 ];
 
 pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
