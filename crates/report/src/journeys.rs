@@ -67,7 +67,11 @@ fn scope_name(scope: Scope, names: &Names) -> String {
         Scope::Hop(hop, capture, station) => {
             let capture = usize::from(capture);
             let (host, station) = (names.host(capture), names.station(capture, station));
-            let place = if host == station { host } else { format!("{host} / {station}") };
+            let place = match station.as_str() {
+                "" => format!("{host}, no station"),
+                station if station == host => host,
+                station => format!("{host} / {station}"),
+            };
             format!("hop {hop} at {place}")
         }
     }
@@ -304,4 +308,17 @@ fn waterfall(judged: &Judged, number: usize) -> String {
         duration(journey.end_to_end_ns()),
         Escaped(&words)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use timewire_trace::event::Event;
+
+    #[test]
+    fn t0_a_hop_is_at_a_host_and_a_station_if_it_has_one() {
+        let name = |station| scope_name(Scope::Hop(1, 0, station), &Names::default());
+        assert_eq!(name(2), "hop 1 at host 0 / station 2");
+        assert_eq!(name(Event::NO_STATION), "hop 1 at host 0, no station");
+    }
 }

@@ -12,7 +12,7 @@ use super::context::{Busy, Context, Kind};
 use super::table::ratio;
 use super::{ClockMap, Journey, Parts, Point, Stage};
 use crate::capture::{CaptureHeader, ClockSample, Note};
-use crate::event::Hook;
+use crate::event::{Event, Hook};
 
 /// What made a stage long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,8 +173,11 @@ impl Known {
         }
     }
 
-    /// A station's name, or its number.
+    /// A station's name, or its number; what is of none says so.
     pub fn station(&self, capture: usize, station: u8) -> String {
+        if station == Event::NO_STATION {
+            return "no station".to_owned();
+        }
         let header = self.headers.get(&capture);
         let found = header.and_then(|header| header.stations.get(usize::from(station)));
         found.map_or_else(|| format!("station {capture}.{station}"), |found| found.name.clone())

@@ -187,6 +187,7 @@ mod tests {
     use super::super::{CaptureInfo, Hook};
     use super::*;
     use crate::capture::Note;
+    use crate::event::Event;
 
     fn known() -> Known {
         let mut known = Known::default();
@@ -219,6 +220,12 @@ mod tests {
                 sums(&csv_line(&journey, &known()));
             }
         }
+    }
+
+    #[test]
+    fn t0_what_is_of_no_station_has_no_number() {
+        assert_eq!(known().station(0, Event::NO_STATION), "no station");
+        assert_eq!(known().station(0, 254), "station 0.254");
     }
 
     #[test]
