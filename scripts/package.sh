@@ -151,7 +151,7 @@ done <"$built/static/archives"
 bill timewire-static $linked >"$out/$name.cdx.json"
 cp "$out/$name.cdx.json" "$of/timewire.cdx.json"
 tar --create --directory "$work" --sort=name --format=gnu --numeric-owner --owner=0 --group=0 \
-    --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" "$name" | xz -T1 -6e >"$out/$name.tar.xz"
+    --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" "$name" | xz -T1 -6 >"$out/$name.tar.xz"
 
 "$here/scripts/wheel.py" "$library" "$version" "$out" || fail "no wheel"
 
