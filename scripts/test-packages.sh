@@ -157,6 +157,14 @@ inside setpriv --reuid=65534 --regid=65534 --clear-groups timewire doctor >"$wor
     [ $? -le 4 ] || fail 'the doctor'
 [ -s "$work/doctor" ] || fail 'the doctor said nothing'
 
+step 'from the packages to a verdict and a plan, as the book says'
+(cd "$here" && TIMEWIRE_BARE_SYSTEM=$root "${CARGO:-cargo}" test --quiet --package timewire-cli \
+    --test transcripts -- --nocapture t4_pages_of_a_bare_system) >"$work/log" 2>&1 || {
+    cat "$work/log" >&2
+    fail 'docs/src/from-packages.md'
+}
+grep '^[0-9]* commands of [0-9]* pages' "$work/log" || fail 'no page was executed'
+
 step 'the unit of the agent names a program that is there'
 program=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' \
     "$root/usr/lib/systemd/system/timewire-agent.service")

@@ -188,6 +188,26 @@ fn t1_what_was_rendered_is_clean() {
     assert_eq!(held.files.len(), 5 + 5 + 3, "{:?}", held.files);
 }
 
+#[test]
+fn t1_a_host_file_is_for_a_node_that_was_not_asked() {
+    let cell = cell();
+    let plan = plan(cell.given.problem.clone(), Options::default(), 1_000_000);
+    let all = file::render(&cell.network, &cell.given, &plan).unwrap();
+    let all: Files = all.into_iter().map(|one| (one.name, one.text.into_bytes())).collect();
+    let mut written = Cell { files: all, ..cell.clone() };
+    let (held, asked) = (written.hold(), cell.hold());
+    assert_eq!(held.configured.report.findings, []);
+    assert_eq!(held.configured, asked.configured);
+    assert_eq!(held.files.len(), 5 + 5 + 3, "{:?}", held.files);
+    // What it was asked counts, and not what it is to have.
+    written.replace("drive-1.host.yaml", "interval: ", "interval: 1");
+    let (broken, notes) = written.broken();
+    assert!(!broken.is_empty() || !notes.is_empty());
+    let told = cell.files.iter().find(|(name, _)| name == "drive-1.tc.json").unwrap().clone();
+    written.files.push(told);
+    assert_eq!(written.broken(), (BTreeSet::new(), String::new()));
+}
+
 /// A change of a configuration, and what is found of it: a rule, or words.
 type Case = (&'static str, fn(&mut Cell), Option<Rule>, &'static str);
 
@@ -503,6 +523,8 @@ fn t0_files_that_are_none_are_refused_with_their_name() {
         ("camera.tc.json", b"{", "what `tc -j qdisc show` printed"),
         ("camera.tc.json", b"\xff", "it is no text"),
         ("camera.yang.json", b"{}", "`interfaces` is missing"),
+        ("camera.host.yaml", b"timewire: 1\nname: camera\n", "host"),
+        ("camera.host.yaml", b"\xff", "it is no text"),
         ("camera.launch.csv", b"stream\n", "the column is missing"),
         (NORTH, b"{\"interfaces\": {}}", ""),
     ];

@@ -104,7 +104,8 @@ fn directory(own: &OwnFile, path: &Path) -> anyhow::Result<Found> {
     }
     anyhow::ensure!(
         !files.is_empty(),
-        "{} has no NAME.tc.json, NAME.yang.json or NAME.launch.csv of a station or bridge",
+        "{} has no NAME.tc.json, NAME.yang.json, NAME.host.yaml or NAME.launch.csv of a station \
+         or bridge",
         path.display()
     );
     files.sort();

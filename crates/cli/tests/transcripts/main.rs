@@ -15,6 +15,8 @@
 //!
 //! - `<!-- two hosts -->`, once in a page: the host that it gets has `eth0`, 10.0.0.1 and
 //!   02:00:00:00:00:01, to another one, which has `eth0`, 10.0.0.2 and 02:00:00:00:00:02
+//! - `<!-- bare system -->`, once in a page: it is for a system with nothing but the packages,
+//!   which `scripts/test-packages.sh` makes, and has no `scenarios`
 //! - `<!-- on: there -->`: on the other host
 //! - `<!-- meanwhile -->`: it goes on during what comes next, and is ended with the page (SIGINT)
 //!   and held against it then; `<!-- until: WORDS -->`: what comes next waits until it says them
@@ -78,7 +80,7 @@ fn all(pages: Vec<Page>) -> Done {
     let work = || {
         loop {
             let Some(page) = left.lock().unwrap().pop() else { return };
-            let done = perform(&page, &root());
+            let done = perform(&page, &root(), None);
             sum.lock().unwrap().add(done);
         }
     };
@@ -90,8 +92,14 @@ fn all(pages: Vec<Page>) -> Done {
     sum.into_inner().unwrap()
 }
 
-/// What is to be executed of each page.
+/// What is to be executed of each page, but of those of a bare system.
 fn to_execute() -> Vec<Page> {
+    let (bare, others): (_, Vec<Page>) = all_to_execute().into_iter().partition(|it| it.is_bare);
+    assert!(!Vec::is_empty(&bare), "no page is about a bare system");
+    others
+}
+
+fn all_to_execute() -> Vec<Page> {
     let (mut pages, mut listed) = (pages(), Listed::of(NOT_EXECUTED).unwrap());
     pages.iter_mut().for_each(|page| page.keep_executed(&mut listed));
     pages
@@ -146,4 +154,20 @@ fn t4_pages_of_the_laboratory_say_what_their_commands_print() {
     println!("{done}");
     assert!(done.doubts.is_empty(), "{}", done.doubts.join("\n\n"));
     assert!(done.pages > 0, "no page has commands of the laboratory");
+}
+
+/// `scripts/test-packages.sh` makes the system, and calls it with the root of that.
+#[test]
+fn t4_pages_of_a_bare_system_say_what_their_commands_print() {
+    let Some(system) = std::env::var_os("TIMEWIRE_BARE_SYSTEM").map(PathBuf::from) else {
+        eprintln!("SKIP: slow: scripts/test-packages.sh makes a bare system, and runs it there");
+        return;
+    };
+    let mut done = Done::default();
+    for page in all_to_execute().into_iter().filter(|page| page.is_bare) {
+        done.add(perform(&page, &root(), Some(&system)));
+    }
+    println!("{done}");
+    assert!(done.doubts.is_empty(), "{}", done.doubts.join("\n\n"));
+    assert!(done.compared >= 8, "only {done}");
 }

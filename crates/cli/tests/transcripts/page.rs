@@ -11,6 +11,8 @@ pub struct Page {
     pub parts: Vec<Part>,
     /// Whether it is about two hosts, which it then has.
     pub two_hosts: bool,
+    /// Whether it is about a system with nothing but the packages.
+    pub is_bare: bool,
     doubts: Vec<String>,
 }
 
@@ -67,7 +69,8 @@ struct Block<'a> {
 impl Page {
     pub fn of(name: &str, text: &str) -> Page {
         let (parts, doubts) = (Vec::new(), Vec::new());
-        let mut page = Page { name: name.to_owned(), parts, two_hosts: false, doubts };
+        let name_is = name.to_owned();
+        let mut page = Page { name: name_is, parts, two_hosts: false, is_bare: false, doubts };
         let mut how = How::default();
         for found in found(text) {
             let part = match &found {
@@ -86,6 +89,7 @@ impl Page {
     fn note(&mut self, text: &str, how: &mut How) -> Result<(), String> {
         match text.split_once(": ").unwrap_or((text, "")) {
             ("two hosts", "") => self.two_hosts = true,
+            ("bare system", "") => self.is_bare = true,
             ("meanwhile", "") => how.meanwhile = true,
             ("after all", "") => how.after_all = true,
             ("until", words) if !words.is_empty() => how.until = Some(words.to_owned()),

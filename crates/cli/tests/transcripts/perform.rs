@@ -45,10 +45,14 @@ impl fmt::Display for Done {
     }
 }
 
-/// Executes a page until something is not as it says.
-pub fn perform(page: &Page, root: &Path) -> Done {
+/// Executes a page until something is not as it says; on a bare system, whose root is given, or on
+/// this one.
+pub fn perform(page: &Page, root: &Path, bare: Option<&Path>) -> Done {
     let mut done = Done { pages: 1, ..Done::default() };
-    let mut shell = Shell::new(root);
+    let mut shell = match bare {
+        Some(bare) => Shell { bare: Some(bare.to_owned()), ..Shell::new() },
+        None => Shell::new().with_scenarios(root),
+    };
     if page.needs_a_host() {
         // It says why there is none.
         let Some(host) = Host::start() else { return Done::default() };
@@ -90,6 +94,7 @@ struct Shell {
     directory: PathBuf,
     code: i32,
     host: Option<Host>,
+    bare: Option<PathBuf>,
     /// What goes on meanwhile.
     meanwhile: Vec<Meanwhile>,
     count: usize,
@@ -104,16 +109,21 @@ struct Meanwhile {
 }
 
 impl Shell {
-    /// In a directory with the scenarios of the repository, as copies.
-    fn new(root: &Path) -> Shell {
+    fn new() -> Shell {
         let scratch = Scratch::new();
         let directory = scratch.path().join("here");
         fs::create_dir(&directory).unwrap();
         fs::create_dir(scratch.path().join("home")).unwrap();
+        let (host, bare, meanwhile) = (None, None, Vec::new());
+        Shell { scratch, directory, code: 0, host, bare, meanwhile, count: 0 }
+    }
+
+    /// With the scenarios of the repository, as copies.
+    fn with_scenarios(self, root: &Path) -> Shell {
         let mut copy = Command::new("cp");
-        copy.arg("-r").arg(root.join("scenarios")).arg(&directory);
+        copy.arg("-r").arg(root.join("scenarios")).arg(&self.directory);
         assert!(copy.status().unwrap().success());
-        Shell { scratch, directory, code: 0, host: None, meanwhile: Vec::new(), count: 0 }
+        self
     }
 
     fn page(&mut self, page: &Page, done: &mut Done) -> Result<(), String> {
@@ -226,12 +236,15 @@ impl Shell {
         };
         let file = File::create(&output).unwrap();
         let bounded = ["timeout", "--kill-after=5", "120", "sh", "-c", &words, "sh"];
-        let mut shell = match &self.host {
-            Some(host) => host.command(&how.on, &bounded),
-            None => alone(&bounded),
+        let mut shell = match (&self.host, &self.bare) {
+            (Some(host), _) => host.command(&how.on, &bounded),
+            (None, Some(bare)) => within(bare, self.scratch.path(), &bounded),
+            (None, None) => alone(&bounded),
         };
         shell.arg(&state).arg(self.code.to_string()).arg(&self.directory);
-        self.surround(&mut shell);
+        if self.bare.is_none() {
+            self.surround(&mut shell);
+        }
         shell.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         (shell, output)
     }
@@ -288,6 +301,20 @@ fn judge(
     }
 }
 
+/// A command in a network namespace of its own, on the system below a directory. `shared` is there
+/// as it is here; nothing else of this system is, but its kernel.
+fn within(system: &Path, shared: &Path, words: &[&str]) -> Command {
+    // The root is a mount of its own, as on any system: tools for namespaces count on that.
+    let enter = r#"mount --bind "$0" "$0" && mkdir -p "$0$1" && mount --bind "$1" "$0$1" &&
+        mount -t proc proc "$0/proc" && mount -t sysfs sysfs "$0/sys" && root=$0 home=$1/home &&
+        shift && exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "HOME=$home" \
+        LC_ALL=C NO_COLOR=1 "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--net", "--propagation", "private", "sh", "-c", enter]);
+    command.arg(system).arg(shared).args(words);
+    command
+}
+
 /// A command in a network namespace of its own, where there may be one: no page sends anything.
 fn alone(words: &[&str]) -> Command {
     static ENTRY: OnceLock<&[&str]> = OnceLock::new();
@@ -310,7 +337,7 @@ mod tests {
 
     fn doubts(text: &str) -> Vec<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        perform(&Page::of("p.md", text), &root).doubts
+        perform(&Page::of("p.md", text), &root, None).doubts
     }
 
     #[test]

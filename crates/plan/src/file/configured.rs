@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What stations and bridges of a file are configured with, read back and held against its streams:
 //! for a node `NAME`, `NAME.tc.json` as `tc -j qdisc show` prints it, or `NAME.yang.json`, instance
-//! data of gates; and of a talker `NAME.launch.csv`, as a rendered plan has it.
+//! data of gates; where it has told neither, `NAME.host.yaml`, what it is to be configured with;
+//! and of a talker `NAME.launch.csv`, as a rendered plan has it.
 //!
 //! Interfaces are called as rendered plans call them; one of another name is taken where a node has
 //! one link and the file one interface with gates. A class of the file is a socket priority of
@@ -12,7 +13,9 @@
 use std::collections::BTreeMap;
 
 use timewire_base::{SocketPriority, Span, StationName};
+use timewire_sched::desired::QdiscTree;
 use timewire_sched::qdisc::{Place, Qdisc, ShownQdisc, Taprio};
+use timewire_sched::scenario::host::HostFile;
 use timewire_sched::scenario::network::{NetDevice, NetworkFile};
 
 use super::{FileProblem, node_id};
@@ -50,11 +53,12 @@ pub enum HoldError {
 
 const TC: &str = ".tc.json";
 const YANG: &str = ".yang.json";
+const HOST: &str = ".host.yaml";
 const LAUNCH: &str = ".launch.csv";
 
 /// Whether a file of this name is read.
 pub fn is_configuration(name: &str) -> bool {
-    [TC, YANG, LAUNCH].into_iter().any(|end| name.ends_with(end))
+    [TC, YANG, HOST, LAUNCH].into_iter().any(|end| name.ends_with(end))
 }
 
 /// Holds configurations against the streams of a file. `files` are names and contents.
@@ -72,10 +76,14 @@ pub fn hold(
     let mut delays: BTreeMap<LinkId, Span> = BTreeMap::new();
     let mut read = Vec::new();
     let rows: Vec<_> = files.iter().filter(|(name, _)| is_configuration(name)).collect();
-    for end in [TC, YANG, LAUNCH] {
+    let told = |node: &str| [TC, YANG].iter().any(|end| read_has(&rows, node, end));
+    for end in [TC, YANG, HOST, LAUNCH] {
         for (name, bytes) in rows.iter().filter(|(name, _)| name.ends_with(end)) {
             let failed = |why: String| HoldError::File { file: name.clone(), why };
             let node = name.strip_suffix(end).unwrap_or(name);
+            if end == HOST && told(node) {
+                continue;
+            }
             let known = nodes.iter().find(|(own, _)| own.as_str() == node);
             let (node, device) = known.copied().ok_or_else(|| {
                 failed(format!("there is no station or bridge `{node}` in the network"))
@@ -84,6 +92,7 @@ pub fn hold(
             match end {
                 TC => reading.tc(&node, bytes, &mut delays).map_err(failed)?,
                 YANG => reading.yang(&node, name, bytes).map_err(failed)?,
+                HOST => reading.host(&node, name, bytes, &mut delays).map_err(failed)?,
                 _ => reading.launches(&node, name, bytes, &delays).map_err(failed)?,
             }
             read.push(name.clone());
@@ -94,6 +103,10 @@ pub fn hold(
     reading.made.ports.sort_by_key(|port| port.link);
     let configured = check_configured(&given.problem, &reading.made, others)?;
     Ok(Held { configured, notes: reading.notes, files: read })
+}
+
+fn read_has(rows: &[&(String, Vec<u8>)], node: &str, end: &str) -> bool {
+    rows.iter().any(|(name, _)| name.strip_suffix(end) == Some(node))
 }
 
 struct Node<'a> {
@@ -162,20 +175,62 @@ impl Reading<'_> {
         }
         for one in &shown {
             let name = one.device.as_ref().map(ToString::to_string).unwrap_or_default();
-            match one.configured() {
-                Some(Qdisc::Taprio(taprio)) if one.place == Some(Place::Root) => {
-                    let link = self.link(node, &name, devices.len())?;
-                    self.add(node, states(&taprio, link, node)?)?;
-                }
-                Some(Qdisc::Etf(etf)) => {
-                    let link = self.link(node, &name, devices.len())?;
-                    let early = if etf.flags().offload { Span::ZERO } else { etf.delta() };
-                    delays.insert(link, early);
-                }
-                _ => {}
+            if let (Some(qdisc), Some(place)) = (one.configured(), one.place) {
+                self.qdisc(node, (&name, devices.len()), (place, &qdisc), delays)?;
             }
         }
         Ok(())
+    }
+
+    /// The same of what a host is to be configured with.
+    fn host(
+        &mut self,
+        node: &Node,
+        name: &str,
+        bytes: &[u8],
+        delays: &mut BTreeMap<LinkId, Span>,
+    ) -> Result<(), String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text; a host file".to_owned());
+        let host = HostFile::parse(name, text?).map_err(|errors| errors.to_string())?;
+        let wishes = host.host.interfaces.iter().filter_map(|interface| {
+            let transmit = interface.transmit.as_ref()?;
+            Some((&interface.name, QdiscTree::of_wish(&interface.name, transmit)))
+        });
+        let wishes: Vec<_> = wishes.collect();
+        for (interface, tree) in &wishes {
+            let tree = tree.as_ref().map_err(|errors| {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                errors.join("; ")
+            })?;
+            let of = (interface.as_str(), wishes.len());
+            for one in tree.nodes() {
+                self.qdisc(node, of, (one.place(), one.qdisc()), delays)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What one queueing discipline of an interface, of so many, says.
+    fn qdisc(
+        &mut self,
+        node: &Node,
+        (interface, count): (&str, usize),
+        (place, qdisc): (Place, &Qdisc),
+        delays: &mut BTreeMap<LinkId, Span>,
+    ) -> Result<(), String> {
+        match qdisc {
+            Qdisc::Taprio(taprio) if place == Place::Root => {
+                let link = self.link(node, interface, count)?;
+                self.add(node, states(taprio, link, node)?)
+            }
+            Qdisc::Etf(etf) => {
+                let link = self.link(node, interface, count)?;
+                let early = if etf.flags().offload { Span::ZERO } else { etf.delta() };
+                delays.insert(link, early);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn yang(&mut self, node: &Node, name: &str, bytes: &[u8]) -> Result<(), String> {
