@@ -278,11 +278,18 @@ fn sort_into(sorted: &mut Vec<Event>, list: &[Event]) {
 #[inline(never)]
 fn scatter_into(sorted: &mut Vec<Event>, list: &[Event], shift: u32) {
     const PARTS: usize = 64;
+    const MASK: u64 = 63;
     let low = shift.saturating_sub(PARTS.trailing_zeros());
-    let part = |event: &Event| index(!(event.time >> low)) % PARTS;
+    let part = |event: &Event| index(!(event.time >> low) & MASK);
     let mut places = [0_u16; PARTS];
     for event in list {
         places[part(event)] += 1;
+    }
+    let most = places.iter().copied().max().map_or(0, usize::from);
+    if most > SORTED {
+        // Many at one instant, or nearly.
+        sorted.extend_from_slice(list);
+        return sorted.sort_unstable_by(|one, other| other.cmp(one));
     }
     let mut next = 0;
     for place in &mut places {
