@@ -94,8 +94,9 @@ fn all(pages: Vec<Page>) -> Done {
 
 /// What is to be executed of each page, but of those of a bare system.
 fn to_execute() -> Vec<Page> {
-    let (bare, others): (_, Vec<Page>) = all_to_execute().into_iter().partition(|it| it.is_bare);
-    assert!(!Vec::is_empty(&bare), "no page is about a bare system");
+    let all = all_to_execute().into_iter();
+    let (bare, others): (Vec<Page>, Vec<Page>) = all.partition(|page| page.is_bare);
+    assert!(!bare.is_empty(), "no page is about a bare system");
     others
 }
 
