@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use timewire_base::{Instant, Mono, Scale, Span, Tai, Utc};
@@ -77,12 +78,13 @@ impl<S: KernelClock> Reader<S> {
     /// **Panics** as [`now`].
     #[inline(always)]
     pub fn now(self) -> Instant<S> {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut time = MaybeUninit::<libc::timespec>::uninit();
         // SAFETY: as in `now`: all three that it may be take the same.
-        if unsafe { (self.get)(S::ID, &raw mut time) } != 0 {
+        if unsafe { (self.get)(S::ID, time.as_mut_ptr()) } != 0 {
             no_clock(S::NAME);
         }
-        from_timespec(&time)
+        // SAFETY: where it gave 0 it wrote both (clock_gettime(2)).
+        from_timespec(unsafe { time.assume_init_ref() })
     }
 }
 
@@ -103,8 +105,8 @@ impl<S: KernelClock> fmt::Debug for Reader<S> {
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn kernels_own() -> GetTime {
     unsafe extern "C" fn call(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
-        // SAFETY: the caller gives a valid timespec.
-        i32::from(!direct::read_clock(clock, unsafe { &mut *time }))
+        // SAFETY: the caller gives room for a timespec.
+        i32::from(!unsafe { direct::read_clock(clock, time) })
     }
     // SAFETY: getauxval() takes a number and gives one.
     if unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } == 0 {

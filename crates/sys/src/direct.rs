@@ -156,11 +156,14 @@ pub(crate) fn sleep_until(clock: libc::clockid_t, time: &libc::timespec) -> bool
     i32::try_from(result) != Ok(-libc::EINTR)
 }
 
-/// Reads a clock; whether there is one.
+/// Reads a clock into what is there for it; whether there is such a clock.
+///
+/// # Safety
+/// There is room for a timespec.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 #[inline]
-pub(crate) fn read_clock(clock: libc::clockid_t, time: &mut libc::timespec) -> bool {
-    let time = std::ptr::from_mut(time).expose_provenance();
-    // SAFETY: `time` is a valid timespec for the call to fill in.
+pub(crate) unsafe fn read_clock(clock: libc::clockid_t, time: *mut libc::timespec) -> bool {
+    let time = time.expose_provenance();
+    // SAFETY: the caller vouches for the room, which the call fills.
     unsafe { call(libc::SYS_clock_gettime, [word(clock), time, 0, 0, 0, 0]) == 0 }
 }

@@ -92,15 +92,18 @@ impl Seldom<'_> {
         self.woken.record_all(latenesses);
     }
 
+    /// A frame was not sent, which was so late, of what is bearable.
     #[cold]
-    fn not_sent(&mut self, why: &NotSent, woke: Option<Span>) {
+    #[inline(never)]
+    fn not_sent(&mut self, why: &NotSent, is_woken: bool, [lateness, deadline]: [Span; 2]) {
         match why {
             NotSent::Full => self.full += 1,
             NotSent::Refused(_) => self.refused += 1,
         }
-        if let Some(lateness) = woke {
+        if is_woken {
             self.wake_lateness.record(lateness);
         }
+        self.past -= u64::from(lateness > deadline);
     }
 
     #[inline(never)]
@@ -197,7 +200,11 @@ impl<P: Port> Engine<P> {
             };
             let mut again = port.again(message, start.map_or(0, |start| start + Probe::ANEW));
             let (bare, calls) = (clock.bare(), (hooks.stop, &mut *hooks.on));
-            let gone = round(round_of, (now, &mut *sleep), &mut again, bare, &mut seldom, calls);
+            let (at, launches) = ((now, &mut *sleep), round_of.lead.is_some());
+            let gone = match launches {
+                true => round::<_, true>(round_of, at, &mut again, bare, &mut seldom, calls),
+                false => round::<_, false>(round_of, at, &mut again, bare, &mut seldom, calls),
+            };
             drop(again);
             let Seldom { busy_rounds, past, full, refused, .. } = seldom;
             let Gone { due, planned, last, ended, .. } = gone;
@@ -234,9 +241,9 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// Sends frame after frame.
+/// Sends frame after frame; `LAUNCHES` says whether they have launch times.
 #[inline(never)]
-fn round<F: FnMut(StreamEvent) + ?Sized>(
+fn round<F: FnMut(StreamEvent) + ?Sized, const LAUNCHES: bool>(
     it: Round,
     (mut now, sleep): (Instant<Tai>, &mut Sleep),
     again: &mut impl SendAgain,
@@ -247,6 +254,7 @@ fn round<F: FnMut(StreamEvent) + ?Sized>(
     let Round { first: Lone { mut due, cycle, .. }, mut most, stream, .. } = it;
     let Sleep { mut from, mut until } = *sleep;
     let (mut planned, mut last) = (0_u32, None);
+    let lead = it.lead.unwrap_or(Span::ZERO);
     // How late the frames were that the thread woke for and that are not counted yet.
     let (mut latenesses, mut waiting) = ([0; LATENESSES], 0);
     let ended = loop {
@@ -272,10 +280,9 @@ fn round<F: FnMut(StreamEvent) + ?Sized>(
             seldom.is_busy();
         }
         let lateness = now - due;
-        let woke = is_woken.then_some(lateness);
         if lateness > it.deadline {
             if !it.send_late {
-                if let Some(lateness) = woke {
+                if is_woken {
                     seldom.woke(lateness);
                 }
                 break Some(true);
@@ -283,17 +290,17 @@ fn round<F: FnMut(StreamEvent) + ?Sized>(
             // Taken back if it is not sent.
             seldom.is_past();
         }
-        let launch = it.lead.map(|lead| due + lead);
+        let launch = LAUNCHES.then(|| due + lead);
         let time = launch.unwrap_or(now);
         let seq = it.first_seq.wrapping_add(planned);
-        planned += 1;
-        let anew = if it.is_anew {
-            Some(Probe::anew(seq, time))
+        // It ends after `most`, which is fewer than there are numbers.
+        planned = planned.wrapping_add(1);
+        if it.is_anew {
+            again.renew(Probe::anew(seq, time));
         } else {
             seldom.number(again.message(), seq, time);
-            None
-        };
-        match again.send(anew, launch) {
+        }
+        match again.send(launch) {
             Ok(Sent { id }) => {
                 // Without stamps and launch times there is nothing to tell of it, but that it was
                 // not taken.
@@ -303,10 +310,9 @@ fn round<F: FnMut(StreamEvent) + ?Sized>(
                 last = launch.map(|launch| (id, launch));
                 if is_woken {
                     latenesses[waiting % LATENESSES] = lateness.as_ns();
-                    waiting += 1;
-                    if waiting == LATENESSES {
+                    waiting = waiting.wrapping_add(1) % LATENESSES;
+                    if waiting == 0 {
                         seldom.woken(&latenesses);
-                        waiting = 0;
                     }
                 } else {
                     seldom.sent(lateness);
@@ -315,8 +321,7 @@ fn round<F: FnMut(StreamEvent) + ?Sized>(
                 on(StreamEvent { stream, seq, what });
             }
             Err(why) => {
-                seldom.not_sent(&why, woke);
-                seldom.past -= u64::from(lateness > it.deadline);
+                seldom.not_sent(&why, is_woken, [lateness, it.deadline]);
                 most = 0;
             }
         }

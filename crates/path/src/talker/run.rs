@@ -104,11 +104,9 @@ pub(crate) trait Port {
 pub(crate) trait SendAgain {
     /// The message, to be changed.
     fn message(&mut self) -> &mut [u8];
-    fn send(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent>;
+    /// Changes the bytes that are others each time.
+    fn renew(&mut self, bytes: [u8; ANEW]);
+    fn send(&mut self, launch: Option<Instant<Tai>>) -> Result<Sent, NotSent>;
     /// Whether anything is known that the reports of its port will tell.
     fn has_news(&self) -> bool;
 }
@@ -117,14 +115,14 @@ impl SendAgain for Again<'_> {
     fn message(&mut self) -> &mut [u8] {
         Again::message(self)
     }
+    #[inline(always)]
+    fn renew(&mut self, bytes: [u8; ANEW]) {
+        Again::renew(self, bytes);
+    }
     // Once in the loop of a stream that is alone.
     #[inline(always)]
-    fn send(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent> {
-        Again::send(self, anew, launch)
+    fn send(&mut self, launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
+        Again::send(self, launch)
     }
     #[inline]
     fn has_news(&self) -> bool {

@@ -140,14 +140,11 @@ impl SendAgain for TestAgain<'_> {
         self.message
     }
 
-    fn send(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent> {
-        if let Some(anew) = anew {
-            self.message[self.anew..self.anew + ANEW].copy_from_slice(&anew);
-        }
+    fn renew(&mut self, bytes: [u8; ANEW]) {
+        self.message[self.anew..self.anew + ANEW].copy_from_slice(&bytes);
+    }
+
+    fn send(&mut self, launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
         let length = self.message.len();
         self.port.buffer[..length].copy_from_slice(self.message);
         let sent = self.port.send(length, None, launch);

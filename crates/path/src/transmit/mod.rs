@@ -366,8 +366,8 @@ impl Transmitter {
         matches!(&self.carrier, Carrier::Outbox(outbox) if outbox.waiting() == 0)
     }
 
-    /// For a message that is sent again and again; `anew` is where in it the bytes begin that are
-    /// others each time, if [`Again::send`] is to write them.
+    /// For a message that is sent again and again; `anew` is where in it the bytes begin that
+    /// [`Again::renew`] writes.
     ///
     /// **Panics** when the port is none that [`Transmitter::can_send_again`], or the message is
     /// longer than the longest.
@@ -526,17 +526,20 @@ impl Again<'_> {
         self.has_news
     }
 
-    /// Sends the message at once, to the destination of the port or that of the frame; before,
-    /// changes the bytes that are others each time, if it is given them. As [`Transmitter::send`]
-    /// and [`Transmitter::flush`] in one.
+    /// Changes the bytes that are others each time.
+    ///
+    /// **Panics** when the message has no room for them.
+    #[inline(always)]
+    pub fn renew(&mut self, bytes: [u8; ANEW]) {
+        self.socket.renew(bytes);
+    }
+
+    /// Sends the message at once, to the destination of the port or that of the frame. As
+    /// [`Transmitter::send`] and [`Transmitter::flush`] in one.
     ///
     /// **Errors**: as [`Transmitter::send`].
     #[inline(always)]
-    pub fn send(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        launch: Option<Instant<Tai>>,
-    ) -> Result<Sent, NotSent> {
+    pub fn send(&mut self, launch: Option<Instant<Tai>>) -> Result<Sent, NotSent> {
         let launch_ns = match (launch, self.ahead) {
             (None, _) => None,
             (Some(launch), Some(ahead)) => Some(launch.as_ns().saturating_sub(ahead.as_ns())),
@@ -544,7 +547,7 @@ impl Again<'_> {
         };
         let id = self.id;
         self.id = id.wrapping_add(1);
-        if let Err(error) = self.socket.send(anew, id, launch_ns) {
+        if let Err(error) = self.socket.send(id, launch_ns) {
             self.has_news = true;
             keep(self.known, self.lost, TxReport::NotTaken { id, error });
         }

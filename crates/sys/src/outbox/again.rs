@@ -26,7 +26,7 @@ pub struct Again<'a> {
     header: Header,
 }
 
-/// What the kernel is told with a message, ready but for values, and for where it is itself.
+/// What the kernel is told with a message, ready but for values.
 struct Header {
     whole: libc::msghdr,
     bytes: libc::iovec,
@@ -57,8 +57,8 @@ impl Naming {
 }
 
 impl Outbox {
-    /// For a message that is sent again and again; where the bytes begin that are others each time,
-    /// if [`Again::send`] is to write them.
+    /// For a message that is sent again and again; where the bytes begin that [`Again::renew`]
+    /// writes.
     ///
     /// **Panics** when it is longer than a buffer.
     pub fn again<'a>(&'a mut self, message: &'a mut [u8], anew: usize) -> Again<'a> {
@@ -80,7 +80,8 @@ impl Header {
         }
     }
 
-    /// Of these bytes with these values; to be used before `self` moves.
+    /// Of these bytes, which are the same each time, with these values; to be used before `self`
+    /// moves. Where all is comes anew only with a first message and after a move.
     #[inline(always)]
     fn with(
         &mut self,
@@ -88,8 +89,9 @@ impl Header {
         launch_ns: Option<i64>,
         id: Option<u32>,
     ) -> *const libc::msghdr {
-        if self.has != [launch_ns.is_some(), id.is_some()] {
-            self.make(launch_ns.is_some(), id.is_some());
+        let has = [launch_ns.is_some(), id.is_some()];
+        if self.has != has || self.whole.msg_iov != &raw mut self.bytes {
+            self.make(bytes, has);
         }
         let mut at = HEADER;
         if let Some(launch) = launch_ns {
@@ -99,14 +101,12 @@ impl Header {
         if let Some(id) = id {
             self.control.0[at..at + 4].copy_from_slice(&id.to_ne_bytes());
         }
-        self.bytes = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-        self.whole.msg_iov = &raw mut self.bytes;
-        self.whole.msg_control = (&raw mut self.control).cast();
         &raw const self.whole
     }
 
     #[cold]
-    fn make(&mut self, has_launch: bool, has_id: bool) {
+    #[inline(never)]
+    fn make(&mut self, bytes: &mut [u8], [has_launch, has_id]: [bool; 2]) {
         let mut used = 0;
         if has_launch {
             used += put(&mut self.control.0, used, SO_TXTIME, &[0; 8]);
@@ -114,7 +114,10 @@ impl Header {
         if has_id {
             used += put(&mut self.control.0, used, SCM_TS_OPT_ID, &[0; 4]);
         }
-        (self.whole.msg_iovlen, self.whole.msg_controllen) = (1, used);
+        self.bytes = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        (self.whole.msg_iov, self.whole.msg_iovlen) = (&raw mut self.bytes, 1);
+        self.whole.msg_control = (&raw mut self.control).cast();
+        self.whole.msg_controllen = used;
         self.has = [has_launch, has_id];
     }
 }
@@ -125,23 +128,20 @@ impl Again<'_> {
         self.message
     }
 
-    /// Sends the message at once, past those that wait and without waiting for room; before,
-    /// changes the bytes that are others each time, if it is given them. An error that an earlier
-    /// message left on the socket (ICMP) does not hinder it.
+    /// Changes the bytes that are others each time.
+    ///
+    /// **Panics** when the message has no room for them.
+    #[inline(always)]
+    pub fn renew(&mut self, bytes: [u8; ANEW]) {
+        self.message[self.anew..][..ANEW].copy_from_slice(&bytes);
+    }
+
+    /// Sends the message at once, past those that wait and without waiting for room. An error that
+    /// an earlier message left on the socket (ICMP) does not hinder it.
     ///
     /// **Errors**: it was not taken.
-    ///
-    /// **Panics** when the message has no room for those bytes.
     #[inline(always)]
-    pub fn send(
-        &mut self,
-        anew: Option<[u8; ANEW]>,
-        id: u32,
-        launch_ns: Option<i64>,
-    ) -> io::Result<()> {
-        if let Some(bytes) = anew {
-            self.message[self.anew..][..ANEW].copy_from_slice(&bytes);
-        }
+    pub fn send(&mut self, id: u32, launch_ns: Option<i64>) -> io::Result<()> {
         let result = match self.naming {
             Naming::None if launch_ns.is_none() => direct::send(self.fd, self.message),
             Naming::None => self.send_with(launch_ns, None),
@@ -256,17 +256,18 @@ mod tests {
         let mut message = *b"<............>";
         let mut again = outbox.again(&mut message, 1);
         for id in 0..3 {
-            again.send(Some(*b"twelve bytes"), id, None).unwrap();
+            again.renew(*b"twelve bytes");
+            again.send(id, None).unwrap();
             assert_eq!(received(), "<twelve bytes>");
         }
         again.message()[0] = b'(';
-        again.send(None, 3, None).unwrap();
+        again.send(3, None).unwrap();
         assert_eq!(received(), "(twelve bytes>");
         // Past those that wait.
         outbox.buffer().unwrap()[..7].copy_from_slice(b"waiting");
         outbox.push(Outgoing { length: 7, id: 5, to: None, launch_ns: None });
         let mut short = *b"short";
-        outbox.again(&mut short, 0).send(None, 6, None).unwrap();
+        outbox.again(&mut short, 0).send(6, None).unwrap();
         outbox.flush(&mut |id, error| panic!("{id}: {error}"));
         assert_eq!([received(), received()], ["short", "waiting"]);
     }
@@ -281,13 +282,13 @@ mod tests {
             }
             let mut message = *b"kept";
             for id in [70, 7, 700] {
-                outbox.again(&mut message, 0).send(None, id, None).unwrap();
+                outbox.again(&mut message, 0).send(id, None).unwrap();
                 outbox.buffer().unwrap()[..4].copy_from_slice(b"sent");
                 outbox.push(Outgoing { length: 4, id: id + 1, to: None, launch_ns: None });
                 outbox.flush(&mut |id, error| panic!("{id}: {error}"));
                 let mut again = outbox.again(&mut message, 0);
-                again.send(None, id + 2, None).unwrap();
-                again.send(None, id + 3, None).unwrap();
+                again.send(id + 2, None).unwrap();
+                again.send(id + 3, None).unwrap();
             }
             let mut bytes = [0; 64];
             for expected in [b"kept", b"sent", b"kept", b"kept"].into_iter().cycle().take(12) {
@@ -316,7 +317,7 @@ mod tests {
         let mut again = outbox.again(&mut message, 0);
         let mut bytes = [0; 64];
         for launch_ns in [None, Some(1), Some(2), None, None, Some(3)] {
-            again.send(None, 0, launch_ns).unwrap();
+            again.send(0, launch_ns).unwrap();
             assert_eq!(listener.recv(&mut bytes).unwrap(), 4);
             assert_eq!(bytes[..4], *b"kept");
         }
