@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `timewire report --hdr` and `--csv`: what HdrHistogram reads from the log is what the run says,
-//! and so is the table.
+//! `timewire report --hdr`, `--csv` and `--parquet`: what HdrHistogram reads from the log is what
+//! the run says, and so are the tables.
 //!
 //! Not here: the text of a log (`timewire-report`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -191,8 +192,16 @@ fn t2_each_interval_has_the_messages_that_were_sent_in_it() {
 fn t2_a_table_has_every_message_of_the_run() {
     let scratch = Scratch::new();
     let (directory, csv) = (simulated(&scratch), scratch.join("run.csv"));
-    let summary = timewire(&["report", &directory, "--csv", &csv, "--json"]).done().json();
+    let parquet = scratch.join("run.parquet");
+    let report = ["report", &directory, "--csv", &csv, "--parquet", &parquet];
+    let summary = timewire(&[&report[..], &["--json"]].concat()).done().json();
     let text = fs::read_to_string(&csv).unwrap();
+    assert!(tables::parquet_as_csv(&parquet) == text, "the two tables differ");
+    let sizes = [&csv, &parquet].map(|path| fs::metadata(path).unwrap().len());
+    assert!(sizes[1] < sizes[0] / 4, "{sizes:?}");
+    let bytes = fs::read(&parquet).unwrap();
+    timewire(&[&report[..], &["--force"]].concat()).done();
+    assert!(bytes == fs::read(&parquet).unwrap(), "the same run, other bytes");
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("series,begin_ns,took_ns"));
     let mut found: BTreeMap<&str, Vec<(i64, Option<i64>)>> = BTreeMap::new();
@@ -302,9 +311,13 @@ fn t1_what_cannot_be_written_changes_nothing() {
     refused(&[&short[..], &["10us"]].concat(), "10us is below 1ms");
     refused(&[&short[..], &["10"]].concat(), "10");
     refused(&["--hdr-interval", "1s"], "--hdr");
-    refused(&["--force"], "--force is for the files of --hdr and --csv");
+    refused(&["--force"], "--force is for the files of --hdr, --csv and --parquet");
     refused(&["--csv", &other, "--hdr", &log], "--force writes over it");
     refused(&["--csv", &other, "--serve"], "--serve");
+    refused(&["--parquet", &other, "--serve"], "--serve");
+    refused(&["--parquet", &log], "--force writes over it");
+    refused(&["--parquet", "/nowhere/table"], "cannot write /nowhere/table");
+    refused(&["--parquet", "/dev/full"], "cannot write /dev/full");
     refused(&["--hdr", &other, "--serve"], "--serve");
     assert_eq!(fs::read_to_string(&log).unwrap(), "mine");
 

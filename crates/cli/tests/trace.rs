@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
+mod tables;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -88,7 +89,8 @@ fn t3_every_packet_has_a_journey_whose_stages_sum_to_its_length() {
     let scratch = host.scratch();
     let views =
         ["--html", "a.html", "--perfetto", "a.trace", "--csv", "a.csv", "--jsonl", "a.jsonl"];
-    let show = [&["trace", "show", "here.twc", "--json"][..], &views].concat();
+    let table = ["--parquet", "a.parquet"];
+    let show = [&["trace", "show", "here.twc", "--json"][..], &views, &table].concat();
     let said = host.timewire(&show).done().json();
     let counts: Vec<&Json> = said["journeys"].as_array().unwrap().iter().collect();
     let count = |status: &str, outcome: &str| -> u64 {
@@ -114,7 +116,9 @@ fn t3_every_packet_has_a_journey_whose_stages_sum_to_its_length() {
     let page = fs::read_to_string(scratch.path().join("a.html")).unwrap();
     assert!(page.contains("10.9.0.2:7001") && page.ends_with("</html>\n"));
     assert!(fs::metadata(scratch.path().join("a.trace")).unwrap().len() > 10_000);
-    assert_eq!(fs::read_to_string(scratch.path().join("a.csv")).unwrap().lines().count(), 201);
+    let csv = fs::read_to_string(scratch.path().join("a.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 201);
+    assert_eq!(tables::parquet_as_csv(scratch.path().join("a.parquet")), csv);
     // Files that are there are not written over.
     let said = host.timewire(&show);
     assert!(said.code == Some(2) && said.stderr.contains("--force writes over it"), "{said:?}");
@@ -299,6 +303,10 @@ fn t3_a_capture_is_cut_merged_and_exported() {
     let csv = host.timewire(&["trace", "export", "alpha.twc", "--as", "csv"]).done().stdout;
     assert!(csv.starts_with("time_ns,hook,station,"), "{csv}");
     assert_eq!(csv.matches(",driver-start,alpha,").count(), 50);
+    let parquet = ["trace", "export", "alpha.twc", "--as", "parquet", "-o", "alpha.parquet"];
+    let said = host.timewire(&parquet).done().stdout;
+    assert_eq!(said, format!("{} events\n", csv.lines().count() - 1));
+    assert_eq!(tables::parquet_as_csv(host.scratch().path().join("alpha.parquet")), csv);
     // A part may take the place of the whole that it is cut from, and several that of one of them.
     let file = |name: &str| host.scratch().path().join(name);
     fs::copy(file("here.twc"), file("self.twc")).unwrap();
@@ -309,9 +317,12 @@ fn t3_a_capture_is_cut_merged_and_exported() {
     host.timewire(&["trace", "merge", "self.twc", "beta.twc", "-o", "self.twc", "--force"]).done();
     assert_eq!(info("self.twc")["events"], parts);
     // What cannot be written whole is not written, and says which file it was.
-    let full = host.timewire(&["trace", "export", "here.twc", "--as", "csv", "-o", "/dev/full"]);
-    assert!(full.code == Some(2) && full.stderr.contains("cannot write /dev/full"), "{full:?}");
-    assert!(!full.stderr.contains("reading"), "{full:?}");
+    for format in ["csv", "parquet"] {
+        let export = ["trace", "export", "here.twc", "--as", format, "-o", "/dev/full"];
+        let full = host.timewire(&export);
+        assert!(full.code == Some(2) && full.stderr.contains("cannot write /dev/full"), "{full:?}");
+        assert!(!full.stderr.contains("reading"), "{full:?}");
+    }
     // Each packet once as it goes and once as it comes, with the headers that are known.
     let packets = ["trace", "export", "here.twc", "--as", "pcapng", "-o", "here.pcapng"];
     let said = host.timewire(&packets).done().stdout;

@@ -21,6 +21,7 @@ pub mod journeys;
 pub mod live;
 mod network;
 mod page;
+pub mod parquet;
 pub mod perfetto;
 mod scatter;
 mod scenario;

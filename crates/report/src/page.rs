@@ -30,7 +30,7 @@ pub fn html_with(summary: &Summary, extras: &Extras) -> String {
     let scenarios = scenarios(summary);
     navigation(&mut out, &scenarios, extras);
     out.push_str("<main>\n");
-    findings(&mut out, &summary.findings);
+    findings(&mut out, &tally(&summary.findings), &summary.findings);
     carrier::section(&mut out, summary);
     scenario::published_table(&mut out, &scenarios);
     if let Some(topology) = &extras.topology {
@@ -126,8 +126,8 @@ fn navigation(out: &mut String, scenarios: &[Scenario<'_>], extras: &Extras) {
     );
 }
 
-/// Findings, the ones that decide first.
-pub(crate) fn findings(out: &mut String, findings: &[Finding]) {
+/// Findings, the ones that decide first, and how many of which kind there are.
+pub(crate) fn findings(out: &mut String, tally: &str, findings: &[Finding]) {
     out.push_str("<section aria-labelledby=\"findings\">\n<h2 id=\"findings\">Findings</h2>\n");
     if findings.is_empty() {
         out.push_str("<p>No limits were set for this run.</p>\n</section>\n");
@@ -144,7 +144,7 @@ pub(crate) fn findings(out: &mut String, findings: &[Finding]) {
          <th scope=\"col\" role=\"columnheader\">Measured</th>\
          <th scope=\"col\" role=\"columnheader\">Note</th></tr></thead>\n\
          <tbody role=\"rowgroup\">\n",
-        sentence(&tally(findings))
+        sentence(tally)
     );
     for finding in by_weight(findings) {
         finding_row(out, finding);

@@ -29,7 +29,7 @@ pub use block::{
     STORED_BYTES,
 };
 pub use cut::{Cut, CutReport};
-pub use export::{CSV_COLUMNS, Format, export};
+pub use export::{COLUMNS, Format, export, rows};
 pub use merge::{Merge, MergeError, MergeReport, by_boot};
 pub use names::{Info, Names};
 pub use packets::{ONCE, PacketsReport, export_packets, sees_packets};

@@ -31,3 +31,4 @@ pub mod stats;
 pub mod stream;
 pub mod summary;
 pub mod sync;
+pub mod table;

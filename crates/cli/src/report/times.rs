@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `report --hdr` and `--csv`: the times of a run's messages, for the tools of HdrHistogram and for
-//! everything that reads tables.
+//! `report --hdr`, `--csv` and `--parquet`: the times of a run's messages, for the tools of
+//! HdrHistogram and for everything that reads tables.
 //!
-//! Not here: the format of the log (`timewire_report::hdr`).
+//! Not here: the formats (`timewire_report::hdr`, `timewire_report::parquet`).
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -12,6 +12,8 @@ use clap::Args;
 use timewire_base::Span;
 use timewire_ctl::rundir::RunDir;
 use timewire_report::hdr::{HdrLog, HdrSeries};
+use timewire_report::parquet::ParquetWriter;
+use timewire_trace::table::{self, Cell, Column, csv_head, csv_line};
 
 use super::{Kind, segment, traffic};
 use crate::new_file::NewFile;
@@ -29,7 +31,10 @@ pub struct Times {
     /// Also write when each message began and how long it took to this file, as CSV; of the same
     #[arg(long, value_name = "FILE", conflicts_with = "serve")]
     pub csv: Option<PathBuf>,
-    /// With --hdr and --csv: write over a file that is there
+    /// Also write the same table to this file as Parquet; of the same
+    #[arg(long, value_name = "FILE", conflicts_with = "serve")]
+    pub parquet: Option<PathBuf>,
+    /// With --hdr, --csv and --parquet: write over a file that is there
     #[arg(long)]
     pub force: bool,
 }
@@ -62,10 +67,10 @@ impl Times {
         let create = |path: &Option<PathBuf>| {
             path.as_ref().map(|path| NewFile::create(path, self.force)).transpose()
         };
-        let (hdr, csv) = (create(&self.hdr)?, create(&self.csv)?);
-        if hdr.is_none() && csv.is_none() {
+        let (hdr, csv, parquet) = (create(&self.hdr)?, create(&self.csv)?, create(&self.parquet)?);
+        if hdr.is_none() && csv.is_none() && parquet.is_none() {
             if self.force {
-                bail!("--force is for the files of --hdr and --csv");
+                bail!("--force is for the files of --hdr, --csv and --parquet");
             }
             return Ok(Vec::new());
         }
@@ -74,15 +79,21 @@ impl Times {
             Some(Kind::Traffic) => traffic::times(directory)?,
             Some(Kind::Segment) => segment::times(directory)?,
             Some(_) => bail!(
-                "{} has no times of single messages for --hdr and --csv: they are for runs of \
-                 `run`, `demo`, `sim`, `talk`, `listen` and `lab segment`",
+                "{} has no times of single messages for --hdr, --csv and --parquet: they are for \
+                 runs of `run`, `demo`, `sim`, `talk`, `listen` and `lab segment`",
                 directory.display()
             ),
         };
         let mut files = Vec::new();
         if let Some(mut file) = csv {
-            table(&series, &mut file)?;
+            file.write_all(csv_head(&columns()).as_bytes())?;
+            rows(&series, &mut |row| file.write_all(csv_line(row).as_bytes()))?;
             files.push(file);
+        }
+        if let Some(file) = parquet {
+            let mut table = ParquetWriter::new(file, &what, &columns())?;
+            rows(&series, &mut |row| table.row(row))?;
+            files.push(table.finish()?);
         }
         if let Some(mut file) = hdr {
             let log = HdrLog { what, interval: self.hdr_interval.unwrap_or(INTERVAL), series };
@@ -101,20 +112,18 @@ impl Times {
     }
 }
 
-/// Every message as a line, series by series, each in the order in which they began.
-fn table(all: &[HdrSeries], out: &mut impl Write) -> anyhow::Result<()> {
-    out.write_all(b"series,begin_ns,took_ns\n")?;
+fn columns() -> [Column; 3] {
+    let integer = table::Kind::Integer;
+    [("series", table::Kind::Text), ("begin_ns", integer), ("took_ns", integer)]
+        .map(|(name, kind)| Column::new(name, kind))
+}
+
+/// Every message as a row, series by series, each in the order in which they began.
+fn rows(all: &[HdrSeries], row: &mut dyn FnMut(&[Cell<'_>]) -> io::Result<()>) -> io::Result<()> {
     for series in all {
-        // RFC 4180.
-        let name = match series.name.contains([',', '"', '\n', '\r']) {
-            true => format!("\"{}\"", series.name.replace('"', "\"\"")),
-            false => series.name.clone(),
-        };
         for (begin_ns, took_ns) in &series.times {
-            match took_ns {
-                Some(took_ns) => writeln!(out, "{name},{begin_ns},{took_ns}")?,
-                None => writeln!(out, "{name},{begin_ns},")?,
-            }
+            let name = Cell::text(series.name.as_str());
+            row(&[name, Cell::Integer(*begin_ns), Cell::integer(*took_ns)])?;
         }
     }
     Ok(())

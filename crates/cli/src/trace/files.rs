@@ -13,12 +13,14 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
+use timewire_report::parquet::ParquetWriter;
 use timewire_trace::capture::{
-    CaptureError, CaptureHeader, Cut, Format, Info, Merge, Names, ONCE, Reader, Writer,
-    export as write_events, export_packets, sees_packets,
+    COLUMNS, CaptureError, CaptureHeader, Cut, Format, Info, Merge, Names, ONCE, Reader, Writer,
+    export as write_events, export_packets, rows, sees_packets,
 };
 use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
+use timewire_trace::table::Column;
 
 use super::{hook_of, of, open, parse_flow};
 use crate::new_file::{NewFile, cannot_write};
@@ -108,6 +110,8 @@ pub enum FormatArg {
     Csv,
     /// An object on each line
     Jsonl,
+    /// The same columns, as Parquet
+    Parquet,
     /// Packets for Wireshark, with the headers that the capture knows
     Pcapng,
 }
@@ -330,7 +334,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             output::print(&said)
         }
         None => {
-            let mut stdout = BufWriter::new(io::stdout().lock());
+            let mut stdout = BufWriter::new(io::stdout());
             let written = write_as(args, &mut reader, &names, &mut stdout);
             let flushed = written.and_then(|_| Ok(stdout.flush()?));
             match flushed {
@@ -346,11 +350,18 @@ fn write_as(
     args: &ExportArgs,
     reader: &mut Reader<File>,
     names: &Names,
-    out: &mut impl Write,
+    out: &mut (impl Write + Send),
 ) -> Result<String, CaptureError> {
     let format = match args.format {
         FormatArg::Csv => Format::Csv,
         FormatArg::Jsonl => Format::JsonLines,
+        FormatArg::Parquet => {
+            let columns = COLUMNS.map(|(name, kind)| Column::new(name, kind));
+            let mut table = ParquetWriter::new(out, "events of a capture", &columns)?;
+            let count = rows(reader, names, &mut |cells| table.row(cells))?;
+            table.finish()?;
+            return Ok(format!("{count} events\n"));
+        }
         FormatArg::Pcapng => {
             let hooks = if args.hooks.is_empty() { &ONCE[..] } else { &args.hooks };
             let report = export_packets(reader, names, hooks, out)?;

@@ -17,6 +17,7 @@ use serde_json::{Value as Json, json};
 use timewire_base::{CyclicWindows, Span, parse_span};
 use timewire_ctl::study::{Audience, ClockWay, Studied, Study};
 use timewire_report::journeys::{self, JourneysInput};
+use timewire_report::parquet::ParquetWriter;
 use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineOptions, page};
 use timewire_report::{LongJourney, perfetto};
 use timewire_sched::scenario::Scenario;
@@ -29,6 +30,7 @@ use timewire_trace::journey::culprit::Known;
 use timewire_trace::journey::table::{Filter, Scope};
 use timewire_trace::journey::worst::{Judged, Keep};
 use timewire_trace::journey::{Journey, Observer, Parts, Point, export};
+use timewire_trace::table::{csv_head, csv_line};
 
 use super::{open, parse_flow};
 use crate::new_file::NewFile;
@@ -82,6 +84,9 @@ pub struct Show {
     /// Write each journey as a line of CSV
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
+    /// Write the same table as Parquet
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub parquet: Option<PathBuf>,
     /// Write each journey as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub jsonl: Option<PathBuf>,
@@ -140,6 +145,7 @@ struct Writing {
     page: Option<Gather>,
     perfetto: Option<Gather>,
     csv: Option<NewFile>,
+    parquet: Option<ParquetWriter<NewFile>>,
     jsonl: Option<NewFile>,
     failed: Option<io::Error>,
 }
@@ -163,9 +169,16 @@ impl Observer for Writing {
 
     fn journey(&mut self, journey: &Journey) {
         self.gathers().for_each(|gather| gather.journey(journey));
-        if let Some(csv) = &mut self.csv {
-            let written = csv.write_all(export::csv_line(journey, &self.known).as_bytes());
-            self.keep(written);
+        if self.csv.is_some() || self.parquet.is_some() {
+            let row = export::row(journey, &self.known);
+            if let Some(csv) = &mut self.csv {
+                let written = csv.write_all(csv_line(&row).as_bytes());
+                self.keep(written);
+            }
+            if let Some(parquet) = &mut self.parquet {
+                let written = parquet.row(&row);
+                self.keep(written);
+            }
         }
         if let Some(jsonl) = &mut self.jsonl {
             let written = jsonl.write_all(export::json_line(journey, &self.known, None).as_bytes());
@@ -262,6 +275,7 @@ fn study_run(
         page: Some(Gather::new(options)),
         perfetto: None,
         csv: None,
+        parquet: None,
         jsonl: None,
         failed: None,
     };
@@ -372,12 +386,15 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         page: gather(&args.html, GatherOptions::for_a_page()),
         perfetto: gather(&args.perfetto, GatherOptions::default()),
         csv: make(&args.csv)?,
+        parquet: make(&args.parquet)?
+            .map(|file| ParquetWriter::new(file, "journeys of packets", &export::columns()))
+            .transpose()?,
         jsonl: make(&args.jsonl)?,
         failed: None,
     };
     let (html, trace) = (make(&args.html)?, make(&args.perfetto)?);
     if let Some(csv) = &mut writing.csv {
-        csv.write_all(export::csv_head().as_bytes())?;
+        csv.write_all(csv_head(&export::columns()).as_bytes())?;
     }
     let mut progress = ProgressLine::new();
     let studied = study.run(&mut writing, &mut |share| {
@@ -388,7 +405,8 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     if let Some(error) = writing.failed {
         return Err(error.into());
     }
-    for file in [writing.csv, writing.jsonl].into_iter().flatten() {
+    let parquet = writing.parquet.map(ParquetWriter::finish).transpose()?;
+    for file in [writing.csv, parquet, writing.jsonl].into_iter().flatten() {
         file.finish()?;
     }
     let title = title(args);

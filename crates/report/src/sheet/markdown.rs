@@ -7,7 +7,7 @@
 use timewire_trace::summary::{Finding, Outcome, StreamClass, Summary};
 
 use super::page::word;
-use super::{Sheet, Table};
+use super::{Sheet, Table, folded};
 use crate::group::{by_weight, tally, verdict_word};
 use crate::text::{put, us, us_f64};
 
@@ -64,7 +64,7 @@ pub fn of_sheet(sheet: &Sheet) -> String {
     if !sheet.complete {
         out.push_str("\nThe run was cut short; the figures cover what was recorded until then.\n");
     }
-    findings(&mut out, &sheet.findings);
+    findings(&mut out, &folded(&sheet.findings));
     for table in sheet.sections.iter().flat_map(|section| &section.tables) {
         write(&mut out, table);
     }

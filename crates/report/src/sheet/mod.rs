@@ -9,6 +9,8 @@
 mod markdown;
 mod page;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use timewire_base::Span;
 use timewire_trace::course::Course;
@@ -302,6 +304,46 @@ fn as_f64(count: u64) -> f64 {
     count as f64
 }
 
+/// So many limits with the same words that were kept are shown one by one.
+const ONE_BY_ONE: usize = 3;
+
+/// The findings to be shown: where a limit was kept many times, a single one for all of them, which
+/// says how many they are, and of numbers from where to where they go.
+fn folded(findings: &[Finding]) -> Vec<Finding> {
+    let mut shown: Vec<Finding> = Vec::new();
+    let mut folds: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
+    let can_be = |it: &Finding| it.outcome == Outcome::Kept && it.note.is_empty();
+    for finding in findings.iter().filter(|it| can_be(it)) {
+        folds.entry(&finding.limit).or_default().push(finding);
+    }
+    folds.retain(|_, fold| fold.len() > ONE_BY_ONE);
+    for finding in findings {
+        match folds.get(finding.limit.as_str()).filter(|_| can_be(finding)) {
+            None => shown.push(finding.clone()),
+            // The place of the first is that of all.
+            Some(fold) if std::ptr::eq(fold[0], finding) => shown.push(fold_of(fold)),
+            Some(_) => {}
+        }
+    }
+    shown
+}
+
+/// One for several, of which there is one at least.
+fn fold_of(all: &[&Finding]) -> Finding {
+    let (first, last) = (all[0], all[all.len() - 1]);
+    let number =
+        |it: &&Finding| it.measured.parse::<f64>().ok().map(|ok| (ok, it.measured.clone()));
+    let mut numbers: Vec<_> = all.iter().filter_map(number).collect();
+    numbers.sort_by(|one, two| one.0.total_cmp(&two.0));
+    let measured = match &numbers[..] {
+        [(_, least), .., (_, most)] if numbers.len() == all.len() => format!("{least} to {most}"),
+        _ if all.iter().all(|it| it.measured == first.measured) => first.measured.clone(),
+        _ => "each otherwise".to_owned(),
+    };
+    let id = format!("{} of them: {} to {}", all.len(), first.id, last.id);
+    Finding { id, measured, ..first.clone() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,6 +356,29 @@ mod tests {
             measured: "7us".to_owned(),
             note: String::new(),
         }
+    }
+
+    #[test]
+    fn t0_limits_that_are_kept_many_times_are_shown_as_one() {
+        let of = |id: u32, outcome, measured: &str| Finding {
+            id: format!("{id:04}"),
+            measured: measured.to_owned(),
+            ..finding(outcome)
+        };
+        let (kept, missed) = (Outcome::Kept, Outcome::Missed);
+        let mut all: Vec<_> = [30, 4, 100].map(|it| of(it, kept, &it.to_string())).into();
+        assert_eq!(folded(&all), all, "three are few");
+        all.insert(1, of(7, missed, "7"));
+        all.push(of(8, kept, "8.5"));
+        all.push(Finding { note: "why".to_owned(), ..of(9, kept, "9") });
+        let shown = folded(&all);
+        let said: Vec<_> = shown.iter().map(|it| [it.id.as_str(), &it.measured]).collect();
+        let whole = ["4 of them: 0030 to 0008", "4 to 100"];
+        assert_eq!(said, [whole, ["0007", "7"], ["0009", "9"]]);
+        assert!(shown[0].outcome == kept && shown[0].limit == all[0].limit);
+        // What is no number is the same or is not told.
+        let others = |last| folded(&["x", "x", "x", last].map(|it| of(1, kept, it)))[0].clone();
+        assert_eq!((&*others("x").measured, &*others("5").measured), ("x", "each otherwise"));
     }
 
     fn sheet(findings: Vec<Finding>) -> Sheet {

@@ -3,8 +3,9 @@
 //!
 //! Not here: its parts that experiments have, too (`page`).
 
-use super::{Drawing, Lane, Section, Sheet, Spread, Standing, Table};
+use super::{Drawing, Lane, Section, Sheet, Spread, Standing, Table, folded};
 use crate::figure::{self, TailLine};
+use crate::group::tally;
 use crate::page;
 use crate::text::{Escaped, put, share};
 
@@ -33,7 +34,7 @@ pub fn html(sheet: &Sheet) -> String {
         put!(&mut out, " <a href=\"#part-{}\">{}</a>", at + 1, Escaped(&section.title));
     }
     out.push_str(" <a href=\"#environment\">Environment</a></nav>\n<main>\n");
-    page::findings(&mut out, &sheet.findings);
+    page::findings(&mut out, &tally(&sheet.findings), &folded(&sheet.findings));
     for (at, part) in sheet.sections.iter().enumerate() {
         section(&mut out, at + 1, part);
     }

@@ -1,38 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The events of a capture as text for other programs: CSV or JSON Lines, one line an event.
+//! The events of a capture for other programs: CSV or JSON Lines, one line an event, or rows of a
+//! table.
 //!
-//! **Shape**: a row is an event, in the order of the reader; the columns are [`CSV_COLUMNS`]. JSON
+//! **Shape**: a row is an event, in the order of the reader; the columns are [`COLUMNS`]. JSON
 //! Lines have the same keys, with `null` in place of an empty field; numbers of 64 bits that are
 //! identities (`object`, `tag`) are text in hexadecimal in both, since readers of JSON lose digits.
 //!
 //! Not here: frames for Wireshark ([`crate::pcapng`]), what the events come to (`journey`).
 
 use std::fmt::{self, Write as _};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 use super::{CaptureError, CaptureHeader, Item, Names, Reader};
 use crate::event::{Event, Flags, Hook};
+use crate::table::{Cell, Kind, push_quoted};
 
 /// The columns, in this order.
-pub const CSV_COLUMNS: [&str; 18] = [
-    "time_ns",
-    "hook",
-    "station",
-    "interface_index",
-    "interface",
-    "cpu",
-    "thread",
-    "thread_name",
-    "object",
-    "tag",
-    "flow",
-    "flow_name",
-    "length",
-    "flags",
-    "aux",
-    "point",
-    "result",
-    "qdisc",
+pub const COLUMNS: [(&str, Kind); 18] = [
+    ("time_ns", Kind::Natural),
+    ("hook", Kind::Text),
+    ("station", Kind::Text),
+    ("interface_index", Kind::Natural),
+    ("interface", Kind::Text),
+    ("cpu", Kind::Natural),
+    ("thread", Kind::Natural),
+    ("thread_name", Kind::Text),
+    ("object", Kind::Text),
+    ("tag", Kind::Text),
+    ("flow", Kind::Text),
+    ("flow_name", Kind::Text),
+    ("length", Kind::Natural),
+    ("flags", Kind::Text),
+    ("aux", Kind::Natural),
+    ("point", Kind::Text),
+    ("result", Kind::Integer),
+    ("qdisc", Kind::Text),
 ];
 
 /// How events are written.
@@ -56,7 +58,7 @@ pub fn export<R: Read, W: Write>(
 ) -> Result<u64, CaptureError> {
     let header = reader.header().clone();
     if format == Format::Csv {
-        out.write_all(CSV_COLUMNS.join(",").as_bytes())?;
+        out.write_all(COLUMNS.map(|(name, _)| name).join(",").as_bytes())?;
         out.write_all(b"\n")?;
     }
     let mut line = String::new();
@@ -77,6 +79,25 @@ pub fn export<R: Read, W: Write>(
     Ok(count)
 }
 
+/// Gives all events as rows of a table with [`COLUMNS`]; how many there were. The names are of the
+/// same capture ([`super::Info::read`]).
+///
+/// **Errors**: the source or `row` fails.
+pub fn rows<R: Read>(
+    reader: &mut Reader<R>,
+    names: &Names,
+    row: &mut dyn FnMut(&[Cell<'_>]) -> io::Result<()>,
+) -> Result<u64, CaptureError> {
+    let header = reader.header().clone();
+    let mut count = 0;
+    while let Some(item) = reader.next()? {
+        let Item::Event(event) = item else { continue };
+        row(&fields(&event, &header, names).map(Field::cell))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// A field of a row.
 #[derive(Clone, Copy, Debug)]
 enum Field<'a> {
@@ -92,7 +113,7 @@ fn fields<'a>(
     event: &Event,
     header: &'a CaptureHeader,
     names: &'a Names,
-) -> [Field<'a>; CSV_COLUMNS.len()] {
+) -> [Field<'a>; COLUMNS.len()] {
     let text = |text: Option<&'a String>| text.map_or(Field::None, |text| Field::Text(text));
     let station = header.stations.get(usize::from(event.station));
     let interface = station.and_then(|station| station.interfaces.get(&event.interface));
@@ -128,6 +149,18 @@ fn fields<'a>(
         result,
         text(qdisc.filter(|_| of_qdisc)),
     ]
+}
+
+impl<'a> Field<'a> {
+    fn cell(self) -> Cell<'a> {
+        match self {
+            Field::None => Cell::Empty,
+            Field::Number(number) => Cell::Natural(number),
+            Field::Signed(number) => Cell::Integer(number),
+            Field::Text(text) => Cell::text(text),
+            Field::Hex(..) | Field::Flags(_) => Cell::text(self.to_string()),
+        }
+    }
 }
 
 impl fmt::Display for Field<'_> {
@@ -170,9 +203,7 @@ fn csv(line: &mut String, fields: &[Field<'_>]) -> fmt::Result {
             line.push(',');
         }
         match field {
-            Field::Text(text) if text.contains([',', '"', '\n', '\r']) => {
-                write!(line, "\"{}\"", text.replace('"', "\"\""))?;
-            }
+            Field::Text(text) => push_quoted(line, text),
             field => write!(line, "{field}")?,
         }
     }
@@ -181,7 +212,7 @@ fn csv(line: &mut String, fields: &[Field<'_>]) -> fmt::Result {
 
 fn json(line: &mut String, fields: &[Field<'_>]) -> fmt::Result {
     let mut between = '{';
-    for (name, field) in CSV_COLUMNS.iter().zip(fields) {
+    for ((name, _), field) in COLUMNS.iter().zip(fields) {
         write!(line, "{between}\"{name}\":")?;
         between = ',';
         match field {

@@ -217,10 +217,21 @@ proptest! {
         let lines = exported(&bytes, Format::JsonLines);
         let value: serde_json::Value = serde_json::from_str(lines.trim_end()).unwrap();
         let object = value.as_object().unwrap();
-        prop_assert_eq!(object.len(), CSV_COLUMNS.len());
-        prop_assert!(CSV_COLUMNS.iter().all(|column| object.contains_key(*column)));
+        prop_assert_eq!(object.len(), COLUMNS.len());
+        prop_assert!(COLUMNS.iter().all(|(column, _)| object.contains_key(*column)));
         prop_assert_eq!(object["time_ns"].as_u64(), Some(5));
         prop_assert_eq!(object["aux"].as_u64(), Some(u64::MAX - mark));
+
+        let (_, names) = info(&bytes);
+        let mut rows = exported(&bytes, Format::Csv).split_once('\n').unwrap().1.to_owned();
+        let count = super::rows(&mut Reader::new(&bytes[..]).unwrap(), &names, &mut |cells| {
+            let mut columns = cells.iter().zip(COLUMNS);
+            assert!(columns.all(|(cell, (_, kind))| cell.fits(kind)), "{cells:?}");
+            let line = crate::table::csv_line(cells);
+            rows = rows.strip_prefix(&line).expect("the same text").to_owned();
+            Ok(())
+        });
+        prop_assert_eq!((count.unwrap(), rows.as_str()), (1, ""));
     }
 }
 

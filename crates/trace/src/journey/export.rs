@@ -1,52 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Journeys as lines: CSV with a column for each stage, or JSON Lines with everything that is known
-//! of each.
+//! Journeys as rows of a table with a column for each stage, or as JSON Lines with everything that
+//! is known of each.
 //!
 //! Columns and fields: `docs/src/reference/trace-views.md`.
 //!
-//! Not here: events as lines (`capture`).
-
-use std::fmt::Write as _;
+//! Not here: tables as CSV ([`crate::table`]), events as lines (`capture`).
 
 use serde::Serialize;
 
 use super::culprit::Known;
 use super::{Journey, Outcome, Parts, Rule, Status, Why};
+use crate::table::{Cell, Column, Kind};
 
 /// The `schema` field of every line of JSON.
 pub const JOURNEY_SCHEMA: &str = "timewire.journey/1";
 
-/// The first line of a CSV file, ending with a line feed.
-pub fn csv_head() -> String {
-    let mut head = String::from(
-        "journey,tag,tagged,flow,status,why,outcome,from_ns,to_ns,end_to_end_ns,bound_ns,hops,\
-         from_station,to_station",
-    );
-    for (_, name) in columns() {
-        write!(head, ",{name}_ns").expect("invariant: a String takes any text");
-    }
-    head += ",merged_ns,merged\n";
-    head
+/// The columns of a table of journeys.
+pub fn columns() -> Vec<Column> {
+    let (text, integer, natural) = (Kind::Text, Kind::Integer, Kind::Natural);
+    let before = [
+        ("journey", natural),
+        ("tag", text),
+        ("tagged", Kind::Flag),
+        ("flow", text),
+        ("status", text),
+        ("why", text),
+        ("outcome", text),
+        ("from_ns", integer),
+        ("to_ns", integer),
+        ("end_to_end_ns", integer),
+        ("bound_ns", natural),
+        ("hops", natural),
+        ("from_station", text),
+        ("to_station", text),
+    ];
+    let mut columns: Vec<_> = before.map(|(name, kind)| Column::new(name, kind)).into();
+    columns.extend(stages().map(|(_, name)| Column::new(format!("{name}_ns"), integer)));
+    columns.extend([Column::new("merged_ns", integer), Column::new("merged", text)]);
+    columns
 }
 
 /// The stages that have columns: those that every capture can have.
-fn columns() -> impl Iterator<Item = (Parts, &'static str)> {
+fn stages() -> impl Iterator<Item = (Parts, &'static str)> {
     Parts::ALL.into_iter().filter(|(parts, _)| *parts != Parts::DRIVER_RECEIVE)
 }
 
-/// A journey as a line of CSV, ending with a line feed.
+/// A journey as a row of a table with [`columns`].
 ///
 /// The column of a stage has its time over all hops, and nothing where the journey has no such
 /// stage. Where hooks were missing, neighbours are one stage: its time is in `merged_ns`, its name
 /// in `merged`; and there is that of `driver-receive`, which only captures with `xdp` have. So the
 /// stages' columns sum to `end_to_end_ns` exactly.
-pub fn csv_line(journey: &Journey, known: &Known) -> String {
-    let mut stages = vec![None::<i64>; columns().count()];
+pub fn row(journey: &Journey, known: &Known) -> Vec<Cell<'static>> {
+    let mut sums = vec![None::<i64>; stages().count()];
     let (mut merged_ns, mut merged) = (None::<i64>, Vec::new());
     for stage in &journey.stages {
-        let place = columns().position(|(parts, _)| parts == stage.parts);
+        let place = stages().position(|(parts, _)| parts == stage.parts);
         let sum = match place {
-            Some(place) => &mut stages[place],
+            Some(place) => &mut sums[place],
             None => {
                 merged.push(stage.parts.name());
                 &mut merged_ns
@@ -55,33 +66,32 @@ pub fn csv_line(journey: &Journey, known: &Known) -> String {
         *sum = Some(sum.unwrap_or(0) + stage.ns);
     }
     let (from, to) = ends(journey, known);
-    let text = |cell: &str| quoted(cell);
     let why = journey.why.map_or(String::new(), |why| why.to_string());
     let outcome = match journey.outcome {
         Outcome::Dropped { reason } => format!("dropped:{reason}"),
         other => other.name().to_owned(),
     };
-    let number = |ns: Option<i64>| ns.map_or(String::new(), |ns| ns.to_string());
+    let hops = journey.stages.last().map_or(0, |stage| stage.hop);
     let mut cells = vec![
-        journey.number.to_string(),
-        format!("{:016x}", journey.tag),
-        journey.tagged.to_string(),
-        text(&known.flow(journey.flow())),
-        journey.status.name().to_owned(),
-        text(&why),
-        outcome,
-        journey.from_ns().to_string(),
-        journey.to_ns().to_string(),
-        journey.end_to_end_ns().to_string(),
-        journey.bound_ns().to_string(),
-        journey.stages.last().map_or(0, |stage| stage.hop).to_string(),
-        text(&from),
-        text(&to),
+        Cell::Natural(journey.number),
+        Cell::text(format!("{:016x}", journey.tag)),
+        Cell::Flag(journey.tagged),
+        Cell::text(known.flow(journey.flow())),
+        Cell::text(journey.status.name()),
+        Cell::text(why),
+        Cell::text(outcome),
+        Cell::Integer(journey.from_ns()),
+        Cell::Integer(journey.to_ns()),
+        Cell::Integer(journey.end_to_end_ns()),
+        Cell::Natural(journey.bound_ns()),
+        Cell::Natural(hops.into()),
+        Cell::text(from),
+        Cell::text(to),
     ];
-    cells.extend(stages.into_iter().map(number));
-    cells.push(number(merged_ns));
-    cells.push(merged.join(" "));
-    cells.join(",") + "\n"
+    cells.extend(sums.into_iter().map(Cell::integer));
+    cells.push(Cell::integer(merged_ns));
+    cells.push(Cell::text(merged.join(" ")));
+    cells
 }
 
 fn ends(journey: &Journey, known: &Known) -> (String, String) {
@@ -89,14 +99,6 @@ fn ends(journey: &Journey, known: &Known) -> (String, String) {
         point.map_or(String::new(), |at| known.station(usize::from(at.capture), at.station))
     };
     (name(journey.points.first()), name(journey.points.last()))
-}
-
-/// **Source**: RFC 4180 section 2.
-fn quoted(cell: &str) -> String {
-    match cell.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.to_owned(),
-    }
 }
 
 #[derive(Serialize)]
@@ -188,6 +190,7 @@ mod tests {
     use super::*;
     use crate::capture::Note;
     use crate::event::Event;
+    use crate::table::csv_line;
 
     fn known() -> Known {
         let mut known = Known::default();
@@ -195,17 +198,17 @@ mod tests {
         known
     }
 
-    fn sums(line: &str) {
-        let head = csv_head();
-        let names: Vec<&str> = head.trim_end().split(',').collect();
-        // The flow's name has one comma within its quotes.
-        let cells: Vec<&str> = line.trim_end().split(',').collect();
-        assert_eq!(cells.len(), names.len() + 1);
+    fn sums(cells: &[Cell<'_>]) {
+        let columns = columns();
+        assert_eq!(cells.len(), columns.len());
+        for (column, cell) in columns.iter().zip(cells) {
+            assert!(cell.fits(column.kind), "{}: {cell:?}", column.name);
+        }
         let cell = |name: &str| {
-            let place = names.iter().position(|it| *it == name).unwrap();
-            cells[place + usize::from(place > 3)].parse().unwrap_or(0_i64)
+            let place = columns.iter().position(|it| it.name == name).unwrap();
+            if let Cell::Integer(ns) = cells[place] { ns } else { 0 }
         };
-        let of_stages = columns().map(|(_, name)| cell(&format!("{name}_ns")));
+        let of_stages = stages().map(|(_, name)| cell(&format!("{name}_ns")));
         assert_eq!(of_stages.sum::<i64>() + cell("merged_ns"), cell("end_to_end_ns"));
     }
 
@@ -217,7 +220,7 @@ mod tests {
             let mut info = CaptureInfo::all();
             info.hooks.remove(&left_out);
             for journey in follow(info, &events) {
-                sums(&csv_line(&journey, &known()));
+                sums(&row(&journey, &known()));
             }
         }
     }
@@ -232,7 +235,7 @@ mod tests {
     fn t0_a_line_of_each_kind() {
         let journey = &follow(CaptureInfo::all(), &whole())[0];
         assert_eq!(
-            csv_line(journey, &known()),
+            csv_line(&row(journey, &known())),
             "0,0000000000000005,true,\"a \"\"flow\"\", quoted\",complete,,received,1000,3900,2900,\
              0,1,station 0.0,station 0.1,100,200,800,50,250,500,100,500,100,300,,,\n"
         );
