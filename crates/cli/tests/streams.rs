@@ -127,6 +127,47 @@ fn t3_each_way_carries_every_message_once() {
 }
 
 #[test]
+fn t3_frames_are_taken_by_af_xdp_with_the_capabilities_that_the_book_names() {
+    let Some(pair) = Pair::start() else { return };
+    let bare =
+        ["setpriv", "--bounding-set=-all,+net_raw,+net_admin,+bpf,+ipc_lock,+perfmon", TIMEWIRE];
+    let listen = ["listen", "--interface", "phy0", "--count", "50", "--for", "30s", "--json"];
+    let talk = ["talk", "--tolerance", "20s", "--interface", "phy0", "--over", "xdp"];
+    let talk = [&talk[..], &["--cycle", "1ms", "--count", "50", &pair.card]].concat();
+    let mut is_there = false;
+    for way in ["xdp:generic", "xdp"] {
+        let words = [&bare[..], &listen, &["--over", way]].concat();
+        let mut listener = pair.host.spawn_in("beta", &words);
+        wait_until("it listens", || {
+            listener.stderr().contains("listening: ") || listener.has_ended()
+        });
+        let said = listener.stderr();
+        if said.contains("the mode `auto` takes what works") {
+            eprintln!("SKIP: {said}");
+            continue;
+        }
+        run(&mut pair.host.command("", &[&bare[..], &talk].concat())).done();
+        is_complete(&heard(&listener.end().done()), 0, 1, 50);
+        is_there = true;
+    }
+    if is_there {
+        // What is missing is named.
+        let refused = |netns: &str, words: &[&str], command: &[&str], hint: &str| {
+            let said = run(&mut pair.host.command(netns, &[words, command].concat()));
+            assert!(said.code == Some(2) && said.stderr.contains(hint), "{said:?}");
+        };
+        let listen_by_xdp = [&listen[..], &["--over", "xdp"]].concat();
+        let less = bare.map(|word| word.trim_end_matches(",+perfmon"));
+        refused("beta", &less, &listen_by_xdp, "CAP_BPF and CAP_PERFMON");
+        let unlocked = bare[1].replace(",+ipc_lock", "");
+        let short = ["prlimit", "--memlock=65536", "setpriv", &unlocked, TIMEWIRE];
+        refused("beta", &short, &listen_by_xdp, "CAP_IPC_LOCK or more locked memory");
+        refused("", &short, &talk, "it needs CAP_IPC_LOCK");
+    }
+    pair.host.is_clean();
+}
+
+#[test]
 fn t3_stamps_and_records_of_both_sides_are_kept() {
     let Some(pair) = Pair::start() else { return };
     let listener = pair.listen("0.0.0.0:15001 --count 100 --for 30s --out heard");

@@ -179,9 +179,10 @@ impl ReceiveError {
             }
             ReceiveError::Host(error) => error.hint().map(str::to_owned),
             ReceiveError::Bpf { source: BpfError::Load { .. }, .. }
-            | ReceiveError::Query { .. } => {
-                Some("needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN (run as root)".to_owned())
-            }
+            | ReceiveError::Query { .. } => Some(
+                "needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN (run as root)"
+                    .to_owned(),
+            ),
             ReceiveError::PrivateMounts { netns } => {
                 let netns = netns.as_deref().unwrap_or("NAME");
                 Some(format!(

@@ -92,18 +92,20 @@ impl ListenError {
                      UDP port below 1024 CAP_NET_BIND_SERVICE",
                 )
             }
-            ListenError::NoXdp { is_forbidden: true, .. } => {
-                Some("AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF")
-            }
+            ListenError::NoXdp { is_forbidden: true, .. } => Some(
+                "AF_XDP needs CAP_NET_RAW, CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON, and \
+                     CAP_IPC_LOCK or more locked memory (`ulimit -l`); in a container also a \
+                     seccomp profile that allows bpf()",
+            ),
             ListenError::NoXdp { .. } => {
                 Some("the mode `auto` takes what works; frames and ring need no driver's help")
             }
             ListenError::InTheWay { .. } => {
                 Some("`ip link set INTERFACE xdp off` takes one off that is attached over netlink")
             }
-            ListenError::Bpf { source, .. } if source.is_forbidden() => {
-                Some("eBPF needs CAP_BPF and CAP_NET_ADMIN in the first user namespace")
-            }
+            ListenError::Bpf { source, .. } if source.is_forbidden() => Some(
+                "eBPF needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN in the first user namespace",
+            ),
             _ => None,
         }
     }

@@ -102,7 +102,9 @@ impl XdpPort {
         let buffers = options.buffer_bytes / FrameMemory::BUFFER;
         let open = || XskListener::open(buffers, place, options.busy_poll);
         let socket = once_free(open).map_err(|error| {
-            let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+            // Memory that counts as locked, and more than this process may lock.
+            let is_too_much = error.raw_os_error() == Some(105 /* ENOBUFS */);
+            let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied || is_too_much;
             (format!("AF_XDP socket: {error}"), is_forbidden)
         })?;
         program

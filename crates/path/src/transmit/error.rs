@@ -60,6 +60,14 @@ impl PortError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            PortError::Open { source, .. }
+                if source.raw_os_error() == Some(libc_errno::ENOBUFS) =>
+            {
+                Some(
+                    "memory for AF_XDP counts as locked: it needs CAP_IPC_LOCK, or more of it \
+                     (`ulimit -l`)",
+                )
+            }
             PortError::Open { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some(
                     "CAP_NET_RAW is needed for whole frames and AF_XDP; CAP_NET_ADMIN for a \
@@ -84,4 +92,5 @@ mod libc_errno {
     pub(super) const ENOPROTOOPT: i32 = 92;
     pub(super) const EOPNOTSUPP: i32 = 95;
     pub(super) const EAFNOSUPPORT: i32 = 97;
+    pub(super) const ENOBUFS: i32 = 105;
 }
