@@ -4,11 +4,20 @@
 //!
 //! Not here: captures that are being taken; what is in those stays when their program is killed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+
+/// Where all files of this process are that are being written.
+static BESIDE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn all_beside() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    BESIDE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -24,7 +33,7 @@ impl NewFile {
     /// Begins a file at `path`, which must not be there unless `force` replaces it. A pipe or
     /// device that is there is written into.
     ///
-    /// **Errors**: there is such a file, or it cannot be written.
+    /// **Errors**: there is such a file, it is being written already, or it cannot be written.
     pub fn create(path: &Path, force: bool) -> anyhow::Result<NewFile> {
         let cannot = || format!("cannot write {}", path.display());
         // What a symbolic link names is replaced, not the link.
@@ -41,9 +50,19 @@ impl NewFile {
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
         hidden.push(format!(".{}.part", std::process::id()));
-        let beside = path.with_file_name(hidden);
+        // In one spelling, so that it is known again.
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let beside = fs::canonicalize(directory).with_context(cannot)?.join(hidden);
+        let mut all = all_beside();
+        if all.contains(&beside) {
+            bail!("{} is to be written twice; give each its own name", path.display());
+        }
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(&beside);
         let file = BufWriter::new(file.with_context(cannot)?);
+        all.insert(beside.clone());
         Ok(NewFile { path, beside: Some(beside), force, file })
     }
 
@@ -70,6 +89,7 @@ impl NewFile {
                 Err(error) => return Err(error).with_context(cannot),
             }
         }
+        all_beside().remove(beside);
         self.beside = None;
         Ok(())
     }
@@ -116,6 +136,7 @@ impl Drop for NewFile {
         if let Some(beside) = &self.beside {
             // There is nobody to tell, and the next of the same name is written over it.
             let _ = fs::remove_file(beside);
+            all_beside().remove(beside);
         }
     }
 }
@@ -163,6 +184,24 @@ mod tests {
         file.finish().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(place.names(), ["a"]);
+    }
+
+    #[test]
+    fn t0_two_at_once_are_refused_and_one_after_the_other_are_not() {
+        let place = Place::new("twice");
+        let path = place.0.join("a");
+        let mut first = NewFile::create(&path, true).unwrap();
+        first.write_all(b"first").unwrap();
+        let around = place.0.join("..").join(place.0.file_name().unwrap()).join("a");
+        for again in [path.clone(), around] {
+            let twice = NewFile::create(&again, true).unwrap_err();
+            assert!(twice.to_string().ends_with("is to be written twice; give each its own name"));
+        }
+        first.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        drop(NewFile::create(&path, true).unwrap());
+        NewFile::create(&path, true).unwrap().finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
     }
 
     #[test]

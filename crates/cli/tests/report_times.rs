@@ -313,6 +313,7 @@ fn t1_what_cannot_be_written_changes_nothing() {
     refused(&["--hdr-interval", "1s"], "--hdr");
     refused(&["--force"], "--force is for the files of --hdr, --csv and --parquet");
     refused(&["--csv", &other, "--hdr", &log], "--force writes over it");
+    refused(&["--csv", &other, "--parquet", &other], "is to be written twice");
     refused(&["--csv", &other, "--serve"], "--serve");
     refused(&["--parquet", &other, "--serve"], "--serve");
     refused(&["--parquet", &log], "--force writes over it");

@@ -60,8 +60,9 @@ impl PortError {
     /// What to do about it, where that is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            PortError::Open { source, .. }
-                if source.raw_os_error() == Some(libc_errno::ENOBUFS) =>
+            PortError::Open { what, source }
+                if source.raw_os_error() == Some(libc_errno::ENOBUFS)
+                    && what.starts_with("AF_XDP") =>
             {
                 Some(
                     "memory for AF_XDP counts as locked: it needs CAP_IPC_LOCK, or more of it \
