@@ -208,7 +208,7 @@ fn gates_and_launch_times() {
     let run = || role(&kernel, "gates", &["ip", "tc"]);
     let mut runs = vec![run()];
     inside::judge(&runs[0]);
-    // Where the host has more to do than processors, some are off by nanoseconds: where threads of
+    // Where the host has more to do than processors, some are off by 200 ns: where threads of
     // the emulator are interrupted is not of the machine's time. Hardly two of those in one way.
     while runs.len() < MOST_RUNS {
         let next = run();
