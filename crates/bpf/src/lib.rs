@@ -3,8 +3,8 @@
 //! loads it and reads its maps. Programs are attached by links, so they go away with their owner,
 //! also when it is killed; but for `receive::resident`, which is there to stay.
 //!
-//! Needs CAP_BPF, CAP_PERFMON (programs take a pointer into a frame from another) and CAP_NET_ADMIN
-//! in the first user namespace.
+//! Needs CAP_BPF and CAP_NET_ADMIN in the first user namespace; to receive and to listen also
+//! CAP_PERFMON, as those programs take a pointer into a frame from another.
 //!
 //! Not here: what is done where eBPF is not allowed (`timewire-path` has a road without it).
 
