@@ -253,7 +253,7 @@ fn peers(args: &PeersArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         let peers: Vec<Json> = peers.iter().map(peer_json).collect();
         let all = json!({"schema": "timewire.agent-peers/1", "fingerprint": own, "peers": peers});
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        return output::json(&all);
     }
     let mut text = match own {
         Some(own) => format!("this station: {own}\n"),
@@ -326,7 +326,7 @@ fn find(args: &Find) -> anyhow::Result<ExitCode> {
     }
     if args.json {
         let all = json!({"schema": "timewire.agents/1", "agents": rows});
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        return output::json(&all);
     }
     if found.is_empty() {
         say!("no agent was heard within {}", args.time);

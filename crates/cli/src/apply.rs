@@ -150,7 +150,7 @@ fn report(
     if let (Some(value), Json::Object(more)) = (value.as_object_mut(), more) {
         value.extend(more);
     }
-    output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))
+    output::json(&value)
 }
 
 /// Says what did not work; the exit code that it leads to.
@@ -164,7 +164,7 @@ fn failed(args: &Apply, failure: Failure) -> anyhow::Result<ExitCode> {
                     "schema": "timewire.apply/1", "state": "failed", "at": at, "why": why,
                     "left": left, "reasons": reasons,
                 });
-                output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+                output::json(&value)?;
             }
             say!("error: {at} failed");
             say!("  why:  {why}");
@@ -196,7 +196,7 @@ fn refused(args: &Apply, refusals: &[Refusal]) -> anyhow::Result<ExitCode> {
         let value = json!({
             "schema": "timewire.apply/1", "state": "refused", "refusals": refusals,
         });
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        output::json(&value)?;
     }
     for refusal in refusals {
         say!("error: {refusal}");
@@ -225,7 +225,7 @@ fn dry_run(args: &Apply, name: &str, wished: &Wished) -> anyhow::Result<ExitCode
                 "schema": "timewire.plan/1", "name": name, "steps": lines(&plan),
                 "by_hand": wished.by_hand, "warnings": wished.warnings,
             });
-            output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))
+            output::json(&value)
         }
         Ok((_, plan)) if plan.steps.is_empty() => {
             output::print("# the host is as wished already\n")
@@ -359,7 +359,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             "schema": "timewire.status/1", "applied": record, "rebooted": status.rebooted,
             "settings": settings, "last": status.ending,
         });
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&value)?))?;
+        output::json(&value)?;
         return Ok(code);
     }
     let Some(saved) = &status.saved else {

@@ -223,7 +223,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let array = array::open(&args.array)?;
     let survey = array::survey(&array, &places(&array, &args.shards))?;
     if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&survey)?))?;
+        output::json(&survey)?;
     } else {
         output::print(&told(&array, &survey))?;
     }

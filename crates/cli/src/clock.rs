@@ -203,7 +203,7 @@ fn config(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let plan = keep::plan_for("clock", &read_clock(file)?)?;
     if json {
         let told = Told { schema: "timewire.clock-config/1", plan: &plan };
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&told)?));
+        return output::json(&told);
     }
     let by = if plan.hardware { "the card" } else { "the kernel" };
     let mut text = format!("# {by} stamps: {}\n", plan.why);

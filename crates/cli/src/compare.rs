@@ -111,7 +111,7 @@ pub fn run(args: &Compare) -> anyhow::Result<ExitCode> {
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if args.json {
-        output::print(&comparison.to_json())?;
+        output::json(&comparison)?;
     } else {
         output::print(&compare::table(&comparison, args.all, output::wants_colour()))?;
         if let Some(path) = &args.html {

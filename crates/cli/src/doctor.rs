@@ -214,7 +214,7 @@ pub fn probe() -> anyhow::Result<ExitCode> {
     // Without the privilege for a namespace, what needs none is tried nonetheless.
     let _ = timewire_lab::privilege::enter();
     let probes = timewire_ctl::doctor::probe();
-    output::print(&format!("{}\n", serde_json::to_string_pretty(&probes)?))
+    output::json(&probes)
 }
 
 const PROBES_FILE: &str = "probes.json";

@@ -111,7 +111,7 @@ fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
 fn dry_run(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
     if json {
         let scenarios: Vec<_> = scripts.iter().map(|script| &script.scenario).collect();
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&scenarios)?));
+        return output::json(&scenarios);
     }
     let mut text = String::new();
     for Script { scenario, .. } in scripts {
@@ -292,7 +292,7 @@ fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow:
 /// Prints what was computed.
 pub fn tell(summary: &Summary, report: &Path, json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        output::print(&summary.to_json())?;
+        output::json(summary)?;
     } else {
         let options = TableOptions { colour: output::wants_colour(), ..TableOptions::default() };
         output::print(&timewire_report::table(summary, options))?;

@@ -105,7 +105,7 @@ pub fn run(command: GroupCommand) -> anyhow::Result<ExitCode> {
         GroupCommand::Show(args) => {
             let status = status()?;
             if args.json {
-                return output::print(&format!("{}\n", serde_json::to_string_pretty(&status)?));
+                return output::json(&status);
             }
             output::print(&describe(&status, None))
         }
@@ -133,11 +133,7 @@ fn read(path: &Path) -> anyhow::Result<HostFile> {
 
 fn check(args: &File) -> anyhow::Result<ExitCode> {
     let plan = groups::plan(&read(&args.file)?)?;
-    if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&plan.report())?))
-    } else {
-        output::print(&plan.to_string())
-    }
+    if args.json { output::json(&plan.report()) } else { output::print(&plan.to_string()) }
 }
 
 fn start(path: &Path) -> anyhow::Result<ExitCode> {
@@ -193,7 +189,7 @@ fn watch(args: &Show) -> anyhow::Result<ExitCode> {
     loop {
         let now = status()?;
         if args.json {
-            output::print(&format!("{}\n", serde_json::to_string(&now)?))?;
+            output::json_line(&now)?;
         } else {
             let clear = if output::wants_colour() { "\x1b[H\x1b[2J" } else { "" };
             output::print(&format!("{clear}{}", describe(&now, before.as_ref())))?;

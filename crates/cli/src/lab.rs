@@ -64,7 +64,7 @@ fn doctor(json: bool) -> anyhow::Result<ExitCode> {
     };
     if json {
         let told = Doctor { schema: "timewire.lab-doctor/1", laboratories, checks: &checks };
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&told)?))?;
+        output::json(&told)?;
         return Ok(ExitCode::from(code));
     }
     let mut text = String::new();
@@ -116,7 +116,7 @@ fn uml(args: &Uml) -> anyhow::Result<ExitCode> {
     };
     if args.json {
         let all: Vec<&About> = kernels.iter().map(Kernel::about).collect();
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        return output::json(&all);
     }
     for kernel in &kernels {
         output::print(&format!("{}\n", describe(kernel)))?;
@@ -151,7 +151,7 @@ fn qemu(args: &Qemu) -> anyhow::Result<ExitCode> {
     };
     let all: Vec<&qemu::About> = kernels.iter().map(qemu::Kernel::about).collect();
     if args.json {
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        return output::json(&all);
     }
     for about in all {
         let mut text = format!(

@@ -258,7 +258,7 @@ impl Screen {
 
     fn end(&mut self, heard: &ListenSnapshot, judged: &[Judged]) -> anyhow::Result<()> {
         if self.json {
-            output::print(&format!("{}\n", final_object(heard, judged)))?;
+            output::json_line(&final_object(heard, judged))?;
             return Ok(());
         }
         if let Some(above @ 1..) = self.drawn {

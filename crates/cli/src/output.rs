@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
+use serde::{Serialize, Serializer};
 use timewire_ctl::CtlError;
 use timewire_ctl::avtp::StreamError;
 use timewire_ctl::experiment::Progress;
@@ -37,25 +38,80 @@ pub fn talk(words: fmt::Arguments<'_>) {
 
 /// Prints data to stdout, however slowly it is read.
 pub fn print(text: &str) -> anyhow::Result<ExitCode> {
-    let mut stdout = io::stdout().lock();
-    let mut rest = text.as_bytes();
-    loop {
-        let done = match rest {
-            [] => stdout.flush().map(|()| None),
-            _ => stdout.write(rest).map(Some),
-        };
-        match done {
-            Ok(None) => return Ok(ExitCode::SUCCESS),
-            Ok(Some(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
-            Ok(Some(written)) => rest = &rest[written..],
-            // Who had our stdout before, as a machine of the laboratory, may have left it so that
-            // it does not wait by itself.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                event::wait_writable(stdout.as_fd(), None)?;
+    let mut out = Patient(io::stdout().lock());
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a value as JSON while it is gone through: nothing of it is kept.
+pub fn json<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<ExitCode> {
+    json_into(Patient(io::stdout().lock()), value)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a value as [`json`] does.
+pub fn json_into<T: Serialize + ?Sized>(out: impl Write, value: &T) -> io::Result<()> {
+    let mut out = io::BufWriter::with_capacity(JSON_BUFFER, out);
+    // An error of the writer stays what it was: a reader who has gone is none.
+    serde_json::to_writer_pretty(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Prints a value as [`json`] does, in one line.
+pub fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<ExitCode> {
+    let mut out = io::BufWriter::with_capacity(JSON_BUFFER, Patient(io::stdout().lock()));
+    serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How much of JSON is written at once. **Units**: bytes.
+const JSON_BUFFER: usize = 64 << 10;
+
+/// A list in JSON whose entries are made one at a time.
+pub struct Each<F>(pub F);
+
+impl<F, I> Serialize for Each<F>
+where
+    F: Fn() -> I,
+    I: IntoIterator<Item: Serialize>,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
+}
+
+/// Stdout that waits for its reader. Who had it before, as a machine of the laboratory, may have
+/// left it so that it does not wait by itself.
+struct Patient(io::StdoutLock<'static>);
+
+impl Patient {
+    fn wait<T>(
+        &mut self,
+        mut step: impl FnMut(&mut io::StdoutLock<'static>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match step(&mut self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    event::wait_writable(self.0.as_fd(), None)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
         }
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(|out| out.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.wait(|out| out.flush())
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod check;
 mod file;
+mod json;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use serde_json::{Value, json};
 use timewire_base::{Span, parse_span};
 use timewire_plan::check::check as judge;
 use timewire_plan::exchange::{
@@ -106,10 +106,6 @@ pub struct PlanArgs {
     pub json: bool,
 }
 
-/// What `--json` prints; and with `--explain`.
-const PLAN_SCHEMA: &str = "timewire.network-plan/1";
-const STREAM_SCHEMA: &str = "timewire.planned-stream/1";
-
 /// What the search took.
 struct Effort {
     cpu: Duration,
@@ -177,26 +173,21 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let alone = args.explain.as_deref().filter(|_| explained.is_none());
-    let text = match (explained, args.json) {
-        (Some(id), true) => format!("{:#}\n", alone_json(problem, &plan, id)),
-        (Some(id), false) => explanation(problem, &plan, id),
-        (None, json) => {
-            let alone = alone.and_then(|name| more.as_ref()?.explained(name, json));
-            let whole = || match json {
-                true => {
-                    let mut value = as_json(problem, &plan, &planner, &effort);
-                    more.iter().for_each(|more| more.add_to(&mut value));
-                    format!("{value:#}\n")
-                }
-                false => {
-                    let rest = more.as_ref().map_or(String::new(), file::More::text);
-                    summary(problem, &plan, &planner, &effort) + &rest
-                }
-            };
-            alone.unwrap_or_else(whole)
+    let alone = alone.and_then(|name| more.as_ref()?.explained(name, args.json));
+    match (explained, alone) {
+        (Some(id), _) if args.json => output::json(&json::alone(problem, &plan, id))?,
+        (Some(id), _) => output::print(&explanation(problem, &plan, id))?,
+        (None, Some(text)) => output::print(&text)?,
+        (None, None) if args.json => {
+            let loads = planner.link_loads();
+            let whole = json::Whole::of(problem, &plan, &loads, &effort, more.as_ref());
+            output::json(&whole)?
+        }
+        (None, None) => {
+            let rest = more.as_ref().map_or(String::new(), file::More::text);
+            output::print(&(summary(problem, &plan, &planner, &effort) + &rest))?
         }
     };
-    output::print(&text)?;
     let good = plan.refused.is_empty() && more.is_none_or(|more| more.is_good());
     Ok(ExitCode::from(u8::from(!good)))
 }
@@ -302,9 +293,10 @@ fn summary(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -
         let open = plan.refused.len() - proven;
         let _ = writeln!(text, "refused: {proven} with a proof, {open} without");
     }
+    let refusals = words::Refusals::of(problem);
     for refusal in plan.refused.iter().take(NAMED) {
         let name = &problem.stream(refusal.stream).name;
-        let _ = writeln!(text, "  {name}: {}", words::reason(problem, &refusal.certificate));
+        let _ = writeln!(text, "  {name}: {}", refusals.text(refusal));
     }
     if plan.refused.len() > NAMED {
         let _ = writeln!(text, "  and {} more; --json has all", plan.refused.len() - NAMED);
@@ -350,7 +342,7 @@ fn explanation(problem: &Problem, plan: &Plan, id: StreamId) -> String {
         stream.name, stream.frames, stream.length_bytes, stream.interval, stream.latency_max
     );
     if let Some(refusal) = plan.refused.iter().find(|refusal| refusal.stream == id) {
-        let _ = writeln!(text, "no place: {}", words::reason(problem, &refusal.certificate));
+        let _ = writeln!(text, "no place: {}", words::Refusals::of(problem).text(refusal));
         return text;
     }
     let admission = plan.admitted.iter().find(|admission| admission.stream == id);
@@ -371,89 +363,4 @@ fn explanation(problem: &Problem, plan: &Plan, id: StreamId) -> String {
         let _ = writeln!(text, "latency {latency}");
     }
     text
-}
-
-fn stream_json(problem: &Problem, plan: &Plan, id: StreamId) -> Value {
-    let name = &problem.stream(id).name;
-    let refused = plan.refused.binary_search_by_key(&id, |refusal| refusal.stream);
-    if let Ok(refusal) = refused.map(|place| &plan.refused[place]) {
-        return json!({
-            "name": name,
-            "admitted": false,
-            "proof": refusal.certificate.is_proof(),
-            "reason": words::reason(problem, &refusal.certificate),
-            "certificate": refusal.certificate,
-        });
-    }
-    let network = problem.network();
-    let place = plan.admitted.binary_search_by_key(&id, |admission| admission.stream);
-    let sent = place.map(|place| plan.admitted[place].transmissions.as_slice());
-    let rows: Vec<Value> = sent
-        .unwrap_or_default()
-        .iter()
-        .map(|sent| {
-            json!({
-                "link": network.link(sent.link).name,
-                "copy": sent.copy,
-                "frame": sent.frame,
-                "queue": sent.queue,
-                "start_ns": sent.start,
-            })
-        })
-        .collect();
-    json!({
-        "name": name,
-        "admitted": true,
-        "latency_ns": words::latency(problem, plan, id),
-        "transmissions": rows,
-    })
-}
-
-fn alone_json(problem: &Problem, plan: &Plan, id: StreamId) -> Value {
-    let mut value = stream_json(problem, plan, id);
-    value["schema"] = json!(STREAM_SCHEMA);
-    value
-}
-
-fn as_json(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -> Value {
-    let network = problem.network();
-    let ids = (0..problem.streams().len()).map(StreamId::from_index);
-    let loads = planner.link_loads();
-    let ports: Vec<Value> = plan
-        .gates
-        .iter()
-        .map(|gates| {
-            let windows: Vec<Value> = gates
-                .windows
-                .iter()
-                .map(|w| json!({"start_ns": w.start, "end_ns": w.end, "queue": w.queue}))
-                .collect();
-            json!({
-                "link": network.link(gates.link).name,
-                "cycle_ns": gates.cycle,
-                "entries": gates.entries,
-                "spare_ns": gates.spare,
-                "load_ppm": loads[gates.link.index()],
-                "windows": windows,
-            })
-        })
-        .collect();
-    let names: Vec<&str> = network.links().iter().map(|link| link.name.as_str()).collect();
-    let nodes: Vec<&str> = network.nodes().iter().map(|node| node.name.as_str()).collect();
-    json!({
-        "schema": PLAN_SCHEMA,
-        "cycle_ns": plan.cycle,
-        "admitted": plan.admitted.len(),
-        "refused": plan.refused.len(),
-        "nodes": nodes,
-        "links": names,
-        "search": {
-            "steps": effort.steps,
-            "cpu_ns": u64::try_from(effort.cpu.as_nanos()).unwrap_or(u64::MAX),
-            "cut": effort.cut,
-        },
-        "checked": effort.checked,
-        "streams": ids.map(|id| stream_json(problem, plan, id)).collect::<Vec<_>>(),
-        "ports": ports,
-    })
 }

@@ -273,7 +273,7 @@ fn print(statuses: &[ReceiveStatus], json: bool, rates: &Rates) -> anyhow::Resul
             }
         }
         let shown = json!({"schema": "timewire.receive-list/1", "interfaces": all});
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&shown)?));
+        return output::json(&shown);
     }
     if statuses.is_empty() {
         return output::print("no interface here has receive priority\n");

@@ -43,7 +43,7 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
     let end = EndRequests::new().context("cannot wait for requests to end")?;
     let summary = lab.run(&kernel, &init, &out, Some(&end))?;
     if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&summary)?))?;
+        output::json(&summary)?;
     } else {
         output::print(&table(&summary, &out))?;
     }

@@ -129,7 +129,7 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
         None => None,
     };
     if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
+        output::json(&report)?;
     } else {
         output::print(&report.table())?;
         if let Some(report) = written {

@@ -107,11 +107,7 @@ pub fn stations(path: &Path, what: &str) -> anyhow::Result<(StationMap, String)>
 
 /// Prints what came of an experiment.
 pub fn show(summary: &Summary, directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
-    if json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(summary)?))
-    } else {
-        output::print(&table(summary, directory))
-    }
+    if json { output::json(summary) } else { output::print(&table(summary, directory)) }
 }
 
 fn read_map(args: &Run, file: &ExperimentFile, path: &Path) -> anyhow::Result<StationMap> {
@@ -152,7 +148,7 @@ fn dry_run(script: &Script, json: bool) -> anyhow::Result<ExitCode> {
             .map(|p| json!({"number": p.number, "repeat": p.repeat, "values": p.values}))
             .collect();
         let all = json!({"schema": "timewire.performances/1", "performances": rows});
-        return output::print(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        return output::json(&all);
     }
     let mut text = format!("{}: {} performances, in this order\n", script.file.name, all.len());
     for performance in &all {

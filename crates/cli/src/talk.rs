@@ -211,7 +211,7 @@ pub fn run(args: &Talk) -> anyhow::Result<ExitCode> {
     progress.clear();
     let done = done?;
     if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&done)?))?;
+        output::json(&done)?;
     } else {
         output::print(&told::outcome(&done))?;
     }

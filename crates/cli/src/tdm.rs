@@ -197,11 +197,7 @@ fn set(args: &Set) -> anyhow::Result<ExitCode> {
 
 fn show(args: &Show) -> anyhow::Result<ExitCode> {
     let status = client(&args.which)?.status()?;
-    if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&status)?))
-    } else {
-        output::print(&describe(&status))
-    }
+    if args.json { output::json(&status) } else { output::print(&describe(&status)) }
 }
 
 /// The station's own slots have an asterisk.

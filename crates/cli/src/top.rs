@@ -49,7 +49,7 @@ pub fn run(args: &Top) -> anyhow::Result<ExitCode> {
     loop {
         let look = Look::take(&args.interfaces)?;
         if args.json {
-            output::print(&format!("{}\n", serde_json::to_string(&look)?))?;
+            output::json_line(&look)?;
         } else {
             screen.show(&look, before.as_ref(), args.once)?;
         }

@@ -62,12 +62,15 @@ fn t1_a_refused_stream_has_a_reason_and_exit_code_1() {
     let topo = scratch.write("topo.csv", TOPO);
     let said = timewire(&["plan", "--tsnkit", &task, &topo]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    let reason = "1: alone in the network it needs 6400ns to 2 over 3 links; it may take 6us\n";
+    let reason = "1: (3, 1), (1, 0), (0, 2) class 7: alone in the network it needs 6400ns to 2 \
+                  over 3 links; it may take 6us\n";
     assert!(said.stdout.contains(&format!("refused: 1 with a proof, 0 without\n  {reason}")));
     let said = timewire(&["plan", "--tsnkit", &task, &topo, "--json"]);
     let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((&json["admitted"], &json["refused"]), (&1.into(), &1.into()));
     assert_eq!(json["streams"][1]["certificate"]["kind"], "minimum_latency");
+    assert_eq!(json["streams"][1]["class"], 7);
+    assert_eq!(json["streams"][1]["ports"], serde_json::json!(["(3, 1)", "(1, 0)", "(0, 2)"]));
     assert_eq!(
         (&json["schema"], &json["checked"]),
         (&"timewire.network-plan/1".into(), &true.into())
@@ -128,7 +131,10 @@ fn t1_a_search_ends_by_one_limit_and_says_when_it_did() {
     let reason = "4 streams (3, 0, 1, 2) meet on links that they cannot avoid ((0, 1), (2, 0), \
                   (1, 3)), however they start; one of them needs another interval, length or way";
     let said = timewire(&explain);
-    assert!(said.stdout.contains(&format!("no place: {reason}\n")), "{said:?}");
+    assert!(
+        said.stdout.contains(&format!("no place: (2, 0), (0, 1), (1, 3) class 7: {reason}\n")),
+        "{said:?}"
+    );
     let said = timewire(&[&explain[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!((&json["proof"], &json["reason"]), (&true.into(), &reason.into()));
@@ -147,4 +153,72 @@ fn t1_an_option_of_tables_is_refused_with_a_file() {
         let why = format!("the argument '[FILE]' cannot be used with '{}", words[0]);
         assert!(said.stderr.contains(&why), "{said:?}");
     }
+}
+
+/// Streams between neighbours of a line, so that all have a place: 20 MB of JSON.
+fn many(streams: usize, bridges: usize) -> (String, String) {
+    let mut task = "stream,src,dst,size,period,deadline,jitter\n".to_owned();
+    let mut topo = "link,q_num,rate,t_proc,t_prop\n".to_owned();
+    let mut join = |a: usize, b: usize| {
+        for (from, to) in [(a, b), (b, a)] {
+            topo.push_str(&format!("\"({from}, {to})\",8,1,2000,0\n"));
+        }
+    };
+    for bridge in 0..bridges {
+        if bridge + 1 < bridges {
+            join(bridge, bridge + 1);
+        }
+        join(bridge, bridges + bridge);
+    }
+    for stream in 0..streams {
+        let from = stream % bridges;
+        let to = if from + 4 < bridges { from + 4 } else { from - 4 };
+        let (from, to) = (bridges + from, bridges + to);
+        task.push_str(&format!("{stream},{from},[{to}],64,8000000,8000000,8000000\n"));
+    }
+    (task, topo)
+}
+
+/// A plan is written while it is gone through: all of its JSON would need more than 300 MB.
+#[test]
+fn t1_json_of_many_streams_needs_no_memory_of_its_length() {
+    let scratch = Scratch::new();
+    let (task, topo) = many(20_000, 200);
+    let (task, topo) = (scratch.write("task.csv", &task), scratch.write("topo.csv", &topo));
+    let out = scratch.path().join("plan.json").display().to_string();
+    let command = env!("CARGO_BIN_EXE_timewire");
+    let bounded = format!(
+        "ulimit -v 200000; \
+         exec {command} plan --tsnkit {task} {topo} --steps 1000000 --json > {out}"
+    );
+    let ended = std::process::Command::new("sh").args(["-c", &bounded]).status().unwrap();
+    assert_eq!(ended.code(), Some(0));
+    let text = fs::read(&out).unwrap();
+    assert!(text.len() > 20_000_000, "{}", text.len());
+    let plan: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(plan["streams"].as_array().unwrap().len(), 20_000);
+    assert_eq!(plan["admitted"], 20_000);
+}
+
+/// No verb puts JSON together before it prints it: `output::json` writes it as it goes.
+#[test]
+fn t0_no_verb_makes_a_text_of_json_to_print() {
+    let mut files = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    let (mut seen, mut found) = (0, Vec::new());
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            files.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for call in text.split("output::print(").skip(1) {
+            seen += 1;
+            let call = call.split(';').next().unwrap();
+            if call.contains("to_string_pretty") || call.contains("to_json()") {
+                found.push(format!("{}: {call}", path.display()));
+            }
+        }
+    }
+    assert!(seen > 50, "{seen} calls");
+    assert_eq!(found, Vec::<String>::new());
 }

@@ -264,7 +264,7 @@ fn t1_a_refused_stream_of_a_file_has_exit_code_1() {
     let file = scratch.write("late.yaml", &text);
     let said = timewire(&["plan", &file]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("set-1: alone in the network it needs "), "{said:?}");
+    assert!(said.stdout.contains("class 7: alone in the network it needs "), "{said:?}");
 }
 
 /// A frame on a slow link is there before its gap is over, 960 ns earlier than its occupancy ends.

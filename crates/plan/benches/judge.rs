@@ -81,6 +81,10 @@ fn bounded(name: &str, text: &str, problem: &Problem, plan: &Plan, scheme: &Port
     let seconds = cpu_seconds() - start;
     let latencies = bounds.streams.iter().filter_map(|stream| stream.latency);
     let longest = latencies.clone().max().unwrap_or(Span::ZERO);
+    let count = |kind: &str| {
+        let own = bounds.queues.iter().filter_map(|queue| queue.without.as_ref());
+        own.filter(|without| without.cause.kind() == kind).count()
+    };
     println!(
         "{name}, {text}: {} of {} streams bounded, longest {} us, {} queues, {} circular, \
          {} overloaded: {seconds:.3} CPU s",
@@ -88,7 +92,7 @@ fn bounded(name: &str, text: &str, problem: &Problem, plan: &Plan, scheme: &Port
         routes.len(),
         longest.as_ns() / 1_000,
         bounds.queues.len(),
-        bounds.circular.len(),
-        bounds.overloaded.len(),
+        count("circular"),
+        count("overload"),
     );
 }

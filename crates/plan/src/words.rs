@@ -3,11 +3,76 @@
 //!
 //! Not here: JSON, tables and files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_base::Span;
 
-use crate::model::{CasePart, Certificate, LinkId, Plan, Problem, StreamId};
+use crate::model::{CasePart, Certificate, LinkId, Plan, Problem, Refusal, Route, StreamId};
+
+/// Refusals with their ports: what asks for many of them looks through the links once.
+#[derive(Debug)]
+pub struct Refusals<'a> {
+    problem: &'a Problem,
+    /// By node: the links that leave it.
+    leaving: Vec<Vec<LinkId>>,
+}
+
+impl<'a> Refusals<'a> {
+    /// Of this problem.
+    pub fn of(problem: &'a Problem) -> Refusals<'a> {
+        let network = problem.network();
+        let mut leaving = vec![Vec::new(); network.nodes().len()];
+        for (index, link) in network.links().iter().enumerate() {
+            leaving[link.from.index()].push(LinkId::from_index(index));
+        }
+        Refusals { problem, leaving }
+    }
+
+    /// The names of the ports that a refusal is about: each sends on this link. Where the cause is
+    /// at no port, those on the stream's route, or its talker's.
+    pub fn ports(&self, refusal: &Refusal) -> Vec<&'a str> {
+        let stream = self.problem.stream(refusal.stream);
+        let given = || match &stream.route {
+            Route::Given(trees) => trees.concat(),
+            Route::Free => Vec::new(),
+        };
+        let mut ports = match &refusal.certificate {
+            Certificate::MinimumLatency { path, .. } | Certificate::Jitter { path, .. } => {
+                path.clone()
+            }
+            Certificate::Window { link, .. }
+            | Certificate::LinkLoad { link, .. }
+            | Certificate::PairConflict { link, .. }
+            | Certificate::Clique { link, .. }
+            | Certificate::GateLimit { link, .. } => vec![*link],
+            Certificate::Cases { parts, .. } => {
+                let own = parts.iter().filter(|part| part.stream == refusal.stream);
+                own.flat_map(|part| part.links.clone()).collect()
+            }
+            Certificate::NoInstant { .. } => Vec::new(),
+            Certificate::NoPath { .. }
+            | Certificate::Solver { .. }
+            | Certificate::NotFound { .. } => given(),
+        };
+        if ports.is_empty() {
+            ports.clone_from(&self.leaving[stream.talker.index()]);
+        }
+        let mut seen = BTreeSet::new();
+        ports.retain(|link| seen.insert(*link));
+        let network = self.problem.network();
+        ports.into_iter().map(|link| network.link(link).name.as_str()).collect()
+    }
+
+    /// Port, class and cause.
+    pub fn text(&self, refusal: &Refusal) -> String {
+        let class = self.problem.stream(refusal.stream).priority;
+        let why = reason(self.problem, &refusal.certificate);
+        match some(&self.ports(refusal)) {
+            ports if ports.is_empty() => format!("class {class}: {why}"),
+            ports => format!("{ports} class {class}: {why}"),
+        }
+    }
+}
 
 /// Why a stream has no place, as a sentence.
 pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
@@ -98,12 +163,15 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
 /// How many streams or links a proof by cases names in words.
 const NAMED: usize = 6;
 
-/// A tree with so many entries has one more end than splits.
-fn cases(problem: &Problem, parts: &[CasePart], entries: usize) -> String {
-    let some = |names: &[&str]| match names.len().checked_sub(NAMED) {
+fn some(names: &[&str]) -> String {
+    match names.len().checked_sub(NAMED) {
         None | Some(0) => names.join(", "),
         Some(more) => format!("{} and {more} more", names[..NAMED].join(", ")),
-    };
+    }
+}
+
+/// A tree with so many entries has one more end than splits.
+fn cases(problem: &Problem, parts: &[CasePart], entries: usize) -> String {
     let streams: Vec<&str> =
         parts.iter().map(|part| problem.stream(part.stream).name.as_str()).collect();
     let mut shared: BTreeMap<LinkId, usize> = BTreeMap::new();

@@ -53,7 +53,7 @@ fn t1_every_stream_of_the_shipped_file_has_a_place() {
     let bounds = file::bounds(&network, &given, &plan).unwrap();
     assert_eq!(bounds.len(), 2);
     for bound in bounds {
-        assert!(bound.latency.is_some(), "{bound:?}");
+        assert!(bound.bound.is_ok(), "{bound:?}");
     }
 }
 
@@ -231,11 +231,11 @@ fn t0_others_wait_for_planned_frames_where_no_gate_keeps_them_apart() {
     let (network, given, plan) = planned(&burst("", REST));
     assert_eq!(plan.gates.len(), 1, "only the bridge has gates");
     let bounds = file::bounds(&network, &given, &plan).unwrap();
-    let latency = bounds[0].latency.unwrap();
+    let latency = bounds[0].bound.clone().unwrap().0;
     assert!(latency > Span::from_ns(6 * 117_280), "{latency}");
     let (network, given, plan) = planned(&burst("gate_entries: 0", REST));
     let none = file::bounds(&network, &given, &plan).unwrap_err();
-    assert_eq!(none.to_string(), "br has no gates, and planned frames go through it");
+    assert_eq!(none.to_string(), "br>b class 7: br has no gates, and planned frames go through it");
 }
 
 /// Nothing repeats with streams that have no place, so their intervals may have any multiple.
@@ -252,7 +252,7 @@ fn t0_bounds_need_no_common_cycle() {
     let (network, given, plan) = planned(&burst("", &more));
     let bounds = file::bounds(&network, &given, &plan).unwrap();
     assert_eq!(bounds.len(), 4);
-    assert!(bounds.iter().all(|bound| bound.latency.is_some()), "{bounds:?}");
+    assert!(bounds.iter().all(|bound| bound.bound.is_ok()), "{bounds:?}");
 }
 
 #[test]
@@ -267,10 +267,10 @@ fn t0_why_there_are_no_bounds_is_said_with_names() {
     );
     assert_eq!(
         why(&burst("", &late)),
-        "nothing bounds rest: 11000 frames can come at once, more than 4096"
+        "a>br class 0: nothing bounds rest: 11000 frames can come at once, more than 4096"
     );
     let line = burst("", REST).replace("between: [br, c]", "between: [b, c]");
-    assert_eq!(why(&line), "rest goes through the station b");
+    assert_eq!(why(&line), "b>c class 0: rest goes through the station b");
 }
 
 #[test]

@@ -154,7 +154,7 @@ pub fn run(args: &Launch) -> anyhow::Result<ExitCode> {
         say!("note: every frame is in {}", path.display());
     }
     if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&measured)?))?;
+        output::json(&measured)?;
     } else {
         output::print(&measured.text())?;
     }
@@ -207,7 +207,7 @@ fn run_gates(args: &Launch, wish: GatesWish) -> anyhow::Result<ExitCode> {
         say!("note: every frame is in {}", path.display());
     }
     if args.json {
-        output::print(&format!("{}\n", serde_json::to_string_pretty(&measured)?))?;
+        output::json(&measured)?;
     } else {
         output::print(&measured.text())?;
     }

@@ -114,13 +114,16 @@ pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
     line.clear();
     notes.iter().for_each(|note| say!("note: {note}"));
     let report = report?;
-    let json = format!("{}\n", serde_json::to_string_pretty(&report)?);
     if let Some(directory) = &args.out {
         let path = directory.join("path.json");
-        fs::write(&path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::File::create(&path)
+            .and_then(|file| output::json_into(file, &report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let text = if args.json { json } else { table(&report) };
-    output::print(&text)?;
+    match args.json {
+        true => output::json(&report)?,
+        false => output::print(&table(&report))?,
+    };
     Ok(ExitCode::from(u8::from(report.is_bad())))
 }
 

@@ -162,14 +162,19 @@ pub fn run(args: &Receive) -> anyhow::Result<ExitCode> {
     line.clear();
     notes.iter().for_each(|note| say!("note: {note}"));
     let report = report?;
-    let json = format!("{}\n", serde_json::to_string_pretty(&report)?);
     for path in args.plot.iter().cloned().chain(args.out.iter().map(|it| it.join("receive.svg"))) {
         write(&path, &picture(&report))?;
     }
     if let Some(directory) = &args.out {
-        write(&directory.join("receive.json"), &json)?;
+        write(
+            &directory.join("receive.json"),
+            &format!("{}\n", serde_json::to_string_pretty(&report)?),
+        )?;
     }
-    output::print(&if args.json { json } else { table(&report) })?;
+    match args.json {
+        true => output::json(&report)?,
+        false => output::print(&table(&report))?,
+    };
     Ok(ExitCode::from(u8::from(report.is_bad())))
 }
 

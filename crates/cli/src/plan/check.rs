@@ -41,8 +41,10 @@ pub fn run(args: &PlanArgs, path: &Path) -> anyhow::Result<ExitCode> {
         Some(file) => directory(&OwnFile::read(file, args.streams.as_deref())?, path)?,
         None => tables(args, path)?,
     };
-    let text = if args.json { format!("{:#}\n", found.json()) } else { found.text() };
-    output::print(&text)?;
+    match args.json {
+        true => output::json(&found.json())?,
+        false => output::print(&found.text())?,
+    };
     Ok(ExitCode::from(u8::from(!found.is_good())))
 }
 

@@ -79,13 +79,13 @@ impl OwnFile {
     fn asked(&self, plan: &Plan) -> Vec<Asked> {
         let Some((uni, placed)) = &self.asked else { return Vec::new() };
         let each = uni.streams.iter().zip(&placed.placed).enumerate();
+        let refusals = words::Refusals::of(&self.given.problem);
         each.map(|(index, (stream, place))| {
             let refused = |id| plan.refused.iter().find(|refusal| refusal.stream == id);
             let (why, unseen) = match place {
                 Err(refusal) => (Some(refusal.why.clone()), true),
                 Ok(id) => {
-                    let why =
-                        refused(*id).map(|it| words::reason(&self.given.problem, &it.certificate));
+                    let why = refused(*id).map(|it| refusals.text(it));
                     (why, self.given.streams[id.index()].is_none())
                 }
             };
@@ -178,21 +178,20 @@ impl More {
         asked && self.simulated.as_ref().is_none_or(sim::Report::is_good)
     }
 
-    fn bound(&self, index: usize) -> Option<&RestBound> {
-        self.bounds.as_ref().ok()?.get(index)
+    fn bound(&self, index: usize) -> Result<(Span, Span), &Unbounded> {
+        match &self.bounds {
+            Ok(bounds) => bounds[index].bound.as_ref().copied(),
+            Err(why) => Err(why),
+        }
     }
 
     fn line(&self, index: usize) -> String {
         let name = &self.rest[index];
-        let span = |span: Option<Span>| span.map_or("no bound".to_owned(), |s| format!("{s}"));
-        match (&self.bounds, self.bound(index)) {
-            (Ok(_), Some(bound)) if bound.latency.is_some() => format!(
-                "{name}: latency at most {}, which differs by at most {}",
-                span(bound.latency),
-                span(bound.jitter)
-            ),
-            (Err(why), _) => format!("{name}: no bound: {why}"),
-            _ => format!("{name}: no bound: more comes to a queue than it can send"),
+        match self.bound(index) {
+            Ok((latency, jitter)) => {
+                format!("{name}: latency at most {latency}, which differs by at most {jitter}")
+            }
+            Err(why) => format!("{name}: no bound: {why}"),
         }
     }
 
@@ -200,9 +199,9 @@ impl More {
         let bound = self.bound(index);
         json!({
             "name": self.rest[index],
-            "latency_max_ns": bound.and_then(|bound| bound.latency),
-            "jitter_max_ns": bound.and_then(|bound| bound.jitter),
-            "why": self.bounds.as_ref().err().map(ToString::to_string),
+            "latency_max_ns": bound.ok().map(|bound| bound.0),
+            "jitter_max_ns": bound.ok().map(|bound| bound.1),
+            "why": bound.err(),
         })
     }
 
@@ -212,7 +211,7 @@ impl More {
         Some(match json {
             true => {
                 let mut value = self.json(index);
-                value["schema"] = json!(super::STREAM_SCHEMA);
+                value["schema"] = json!(super::json::STREAM_SCHEMA);
                 format!("{value:#}\n")
             }
             false => format!("{}\n", self.line(index)),
@@ -251,23 +250,29 @@ impl More {
         text
     }
 
-    pub fn add_to(&self, value: &mut Value) {
-        let rest: Vec<Value> = (0..self.rest.len()).map(|index| self.json(index)).collect();
-        value["without_place"] = json!(rest);
-        if !self.asked.is_empty() {
-            let row = |it: &Asked| {
-                json!({
-                    "stream_id": it.id,
-                    "name": it.name,
-                    "failure_code": it.code,
-                    "why": it.why,
-                    "in_simulation": self.simulated.is_some() && it.code == 0 && !it.unseen,
-                })
-            };
-            value["asked_for"] = self.asked.iter().map(row).collect();
-        }
-        if let Some(report) = &self.simulated {
-            value["simulation"] = json!(report);
-        }
+    pub fn simulated(&self) -> Option<&sim::Report> {
+        self.simulated.as_ref()
+    }
+
+    pub fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Streams without a place.
+    pub fn rest_json(&self) -> impl Iterator<Item = Value> + '_ {
+        (0..self.rest.len()).map(|index| self.json(index))
+    }
+
+    /// Streams that users asked for.
+    pub fn asked_json(&self) -> impl Iterator<Item = Value> + '_ {
+        self.asked.iter().map(|it| {
+            json!({
+                "stream_id": it.id,
+                "name": it.name,
+                "failure_code": it.code,
+                "why": it.why,
+                "in_simulation": self.simulated.is_some() && it.code == 0 && !it.unseen,
+            })
+        })
     }
 }

@@ -90,7 +90,7 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
         return serve::run(directory, address);
     }
     if args.json {
-        output::print(&sheet.to_json()?)?;
+        output::json(&sheet)?;
     } else if args.markdown {
         output::print(&sheet_markdown(&sheet))?;
     } else {

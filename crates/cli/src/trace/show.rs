@@ -427,7 +427,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         say!("{}", perfetto::said(&input, &bytes));
     }
     if args.json {
-        output::print(&format!("{}\n", as_json(&studied)?))?;
+        output::json_line(&as_json(&studied)?)?;
     } else {
         output::print(&as_text(&studied, &writing.names))?;
     }

@@ -10,15 +10,16 @@
 //!
 //! Not here: scheduled traffic ([`crate::check`]); exact fractions ([`crate::calculus`]).
 
+mod cause;
 mod credit;
 mod network;
 mod port;
 
+pub use cause::{Cause, NoBound, PortClass};
 pub use credit::{CreditBound, CreditClass, credit_bounds};
 pub use network::{Route, bound};
 pub use port::{ClassGates, ClassWindow, PortScheme, Selection};
 
-use serde::Serialize;
 use timewire_base::{BitsPerSecond, Span};
 
 use crate::calculus::CalculusError;
@@ -69,6 +70,14 @@ pub enum BoundsError {
     /// A number that does not fit.
     #[error("{0}")]
     Calculus(#[from] CalculusError),
+    /// Something at one queue for which there is no bound.
+    #[error("link {:?}, class {}: {error}", at.link, at.class)]
+    At {
+        /// Which queue.
+        at: PortClass,
+        /// What.
+        error: Box<BoundsError>,
+    },
 }
 
 impl BoundsError {
@@ -93,16 +102,42 @@ impl BoundsError {
                 "at {}, class {class} has strict priority between classes with credit",
                 name(link)
             ),
-            BoundsError::Gates { link } => {
-                format!("gates at {} are not in order, empty or beyond the cycle", name(link))
+            BoundsError::Gates { .. } => {
+                "its gates are not in order, empty or beyond the cycle".to_owned()
+            }
+            BoundsError::Reserved { reserved, rate } => format!(
+                "classes with credit reserve {reserved} bit/s of {rate}, and some must be left"
+            ),
+            BoundsError::At { at, error } => {
+                format!("{}: {}", at.describe(problem), error.describe(problem))
             }
             other => other.to_string(),
+        }
+    }
+
+    /// At which queue it is, where it is at one.
+    pub fn queue(&self, problem: &Problem) -> Option<PortClass> {
+        match self {
+            BoundsError::At { at, .. } => Some(*at),
+            BoundsError::Between { link, class } => Some(PortClass { link: *link, class: *class }),
+            BoundsError::Route { stream, link } => {
+                let stream = problem.streams().get(stream.index())?;
+                Some(PortClass { link: *link, class: stream.priority })
+            }
+            _ => None,
+        }
+    }
+
+    fn at(self, at: PortClass) -> BoundsError {
+        match self {
+            BoundsError::At { .. } | BoundsError::Between { .. } => self,
+            other => BoundsError::At { at, error: Box::new(other) },
         }
     }
 }
 
 /// What a stream never exceeds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamBound {
     /// Whose.
     pub stream: StreamId,
@@ -111,10 +146,12 @@ pub struct StreamBound {
     pub latency: Option<Span>,
     /// How much the latency can differ.
     pub jitter: Option<Span>,
+    /// Why there is none.
+    pub without: Option<NoBound>,
 }
 
 /// What waits in a queue at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueBound {
     /// The port that sends on this link.
     pub link: LinkId,
@@ -124,19 +161,17 @@ pub struct QueueBound {
     pub delay: Option<Span>,
     /// With everything around the frames. **Units**: bytes.
     pub backlog_bytes: Option<u64>,
+    /// Why there is no bound.
+    pub without: Option<NoBound>,
 }
 
 /// Bounds of a whole network.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkBounds {
     /// By route, in the order given.
     pub streams: Vec<StreamBound>,
     /// By link and class, of those that are used.
     pub queues: Vec<QueueBound>,
-    /// Queues that get more than they can send.
-    pub overloaded: Vec<(LinkId, u8)>,
-    /// Queues whose bounds depend on each other in a circle, or on such; they have none.
-    pub circular: Vec<(LinkId, u8)>,
 }
 
 /// The traffic class of a priority on a port with so many queues.

@@ -8,12 +8,16 @@
 //!
 //! Not here: what one queue gets ([`super::port`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use timewire_base::{BitsPerSecond, Span};
 
 use super::port::{INTERRUPTION_BITS, Load, Queue, slope};
-use super::{BoundsError, NetworkBounds, PortScheme, QueueBound, Selection, StreamBound, class_of};
+use super::{
+    BoundsError, Cause, NetworkBounds, NoBound, PortClass, PortScheme, QueueBound, Selection,
+    StreamBound, class_of,
+};
 use crate::calculus::{Arrival, Ratio};
 use crate::model::{Forwarding, LinkId, Network, NodeId, Problem, Role, Stream, StreamId};
 
@@ -51,7 +55,15 @@ struct Work<'a> {
     loads: Vec<[Load; 8]>,
     delays: Vec<Option<i64>>,
     done: Vec<bool>,
+    /// By queue: the queue with the cause, and the cause, where there is no bound.
+    without: Vec<Option<(usize, Arc<Cause>)>>,
     bounds: NetworkBounds,
+}
+
+/// Which port and class a queue is.
+fn port_class(queue: usize) -> PortClass {
+    let class = u8::try_from(queue % 8).expect("invariant: a remainder of 8");
+    PortClass { link: LinkId::from_index(queue / 8), class }
 }
 
 /// Bounds every stream that has a route, beside all others that have one, with each port's scheme.
@@ -76,6 +88,7 @@ pub fn bound(
         loads: (0..links).map(|_| Default::default()).collect(),
         delays: vec![None; links * 8],
         done: vec![false; links * 8],
+        without: vec![None; links * 8],
         bounds: NetworkBounds::default(),
     };
     for (index, route) in routes.iter().enumerate() {
@@ -168,7 +181,7 @@ impl Work<'_> {
         let mut open: Vec<usize> =
             (0..count).filter(used).filter(|queue| waits[*queue] == 0).collect();
         while let Some(queue) = open.pop() {
-            self.queue(queue)?;
+            self.queue(queue).map_err(|error| error.at(port_class(queue)))?;
             for next in &feeds[queue] {
                 waits[*next] -= 1;
                 if waits[*next] == 0 {
@@ -176,14 +189,49 @@ impl Work<'_> {
                 }
             }
         }
+        self.circles(&feeds);
         Ok(())
+    }
+
+    /// Each queue that was not done is in a circle of dependence, or behind one: back from it, each
+    /// time to one that was not done, until a queue comes again.
+    fn circles(&mut self, feeds: &[Vec<usize>]) {
+        let open = |queue: &usize| !self.queues[*queue].is_empty() && !self.done[*queue];
+        let mut before: BTreeMap<usize, usize> = BTreeMap::new();
+        for queue in (0..feeds.len()).filter(open) {
+            for fed in feeds[queue].iter().filter(|fed| open(fed)) {
+                before.entry(*fed).or_insert(queue);
+            }
+        }
+        for queue in (0..feeds.len()).filter(|queue| before.contains_key(queue)) {
+            let mut walk: Vec<usize> = Vec::new();
+            let mut walked = BTreeSet::new();
+            let mut at = queue;
+            while self.without[at].is_none() && walked.insert(at) {
+                walk.push(at);
+                at = before[&at];
+            }
+            let found = self.without[at].clone().unwrap_or_else(|| {
+                let start = walk.iter().position(|queue| *queue == at).unwrap_or(0);
+                let mut circle = walk[start..].to_vec();
+                circle.reverse();
+                let least = (0..circle.len()).min_by_key(|place| circle[*place]).unwrap_or(0);
+                circle.rotate_left(least);
+                let queues = circle.iter().map(|queue| port_class(*queue)).collect();
+                (circle[0], Arc::new(Cause::Circular { queues }))
+            });
+            for queue in walk {
+                self.without[queue] = Some(found.clone());
+            }
+        }
     }
 
     /// What comes to the queue, what it is served with, and what follows.
     fn queue(&mut self, queue: usize) -> Result<(), BoundsError> {
         self.done[queue] = true;
         let (link, class) = (queue / 8, queue % 8);
-        if !self.arrive(queue) {
+        if let Some(cause) = self.arrive(queue) {
+            self.without[queue] = Some(cause);
             return Ok(());
         }
         let (plain, interrupting) =
@@ -199,19 +247,27 @@ impl Work<'_> {
             scheme: &self.schemes[link],
             loads: &self.loads[link],
         };
-        let Some(service) = served.service()? else { return Ok(()) };
+        let Some(service) = served.service()? else {
+            let mut higher = (queue + 1..link * 8 + 8).filter_map(|it| self.without[it].clone());
+            self.without[queue] = higher.next().or(Some((queue, Arc::new(Cause::TooLarge))));
+            return Ok(());
+        };
         let (delay, backlog) = (plain.delay(&service)?, plain.backlog(&service)?);
         let (Some(delay), Some(backlog)) = (delay, backlog) else {
-            self.bounds.overloaded.push((id, served.class));
+            self.without[queue] = Some((queue, Arc::new(served.shortage(&plain, &service)?)));
             return Ok(());
         };
         self.delays[queue] = i64::try_from(delay.ceil()).ok();
         self.loads[link][class].backlog_bits = u64::try_from(backlog.ceil()).ok();
+        if self.delays[queue].is_none() || self.loads[link][class].backlog_bits.is_none() {
+            self.delays[queue] = None;
+            self.without[queue] = Some((queue, Arc::new(Cause::TooLarge)));
+        }
         Ok(())
     }
 
-    /// Each stream's burst as it comes to the queue; false: one of them is without bound.
-    fn arrive(&mut self, queue: usize) -> bool {
+    /// Each stream's burst as it comes to the queue; or why one of them is without bound.
+    fn arrive(&mut self, queue: usize) -> Option<(usize, Arc<Cause>)> {
         let regulated = self.selection(queue) == Selection::Regulated;
         for index in self.queues[queue].clone() {
             let hop = &self.hops[index];
@@ -221,11 +277,18 @@ impl Work<'_> {
                 Some(before) => self.after(before, hop),
             };
             if burst.is_none() {
-                return false;
+                let before = hop.before.map(|before| self.hops[before].queue);
+                let known = before.and_then(|before| self.without[before].clone());
+                return Some(known.unwrap_or_else(|| (queue, Arc::new(Cause::TooLarge))));
             }
             self.hops[index].burst_bits = burst;
         }
-        true
+        None
+    }
+
+    fn no_bound(&self, queue: usize) -> Option<NoBound> {
+        let (origin, cause) = self.without[queue].clone()?;
+        Some(NoBound { first: port_class(queue), origin: port_class(origin), cause })
     }
 
     /// The burst with which a stream leaves a queue and comes to the next: what its rate brings in
@@ -290,26 +353,30 @@ impl Work<'_> {
     fn finish(&mut self, problem: &Problem, routes: &[Route]) {
         let queues = 0..self.queues.len();
         for queue in queues.filter(|queue| !self.queues[*queue].is_empty()) {
-            let link = LinkId::from_index(queue / 8);
-            let class = u8::try_from(queue % 8).expect("invariant: a remainder of 8");
+            let PortClass { link, class } = port_class(queue);
             let bits = self.loads[queue / 8][queue % 8].backlog_bits;
             self.bounds.queues.push(QueueBound {
                 link,
                 class,
                 delay: self.delays[queue].map(Span::from_ns),
                 backlog_bytes: bits.map(|bits| bits.div_ceil(8)),
+                without: self.no_bound(queue),
             });
-            if !self.done[queue] {
-                self.bounds.circular.push((link, class));
-            }
         }
         let mut ends: Vec<(Option<i64>, i64)> = vec![(Some(0), i64::MAX); routes.len()];
         for index in 0..self.hops.len() {
             self.pass(problem, routes, index, &mut ends);
         }
-        for (route, (latest, soonest)) in routes.iter().zip(ends) {
+        let mut without: Vec<Option<NoBound>> = vec![None; routes.len()];
+        for hop in &self.hops {
+            if without[hop.route].is_none() {
+                without[hop.route] = self.no_bound(hop.queue);
+            }
+        }
+        for ((route, (latest, soonest)), without) in routes.iter().zip(ends).zip(without) {
             self.bounds.streams.push(StreamBound {
                 stream: route.stream,
+                without: without.filter(|_| latest.is_none()),
                 latency: latest.map(Span::from_ns),
                 jitter: latest.map(|latest| Span::from_ns((latest - soonest).max(0))),
             });

@@ -5,7 +5,7 @@
 
 use timewire_base::{BitsPerSecond, Span};
 
-use super::{BoundsError, CreditClass, credit_bounds};
+use super::{BoundsError, Cause, CreditClass, credit_bounds};
 use crate::calculus::{Arrival, Ratio, Service};
 use crate::model::{LinkId, PortGates};
 
@@ -297,8 +297,7 @@ impl Queue<'_> {
             return Err(BoundsError::Gates { link: self.link });
         }
         let rate = u128::from(self.rate.get());
-        let longest = u128::from(self.loads[usize::from(self.class)].longest_bits);
-        let guard = i64::try_from((longest * 1_000_000_000).div_ceil(rate)).unwrap_or(i64::MAX);
+        let guard = self.longest_ns(rate);
         let cycle = gates.cycle.as_ns();
         let open = usable(gates, self.class, guard);
         let time: i64 = open.iter().map(|(start, end)| end - start).sum();
@@ -309,6 +308,68 @@ impl Queue<'_> {
         let burst = all.times(Ratio::new(most, cycle.into())?)?;
         Ok(Arrival::bucket(rate, Ratio::whole(burst.ceil()))?)
     }
+
+    /// How long the longest frame of the class takes, rounded up.
+    fn longest_ns(&self, rate: u128) -> i64 {
+        let longest = u128::from(self.loads[usize::from(self.class)].longest_bits);
+        i64::try_from((longest * 1_000_000_000).div_ceil(rate)).unwrap_or(i64::MAX)
+    }
+
+    /// Why more comes than is served.
+    pub(super) fn shortage(
+        &self,
+        arriving: &Arrival,
+        service: &Service,
+    ) -> Result<Cause, BoundsError> {
+        if let Some(gates) = &self.scheme.gates {
+            let lengths = |guard| {
+                let open = usable(gates, self.class, guard).into_iter();
+                open.map(|(start, end)| end - start)
+            };
+            let needed = self.longest_ns(u128::from(self.rate.get()));
+            if lengths(0).next().is_none() {
+                return Ok(Cause::Shut);
+            }
+            if lengths(needed).next().is_none() {
+                let longest = longest_window(gates, self.class);
+                let (needed, longest) = (Span::from_ns(needed), Span::from_ns(longest));
+                return Ok(Cause::NoWindow { needed, longest });
+            }
+        }
+        let bps = |rate: Ratio| rate.times(Ratio::whole(1_000_000_000));
+        let up = |rate: Ratio| bps(rate).map(|it| u64::try_from(it.ceil()).unwrap_or(u64::MAX));
+        let mut higher = Ratio::ZERO;
+        for class in self.class + 1..8 {
+            if let Some(sent) = self.sent(class)? {
+                higher = higher.plus(sent.rate())?;
+            }
+        }
+        let reserved_bps = match self.scheme.classes[usize::from(self.class)] {
+            Selection::Credit { idle_slope } => Some(idle_slope.get()),
+            _ => None,
+        };
+        Ok(Cause::Overload {
+            arriving_bps: up(arriving.rate())?,
+            left_bps: u64::try_from(bps(service.rate())?.floor()).unwrap_or(0),
+            link_bps: self.rate.get(),
+            gates_bps: up(self.closed()?.rate())?,
+            higher_bps: up(higher)?,
+            reserved_bps,
+        })
+    }
+}
+
+/// The longest time for which a class's gate is open, over the turn of the cycle as well.
+fn longest_window(gates: &ClassGates, class: u8) -> i64 {
+    let open = joined(gates, class);
+    let lengths = open.iter().map(|(start, end)| end - start);
+    let turn = match (open.first(), open.last()) {
+        (Some((0, first)), Some((start, end))) if *end == gates.cycle.as_ns() => {
+            first + end - start
+        }
+        _ => 0,
+    };
+    lengths.fold(turn, i64::max).min(gates.cycle.as_ns())
 }
 
 /// How much more is shut than on average, at most, from the end of a window until one opens; times
@@ -330,9 +391,8 @@ fn most_shut(open: &[(i64, i64)], cycle: i64, shut: i64) -> i128 {
     range.map_or(i128::from(cycle) * i128::from(cycle), |(least, most)| (most - least).max(0))
 }
 
-/// When a frame of the class may start so that its longest ends in time, windows that touch joined;
-/// over the turn of the cycle they are not joined, which is on the safe side.
-fn usable(gates: &ClassGates, class: u8, guard: i64) -> Vec<(i64, i64)> {
+/// When the class's gate is open, windows that touch joined within the cycle.
+fn joined(gates: &ClassGates, class: u8) -> Vec<(i64, i64)> {
     let mut open: Vec<(i64, i64)> = Vec::new();
     for window in gates.windows.iter().filter(|window| window.open & bit(class) != 0) {
         let (start, end) = (window.start.as_ns(), window.end.as_ns());
@@ -341,9 +401,21 @@ fn usable(gates: &ClassGates, class: u8, guard: i64) -> Vec<(i64, i64)> {
             _ => open.push((start, end)),
         }
     }
-    let always = open.first() == Some(&(0, gates.cycle.as_ns()));
-    if !always {
-        open.iter_mut().for_each(|window| window.1 = window.1.saturating_sub(guard));
+    open
+}
+
+/// When a frame of the class may start so that its longest ends in time. A window that goes on over
+/// the turn of the cycle is one: a frame may end in its second part.
+fn usable(gates: &ClassGates, class: u8, guard: i64) -> Vec<(i64, i64)> {
+    let mut open = joined(gates, class);
+    let cycle = gates.cycle.as_ns();
+    if open.first() == Some(&(0, cycle)) {
+        return open;
+    }
+    let goes_on = open.first().filter(|first| first.0 == 0).map_or(0, |first| first.1);
+    for window in &mut open {
+        let more = if window.1 == cycle { goes_on } else { 0 };
+        window.1 = window.1.saturating_add(more).saturating_sub(guard).min(window.1);
     }
     open.retain(|(start, end)| end > start);
     open

@@ -173,7 +173,9 @@ fn t0_gates_are_waited_for() {
     };
     let bounds = bound(&problem, &routes, &schemes(&shut)).unwrap();
     assert_eq!(bounds.streams[0].latency, None);
-    assert_eq!(bounds.overloaded, [(LinkId(0), 3)]);
+    let without = bounds.streams[0].without.as_ref().unwrap();
+    assert_eq!(without.origin, PortClass { link: LinkId(0), class: 3 });
+    assert_eq!((without.first, &*without.cause), (without.origin, &Cause::Shut));
 }
 
 #[test]
@@ -221,13 +223,19 @@ fn t0_a_circle_is_told_and_regulators_break_it() {
     let (problem, routes) = ring();
     let scheme = PortScheme::default();
     let bounds = bound(&problem, &routes, &vec![scheme.clone(); 9]).unwrap();
-    let links: Vec<u32> = bounds.circular.iter().map(|(link, _)| link.0).collect();
+    let circle = [0, 1, 2].map(|link| PortClass { link: LinkId(link), class: 7 });
+    let queues = bounds.queues.iter().filter(|queue| queue.without.is_some());
+    let links: Vec<u32> = queues.map(|queue| queue.link.0).collect();
     assert_eq!(links, [0, 1, 2, 6, 7, 8]);
+    for stream in &bounds.streams {
+        let without = stream.without.as_ref().unwrap();
+        assert_eq!(*without.cause, Cause::Circular { queues: circle.to_vec() });
+    }
     assert!(bounds.streams.iter().all(|stream| stream.latency.is_none()));
     let mut regulated = scheme;
     regulated.classes[7] = Selection::Regulated;
     let bounds = bound(&problem, &routes, &vec![regulated; 9]).unwrap();
-    assert!(bounds.circular.is_empty());
+    assert!(bounds.queues.iter().all(|queue| queue.without.is_none()));
     // Others' frame and its own on the first link; one more of another stream on both
     // links of the ring.
     let (other, own) = (1_542 * 80, 1_000 * 80);
@@ -241,7 +249,13 @@ fn t0_overload_and_wrong_routes_are_told() {
     heavy.interval = Span::from_us(9);
     let (problem, mut routes) = star(vec![heavy, stream(1, 0, 3, 125)]);
     let bounds = bound(&problem, &routes, &schemes(&PortScheme::default())).unwrap();
-    assert_eq!(bounds.overloaded, [(LinkId(0), 7)]);
+    let own = PortClass { link: LinkId(0), class: 7 };
+    let beside = PortClass { link: LinkId(0), class: 3 };
+    for (stream, first) in bounds.streams.iter().zip([own, beside]) {
+        let without = stream.without.as_ref().unwrap();
+        assert_eq!((without.first, without.origin), (first, own));
+        assert!(matches!(*without.cause, Cause::Overload { link_bps: 1_000_000_000, .. }));
+    }
     assert!(bounds.streams.iter().all(|stream| stream.latency.is_none()));
     routes[0].links.swap(0, 1);
     let error = bound(&problem, &routes, &schemes(&PortScheme::default())).unwrap_err();

@@ -87,10 +87,8 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
     for (index, link) in file.links.iter().enumerate() {
         for end in 0..2 {
             let (one, other) = (&link.between[end], &link.between[1 - end]);
-            let twins = file.links[..index].iter().filter(|twin| joins(twin, one, other)).count();
-            let which = if twins > 0 { format!("#{}", twins + 1) } else { String::new() };
             links.push(Link {
-                name: format!("{one}>{other}{which}"),
+                name: link_name(file, LinkId::from_index(2 * index + end)),
                 from: node_id(file, one),
                 to: node_id(file, other),
                 rate: link.rate,
@@ -101,6 +99,14 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
     let reserve = file.reserve.as_ref().map(|it| Reserve { every: it.every, lasts: it.lasts });
     let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error, reserve };
     Network::new(nodes, links, options)
+}
+
+/// Both ends, and a number where others join the same two.
+fn link_name(file: &NetworkFile, link: LinkId) -> String {
+    let (one, other, index) = ends(file, link);
+    let twins = file.links[..index].iter().filter(|twin| joins(twin, one, other)).count();
+    let which = if twins > 0 { format!("#{}", twins + 1) } else { String::new() };
+    format!("{one}>{other}{which}")
 }
 
 fn joins(link: &NetLink, one: &StationName, other: &StationName) -> bool {

@@ -9,27 +9,35 @@ use timewire_sched::scenario::network::{
     NetCreditRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
 };
 
-use super::{FileProblem, base_stream, ends, network, route};
-use crate::bounds::{ClassGates, ClassWindow, PortScheme, Route, Selection, bound};
+use super::{FileProblem, base_stream, ends, link_name, network, route};
+use crate::bounds::{
+    BoundsError, ClassGates, ClassWindow, NoBound, PortScheme, Route, Selection, bound,
+};
 use crate::model::{LinkId, MOST_FRAMES, Plan, Problem, Role, Stream, StreamId};
 
 /// What a stream without a place never exceeds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestBound {
     /// Its place in the file.
-    #[serde(skip)]
     pub stream: usize,
-    /// From a message's arrival at the talker's port until its last bit is at the listener; `None`:
-    /// no bound was found.
-    pub latency: Option<Span>,
-    /// How much that can differ.
-    pub jitter: Option<Span>,
+    /// From a message's arrival at the talker's port until its last bit is at the listener, and how
+    /// much that can differ; or why there is no bound.
+    pub bound: Result<(Span, Span), Unbounded>,
 }
 
-/// Why there is no bound for any of them.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unbounded(pub String);
+/// Why a stream has no bound, or none of them has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{port} class {class}: {text}")]
+pub struct Unbounded {
+    /// The port with the cause: the link that it sends on, or the segment.
+    pub port: String,
+    /// The traffic class there.
+    pub class: u8,
+    /// One word for it.
+    pub cause: &'static str,
+    /// The cause as a sentence.
+    pub text: String,
+}
 
 /// Bounds for all streams without a place, beside those of a plan.
 ///
@@ -39,22 +47,25 @@ pub fn bounds(
     given: &FileProblem,
     plan: &Plan,
 ) -> Result<Vec<RestBound>, Unbounded> {
-    let failed = |why: &dyn std::fmt::Display| Unbounded(why.to_string());
+    let rest = |(index, stream): (usize, &NetStream)| stream.place.is_none().then_some(index);
+    let places: Vec<usize> = file.streams.iter().enumerate().filter_map(rest).collect();
+    let Some(first) = places.first().map(|place| &file.streams[*place]) else {
+        return Ok(Vec::new());
+    };
+    let failed = |why: &dyn std::fmt::Display| of_stream(file, first, "network", why.to_string());
     if !file.segments.is_empty() || file.schedule.is_some() {
-        return Err(Unbounded("there are none for shared segments".into()));
+        let why = "there are no bounds for shared segments".to_owned();
+        return Err(of_stream(file, first, "segment", why));
     }
     let network = network(file).map_err(|why| failed(&why))?;
     let mut problem = Problem::new(network, Vec::new()).map_err(|why| failed(&why))?;
-    let (mut routes, mut places) = (Vec::new(), Vec::new());
-    for (index, stream) in file.streams.iter().enumerate() {
-        if stream.place.is_some() {
-            continue;
-        }
-        let id = problem.add_unscheduled(arrival(file, stream)?).map_err(|why| failed(&why))?;
+    let mut routes = Vec::new();
+    for stream in places.iter().map(|place| &file.streams[*place]) {
+        let no = |why: &dyn std::fmt::Display| of_stream(file, stream, "route", why.to_string());
+        let id = problem.add_unscheduled(arrival(file, stream)?).map_err(|why| no(&why))?;
         let links = route::of_stream(file, stream);
-        let links = links.ok_or_else(|| Unbounded(format!("{} has no way", stream.name)))?;
+        let links = links.ok_or_else(|| no(&format!("{} has no route", stream.name)))?;
         routes.push(Route { stream: id, links });
-        places.push(index);
     }
     for (stream, link) in without_gates(given, plan)? {
         let stream = given.problem.stream(stream).clone();
@@ -64,11 +75,56 @@ pub fn bounds(
     let links = (0..2 * file.links.len()).map(LinkId::from_index);
     let schemes = links.map(|link| scheme(file, plan, link)).collect::<Result<Vec<_>, _>>()?;
     let found = bound(&problem, &routes, &schemes);
-    let found = found.map_err(|why| Unbounded(why.describe(&problem)))?;
+    let found = found.map_err(|why| settings(&problem, &why).unwrap_or_else(|| failed(&why)))?;
     let rows = places.iter().zip(found.streams);
+    let span = Span::ZERO;
     Ok(rows
-        .map(|(place, own)| RestBound { stream: *place, latency: own.latency, jitter: own.jitter })
+        .map(|(place, own)| RestBound {
+            stream: *place,
+            bound: match own.without {
+                Some(why) => Err(cause(&problem, &why)),
+                None => Ok((own.latency.unwrap_or(span), own.jitter.unwrap_or(span))),
+            },
+        })
         .collect())
+}
+
+/// Something about a stream, at the port of its talker.
+fn of_stream(
+    file: &NetworkFile,
+    stream: &NetStream,
+    cause: &'static str,
+    text: String,
+) -> Unbounded {
+    let links = route::of_stream(file, stream).unwrap_or_default();
+    let port = links.first().map(|link| link_name(file, *link)).or_else(|| {
+        let mut segments = file.segments.iter();
+        let segment = segments.find(|segment| segment.stations.contains(&stream.from))?;
+        Some(format!("{}>{}", stream.from, segment.name))
+    });
+    let port = port.unwrap_or_else(|| stream.from.to_string());
+    Unbounded { port, class: u8::try_from(stream.class.get()).unwrap_or(7), cause, text }
+}
+
+/// Settings of a queue that have no bound.
+fn settings(problem: &Problem, why: &BoundsError) -> Option<Unbounded> {
+    let queue = why.queue(problem)?;
+    let port = problem.network().links().get(queue.link.index())?.name.clone();
+    let text = match why {
+        BoundsError::At { error, .. } => error.describe(problem),
+        other => other.describe(problem),
+    };
+    let cause = if matches!(why, BoundsError::Route { .. }) { "route" } else { "settings" };
+    Some(Unbounded { port, class: queue.class, cause, text })
+}
+
+fn cause(problem: &Problem, why: &NoBound) -> Unbounded {
+    let port = problem.network().link(why.origin.link).name.clone();
+    let mut text = why.cause.describe(problem);
+    if why.first != why.origin {
+        text = format!("{text}; {} depends on it", why.first.describe(problem));
+    }
+    Unbounded { port, class: why.origin.class, cause: why.cause.kind(), text }
 }
 
 /// Planned streams and the ports of their talkers that have no gates for them: there they go before
@@ -86,8 +142,12 @@ fn without_gates(given: &FileProblem, plan: &Plan) -> Result<Vec<(StreamId, Link
             }
             let node = network.node(network.link(sent.link).from);
             if node.role == Role::Bridge {
-                let why = format!("{} has no gates, and planned frames go through it", node.name);
-                return Err(Unbounded(why));
+                return Err(Unbounded {
+                    port: network.link(sent.link).name.clone(),
+                    class: given.problem.stream(admission.stream).priority,
+                    cause: "no_gates",
+                    text: format!("{} has no gates, and planned frames go through it", node.name),
+                });
             }
             found.push((admission.stream, sent.link));
         }
@@ -98,7 +158,8 @@ fn without_gates(given: &FileProblem, plan: &Plan) -> Result<Vec<(StreamId, Link
 /// What a stream sends at most: so many frames in each interval.
 fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> {
     let name = &stream.name;
-    let no = |what: &str| Unbounded(format!("nothing bounds {name}: {what}"));
+    let no =
+        |what: &str| of_stream(file, stream, "source", format!("nothing bounds {name}: {what}"));
     if stream.launch.is_some() {
         return Err(no("it has launch times"));
     }
@@ -149,7 +210,10 @@ fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, U
         }
         for credit in &port.credit {
             if credit.rules == NetCreditRules::Linux {
-                return Err(Unbounded(format!("{own} counts credit as Linux does")));
+                let class = u8::try_from(credit.class.get()).unwrap_or(7);
+                let text = format!("{own} counts credit as Linux does");
+                let port = link_name(file, link);
+                return Err(Unbounded { port, class, cause: "linux_credit", text });
             }
             let idle_slope: BitsPerSecond = credit.rate;
             scheme.classes[place(credit.class.get())] = Selection::Credit { idle_slope };

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why a stream has no bound or no place: the cause that is told is the one that there is, with its
+//! port and class.
+//!
+//! Not here: how bounds are computed (`src/bounds/tests.rs`).
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use timewire_base::Sequence;
+use timewire_plan::file::{self, RestBound, Unbounded};
+use timewire_plan::synth::{Options, plan};
+use timewire_plan::words::Refusals;
+use timewire_sched::scenario::network::NetworkFile;
+
+/// `a` and `b` at a bridge, `c` behind it; what is common to the cases.
+fn network(more: &str) -> String {
+    format!(
+        "timewire: 1\nkind: network\nname: causes\nduration: 10ms\n\
+         stations: [{{ name: a }}, {{ name: b }}, {{ name: c }}]\n\
+         bridges: [{{ name: br, forward: 2us }}]\n\
+         links: [{{ between: [a, br] }}, {{ between: [b, br] }}, {{ between: [br, c] }}]\n{more}"
+    )
+}
+
+fn stream(name: &str, from: &str, class: u8, bytes: u32, traffic: &str) -> String {
+    format!(
+        "- {{ name: {name}, from: {from}, to: c, class: {class}, message: {bytes}B, \
+         traffic: {{ {traffic} }} }}\n"
+    )
+}
+
+fn bounds_of(text: &str) -> (NetworkFile, Result<Vec<RestBound>, Unbounded>) {
+    let network = NetworkFile::parse("test", text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    let given = file::problem(&network).unwrap();
+    let found = plan(given.problem.clone(), Options::default(), 100_000);
+    let bounds = file::bounds(&network, &given, &found);
+    (network, bounds)
+}
+
+/// Why the stream `own` has no bound.
+fn why(text: &str) -> Unbounded {
+    let (network, bounds) = bounds_of(text);
+    let own = network.streams.iter().position(|stream| stream.name.as_str() == "own").unwrap();
+    let bounds = match bounds {
+        Ok(bounds) => bounds,
+        Err(why) => return why,
+    };
+    bounds.into_iter().find(|bound| bound.stream == own).unwrap().bound.unwrap_err()
+}
+
+const MS: &str = "kind: cyclic, period: 1ms";
+
+/// A port of the bridge towards `c`.
+fn port(keys: &str) -> String {
+    format!("ports: [{{ of: [br], to: c, {keys} }}]\n")
+}
+
+/// Each cause, with the network that has it and no other: port, class, a part of the sentence.
+fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
+    let one = |class| format!("streams:\n{}", stream("own", "a", class, 1_000, MS));
+    let gates = |first: &str, second: &str| {
+        port(&format!(
+            "gates: {{ entries: [{{ open: [{first}], lasts: 80us }}, \
+             {{ open: [{second}], lasts: 120us }}] }}"
+        ))
+    };
+    let flood = |name: &str, from: &str, class| {
+        stream(name, from, class, 1_000, "kind: flood, rate: 60Mbit")
+    };
+    // On a ring of five the shorter way is the same way around for all.
+    let ring = "timewire: 1\nkind: network\nname: ring\nduration: 10ms\nstations: [{ name: a }, \
+        { name: b }, { name: c }, { name: d }, { name: e }]\nbridges: [{ name: v, forward: 1us }, \
+        { name: w, forward: 1us }, { name: x, forward: 1us }, { name: y, forward: 1us }, \
+        { name: z, forward: 1us }]\nlinks: [{ between: [v, w] }, { between: [w, x] }, \
+        { between: [x, y] }, { between: [y, z] }, { between: [z, v] }, { between: [a, v] }, \
+        { between: [b, w] }, { between: [c, x] }, { between: [d, y] }, { between: [e, z] }]\n";
+    let around: String =
+        [("own", "a", "c"), ("2", "b", "d"), ("3", "c", "e"), ("4", "d", "a"), ("5", "e", "b")]
+            .map(|(name, from, to)| {
+                let name = if name == "own" { name.to_owned() } else { format!("s{name}") };
+                stream(&name, from, 5, 500, MS).replace("to: c", &format!("to: {to}"))
+            })
+            .concat();
+    vec![
+        (
+            "overload",
+            network(&format!("streams:\n{}{}", flood("own", "a", 3), flood("o", "b", 3))),
+            "br>c",
+            3,
+            " of 100 Mbit/s are left",
+        ),
+        (
+            "overload",
+            network(&format!(
+                "{}streams:\n{}",
+                port("credit: [{ class: 6, rate: 5Mbit }]"),
+                stream("own", "a", 6, 1_000, MS)
+            )),
+            "br>c",
+            6,
+            "the class reserves 5 Mbit/s",
+        ),
+        (
+            "overload",
+            network(&format!(
+                "{}streams:\n{}",
+                gates("7", "3"),
+                stream("own", "a", 3, 1_000, "kind: flood, rate: 55Mbit")
+            )),
+            "br>c",
+            3,
+            "the gate leaves out ",
+        ),
+        (
+            "overload",
+            network(&format!("streams:\n{}{}", flood("own", "a", 2), flood("o", "b", 5))),
+            "br>c",
+            2,
+            "higher classes send ",
+        ),
+        (
+            "overload",
+            network(&format!(
+                "streams:\n{}{}{}",
+                stream("own", "a", 1, 100, MS),
+                flood("o", "a", 4),
+                flood("p", "a", 4)
+            )),
+            "a>br",
+            4,
+            "a>br class 1 depends on it",
+        ),
+        ("shut", network(&(gates("7", "6") + &one(3))), "br>c", 3, "the gate is never open"),
+        (
+            "no_window",
+            network(&(gates("3", "7") + &one(3))),
+            "br>c",
+            3,
+            "takes 85280ns and fits no window: the longest of them is 80us",
+        ),
+        (
+            "circular",
+            format!("{ring}streams:\n{around}"),
+            "v>w",
+            5,
+            "circular dependency: v>w, w>x, x>y, y>z, z>v, and v>w again",
+        ),
+        (
+            "source",
+            network(&format!(
+                "streams:\n{}{}",
+                stream("own", "a", 3, 100, MS),
+                stream("o", "c", 2, 100, "kind: after, stream: own").replace("to: c", "to: b")
+            )),
+            "c>br",
+            2,
+            "nothing bounds o: it sends when it is answered or asked",
+        ),
+        (
+            "linux_credit",
+            network(
+                &(port("credit: [{ class: 6, rate: 20Mbit, rules: linux, hi: 300B, lo: 1200B }]")
+                    + &one(6)),
+            ),
+            "br>c",
+            6,
+            "br counts credit as Linux does",
+        ),
+        (
+            "settings",
+            network(&format!(
+                "{}streams:\n{}{}{}",
+                port("credit: [{ class: 6, rate: 20Mbit }, { class: 4, rate: 20Mbit }]"),
+                stream("own", "a", 6, 100, MS),
+                stream("o", "a", 5, 100, MS),
+                stream("p", "a", 4, 100, MS)
+            )),
+            "br>c",
+            5,
+            "strict priority between classes with credit",
+        ),
+        (
+            "settings",
+            network(
+                &(port("credit: [{ class: 6, rate: 60Mbit }, { class: 5, rate: 50Mbit }]")
+                    + &one(6)),
+            ),
+            "br>c",
+            6,
+            "classes with credit reserve 110000000 bit/s of 100",
+        ),
+        (
+            "no_gates",
+            network(&format!(
+                "streams:\n{}{}",
+                stream("own", "a", 3, 100, MS),
+                stream("s", "b", 7, 100, MS).replace(" } }", " }, place: {} }")
+            ))
+            .replace("{ name: br, ", "{ name: br, device: { gate_entries: 0 }, "),
+            "br>c",
+            7,
+            "br has no gates, and planned frames go through it",
+        ),
+        (
+            "route",
+            network(&one(3)).replace("between: [br, c]", "between: [b, c]"),
+            "b>c",
+            3,
+            "own goes through the station b",
+        ),
+        (
+            "segment",
+            "timewire: 1\nkind: network\nname: shared\nduration: 10ms\n\
+             stations: [{ name: a }, { name: c }]\n\
+             segments: [{ name: bus, stations: [a, c] }]\n"
+                .to_owned()
+                + &one(3),
+            "a>bus",
+            3,
+            "there are no bounds for shared segments",
+        ),
+    ]
+}
+
+#[test]
+fn t0_each_cause_is_told_with_port_and_class() {
+    let mut kinds = BTreeMap::new();
+    for (cause, text, port, class, words) in causes() {
+        let found = why(&text);
+        let said = found.to_string();
+        assert_eq!((found.cause, found.port.as_str(), found.class), (cause, port, class), "{said}");
+        assert!(said.contains(words), "{cause}: {said}");
+        assert!(said.starts_with(&format!("{port} class {class}: ")), "{said}");
+        *kinds.entry(cause).or_insert(0) += 1;
+    }
+    assert_eq!(kinds.len(), 10, "{kinds:?}");
+}
+
+/// A window that goes on over the turn of the cycle is one: a frame of 85 us fits into the last 60
+/// us of a cycle and the first 60 us of the next, and not into 40 and 40.
+#[test]
+fn t0_a_window_over_the_turn_of_the_cycle_is_one() {
+    let text = |end: u32| {
+        let shut = 200 - 2 * end;
+        network(&format!(
+            "{}streams:\n{}",
+            port(&format!(
+                "gates: {{ entries: [{{ open: [3], lasts: {end}us }}, \
+                 {{ open: [7], lasts: {shut}us }}, {{ open: [3], lasts: {end}us }}] }}"
+            )),
+            stream("own", "a", 3, 1_000, "kind: cyclic, period: 5ms")
+        ))
+    };
+    let (_, bounds) = bounds_of(&text(60));
+    assert!(bounds.unwrap()[0].bound.is_ok());
+    assert!(why(&text(40)).text.ends_with("the longest of them is 80us"), "{}", why(&text(40)));
+}
+
+/// Bridges in a line or ring, streams of all kinds, gates and credit by chance.
+fn random(seed: u64) -> String {
+    let mut random = Sequence::new(seed);
+    let bridges = 1 + random.below(7);
+    let around = bridges > 4 && random.below(2) == 0;
+    let mut text =
+        "timewire: 1\nkind: network\nname: chance\nduration: 10ms\nstations:\n".to_owned();
+    for bridge in 0..bridges {
+        text += &format!("- {{ name: s{bridge} }}\n- {{ name: t{bridge} }}\n");
+    }
+    text += "bridges:\n";
+    for bridge in 0..bridges {
+        let few = if random.below(6) == 0 { ", device: { gate_entries: 4 }" } else { "" };
+        text += &format!("- {{ name: b{bridge}, forward: 2us{few} }}\n");
+    }
+    text += "links:\n";
+    for bridge in 0..bridges {
+        text += &format!("- {{ between: [s{bridge}, b{bridge}] }}\n");
+        text += &format!("- {{ between: [t{bridge}, b{bridge}] }}\n");
+        if bridge + 1 < bridges {
+            text += &format!("- {{ between: [b{bridge}, b{}] }}\n", bridge + 1);
+        }
+    }
+    if bridges > 2 {
+        text += &format!("- {{ between: [b{}, b0] }}\n", bridges - 1);
+    }
+    text += "streams:\n";
+    let mut planned = false;
+    let least = if around { bridges } else { 2 };
+    for index in 0..least + random.below(10) {
+        let from = if around { index % bridges } else { random.below(bridges) };
+        let to = if around { (from + 2) % bridges } else { random.below(bridges) };
+        let bytes = 50 + random.below(1_400);
+        let traffic = match random.below(8) {
+            0 => format!("kind: flood, rate: {}Mbit", 5 + random.below(60)),
+            1 => format!("kind: sporadic, gap: {}us", 200 + random.below(2_000)),
+            _ => format!("kind: cyclic, period: {}us", [250, 500, 1_000, 2_000][random.below(4)]),
+        };
+        let asks = traffic.contains("cyclic") && random.below(3) == 0;
+        planned |= asks;
+        let (class, place) = match asks {
+            true => (7, format!(", place: {{ latency: {}us }}", 100 + random.below(900))),
+            false if around => (3, String::new()),
+            false => (random.below(7), String::new()),
+        };
+        text += &format!(
+            "- {{ name: x{index}, from: s{from}, to: t{to}, class: {class}, message: {bytes}B, \
+             traffic: {{ {traffic} }}{place} }}\n"
+        );
+    }
+    if !planned && random.below(2) == 0 {
+        let keys = match random.below(3) {
+            0 => "credit: [{ class: 6, rate: 10Mbit }, { class: 2, rate: 10Mbit }]".to_owned(),
+            1 => "credit: [{ class: 6, rate: 30Mbit }]".to_owned(),
+            _ => format!(
+                "gates: {{ entries: [{{ open: [0, 1, 2, 3], lasts: {}us }}, \
+                 {{ open: [4, 5, 6, 7], lasts: 100us }}] }}",
+                20 + random.below(200)
+            ),
+        };
+        text += &format!("ports: [{{ of: [b0], {keys} }}]\n");
+    }
+    text
+}
+
+#[test]
+fn t0_no_stream_is_without_bound_or_place_without_a_reason() {
+    let mut kinds: BTreeMap<&str, u32> = BTreeMap::new();
+    for seed in 0..400 {
+        let text = random(seed);
+        let network = NetworkFile::parse("test", &text).unwrap_or_else(|why| panic!("{why}{text}"));
+        let given = file::problem(&network).unwrap();
+        let found = plan(given.problem.clone(), Options::default(), 2_000);
+        let refusals = Refusals::of(&given.problem);
+        for refusal in &found.refused {
+            assert!(!refusals.ports(refusal).is_empty(), "seed {seed}: {refusal:?}");
+            let said = refusals.text(refusal);
+            assert!(said.contains(" class 7: "), "seed {seed}: {said}");
+            *kinds.entry("refused").or_default() += 1;
+        }
+        let rest = network.streams.iter().filter(|stream| stream.place.is_none()).count();
+        let bounds = match file::bounds(&network, &given, &found) {
+            Ok(bounds) => bounds.into_iter().map(|bound| bound.bound).collect(),
+            Err(why) => vec![Err(why); rest],
+        };
+        assert_eq!(bounds.len(), rest, "seed {seed}");
+        for bound in bounds {
+            let Err(why) = bound else {
+                *kinds.entry("bounded").or_default() += 1;
+                continue;
+            };
+            let port = network.links.iter().any(|link| {
+                let (one, other) = (&link.between[0], &link.between[1]);
+                [format!("{one}>{other}"), format!("{other}>{one}")].contains(&why.port)
+            });
+            assert!(port && why.class < 8 && !why.text.is_empty(), "seed {seed}: {why:?}");
+            *kinds.entry(why.cause).or_default() += 1;
+        }
+    }
+    let many = ["bounded", "refused", "overload", "no_window", "circular", "settings"];
+    assert!(many.iter().all(|kind| kinds.get(kind) > Some(&10)), "{kinds:?}");
+}
