@@ -79,3 +79,17 @@ pub enum AvtpError {
         most: u64,
     },
 }
+
+impl AvtpError {
+    /// Where in what was read the fault is; `None` for what is to be written.
+    ///
+    /// **Units**: bytes.
+    pub fn offset(&self) -> Option<usize> {
+        match *self {
+            AvtpError::Truncated { offset, .. }
+            | AvtpError::Wrong { offset, .. }
+            | AvtpError::Pieces { offset, .. } => Some(offset),
+            AvtpError::NoRoom { .. } | AvtpError::Value { .. } | AvtpError::Range { .. } => None,
+        }
+    }
+}

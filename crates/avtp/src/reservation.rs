@@ -176,6 +176,19 @@ impl AafPacking {
     /// **Errors**: a rate without a number; a format that cannot be; samples of one instant that
     /// do not fit one packet.
     pub fn new(class: SrClass, format: AafFormat, mtu: SduLen) -> Result<AafPacking, AvtpError> {
+        AafPacking::with(class, format, mtu, None)
+    }
+
+    /// As [`AafPacking::new`], with so many samples of every channel in a packet, when it is told:
+    /// listeners that take one number only, such as those of the reference library, need it.
+    ///
+    /// **Errors**: those of [`AafPacking::new`]; no samples in a packet, or more than `mtu` takes.
+    pub fn with(
+        class: SrClass,
+        format: AafFormat,
+        mtu: SduLen,
+        samples_per_packet: Option<u16>,
+    ) -> Result<AafPacking, AvtpError> {
         format.check()?;
         let hz = format.rate.hz().ok_or(AvtpError::Value {
             field: "nsr",
@@ -191,12 +204,24 @@ impl AafPacking {
             let (field, value, most) = ("mtu", mtu.get().into(), 65_517);
             return Err(AvtpError::Range { field, value, least, most });
         }
-        let packets = samples.div_ceil(most);
-        let each = samples.div_ceil(packets);
+        let (packets, each) = match samples_per_packet.map(u64::from) {
+            None => {
+                let packets = samples.div_ceil(most);
+                (packets, samples.div_ceil(packets))
+            }
+            Some(each) => {
+                let most = (room / frame).min(65_535 / frame);
+                if !(1..=most).contains(&each) {
+                    let field = "samples in a packet";
+                    return Err(AvtpError::Range { field, value: each, least: 1, most });
+                }
+                (samples.div_ceil(each), each)
+            }
+        };
         let payload = wide(STREAM_HEADER_BYTES) + each * frame;
         let payload = u32::try_from(payload).expect("invariant: at most the mtu");
         let payload = SduLen::new(payload).expect("invariant: at most the mtu");
-        let small = |n: u64| u16::try_from(n).expect("invariant: at most 48 samples an interval");
+        let small = |n: u64| u16::try_from(n).expect("invariant: at most 65535");
         Ok(AafPacking {
             samples_per_packet: small(each),
             packets_per_interval: small(packets),

@@ -170,3 +170,25 @@ fn t0_a_transit_time_that_packets_cannot_say_is_refused() {
         assert!(told.ends_with("cannot be: it takes 0ns to 2s"), "{told}");
     }
 }
+
+#[test]
+fn t0_a_packet_may_have_so_many_samples_as_it_is_told() {
+    let format = AafFormat {
+        sample: SampleFormat::Int16,
+        rate: NominalRate::K48,
+        channels: 2,
+        bit_depth: 16,
+    };
+    let mtu = SduLen::new(1_500).unwrap();
+    let with = |samples| AafPacking::with(SrClass::A, format, mtu, Some(samples));
+    for (samples, packets, payload) in [(1, 6, 28), (4, 2, 40), (6, 1, 48), (48, 1, 216)] {
+        let packing = with(samples).unwrap();
+        assert_eq!((packing.samples_per_packet, packing.packets_per_interval), (samples, packets));
+        assert_eq!(packing.reservation.tspec().max_frame_size.get(), payload);
+    }
+    assert_eq!(
+        with(0).unwrap_err().to_string(),
+        "samples in a packet of 0 cannot be: it takes 1 to 369"
+    );
+    assert!(with(369).is_ok() && with(370).is_err());
+}

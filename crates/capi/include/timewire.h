@@ -561,7 +561,9 @@ enum {
 
 enum {
 	/* Busy polling goes before the interrupt's own work. */
-	TW_RECEIVE_PREFER_BUSY_POLL = 1
+	TW_RECEIVE_PREFER_BUSY_POLL = 1,
+	/* AF_XDP: hear the receive queue `queue` alone; without it all of the interface. */
+	TW_RECEIVE_ONE_QUEUE = 2
 };
 
 typedef struct tw_receiver_config {
@@ -570,7 +572,7 @@ typedef struct tw_receiver_config {
 	const char *interface;     /* required but for UDP, where it is the only one to use */
 	const char *bind;          /* UDP: "0.0.0.0:9000", required; port 0 for any */
 	const char *group;         /* UDP: a multicast group to join: "239.1.2.3" */
-	uint32_t queue;            /* AF_XDP: the receive queue */
+	uint32_t queue;            /* AF_XDP: the one queue, with TW_RECEIVE_ONE_QUEUE */
 	uint32_t xdp_mode;         /* AF_XDP: TW_XDP_... */
 	uint32_t flags;            /* TW_RECEIVE_... */
 	uint32_t stamps;           /* TW_STAMP_... as bits; AF_XDP always has the driver's */
@@ -644,6 +646,12 @@ int tw_receiver_take(tw_receiver *receiver, int64_t wait, tw_arrival *arrivals, 
  * were too long.
  */
 int tw_receiver_drops(tw_receiver *receiver, uint64_t *drops);
+
+/*
+ * AF_XDP: how many frames that fit came on receive queues that are not heard, since it was opened:
+ * those that were not asked for, or that the interface has got since. They went up the stack.
+ */
+int tw_receiver_other_queues(tw_receiver *receiver, uint64_t *frames);
 
 /* The address that a UDP socket is bound to, with the port that it got. */
 int tw_receiver_address(tw_receiver *receiver, tw_address *address);

@@ -213,6 +213,7 @@ def _load():
         "tw_receiver_open": [c.POINTER(ReceiverConfig), out],
         "tw_receiver_receive": [handle, c.c_int64, _ARRIVAL_FN, c.c_void_p],
         "tw_receiver_drops": [handle, c.POINTER(c.c_uint64)],
+        "tw_receiver_other_queues": [handle, c.POINTER(c.c_uint64)],
         "tw_receiver_address": [handle, c.POINTER(Address)],
         "tw_receiver_mode": [handle, c.c_char_p, c.c_size_t],
         "tw_receiver_fd": [handle],
@@ -513,6 +514,13 @@ class Receiver(_Handle):
     def drops(self):
         number = c.c_uint64()
         _check(_lib.tw_receiver_drops(self._handle, c.byref(number)))
+        return number.value
+
+    @property
+    def other_queues(self):
+        """Frames that fit and came on receive queues that are not heard."""
+        number = c.c_uint64()
+        _check(_lib.tw_receiver_other_queues(self._handle, c.byref(number)))
         return number.value
 
     @property

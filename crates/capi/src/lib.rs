@@ -36,8 +36,8 @@ pub use marker::{
 pub use probe::{Probe, tw_probe_parse, tw_probe_write};
 pub use receive::{
     Arrival, ArrivalFn, Filter, ReceiverConfig, tw_receiver_address, tw_receiver_close,
-    tw_receiver_drops, tw_receiver_fd, tw_receiver_mode, tw_receiver_open, tw_receiver_receive,
-    tw_receiver_take,
+    tw_receiver_drops, tw_receiver_fd, tw_receiver_mode, tw_receiver_open,
+    tw_receiver_other_queues, tw_receiver_receive, tw_receiver_take,
 };
 pub use slots::{
     Window, tw_slots_close, tw_slots_make, tw_slots_next, tw_slots_open, tw_slots_parse,

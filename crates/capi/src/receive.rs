@@ -57,7 +57,7 @@ pub struct ReceiverConfig {
     pub bind: *const c_char,
     /// A multicast group.
     pub group: *const c_char,
-    /// The queue of AF_XDP.
+    /// The one queue of AF_XDP, with `TW_RECEIVE_ONE_QUEUE`.
     pub queue: u32,
     /// `TW_XDP_...`.
     pub xdp_mode: u32,
@@ -119,6 +119,9 @@ pub struct Arrival {
     pub reserved: u32,
 }
 
+const PREFER_BUSY_POLL: u32 = 1;
+const ONE_QUEUE: u32 = 2;
+
 const HAS_HARDWARE: u32 = 1;
 const HAS_DRIVER: u32 = 2;
 const HAS_KERNEL: u32 = 4;
@@ -163,7 +166,7 @@ impl ReceiverConfig {
             )
         };
         raw::only(self.reserved, 0, "reserved")?;
-        raw::only(self.flags, 1, "flags")?;
+        raw::only(self.flags, 3, "flags")?;
         raw::only(self.stamps, 3, "stamps")?;
         let interface = interface_of(interface)?;
         let source = match self.transport {
@@ -178,7 +181,13 @@ impl ReceiverConfig {
             3 => Source::Ring { interface: required(interface, "interface")? },
             4 => {
                 let interface = required(interface, "interface")?;
-                Source::Xdp { interface, queue: self.queue, mode: self.xdp_mode()? }
+                let queue = (self.flags & ONE_QUEUE > 0).then_some(self.queue);
+                if queue.is_none() && self.queue > 0 {
+                    return Err(Failed::usage(
+                        "queue needs TW_RECEIVE_ONE_QUEUE: without it all queues are heard",
+                    ));
+                }
+                Source::Xdp { interface, queue, mode: self.xdp_mode()? }
             }
             other => {
                 return Err(Failed::usage(format_args!(
@@ -190,7 +199,11 @@ impl ReceiverConfig {
             none_of(&[(bind.is_some(), "bind"), (group.is_some(), "group")], "whole frames")?;
         }
         if !matches!(source, Source::Xdp { .. }) {
-            let given = [(self.queue > 0, "queue"), (self.xdp_mode > 0, "xdp_mode")];
+            let given = [
+                (self.queue > 0, "queue"),
+                (self.flags & ONE_QUEUE > 0, "TW_RECEIVE_ONE_QUEUE"),
+                (self.xdp_mode > 0, "xdp_mode"),
+            ];
             none_of(&given, "any source but AF_XDP")?;
         }
         Ok((source, self.options()?))
@@ -210,7 +223,7 @@ impl ReceiverConfig {
         let budget = u16::try_from(self.busy_poll_budget)
             .map_err(|_| Failed::usage("busy_poll_budget is at most 65535"))?;
         let budget = (budget > 0).then_some(budget);
-        let prefer = self.flags & 1 > 0;
+        let prefer = self.flags & PREFER_BUSY_POLL > 0;
         let polls = self.busy_poll_us > 0 || budget.is_some() || prefer;
         let wait = match self.wait {
             0 | 1 if polls => {
@@ -395,6 +408,23 @@ pub unsafe extern "C" fn tw_receiver_drops(receiver: Handle, drops: *mut u64) ->
         handle::with(receiver, |it: &mut OpenReceiver| {
             *to =
                 it.0.drops().map_err(|error| Failed::system("the receiver's counters", &error))?;
+            Ok(0)
+        })
+    })
+}
+
+/// Frames that AF_XDP would have taken, on queues that are not heard.
+///
+/// # Safety
+/// `frames` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_receiver_other_queues(receiver: Handle, frames: *mut u64) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise is the one that this asks for.
+        let to = unsafe { raw::target(frames, "the room for the number")? };
+        handle::with(receiver, |it: &mut OpenReceiver| {
+            let counters = it.0.counters().transpose().map_err(|error| listen_failed(&error))?;
+            *to = counters.map_or(0, |counters| counters.without_socket);
             Ok(0)
         })
     })

@@ -145,6 +145,7 @@ fn all_with_a_handle(handle: Handle) -> Vec<(&'static str, c_int)> {
                 ),
             ),
             ("drops", tw_receiver_drops(handle, &raw mut number)),
+            ("other queues", tw_receiver_other_queues(handle, &raw mut number)),
             ("address", tw_receiver_address(handle, &raw mut address)),
             ("receiver_mode", tw_receiver_mode(handle, text, 64)),
             ("receiver_fd", tw_receiver_fd(handle)),
@@ -216,7 +217,7 @@ fn t0_a_handle_of_another_kind_is_an_error_and_stays_open() {
     );
     assert_eq!(
         works(receiver),
-        ["receive", "take", "drops", "address", "receiver_mode", "receiver_fd"]
+        ["receive", "take", "drops", "other queues", "address", "receiver_mode", "receiver_fd"]
     );
     let talker = open_talker();
     assert_eq!(works(talker), ["run", "stop", "counters", "talker_mode"]);
@@ -281,11 +282,12 @@ fn t0_null_pointers_are_errors() {
             ),
             tw_receiver_take(receiver, 0, dangling_mut(), size_of::<Arrival>(), 64, null_mut(), 9),
             tw_receiver_drops(receiver, null_mut()),
+            tw_receiver_other_queues(receiver, null_mut()),
             tw_receiver_address(receiver, null_mut()),
             tw_receiver_mode(receiver, null_mut(), room),
         ]
     };
-    assert_eq!(results, [USAGE; 33]);
+    assert_eq!(results, [USAGE; 34]);
     assert_eq!(tw_talker_close(talker), 0);
     assert!(handle.is_null());
     for result in
@@ -367,6 +369,11 @@ fn t0_wishes_that_make_no_sense_are_errors_with_words() {
         (ReceiverConfig { busy_poll_us: 9, ..base() }, "TW_WAIT_BUSY_POLL"),
         (ReceiverConfig { stamps: 4, ..base() }, "stamps has unknown"),
         (ReceiverConfig { xdp_mode: 1, ..base() }, "xdp_mode means nothing"),
+        (ReceiverConfig { flags: 2, ..base() }, "TW_RECEIVE_ONE_QUEUE means nothing"),
+        (
+            ReceiverConfig { transport: 4, bind: null(), interface: name, queue: 1, ..base() },
+            "queue needs TW_RECEIVE_ONE_QUEUE",
+        ),
         (ReceiverConfig { filter: udp, ..base() }, "a filter is for frames"),
         (
             ReceiverConfig { transport: 2, bind: null(), interface: name, filter: vlan, ..base() },

@@ -142,6 +142,10 @@ pub struct Talk {
     /// Presentation time less launch time [default: 2ms of class A, 50ms of class B]
     #[arg(long, value_name = "TIME", value_parser = transit)]
     pub transit: Option<Span>,
+    /// Samples of each channel in a packet; audio only. Listeners of the reference library
+    /// (libavtp, Open1722) take 1 [default: those of an interval of the class]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub samples_per_packet: Option<u16>,
     /// Launch time of the first packet, nanoseconds of TAI [default: soon, at a multiple of 10ms]
     #[arg(long, value_name = "NANOSECONDS")]
     pub start: Option<i64>,
@@ -188,7 +192,8 @@ pub struct Inward {
     #[command(flatten)]
     pub until: Until,
     /// What may be lost or late, and how long before its time a packet must come, such as
-    /// lost=2,late=0,margin=500us
+    /// lost=2,late=0,margin=500us; irregular=N packets may have a timestamp that is off the rate
+    /// of their media
     #[arg(long, value_name = "LIMITS", default_value = "lost=0,late=0",
           value_parser = names::expect)]
     pub expect: Expect,
@@ -427,6 +432,7 @@ fn run_talk(talk: &Talk) -> anyhow::Result<ExitCode> {
             transit: talk.transit,
             start: talk.start.map(Instant::<Tai>::from_ns),
             repeat: talk.repeat,
+            samples_per_packet: talk.samples_per_packet,
             outlet,
         },
     )?;
@@ -486,7 +492,10 @@ fn run_listen(of: &Listen) -> anyhow::Result<ExitCode> {
     };
     let heard = listen(&spec, &mut || ready(interface))?;
     print(&heard, *json, &show::heard(&heard, &of.out.display().to_string()))?;
-    Ok(judge(heard.ended, expect.findings(&heard.packets, heard.margin.as_ref())))
+    Ok(judge(
+        heard.ended,
+        expect.findings(&heard.packets, heard.margin.as_ref(), &heard.not_understood),
+    ))
 }
 
 fn crf_talk(talk: &CrfTalk) -> anyhow::Result<ExitCode> {
@@ -521,7 +530,10 @@ fn crf_listen(of: &CrfListen) -> anyhow::Result<ExitCode> {
     };
     let followed = crf::follow(&spec, &mut || ready(interface))?;
     print(&followed, *json, &show::followed(&followed))?;
-    Ok(judge(followed.ended, expect.findings(&followed.packets, followed.margin.as_ref())))
+    Ok(judge(
+        followed.ended,
+        expect.findings(&followed.packets, followed.margin.as_ref(), &followed.not_understood),
+    ))
 }
 
 fn can_talk(talk: &CanTalk) -> anyhow::Result<ExitCode> {
@@ -554,15 +566,20 @@ fn can_listen(of: &Inward) -> anyhow::Result<ExitCode> {
         let mut stdout = io::stdout().lock();
         writeln!(stdout, "{line}").and_then(|()| stdout.flush())
     };
-    let (ended, packets) = can::listen(
+    let gathered = can::listen(
         (&of.interface, of.to),
         stream,
         of.until.limits(),
         &mut || ready(&of.interface),
         &mut each,
     )?;
-    say_text!("{}", show::can(ended, &packets));
-    Ok(judge(ended, of.expect.findings(&packets, None)))
+    if json {
+        let line = serde_json::json!({ "type": "result", "data": gathered });
+        output::print(&format!("{line}\n"))?;
+    }
+    say_text!("{}", show::can(&gathered));
+    let found = of.expect.findings(&gathered.packets, None, &gathered.not_understood);
+    Ok(judge(gathered.ended, found))
 }
 
 fn run_reserve(of: &Reserve) -> anyhow::Result<ExitCode> {

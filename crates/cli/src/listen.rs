@@ -46,9 +46,9 @@ pub struct Listen {
     /// native|zerocopy] (AF_XDP) [default: udp with an address, or else frames]
     #[arg(long, value_name = "WAY")]
     pub over: Option<Way>,
-    /// With AF_XDP: the receive queue
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub queue: u32,
+    /// With AF_XDP: hear this receive queue only [default: all]
+    #[arg(long, value_name = "N")]
+    pub queue: Option<u32>,
     /// With UDP: join this multicast group
     #[arg(long, value_name = "ADDRESS")]
     pub group: Option<IpAddr>,
@@ -205,7 +205,8 @@ pub fn run(args: &Listen) -> anyhow::Result<ExitCode> {
     let judged: Vec<Judged> =
         args.expect.iter().flat_map(|all| &all.0).map(|one| one.judge(&heard)).collect();
     screen.end(&heard, &judged)?;
-    Ok(ExitCode::from(u8::from(judged.iter().any(|one| !one.kept))))
+    let is_bad = judged.iter().any(|one| !one.kept) || !heard.inconclusive.is_empty();
+    Ok(ExitCode::from(u8::from(is_bad)))
 }
 
 /// Where it is shown.
@@ -402,7 +403,10 @@ mod tests {
              loss=0,p99<100us --expect max<1ms --pcap a.pcapng --pcap-size 100kB --pcap-files 3",
         );
         let request = request(&args).unwrap();
-        assert!(matches!(request.source, Source::Xdp { queue: 3, mode: XdpMode::Native, .. }));
+        assert!(matches!(
+            request.source,
+            Source::Xdp { queue: Some(3), mode: XdpMode::Native, .. }
+        ));
         let filter = request.options.filter;
         assert_eq!((filter.vid, filter.pcp, filter.udp_port), (Some(5), Some(6), Some(15_001)));
         assert_eq!((filter.source, filter.destination), (None, Some([2, 0, 0, 0, 0, 2])));

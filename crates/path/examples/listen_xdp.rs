@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         filter: FrameFilter { udp_port: Some(port), ..FrameFilter::default() },
         ..ReceiveOptions::default()
     };
-    let source = Source::Xdp { interface, queue: 0, mode: XdpMode::Auto };
+    let source = Source::Xdp { interface, queue: None, mode: XdpMode::Auto };
     let mut receiver = Receiver::open(&source, &options).map_err(explained)?;
     eprintln!("{}", receiver.mode());
     receiver.refused().iter().for_each(|why| eprintln!("not: {why}"));

@@ -14,8 +14,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use timewire_base::IfName;
 use timewire_bpf::AttachMode;
 use timewire_bpf::ingress::Ingress as IngressProgram;
+use timewire_sys::card::receive_queues;
 use timewire_sys::packet::{PacketOptions, PacketSocket};
 use timewire_sys::xsk::{SendError, XskQueue, XskReceiver, XskSender};
 use timewire_sys::{Frame, FrameMemory};
@@ -82,7 +84,7 @@ impl Carrier {
     pub(crate) fn open(
         choice: CarrierChoice,
         memory: &Arc<FrameMemory>,
-        stack: u32,
+        stack: (u32, &IfName),
         link: u32,
     ) -> Result<Carrier, PathError> {
         let mut refused = Vec::new();
@@ -102,7 +104,7 @@ impl Carrier {
 fn open_ends(
     kind: CarrierChoice,
     memory: &Arc<FrameMemory>,
-    stack: u32,
+    (stack, name): (u32, &IfName),
     link: u32,
 ) -> Result<(Ingress, Egress), PathError> {
     let mode = match kind {
@@ -121,6 +123,11 @@ fn open_ends(
             return Ok((ingress, Egress::Packet(open(link, false)?)));
         }
     };
+    // A driver that does not tell has one, as far as anybody knows.
+    let queues = receive_queues(name).unwrap_or(1);
+    if queues > 1 {
+        return Err(PathError::ManyQueues { name: name.clone(), queues });
+    }
     let failed = |interface| move |source| PathError::Socket { kind: "AF_XDP", interface, source };
     let on = |interface| XskQueue { interface, queue: 0, zero_copy: false };
     let program = IngressProgram::attach(stack, mode)?;

@@ -62,13 +62,13 @@ pub enum Source {
         /// The interface.
         interface: IfName,
     },
-    /// Whole frames of one queue of an interface, before the stack has them. They do not reach the
-    /// stack; all others do.
+    /// Whole frames of an interface, before the stack has them. They do not reach the stack; all
+    /// others do. Between frames of different queues there is no order.
     Xdp {
         /// The interface.
         interface: IfName,
-        /// The queue: a card with several spreads frames over them.
-        queue: u32,
+        /// One of its receive queues; all of them with `None`.
+        queue: Option<u32>,
         /// In which mode.
         mode: XdpMode,
     },
@@ -80,8 +80,11 @@ impl fmt::Display for Source {
             Source::Udp(place) => write!(f, "UDP on {}", place.bind),
             Source::Frames { interface } => write!(f, "frames of {interface}"),
             Source::Ring { interface } => write!(f, "frames of {interface} through a ring"),
-            Source::Xdp { interface, queue, mode } => {
+            Source::Xdp { interface, queue: Some(queue), mode } => {
                 write!(f, "frames of queue {queue} of {interface} through XDP ({mode})")
+            }
+            Source::Xdp { interface, queue: None, mode } => {
+                write!(f, "frames of {interface} through XDP ({mode})")
             }
         }
     }
@@ -114,7 +117,8 @@ pub struct ReceiveOptions {
     pub wait: Wait,
     /// Which frames it wants; for UDP none but the default, which fits all.
     pub filter: FrameFilter,
-    /// Room for what waits. **Units**: bytes; with XDP buffers of 2048 bytes, 64 to 4096 of them.
+    /// Room for what waits. **Units**: bytes; with XDP buffers of 2048 bytes, in equal parts for
+    /// the queues, 64 to 4096 for each.
     pub buffer_bytes: u32,
     /// The longest message that is taken whole. **Units**: bytes. With XDP frames longer than 1792
     /// are lost and counted.
@@ -312,13 +316,21 @@ impl Receiver {
             let is_over = left.is_some_and(|left| left <= Span::ZERO);
             if is_over || !event::wait_readable(&[self.as_fd()], left)? {
                 // An interface that is gone makes nothing readable.
-                return take_error(self.as_fd()).map(|()| 0);
+                return self.take_error().map(|()| 0);
             }
             let count = self.look(each)?;
             if count > 0 {
                 return Ok(count);
             }
-            take_error(self.as_fd())?;
+            self.take_error()?;
+        }
+    }
+
+    /// The error that the source has since it was last asked, such as that its interface is gone.
+    pub fn take_error(&self) -> io::Result<()> {
+        match &self.port {
+            Port::Socket(_) | Port::Ring(_) => take_error(self.as_fd()),
+            Port::Xdp(port) => port.take_error(),
         }
     }
 

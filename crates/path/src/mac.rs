@@ -53,6 +53,17 @@ pub enum PathError {
         /// Why.
         source: io::Error,
     },
+    /// The far side has receive queues that AF_XDP's one socket does not hear.
+    #[error(
+        "{name} has {queues} receive queues, of which AF_XDP hears one here: make the pair with \
+         `numrxqueues 1`, or take one with `ethtool --set-channels {name} rx 1`"
+    )]
+    ManyQueues {
+        /// Its name.
+        name: IfName,
+        /// How many it has.
+        queues: u32,
+    },
     /// Another MAC has the link.
     #[error("interface {name} has a MAC already; stop that one first")]
     Taken {
@@ -255,7 +266,7 @@ impl Mac {
         let machine = Machine::new(spec.config, spec.windows, send.queues)?;
         spec.recv.rules()?;
         let memory = FrameMemory::new(BUFFERS).map_err(PathError::Memory)?;
-        let mut carrier = Carrier::open(spec.carrier, &memory, far, link)?;
+        let mut carrier = Carrier::open(spec.carrier, &memory, (far, &spec.far), link)?;
         let mut refused = std::mem::take(&mut carrier.refused);
         let road =
             ReceiveRoad { link, stack, far, address: spec.address, defer_cpu: spec.defer_cpu };

@@ -25,7 +25,7 @@ const PORT: u16 = 15_001;
 const PATIENCE: Span = Span::from_secs(20);
 
 fn xdp(mode: XdpMode) -> Source {
-    Source::Xdp { interface: name("phy0"), queue: 0, mode }
+    Source::Xdp { interface: name("phy0"), queue: None, mode }
 }
 
 /// Every source of whole frames that works here.

@@ -68,7 +68,7 @@ fn t3_receiving_neither_allocates_nor_frees() {
         Source::Ring { interface: interface.clone() },
     ];
     for mode in [XdpMode::Generic, XdpMode::Native] {
-        sources.push(Source::Xdp { interface: interface.clone(), queue: 0, mode });
+        sources.push(Source::Xdp { interface: interface.clone(), queue: None, mode });
     }
     let filter = FrameFilter { ethertype: Some(0x88b5), ..FrameFilter::default() };
     let stamps = ReceiveStamps { software: true, hardware: true };

@@ -70,30 +70,56 @@ pub fn set_stamp_filters(interface: &IfName, filters: StampFilters) -> io::Resul
     request(interface, SET_STAMP_FILTERS, filters)
 }
 
-fn request(
-    interface: &IfName,
-    what: libc::c_ulong,
-    mut filters: StampFilters,
-) -> io::Result<StampFilters> {
+/// How many receive queues of an interface of the caller's network namespace are in use: those of
+/// their own and those that send as well.
+///
+/// **Errors**: `Unsupported` when its driver does not tell.
+///
+/// **Source**: linux v6.12 `include/uapi/linux/ethtool.h:ethtool_channels`.
+pub fn receive_queues(interface: &IfName) -> io::Result<u32> {
+    let asked = Channels { command: GET_CHANNELS, ..Channels::default() };
+    let told = request(interface, ETHTOOL, asked)?;
+    Ok(told.rx + told.combined)
+}
+
+/// `struct ethtool_channels`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Channels {
+    command: u32,
+    most: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// A structure that an `ioctl` of an interface points to, of integers only: the kernel may write
+/// anything into it.
+trait Pointed: Copy {}
+impl Pointed for StampFilters {}
+impl Pointed for Channels {}
+
+fn request<T: Pointed>(interface: &IfName, what: libc::c_ulong, mut value: T) -> io::Result<T> {
     /// `struct ifreq` with a pointer.
     #[repr(C)]
-    struct Request {
+    struct Request<T> {
         name: [u8; libc::IFNAMSIZ],
-        data: *mut StampFilters,
+        data: *mut T,
         rest: [u8; 16],
     }
-    const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+    const { assert!(size_of::<Request<T>>() == size_of::<libc::ifreq>()) };
     let fd = socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut name = [0; libc::IFNAMSIZ];
     // At most 15 bytes: the last stays NUL.
     for (to, from) in name.iter_mut().zip(interface.as_str().bytes()) {
         *to = from;
     }
-    let mut request = Request { name, data: &raw mut filters, rest: [0; 16] };
-    // SAFETY: the request is as large as an ifreq and points to a hwtstamp_config that is ours and
-    // lives until the call has returned.
+    let mut request = Request { name, data: &raw mut value, rest: [0; 16] };
+    // SAFETY: the request is as large as an ifreq and points to the structure of that request,
+    // which is ours and lives until the call has returned.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), what, &raw mut request) })?;
-    Ok(filters)
+    Ok(value)
 }
 
 /// Which way a frame goes past a `tcx` program.
@@ -195,12 +221,14 @@ pub fn program_name(id: u32) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-// From linux v6.12 include/uapi/linux: net_tstamp.h, sockios.h, bpf.h.
+// From linux v6.12 include/uapi/linux: net_tstamp.h, sockios.h, ethtool.h, bpf.h.
 const TX_OFF: libc::c_int = 0;
 const TX_ON: libc::c_int = 1;
 const FILTER_ALL: libc::c_int = 1;
 const FILTER_PTP_V2_L2_EVENT: libc::c_int = 9;
 const FILTER_PTP_V2_EVENT: libc::c_int = 12;
+const ETHTOOL: libc::c_ulong = 0x8946;
+const GET_CHANNELS: u32 = 0x3c;
 const SET_STAMP_FILTERS: libc::c_ulong = 0x89b0;
 const GET_STAMP_FILTERS: libc::c_ulong = 0x89b1;
 const PROG_QUERY: libc::c_int = 16;

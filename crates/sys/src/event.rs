@@ -85,6 +85,36 @@ impl AsFd for EndRequests {
     }
 }
 
+/// Several descriptors as one that is readable while one of them is.
+#[derive(Debug)]
+pub struct AnyReadable(OwnedFd);
+
+impl AnyReadable {
+    /// Of these; one that is closed is no longer looked at.
+    ///
+    /// **Errors**: `EMFILE` or `ENOSPC` when there are too many descriptors.
+    pub fn of<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::Result<AnyReadable> {
+        // SAFETY: epoll_create1() has no preconditions.
+        let all = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the descriptor is new and nobody else owns it.
+        let all = unsafe { OwnedFd::from_raw_fd(all) };
+        let events = libc::EPOLLIN.cast_unsigned();
+        for fd in fds {
+            let mut event = libc::epoll_event { events, u64: 0 };
+            let (all, fd) = (all.as_raw_fd(), fd.as_raw_fd());
+            // SAFETY: both descriptors are open, and `event` lives until the call returns.
+            check(unsafe { libc::epoll_ctl(all, libc::EPOLL_CTL_ADD, fd, &raw mut event) })?;
+        }
+        Ok(AnyReadable(all))
+    }
+}
+
+impl AsFd for AnyReadable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// Waits until one of the descriptors is readable or the time is over; `None` waits for ever.
 ///
 /// Returns whether any is readable; a signal counts as not. At most 8 descriptors.
@@ -136,6 +166,18 @@ mod tests {
         }
         reader.read_exact(&mut [0; 4_096]).unwrap();
         assert!(wait_writable(writer.as_fd(), None).unwrap());
+    }
+
+    #[test]
+    fn t0_any_of_several_makes_one_readable() {
+        let wakes: Vec<Wake> = (0..20).map(|_| Wake::new().unwrap()).collect();
+        let any = AnyReadable::of(wakes.iter().map(AsFd::as_fd)).unwrap();
+        for wake in &wakes {
+            assert!(!wait_readable(&[any.as_fd()], Some(Span::ZERO)).unwrap());
+            wake.set().unwrap();
+            assert!(wait_readable(&[any.as_fd()], None).unwrap());
+            assert!(wake.clear());
+        }
     }
 
     #[test]

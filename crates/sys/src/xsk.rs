@@ -141,7 +141,7 @@ impl XskSender {
         let fill = Ring::map(&fd, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING)?;
         let complete = Ring::map(&fd, &offsets.cr, libc::XDP_UMEM_PGOFF_COMPLETION_RING)?;
         let send = Ring::map(&fd, &offsets.tx, pgoff(libc::XDP_PGOFF_TX_RING))?;
-        bind(&fd, on, owner)?;
+        bind(&fd, on, owner.map(AsFd::as_fd))?;
         let memory = Arc::clone(memory);
         Ok(XskSender { fd, send, complete, _fill: fill, memory })
     }
@@ -215,7 +215,7 @@ pub(crate) fn ring_offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     get_option(fd.as_fd(), libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, zero)
 }
 
-fn bind(fd: &OwnedFd, on: XskQueue, share: Option<&XskReceiver>) -> io::Result<()> {
+fn bind(fd: &OwnedFd, on: XskQueue, share: Option<BorrowedFd<'_>>) -> io::Result<()> {
     // SAFETY: all-zero is a valid sockaddr_xdp (plain integers).
     let mut address: libc::sockaddr_xdp = unsafe { std::mem::zeroed() };
     address.sxdp_family = libc::__u16::try_from(libc::AF_XDP).expect("invariant: 44");
@@ -226,7 +226,7 @@ fn bind(fd: &OwnedFd, on: XskQueue, share: Option<&XskReceiver>) -> io::Result<(
         Some(owner) => {
             address.sxdp_flags = libc::XDP_SHARED_UMEM;
             address.sxdp_shared_umem_fd =
-                libc::__u32::try_from(owner.fd.as_raw_fd()).expect("invariant: open");
+                libc::__u32::try_from(owner.as_raw_fd()).expect("invariant: open");
         }
         None => {
             let mode = if on.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };

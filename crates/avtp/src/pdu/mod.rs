@@ -65,6 +65,36 @@ impl Subtype {
     }
 }
 
+/// What the subtypes are called, those that this crate does not read included; `None` for a
+/// reserved one.
+///
+/// **Source**: IEEE 1722-2016, 4.4.3.2, Table 6.
+pub fn subtype_name(code: u8) -> Option<&'static str> {
+    Some(match code {
+        0x00 => "IEC 61883/IIDC",
+        0x01 => "MMA",
+        0x02 => "AAF",
+        0x03 => "CVF",
+        0x04 => "CRF",
+        0x05 => "TSCF",
+        0x06 => "SVF",
+        0x07 => "RVF",
+        0x6e => "AEF continuous",
+        0x6f => "VSF",
+        0x7f => "EF",
+        0x82 => "NTSCF",
+        0xec => "ESCF",
+        0xed => "EECF",
+        0xee => "AEF discrete",
+        0xfa => "ADP",
+        0xfb => "AECP",
+        0xfc => "ACMP",
+        0xfe => "MAAP",
+        0xff => "EF control",
+        _ => return None,
+    })
+}
+
 /// The first bytes of every packet.
 ///
 /// **Source**: IEEE 1722-2016, 4.4.3.
@@ -91,6 +121,16 @@ impl CommonHeader {
             stream_valid: second & 0x80 != 0,
             version: second >> 4 & 0x07,
         })
+    }
+
+    /// The stream that a packet of any kind names (`sv`), also of a kind that this crate does not
+    /// read; `None` when it names none.
+    ///
+    /// **Source**: IEEE 1722-2016, 4.4.3.3, 4.4.4, 4.4.5.
+    pub fn stream_of(bytes: &[u8]) -> Option<StreamId> {
+        let is_named = CommonHeader::parse(bytes).is_ok_and(|header| header.stream_valid);
+        let id = bytes.get(4..12)?.first_chunk::<8>().filter(|_| is_named)?;
+        Some(StreamId(u64::from_be_bytes(*id)))
     }
 
     /// Writes the first two bytes; the low four bits of the second are zero.

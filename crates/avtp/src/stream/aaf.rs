@@ -7,10 +7,11 @@
 use timewire_base::{Instant, Span, Tai};
 
 use super::order::{Arrival, Due, Order};
+use super::pace::Pace;
 use super::{Flags, Late, Launch, Next, Received, StreamCounters};
 use crate::bytes::{check, wide};
 use crate::pdu::{Aaf, AafFormat, Reserved, STREAM_HEADER_BYTES, StreamHeader, StreamId};
-use crate::time::check_transit;
+use crate::time::{check_transit, since};
 use crate::{AvtpError, AvtpTime, Cadence};
 
 /// How the samples given to a talker are written.
@@ -251,7 +252,8 @@ pub enum Sound<'a> {
 /// Puts packets into order and hands out their samples at their presentation times.
 ///
 /// Packets without a timestamp are presented as their number says, counted from the last with one.
-/// How many packets a long gap has is told from the times, not only from the numbers. A gap is
+/// How many packets a long gap has is told from the times, not only from the numbers, where the
+/// talker's timestamps have kept to the rate of its samples ([`Pace`]). A gap is
 /// reported once a packet after it came: what is missing at the end of a stream is not known.
 #[derive(Clone, Debug)]
 pub struct AafListener {
@@ -261,6 +263,7 @@ pub struct AafListener {
     flags: Flags,
     /// Number and time of the last packet with a timestamp.
     anchor: Option<(i64, Instant<Tai>)>,
+    pace: Pace,
     counters: StreamCounters,
 }
 
@@ -277,8 +280,14 @@ impl AafListener {
             order: Order::new(config.capacity, payload, config.late)?,
             flags: Flags::default(),
             anchor: None,
+            pace: Pace::default(),
             counters: StreamCounters::default(),
         })
+    }
+
+    /// How far a timestamp is from where the nominal rate would have it, from any origin.
+    fn off_nominal(&self, index: i64, stamp: Instant<Tai>) -> Span {
+        since(stamp, Instant::from_ns(self.packets(index).as_ns()))
     }
 
     /// The time that `packets` packets take.
@@ -304,17 +313,28 @@ impl AafListener {
         let (restart, uncertain) = (header.media_restart, header.timestamp_uncertain);
         if self.flags.count(&mut self.counters, restart, uncertain, &aaf.reserved) {
             self.anchor = None;
+            self.pace = Pace::default();
         }
         let stamp = header.timestamp.map(|time| time.near(now));
         let mut index = self.order.index_of(header.sequence, None);
-        if let (Some(stamp), Some((number, time))) = (stamp, self.anchor) {
-            let expected = time.saturating_add(self.packets(index - number));
-            let turn = self.packets(256).as_ns().max(1);
-            let off = stamp.as_ns().saturating_sub(expected.as_ns());
-            let turns = off.saturating_add(turn / 2).div_euclid(turn);
-            index += 256 * turns.max(0);
-        }
         if let Some(stamp) = stamp {
+            if let Some((number, time)) = self.anchor {
+                // A packet that is behind by its number was not stamped after one that is ahead.
+                if index <= number && stamp > time {
+                    index += 256;
+                }
+                index += 256
+                    * self.pace.turns(
+                        self.off_nominal(index, stamp),
+                        self.packets(1),
+                        self.packets(256),
+                    );
+                let expected = time.saturating_add(self.packets(index - number));
+                let off = since(stamp, expected).as_ns().unsigned_abs();
+                let half = self.packets(1).as_ns().unsigned_abs() / 2;
+                self.counters.irregular += u64::from(off > half.max(1));
+            }
+            self.pace.note(self.off_nominal(index, stamp), stamp);
             self.anchor = Some((index, stamp));
         }
         let time =

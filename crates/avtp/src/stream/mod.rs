@@ -12,6 +12,7 @@ mod control;
 mod crf;
 mod cvf;
 mod order;
+mod pace;
 
 pub use aaf::{AafListener, AafListenerConfig, AafTalker, AafTalkerConfig, ByteOrder, Sound, Tail};
 pub use control::{Carrier, Control, ControlListener, ControlTalker};
@@ -104,6 +105,8 @@ pub struct StreamCounters {
     pub uncertain: u64,
     /// With reserved bits that are not zero.
     pub reserved: u64,
+    /// Audio whose timestamp is off the rate of the samples by more than half a packet.
+    pub irregular: u64,
 }
 
 /// The flags of a received packet, counted.

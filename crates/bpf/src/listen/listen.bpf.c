@@ -54,7 +54,7 @@ struct tw_listen_counters {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, 64);
+	__uint(max_entries, 256);
 	__type(key, __u32);
 	__type(value, __u32);
 } sockets SEC(".maps");

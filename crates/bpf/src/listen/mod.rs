@@ -15,7 +15,7 @@ use crate::{AttachMode, BpfError, Link, attach, load, map_of, objects, program_o
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/listen.bpf.o"));
 const PROGRAM: &str = "listen";
 /// Most queues that sockets can be on.
-pub const MAX_QUEUES: u32 = 64;
+pub const MAX_QUEUES: u32 = 256;
 /// Linux `BPF_F_XDP_DEV_BOUND_ONLY`.
 const BOUND_TO_DEVICE: u32 = 1 << 6;
 const MARK: u32 = 0x4d6c_7754;

@@ -116,11 +116,13 @@ pub fn cadence(text: &str) -> Result<Cadence, String> {
 pub fn expect(text: &str) -> Result<Expect, String> {
     let mut expect = Expect::default();
     for pair in text.split(',') {
-        let wrong = || format!("`{pair}` is none of lost=COUNT, late=COUNT, margin=TIME");
+        let wrong =
+            || format!("`{pair}` is none of lost=COUNT, late=COUNT, irregular=COUNT, margin=TIME");
         let (key, value) = pair.split_once('=').ok_or_else(wrong)?;
         match key {
             "lost" => expect.lost = value.parse().map_err(|_| wrong())?,
             "late" => expect.late = value.parse().map_err(|_| wrong())?,
+            "irregular" => expect.irregular = value.parse().map_err(|_| wrong())?,
             "margin" => {
                 expect.margin = Some(parse_span(value).map_err(|error| error.to_string())?);
             }
@@ -206,8 +208,13 @@ mod tests {
         assert_eq!(cadence("30000/1001"), Ok(Cadence::new(1_001, 30_000).unwrap()));
         assert_eq!(cadence("25"), Ok(Cadence::of_hz(25).unwrap()));
         assert!(cadence("29.97").is_err() && cadence("0").is_err() && cadence("1/0").is_err());
-        let expected = Expect { lost: 2, late: 0, margin: Some(timewire_base::Span::from_ms(1)) };
-        assert_eq!(expect("lost=2,margin=1ms"), Ok(expected));
+        let expected = Expect {
+            lost: 2,
+            late: 0,
+            irregular: 9,
+            margin: Some(timewire_base::Span::from_ms(1)),
+        };
+        assert_eq!(expect("lost=2,irregular=9,margin=1ms"), Ok(expected));
         for wrong in ["", "lost", "lost=x", "found=1", "margin=1"] {
             assert!(expect(wrong).is_err(), "{wrong}");
         }

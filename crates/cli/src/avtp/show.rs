@@ -4,9 +4,12 @@
 //! Not here: the same as JSON, which is the values themselves.
 
 use timewire_base::Span;
+use timewire_ctl::avtp::can::Gathered;
 use timewire_ctl::avtp::crf::Followed;
 use timewire_ctl::avtp::reserve::Reserved;
-use timewire_ctl::avtp::{Counters, Ended, Heard, Sent, TimesSummary, Told, Written};
+use timewire_ctl::avtp::{
+    Counters, Ended, Heard, NotUnderstood, Sent, TimesSummary, Told, Written,
+};
 
 /// Nanoseconds as microseconds.
 fn us(ns: i64) -> String {
@@ -57,6 +60,7 @@ fn counters(of: &Counters) -> String {
         (of.media_restarts, "times the talker began anew"),
         (of.uncertain, "packets whose time the talker does not vouch for"),
         (of.reserved, "packets with reserved bits set"),
+        (of.irregular, "packets with a timestamp off the rate of their media"),
     ] {
         if count > 0 {
             text += &format!("{count} {what}\n");
@@ -77,10 +81,17 @@ fn why(ended: Ended) -> &'static str {
 
 pub fn heard(heard: &Heard, file: &str) -> String {
     let (Some(stream), Some(media)) = (&heard.stream, &heard.media) else {
-        return format!("no stream was heard ({}): {file} was not written\n", why(heard.ended));
+        let what = if heard.not_understood.iter().any(|it| it.wanted) {
+            "no packet of a stream that is understood was heard"
+        } else {
+            "no stream was heard"
+        };
+        let text = format!("{what} ({}): {file} was not written\n", why(heard.ended));
+        return text + &not_understood(&heard.not_understood);
     };
     let mut text = format!("stream {stream}: {media}; {}\n", why(heard.ended));
     text += &counters(&heard.packets);
+    text += &not_understood(&heard.not_understood);
     text += &times("margin", heard.margin.as_ref());
     if heard.dropped_here > 0 {
         text += &format!("{} packets were lost by this host\n", heard.dropped_here);
@@ -105,10 +116,12 @@ pub fn heard(heard: &Heard, file: &str) -> String {
 
 pub fn followed(of: &Followed) -> String {
     let (Some(stream), Some(clock)) = (&of.stream, &of.clock) else {
-        return format!("no clock was heard ({})\n", why(of.ended));
+        let text = format!("no clock was heard ({})\n", why(of.ended));
+        return text + &not_understood(&of.not_understood);
     };
     let mut text = format!("stream {stream}: {clock}; {}\n", why(of.ended));
     text += &counters(&of.packets);
+    text += &not_understood(&of.not_understood);
     text += &times("margin", of.margin.as_ref());
     match of.rate_ppb {
         Some(ppb) => text += &format!("runs {ppb:+} ppb against this host's TAI\n"),
@@ -117,8 +130,13 @@ pub fn followed(of: &Followed) -> String {
     text
 }
 
-pub fn can(ended: Ended, of: &Counters) -> String {
-    format!("{}; {}", why(ended), counters(of))
+pub fn can(of: &Gathered) -> String {
+    let text = format!("{}; {}", why(of.ended), counters(&of.packets));
+    text + &not_understood(&of.not_understood)
+}
+
+fn not_understood(all: &[NotUnderstood]) -> String {
+    all.iter().map(|it| it.describe() + "\n").collect()
 }
 
 fn mbit(bps: u64) -> String {

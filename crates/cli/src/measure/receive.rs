@@ -32,9 +32,9 @@ pub struct Receive {
     /// With --interface: the UDP port that the messages go to
     #[arg(long, default_value_t = 15_100, requires = "interface")]
     pub port: u16,
-    /// With --interface: the receive queue that AF_XDP takes
-    #[arg(long, default_value_t = 0, requires = "interface")]
-    pub queue: u32,
+    /// With --interface: the one receive queue that AF_XDP takes [default: all]
+    #[arg(long, requires = "interface")]
+    pub queue: Option<u32>,
     /// Sources: udp, frames, ring, xdp, xdp:generic, xdp:native, xdp:zero-copy
     #[arg(long, value_delimiter = ',', default_value = "udp,frames,xdp:native")]
     pub over: Vec<Over>,
@@ -262,6 +262,7 @@ fn counts(of: &CombinationReport) -> String {
         (of.dropped, "dropped by the kernel"),
         (of.duplicate, "came twice"),
         (of.reordered, "out of order"),
+        (of.other_queues, "on receive queues that were not heard (inconclusive)"),
         (of.foreign, "of others"),
         (of.during_rest, "left out, they came while the receiver rested"),
         (of.unstamped, "without a stamp"),

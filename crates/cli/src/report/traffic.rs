@@ -204,6 +204,7 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
     for (many, what) in [
         (heard.dropped, "messages lost between kernel and program"),
         (heard.no_room, "messages of more streams than are told apart"),
+        (heard.other_queues.unwrap_or(0), "frames on receive queues that were not heard"),
         (heard.unstamped, "messages without a stamp of card, driver or kernel"),
         (heard.others, "messages without a header of ours"),
     ] {

@@ -9,6 +9,7 @@
 
 use std::io::BufRead;
 
+use serde::{Deserialize, Serialize};
 use timewire_avtp::pdu::{AcfMessage, Can, CanId, Reserved, StreamId};
 use timewire_avtp::stream::{Carrier, ControlListener, ControlTalker};
 use timewire_base::IfName;
@@ -16,7 +17,8 @@ use timewire_sys::clock;
 
 use super::listen::Counters;
 use super::sender::Sender;
-use super::{Arrived, Ended, Inlet, Limits, Outlet, Sent, StreamError};
+use super::unread::Unread;
+use super::{Arrived, Ended, Inlet, Limits, NotUnderstood, Outlet, Sent, StreamError};
 
 /// A CAN frame that owns its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,6 +156,19 @@ pub fn talk(
     sender.done(false)
 }
 
+/// What came of a stream of CAN frames.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gathered {
+    /// Why it ended.
+    pub ended: Ended,
+    /// Its packets.
+    pub packets: Counters,
+    /// Messages in them that are no CAN frames.
+    pub other_messages: u64,
+    /// Packets that are not understood, by kind and stream.
+    pub not_understood: Vec<NotUnderstood>,
+}
+
 /// Hands every CAN frame of a stream on as a line, until a limit is reached or someone asks to end.
 /// `tell` is told once when the interface is open.
 ///
@@ -164,25 +179,44 @@ pub fn listen(
     limits: Limits,
     tell: &mut dyn FnMut(),
     each: &mut dyn FnMut(&str) -> std::io::Result<()>,
-) -> Result<(Ended, Counters), StreamError> {
+) -> Result<Gathered, StreamError> {
     let mut inlet = Inlet::open(interface, to)?;
     let mut listener = ControlListener::new(stream);
+    let (mut unread, mut other_messages) = (Unread::default(), 0);
     tell();
     let ended = inlet.run(limits, &mut |Arrived { at, payload }| {
         let before = listener.counters().received;
-        if let Ok(Some(control)) = listener.receive(at, payload) {
-            for message in control.messages.flatten() {
-                if let AcfMessage::Can(can, _) | AcfMessage::CanBrief(can) = message {
+        match listener.receive(at, payload) {
+            Ok(Some(control)) => {
+                for message in control.messages {
+                    let can = match message {
+                        Ok(AcfMessage::Can(can, _) | AcfMessage::CanBrief(can)) => can,
+                        Ok(_) => {
+                            other_messages += 1;
+                            continue;
+                        }
+                        Err(error) => {
+                            unread.failed(payload, error);
+                            continue;
+                        }
+                    };
                     each(&Line::write(&can)).map_err(|source| StreamError::Interface {
                         what: "writing frames".to_owned(),
                         source,
                     })?;
                 }
             }
+            Ok(None) => {}
+            Err(error) => unread.failed(payload, error),
         }
         Ok(listener.counters().received > before)
     })?;
-    Ok((ended, listener.counters().into()))
+    Ok(Gathered {
+        ended,
+        packets: listener.counters().into(),
+        other_messages,
+        not_understood: unread.told(Some(stream)),
+    })
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@
 use serde::{Deserialize, Serialize};
 use timewire_avtp::pdu::{CrfClock, Pdu, StreamId};
 use timewire_avtp::stream::{CrfListener, CrfTalker, CrfTalkerConfig, Next, Received};
-use timewire_avtp::{Ppb, SrClass};
+use timewire_avtp::{AvtpError, Ppb, SrClass};
 use timewire_base::{IfName, Instant, Span, Tai};
 
 use super::listen::Counters;
 use super::sender::{Sender, Source, soon};
 use super::talk::end_requests;
+use super::unread::{NotUnderstood, Unread};
 use super::{Arrived, Ended, Inlet, Limits, Outlet, Sent, StreamError, Times, TimesSummary};
 
 /// A clock to be sent.
@@ -107,6 +108,8 @@ pub struct Followed {
     pub last_ns: Option<i64>,
     /// The last timestamp of each packet less its arrival at the kernel.
     pub margin: Option<TimesSummary>,
+    /// Packets that are not understood, by kind and stream.
+    pub not_understood: Vec<NotUnderstood>,
 }
 
 /// The `schema` of [`Followed`].
@@ -131,16 +134,38 @@ fn describe(clock: CrfClock) -> String {
 pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, StreamError> {
     let mut inlet = Inlet::open(&spec.interface, spec.to)?;
     let mut following: Option<(StreamId, CrfClock, CrfListener)> = None;
-    let mut margin = Times::default();
+    let (mut margin, mut unread) = (Times::default(), Unread::default());
     tell();
     let ended = inlet.run(spec.limits, &mut |Arrived { at, payload }| {
-        let Ok(Pdu::Crf(crf)) = Pdu::parse(payload) else { return Ok(false) };
+        let crf = match Pdu::parse(payload) {
+            Ok(Pdu::Crf(crf)) => crf,
+            Ok(other) => {
+                unread.not_taken(payload, &other, "it is no clock");
+                return Ok(false);
+            }
+            Err(error) => {
+                unread.failed(payload, error);
+                return Ok(false);
+            }
+        };
         let wanted = following.as_ref().map(|(stream, ..)| *stream).or(spec.stream);
-        if wanted.is_some_and(|stream| stream != crf.stream) || crf.timestamps().is_none() {
+        if wanted.is_some_and(|stream| stream != crf.stream) {
+            return Ok(false);
+        }
+        if crf.timestamps().is_none() {
+            unread.not_taken(payload, &Pdu::Crf(crf), "type at byte 3 is one of the user");
             return Ok(false);
         }
         if following.is_none() {
-            let listener = CrfListener::new(crf.stream, crf.clock, spec.window)?;
+            let listener = match CrfListener::new(crf.stream, crf.clock, spec.window) {
+                Ok(listener) => listener,
+                // The window is the user's; all else the packet's.
+                Err(error @ AvtpError::Range { .. }) => return Err(error.into()),
+                Err(error) => {
+                    unread.failed(payload, error);
+                    return Ok(false);
+                }
+            };
             following = Some((crf.stream, crf.clock, listener));
         }
         let Some((_, _, listener)) = &mut following else { return Ok(false) };
@@ -150,9 +175,14 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
         {
             margin.record(last - at);
         }
-        Ok(!matches!(received, Err(_) | Ok(Received::OtherFormat)))
+        let counts = !matches!(received, Err(_) | Ok(Received::OtherFormat));
+        if !counts {
+            unread.not_taken(payload, &Pdu::Crf(crf), "it is of another clock than the first");
+        }
+        Ok(counts)
     })?;
     let counters = following.as_ref().map(|(_, _, listener)| listener.counters());
+    let wanted = following.as_ref().map(|(stream, ..)| *stream).or(spec.stream);
     Ok(Followed {
         schema: CRF_SCHEMA.to_owned(),
         stream: following.as_ref().map(|(stream, ..)| stream.to_string()),
@@ -165,5 +195,6 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
             .and_then(|(_, _, listener)| listener.last())
             .map(Instant::as_ns),
         margin: margin.summary(),
+        not_understood: unread.told(wanted),
     })
 }

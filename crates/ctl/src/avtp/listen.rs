@@ -13,6 +13,7 @@ use timewire_base::{IfName, Instant, Span, Tai};
 
 use super::inlet::longest_payload;
 use super::recording::{Manner, MediaFile, Recording};
+use super::unread::{NotUnderstood, Unread};
 use super::{Arrived, Ended, Inlet, Limits, StreamError, Times, TimesSummary, Written};
 
 /// What is recorded, and until when.
@@ -58,8 +59,10 @@ pub struct Heard {
     pub written: Option<Written>,
     /// Packets that this host lost because it was too slow. They are `lost` too.
     pub dropped_here: u64,
-    /// Packets of other streams, and of other kinds.
+    /// Packets of other streams that are understood.
     pub others: u64,
+    /// Packets that are not understood, by kind and stream.
+    pub not_understood: Vec<NotUnderstood>,
 }
 
 /// The `schema` of [`Heard`].
@@ -81,6 +84,7 @@ pub struct Counters {
     pub media_restarts: u64,
     pub uncertain: u64,
     pub reserved: u64,
+    pub irregular: u64,
 }
 
 impl From<StreamCounters> for Counters {
@@ -98,6 +102,7 @@ impl From<StreamCounters> for Counters {
             media_restarts: of.media_restarts,
             uncertain: of.uncertain,
             reserved: of.reserved,
+            irregular: of.irregular,
         }
     }
 }
@@ -109,16 +114,34 @@ pub struct Expect {
     pub lost: u64,
     /// Packets that may come after their presentation time.
     pub late: u64,
+    /// Packets whose timestamp may be off the rate of their media.
+    pub irregular: u64,
     /// How long before its presentation time every packet must have come.
     pub margin: Option<Span>,
 }
 
 impl Expect {
     /// What is not as expected, in words.
-    pub fn findings(&self, packets: &Counters, margin: Option<&TimesSummary>) -> Vec<String> {
-        let mut found = Vec::new();
-        if packets.received == 0 {
+    pub fn findings(
+        &self,
+        packets: &Counters,
+        margin: Option<&TimesSummary>,
+        unread: &[NotUnderstood],
+    ) -> Vec<String> {
+        let mut found: Vec<String> = unread
+            .iter()
+            .filter(|it| it.wanted)
+            .map(|it| format!("inconclusive: {}", it.describe()))
+            .collect();
+        if packets.received == 0 && found.is_empty() {
             found.push("nothing was heard of it".to_owned());
+        }
+        if packets.irregular > self.irregular {
+            found.push(format!(
+                "{} packets have a timestamp that is off their media's rate, at most {} expected: \
+                 the talker does not count samples, or sends in bursts",
+                packets.irregular, self.irregular
+            ));
         }
         for (what, count, most) in
             [("lost", packets.lost, self.lost), ("late", packets.late, self.late)]
@@ -154,14 +177,57 @@ struct Listener<'a> {
     recording: Option<(StreamId, Recording)>,
     margin: Times,
     others: u64,
+    unread: Unread,
 }
 
-impl Listener<'_> {
+impl<'a> Listener<'a> {
+    /// With packets of at most so many bytes.
+    fn new(spec: &'a ListenSpec, longest: u32) -> Result<Listener<'a>, StreamError> {
+        let ListenSpec { late, start_codes, max_access_unit, .. } = *spec;
+        Ok(Listener {
+            spec,
+            manner: Manner { late, start_codes, max_access_unit, longest },
+            file: MediaFile::create(&spec.out, spec.force)?,
+            recording: None,
+            margin: Times::default(),
+            others: 0,
+            unread: Unread::default(),
+        })
+    }
+
+    /// Completes the file; what was heard, as if someone had asked to end.
+    fn finish(self) -> Result<Heard, StreamError> {
+        let Listener { mut file, mut recording, margin, others, unread, spec, .. } = self;
+        let finished = match &mut recording {
+            Some((_, recording)) => recording.finish(&mut file),
+            None => Ok(()),
+        };
+        file.finish()?;
+        finished?;
+        let counters = recording.as_ref().map(|(_, recording)| recording.counters());
+        let wanted = recording.as_ref().map(|(stream, _)| *stream).or(spec.stream);
+        Ok(Heard {
+            schema: LISTEN_SCHEMA.to_owned(),
+            stream: recording.as_ref().map(|(stream, _)| stream.to_string()),
+            media: recording.as_ref().map(|(_, recording)| recording.describe()),
+            ended: Ended::Asked,
+            packets: counters.unwrap_or_default().into(),
+            margin: margin.summary(),
+            written: recording.as_ref().map(|(_, recording)| recording.written()),
+            dropped_here: 0,
+            others,
+            not_understood: unread.told(wanted),
+        })
+    }
+
     /// Takes a packet; whether it is one of the stream.
     fn take(&mut self, arrived: Arrived<'_>) -> Result<bool, StreamError> {
-        let Ok(packet) = Pdu::parse(arrived.payload) else {
-            self.others += 1;
-            return Ok(false);
+        let packet = match Pdu::parse(arrived.payload) {
+            Ok(packet) => packet,
+            Err(error) => {
+                self.unread.failed(arrived.payload, error);
+                return Ok(false);
+            }
         };
         let wanted = self.recording.as_ref().map(|(stream, _)| *stream).or(self.spec.stream);
         if wanted.is_some_and(|stream| stream != packet.stream()) {
@@ -169,9 +235,21 @@ impl Listener<'_> {
             return Ok(false);
         }
         if self.recording.is_none() {
-            let Some(recording) = Recording::of(&packet, self.manner)? else {
-                self.others += 1;
-                return Ok(false);
+            let recording = match Recording::of(&packet, self.manner) {
+                Ok(Some(recording)) => recording,
+                Ok(None) => {
+                    self.unread.not_taken(
+                        arrived.payload,
+                        &packet,
+                        "it is neither audio nor video",
+                    );
+                    return Ok(false);
+                }
+                Err(StreamError::Setting(error)) => {
+                    self.unread.failed(arrived.payload, error);
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
             };
             self.file.begin(&recording.head()?)?;
             self.recording = Some((packet.stream(), recording));
@@ -179,6 +257,9 @@ impl Listener<'_> {
         let Some((_, recording)) = &mut self.recording else { return Ok(false) };
         let received = recording.take(arrived, &mut self.file)?;
         let counts = !matches!(received, None | Some(Received::OtherFormat));
+        if !counts {
+            self.unread.not_taken(arrived.payload, &packet, "it is not in the recording's format");
+        }
         if matches!(received, Some(Received::Kept | Received::Late))
             && let Some(at) = presentation(&packet, arrived.at)
         {
@@ -195,36 +276,16 @@ impl Listener<'_> {
 /// cannot be written. What came until then is in the file.
 pub fn listen(spec: &ListenSpec, tell: &mut dyn FnMut()) -> Result<Heard, StreamError> {
     let mut inlet = Inlet::open(&spec.interface, spec.to)?;
-    let longest = longest_payload(&spec.interface)?;
-    let ListenSpec { late, start_codes, max_access_unit, .. } = *spec;
-    let mut listener = Listener {
-        spec,
-        manner: Manner { late, start_codes, max_access_unit, longest },
-        file: MediaFile::create(&spec.out, spec.force)?,
-        recording: None,
-        margin: Times::default(),
-        others: 0,
-    };
+    let mut listener = Listener::new(spec, longest_payload(&spec.interface)?)?;
     tell();
     let ended = inlet.run(spec.limits, &mut |arrived| listener.take(arrived));
-    let Listener { mut file, mut recording, margin, others, .. } = listener;
-    let finished = match &mut recording {
-        Some((_, recording)) => recording.finish(&mut file),
-        None => Ok(()),
-    };
-    file.finish()?;
+    let finished = listener.finish();
     let ended = ended?;
-    finished?;
-    let counters = recording.as_ref().map(|(_, recording)| recording.counters());
-    Ok(Heard {
-        schema: LISTEN_SCHEMA.to_owned(),
-        stream: recording.as_ref().map(|(stream, _)| stream.to_string()),
-        media: recording.as_ref().map(|(_, recording)| recording.describe()),
-        ended,
-        packets: counters.unwrap_or_default().into(),
-        margin: margin.summary(),
-        written: recording.as_ref().map(|(_, recording)| recording.written()),
-        dropped_here: if ended == Ended::Interface { 0 } else { inlet.drops()? },
-        others,
-    })
+    let mut heard = finished?;
+    heard.ended = ended;
+    heard.dropped_here = if ended == Ended::Interface { 0 } else { inlet.drops()? };
+    Ok(heard)
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,8 @@ pub(super) struct Manner {
     pub mtu: SduLen,
     /// Over and over.
     pub repeat: bool,
+    /// Samples of every channel in a packet of audio; `None` for those of an interval.
+    pub samples_per_packet: Option<u16>,
 }
 
 /// A source with what it reserves.
@@ -135,6 +137,12 @@ impl Media {
         frame_rate: Cadence,
         manner: Manner,
     ) -> Result<Made, StreamError> {
+        if manner.samples_per_packet.is_some() {
+            return Err(StreamError::Content {
+                path: self.path.clone(),
+                why: "video has no samples: no --samples-per-packet".to_owned(),
+            });
+        }
         let headers = u32::try_from(Cvf::H264_OVERHEAD_BYTES).expect("invariant: some bytes");
         let payload = manner.mtu.get().saturating_sub(headers).min(LONGEST_PAYLOAD);
         let mut config = CvfTalkerConfig {
@@ -186,7 +194,7 @@ pub(super) fn describe(format: WavFormat) -> String {
 fn audio(format: WavFormat, samples: Vec<u8>, manner: Manner) -> Result<Made, AvtpError> {
     let aaf = format.aaf()?;
     let AafPacking { samples_per_packet, reservation, .. } =
-        AafPacking::new(manner.class, aaf, manner.mtu)?;
+        AafPacking::with(manner.class, aaf, manner.mtu, manner.samples_per_packet)?;
     let talker = AafTalker::new(AafTalkerConfig {
         stream: manner.stream,
         format: aaf,

@@ -22,6 +22,7 @@ pub mod reserve;
 mod route;
 mod sender;
 mod talk;
+mod unread;
 
 pub use error::StreamError;
 pub use inlet::{Arrived, Ended, Inlet, Limits};
@@ -32,3 +33,4 @@ pub use recording::Written;
 pub use route::{Route, Tag, default_destination, payload};
 pub use sender::{LaunchCounts, Outlet, Sent};
 pub use talk::{Plan, TalkSpec, Told};
+pub use unread::NotUnderstood;

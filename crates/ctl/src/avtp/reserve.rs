@@ -166,6 +166,7 @@ fn of_load(spec: &ReserveSpec) -> Result<Reservation, StreamError> {
                 lead: Span::ZERO,
                 mtu: spec.mtu,
                 repeat: false,
+                samples_per_packet: None,
             };
             media.talker(manner)?.reservation
         }

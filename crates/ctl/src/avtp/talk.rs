@@ -26,6 +26,8 @@ pub struct TalkSpec {
     pub start: Option<Instant<Tai>>,
     /// Over and over, until it is ended.
     pub repeat: bool,
+    /// Samples of every channel in a packet of audio; `None` for those of an interval.
+    pub samples_per_packet: Option<u16>,
     /// Where it leaves.
     pub outlet: Outlet,
 }
@@ -94,6 +96,7 @@ impl Plan {
             lead,
             mtu: mtu(&spec.outlet)?,
             repeat: spec.repeat,
+            samples_per_packet: spec.samples_per_packet,
         };
         let made = media.talker(manner)?;
         let sender = Sender::open(&spec.outlet)?;

@@ -183,7 +183,7 @@ pub(super) fn source_of(
     over: Over,
     bind: SocketAddr,
     interface: Option<IfName>,
-    queue: u32,
+    queue: Option<u32>,
 ) -> Source {
     match (over, interface) {
         (Over::Frames, Some(interface)) => Source::Frames { interface },

@@ -44,6 +44,8 @@ pub const MAX_STREAMS: usize = 4_096;
 const LOOK: Span = Span::from_ms(50);
 /// How long it waits for the kernel to begin to stamp, before it listens.
 const STAMPS_WITHIN: Span = Span::from_secs(2);
+/// Why a queue is not heard though all were to be.
+const OTHER_QUEUES: &str = "the interface has got more of them since listening began";
 /// How often captured frames are given to be written.
 const PASS_ON: Span = Span::from_ms(100);
 
@@ -99,6 +101,8 @@ pub struct ListenSnapshot {
     pub no_room: u64,
     /// Messages that were lost between kernel and program, because it was too slow.
     pub dropped: u64,
+    /// Frames that fit the filter, on receive queues that AF_XDP does not hear; `null` elsewhere.
+    pub other_queues: Option<u64>,
     /// Messages of streams without a stamp of card, driver or kernel.
     pub unstamped: u64,
     /// Answers, and messages that could not be answered; `null` when none was to be.
@@ -109,6 +113,8 @@ pub struct ListenSnapshot {
     pub streams: Vec<HeardStream>,
     /// Ways through this host, over all streams; those that there are stamps for.
     pub ways: Vec<Way>,
+    /// Why no judgement can be made of it: what was not heard, or not understood; empty if all was.
+    pub inconclusive: Vec<String>,
 }
 
 /// One stream.
@@ -352,6 +358,7 @@ fn receive(
         place: place.clone(),
         mode: receiver.mode().to_owned(),
         is_frames,
+        is_one_queue: matches!(request.source, Source::Xdp { queue: Some(_), .. }),
         only_counts,
     };
     teller.say(Word::Listening { mode: ears.mode.clone(), place, notes });
@@ -374,6 +381,8 @@ struct Ears {
     place: String,
     mode: String,
     is_frames: bool,
+    /// Whether one receive queue alone was asked for.
+    is_one_queue: bool,
     /// Whether messages are counted and nothing else.
     only_counts: bool,
 }
@@ -542,6 +551,11 @@ impl Ears {
     ) -> Result<ListenSnapshot, TrafficError> {
         let dropped = receiver.drops();
         let dropped = dropped.map_err(TrafficError::system("read what was dropped"))?;
+        let other_queues = receiver.counters().transpose()?.map(|it| it.without_socket);
+        let unheard = other_queues.filter(|count| *count > 0 && !self.is_one_queue);
+        let unheard = unheard.map(|count| {
+            format!("{count} frames came on receive queues that were not heard: {OTHER_QUEUES}")
+        });
         let counters = self.listener.counters();
         let capture = self.capture.as_ref().map(|capture| {
             let (frames, lost) = capture.counts();
@@ -560,11 +574,13 @@ impl Ears {
             others: counters.unknown,
             no_room: counters.no_room,
             dropped,
+            other_queues,
             unstamped: counters.unstamped,
             answers,
             capture,
             streams,
             ways: ways(self.listener.ways()),
+            inconclusive: unheard.into_iter().collect(),
         })
     }
 
@@ -680,11 +696,13 @@ pub(super) mod tests {
             others: 3,
             no_room: 0,
             dropped: 0,
+            other_queues: None,
             unstamped: 0,
             answers: None,
             capture: None,
             streams: vec![stream(1, &first), stream(7, &[0, 1, 2, 3, 4])],
             ways: Vec::new(),
+            inconclusive: Vec::new(),
         }
     }
 }

@@ -137,6 +137,11 @@ pub fn text(heard: &ListenSnapshot) -> String {
     let of_all = [
         ("others_total", "Messages without a header of a stream.", heard.others),
         ("dropped_total", "Messages lost between kernel and program.", heard.dropped),
+        (
+            "other_queues_total",
+            "Frames on receive queues that AF_XDP does not hear.",
+            heard.other_queues.unwrap_or(0),
+        ),
         ("unstamped_total", "Messages without a stamp of card, driver or kernel.", heard.unstamped),
     ];
     for (name, help, value) in of_all {

@@ -32,8 +32,10 @@ const AROUND: usize = 6 + ROWS;
 /// **Units**: all times are microseconds.
 pub fn view(heard: &ListenSnapshot, room: Room) -> String {
     let mut out = first_line(heard);
+    let inconclusive: String =
+        heard.inconclusive.iter().map(|why| format!("inconclusive: {why}\n")).collect();
     if heard.streams.is_empty() {
-        return out + "no stream yet\n";
+        return out + "no stream yet\n" + &inconclusive;
     }
     let mut streams: Vec<&HeardStream> = heard.streams.iter().collect();
     let most = room.lines.map_or(usize::MAX, |lines| lines.saturating_sub(AROUND).max(3));
@@ -62,7 +64,7 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
             out += &cut(&phase_line(*stream, phase), room.columns);
         }
     }
-    out + &ways(heard)
+    out + &ways(heard) + &inconclusive
 }
 
 const HEAD: [&str; 14] = [
@@ -111,6 +113,7 @@ fn first_line(heard: &ListenSnapshot) -> String {
         (heard.others, "of others"),
         (heard.no_room, "of streams beyond the most"),
         (heard.dropped, "dropped before the program"),
+        (heard.other_queues.unwrap_or(0), "on receive queues that are not heard"),
         (heard.unstamped, "without a stamp"),
     ];
     for (count, what) in also.into_iter().filter(|(count, _)| *count > 0) {

@@ -46,12 +46,15 @@ pub enum ListenError {
         link: Option<u32>,
     },
     /// No wanted way to AF_XDP works.
-    #[error("no AF_XDP on queue {queue} of {interface}: {}", refused.join("; "))]
+    #[error("no AF_XDP on {}{interface}: {}", match queue {
+        Some(queue) => format!("queue {queue} of "),
+        None => String::new(),
+    }, refused.join("; "))]
     NoXdp {
         /// The interface.
         interface: IfName,
-        /// Its queue.
-        queue: u32,
+        /// The one queue that was wanted; all of them with `None`.
+        queue: Option<u32>,
         /// What was tried and why it did not work.
         refused: Vec<String>,
         /// Whether it was for want of privilege.

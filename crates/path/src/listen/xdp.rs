@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The road through AF_XDP: program and socket in the best mode that works.
+//! The road through AF_XDP: a program, and a socket on each receive queue, in the best mode that
+//! works.
 //!
 //! Not here: what the program does (`timewire_bpf::listen`).
 
@@ -8,20 +9,29 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use timewire_base::IfName;
-use timewire_bpf::listen::{Listen, ListenCounters, Metadata};
+use timewire_bpf::listen::{Listen, ListenCounters, MAX_QUEUES, Metadata};
 use timewire_bpf::{AttachMode, attached};
 use timewire_sys::FrameMemory;
+use timewire_sys::card::receive_queues;
+use timewire_sys::event::AnyReadable;
 use timewire_sys::filter::FrameFilter;
-use timewire_sys::receive::{Arrival, SocketOptions};
+use timewire_sys::receive::{Arrival, SocketOptions, take_error};
 use timewire_sys::xsk::{XskListener, XskQueue};
 
 use super::{ListenError, XdpMode};
 
-/// A program and its socket.
+/// A program and its sockets.
 #[derive(Debug)]
 pub(super) struct XdpPort {
-    socket: XskListener,
-    // Behind the socket: frames go up the stack again before the program goes.
+    /// One for each queue that is heard; at least one.
+    sockets: Vec<XskListener>,
+    /// Where there are several: readable while one of them is.
+    any: Option<AnyReadable>,
+    /// The socket that is looked at first next time, so that none waits for another.
+    first: usize,
+    /// What had come on queues without a socket before the last socket was there.
+    before: u64,
+    // Behind the sockets: frames go up the stack again before the program goes.
     program: Listen,
     interface: IfName,
     is_zero_copy: bool,
@@ -60,7 +70,7 @@ fn once_free<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
 impl XdpPort {
     /// Opens the first way that works; says in `refused` what did not.
     pub(super) fn open(
-        on: (u32, &IfName, u32),
+        on: (u32, &IfName, Option<u32>),
         mode: XdpMode,
         filter: &FrameFilter,
         options: SocketOptions,
@@ -91,27 +101,33 @@ impl XdpPort {
     }
 
     fn attempt(
-        (index, interface, queue): (u32, &IfName, u32),
+        (index, interface, queue): (u32, &IfName, Option<u32>),
         attempt: Attempt,
         filter: &FrameFilter,
         options: SocketOptions,
     ) -> Result<XdpPort, (String, bool)> {
         let program = Listen::attach(index, attempt.mode, filter, attempt.hardware)
             .map_err(|error| (error.to_string(), error.is_forbidden()))?;
-        let place = XskQueue { interface: index, queue, zero_copy: attempt.zero_copy };
-        let buffers = options.buffer_bytes / FrameMemory::BUFFER;
-        let open = || XskListener::open(buffers, place, options.busy_poll);
-        let socket = once_free(open).map_err(|error| {
-            // Memory that counts as locked, and more than this process may lock.
-            let is_too_much = error.raw_os_error() == Some(105 /* ENOBUFS */);
-            let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied || is_too_much;
-            (format!("AF_XDP socket: {error}"), is_forbidden)
-        })?;
-        program
-            .set_socket(queue, socket.as_fd())
-            .map_err(|error| (error.to_string(), error.is_forbidden()))?;
+        let queues = match queue {
+            Some(queue) => Queues { first: queue, count: 1, are_known: true },
+            None => Queues::of(interface)?,
+        };
+        let place = |queue| XskQueue { interface: index, queue, zero_copy: attempt.zero_copy };
+        let sockets = queues.open(&place, options)?;
+        for (queue, socket) in (queues.first..).zip(&sockets) {
+            program
+                .set_socket(queue, socket.as_fd())
+                .map_err(|error| (error.to_string(), error.is_forbidden()))?;
+        }
+        let any = (sockets.len() > 1).then(|| AnyReadable::of(sockets.iter().map(AsFd::as_fd)));
+        let any = any.transpose().map_err(|error| (format!("wait for all: {error}"), false))?;
+        let counters = program.counters();
+        let before = counters.map_err(|error| (error.to_string(), error.is_forbidden()))?;
         Ok(XdpPort {
-            socket,
+            sockets,
+            any,
+            first: 0,
+            before: before.without_socket,
             program,
             interface: interface.clone(),
             is_zero_copy: attempt.zero_copy,
@@ -126,46 +142,157 @@ impl XdpPort {
             zero_copy: self.is_zero_copy,
             hardware: self.has_hardware,
         };
-        attempt.describe()
+        match self.sockets.len() {
+            1 => attempt.describe(),
+            queues => format!("{}, {queues} queues", attempt.describe()),
+        }
     }
 
+    /// Hands over what waits on one queue, each in its turn.
     pub(super) fn receive(&mut self, each: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        if self.polls_device || self.socket.wants_wakeup() {
-            self.socket.poll_device()?;
+        for socket in &self.sockets {
+            if self.polls_device || socket.wants_wakeup() {
+                socket.poll_device()?;
+            }
         }
-        let count = self.socket.receive::<{ Metadata::LEN }>(&mut |frame| {
-            let Metadata { driver, hardware_ns } = Metadata::decode(&frame.metadata);
-            each(Arrival {
-                bytes: frame.bytes,
-                length: u32::try_from(frame.bytes.len()).expect("invariant: in a buffer"),
-                from: None,
-                tag: None,
-                hardware_ns,
-                driver,
-                kernel: None,
-                user: frame.user,
-            });
-        });
-        Ok(count)
+        for turn in 0..self.sockets.len() {
+            let place = (self.first + turn) % self.sockets.len();
+            let count = take(&mut self.sockets[place], each);
+            if count > 0 {
+                self.first = place + 1;
+                return Ok(count);
+            }
+        }
+        Ok(0)
+    }
+
+    /// The error of one of the sockets, if there is one.
+    pub(super) fn take_error(&self) -> io::Result<()> {
+        self.sockets.iter().try_for_each(|socket| take_error(socket.as_fd()))
     }
 
     pub(super) fn drops(&self) -> io::Result<u64> {
-        self.socket.drops()
+        self.sockets.iter().map(XskListener::drops).sum()
     }
 
     pub(super) fn counters(&self) -> Result<ListenCounters, ListenError> {
         let interface = || self.interface.clone();
-        self.program
+        let counters = self
+            .program
             .counters()
-            .map_err(|source| ListenError::Bpf { interface: interface(), source })
+            .map_err(|source| ListenError::Bpf { interface: interface(), source })?;
+        let without_socket = counters.without_socket.saturating_sub(self.before);
+        Ok(ListenCounters { without_socket, ..counters })
     }
 }
 
 impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        match &self.any {
+            Some(any) => any.as_fd(),
+            None => self.sockets[0].as_fd(),
+        }
     }
 }
+
+/// Hands over what waits on one queue.
+fn take(socket: &mut XskListener, each: &mut dyn FnMut(Arrival<'_>)) -> usize {
+    socket.receive::<{ Metadata::LEN }>(&mut |frame| {
+        let Metadata { driver, hardware_ns } = Metadata::decode(&frame.metadata);
+        each(Arrival {
+            bytes: frame.bytes,
+            length: u32::try_from(frame.bytes.len()).expect("invariant: in a buffer"),
+            from: None,
+            tag: None,
+            hardware_ns,
+            driver,
+            kernel: None,
+            user: frame.user,
+        });
+    })
+}
+
+/// The queues that are to be heard.
+#[derive(Clone, Copy, Debug)]
+struct Queues {
+    first: u32,
+    count: u32,
+    /// Whether the driver told how many there are; else there are those that a socket can be on.
+    are_known: bool,
+}
+
+impl Queues {
+    /// All of an interface.
+    fn of(interface: &IfName) -> Result<Queues, (String, bool)> {
+        let told = receive_queues(interface).ok().filter(|count| *count > 0);
+        match told {
+            Some(count) if count > MAX_QUEUES => Err((
+                format!(
+                    "{interface} has {count} receive queues, of which {MAX_QUEUES} can be heard: \
+                     choose one of them"
+                ),
+                false,
+            )),
+            Some(count) => Ok(Queues { first: 0, count, are_known: true }),
+            None => Ok(Queues { first: 0, count: MAX_QUEUES, are_known: false }),
+        }
+    }
+
+    /// A socket on each: on one memory, of which each has its part, where the kernel shares it
+    /// between queues; else each with a memory of its own.
+    ///
+    /// **Errors**: one queue is without a socket, so its frames would not be heard.
+    fn open(
+        self,
+        place: &dyn Fn(u32) -> XskQueue,
+        options: SocketOptions,
+    ) -> Result<Vec<XskListener>, (String, bool)> {
+        let (least, most) = XskListener::BUFFERS;
+        let sharers = if self.are_known { self.count } else { 1 };
+        let each = (options.buffer_bytes / FrameMemory::BUFFER / sharers).clamp(least, most);
+        let memory = FrameMemory::new(each * sharers)
+            .map_err(|error| (format!("memory of AF_XDP: {error}"), false))?;
+        let mut sockets: Vec<XskListener> = Vec::new();
+        for turn in 0..self.count {
+            let on = place(self.first + turn);
+            let part = turn * each..(turn + 1) * each;
+            let owner = sockets.first();
+            let shared = || XskListener::open(&memory, part.clone(), owner, on, options.busy_poll);
+            let alone = || {
+                let memory = FrameMemory::new(each)?;
+                XskListener::open(&memory, 0..each, None, on, options.busy_poll)
+            };
+            let opened = match turn < sharers {
+                true if turn > 0 => once_free(shared).or_else(|_| once_free(alone)),
+                true => once_free(shared),
+                false => once_free(alone),
+            };
+            match opened {
+                Ok(socket) => sockets.push(socket),
+                // There is no such queue, and so none after it.
+                Err(error)
+                    if !self.are_known && turn > 0 && error.raw_os_error() == Some(EINVAL) =>
+                {
+                    break;
+                }
+                Err(error) => {
+                    // Memory that counts as locked, and more than this process may lock.
+                    let is_too_much = error.raw_os_error() == Some(ENOBUFS);
+                    let is_forbidden =
+                        error.kind() == io::ErrorKind::PermissionDenied || is_too_much;
+                    return Err((
+                        format!("AF_XDP socket on queue {}: {error}", on.queue),
+                        is_forbidden,
+                    ));
+                }
+            }
+        }
+        Ok(sockets)
+    }
+}
+
+const EINVAL: i32 = 22;
+const ENOBUFS: i32 = 105;
 
 impl Attempt {
     fn describe(self) -> String {

@@ -5,12 +5,13 @@
 //! Not here: frames that go on to another interface (`XskReceiver`).
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use timewire_base::{Instant, Tai};
 
-use super::{Ring, XskQueue, bind, pgoff, register, ring_offsets, set_ring_size};
+use super::{Ring, XskQueue, bind, pgoff, register, ring_offsets, set_ring_size, set_umem_rings};
 use crate::busy_poll::BusyPoll;
 use crate::clock;
 use crate::memory::FrameMemory;
@@ -37,22 +38,44 @@ pub struct XskListener {
     fill: Ring<u64>,
     receive: Ring<libc::xdp_desc>,
     memory: Arc<FrameMemory>,
+    /// Its buffers, of all in the memory.
+    buffers: Range<u32>,
 }
 
 impl XskListener {
-    /// Binds to one receive queue with so many buffers, at most the ring's 4096.
+    /// Fewest and most buffers of one listener.
+    pub const BUFFERS: (u32, u32) = (64, super::RING);
+
+    /// Binds to one receive queue, with these buffers of the memory, which are its alone. The
+    /// memory is registered with the kernel, or it is the one that `owner` has registered: of
+    /// another queue, of the same or another interface. A sharing socket copies as its owner does.
     ///
     /// **Errors**: `EPERM` without CAP_NET_RAW (busy polling: CAP_NET_ADMIN); `EOPNOTSUPP` or
-    /// `EINVAL` where the driver has no zero copy; `EBUSY` when the queue has a socket.
+    /// `EINVAL` where the driver has no zero copy; `EINVAL` where there is no such queue, or the
+    /// kernel is older than 5.10 and shares no memory between queues; `EBUSY` when the queue has a
+    /// socket.
+    ///
+    /// **Panics** when these are no buffers of the memory, or more than the ring has entries.
     pub fn open(
-        buffers: u32,
+        memory: &Arc<FrameMemory>,
+        buffers: Range<u32>,
+        owner: Option<&XskListener>,
         on: XskQueue,
         busy_poll: Option<BusyPoll>,
     ) -> io::Result<XskListener> {
-        let buffers = buffers.clamp(64, super::RING);
-        let memory = FrameMemory::new(buffers)?;
+        assert!(buffers.end <= memory.count(), "{buffers:?} of {}", memory.count());
+        assert!(buffers.len() <= super::RING as usize, "{buffers:?} do not fit the ring");
         let fd = super::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
-        register(&fd, &memory)?;
+        match owner {
+            Some(owner) => {
+                let is_same = Arc::ptr_eq(memory, &owner.memory);
+                let apart =
+                    buffers.end <= owner.buffers.start || owner.buffers.end <= buffers.start;
+                assert!(is_same && apart, "{buffers:?} beside {:?}", owner.buffers);
+                set_umem_rings(&fd)?;
+            }
+            None => register(&fd, memory)?,
+        }
         set_ring_size(&fd, libc::XDP_RX_RING)?;
         let offsets = ring_offsets(&fd)?;
         let mut fill = Ring::map(&fd, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING)?;
@@ -60,12 +83,12 @@ impl XskListener {
         if let Some(busy_poll) = busy_poll {
             busy_poll.set(fd.as_fd())?;
         }
-        for buffer in 0..buffers {
+        for buffer in buffers.clone() {
             fill.push(u64::from(buffer) * u64::from(FrameMemory::BUFFER));
         }
         fill.publish();
-        bind(&fd, on, None)?;
-        Ok(XskListener { fd, fill, receive, memory })
+        bind(&fd, on, owner.map(AsFd::as_fd))?;
+        Ok(XskListener { fd, fill, receive, memory: Arc::clone(memory), buffers })
     }
 
     /// Takes what waits, at most 64 frames, without waiting and without a system call; returns how
@@ -93,21 +116,24 @@ impl XskListener {
     ) {
         let before = u64::try_from(M).expect("invariant: usize fits u64");
         let start = desc.addr.checked_sub(before).expect("invariant: headroom before a frame");
+        let buffer = u32::try_from(desc.addr / u64::from(FrameMemory::BUFFER));
+        let buffer = buffer.ok().filter(|it| self.buffers.contains(it));
+        let buffer = buffer.expect("invariant: the kernel has this socket's buffers only");
         let length = usize::try_from(desc.len).expect("invariant: u32 fits usize");
         let whole = desc.len + u32::try_from(M).expect("invariant: small");
         // `at` panics if the kernel's descriptor pointed outside our memory.
         let from = self.memory.at(start, whole);
-        // SAFETY: `at` checked the bounds; the buffer was received, so it is ours alone until it is
-        // pushed to the fill ring below, and nobody else has the memory.
-        let buffer = unsafe { std::slice::from_raw_parts_mut(from, M + length) };
-        let (head, bytes) = buffer.split_at_mut(M);
+        // SAFETY: `at` checked the bounds; the buffer is one of this socket's, which no other
+        // socket of the memory has, and was received, so it is ours alone until it is pushed to the
+        // fill ring below.
+        let whole = unsafe { std::slice::from_raw_parts_mut(from, M + length) };
+        let (head, bytes) = whole.split_at_mut(M);
         let mut metadata = [0; M];
         metadata.copy_from_slice(head);
         head.fill(0);
         each(XskArrival { bytes, metadata, user });
-        let buffer = desc.addr / u64::from(FrameMemory::BUFFER) * u64::from(FrameMemory::BUFFER);
         // There is room: no more buffers than entries.
-        self.fill.push(buffer);
+        self.fill.push(u64::from(buffer) * u64::from(FrameMemory::BUFFER));
     }
 
     /// Makes the kernel look at the device: a busy-polling socket's whole point, and what a driver

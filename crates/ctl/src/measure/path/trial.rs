@@ -294,7 +294,7 @@ fn open(
         Way::Peer { interface, .. } => (interface.clone(), [0_u16; 8].into()),
     };
     let at = SocketAddr::new(any, port);
-    let source = source_of(spec.over, at, interface, 0);
+    let source = source_of(spec.over, at, interface, None);
     let receiver = Receiver::open(&source, &options_of(spec, hardware, port))?;
     let mute = mute(spec.over, at);
     wait_for_stamps(&receiver);

@@ -77,8 +77,8 @@ pub enum PlaceSpec {
         name: IfName,
         /// The UDP port that they send to.
         port: u16,
-        /// The receive queue that AF_XDP takes.
-        queue: u32,
+        /// The receive queue that AF_XDP takes; all with `None`.
+        queue: Option<u32>,
     },
 }
 
@@ -86,7 +86,7 @@ pub enum PlaceSpec {
 #[derive(Debug)]
 enum Place {
     Bench(Pair),
-    Interface { name: IfName, port: u16, queue: u32, journal: OnceLock<Arc<Journal>> },
+    Interface { name: IfName, port: u16, queue: Option<u32>, journal: OnceLock<Arc<Journal>> },
 }
 
 impl Place {
@@ -130,9 +130,9 @@ impl Place {
         }
     }
 
-    fn queue(&self) -> u32 {
+    fn queue(&self) -> Option<u32> {
         match self {
-            Place::Bench(_) => 0,
+            Place::Bench(_) => None,
             Place::Interface { queue, .. } => *queue,
         }
     }

@@ -76,6 +76,8 @@ pub struct CombinationReport {
     pub reordered: u64,
     /// Frames that the kernel dropped since the receiver was too slow.
     pub dropped: u64,
+    /// Frames on receive queues that were not heard: the combination is inconclusive.
+    pub other_queues: u64,
     /// Frames that did not belong to the stream.
     pub foreign: u64,
     /// Messages that came while a spinning real-time receiver rested, and are in no statistics.
@@ -214,11 +216,11 @@ impl StageReport {
 }
 
 impl ReceiveReport {
-    /// Whether a message was lost, or there is a combination without any message that was measured
-    /// to its end.
+    /// Whether a message was lost, frames came on queues that were not heard, or there is a
+    /// combination without any message that was measured to its end.
     pub fn is_bad(&self) -> bool {
         let nothing = |it: &CombinationReport| it.received == 0 && !self.interrupted;
-        self.combinations.iter().any(|it| it.lost > 0 || nothing(it))
+        self.combinations.iter().any(|it| it.lost > 0 || it.other_queues > 0 || nothing(it))
     }
 }
 
@@ -334,6 +336,7 @@ impl Gathered {
             duplicate: 0,
             reordered: 0,
             dropped: 0,
+            other_queues: 0,
             foreign: 0,
             during_rest: 0,
             unstamped: 0,
@@ -369,6 +372,7 @@ impl Gathered {
         report.duplicate += round.sequence.duplicate;
         report.reordered += round.sequence.reordered;
         report.dropped += round.dropped;
+        report.other_queues += round.other_queues;
         report.foreign += round.foreign;
         report.during_rest += round.rested;
         report.unstamped += round.unstamped;
@@ -473,6 +477,7 @@ mod tests {
             sequence: SequenceCounts { received: 4, ..SequenceCounts::default() },
             foreign: 1,
             dropped: 0,
+            other_queues: 0,
             rested: 0,
             unstamped: 0,
             not_kept: 0,

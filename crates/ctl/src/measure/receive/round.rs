@@ -11,7 +11,6 @@
 //! Not here: the world around it (`world`), what is made of the samples (`report`).
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
@@ -23,8 +22,8 @@ use timewire_path::probe::Probe;
 use timewire_path::ptp_frame::probe_of_frame;
 use timewire_path::talker::StreamReport;
 use timewire_path::transmit::TransmitOptions;
+use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
-use timewire_sys::{clock, receive::take_error};
 use timewire_trace::stream::sequence::{Arrived, SequenceCounts, SequenceLimits, SequenceWatch};
 
 use super::plan::{Combination, Over};
@@ -55,6 +54,8 @@ pub(super) struct Round {
     pub(super) foreign: u64,
     /// Frames that the kernel dropped since the receiver was too slow.
     pub(super) dropped: u64,
+    /// Frames that AF_XDP would have taken, on receive queues that it does not hear.
+    pub(super) other_queues: u64,
     /// Messages that came while the receiver rested.
     pub(super) rested: u64,
     /// Messages without a stamp of the kernel or driver.
@@ -232,9 +233,11 @@ fn receive(
             break;
         }
     }
-    take_error(receiver.as_fd())
+    receiver
+        .take_error()
         .map_err(|error| MeasureError::kernel(format!("receive {source}"), error))?;
     let dropped = receiver.drops().map_err(|error| MeasureError::kernel("ask for drops", error))?;
+    let other_queues = receiver.counters().transpose()?.map_or(0, |it| it.without_socket);
     let card = bring_over(&mut log.samples, before, place, spec.max_clock_error);
     Ok(Round {
         mode: receiver.mode().to_owned(),
@@ -243,6 +246,7 @@ fn receive(
         sequence: log.watch.finish(),
         foreign: log.foreign,
         dropped,
+        other_queues,
         rested: log.rested,
         unstamped: log.unstamped,
         not_kept: log.not_kept,
