@@ -228,6 +228,36 @@ pub fn recover() -> Result<Vec<Leftovers>, HostError> {
     Ok(found)
 }
 
+/// The living processes that have a journal about this network namespace, as `process N`, each with
+/// what for.
+///
+/// **Errors**: the directory cannot be used.
+pub(crate) fn owners(netns: u64) -> Result<BTreeMap<String, String>, HostError> {
+    let dir = match journal_dir() {
+        // Nothing can be journaled without one.
+        Err(HostError::NoRuntimeDir) => return Ok(BTreeMap::new()),
+        dir => dir?,
+    };
+    let listing = fs::read_dir(&dir).map_err(|e| HostError::file("list", &dir, e))?;
+    let mut found = BTreeMap::new();
+    for path in listing.flatten().map(|entry| entry.path()) {
+        let Some(owner) = owner_of(&path).filter(|owner| owner.is_alive()) else { continue };
+        // One that is gone meanwhile, or not begun yet, is of a process that is still at it.
+        let Ok(content) = read(&path) else { continue };
+        if content.netns == netns && owner.pid != std::process::id() {
+            found.insert(format!("process {}", owner.pid), content.title);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a process has a journal, and so something to undo.
+pub fn is_owner(process: Process) -> bool {
+    let listing = journal_dir().ok().and_then(|dir| fs::read_dir(dir).ok());
+    let mut paths = listing.into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.any(|path| owner_of(&path) == Some(process))
+}
+
 /// Waits until what a process has changed is undone that has ended; does it when nobody is at it.
 ///
 /// **Errors**: `NotUndone`: something could not be undone, or not for so long; its journal stays.

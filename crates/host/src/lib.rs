@@ -12,6 +12,7 @@ pub mod group;
 pub mod groups;
 pub mod guardian;
 pub mod journal;
+pub mod observed;
 pub mod pins;
 pub mod snapshot;
 pub mod stamping;

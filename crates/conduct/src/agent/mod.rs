@@ -37,6 +37,13 @@ pub enum Event {
         /// When the task really began, by this station's clock; none of what did not.
         began: Option<Instant<Tai>>,
     },
+    /// It was looked at what the host is like.
+    Surveyed {
+        /// For which experiment.
+        experiment: ExperimentId,
+        /// Why it cannot be known.
+        outcome: Result<(), String>,
+    },
     /// The host is back, and no program of the experiment runs.
     Restored {
         /// Of which experiment.
@@ -66,6 +73,12 @@ pub enum Action {
     Append(Entry),
     /// Say to the controller of this experiment.
     Answer(FromAgent),
+    /// Look at what the host is like before the experiment changes it, and keep that on disk.
+    /// [`Event::Surveyed`] follows.
+    Survey {
+        /// For which experiment.
+        experiment: ExperimentId,
+    },
     /// Begin a task. [`Event::Ended`] follows.
     Start {
         /// Of which experiment.
@@ -130,6 +143,8 @@ pub enum Action {
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
     known: BTreeMap<ExperimentId, Known>,
+    /// The experiment that it is asked to take part in, while it looks at its host.
+    surveying: Option<(ExperimentId, StationName, Span)>,
     forgotten: Vec<ExperimentId>,
 }
 
@@ -172,6 +187,9 @@ impl Agent {
             Event::Ended { experiment, number, outcome, began } => {
                 self.ended(&experiment, number, (outcome, began), &mut out);
             }
+            Event::Surveyed { experiment, outcome } => {
+                self.surveyed(now, &experiment, outcome, &mut out);
+            }
             Event::Restored { experiment, left } => self.restored(&experiment, left, &mut out),
             Event::Read { experiment, record, offset, bytes } => {
                 let answer = match bytes {
@@ -194,7 +212,7 @@ impl Agent {
             known.until = Some(now.mono.saturating_add(known.lease));
         }
         match ask {
-            Ask::Begin { station, lease } => self.begin(now, &experiment, station, lease, out),
+            Ask::Begin { station, lease } => self.begin(&experiment, station, lease, out),
             Ask::Clock { nonce } => {
                 self.answer(&experiment, Answer::Clock { nonce, clock: now.tai }, out);
             }
@@ -215,7 +233,6 @@ impl Agent {
 
     fn begin(
         &mut self,
-        now: Now,
         experiment: &ExperimentId,
         station: StationName,
         lease: Span,
@@ -226,8 +243,14 @@ impl Agent {
             return self.answer(experiment, Answer::Standing, out);
         }
         let busy = |known: &Known| known.is_under_way();
-        let refusal = if let Some((id, _)) = self.known.iter().find(|(_, known)| busy(known)) {
-            Some(Answer::Busy { with: id.clone() })
+        let held = self.known.iter().find(|(_, known)| busy(known)).map(|(id, _)| id);
+        let surveyed = self.surveying.as_ref().map(|(id, ..)| id);
+        if surveyed == Some(experiment) {
+            // The answer comes when the host is known.
+            return;
+        }
+        let refusal = if let Some(with) = held.or(surveyed) {
+            Some(Answer::Busy { with: with.clone() })
         } else if self.known.len() >= MAX_KNOWN {
             let why = format!("records of {MAX_KNOWN} experiments wait here for their controllers");
             Some(Answer::Refused { why })
@@ -240,6 +263,25 @@ impl Agent {
         };
         if let Some(refusal) = refusal {
             return self.answer(experiment, refusal, out);
+        }
+        self.surveying = Some((experiment.clone(), station, lease));
+        out.push(Action::Survey { experiment: experiment.clone() });
+    }
+
+    /// The host is known: what differs from it at the end is the experiment's doing.
+    fn surveyed(
+        &mut self,
+        now: Now,
+        experiment: &ExperimentId,
+        outcome: Result<(), String>,
+        out: &mut Vec<Action>,
+    ) {
+        let Some((_, station, lease)) = self.surveying.take_if(|(id, ..)| id == experiment) else {
+            return;
+        };
+        if let Err(why) = outcome {
+            let why = format!("it cannot tell what its host is like: {why}");
+            return self.answer(experiment, Answer::Refused { why }, out);
         }
         self.write(Entry::Began { experiment: experiment.clone(), station, lease }, out);
         if let Some(known) = self.known.get_mut(experiment) {

@@ -24,6 +24,8 @@ const PIECE: usize = 7;
 const LONGEST: i64 = 400_000 * MS;
 /// How long putting a host back takes.
 const RESTORING: i64 = 5 * MS;
+/// How long looking at a host takes.
+const SURVEYING: i64 = 3 * MS;
 
 #[derive(Clone, Debug)]
 enum Happening {
@@ -347,6 +349,10 @@ impl World {
             agent::Action::Answer(message) => {
                 let bytes = message.encode();
                 self.send(Happening::ToController(index, bytes));
+            }
+            agent::Action::Survey { experiment } => {
+                let surveyed = agent::Event::Surveyed { experiment, outcome: Ok(()) };
+                self.after(SURVEYING, Happening::Agent(index, life, surveyed));
             }
             agent::Action::Start { number, task, at, .. } => {
                 let wait = at.map_or(0, |at| at.as_ns() - self.now - host.clock).max(0);

@@ -4,6 +4,7 @@
 //!
 //! Not here: the decisions (`timewire_conduct`), links (`timewire_remote`).
 
+mod before;
 pub(crate) mod ledger;
 mod part;
 pub(crate) mod post;
@@ -230,6 +231,12 @@ impl AgentService {
             match action {
                 Action::Append(entry) => self.ledger.append(&entry)?,
                 Action::Answer(message) => self.answer(&message),
+                Action::Survey { experiment } => {
+                    self.spawn(experiment, move |part, experiment| {
+                        let outcome = part.survey();
+                        Event::Surveyed { experiment, outcome }
+                    })?;
+                }
                 Action::Start { experiment, number, task, at } => {
                     self.tasks.insert((experiment.clone(), number));
                     self.part(&experiment).begin(number);
@@ -301,8 +308,9 @@ impl AgentService {
 
     fn part(&mut self, experiment: &ExperimentId) -> Arc<Part> {
         let directory = self.experiments().join(experiment.as_str());
+        let before = self.befores().join(experiment.as_str());
         let program = self.options.program.clone();
-        let new = || Arc::new(Part::new(directory, program, experiment));
+        let new = || Arc::new(Part::new(directory, before, program, experiment));
         Arc::clone(self.parts.entry(experiment.clone()).or_insert_with(new))
     }
 
@@ -315,18 +323,29 @@ impl AgentService {
         self.options.directory.join("experiments")
     }
 
+    /// Where it is written what the host was like before each experiment.
+    fn befores(&self) -> PathBuf {
+        self.options.directory.join("before")
+    }
+
     /// Removes directories of experiments that are over: their end was written, and then this
     /// agent was killed.
     fn remove_strays(&self) -> Result<(), CtlError> {
-        let directory = self.experiments();
-        fs::create_dir_all(&directory).map_err(CtlError::file("create", &directory))?;
         let known: BTreeSet<&str> =
             self.machine.experiments().map(|(id, _, _)| id.as_str()).collect();
-        for entry in fs::read_dir(&directory).map_err(CtlError::file("read", &directory))?.flatten()
-        {
-            if entry.file_name().to_str().is_none_or(|name| !known.contains(name)) {
+        for directory in [self.experiments(), self.befores()] {
+            fs::create_dir_all(&directory).map_err(CtlError::file("create", &directory))?;
+            let listing = fs::read_dir(&directory).map_err(CtlError::file("read", &directory))?;
+            for entry in listing.flatten() {
+                if entry.file_name().to_str().is_some_and(|name| known.contains(name)) {
+                    continue;
+                }
                 let path: &Path = &entry.path();
-                fs::remove_dir_all(path).map_err(CtlError::file("remove", path))?;
+                let removed = match path.is_dir() {
+                    true => fs::remove_dir_all(path),
+                    false => fs::remove_file(path),
+                };
+                removed.map_err(CtlError::file("remove", path))?;
             }
         }
         Ok(())

@@ -21,7 +21,8 @@ use timewire_host::snapshot::Snapshot;
 use timewire_sched::scenario::host::HostFile;
 use timewire_sys::clock;
 
-use super::running::{Running, kill_marked};
+use super::before::Before;
+use super::running::{Running, await_watchdogs, end_marked};
 
 /// Most records of a station; more do not fit the message that tells of them.
 const MAX_RECORDS: usize = 512;
@@ -33,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// One experiment on this station.
 pub(super) struct Part {
     directory: PathBuf,
+    /// Where it is written what the host was like before.
+    before: PathBuf,
     own_program: PathBuf,
     mark: String,
     state: Mutex<State>,
@@ -52,12 +55,18 @@ struct State {
 }
 
 impl Part {
-    /// The part of an experiment, in a directory of its own.
-    pub fn new(directory: PathBuf, own_program: PathBuf, experiment: &ExperimentId) -> Part {
+    /// The part of an experiment, in a directory of its own; what the host was like before it is
+    /// in a file.
+    pub fn new(
+        directory: PathBuf,
+        before: PathBuf,
+        own_program: PathBuf,
+        experiment: &ExperimentId,
+    ) -> Part {
         // Several agents may run on one machine; the directory tells them apart.
         let mark = format!("{experiment}@{}", directory.display());
         let (state, changed) = (Mutex::default(), Condvar::new());
-        Part { directory, own_program, mark, state, changed }
+        Part { directory, before, own_program, mark, state, changed }
     }
 
     /// Says that a task will be performed: before its thread is there, so that who puts the host
@@ -160,10 +169,17 @@ impl Part {
         });
     }
 
-    /// Puts the host back; what is left of it.
+    /// Writes down what the host is like.
+    ///
+    /// **Errors**: it cannot be read, or not be written down.
+    pub fn survey(&self) -> Result<(), String> {
+        Before::observe()?.save(&self.before)
+    }
+
+    /// Puts the host back, with all that is found to undo; what differs from before is left.
     pub fn restore(&self, tasks: &[u32]) -> Vec<String> {
         self.halt(tasks);
-        kill_marked(&self.mark);
+        end_marked(&self.mark);
         let mut held = std::mem::take(&mut self.state().held);
         let mut left = Vec::new();
         while let Some(last) = held.pop() {
@@ -174,6 +190,13 @@ impl Part {
         // Of an agent that was killed; its keeper may have done it already.
         if let Err(error) = keeper::recover() {
             left.push(error.to_string());
+        }
+        match Before::load(&self.before) {
+            Ok(before) => left.extend(before.put_back(|| await_watchdogs(&self.mark))),
+            Err(why) => {
+                left.extend(await_watchdogs(&self.mark));
+                left.push(format!("it is not known what the host was like before: {why}"));
+            }
         }
         left
     }
@@ -236,6 +259,7 @@ impl Part {
     pub fn forget(&self) {
         // It has no records any more, so nothing is lost where this fails.
         let _ = fs::remove_dir_all(&self.directory);
+        let _ = fs::remove_file(&self.before);
     }
 
     fn put(&self, name: &RecordName, bytes: &[u8]) -> Result<(), String> {
@@ -402,7 +426,12 @@ mod tests {
         let name = format!("tw-part-{}", std::process::id());
         let directory = std::env::temp_dir().join(&name);
         let experiment = ExperimentId::new(&name).unwrap();
-        let part = Arc::new(Part::new(directory.clone(), PathBuf::new(), &experiment));
+        let part = Arc::new(Part::new(
+            directory.clone(),
+            directory.join("before"),
+            PathBuf::new(),
+            &experiment,
+        ));
         let program = |word: &str| {
             Task::Start(Program {
                 name: WordName::new("late").unwrap(),
@@ -437,7 +466,8 @@ mod tests {
     fn t1_a_file_in_pieces_has_its_name_when_it_is_whole() {
         let directory = std::env::temp_dir().join(format!("tw-piece-{}", std::process::id()));
         let experiment = ExperimentId::new("e").unwrap();
-        let part = Part::new(directory.clone(), PathBuf::new(), &experiment);
+        let part =
+            Part::new(directory.clone(), directory.join("before"), PathBuf::new(), &experiment);
         let name = RecordName::new("below/f").unwrap();
         let whole = [0, 0xff, b'a', b'b', 0];
         let digest = timewire_remote::digest(&mut &whole[..]).unwrap();

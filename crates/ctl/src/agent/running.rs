@@ -15,6 +15,9 @@ use std::time::{self, Duration};
 
 use timewire_base::{Instant, Tai};
 use timewire_conduct::{FailureKind, Outcome, Program};
+use timewire_host::apply::keeper::KEEPER_VERB;
+use timewire_host::guardian::GUARDIAN_VERB;
+use timewire_host::journal;
 use timewire_sys::children::{GroupSignal, signal_group, spawn_leader, wait_for_end};
 use timewire_sys::clock;
 use timewire_sys::namespace::Process;
@@ -166,17 +169,85 @@ impl Running {
 /// The number of the signal.
 const SIGTERM: i32 = 15;
 
-/// Kills all programs with this mark, also those that left their group, or whose agent was killed.
-pub(super) fn kill_marked(mark: &str) {
+/// Ends all programs with this mark, also those that left their group, or whose agent was killed:
+/// first they are asked to, since some have changed the host and put it back. Watchdogs stay, for
+/// their work begins now.
+pub(super) fn end_marked(mark: &str) {
+    marked(mark).iter().filter(|one| !one.is_watchdog).for_each(|one| {
+        // Gone meanwhile is as well; one that was stopped hears nothing before it goes on.
+        let _ = one.process.ask_to_end().and_then(|()| one.process.go_on());
+    });
+    let began = time::Instant::now();
+    loop {
+        let mut rest = marked(mark);
+        rest.retain(|one| !one.is_watchdog);
+        let patience = match rest.iter().any(|one| journal::is_owner(one.process)) {
+            true => UNDO_PATIENCE,
+            false => PATIENCE,
+        };
+        if rest.is_empty() {
+            return;
+        }
+        if began.elapsed() > patience {
+            rest.iter().for_each(|one| drop(one.process.kill()));
+        }
+        if began.elapsed() > patience + PATIENCE {
+            // Not even a signal ends it; what it still does shows in the comparison of the host.
+            return;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Waits until the watchdogs with this mark have done their work; those that have not.
+pub(super) fn await_watchdogs(mark: &str) -> Vec<String> {
+    let give_up = time::Instant::now() + UNDO_PATIENCE;
+    loop {
+        let rest = marked(mark);
+        if rest.is_empty() {
+            return Vec::new();
+        }
+        if time::Instant::now() > give_up {
+            let of = |one: &Marked| {
+                let (pid, words) = (one.process.pid, &one.words);
+                format!("process {pid} ({words}) has not ended")
+            };
+            return rest.iter().map(of).collect();
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// A process that an experiment started here.
+struct Marked {
+    process: Process,
+    words: String,
+    is_watchdog: bool,
+}
+
+fn marked(mark: &str) -> Vec<Marked> {
     let wanted = format!("{MARK}={mark}");
-    let Ok(entries) = fs::read_dir("/proc") else { return };
+    let mut found = Vec::new();
+    let Ok(entries) = fs::read_dir("/proc") else { return found };
     let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     for pid in pids.filter(|pid| *pid != std::process::id()) {
         let Ok(process) = Process::of(pid) else { continue };
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
-        if environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()) {
-            // Gone meanwhile is as well.
-            let _ = process.kill();
+        let is_marked = environment.split(|byte| *byte == 0).any(|e| e == wanted.as_bytes());
+        if !is_marked || !process.is_alive() {
+            continue;
         }
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+        let is_watchdog = words.split(' ').nth(1).is_some_and(|verb| WATCHDOGS.contains(&verb));
+        found.push(Marked { process, words, is_watchdog });
     }
+    found
 }
+
+/// Processes of this program that outlive another to undo what it changed.
+const WATCHDOGS: [&str; 2] = [GUARDIAN_VERB, KEEPER_VERB];
+/// How long undoing may take.
+const UNDO_PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether a process has ended.
+const LOOK: Duration = Duration::from_millis(20);

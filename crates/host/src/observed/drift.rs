@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What differs between two observations of a host, in words.
+//!
+//! Not here: observing (`read`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::Observed;
+
+/// A longer value is cut in a message. **Units**: characters.
+const SHOWN: usize = 120;
+
+impl Observed {
+    /// What is not in a later observation as it is in this one; nothing where all is.
+    ///
+    /// **Shape**: a sentence for each difference; interfaces first.
+    pub fn drift(&self, later: &Observed) -> Vec<String> {
+        let mut found = Vec::new();
+        compare("", &self.settings, &later.settings, &mut found);
+        for (name, before) in &self.sysctls {
+            // One that appears or goes belongs to a module or an interface.
+            if let Some(after) = later.sysctls.get(name).filter(|after| *after != before) {
+                let name = name.replace('/', ".");
+                found.push(format!("sysctl {name}: {} -> {}", cut(before), cut(after)));
+            }
+        }
+        for (kind, before) in &self.network {
+            if let Some(after) = later.network.get(kind) {
+                sets(kind, before, after, &mut found);
+            }
+        }
+        self.drift_of_threads(later, &mut found);
+        for (owner, title) in later.owners.iter().filter(|(o, _)| !self.owners.contains_key(*o)) {
+            found.push(format!("{owner} goes on ({title})"));
+        }
+        if self.applied != later.applied {
+            let name = |applied: &Option<String>| {
+                applied.as_ref().map_or("nothing".to_owned(), |name| format!("`{name}`"))
+            };
+            let (before, after) = (name(&self.applied), name(&later.applied));
+            found.push(format!("applied: {before} -> {after}"));
+        }
+        for (what, why) in
+            later.unknown.iter().filter(|(what, _)| !self.unknown.contains_key(*what))
+        {
+            found.push(format!("{what}: not known whether it is as before: {why}"));
+        }
+        found
+    }
+
+    fn drift_of_threads(&self, later: &Observed, found: &mut Vec<String>) {
+        // Threads of one process that were changed alike are one change.
+        let mut changed: BTreeMap<(&str, &str, &str, &str), usize> = BTreeMap::new();
+        for (key, before) in &self.threads {
+            let after = later.threads.get(key).filter(|a| a.scheduling != before.scheduling);
+            let Some(after) = after else { continue };
+            let pid = key.split('-').next().unwrap_or_default();
+            let change =
+                (pid, before.name.as_str(), &*before.scheduling, after.scheduling.as_str());
+            *changed.entry(change).or_default() += 1;
+        }
+        for ((pid, name, before, after), count) in changed {
+            let threads = if count > 1 { format!(", {count} threads") } else { String::new() };
+            found.push(format!("process {pid} ({name}{threads}): {before} -> {after}"));
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.chars().count() <= SHOWN {
+        return text;
+    }
+    text.chars().take(SHOWN).collect::<String>() + " ..."
+}
+
+/// A value of a setting, for people.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => cut(text),
+        other => cut(&other.to_string()),
+    }
+}
+
+fn sets(what: &str, before: &BTreeSet<String>, after: &BTreeSet<String>, found: &mut Vec<String>) {
+    found.extend(before.difference(after).map(|one| format!("{what} {} is gone", cut(one))));
+    found.extend(after.difference(before).map(|one| format!("{what} {} was added", cut(one))));
+}
+
+/// The texts of a list that has nothing else.
+fn texts(value: &Value) -> Option<BTreeSet<String>> {
+    let list = value.as_array()?;
+    list.iter().map(|one| one.as_str().map(str::to_owned)).collect()
+}
+
+fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
+    if before == after {
+        return;
+    }
+    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path} {key}") };
+    if let (Some(old), Some(new)) = (texts(before), texts(after)) {
+        return sets(path, &old, &new, found);
+    }
+    let (Value::Object(old), Value::Object(new)) = (before, after) else {
+        return found.push(format!("{path}: {} -> {}", shown(before), shown(after)));
+    };
+    // Only the words of these two say nothing.
+    let is_frame = path.is_empty() || path == "interfaces";
+    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    for key in keys {
+        let name = match (path, key.as_str()) {
+            ("", "interfaces") => "interfaces".to_owned(),
+            ("interfaces", name) => format!("interface {name}"),
+            (_, key) => below(key),
+        };
+        match (old.get(key), new.get(key)) {
+            (Some(old), Some(new)) => compare(&name, old, new, found),
+            (Some(_), None) if is_frame => found.push(format!("{name} is gone")),
+            (None, Some(_)) if is_frame => found.push(format!("{name} was added")),
+            (Some(old), None) => found.push(format!("{name}: {} -> none", shown(old))),
+            (None, Some(new)) => found.push(format!("{name}: none -> {}", shown(new))),
+            (None, None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::Thread;
+    use super::*;
+
+    fn observed() -> Observed {
+        let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        let thread =
+            |scheduling: &str| Thread { name: "app".into(), scheduling: scheduling.into() };
+        Observed {
+            boot: "b".into(),
+            settings: json!({
+                "host": {"clock": {"source": "tsc"}},
+                "interfaces": {"eth0": {"up": true, "mtu": 1500, "addresses": ["10.0.0.1/24"]}},
+            }),
+            sysctls: [("net/ipv4/ip_forward".into(), "0".into())].into(),
+            network: [("rule".into(), lines(&["0: from all lookup local"]))].into(),
+            threads: [("7-1/7", "SCHED_OTHER 0"), ("7-1/8", "SCHED_OTHER 0")]
+                .map(|(key, scheduling)| (key.to_owned(), thread(scheduling)))
+                .into(),
+            owners: BTreeMap::new(),
+            applied: None,
+            unknown: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn t0_each_difference_is_named_and_equal_hosts_have_none() {
+        assert!(observed().drift(&observed()).is_empty());
+        type Change = fn(&mut Observed);
+        let cases: [(Change, &[&str]); 9] = [
+            (
+                |o| o.settings["interfaces"]["eth0"]["addresses"] = json!(["10.9.0.1/24"]),
+                &[
+                    "interface eth0 addresses 10.0.0.1/24 is gone",
+                    "interface eth0 addresses 10.9.0.1/24 was added",
+                ],
+            ),
+            (
+                |o| o.settings["interfaces"]["eth0"]["mtu"] = json!(1400),
+                &["interface eth0 mtu: 1500 -> 1400"],
+            ),
+            (
+                |o| o.settings["interfaces"] = json!({"tw0": {}}),
+                &["interface eth0 is gone", "interface tw0 was added"],
+            ),
+            (
+                |o| o.settings["host"]["clock"]["source"] = json!("hpet"),
+                &["host clock source: tsc -> hpet"],
+            ),
+            (
+                |o| drop(o.sysctls.insert("net/ipv4/ip_forward".into(), "1".into())),
+                &["sysctl net.ipv4.ip_forward: 0 -> 1"],
+            ),
+            // A module's parameters come with the module.
+            (|o| drop(o.sysctls.insert("net/sctp/x".into(), "1".into())), &[]),
+            (
+                |o| o.network.values_mut().for_each(BTreeSet::clear),
+                &["rule 0: from all lookup local is gone"],
+            ),
+            (
+                |o| o.threads.values_mut().for_each(|t| t.scheduling = "SCHED_FIFO 9".into()),
+                &["process 7 (app, 2 threads): SCHED_OTHER 0 -> SCHED_FIFO 9"],
+            ),
+            (
+                |o| {
+                    o.owners.insert("process 9".into(), "MAC on eth0".into());
+                    o.applied = Some("host".into());
+                    o.unknown.insert("rule".into(), "there is no `ip`".into());
+                    o.network.clear();
+                },
+                &[
+                    "process 9 goes on (MAC on eth0)",
+                    "applied: nothing -> `host`",
+                    "rule: not known whether it is as before: there is no `ip`",
+                ],
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut later = observed();
+            change(&mut later);
+            assert_eq!(observed().drift(&later), expected);
+        }
+    }
+}
