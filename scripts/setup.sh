@@ -12,7 +12,7 @@
 #   bench  demo, and valgrind
 #   package  demo, what makes packages (python3 writes the wheel), and what installs them on a bare
 #          system
-#   ci     everything, a browser that opens the report, and ptp4l for a test of clocks
+#   ci     everything, a browser that opens the report, ptp4l for a test of clocks, and yanglint
 #
 # Debian packages come through apt-get and need root; Rust and cargo-deny go into the home directory
 # of the caller. With nothing to do it is silent and takes a blink.
@@ -94,6 +94,7 @@ missing_packages() {
     case $want in ci)
         absent chromium chromium
         absent ptp4l linuxptp
+        absent yanglint libyang-tools
         ;;
     esac
 }

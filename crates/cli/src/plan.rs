@@ -52,8 +52,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE.json", requires = "streams")]
     pub status: Option<PathBuf>,
     /// Plan nothing: hold what is configured already against the streams. Of a file, a directory
-    /// with NAME.tc.json (`tc -j qdisc show`), NAME.yang.json or NAME.host.yaml of each station and
-    /// bridge, and NAME.launch.csv; with --tsnkit, the prefix of tables of results
+    /// with NAME.tc.json (`tc -j qdisc show`), NAME.yang.json, NAME.yang.xml or NAME.host.yaml of
+    /// each station and bridge, and NAME.launch.csv; with --tsnkit, the prefix of tables of results
     #[arg(
         long,
         value_name = "DIR|PREFIX",

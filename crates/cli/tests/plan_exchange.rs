@@ -136,7 +136,10 @@ fn t1_what_was_rendered_is_checked() {
     let said = timewire(&["plan", &network, "--check", &dir, "--json"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     let report = said.json();
-    assert_eq!(report["schema"], "timewire.plan-check/1");
+    assert_eq!(
+        (&report["schema"], &report["verdict"]),
+        (&"timewire.plan-check/2".into(), &"fail".into())
+    );
     assert_eq!(report["findings"][0]["rule"], "latency", "{report}");
     // Without the launch table only the gates are looked at.
     fs::write(&gates, good).unwrap();
@@ -146,6 +149,45 @@ fn t1_what_was_rendered_is_checked() {
     let empty = scratch.join("");
     let said = timewire(&["plan", &network, "--check", &empty]);
     assert_eq!(said.code, Some(2), "{said:?}");
+}
+
+/// What is not understood is named with file, place and count, in text and in JSON; exit code 1.
+#[test]
+fn t1_what_is_not_interpreted_is_named_and_inconclusive() {
+    let scratch = Scratch::new();
+    let text = format!(
+        "{NETWORK}streams:\n- {{ name: s, from: a, to: b, class: 7, message: 58B, \
+         traffic: {{ kind: cyclic, period: 1ms }}, place: {{ latency: 20us }} }}\n"
+    );
+    let network = scratch.write("network.yaml", &text);
+    let dir = scratch.join("out");
+    timewire(&["plan", &network, "--render", &dir]).done();
+    let gates = scratch.join("out/br.yang.json");
+    let good = fs::read_to_string(&gates).unwrap();
+    let entry = "\"operation-name\"";
+    fs::write(&gates, good.replace(entry, &format!("\"x:hold\": 1, {entry}"))).unwrap();
+    fs::write(scratch.join("out/br.yang"), "gates").unwrap();
+    let said = timewire(&["plan", &network, "--check", &dir]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let named = "not interpreted: br.yang.json: /ietf-interfaces:interfaces/interface/\
+                 ieee802-dot1q-bridge:bridge-port/ieee802-dot1q-sched-bridge:gate-parameter-table/\
+                 admin-control-list/gate-control-entry/x:hold (3 times)\n";
+    assert!(said.stdout.contains(named), "{said:?}");
+    assert!(said.stdout.contains("not interpreted: br.yang: the whole file"), "{said:?}");
+    assert!(said.stdout.contains("\ninconclusive: nothing that was judged"), "{said:?}");
+    let report = timewire(&["plan", &network, "--check", &dir, "--json"]).json();
+    assert_eq!(report["verdict"], "inconclusive");
+    assert_eq!(report["not_interpreted"][0]["file"], "br.yang.json");
+    assert_eq!(report["not_interpreted"][0]["count"], 3);
+    // The same of a request.
+    let request = asked().replace("\"stream-id\"", "\"x:jitter\": 1, \"stream-id\"");
+    let request = scratch.write("asked.json", &request);
+    let network = scratch.write("alone.yaml", NETWORK);
+    let said = timewire(&["plan", &network, "--streams", &request]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.contains("cuc/stream/x:jitter (3 times)\ninconclusive: "), "{said:?}");
+    let report = timewire(&["plan", &network, "--streams", &request, "--json"]).json();
+    assert_eq!(report["not_interpreted"][0]["count"], 3);
 }
 
 #[test]

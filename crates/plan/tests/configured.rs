@@ -181,6 +181,7 @@ fn t1_what_was_rendered_is_clean() {
     let held = cell.hold();
     assert_eq!(held.configured.report.findings, []);
     assert_eq!(held.notes, Vec::<String>::new());
+    assert_eq!((&held.unread, &held.open, &held.taken), (&vec![], &vec![], &vec![]));
     assert_eq!((held.configured.without_starts.len(), held.configured.without_way.len()), (0, 0));
     assert_eq!(held.configured.plan.admitted.len(), 7);
     assert_eq!(held.configured.report.transmissions, 21);
@@ -328,9 +329,9 @@ const CASES: &[Case] = &[
         "others go in the queue of planned frames",
         |cell| {
             cell.json(NORTH, |value| {
-            let maps = "/ietf-interfaces:interfaces/interface/0/ieee802-dot1q-bridge:bridge-port/\
-                        traffic-class/traffic-class-map/5/available-traffic-class/0/traffic-class";
-            *value.pointer_mut(maps).unwrap() = json!(7);
+            let class = "/ietf-interfaces:interfaces/interface/0/ieee802-dot1q-bridge:bridge-port/\
+                         traffic-class/traffic-class-table/priority5";
+            *value.pointer_mut(class).unwrap() = json!(7);
         })
         },
         Some(Rule::GateShared),

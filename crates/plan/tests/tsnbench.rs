@@ -119,8 +119,10 @@ fn t0_mistakes_of_a_scenario_have_their_place_and_remedy() {
         ("\"e2\"", "\"e1\"", "no link e1 from n0 to n1"),
         ("s001", "s000", "the name is taken"),
         ("190000", "-1", "s.json: line 1"),
+        ("\"frame_size_b\": 100,", "", "missing field `frame_size_b`"),
+        ("\"frame_size_b\"", "\"jitter_ns\": 1, \"frame_size_b\"", "unknown field `jitter_ns`"),
         ("190000", "18446744073709551615", "cycle_time_ns"),
-        ("\"frame_size_b\"", "\"size\"", "missing field `frame_size_b`"),
+        ("\"frame_size_b\"", "\"size\"", "unknown field `size`"),
         ("{", "", "s.json: line 1"),
     ] {
         let said = read(&streams.replacen(from, to, 1), &topology, true);
@@ -137,7 +139,7 @@ fn t0_mistakes_of_a_scenario_have_their_place_and_remedy() {
         ("\"source\": \"n0\"", "\"source\": \"n7\"", "t.json: link e0: there is no node n7"),
         ("\"e1\"", "\"e0\"", "the name is taken"),
         ("\"queues_per_port\": 8", "\"queues_per_port\": 9", "queues"),
-        ("\"nodes\"", "\"stations\"", "missing field `nodes`"),
+        ("\"nodes\"", "\"stations\"", "unknown field `stations`"),
     ] {
         let said = read(&streams, &topology.replacen(from, to, 1), true).expect_err(to);
         assert!(said.contains(words) && said.contains("remedy: "), "{said}");

@@ -13,3 +13,4 @@ pub mod groups;
 pub mod qdisc;
 pub mod scenario;
 pub mod tdm;
+pub mod unread;

@@ -315,6 +315,24 @@ fn t1_what_tc_shows_reads_as_what_was_set() {
     assert_eq!(new[1].unshown, ["hw"]);
 }
 
+/// What `tc` of both versions prints of the four is all interpreted.
+#[test]
+fn t1_nothing_that_tc_shows_of_the_four_is_left() {
+    let mut count = 0;
+    for text in [SHOWN, SHOWN_NEW, WAITS, WAITS_NEW] {
+        for one in ShownQdisc::parse(text).unwrap() {
+            if one.configured().is_some() {
+                assert_eq!(one.unread, [], "{}", one.kind);
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 6, "{count}");
+    let more = SHOWN.replacen("\"clockid\"", "\"guard\":7,\"clockid\"", 1);
+    let more = ShownQdisc::parse(&more).unwrap();
+    assert_eq!((more[0].unread[0].path.as_str(), more[0].unread[0].count), ("/options/guard", 1));
+}
+
 #[test]
 fn t1_a_schedule_that_waits_is_read_of_both_versions() {
     let old = ShownQdisc::parse(WAITS).unwrap();

@@ -9,18 +9,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use serde::Serialize;
 use serde_json::{Value, json};
 use timewire_plan::check::{Finding, Report, Rule, check};
 use timewire_plan::exchange::{TsnkitTables, read_tsnkit_result};
-use timewire_plan::file;
+use timewire_plan::file::{self, FileUnread};
 use timewire_plan::model::Problem;
 use timewire_plan::words;
+use timewire_sched::unread::Unread;
 
 use super::{PlanArgs, file::OwnFile};
 use crate::output;
 
 /// What `--json` prints.
-const SCHEMA: &str = "timewire.plan-check/1";
+const SCHEMA: &str = "timewire.plan-check/2";
 /// The most contradictions that are shown to people.
 const SHOWN: usize = 50;
 
@@ -30,12 +32,27 @@ struct Found {
     report: Report,
     /// Contradictions that no rule of the checker has.
     notes: Vec<String>,
-    /// What could not be looked at.
+    /// What was not looked at, and need not be for a verdict on the rest.
+    not_checked: Vec<String>,
+    /// What was read and not interpreted.
+    unread: Vec<FileUnread>,
+    /// Why else nothing can be said for sure.
     open: Vec<String>,
+    /// What was taken for something that no file tells.
+    taken: Vec<String>,
     files: Vec<String>,
 }
 
-/// Exit code 0: nothing contradicts the streams; 1: something does.
+/// What is said of the streams.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Pass,
+    Fail,
+    Inconclusive,
+}
+
+/// Exit code 0: nothing contradicts the streams; 1: something does, or may.
 pub fn run(args: &PlanArgs, path: &Path) -> anyhow::Result<ExitCode> {
     let found = match &args.file {
         Some(file) => directory(&OwnFile::read(file, args.streams.as_deref())?, path)?,
@@ -45,7 +62,7 @@ pub fn run(args: &PlanArgs, path: &Path) -> anyhow::Result<ExitCode> {
         true => output::json(&found.json())?,
         false => output::print(&found.text())?,
     };
-    Ok(ExitCode::from(u8::from(!found.is_good())))
+    Ok(ExitCode::from(u8::from(found.verdict() != Verdict::Pass)))
 }
 
 /// The tables `PREFIX-GCL.csv` and the others.
@@ -75,7 +92,7 @@ fn tables(args: &PlanArgs, prefix: &Path) -> anyhow::Result<Found> {
     let mut report = check(&result.problem, &result.plan)?;
     // The tables do not say how many entries and how much spare time there is.
     report.findings.retain(|it| !matches!(it.rule, Rule::GateSpare | Rule::GateCount));
-    let (mut notes, mut open) = (Vec::new(), Vec::new());
+    let (mut notes, mut not_checked) = (Vec::new(), Vec::new());
     for (stream, claimed) in &result.delays {
         let found = words::latency(&result.problem, &result.plan, *stream);
         if let Some(found) = found.filter(|found| found != claimed) {
@@ -84,33 +101,18 @@ fn tables(args: &PlanArgs, prefix: &Path) -> anyhow::Result<Found> {
         }
     }
     if delay.is_none() {
-        open.push("there is no table of delays".to_owned());
+        not_checked.push("there is no table of delays".to_owned());
     }
     let files = [Some(gcl), Some(offset), Some(queue), Some(route), delay];
     let files = files.into_iter().flatten().map(|(name, _)| name).collect();
-    Ok(Found { problem: result.problem, report, notes, open, files })
+    let problem = result.problem;
+    let (unread, open, taken) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Found { problem, report, notes, not_checked, unread, open, taken, files })
 }
 
 /// The configurations of the nodes of a network.
 fn directory(own: &OwnFile, path: &Path) -> anyhow::Result<Found> {
-    let mut files = Vec::new();
-    let listed = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
-    for entry in listed {
-        let entry = entry.with_context(|| format!("cannot read {}", path.display()))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if file::is_configuration(&name) {
-            let bytes = fs::read(entry.path())
-                .with_context(|| format!("cannot read {}", entry.path().display()))?;
-            files.push((name, bytes));
-        }
-    }
-    anyhow::ensure!(
-        !files.is_empty(),
-        "{} has no NAME.tc.json, NAME.yang.json, NAME.host.yaml or NAME.launch.csv of a station \
-         or bridge",
-        path.display()
-    );
-    files.sort();
+    let (files, others) = listed(path)?;
     let held = own.hold(&files)?;
     let problem = own.problem();
     let names = |all: &[timewire_plan::model::StreamId]| {
@@ -119,15 +121,24 @@ fn directory(own: &OwnFile, path: &Path) -> anyhow::Result<Found> {
         let more = if all.len() > names.len() { ", ..." } else { "" };
         format!("{}{more}", names.join(", "))
     };
-    let mut open = Vec::new();
+    let (mut not_checked, mut open) = (Vec::new(), held.open);
     let (starts, ways) = (&held.configured.without_starts, &held.configured.without_way);
     if !starts.is_empty() {
-        open.push(format!(
+        not_checked.push(format!(
             "{} streams have no starts in a launch table ({}): for each was looked whether it has \
              some by itself with which the gates let it arrive in time; not whether two meet, nor \
              its jitter",
             starts.len(),
             names(starts)
+        ));
+    }
+    if !held.configured.undecided.is_empty() {
+        let undecided = &held.configured.undecided;
+        open.push(format!(
+            "{} of them have too many starts to look at each, and none that was looked at is in \
+             time ({})",
+            undecided.len(),
+            names(undecided)
         ));
     }
     if !ways.is_empty() {
@@ -137,18 +148,61 @@ fn directory(own: &OwnFile, path: &Path) -> anyhow::Result<Found> {
             names(ways)
         ));
     }
+    let mut unread = held.unread;
+    unread.extend(others.into_iter().map(|file| FileUnread {
+        file,
+        unread: Unread::at("the whole file, of no name that is read"),
+    }));
     Ok(Found {
         report: held.configured.report,
         notes: held.notes,
+        not_checked,
+        unread,
         open,
+        taken: held.taken,
         files: held.files,
         problem,
     })
 }
 
+/// Names and contents.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// The configurations in a directory, and the names of what is none.
+fn listed(path: &Path) -> anyhow::Result<(Files, Vec<String>)> {
+    let (mut files, mut others) = (Vec::new(), Vec::new());
+    let listed = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+    for entry in listed {
+        let entry = entry.with_context(|| format!("cannot read {}", path.display()))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if file::is_configuration(&name) {
+            let bytes = fs::read(entry.path())
+                .with_context(|| format!("cannot read {}", entry.path().display()))?;
+            files.push((name, bytes));
+        } else if !(file::is_rendered_beside(&name) || name.starts_with('.')) {
+            others.push(name);
+        }
+    }
+    anyhow::ensure!(
+        !files.is_empty(),
+        "{} has no NAME.tc.json, NAME.yang.json, NAME.yang.xml, NAME.host.yaml or NAME.launch.csv \
+         of a station or bridge",
+        path.display()
+    );
+    files.sort();
+    others.sort();
+    Ok((files, others))
+}
+
 impl Found {
-    fn is_good(&self) -> bool {
-        self.report.findings.is_empty() && self.notes.is_empty()
+    fn verdict(&self) -> Verdict {
+        let is_clean = self.report.findings.is_empty() && self.notes.is_empty();
+        let is_clear = self.unread.is_empty() && self.open.is_empty();
+        match (is_clean, is_clear) {
+            (false, _) => Verdict::Fail,
+            (true, false) => Verdict::Inconclusive,
+            (true, true) => Verdict::Pass,
+        }
     }
 
     fn text(&self) -> String {
@@ -168,12 +222,25 @@ impl Found {
         if more > 0 {
             let _ = writeln!(text, "  and {more} more");
         }
+        for unread in self.unread.iter().take(SHOWN) {
+            let _ = writeln!(text, "not interpreted: {unread}");
+        }
+        let hidden = self.unread.len().saturating_sub(SHOWN);
+        if hidden > 0 {
+            let _ = writeln!(text, "not interpreted: and {hidden} more; --json has all");
+        }
         for line in &self.open {
+            let _ = writeln!(text, "undecided: {line}");
+        }
+        for line in self.taken.iter().chain(&self.not_checked) {
             let _ = writeln!(text, "not checked: {line}");
         }
-        let verdict = match self.is_good() {
-            true => "nothing contradicts the streams",
-            false => "the configuration does not hold",
+        let verdict = match self.verdict() {
+            Verdict::Pass => "nothing contradicts the streams",
+            Verdict::Fail => "the configuration does not hold",
+            Verdict::Inconclusive => {
+                "inconclusive: nothing that was judged contradicts the streams; what was not may"
+            }
         };
         let _ = writeln!(text, "{verdict}");
         text
@@ -203,11 +270,13 @@ impl Found {
         };
         json!({
             "schema": SCHEMA,
-            "good": self.is_good(),
+            "verdict": self.verdict(),
             "findings": self.report.findings.iter().map(row).collect::<Vec<Value>>(),
             "left_out": self.report.left_out,
             "notes": self.notes,
-            "not_checked": self.open,
+            "not_interpreted": self.unread,
+            "undecided": self.open,
+            "not_checked": self.taken.iter().chain(&self.not_checked).collect::<Vec<_>>(),
             "files": self.files,
             "transmissions": self.report.instances,
         })

@@ -13,10 +13,11 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use timewire_base::Span;
 use timewire_plan::exchange::{Uni, read_uni};
-use timewire_plan::file::{self, FileProblem, Held, RestBound, Unbounded, UniPlaced};
+use timewire_plan::file::{self, FileProblem, FileUnread, Held, RestBound, Unbounded, UniPlaced};
 use timewire_plan::model::{Plan, Problem};
 use timewire_plan::words;
 use timewire_sched::scenario::network::NetworkFile;
+use timewire_sched::unread::Unread;
 
 use super::PlanArgs;
 use crate::new_file::NewFile;
@@ -27,6 +28,8 @@ pub struct OwnFile {
     file: NetworkFile,
     given: FileProblem,
     asked: Option<(Uni, UniPlaced)>,
+    /// What of the request was not interpreted.
+    unread: Vec<FileUnread>,
     /// Where the files are that it names.
     beside: PathBuf,
 }
@@ -39,6 +42,8 @@ pub struct More {
     simulated: Option<sim::Report>,
     written: usize,
     asked: Vec<Asked>,
+    /// What of the request was not interpreted.
+    unread: Vec<FileUnread>,
 }
 
 /// What became of a stream that users asked for.
@@ -58,7 +63,7 @@ impl OwnFile {
             let (file, _) = sim::read(path, "planned")?;
             let given = file::problem(&file)
                 .with_context(|| format!("{} cannot be planned", path.display()))?;
-            return Ok(OwnFile { file, given, asked: None, beside });
+            return Ok(OwnFile { file, given, asked: None, unread: Vec::new(), beside });
         };
         let (file, _) = sim::read_as(path, "planned", NetworkFile::parse_without_streams)?;
         let name = streams.to_string_lossy();
@@ -67,7 +72,9 @@ impl OwnFile {
         let placed = file::with_uni(&file, &uni)
             .with_context(|| format!("{name} does not fit to {}", path.display()))?;
         let (file, given) = (placed.file.clone(), placed.given.clone());
-        Ok(OwnFile { file, given, asked: Some((uni, placed)), beside })
+        let named = |unread: &Unread| FileUnread { file: name.to_string(), unread: unread.clone() };
+        let unread = uni.unread.iter().map(named).collect();
+        Ok(OwnFile { file, given, asked: Some((uni, placed)), unread, beside })
     }
 
     /// The answer to those who asked for streams.
@@ -118,6 +125,7 @@ impl OwnFile {
             simulated: None,
             written: 0,
             asked: self.asked(plan),
+            unread: self.unread.clone(),
         };
         let planned = || {
             let planned = file::planned(&self.file, &self.given, plan);
@@ -175,7 +183,8 @@ fn write(dir: &Path, files: &[file::Rendered], force: bool) -> anyhow::Result<()
 impl More {
     pub fn is_good(&self) -> bool {
         let asked = self.asked.iter().all(|asked| asked.code == 0);
-        asked && self.simulated.as_ref().is_none_or(sim::Report::is_good)
+        let simulated = self.simulated.as_ref().is_none_or(sim::Report::is_good);
+        asked && simulated && self.unread.is_empty()
     }
 
     fn bound(&self, index: usize) -> Result<(Span, Span), &Unbounded> {
@@ -228,6 +237,12 @@ impl More {
             let why = asked.why.as_deref().unwrap_or_default();
             let _ = writeln!(text, "  {} ({}): code {}: {why}", asked.id, asked.name, asked.code);
         }
+        for unread in &self.unread {
+            let _ = writeln!(text, "not interpreted: {unread}");
+        }
+        if !self.unread.is_empty() {
+            text.push_str("inconclusive: what was not interpreted may ask for more\n");
+        }
         if !self.rest.is_empty() {
             text.push_str("without a place:\n");
         }
@@ -261,6 +276,11 @@ impl More {
     /// Streams without a place.
     pub fn rest_json(&self) -> impl Iterator<Item = Value> + '_ {
         (0..self.rest.len()).map(|index| self.json(index))
+    }
+
+    /// What was read of the users' file and not interpreted.
+    pub fn not_interpreted(&self) -> &[FileUnread] {
+        &self.unread
     }
 
     /// Streams that users asked for.

@@ -81,6 +81,9 @@ impl Serialize for Whole<'_> {
         map.serialize_entry("cycle_ns", &self.plan.cycle)?;
         map.serialize_entry("links", &Each(names))?;
         map.serialize_entry("nodes", &Each(nodes))?;
+        if let Some(more) = self.more.filter(|more| more.is_asked()) {
+            map.serialize_entry("not_interpreted", more.not_interpreted())?;
+        }
         map.serialize_entry("ports", &Each(ports))?;
         map.serialize_entry("refused", &self.plan.refused.len())?;
         map.serialize_entry("schema", PLAN_SCHEMA)?;

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_base::Span;
 
+use super::alone::{self, Alone, Starts};
 use super::finding::Findings;
 use super::times::{forwarding, occupancy};
 use super::{CheckError, Finding, MOST_INSTANCES, Report, Rule, check, greatest_common_divisor};
@@ -54,6 +55,9 @@ pub struct Configured {
     pub report: Report,
     /// Streams without starts: only whether each has some by itself was looked for.
     pub without_starts: Vec<StreamId>,
+    /// Those of them that have too many starts to look at each, and none of those that were looked
+    /// at is in time.
+    pub undecided: Vec<StreamId>,
     /// Streams whose ways the configuration does not tell: nothing was looked for.
     pub without_way: Vec<StreamId>,
 }
@@ -75,6 +79,7 @@ pub fn check_configured(
         device(problem, port, &mut findings);
     }
     let (mut without_starts, mut without_way) = (Vec::new(), Vec::new());
+    let mut undecided = Vec::new();
     let mut plan = Plan { cycle: problem.cycle(), ..Plan::default() };
     for (index, stream) in problem.streams().iter().enumerate() {
         let id = StreamId::from_index(index);
@@ -89,11 +94,26 @@ pub fn check_configured(
         let firsts: Vec<LinkId> = trees.iter().flatten().filter(talks).copied().collect();
         let known = |link: &LinkId| (0..stream.frames).all(|frame| starts(*link, frame).is_some());
         if firsts.iter().all(known) {
-            let sent = view.follow(id, trees, false, starts);
+            let sent = view.follow(id, trees, starts);
             plan.admitted.push(Admission { stream: id, transmissions: sent });
         } else {
             without_starts.push(id);
-            view.alone(id, trees, &firsts, &mut findings);
+            let stream = problem.stream(id);
+            let gates = |link: LinkId| {
+                let port = view.ports.get(&link)?;
+                let (queue, length) = (port.queue_of(stream), occupancy(network, link, stream));
+                Some(Starts::new(&port.open[usize::from(queue)], port.cycle, length, stream))
+            };
+            let finding = |rule| Finding::of(rule).streams(&[id]);
+            match alone::any_start(network, stream, trees, gates) {
+                Alone::InTime => {}
+                Alone::Shut(link) => findings.add(finding(Rule::GateShut).link(link)),
+                Alone::Late(latency) => {
+                    let most = stream.latency_max.as_ns();
+                    findings.add(finding(Rule::Latency).found(latency, most));
+                }
+                Alone::Undecided => undecided.push(id),
+            }
         }
     }
     let used = view.passes(&plan, others, &mut findings)?;
@@ -124,7 +144,7 @@ pub fn check_configured(
         }
     }
     let report = findings.report(Vec::new(), judged.instances, judged.transmissions);
-    Ok(Configured { plan, report, without_starts, without_way })
+    Ok(Configured { plan, report, without_starts, undecided, without_way })
 }
 
 /// What a device cannot have.
@@ -238,23 +258,6 @@ impl Port<'_> {
         i64::try_from(ns).unwrap_or(0)
     }
 
-    /// As [`Port::fit`], in each interval alike.
-    fn fit_each(&self, queue: u8, at: i64, length: i64, interval: i64) -> Option<i64> {
-        let turns = turns(self.cycle, interval).min(MOST_ALONE);
-        let mut start = at;
-        for _ in 0..MOST_STARTS {
-            let before = start;
-            for turn in 0..turns {
-                let shift = self.shift(turn, interval);
-                start = self.fit(queue, start + shift, length)? - shift;
-            }
-            if start == before {
-                return Some(start);
-            }
-        }
-        None
-    }
-
     fn is_open(&self, queue: u8, at: i64, length: i64) -> bool {
         self.fit(queue, at, length) == Some(at)
     }
@@ -291,11 +294,6 @@ fn open(states: &[(u8, i64, i64)], queue: u8, cycle: i64) -> Vec<(i64, i64)> {
     all
 }
 
-/// The most intervals that are looked at for one of them.
-const MOST_ALONE: i64 = 4_096;
-/// The most starts that are tried for a stream.
-const MOST_STARTS: usize = 256;
-
 struct View<'a> {
     problem: &'a Problem,
     ports: BTreeMap<LinkId, Port<'a>>,
@@ -303,12 +301,11 @@ struct View<'a> {
 
 impl View<'_> {
     /// The frames of a stream on all links: at each bridge, as soon as they are there and the gate
-    /// lets them; with `each`, as soon as it lets those of every interval.
+    /// lets them.
     fn follow(
         &self,
         id: StreamId,
         trees: &[Vec<LinkId>],
-        each: bool,
         starts: impl Fn(LinkId, u32) -> Option<i64>,
     ) -> Vec<Transmission> {
         let (network, stream) = (self.problem.network(), self.problem.stream(id));
@@ -336,10 +333,6 @@ impl View<'_> {
                     };
                     let ready = ready.max(free);
                     let start = match (port, before) {
-                        (Some(port), Some(_)) if each => {
-                            let interval = stream.interval.as_ns();
-                            port.fit_each(queue, ready, busy, interval).unwrap_or(ready)
-                        }
                         (Some(port), Some(_)) => port.fit(queue, ready, busy).unwrap_or(ready),
                         _ => ready,
                     };
@@ -350,64 +343,6 @@ impl View<'_> {
             }
         }
         all
-    }
-
-    /// Whether a stream whose starts are not known has some with which it is in time, as far as
-    /// gates go.
-    fn alone(
-        &self,
-        id: StreamId,
-        trees: &[Vec<LinkId>],
-        firsts: &[LinkId],
-        findings: &mut Findings,
-    ) {
-        let (network, stream) = (self.problem.network(), self.problem.stream(id));
-        let (earliest, latest) = (stream.release.earliest.as_ns(), stream.release_latest().as_ns());
-        let mut tried: BTreeSet<i64> = BTreeSet::from([earliest]);
-        for link in firsts {
-            let Some(port) = self.ports.get(link) else { continue };
-            let queue = usize::from(port.queue_of(stream));
-            let interval = stream.interval.as_ns();
-            for (from, _) in &port.open[queue] {
-                let turns = turns(interval, port.cycle).min(MOST_ALONE);
-                let all = (0..turns).map(|turn| (from + turn * port.cycle).rem_euclid(interval));
-                let room = MOST_STARTS.saturating_sub(tried.len());
-                tried.extend(all.filter(|at| (earliest..=latest).contains(at)).take(room));
-            }
-        }
-        let mut best: Option<(bool, i64)> = None;
-        for start in tried {
-            let busy = |link: LinkId| occupancy(network, link, stream);
-            let sent = self
-                .follow(id, trees, true, |link, frame| Some(start + i64::from(frame) * busy(link)));
-            let shut = sent.iter().any(|sent| self.is_shut(stream, sent));
-            let end = sent.iter().map(|sent| {
-                sent.start.as_ns() + busy(sent.link) + network.link(sent.link).propagation.as_ns()
-            });
-            let latency = end.max().unwrap_or(0) - start;
-            if best.is_none_or(|best| (shut, latency) < best) {
-                best = Some((shut, latency));
-            }
-        }
-        let finding = |rule| Finding::of(rule).streams(&[id]);
-        match best {
-            Some((true, _)) => findings.add(finding(Rule::GateShut)),
-            Some((false, latency)) if latency > stream.latency_max.as_ns() => {
-                findings.add(finding(Rule::Latency).found(latency, stream.latency_max.as_ns()));
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether the gate is shut for a frame in some interval; too many of them are not looked at.
-    fn is_shut(&self, stream: &Stream, sent: &Transmission) -> bool {
-        let Some(port) = self.ports.get(&sent.link) else { return false };
-        let length = occupancy(self.problem.network(), sent.link, stream);
-        let turns = turns(port.cycle, stream.interval.as_ns()).min(MOST_ALONE);
-        (0..turns).any(|turn| {
-            let at = sent.start.as_ns() + port.shift(turn, stream.interval.as_ns());
-            !port.is_open(sent.queue, at, length)
-        })
     }
 
     /// What each frame finds at the gates; the ports that frames leave by.

@@ -9,6 +9,7 @@
 //! Not here: whether a stream could have had a place ([`Verdict`] judges the reasons that are
 //! given); traffic without a schedule (`crate::bounds`).
 
+mod alone;
 mod certificate;
 mod configured;
 mod finding;

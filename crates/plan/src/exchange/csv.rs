@@ -51,9 +51,10 @@ pub struct Row<'a> {
 const QUOTED: usize = 40;
 
 impl<'a> Table<'a> {
-    /// Reads a table that has at least these columns.
+    /// Reads a table that has these columns, in any order, each with the names that it may have.
     ///
-    /// **Errors**: no text, a column is missing, a line has more or fewer fields than the header.
+    /// **Errors**: no text, a column is missing or is not known, a line has more or fewer fields
+    /// than the header.
     pub fn read(
         file: &'a str,
         bytes: &[u8],
@@ -79,8 +80,15 @@ impl<'a> Table<'a> {
             }
         }
         for field in found {
-            let known = wanted.iter().find(|(_, others)| others.contains(&field.as_str()));
-            columns.push(known.map_or(field, |(name, _)| (*name).to_owned()));
+            let is_it = |name: &str, others: &[&str]| field == name || others.contains(&&*field);
+            let Some((name, _)) = wanted.iter().find(|(name, others)| is_it(name, others)) else {
+                let what = format!("{} is no column of this table", quoted(&field));
+                return Err(whole.error("", &what, &format!("take it out; {header}")));
+            };
+            if columns.iter().any(|before| before == name) {
+                return Err(whole.error(name, "the column is there twice", &header));
+            }
+            columns.push((*name).to_owned());
         }
         let mut rows = Vec::new();
         for (number, line) in lines {

@@ -6,14 +6,16 @@
 mod csv;
 mod gates;
 mod instance;
+mod json;
 mod launch;
 mod tsnbench;
 mod tsnkit;
 mod tsnkit_plan;
 mod uni;
+mod xml;
 
 pub use csv::TableError;
-pub use gates::{InterfaceGates, read_gates};
+pub use gates::{GateReading, InterfaceGates, read_gates};
 pub use instance::InstanceError;
 pub use launch::{LaunchRow, read_launches};
 pub use tsnbench::{ScenarioError, Tsnbench, read_tsnbench};

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use timewire_base::{BitsPerSecond, Span};
 
 use crate::model::{
@@ -47,13 +47,31 @@ pub struct Tsnbench {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Topology {
+    /// Always true: the other direction of a link is a link of its own.
+    #[serde(default = "directed")]
+    directed: bool,
+    /// Several links between two nodes are told apart by their keys, whatever it says.
+    #[serde(default, rename = "multigraph")]
+    _multigraph: bool,
+    /// Hints for schedulers.
+    #[serde(default, rename = "graph")]
+    _graph: IgnoredAny,
     nodes: Vec<NodeEntry>,
     links: Vec<LinkEntry>,
 }
 
+fn directed() -> bool {
+    true
+}
+
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NodeEntry {
+    /// Where it is drawn.
+    #[serde(default, rename = "pos")]
+    _pos: IgnoredAny,
     id: String,
     is_switch: bool,
     processing_delay_ns: u32,
@@ -63,6 +81,7 @@ struct NodeEntry {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct LinkEntry {
     key: String,
     source: String,
@@ -72,6 +91,7 @@ struct LinkEntry {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct StreamEntry {
     sources: Vec<String>,
     destinations: Vec<String>,
@@ -162,6 +182,10 @@ type Ids = BTreeMap<String, NodeId>;
 
 fn network(file: &Place, bytes: &[u8]) -> Result<(Network, Ids), ScenarioError> {
     let topology: Topology = file.parse(bytes, "an object with `nodes` and `links`")?;
+    if !topology.directed {
+        let what = "`directed` is false";
+        return Err(file.error("directed", what, "a link for each direction, and `true`"));
+    }
     let mut ids = Ids::new();
     let mut nodes = Vec::new();
     for entry in topology.nodes {

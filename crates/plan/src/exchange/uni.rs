@@ -11,10 +11,12 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use timewire_base::Span;
+use timewire_sched::unread::Unread;
 
 use super::csv::quoted;
-use super::instance::{self, Data, InstanceError};
+use super::instance::{Data, Document, InstanceError};
 
 /// The module of all names.
 pub const MODULE: &str = "ieee802-dot1q-cnc-config";
@@ -25,6 +27,8 @@ const OWN: &[&str] = &[MODULE];
 pub struct Uni {
     /// In the order of the file.
     pub streams: Vec<UniStream>,
+    /// What was not interpreted: names of other modules.
+    pub unread: Vec<Unread>,
 }
 
 /// A stream and what its users ask for.
@@ -57,6 +61,8 @@ pub struct UniStream {
     /// From the start of the interval, or from sending without `time_aware`, until it is there;
     /// `None`: whatever comes out.
     pub latency_max: Option<Span>,
+    /// All that was written of it, which an answer has as well.
+    pub asked: Value,
 }
 
 /// What a talker can do that knows the time.
@@ -94,8 +100,11 @@ pub struct UniListener {
 ///
 /// **Errors**: the first mistake, with its place and what would be right.
 pub fn read_uni(file: &str, bytes: &[u8]) -> Result<Uni, InstanceError> {
-    let value = instance::parse(file, bytes)?;
-    let root = Data::root(file, &value);
+    let document = Document::parse(file, bytes)?;
+    let root = document.root();
+    if document.is_xml() {
+        return Err(root.error("it is XML", "the same as JSON (RFC 7951)"));
+    }
     let config = root.needed(OWN, "cnc-config")?;
     config.only(MODULE, &["domain"])?;
     let (mut streams, mut ids) = (Vec::new(), BTreeSet::new());
@@ -118,8 +127,19 @@ pub fn read_uni(file: &str, bytes: &[u8]) -> Result<Uni, InstanceError> {
     if streams.is_empty() {
         return Err(config.error("there is no stream", "domain, cuc and stream lists"));
     }
-    Ok(Uni { streams })
+    Ok(Uni { streams, unread: document.unread() })
 }
+
+/// Marks names of these modules that say nothing of what is asked for.
+fn pass_over(of: &Data, names: &[&str]) -> Result<(), InstanceError> {
+    for name in names {
+        of.child(OWN, name)?.into_iter().for_each(|it| it.pass_over());
+    }
+    Ok(())
+}
+
+/// What the network tells, and what the planner has no use for.
+const TOLD: &[&str] = &["accumulated-latency", "interface-configuration", "interface-capabilities"];
 
 /// The greatest of a leaf of 32 bits.
 const MOST_32: u64 = 0xffff_ffff;
@@ -133,6 +153,7 @@ fn stream(one: &Data, domain: &str, cuc: &str) -> Result<UniStream, InstanceErro
         MODULE,
         &["stream-id", "stream-status", "talker", "listener", "status-info", "failed-interfaces"],
     )?;
+    pass_over(one, &["stream-status", "status-info", "failed-interfaces"])?;
     let id = one.needed(OWN, "stream-id")?;
     if !is_stream_id(id.text()?) {
         let what = format!("{} is no id of a stream", quoted(id.text()?));
@@ -152,6 +173,8 @@ fn stream(one: &Data, domain: &str, cuc: &str) -> Result<UniStream, InstanceErro
             "interface-configuration",
         ],
     )?;
+    pass_over(&talker, TOLD)?;
+    pass_over(&talker, &["stream-rank"])?;
     let (tagged, priority) = frame(&talker)?;
     let (trees, latency_max) = requirements(&talker)?;
     let traffic = talker.needed(OWN, "traffic-specification")?;
@@ -186,6 +209,7 @@ fn stream(one: &Data, domain: &str, cuc: &str) -> Result<UniStream, InstanceErro
         time_aware: time_aware(&traffic)?,
         trees,
         latency_max,
+        asked: one.copied(MODULE),
     })
 }
 
@@ -203,6 +227,7 @@ fn listeners(one: &Data) -> Result<Vec<UniListener>, InstanceError> {
                 "interface-configuration",
             ],
         )?;
+        pass_over(&listener, TOLD)?;
         let number = listener.needed(OWN, "index")?;
         let index = u32::try_from(number.number(0, MOST_32)?).unwrap_or(u32::MAX);
         if all.iter().any(|other| other.index == index) {
@@ -253,18 +278,24 @@ fn interfaces(of: &Data) -> Result<Vec<UniInterface>, InstanceError> {
 
 /// Whether frames have a tag, and the priority in it.
 fn frame(talker: &Data) -> Result<(bool, Option<u8>), InstanceError> {
+    let mut found = (false, None);
     for field in talker.list(OWN, "data-frame-specification")? {
         let cases =
             ["index", "ieee802-mac-addresses", "ieee802-vlan-tag", "ipv4-tuple", "ipv6-tuple"];
         field.only(MODULE, &cases)?;
+        pass_over(&field, &["index", "ieee802-mac-addresses", "ipv4-tuple", "ipv6-tuple"])?;
         if let Some(tag) = field.child(OWN, "ieee802-vlan-tag")? {
             tag.only(MODULE, &["priority-code-point", "vlan-id"])?;
+            pass_over(&tag, &["vlan-id"])?;
             let priority = tag.child(OWN, "priority-code-point")?;
             let priority = priority.map(|it| it.number(0, 7)).transpose()?;
-            return Ok((true, priority.map(|it| u8::try_from(it).unwrap_or(7))));
+            if found.0 {
+                return Err(tag.error("it is the second tag", "one tag"));
+            }
+            found = (true, priority.map(|it| u8::try_from(it).unwrap_or(7)));
         }
     }
-    Ok((false, None))
+    Ok(found)
 }
 
 /// Trees and latency. Zero trees are one, and no latency is none asked for.

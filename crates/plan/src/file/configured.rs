@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What stations and bridges of a file are configured with, read back and held against its streams:
-//! for a node `NAME`, `NAME.tc.json` as `tc -j qdisc show` prints it, or `NAME.yang.json`, instance
-//! data of gates; where it has told neither, `NAME.host.yaml`, what it is to be configured with;
-//! and of a talker `NAME.launch.csv`, as a rendered plan has it.
+//! for a node `NAME`, `NAME.tc.json` as `tc -j qdisc show` prints it, or `NAME.yang.json` or
+//! `NAME.yang.xml`, instance data of gates; where it has told neither, `NAME.host.yaml`, what it is
+//! to be configured with; and of a talker `NAME.launch.csv`, as a rendered plan has it.
+//!
+//! What is there and is not interpreted is told, and nothing is passed for it.
 //!
 //! Interfaces are called as rendered plans call them; one of another name is taken where a node has
 //! one link and the file one interface with gates. A class of the file is a socket priority of
@@ -10,18 +12,21 @@
 //!
 //! Not here: what is judged ([`crate::check::check_configured`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
+use serde::Serialize;
 use timewire_base::{SocketPriority, Span, StationName};
 use timewire_sched::desired::QdiscTree;
 use timewire_sched::qdisc::{Place, Qdisc, ShownQdisc, Taprio};
 use timewire_sched::scenario::host::HostFile;
 use timewire_sched::scenario::network::{NetDevice, NetworkFile};
+use timewire_sched::unread::Unread;
 
-use super::{FileProblem, node_id};
+use super::{FileProblem, node_id, qdiscs};
 use crate::check::{CheckError, Configuration, Configured, PortStates, check_configured};
 use crate::exchange::{InterfaceGates, LaunchRow, read_gates, read_launches};
-use crate::model::{LinkId, NodeId};
+use crate::model::{LinkId, NodeId, Route};
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +35,32 @@ pub struct Held {
     pub configured: Configured,
     /// Other contradictions, in words.
     pub notes: Vec<String>,
+    /// What was there and not interpreted, and may contradict the streams.
+    pub unread: Vec<FileUnread>,
+    /// Why something cannot be judged, in words.
+    pub open: Vec<String>,
+    /// What was taken for something that is not there, in words.
+    pub taken: Vec<String>,
     /// Files that were read.
     pub files: Vec<String>,
+}
+
+/// Something of a file that was not interpreted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct FileUnread {
+    /// The file's name.
+    pub file: String,
+    /// What it is, and how often.
+    #[serde(flatten)]
+    pub unread: Unread,
+}
+
+impl fmt::Display for FileUnread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unread { path, count } = &self.unread;
+        write!(f, "{}: {path}", self.file)?;
+        if *count > 1 { write!(f, " ({count} times)") } else { Ok(()) }
+    }
 }
 
 /// Why nothing was held against the streams.
@@ -53,13 +82,22 @@ pub enum HoldError {
 
 const TC: &str = ".tc.json";
 const YANG: &str = ".yang.json";
+const XML: &str = ".yang.xml";
 const HOST: &str = ".host.yaml";
 const LAUNCH: &str = ".launch.csv";
 
 /// Whether a file of this name is read.
 pub fn is_configuration(name: &str) -> bool {
-    [TC, YANG, HOST, LAUNCH].into_iter().any(|end| name.ends_with(end))
+    ENDS.into_iter().any(|end| name.ends_with(end))
 }
+
+/// Whether a file of this name says nothing that is not in another: what a rendered plan has for
+/// people and for the simulator.
+pub fn is_rendered_beside(name: &str) -> bool {
+    name == "planned.network.json" || name.ends_with(".tc")
+}
+
+const ENDS: [&str; 5] = [TC, YANG, XML, HOST, LAUNCH];
 
 /// Holds configurations against the streams of a file. `files` are names and contents.
 ///
@@ -72,12 +110,19 @@ pub fn hold(
     let stations = file.stations.iter().map(|it| (&it.name, &it.device));
     let nodes: Vec<_> =
         stations.chain(file.bridges.iter().map(|it| (&it.name, &it.device))).collect();
-    let mut reading = Reading { given, made: Configuration::default(), notes: Vec::new() };
+    let mut reading = Reading {
+        given,
+        made: Configuration::default(),
+        notes: Vec::new(),
+        unread: Vec::new(),
+        open: Vec::new(),
+        taken: Vec::new(),
+    };
     let mut delays: BTreeMap<LinkId, Span> = BTreeMap::new();
     let mut read = Vec::new();
     let rows: Vec<_> = files.iter().filter(|(name, _)| is_configuration(name)).collect();
-    let told = |node: &str| [TC, YANG].iter().any(|end| read_has(&rows, node, end));
-    for end in [TC, YANG, HOST, LAUNCH] {
+    let told = |node: &str| [TC, YANG, XML].iter().any(|end| read_has(&rows, node, end));
+    for end in ENDS {
         for (name, bytes) in rows.iter().filter(|(name, _)| name.ends_with(end)) {
             let failed = |why: String| HoldError::File { file: name.clone(), why };
             let node = name.strip_suffix(end).unwrap_or(name);
@@ -90,8 +135,8 @@ pub fn hold(
             })?;
             let node = Node { name: node, device, id: node_id(file, node) };
             match end {
-                TC => reading.tc(&node, bytes, &mut delays).map_err(failed)?,
-                YANG => reading.yang(&node, name, bytes).map_err(failed)?,
+                TC => reading.tc(&node, name, bytes, &mut delays).map_err(failed)?,
+                YANG | XML => reading.yang(&node, name, bytes).map_err(failed)?,
                 HOST => reading.host(&node, name, bytes, &mut delays).map_err(failed)?,
                 _ => reading.launches(&node, name, bytes, &delays).map_err(failed)?,
             }
@@ -102,7 +147,9 @@ pub fn hold(
     let others = others.fold(0_u8, |mask, it| mask | 1 << it.class.get().min(7));
     reading.made.ports.sort_by_key(|port| port.link);
     let configured = check_configured(&given.problem, &reading.made, others)?;
-    Ok(Held { configured, notes: reading.notes, files: read })
+    let Reading { notes, mut unread, open, taken, .. } = reading;
+    unread.sort();
+    Ok(Held { configured, notes, unread, open, taken, files: read })
 }
 
 fn read_has(rows: &[&(String, Vec<u8>)], node: &str, end: &str) -> bool {
@@ -119,6 +166,9 @@ struct Reading<'a> {
     given: &'a FileProblem,
     made: Configuration,
     notes: Vec<String>,
+    unread: Vec<FileUnread>,
+    open: Vec<String>,
+    taken: Vec<String>,
 }
 
 impl Reading<'_> {
@@ -154,29 +204,62 @@ impl Reading<'_> {
         Ok(())
     }
 
+    fn not_interpreted(&mut self, file: &str, path: impl Into<String>) {
+        self.add_unread(file, Unread::at(path));
+    }
+
+    fn add_unread(&mut self, file: &str, unread: Unread) {
+        let same = |it: &&mut FileUnread| it.file == file && it.unread.path == unread.path;
+        match self.unread.iter_mut().find(same) {
+            Some(before) => before.unread.count += unread.count,
+            None => self.unread.push(FileUnread { file: file.to_owned(), unread }),
+        }
+    }
+
     /// Gates of `taprio`; and by link how long before its launch time `etf` sends a frame.
     fn tc(
         &mut self,
         node: &Node,
+        name: &str,
         bytes: &[u8],
         delays: &mut BTreeMap<LinkId, Span>,
     ) -> Result<(), String> {
         let remedy = "what `tc -j qdisc show` printed";
         let text = std::str::from_utf8(bytes).map_err(|_| format!("it is no text; {remedy}"))?;
         let shown = ShownQdisc::parse(text).map_err(|error| format!("{error}; {remedy}"))?;
-        let mut devices: Vec<String> = Vec::new();
+        let device = |one: &ShownQdisc| one.device.as_ref().map(ToString::to_string);
+        let judged =
+            |one: &&ShownQdisc| matches!(one.configured(), Some(Qdisc::Taprio(_) | Qdisc::Etf(_)));
+        let devices: BTreeSet<_> = shown.iter().filter(judged).map(device).collect();
         for one in &shown {
-            let name = one.device.as_ref().map(ToString::to_string).unwrap_or_default();
-            if matches!(one.configured(), Some(Qdisc::Taprio(_) | Qdisc::Etf(_)))
-                && !devices.contains(&name)
-            {
-                devices.push(name);
+            let interface = device(one).unwrap_or_default();
+            let at = format!("{interface} {}", one.kind);
+            let options = one.configured();
+            if options.is_none() && !qdiscs::SENDS_AT_ONCE.contains(&one.kind.as_str()) {
+                self.not_interpreted(name, at);
+                continue;
             }
-        }
-        for one in &shown {
-            let name = one.device.as_ref().map(ToString::to_string).unwrap_or_default();
-            if let (Some(qdisc), Some(place)) = (one.configured(), one.place) {
-                self.qdisc(node, (&name, devices.len()), (place, &qdisc), delays)?;
+            // Those of a kind that sends at once only say how much it holds.
+            let mut unread = one.unread.clone();
+            unread.retain(|it| options.is_some() || !it.path.starts_with("/options"));
+            for it in unread {
+                let path = format!("{at}: {}", it.path.trim_start_matches('/'));
+                self.add_unread(name, Unread { path, ..it });
+            }
+            if let (Some(admin), Some(Qdisc::Taprio(oper))) = (&one.admin, &one.oper)
+                && admin != oper
+            {
+                self.not_interpreted(name, format!("{at}: schedule, beside the one in `admin`"));
+            }
+            let Some(qdisc) = options else { continue };
+            let Some(place) = one.place else {
+                self.not_interpreted(name, format!("{at} without a parent"));
+                continue;
+            };
+            let of = (interface.as_str(), devices.len());
+            self.qdisc(node, name, of, (place, &qdisc), delays)?;
+            if let Qdisc::Taprio(taprio) = &qdisc {
+                self.max_sdu(node, of, &by_queue(&one.max_sdu_in_force), taprio)?;
             }
         }
         Ok(())
@@ -192,6 +275,9 @@ impl Reading<'_> {
     ) -> Result<(), String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is no text; a host file".to_owned());
         let host = HostFile::parse(name, text?).map_err(|errors| errors.to_string())?;
+        for key in qdiscs::not_judged(&host) {
+            self.not_interpreted(name, key);
+        }
         let wishes = host.host.interfaces.iter().filter_map(|interface| {
             let transmit = interface.transmit.as_ref()?;
             Some((&interface.name, QdiscTree::of_wish(&interface.name, transmit)))
@@ -204,7 +290,10 @@ impl Reading<'_> {
             })?;
             let of = (interface.as_str(), wishes.len());
             for one in tree.nodes() {
-                self.qdisc(node, of, (one.place(), one.qdisc()), delays)?;
+                self.qdisc(node, name, of, (one.place(), one.qdisc()), delays)?;
+                if let Qdisc::Taprio(taprio) = one.qdisc() {
+                    self.max_sdu(node, of, &by_queue(&taprio.options().max_sdu), taprio)?;
+                }
             }
         }
         Ok(())
@@ -214,10 +303,15 @@ impl Reading<'_> {
     fn qdisc(
         &mut self,
         node: &Node,
+        name: &str,
         (interface, count): (&str, usize),
         (place, qdisc): (Place, &Qdisc),
         delays: &mut BTreeMap<LinkId, Span>,
     ) -> Result<(), String> {
+        for what in qdiscs::settings_not_judged(place, qdisc) {
+            let kind = qdisc.kind().as_str();
+            self.not_interpreted(name, format!("{interface} {kind}: {what}"));
+        }
         match qdisc {
             Qdisc::Taprio(taprio) if place == Place::Root => {
                 let link = self.link(node, interface, count)?;
@@ -226,23 +320,72 @@ impl Reading<'_> {
             Qdisc::Etf(etf) => {
                 let link = self.link(node, interface, count)?;
                 let early = if etf.flags().offload { Span::ZERO } else { etf.delta() };
-                delays.insert(link, early);
+                if delays.insert(link, early).is_some_and(|before| before != early) {
+                    self.not_interpreted(name, format!("{interface} etf: delta, another each"));
+                }
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
+    /// Streams whose frames a class does not let through for their length.
+    fn too_long(&mut self, node: &Node, link: LinkId, queues: &[u8; 8], most: &[u32; 8]) {
+        for stream in self.given.problem.streams() {
+            let queue = usize::from(queues[usize::from(stream.priority.min(7))].min(7));
+            let payload = stream.length_bytes.saturating_sub(ETHERNET);
+            let leaves = |trees: &[Vec<LinkId>]| trees.iter().flatten().any(|own| *own == link);
+            let is_here = matches!(&stream.route, Route::Given(trees) if leaves(trees));
+            if is_here && most[queue] > 0 && payload > most[queue] {
+                let link = &self.given.problem.network().link(link).name;
+                self.notes.push(format!(
+                    "{}: a frame of {} has a payload of {payload} B, and class {queue} sends none \
+                     above {} B; link {link}",
+                    node.name, stream.name, most[queue]
+                ));
+            }
+        }
+    }
+
+    fn max_sdu(
+        &mut self,
+        node: &Node,
+        (interface, count): (&str, usize),
+        most: &[u32; 8],
+        taprio: &Taprio,
+    ) -> Result<(), String> {
+        let link = self.link(node, interface, count)?;
+        let queues = states(taprio, link, node)?.queues;
+        self.too_long(node, link, &queues, most);
+        Ok(())
+    }
+
     fn yang(&mut self, node: &Node, name: &str, bytes: &[u8]) -> Result<(), String> {
-        let all = read_gates(name, bytes).map_err(|error| error.to_string())?;
+        let reading = read_gates(name, bytes).map_err(|error| error.to_string())?;
+        self.open.extend(reading.open.iter().map(|why| format!("{name}: {why}")));
+        reading.unread.into_iter().for_each(|it| self.add_unread(name, it));
+        let all = reading.interfaces;
         for gates in &all {
             let link = self.link(node, &gates.interface, all.len())?;
             self.supported(node, gates);
+            let rate = self.given.problem.network().link(link).rate.get();
+            if let Some(speed) = gates.speed.filter(|speed| *speed != rate) {
+                let at = format!("{} {}", node.name, gates.interface);
+                self.notes.push(format!("{at}: it sends {speed} bit/s; the link has {rate}"));
+            }
             let last = u8::try_from(node.device.queues.get() - 1).unwrap_or(7);
             let mut queues = [0; 8];
             for (priority, queue) in (0_u8..).zip(&mut queues) {
                 let class = gates.classes[usize::from(priority)];
                 *queue = class.unwrap_or(priority.min(last));
+            }
+            self.too_long(node, link, &queues, &gates.max_sdu);
+            if gates.classes.contains(&None) {
+                self.taken.push(format!(
+                    "{} {} does not tell the class of each priority: the others were taken for \
+                     their own class",
+                    node.name, gates.interface
+                ));
             }
             let states = gates.entries.clone();
             let (base, cycle) = (gates.base, gates.cycle);
@@ -333,6 +476,16 @@ impl Reading<'_> {
         }
         start
     }
+}
+
+/// Addresses, type and check sequence. **Units**: bytes.
+const ETHERNET: u32 = 18;
+
+/// Bounds of classes, by class.
+fn by_queue(bounds: &[u32]) -> [u32; 8] {
+    let mut all = [0; 8];
+    all.iter_mut().zip(bounds).for_each(|(own, bound)| *own = *bound);
+    all
 }
 
 /// The gates of a `taprio`.

@@ -7,15 +7,18 @@
 //!
 //! Not here: reading the text (`timewire-sched`).
 
+mod agree;
 mod configured;
 mod planned;
+mod qdiscs;
 mod render;
 mod rest;
 mod route;
 mod uni;
 mod yang;
 
-pub use configured::{Held, HoldError, hold, is_configuration};
+pub use agree::check_rendered;
+pub use configured::{FileUnread, Held, HoldError, hold, is_configuration, is_rendered_beside};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};

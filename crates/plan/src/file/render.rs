@@ -16,6 +16,7 @@ use timewire_sched::qdisc::InstallVerb;
 use timewire_sched::scenario::host::HostFile;
 use timewire_sched::scenario::network::{NetDevice, NetworkFile};
 
+use super::agree::check_rendered;
 use super::planned::{queues, states};
 use super::{FileProblem, SHORTEST, ends, yang};
 use crate::model::{LinkId, NodeId, Plan, PortGates, Stream, bytes_time};
@@ -83,6 +84,21 @@ pub enum RenderError {
         /// What they would do.
         what: String,
     },
+    /// Two of the files say different things of one port, which is a mistake of this program.
+    #[error(
+        "the files of the plan disagree, which is a mistake of this program: {one} and {other}, \
+         {port}: {what}"
+    )]
+    Disagree {
+        /// A file.
+        one: String,
+        /// Another, or the plan.
+        other: String,
+        /// The interface and who is at its other end.
+        port: String,
+        /// What differs: the entry, and when it is in the cycle.
+        what: String,
+    },
     /// The reader of host files, or the rules of Linux, refuse it.
     #[error("{node}: {why}")]
     Refused {
@@ -101,30 +117,41 @@ pub fn render(
     given: &FileProblem,
     plan: &Plan,
 ) -> Result<Vec<Rendered>, RenderError> {
-    let stations = file.stations.iter().map(|it| (&it.name, &it.device));
-    let bridges = file.bridges.iter().map(|it| (&it.name, &it.device));
     let mut files = Vec::new();
-    for (name, device) in stations.chain(bridges) {
-        let node = Node { file, given, plan, name, device };
+    for node in Node::all(file, given, plan) {
         node.exclusive()?;
         node.settings(&mut files)?;
         node.launches(&mut files)?;
         node.instance(&mut files);
     }
+    check_rendered(file, given, plan, &files)?;
     Ok(files)
 }
 
-struct Node<'a> {
+pub(super) struct Node<'a> {
     file: &'a NetworkFile,
     given: &'a FileProblem,
     plan: &'a Plan,
-    name: &'a StationName,
-    device: &'a NetDevice,
+    pub name: &'a StationName,
+    pub device: &'a NetDevice,
+}
+
+impl<'a> Node<'a> {
+    /// Of stations, then of bridges.
+    pub fn all(
+        file: &'a NetworkFile,
+        given: &'a FileProblem,
+        plan: &'a Plan,
+    ) -> impl Iterator<Item = Node<'a>> {
+        let stations = file.stations.iter().map(|it| (&it.name, &it.device));
+        let bridges = file.bridges.iter().map(|it| (&it.name, &it.device));
+        stations.chain(bridges).map(move |(name, device)| Node { file, given, plan, name, device })
+    }
 }
 
 impl Node<'_> {
     /// The ports that have links: number, link, who is at the other end.
-    fn ports(&self) -> impl Iterator<Item = (usize, LinkId, &StationName)> {
+    pub fn ports(&self) -> impl Iterator<Item = (usize, LinkId, &StationName)> {
         let links = self.file.links.iter().enumerate();
         let own = links.filter_map(|(index, link)| {
             let end = link.between.iter().position(|name| name == self.name)?;
@@ -233,8 +260,43 @@ impl Node<'_> {
         Ok(true)
     }
 
+    /// Whether a gate mask is one of the queues of the device, whatever the classes are: drivers of
+    /// switches write it into the list as it is. Those of cards, and the kernel, go by the classes.
+    ///
+    /// **Source**: `linux v6.12.117 net/sched/sch_taprio.c:taprio_sched_to_offload`
+    /// (`gate_mask_per_txq`, which no driver of a switch asks for),
+    /// `drivers/net/dsa/sja1105/sja1105_tas.c:sja1105_init_scheduling` (`resmedia`),
+    /// `drivers/net/dsa/ocelot/felix_vsc9959.c:vsc9959_tas_gcl_set`,
+    /// `drivers/net/ethernet/microchip/lan966x/lan966x_taprio.c:lan966x_taprio_gcl_setup_entry`.
+    pub fn has_a_class_for_each_queue(&self) -> bool {
+        self.device.offload && self.is_bridge()
+    }
+
+    pub fn is_bridge(&self) -> bool {
+        self.file.bridges.iter().any(|bridge| bridge.name == *self.name)
+    }
+
+    /// A class for each queue of the port, by the same table as in YANG. One that no frame with a
+    /// tag has is given a socket priority beyond those.
+    fn every_class(&self, planned: &BTreeMap<u8, BTreeSet<u64>>) -> Vec<(u8, BTreeSet<u64>)> {
+        let queues = self.device.queues.get().min(8);
+        let classes = yang::classes_of(planned, queues);
+        let one = |queue: u64| {
+            let own = (0_u64..).zip(classes).filter(|(_, class)| u64::from(*class) == queue);
+            let mut own: BTreeSet<u64> = own.map(|(priority, _)| priority).collect();
+            if own.is_empty() {
+                own.insert(8 + queue);
+            }
+            (u8::try_from(queue).unwrap_or(7), own)
+        };
+        (0..queues).map(one).collect()
+    }
+
     /// The queues of a port from the lowest, each with its priorities; the lowest has all others.
     fn classes(&self, planned: &BTreeMap<u8, BTreeSet<u64>>) -> Vec<(u8, BTreeSet<u64>)> {
+        if self.has_a_class_for_each_queue() {
+            return self.every_class(planned);
+        }
         let last = u8::try_from(self.device.queues.get() - 1).unwrap_or(7);
         let mut all = planned.clone();
         for stream in self.file.streams.iter().filter(|stream| stream.place.is_none()) {
@@ -334,7 +396,7 @@ impl Node<'_> {
 
     /// The gates of a bridge as instance data of YANG.
     fn instance(&self, files: &mut Vec<Rendered>) {
-        if !self.file.bridges.iter().any(|bridge| bridge.name == *self.name) {
+        if !self.is_bridge() {
             return;
         }
         let mut interfaces = Vec::new();
@@ -343,11 +405,8 @@ impl Node<'_> {
                 continue;
             };
             let name = format!("eth{number}");
-            let planned = queues(self.plan, self.given, link).into_iter();
-            let classes =
-                planned.flat_map(|(queue, all)| all.into_iter().map(move |it| (it, queue)));
-            let classes = classes.collect();
-            interfaces.push(yang::interface(&name, gates, self.device.queues.get(), &classes));
+            let planned = queues(self.plan, self.given, link);
+            interfaces.push(yang::interface(&name, gates, self.device, &planned));
         }
         if !interfaces.is_empty() {
             let name = format!("{}.yang.json", self.name);

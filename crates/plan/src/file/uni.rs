@@ -364,41 +364,36 @@ impl UniPlaced {
 
     fn stream_status(&self, asked: &UniStream, plan: &Plan, index: usize) -> Value {
         let code = self.code(plan, index);
-        let (mut talker, mut listeners) = (json!({}), Vec::new());
+        let mut told = asked.asked.clone();
         let id = self.placed[index].as_ref().ok().filter(|_| code == 0);
         let times = id.and_then(|id| self.times(asked, plan, *id));
+        clear(&mut told);
         if let Some((start, arrivals)) = &times {
-            talker["accumulated-latency"] = latency(arrivals.values().max());
+            told["talker"]["accumulated-latency"] = latency(arrivals.values().max());
             if let Some(aware) = asked.time_aware {
                 let offset = json!([{
                     "index": 0,
                     "time-aware-offset": (*start - aware.jitter).as_ns(),
                 }]);
                 let list: Vec<Value> = asked.talker.iter().map(|it| named(it, &offset)).collect();
-                talker["interface-configuration"] = json!({"interface-list": list});
+                told["talker"]["interface-configuration"] = json!({"interface-list": list});
             }
         }
-        for (place, listener) in asked.listeners.iter().enumerate() {
-            let mut told = json!({"index": listener.index});
+        for place in 0..asked.listeners.len() {
             if let (Some(id), Some((_, arrivals))) = (id, &times) {
                 let node = self.given.problem.stream(*id).listeners[place];
-                told["accumulated-latency"] = latency(arrivals.get(&node));
+                told["listener"][place]["accumulated-latency"] = latency(arrivals.get(&node));
             }
-            listeners.push(told);
         }
         // Which of the listeners could have been served is not looked for.
         let word = if code == 0 { "ready" } else { "failed" };
-        json!({
-            "stream-id": asked.id,
-            "stream-status": "planned",
-            "talker": talker,
-            "listener": listeners,
-            "status-info": {
-                "talker-status": word,
-                "listener-status": word,
-                "failure-code": code,
-            },
-        })
+        told["stream-status"] = json!("planned");
+        told["status-info"] = json!({
+            "talker-status": word,
+            "listener-status": word,
+            "failure-code": code,
+        });
+        told
     }
 
     /// The start at the talker, and by listener until when the message takes: from the start of the
@@ -430,6 +425,34 @@ impl UniPlaced {
             }
         }
         Some((start, arrivals))
+    }
+}
+
+/// Takes out what another answer said, and completes the keys of interfaces.
+fn clear(told: &mut Value) {
+    let remove = |of: &mut Value, names: &[&str]| {
+        let Some(map) = of.as_object_mut() else { return };
+        names.iter().for_each(|name| drop(map.remove(*name)));
+    };
+    remove(told, &["failed-interfaces"]);
+    let mut ends: Vec<&mut Value> = Vec::new();
+    for (name, end) in told.as_object_mut().into_iter().flatten() {
+        match (name.as_str(), end) {
+            ("talker", talker) => ends.push(talker),
+            ("listener", Value::Array(listeners)) => ends.extend(listeners),
+            _ => {}
+        }
+    }
+    for end in ends {
+        remove(end, &["accumulated-latency", "interface-configuration"]);
+        let interfaces = end.get_mut("end-station-interfaces").and_then(Value::as_array_mut);
+        for interface in interfaces.into_iter().flatten() {
+            for key in ["mac-address", "interface-name"] {
+                if interface.get(key).is_none() {
+                    interface[key] = json!("");
+                }
+            }
+        }
     }
 }
 

@@ -2,16 +2,17 @@
 //! Planned gates of a bridge as instance data of YANG, in JSON.
 //!
 //! **Source**: IEEE 802.1Qcw-2023, module `ieee802-dot1q-sched` of 2023-10-22 and
-//! `ieee802-dot1q-sched-bridge`, which puts it below a bridge port; the table of
-//! classes of `ieee802-dot1q-bridge`; RFC 7951 for the encoding, by
-//! which numbers of 64 bits are text.
+//! `ieee802-dot1q-sched-bridge`, which puts it below a bridge port; the table of traffic classes of
+//! `ieee802-dot1q-types` of 2023-10-22; RFC 7951 for the encoding, by which numbers of 64 bits are
+//! text.
 //!
 //! Not here: bringing it to a device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use timewire_base::Span;
+use timewire_sched::scenario::network::NetDevice;
 
 use super::planned::states;
 use crate::model::{PortGates, greatest_divisor};
@@ -21,11 +22,12 @@ use crate::model::{PortGates, greatest_divisor};
 pub(super) fn interface(
     name: &str,
     gates: &PortGates,
-    queues: u64,
-    classes: &BTreeMap<u64, u8>,
+    device: &NetDevice,
+    queues_of: &BTreeMap<u8, BTreeSet<u64>>,
 ) -> Value {
-    let planned = gates.windows.iter().fold(0_u8, |mask, window| mask | 1 << window.queue.min(7));
-    let all = u8::try_from((1_u64 << queues.min(8)) - 1).unwrap_or(u8::MAX);
+    let queues = device.queues.get().min(8);
+    let planned = queues_of.keys().fold(0_u8, |mask, queue| mask | 1 << queue.min(&7));
+    let all = u8::try_from((1_u64 << queues) - 1).unwrap_or(u8::MAX);
     let entries = states(gates).into_iter().enumerate().map(|(index, (queue, lasts))| {
         json!({
             "index": index,
@@ -35,44 +37,59 @@ pub(super) fn interface(
         })
     });
     let entries: Vec<Value> = entries.collect();
-    let second = Span::from_secs(1);
-    let shared = greatest_divisor(gates.cycle, second).as_ns();
+    let longest = states(gates).into_iter().map(|(_, lasts)| lasts).max().unwrap_or(gates.cycle);
+    // A list is held against what its port supports: the limits of the device, or what is asked of
+    // one whose limits nobody told.
+    let supported = |limit: Option<Span>, asked: Span| limit.unwrap_or(asked).max(asked);
+    let count = u64::try_from(entries.len()).unwrap_or(u64::MAX);
+    let list_max = device.gate_entries.map_or(count, |most| most.get().max(count));
+    let table = table(classes_of(queues_of, queues), queues);
+    let interval_max = supported(device.interval_max, longest).as_ns().min(i64::from(u32::MAX));
     json!({
         "name": name,
+        "type": "iana-if-type:ethernetCsmacd",
         "ieee802-dot1q-bridge:bridge-port": {
-            "traffic-class": { "traffic-class-map": map(classes, planned, queues) },
+            "traffic-class": { "traffic-class-table": table },
             "ieee802-dot1q-sched-bridge:gate-parameter-table": {
                 "gate-enabled": true,
                 "admin-gate-states": all,
                 "admin-control-list": { "gate-control-entry": entries },
-                "admin-cycle-time": {
-                    "numerator": gates.cycle.as_ns() / shared,
-                    "denominator": second.as_ns() / shared,
-                },
+                "admin-cycle-time": rational(gates.cycle),
                 "admin-base-time": { "seconds": "0", "nanoseconds": 0 },
                 "config-change": true,
+                "supported-list-max": list_max,
+                "supported-cycle-max": rational(supported(device.cycle_max, gates.cycle)),
+                "supported-interval-max": interval_max,
             },
         },
     })
 }
 
+/// A fraction of a second.
+fn rational(span: Span) -> Value {
+    let second = Span::from_secs(1);
+    let shared = greatest_divisor(span, second).as_ns();
+    json!({ "numerator": span.as_ns() / shared, "denominator": second.as_ns() / shared })
+}
+
 /// The class of each priority: that of the planned streams in it, or one below all planned.
-fn map(classes: &BTreeMap<u64, u8>, planned: u8, queues: u64) -> Vec<Value> {
-    let below = planned.trailing_zeros().saturating_sub(1).min(7);
-    let class = |priority: u64| {
-        let own = classes.get(&priority).copied().map(u64::from);
-        own.unwrap_or(priority.min(below.into()))
-    };
-    let row = |priority: u64| {
-        json!({
-            "priority": priority,
-            "available-traffic-class": [{
-                "num-traffic-class": queues.min(8),
-                "traffic-class": class(priority),
-            }],
-        })
-    };
-    (0..8).map(row).collect()
+pub(super) fn classes_of(planned: &BTreeMap<u8, BTreeSet<u64>>, queues: u64) -> [u8; 8] {
+    let below = planned.keys().next().map_or(7, |first| first.saturating_sub(1));
+    let last = u8::try_from(queues.clamp(1, 8) - 1).unwrap_or(7);
+    let mut all = [0; 8];
+    for (priority, class) in (0_u8..).zip(&mut all) {
+        let own = planned.iter().find(|(_, all)| all.contains(&priority.into()));
+        *class = own.map_or(priority.min(below), |(queue, _)| *queue).min(last);
+    }
+    all
+}
+
+fn table(classes: [u8; 8], queues: u64) -> Value {
+    let mut table = json!({ "number-of-traffic-classes": queues });
+    for (priority, class) in classes.into_iter().enumerate() {
+        table[format!("priority{priority}")] = json!(class);
+    }
+    table
 }
 
 /// All interfaces of a bridge.

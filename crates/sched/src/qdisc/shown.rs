@@ -17,6 +17,7 @@ use super::{
     Mqprio, MqprioHardware, MqprioOptions, MqprioShaper, Place, Qdisc, QdiscError, QdiscKind,
     QueueRange, SizeTable, Taprio, TaprioMode, TaprioOptions, TrafficClasses,
 };
+use crate::unread::{Seen, Unread};
 
 /// One discipline of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,7 +42,23 @@ pub struct ShownQdisc {
     pub max_sdu_in_force: Vec<u32>,
     /// Settings that `tc` does not print as they were given; read here as their default.
     pub unshown: Vec<&'static str>,
+    /// What `tc` printed of it and was not interpreted, without counters, which change nothing.
+    #[serde(skip)]
+    pub unread: Vec<Unread>,
 }
+
+/// What `tc` prints beside the settings: counters, and where a discipline is carried out.
+const WITHOUT_EFFECT: &[&str] = &[
+    "/refcnt",
+    "/offloaded",
+    "/bytes",
+    "/packets",
+    "/drops",
+    "/overlimits",
+    "/requeues",
+    "/backlog",
+    "/qlen",
+];
 
 impl ShownQdisc {
     /// The text that `tc -j qdisc show` or `tc -j -d qdisc show` printed.
@@ -119,16 +136,24 @@ fn name_admin(text: &str) -> String {
     named
 }
 
-/// An object of the text, and where it stands.
+/// An object of the text, where it stands, and what of the text was asked for.
 struct Object<'a> {
     at: &'a str,
     map: &'a Map<String, Value>,
+    seen: &'a Seen,
 }
 
 impl<'a> Object<'a> {
-    fn of(at: &'a str, value: &'a Value) -> Result<Object<'a>, QdiscError> {
+    fn of(at: &'a str, value: &'a Value, seen: &'a Seen) -> Result<Object<'a>, QdiscError> {
         let map = value.as_object().ok_or_else(|| wrong(at, "is no object"))?;
-        Ok(Object { at, map })
+        seen.mark(value);
+        Ok(Object { at, map, seen })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        let value = self.map.get(key);
+        value.into_iter().for_each(|value| self.seen.mark(value));
+        value
     }
 
     fn bad(&self, key: &str, why: &str) -> QdiscError {
@@ -136,14 +161,14 @@ impl<'a> Object<'a> {
     }
 
     fn text(&self, key: &str) -> Result<Option<&'a str>, QdiscError> {
-        match self.map.get(key) {
+        match self.get(key) {
             None => Ok(None),
             Some(value) => value.as_str().map(Some).ok_or_else(|| self.bad(key, "is no text")),
         }
     }
 
     fn number(&self, key: &str) -> Result<Option<i64>, QdiscError> {
-        match self.map.get(key) {
+        match self.get(key) {
             None => Ok(None),
             Some(value) => {
                 value.as_i64().map(Some).ok_or_else(|| self.bad(key, "is no whole number"))
@@ -153,14 +178,14 @@ impl<'a> Object<'a> {
 
     /// `tc` prints times before the epoch as numbers without a sign.
     fn nanoseconds(&self, key: &str) -> Result<Span, QdiscError> {
-        match self.map.get(key).and_then(Value::as_u64) {
+        match self.get(key).and_then(Value::as_u64) {
             Some(ns) => Ok(Span::from_ns(ns.cast_signed())),
             None => Ok(Span::from_ns(self.number(key)?.unwrap_or(0))),
         }
     }
 
     fn list(&self, key: &str) -> Result<&'a [Value], QdiscError> {
-        match self.map.get(key) {
+        match self.get(key) {
             None => Ok(&[]),
             Some(Value::Array(list)) => Ok(list),
             Some(_) => Err(self.bad(key, "is no list")),
@@ -169,7 +194,9 @@ impl<'a> Object<'a> {
 
     fn numbers(&self, key: &str) -> Result<Vec<u64>, QdiscError> {
         let number = |value: &Value| value.as_u64().ok_or_else(|| self.bad(key, "has no numbers"));
-        self.list(key)?.iter().map(number).collect()
+        let list = self.list(key)?;
+        list.iter().for_each(|value| self.seen.mark(value));
+        list.iter().map(number).collect()
     }
 
     fn hexadecimal(&self, key: &str) -> Result<Option<u32>, QdiscError> {
@@ -180,10 +207,18 @@ impl<'a> Object<'a> {
 }
 
 fn read(at: &str, value: &Value) -> Result<ShownQdisc, QdiscError> {
-    let object = Object::of(at, value)?;
+    let seen = Seen::default();
+    let mut shown = read_object(&Object::of(at, value, &seen)?)?;
+    shown.unread = seen.unread(value);
+    shown.unread.retain(|it| !WITHOUT_EFFECT.contains(&it.path.as_str()));
+    Ok(shown)
+}
+
+fn read_object(object: &Object<'_>) -> Result<ShownQdisc, QdiscError> {
+    let at = object.at;
     let kind = object.text("kind")?.ok_or_else(|| wrong(at, "has no kind"))?;
     let handle = object.text("handle")?.map(parse_handle).transpose()?;
-    let root = object.map.get("root").and_then(Value::as_bool) == Some(true);
+    let root = object.get("root").and_then(Value::as_bool) == Some(true);
     let place = match object.text("parent")? {
         _ if root => Some(Place::Root),
         Some(parent) => Some(parse_place(parent)?),
@@ -194,17 +229,17 @@ fn read(at: &str, value: &Value) -> Result<ShownQdisc, QdiscError> {
         device: object.text("dev")?.map(IfName::new).transpose()?,
         handle: handle.filter(|handle| handle.get() != 0),
         place,
-        size_table: size_table(&object)?,
+        size_table: size_table(object)?,
         oper: None,
         admin: None,
         max_sdu_in_force: Vec::new(),
         unshown: Vec::new(),
+        unread: Vec::new(),
     };
-    let (Ok(kind), Some(options)) = (kind.parse(), object.map.get("options")) else {
-        return Ok(shown);
-    };
+    let Ok(kind) = kind.parse() else { return Ok(shown) };
+    let Some(options) = object.get("options") else { return Ok(shown) };
     let at = format!("{at}.options");
-    let options = Object::of(&at, options)?;
+    let options = Object::of(&at, options, object.seen)?;
     match kind {
         QdiscKind::Taprio => read_taprio(&options, &mut shown)?,
         QdiscKind::Mqprio => {
@@ -219,9 +254,9 @@ fn read(at: &str, value: &Value) -> Result<ShownQdisc, QdiscError> {
 
 /// Of the size tables only the one that adds bytes and looks nothing up.
 fn size_table(object: &Object<'_>) -> Result<Option<SizeTable>, QdiscError> {
-    let Some(value) = object.map.get("stab") else { return Ok(None) };
+    let Some(value) = object.get("stab") else { return Ok(None) };
     let at = format!("{}.stab", object.at);
-    let table = Object::of(&at, value)?;
+    let table = Object::of(&at, value, object.seen)?;
     if let Some(key) = ["mpu", "mtu", "tsize"].into_iter().find(|key| table.map.contains_key(*key))
     {
         return Err(table.bad(key, "is no size table of overhead alone"));
@@ -246,7 +281,7 @@ fn classes(options: &Object<'_>, queues: Vec<QueueRange>) -> Result<TrafficClass
 /// The schedule of `taprio` stands beside its settings, the one that waits in `admin`.
 fn read_taprio(options: &Object<'_>, shown: &mut ShownQdisc) -> Result<(), QdiscError> {
     let queues = options.list("queues")?.iter().map(|range| {
-        let range = Object::of("options.queues", range)?;
+        let range = Object::of("options.queues", range, options.seen)?;
         let number = |key| -> Result<u64, QdiscError> {
             let number = range.number(key)?.and_then(|number| u64::try_from(number).ok());
             number.ok_or_else(|| range.bad(key, "is no number"))
@@ -282,9 +317,16 @@ fn read_taprio(options: &Object<'_>, shown: &mut ShownQdisc) -> Result<(), Qdisc
     };
     if !options.list("schedule")?.is_empty() {
         shown.oper = Some(Qdisc::Taprio(Taprio::new(schedule(options, settings.clone())?)?));
+    } else {
+        // iproute2 6.1 prints zeros of the schedule that is not there.
+        for key in ["base_time", "cycle_time", "cycle_time_extension"] {
+            if options.map.get(key).and_then(Value::as_u64) == Some(0) {
+                options.get(key);
+            }
+        }
     }
-    if let Some(admin) = options.map.get("admin") {
-        let admin = Object::of("options.admin", admin)?;
+    if let Some(admin) = options.get("admin") {
+        let admin = Object::of("options.admin", admin, options.seen)?;
         shown.admin = Some(Taprio::new(schedule(&admin, settings)?)?);
     }
     Ok(())
@@ -292,7 +334,8 @@ fn read_taprio(options: &Object<'_>, shown: &mut ShownQdisc) -> Result<(), Qdisc
 
 fn schedule(object: &Object<'_>, settings: TaprioOptions) -> Result<TaprioOptions, QdiscError> {
     let entry = |value: &Value| {
-        let entry = Object::of("options.schedule", value)?;
+        let entry = Object::of("options.schedule", value, object.seen)?;
+        entry.get("index");
         let operation = GateOperation::of_letter(entry.text("cmd")?.unwrap_or("S"))
             .ok_or_else(|| entry.bad("cmd", "is none of S, H and R"))?;
         let gates = entry.hexadecimal("gatemask")?;
@@ -316,7 +359,9 @@ fn preemption(options: &Object<'_>) -> Result<Vec<FramePreemption>, QdiscError> 
         Some("P") => Ok(FramePreemption::Preemptible),
         _ => Err(options.bad("fp", "is neither E nor P")),
     };
-    let mut list = options.list("fp")?.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let given = options.list("fp")?;
+    given.iter().for_each(|value| options.seen.mark(value));
+    let mut list = given.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     trim(&mut list, &FramePreemption::Express);
     Ok(list)
 }
@@ -328,7 +373,9 @@ fn trim<T: PartialEq>(list: &mut Vec<T>, default: &T) {
 
 /// `tc` does not print `hw`: a mode of `dcb` is taken for `hw 0`, which prints the same.
 fn read_mqprio(options: &Object<'_>) -> Result<Mqprio, QdiscError> {
-    let ranges = options.list("queues")?.iter().map(|range| {
+    let queues = options.list("queues")?;
+    queues.iter().for_each(|range| options.seen.mark_all(range));
+    let ranges = queues.iter().map(|range| {
         let ends: Option<Vec<u64>> =
             range.as_array().and_then(|ends| ends.iter().map(Value::as_u64).collect());
         match ends.as_deref() {
