@@ -15,11 +15,14 @@ use timewire_base::{BitsPerSecond, IfName, Span, StationName, parse_span};
 use timewire_host::apply::{
     self, Difference, Failure, Outcome, Plan, Refusal, State, Wished, keeper,
 };
+use timewire_host::doctor::{Diagnosis, Verdict, take_covering};
+use timewire_host::snapshot::Snapshot;
 use timewire_sched::desired::QdiscTree;
 use timewire_sched::qdisc::TdmPort;
 use timewire_sched::scenario::Scenario;
 use timewire_sched::scenario::host::{HostFile, HostWish};
 
+use crate::doctor;
 use crate::output::{self, ProgressLine};
 
 #[derive(Debug, Args)]
@@ -81,7 +84,7 @@ pub struct Undo {
 
 pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     let Some(file) = &args.file else { return confirm(args.json) };
-    let (name, wished) = read(args, file)?;
+    let Read { name, wished, file: host } = read(args, file)?;
     if !wished.errors.is_empty() {
         for error in &wished.errors {
             say!("error: {}: {error}", file.display());
@@ -94,10 +97,24 @@ pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     for note in &wished.by_hand {
         say!("note: not a setting, start it by hand: {note}");
     }
+    // The doctor's judgement, so that no check here is weaker than what is known elsewhere.
+    let diagnosis = host.map(|(host, seen)| doctor::of_host_file(&seen, host)).transpose()?;
+    let warned = diagnosis.iter().flat_map(Diagnosis::warnings);
+    warned.for_each(|finding| say!("warning: {}", doctor::line(finding)));
     if args.dry_run {
-        return dry_run(args, &name, &wished);
+        return dry_run(args, &name, &wished, diagnosis.as_ref());
     }
     recover()?;
+    if let Some(diagnosis) = diagnosis.filter(|it| it.verdict == Verdict::No) {
+        if args.json {
+            let value = json!({
+                "schema": "timewire.apply/1", "state": "refused", "refusals": [],
+                "missing": diagnosis.missing().collect::<Vec<_>>(),
+            });
+            output::json(&value)?;
+        }
+        return missing(&diagnosis);
+    }
     let mut line = ProgressLine::new();
     let shown = file.display().to_string();
     let title = keeper::Title { name: &name, file: &shown, by_hand: &wished.by_hand };
@@ -218,12 +235,26 @@ fn left_changed(left: &[Difference], reasons: &[String]) -> anyhow::Result<ExitC
     Ok(ExitCode::from(3))
 }
 
-fn dry_run(args: &Apply, name: &str, wished: &Wished) -> anyhow::Result<ExitCode> {
-    match apply::plan(&mut apply::RealHost, &wished.settings) {
+/// Says what is missing here.
+fn missing(diagnosis: &Diagnosis) -> anyhow::Result<ExitCode> {
+    diagnosis.missing().for_each(|finding| say!("error: {}", doctor::line(finding)));
+    say!("  host: unchanged");
+    Ok(ExitCode::from(4))
+}
+
+fn dry_run(
+    args: &Apply,
+    name: &str,
+    wished: &Wished,
+    diagnosis: Option<&Diagnosis>,
+) -> anyhow::Result<ExitCode> {
+    let shown = match apply::plan(&mut apply::RealHost, &wished.settings) {
         Ok((_, plan)) if args.json => {
             let value = json!({
                 "schema": "timewire.plan/1", "name": name, "steps": lines(&plan),
                 "by_hand": wished.by_hand, "warnings": wished.warnings,
+                "missing": diagnosis.iter().flat_map(|it| it.missing()).collect::<Vec<_>>(),
+                "degraded": diagnosis.iter().flat_map(|it| it.warnings()).collect::<Vec<_>>(),
             });
             output::json(&value)
         }
@@ -234,8 +265,12 @@ fn dry_run(args: &Apply, name: &str, wished: &Wished) -> anyhow::Result<ExitCode
             let notes = wished.by_hand.iter().map(|note| format!("# by hand: {note}\n"));
             output::print(&format!("{plan}{}", notes.collect::<String>()))
         }
-        Err(Failure::Refused(refusals)) => refused(args, &refusals),
-        Err(failure) => failed(args, failure),
+        Err(Failure::Refused(refusals)) => return refused(args, &refusals),
+        Err(failure) => return failed(args, failure),
+    }?;
+    match diagnosis {
+        Some(diagnosis) if diagnosis.verdict == Verdict::No => missing(diagnosis),
+        _ => Ok(shown),
     }
 }
 
@@ -260,8 +295,15 @@ fn confirm(is_json: bool) -> anyhow::Result<ExitCode> {
     report(is_json, "confirmed", name, json!({}), &format!("{name}: it stays\n"))
 }
 
-/// The name of what a file describes, and its settings.
-fn read(args: &Apply, file: &Path) -> anyhow::Result<(String, Wished)> {
+/// What a file describes.
+struct Read {
+    name: String,
+    wished: Wished,
+    /// A host file, with the names that its interfaces have here; and this host.
+    file: Option<(HostFile, Box<Snapshot>)>,
+}
+
+fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let shown = file.to_string_lossy();
@@ -271,9 +313,10 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<(String, Wished)> {
     };
     if let Some(station) = &args.station {
         let scenario = Scenario::parse(&shown, &text).map_err(|errors| refused(&errors))?;
-        return Ok((scenario.name.to_string(), of_station(args, &scenario, station)?));
+        let wished = of_station(args, &scenario, station)?;
+        return Ok(Read { name: scenario.name.to_string(), wished, file: None });
     }
-    let host = HostFile::parse(&shown, &text).map_err(|errors| {
+    let mut host = HostFile::parse(&shown, &text).map_err(|errors| {
         let error = refused(&errors);
         if Scenario::parse(&shown, &text).is_ok() {
             say!("  hint: this is a scenario: say --station and --interface");
@@ -281,7 +324,23 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<(String, Wished)> {
         error
     })?;
     let real = names(&args.interface, &host.host)?;
-    Ok((host.name.to_string(), apply::wished(&host.host, &real, &shown)))
+    let mut here = host.clone();
+    let names = here.host.interfaces.iter_mut().map(|wish| &mut wish.name);
+    let clocks = here.host.clock.iter_mut().flat_map(|clock| &mut clock.interfaces);
+    for name in names.chain(clocks) {
+        if let Some(real) = real.get(name) {
+            name.clone_from(real);
+        }
+    }
+    let snapshot = Snapshot::of_this_host(&[])?;
+    for taken in take_covering(&mut here.host, &snapshot) {
+        say!("note: {taken}");
+    }
+    for (wish, taken) in host.host.interfaces.iter_mut().zip(&here.host.interfaces) {
+        wish.timestamping.clone_from(&taken.timestamping);
+    }
+    let wished = apply::wished(&host.host, &real, &shown);
+    Ok(Read { name: host.name.to_string(), wished, file: Some((here, Box::new(snapshot))) })
 }
 
 /// The names that interfaces of the file have on this host.

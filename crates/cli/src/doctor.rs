@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use timewire_base::IfName;
-use timewire_host::doctor::{self, Diagnosis, PROBES_SCHEMA, Probes, Question};
+use timewire_host::doctor::{self, Diagnosis, Finding, PROBES_SCHEMA, Probes, Question};
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_own_sysfs};
 use timewire_sched::scenario::Scenario;
@@ -163,6 +163,23 @@ fn probes_of_this_host(snapshot: &Snapshot, card: Option<&IfName>) -> anyhow::Re
         probes.offloads.insert(card.clone(), offloads);
     }
     Ok(probes)
+}
+
+/// The judgement of a host file on this host, for every verb that is to carry it out.
+pub fn of_host_file(snapshot: &Snapshot, file: HostFile) -> anyhow::Result<Diagnosis> {
+    let probes = probes_of_this_host(snapshot, None)?;
+    Ok(doctor::judge(snapshot, &probes, &Question::HostFile(Box::new(file))))
+}
+
+/// A finding in one line: what it is about, what was found, and what mends it.
+pub fn line(finding: &Finding) -> String {
+    let about = finding.interface.as_ref().map_or_else(String::new, |name| format!(" {name}"));
+    let part = finding.needed_by.as_ref().map_or_else(String::new, |part| format!(", for {part}"));
+    let mend = match finding.mend.as_slice() {
+        [] => String::new(),
+        all => format!("; mend: {}", all.join(", or ")),
+    };
+    format!("{}{about}{part}: {}{mend}", finding.id, finding.found)
 }
 
 fn recorded(directory: &Path) -> anyhow::Result<(Snapshot, Probes)> {

@@ -334,3 +334,55 @@ fn t4_qemu_a_card_with_a_clock_is_judged() {
         assert_eq!(state(&told, &format!("qdisc.{what}-offload")), "not_asked");
     }
 }
+
+/// Host files of which some cannot be carried out by a virtual pair with one queue, and a card that
+/// is not there.
+const FILES: &[(&str, &str)] = &[
+    ("up", "{ name: eth0, up: true }"),
+    ("absent", "{ name: eth7, mtu: 1400 }"),
+    (
+        "two",
+        "{ name: eth0, transmit: { classes: [{ queues: 1@0 }, \
+         { priorities: [1], queues: 1@1 }] } }",
+    ),
+    (
+        "gates",
+        "{ name: eth0, transmit: { classes: [{ queues: 1@0 }, { priorities: [1], queues: 1@1 }], \
+         gates: { entries: [{ open: [0], interval: 1ms }, { open: [1], interval: 1ms }] } } }",
+    ),
+    ("launch", "{ name: eth0, transmit: { launch_time: { delta: 200us } } }"),
+    ("stamps", "{ name: eth0, timestamping: { tx: true, rx: all } }"),
+    ("channels", "{ name: eth0, channels: { combined: 1000 } }"),
+    ("coalescing", "{ name: eth0, coalescing: { rx: 0us } }"),
+    ("steering", "{ name: eth0, steering: [{ queue: 0, ethertype: '0x88f7' }] }"),
+    ("no-feature", "{ name: eth0, features: [{ name: no-such-thing, on: true }] }"),
+    ("preemption", "{ name: eth0, mac_merge: { pmac: true } }"),
+];
+
+/// One judgement: whatever the doctor says cannot be, `apply` says as well, and changes nothing.
+#[test]
+fn t3_apply_never_says_yes_where_the_doctor_says_no() {
+    let Some(host) = Host::start() else { return };
+    host.tool("ip link add eth0 type veth peer name far0");
+    let (mut refused, mut taken) = (0, 0);
+    for (name, interface) in FILES {
+        let text = format!("timewire: 1\nname: {name}\nhost:\n  interfaces: [{interface}]\n");
+        let file = host.scratch().write(&format!("{name}.host.yaml"), &text);
+        let judged = host.timewire(&["doctor", &file, "--json"]);
+        let told = judged.json();
+        let dry = host.timewire(&["apply", &file, "--dry-run"]);
+        if told["verdict"] != "no" {
+            taken += usize::from(dry.code == Some(0));
+            continue;
+        }
+        refused += 1;
+        assert!(matches!(dry.code, Some(2 | 4)), "{name}: {dry:?}\n{told}");
+        let before = host.tool("ip -d link show eth0");
+        let real = host.timewire(&["apply", &file]);
+        assert!(matches!(real.code, Some(2 | 4)), "{name}: {real:?}");
+        assert!(real.stderr.contains("error: "), "{name}: {real:?}");
+        assert_eq!(host.tool("ip -d link show eth0"), before, "{name}");
+    }
+    assert!(refused > 4 && taken > 0, "{refused} refused, {taken} taken");
+    host.is_clean();
+}

@@ -362,3 +362,85 @@ fn t1_the_reference_has_every_check() {
         assert!(page.contains(&format!("| `{}` |", class.word())), "{}", class.word());
     }
 }
+
+/// Whatever is missing or degraded, the doctor says what mends it.
+#[test]
+fn t1_what_is_not_well_names_what_mends_it() {
+    let mut seen = BTreeSet::new();
+    for (name, diagnosis) in judgements() {
+        for finding in diagnosis.findings {
+            if matches!(finding.state, State::Missing | State::Degraded) {
+                assert!(!finding.mend.is_empty(), "{name}: {finding:?}");
+                assert!(finding.mend.iter().all(|mend| !mend.is_empty()), "{name}: {finding:?}");
+                seen.insert(finding.id);
+            }
+        }
+    }
+    assert!(seen.len() > 20, "{seen:?}");
+}
+
+/// By what a NIC has and what is asked for: the filter that is taken, the narrowest that covers it.
+#[test]
+fn t1_a_wider_receive_filter_that_covers_the_asked_one_is_taken() {
+    let cases: &[(&[&str], &str, Option<&str>)] = &[
+        (&["none", "ptpv2-event"], "ptpv2-event", Some("ptpv2-event")),
+        (&["none", "ptpv2-event"], "ptpv2-l2-event", Some("ptpv2-event")),
+        (&["none", "ptpv2-event"], "ptpv2-l4-event", Some("ptpv2-event")),
+        (&["none", "ptpv2-event"], "all", None),
+        (&["none", "all"], "ptpv2-l2-event", Some("all")),
+        (&["none", "all", "ptpv2-event"], "ptpv2-l4-event", Some("ptpv2-event")),
+        (&["none", "ptpv2-l4-event"], "ptpv2-l2-event", None),
+        (&["none", "ptpv2-l4-event", "ptpv2-l2-event"], "ptpv2-event", None),
+        (&["none", "ptpv1-l4-event"], "ptpv2-event", None),
+        (&["none"], "none", Some("none")),
+    ];
+    for (has, asked, taken) in cases {
+        let mut host = recorded(I225);
+        let nic = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
+        let Reading::Known(stamps) = &mut nic.timestamping else { panic!("it timestamps") };
+        stamps.rx_filters = has.iter().map(|word| (*word).to_owned()).collect();
+        let text = format!(
+            "timewire: 1\nname: x\nhost:\n  interfaces:\n    - {{ name: eth0, \
+             timestamping: {{ tx: true, rx: {asked} }} }}\n"
+        );
+        let mut file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let question = Question::HostFile(Box::new(file.clone()));
+        let diagnosis = doctor::judge(&host.0, &host.1, &question);
+        let about = |it: &&Finding| it.needed_by.as_deref() == Some("timestamping");
+        let found = diagnosis.findings.iter().find(about).unwrap();
+        doctor::take_covering(&mut file.host, &host.0);
+        let now = file.host.interfaces[0].timestamping.as_ref().unwrap().rx.word();
+        match taken {
+            Some(taken) => assert_eq!((found.state, now), (State::Ok, *taken), "{has:?} {asked}"),
+            None => {
+                assert_eq!((found.state, now), (State::Missing, *asked), "{has:?} {asked}");
+                assert!(!found.mend.is_empty(), "{found:?}");
+            }
+        }
+    }
+}
+
+/// `tc` reads masks as hexadecimal: 10, 32 and 128 that were meant as decimal set stray bits.
+#[test]
+fn t1_stray_bits_of_gate_masks_are_commented() {
+    let of = |masks: [&str; 3]| {
+        let mut host = recorded(I225);
+        let nic = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
+        let Reading::Known(qdiscs) = &mut nic.qdiscs else { panic!("it has disciplines") };
+        qdiscs[0].kind = "taprio".to_owned();
+        let schedule = masks.map(|mask| serde_json::json!({ "cmd": "S", "gatemask": mask }));
+        qdiscs[0].options = Some(serde_json::json!({ "tc": 8, "schedule": schedule }));
+        let diagnosis = doctor::judge(&host.0, &host.1, &Question::Interface(eth0()));
+        diagnosis.findings.into_iter().find(|finding| finding.id == Check::Gates)
+    };
+    let found = of(["0x10", "0x32", "0x128"]).unwrap();
+    assert_eq!(found.state, State::Degraded);
+    assert!(
+        found.found.starts_with("the gate mask 0x128 opens classes beyond the 8; "),
+        "{found:?}"
+    );
+    assert_eq!(found.mend, ["sched-entry with the masks 0a, 20, 80 in their order"]);
+    let found = of(["0xa", "0x20", "0x180"]).unwrap();
+    assert_eq!(found.mend, ["sched-entry with masks of no more than 8 bits"]);
+    assert_eq!(of(["0xa", "0x20", "0x80"]), None);
+}

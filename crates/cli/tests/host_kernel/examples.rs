@@ -60,23 +60,23 @@ fn refused(name: &str, reasons: &[&str]) {
 
 fn cards_classes() {
     // Linux 6.1 gives no reason.
-    let reasons = ["Device does not support hardware offload", "Invalid argument"];
+    let reasons = ["no card", "Invalid argument"];
     refused("mqprio-four-classes-card.yaml", &reasons);
     refused("mqprio-five-classes-card.yaml", &reasons);
 }
 
 fn cards_gates() {
-    refused("taprio-full-offload.yaml", &["Device does not have a PTP clock"]);
-    refused("taprio-txtime-assist.yaml", &["Specified device does not support ETF offload"]);
+    refused("taprio-full-offload.yaml", &["it is no card"]);
+    refused("taprio-txtime-assist.yaml", &["it is no card"]);
 }
 
 fn cards_launch_times() {
-    refused("etf-150us-card.yaml", &["Specified device does not support ETF offload"]);
-    refused("etf-300us-card.yaml", &["Specified device does not support ETF offload"]);
+    refused("etf-150us-card.yaml", &["it is no card"]);
+    refused("etf-300us-card.yaml", &["it is no card"]);
 }
 
 fn cards_shaper() {
-    refused("cbs-20mbit-card.yaml", &["Specified device does not support cbs offload"]);
+    refused("cbs-20mbit-card.yaml", &["it is no card"]);
 }
 
 /// Gates for a card that states no rate: taken for 10 Mbit/s, on which a frame lasts 48 us.

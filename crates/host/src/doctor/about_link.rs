@@ -262,7 +262,48 @@ fn in_the_way(link: &Link<'_>, to_be_used: bool) -> Vec<Finding> {
         Some(kind) => Finding::ok(Check::LinkQdisc, kind),
         None => Finding::ok(Check::LinkQdisc, "none"),
     });
+    all.extend(stray_masks(link));
     all
+}
+
+/// A gate mask that opens classes that are not there: `tc` reads masks as hexadecimal, and the
+/// kernel ignores the bits.
+///
+/// **Source**: `linux v6.12 net/sched/sch_taprio.c:fill_sched_entry`, `iproute2 v6.11
+/// tc/q_taprio.c:taprio_parse_opt`.
+fn stray_masks(link: &Link<'_>) -> Option<Finding> {
+    let settings = link.settings.qdiscs.known().into_iter().flatten();
+    let settings = settings.filter(|qdisc| qdisc.kind == "taprio");
+    let states = link.state.iter().flat_map(|state| &state.qdiscs);
+    let states = states.filter(|qdisc| qdisc.kind == "taprio").map(|qdisc| &qdisc.options);
+    for options in states.chain(settings.filter_map(|qdisc| qdisc.options.as_ref())) {
+        let classes = options.get("tc").and_then(serde_json::Value::as_u64).unwrap_or(8);
+        let entries = options.get("schedule").and_then(serde_json::Value::as_array);
+        let masks: Vec<&str> = entries
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.get("gatemask")?.as_str()?.strip_prefix("0x"))
+            .collect();
+        let is_stray = |mask: &&&str| {
+            u64::from_str_radix(mask, 16).is_ok_and(|mask| mask >> classes.min(63) != 0)
+        };
+        let Some(stray) = masks.iter().find(is_stray) else { continue };
+        let mut found = format!("the gate mask 0x{stray} opens classes beyond the {classes}");
+        let decimal: Option<Vec<String>> = masks
+            .iter()
+            .map(|mask| mask.parse::<u64>().ok().filter(|mask| mask >> classes.min(63) == 0))
+            .map(|mask| mask.map(|mask| format!("{mask:02x}")))
+            .collect();
+        let mend = match decimal {
+            Some(masks) => {
+                found += "; masks are hexadecimal, and these may have been meant as decimal";
+                format!("sched-entry with the masks {} in their order", masks.join(", "))
+            }
+            None => format!("sched-entry with masks of no more than {classes} bits"),
+        };
+        return Some(Finding::new(Check::Gates, State::Degraded, found).mended_by(mend));
+    }
+    None
 }
 
 fn route(link: &Link<'_>) -> Finding {

@@ -18,6 +18,24 @@ use crate::apply::foreign;
 use crate::snapshot::Snapshot;
 use crate::snapshot::model::{Bounded, InterfaceSettings, Reading};
 
+/// Has each NIC stamp by the narrowest filter it has that covers the one asked for; what was taken,
+/// in words. A NIC that has none is left: it is a finding.
+pub fn take_covering(wish: &mut HostWish, snapshot: &Snapshot) -> Vec<String> {
+    let mut taken = Vec::new();
+    for interface in &mut wish.interfaces {
+        let known = snapshot.settings.interfaces.get(&interface.name);
+        let stamps = known.and_then(|known| known.timestamping.known());
+        let (Some(stamps), Some(asked)) = (stamps, &mut interface.timestamping) else { continue };
+        let Some(wider) = asked.rx.covered_by(&stamps.rx_filters) else { continue };
+        if wider != asked.rx {
+            let (name, asked_for) = (&interface.name, asked.rx.word());
+            taken.push(format!("{name}: {} is taken, which covers {asked_for}", wider.word()));
+            asked.rx = wider;
+        }
+    }
+    taken
+}
+
 /// The road that the file takes, as far as its accuracy goes.
 pub(super) fn road(wish: &HostWish) -> Option<Road> {
     let transmits = wish.interfaces.iter().filter_map(|interface| interface.transmit.as_ref());
@@ -302,18 +320,31 @@ impl Asked<'_> {
             return self.known(id, &self.link.settings.timestamping);
         };
         let has = |what: &str| stamps.capabilities.iter().any(|one| one == what);
-        let filter = |name: &str| stamps.rx_filters.iter().any(|one| one == name);
-        let rx = match wish.rx {
-            RxFilter::None => true,
-            other => filter(other.word()) || filter("all"),
-        };
-        let finding = if wish.tx && !has("hardware-transmit") {
-            Finding::new(id, State::Missing, "the card stamps no sent frames")
-        } else if !rx {
-            let found = format!("the card stamps only {}", stamps.rx_filters.join(", "));
-            Finding::new(id, State::Missing, found)
-        } else {
-            Finding::ok(id, "the card stamps what is asked for")
+        let rx = wish.rx.covered_by(&stamps.rx_filters);
+        let finding = match rx {
+            _ if wish.tx && !has("hardware-transmit") => {
+                Finding::new(id, State::Missing, "the card stamps no sent frames")
+                    .mended_by("`timestamping: { tx: false }`, for received frames alone")
+                    .mended_by(mend::STAMPING_NIC)
+            }
+            None => {
+                let found = format!("the card stamps only {}", stamps.rx_filters.join(", "));
+                let known = |word: &str| STAMPS.iter().any(|filter| filter.word() == word);
+                let has = stamps.rx_filters.iter().map(String::as_str).filter(|it| known(it));
+                let has: Vec<String> = has.map(|word| format!("`rx: {word}`")).collect();
+                let finding = Finding::new(id, State::Missing, found);
+                let finding = match has.is_empty() {
+                    true => finding.mended_by("`rx: none` in `timestamping`"),
+                    false => finding
+                        .mended_by(format!("{} in `timestamping`, for PTP", has.join(" or "))),
+                };
+                finding.mended_by(mend::STAMPING_NIC)
+            }
+            Some(wider) if wider != wish.rx => Finding::ok(
+                id,
+                format!("the card has {}, which covers {}", wider.word(), wish.rx.word()),
+            ),
+            Some(_) => Finding::ok(id, "the card stamps what is asked for"),
         };
         finding.of(self.link.name).needed_by("timestamping")
     }
@@ -453,6 +484,10 @@ impl Asked<'_> {
         all
     }
 }
+
+/// The filters that a file can ask for, none apart.
+const STAMPS: [RxFilter; 4] =
+    [RxFilter::All, RxFilter::PtpV2, RxFilter::PtpV2L4, RxFilter::PtpV2L2];
 
 fn on_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }

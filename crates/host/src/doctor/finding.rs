@@ -57,7 +57,7 @@ pub struct Finding {
     pub found: String,
     /// Why it matters; empty when all is well.
     pub why: &'static str,
-    /// The commands or settings that mend it, in their order; none when nothing here can.
+    /// The commands or settings that mend it, in their order; never empty where it is not well.
     pub mend: Vec<String>,
 }
 
@@ -277,6 +277,17 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// What is missing: with any of it, nothing of what was asked about can run.
+    pub fn missing(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.state == State::Missing)
+    }
+
+    /// What is worse than it could be, at the interfaces of what was asked about.
+    pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
+        let degraded = self.findings.iter().filter(|finding| finding.state == State::Degraded);
+        degraded.filter(|finding| finding.interface.is_some())
+    }
+
     /// The exit code: 0 all is well, 1 degraded or a command is needed first, 4 something needed is
     /// missing here.
     pub fn exit_code(&self) -> u8 {

@@ -88,6 +88,12 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
             findings.extend(about_scenario::findings(scenario, &ground));
         }
     }
+    for finding in &mut findings {
+        let is_bad = matches!(finding.state, State::Degraded | State::Missing);
+        if is_bad && finding.mend.is_empty() {
+            finding.mend.push(mend::otherwise(finding.id, finding.interface.as_ref()));
+        }
+    }
     let worst = findings.iter().map(|finding| finding.state).filter(|s| *s != State::NotAsked);
     let verdict = match worst.max() {
         Some(State::Missing) => Verdict::No,

@@ -3,6 +3,80 @@
 //!
 //! Not here: what needs mending.
 
+use timewire_base::IfName;
+
+use super::finding::Check;
+
+/// A NIC that does what this one does not.
+pub(super) const STAMPING_NIC: &str = "a NIC that timestamps all frames, such as an i210 or i225";
+
+/// What mends a finding where nothing more exact is known: there is always something, if only
+/// another machine or another wish.
+pub(super) fn otherwise(check: Check, interface: Option<&IfName>) -> String {
+    let name = interface.map_or("the interface", IfName::as_str);
+    let without = |key: &str| format!("a file without `{key}` of {name}");
+    match check {
+        Check::Privilege
+        | Check::SchedulingFifo
+        | Check::SchedulingDeadline
+        | Check::MemoryLock => "run it as root: sudo timewire".to_owned(),
+        Check::Tools | Check::ClockTools => install(&["iproute2", "ethtool", "linuxptp"]),
+        Check::CpuVirtual => "a machine of its own, or CPUs that its host pins to it".to_owned(),
+        Check::CpuCount | Check::LabCpus => "a machine with more CPUs".to_owned(),
+        Check::Lockdown
+        | Check::Preemption
+        | Check::CpuIsolated
+        | Check::CpuGovernor
+        | Check::CpuIdle
+        | Check::CpuSmt
+        | Check::CpuSets
+        | Check::ClockTimers
+        | Check::ClockSource
+        | Check::WakeUps
+        | Check::SchedulingThrottling => {
+            "a machine and kernel that are set up for real time: see `timewire doctor`".to_owned()
+        }
+        Check::ClockTai | Check::ClockSynchronised => {
+            "a host file with `clock`: timewire apply FILE".to_owned()
+        }
+        Check::Link => "the name of an interface that `ip link` shows".to_owned(),
+        Check::LinkUp => format!("ip link set dev {name} up, and a cable"),
+        Check::LinkRate | Check::LinkDuplex => format!("ethtool -s {name} autoneg on"),
+        Check::LinkMtu => format!("ip link set dev {name} mtu 1500"),
+        Check::LinkQueues => {
+            format!("fewer classes or queues in the file, or a NIC with more queues than {name}")
+        }
+        Check::LinkEee => without("eee"),
+        Check::LinkCoalescing => without("coalescing"),
+        Check::LinkRings => without("rings"),
+        Check::LinkFeatures | Check::LinkVlanTag => without("features"),
+        Check::LinkSteering => format!("{}, or a NIC with ntuple filters", without("steering")),
+        Check::LinkClock | Check::LinkStamps => STAMPING_NIC.to_owned(),
+        Check::LinkPreemption => without("mac_merge"),
+        Check::LinkXdp => format!("ip link set dev {name} xdp off"),
+        Check::LinkQdisc => format!("tc qdisc del dev {name} root"),
+        Check::LinkRoute => "--confirm-within 30s, or another interface".to_owned(),
+        Check::LinkNapi => without("napi"),
+        Check::LinkQueueCpus => format!("{} and `xps`", without("rps")),
+        Check::LinkVlan => without("vlans"),
+        Check::QdiscTaprioOffload => "`mode: software` in `gates`".to_owned(),
+        Check::QdiscEtfOffload => "`offload: false` in `launch_time`".to_owned(),
+        Check::QdiscCbsOffload => "`offload: false` in `shaper`".to_owned(),
+        Check::QdiscMqprio | Check::QdiscTaprio | Check::QdiscEtf | Check::QdiscCbs => {
+            "a kernel with the queueing discipline (CONFIG_NET_SCH_*)".to_owned()
+        }
+        Check::Xdp => "a NIC whose driver has XDP, such as an i210 or i225".to_owned(),
+        Check::CpuMap => "a kernel with CONFIG_BPF_SYSCALL".to_owned(),
+        Check::Tcx => "Linux 6.6 or newer".to_owned(),
+        Check::LabNetem | Check::LabTbf | Check::Carrier => laboratory(),
+        Check::Guard => "a longer `guard` in `schedule`".to_owned(),
+        Check::Spin | Check::Margin => "a longer `margin` or `spin` of the carrier".to_owned(),
+        Check::Gates => "longer gates, or a host that wakes up in time".to_owned(),
+        Check::GroupsPolling => "a higher priority for the threads that receive".to_owned(),
+        Check::Sysctl => "a name that `sysctl -a` shows".to_owned(),
+    }
+}
+
 /// Installs packages.
 pub(super) fn install(packages: &[&str]) -> String {
     format!("apt-get install {}", packages.join(" "))

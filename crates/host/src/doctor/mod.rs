@@ -22,6 +22,7 @@ mod probes;
 mod scratch;
 mod text;
 
+pub use about_wish::take_covering;
 pub use class::AccuracyClass;
 pub use finding::{
     Accuracy, Check, DOCTOR_SCHEMA, Diagnosis, Finding, Road, RoadFinding, State, Subject, Verdict,

@@ -105,6 +105,25 @@ choice! {
     }
 }
 
+impl RxFilter {
+    /// This filter and those that stamp everything that it stamps, the narrowest first.
+    pub fn covering(self) -> &'static [RxFilter] {
+        match self {
+            RxFilter::None => &[RxFilter::None],
+            RxFilter::All => &[RxFilter::All],
+            RxFilter::PtpV2 => &[RxFilter::PtpV2, RxFilter::All],
+            RxFilter::PtpV2L4 => &[RxFilter::PtpV2L4, RxFilter::PtpV2, RxFilter::All],
+            RxFilter::PtpV2L2 => &[RxFilter::PtpV2L2, RxFilter::PtpV2, RxFilter::All],
+        }
+    }
+
+    /// The narrowest filter that covers this one among those that a card has, by their words.
+    pub fn covered_by(self, has: &[String]) -> Option<RxFilter> {
+        let all = self.covering().iter().copied();
+        { all }.find(|one| *one == RxFilter::None || has.iter().any(|word| word == one.word()))
+    }
+}
+
 record! {
     /// How the kernel polls a card.
     pub struct Napi {
