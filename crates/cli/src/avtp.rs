@@ -494,7 +494,12 @@ fn run_listen(of: &Listen) -> anyhow::Result<ExitCode> {
     print(&heard, *json, &show::heard(&heard, &of.out.display().to_string()))?;
     Ok(judge(
         heard.ended,
-        expect.findings(&heard.packets, heard.margin.as_ref(), &heard.not_understood),
+        expect.findings(
+            &heard.packets,
+            heard.margin.as_ref(),
+            &heard.not_understood,
+            heard.clash.as_ref(),
+        ),
     ))
 }
 
@@ -532,7 +537,12 @@ fn crf_listen(of: &CrfListen) -> anyhow::Result<ExitCode> {
     print(&followed, *json, &show::followed(&followed))?;
     Ok(judge(
         followed.ended,
-        expect.findings(&followed.packets, followed.margin.as_ref(), &followed.not_understood),
+        expect.findings(
+            &followed.packets,
+            followed.margin.as_ref(),
+            &followed.not_understood,
+            followed.clash.as_ref(),
+        ),
     ))
 }
 
@@ -578,7 +588,12 @@ fn can_listen(of: &Inward) -> anyhow::Result<ExitCode> {
         output::print(&format!("{line}\n"))?;
     }
     say_text!("{}", show::can(&gathered));
-    let found = of.expect.findings(&gathered.packets, None, &gathered.not_understood);
+    let found = of.expect.findings(
+        &gathered.packets,
+        None,
+        &gathered.not_understood,
+        gathered.clash.as_ref(),
+    );
     Ok(judge(gathered.ended, found))
 }
 

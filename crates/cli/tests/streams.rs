@@ -334,8 +334,9 @@ fn t3_prometheus_is_served_what_is_counted() {
     let words = "0.0.0.0:15001 --every 50ms --prometheus 127.0.0.1:9464 --for 60s";
     let listener = pair.listen_in("", words);
     pair.host.tool_in("beta", "ip link set lo up");
-    let talk = ["talk", "--tolerance", "20s", "10.77.0.1:15001", "--count", "120"];
-    pair.host.timewire_in("beta", &talk);
+    let talk = "talk --tolerance 20s 10.77.0.1:15001 --from 10.77.0.2:15009 --count 120";
+    pair.host.timewire_in("beta", &talk.split(' ').collect::<Vec<_>>());
+    let stream = "stream=\"1\",source=\"10.77.0.2:15009\"";
     let scrape = || {
         // Its address is one of the host's own namespace.
         let page = timewire_lab::ns::in_namespace(&pair.host.netns(""), || {
@@ -350,11 +351,12 @@ fn t3_prometheus_is_served_what_is_counted() {
     let mut page = String::new();
     wait_until("all are counted", || {
         page = scrape();
-        page.contains("timewire_listen_messages_total{stream=\"1\"} 120")
+        page.contains(&format!("timewire_listen_messages_total{{{stream}}} 120"))
     });
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page}");
-    assert!(page.contains("timewire_listen_lost_total{stream=\"1\"} 0"), "{page}");
-    let count = "timewire_listen_latency_seconds_count{stream=\"1\",from=\"Send\",to=\"Receive\"}";
+    assert!(page.contains(&format!("timewire_listen_lost_total{{{stream}}} 0")), "{page}");
+    let count =
+        format!("timewire_listen_latency_seconds_count{{{stream},from=\"Send\",to=\"Receive\"}}");
     assert!(page.contains(&format!("{count} 120")), "{page}");
     listener.signal("TERM");
     listener.end().done();
@@ -558,4 +560,42 @@ tail -n 1 /tmp/heard";
         (&50.into(), &50.into())
     );
     assert_eq!(heard["data"]["heard"]["messages"], 0);
+}
+
+/// Two talkers chose one number: each is a stream of its own, and the clash is named everywhere.
+#[test]
+fn t3_two_talkers_with_one_number_are_two_streams() {
+    let Some(pair) = Pair::start() else { return };
+    pair.host.tool("ip addr add 10.77.0.3/24 dev phy0");
+    for (listen, to, sources) in [
+        (
+            "0.0.0.0:15001",
+            "10.77.0.2:15001 --from 10.77.0.",
+            ["10.77.0.1:15009", "10.77.0.3:15009"],
+        ),
+        (
+            "--interface phy0 --ethertype 0x88b5",
+            "02:00:00:00:00:02 --interface phy0 --over frames",
+            ["02:00:00:00:01:01", "02:00:00:00:01:03"],
+        ),
+    ] {
+        let listener = pair.listen(&format!("{listen} --count 400 --json --out heard"));
+        for last in [1, 3] {
+            pair.host.tool(&format!("ip link set phy0 address 02:00:00:00:01:0{last}"));
+            let from = if to.ends_with('.') { format!("{last}:15009") } else { String::new() };
+            pair.talk(&format!("{to}{from} --stream 7 --cycle 1ms --count 200")).done();
+        }
+        let heard = heard(&listener.end().done());
+        let streams = heard["streams"].as_array().unwrap();
+        assert_eq!(streams.len(), 2, "{heard}");
+        for (stream, source) in streams.iter().zip(sources) {
+            assert_eq!((&stream["stream"], &stream["clash"]), (&Json::from(7), &Json::from(true)));
+            assert_eq!(stream["source"], source);
+            assert_eq!(stream["sequence"]["received"], 200, "{stream}");
+            assert_eq!(stream["sequence"]["duplicate"], 0, "{stream}");
+        }
+        let page = pair.host.timewire_in("beta", &["report", "heard"]).stdout;
+        assert!(page.contains("stream 7 of ") || page.contains("clash"), "{page}");
+        pair.host.tool("rm -r heard");
+    }
 }

@@ -38,7 +38,9 @@ use timewire_sys::stamping::wait_for_receive_stamps;
 use timewire_sys::{clock, event, interface_index};
 
 pub use error::ListenError;
-pub use listener::{Known, Listener, ListenerCounters, ListenerOptions, WaySummaries};
+pub use listener::{
+    Known, Listener, ListenerCounters, ListenerOptions, StreamKey, StreamSource, WaySummaries,
+};
 pub use timewire_bpf::listen::ListenCounters;
 pub use timewire_sys::BusyPoll;
 pub use timewire_sys::filter::FrameFilter;

@@ -8,8 +8,11 @@
 //!
 //! Not here: telling a card which frames to stamp (`timewire_sys::card`).
 
+use std::net::{IpAddr, SocketAddr};
+
 use timewire_sys::filter::parts_of;
 
+use crate::listen::StreamSource;
 use crate::probe::Probe;
 
 /// PTP straight over Ethernet.
@@ -96,6 +99,34 @@ pub fn probe_of_frame(frame: &[u8]) -> Option<Probe> {
     }
     Probe::parse(content)
 }
+
+/// Who sent a frame: of UDP the address and port, else the address of the frame.
+pub(crate) fn source_of_frame(frame: &[u8]) -> StreamSource {
+    let Some(from) = frame.get(6..12).and_then(|from| from.first_chunk::<6>()) else {
+        return StreamSource::Unknown;
+    };
+    udp_source(frame).map_or(StreamSource::Frames(*from), StreamSource::Udp)
+}
+
+fn udp_source(frame: &[u8]) -> Option<SocketAddr> {
+    let (ethertype, content) = parts_of(frame)?;
+    // Behind the UDP header, where it is UDP.
+    let at = content.as_ptr().addr().checked_sub(frame.as_ptr().addr() + UDP)?;
+    let port = u16::from_be_bytes(*frame.get(at..)?.first_chunk::<2>()?);
+    let mut ip = 14;
+    while let [0x81, 0] | [0x88, 0xa8] = frame.get(ip - 2..ip)? {
+        ip += 4;
+    }
+    let address: IpAddr = match ethertype {
+        0x0800 if at >= ip + 20 => (*frame.get(ip + 12..)?.first_chunk::<4>()?).into(),
+        0x86dd if at >= ip + 40 => (*frame.get(ip + 8..)?.first_chunk::<16>()?).into(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// The length of its header. **Units**: bytes.
+const UDP: usize = 8;
 
 /// Whether our header, if a frame has one, is right behind the one EtherType that it has.
 pub(crate) fn is_right_behind_ethertype(frame: &[u8]) -> bool {

@@ -201,6 +201,12 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
             sheet.findings.push(judged("expect", one.limit, one.found, one.kept));
         }
     }
+    for clash in heard.clashes() {
+        sheet.findings.push(note("clash", clash));
+    }
+    for why in &heard.inconclusive {
+        sheet.findings.push(note("inconclusive", why.clone()));
+    }
     for (many, what) in [
         (heard.dropped, "messages lost between kernel and program"),
         (heard.no_room, "messages of more streams than are told apart"),
@@ -222,7 +228,7 @@ fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
     let (mut between, mut gaps, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
     let mut cycle_ns = 0;
     for stream in &heard.streams {
-        let (name, seen) = (format!("stream {}", stream.stream), &stream.seen);
+        let (name, seen) = (format!("stream {}", stream.name()), &stream.seen);
         let s = &seen.sequence;
         let of = [s.received, s.lost, s.open, s.duplicate, s.reordered, s.restarts];
         let rate = seen.total_rate.as_ref().map(|rate| format!("{:.1}", rate.frames_per_s));

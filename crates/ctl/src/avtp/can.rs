@@ -10,14 +10,14 @@
 use std::io::BufRead;
 
 use serde::{Deserialize, Serialize};
-use timewire_avtp::pdu::{AcfMessage, Can, CanId, Reserved, StreamId};
+use timewire_avtp::pdu::{AcfMessage, Can, CanId, CommonHeader, Reserved, StreamId};
 use timewire_avtp::stream::{Carrier, ControlListener, ControlTalker};
 use timewire_base::IfName;
 use timewire_sys::clock;
 
 use super::listen::Counters;
 use super::sender::Sender;
-use super::unread::Unread;
+use super::unread::{Clash, Talkers, Unread};
 use super::{Arrived, Ended, Inlet, Limits, NotUnderstood, Outlet, Sent, StreamError};
 
 /// A CAN frame that owns its data.
@@ -167,6 +167,8 @@ pub struct Gathered {
     pub other_messages: u64,
     /// Packets that are not understood, by kind and stream.
     pub not_understood: Vec<NotUnderstood>,
+    /// Another talker with the stream's name.
+    pub clash: Option<Clash>,
 }
 
 /// Hands every CAN frame of a stream on as a line, until a limit is reached or someone asks to end.
@@ -183,8 +185,13 @@ pub fn listen(
     let mut inlet = Inlet::open(interface, to)?;
     let mut listener = ControlListener::new(stream);
     let (mut unread, mut other_messages) = (Unread::default(), 0);
+    let mut talkers = Talkers::default();
     tell();
-    let ended = inlet.run(limits, &mut |Arrived { at, payload }| {
+    let ended = inlet.run(limits, &mut |Arrived { at, source, payload }| {
+        let is_of_it = CommonHeader::stream_of(payload) == Some(stream);
+        if is_of_it && !talkers.is_first(source) {
+            return Ok(false);
+        }
         let before = listener.counters().received;
         match listener.receive(at, payload) {
             Ok(Some(control)) => {
@@ -216,6 +223,7 @@ pub fn listen(
         packets: listener.counters().into(),
         other_messages,
         not_understood: unread.told(Some(stream)),
+        clash: talkers.clash(),
     })
 }
 

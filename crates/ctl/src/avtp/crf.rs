@@ -12,7 +12,7 @@ use timewire_base::{IfName, Instant, Span, Tai};
 use super::listen::Counters;
 use super::sender::{Sender, Source, soon};
 use super::talk::end_requests;
-use super::unread::{NotUnderstood, Unread};
+use super::unread::{Clash, NotUnderstood, Talkers, Unread};
 use super::{Arrived, Ended, Inlet, Limits, Outlet, Sent, StreamError, Times, TimesSummary};
 
 /// A clock to be sent.
@@ -110,6 +110,8 @@ pub struct Followed {
     pub margin: Option<TimesSummary>,
     /// Packets that are not understood, by kind and stream.
     pub not_understood: Vec<NotUnderstood>,
+    /// Another talker with the stream's name.
+    pub clash: Option<Clash>,
 }
 
 /// The `schema` of [`Followed`].
@@ -135,8 +137,9 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
     let mut inlet = Inlet::open(&spec.interface, spec.to)?;
     let mut following: Option<(StreamId, CrfClock, CrfListener)> = None;
     let (mut margin, mut unread) = (Times::default(), Unread::default());
+    let mut talkers = Talkers::default();
     tell();
-    let ended = inlet.run(spec.limits, &mut |Arrived { at, payload }| {
+    let ended = inlet.run(spec.limits, &mut |Arrived { at, source, payload }| {
         let crf = match Pdu::parse(payload) {
             Ok(Pdu::Crf(crf)) => crf,
             Ok(other) => {
@@ -169,6 +172,9 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
             following = Some((crf.stream, crf.clock, listener));
         }
         let Some((_, _, listener)) = &mut following else { return Ok(false) };
+        if !talkers.is_first(source) {
+            return Ok(false);
+        }
         let received = listener.receive(at, payload);
         if matches!(received, Ok(Received::Kept | Received::Late))
             && let Some(last) = crf.timestamps().and_then(|times| times.iter().last())
@@ -196,5 +202,6 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
             .map(Instant::as_ns),
         margin: margin.summary(),
         not_understood: unread.told(wanted),
+        clash: talkers.clash(),
     })
 }

@@ -57,6 +57,8 @@ pub enum Ended {
 pub struct Arrived<'a> {
     /// When the kernel received it.
     pub at: Instant<Tai>,
+    /// Who sent it.
+    pub source: [u8; 6],
     /// The packet, and what the link padded it with.
     pub payload: &'a [u8],
 }
@@ -129,7 +131,8 @@ impl Inlet {
                     return;
                 }
                 let at = arrival.kernel.unwrap_or(arrival.user);
-                match each(Arrived { at, payload }) {
+                let source = arrival.bytes[6..12].first_chunk().copied().unwrap_or_default();
+                match each(Arrived { at, source, payload }) {
                     Ok(true) => (packets, count) = (packets + 1, count + 1),
                     Ok(false) => {}
                     Err(error) => failed = Some(error),

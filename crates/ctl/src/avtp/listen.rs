@@ -13,7 +13,7 @@ use timewire_base::{IfName, Instant, Span, Tai};
 
 use super::inlet::longest_payload;
 use super::recording::{Manner, MediaFile, Recording};
-use super::unread::{NotUnderstood, Unread};
+use super::unread::{Clash, NotUnderstood, Talkers, Unread};
 use super::{Arrived, Ended, Inlet, Limits, StreamError, Times, TimesSummary, Written};
 
 /// What is recorded, and until when.
@@ -63,6 +63,8 @@ pub struct Heard {
     pub others: u64,
     /// Packets that are not understood, by kind and stream.
     pub not_understood: Vec<NotUnderstood>,
+    /// Another talker with the stream's name.
+    pub clash: Option<Clash>,
 }
 
 /// The `schema` of [`Heard`].
@@ -127,12 +129,14 @@ impl Expect {
         packets: &Counters,
         margin: Option<&TimesSummary>,
         unread: &[NotUnderstood],
+        clash: Option<&Clash>,
     ) -> Vec<String> {
         let mut found: Vec<String> = unread
             .iter()
             .filter(|it| it.wanted)
             .map(|it| format!("inconclusive: {}", it.describe()))
             .collect();
+        found.extend(clash.map(Clash::describe));
         if packets.received == 0 && found.is_empty() {
             found.push("nothing was heard of it".to_owned());
         }
@@ -178,6 +182,7 @@ struct Listener<'a> {
     margin: Times,
     others: u64,
     unread: Unread,
+    talkers: Talkers,
 }
 
 impl<'a> Listener<'a> {
@@ -192,12 +197,13 @@ impl<'a> Listener<'a> {
             margin: Times::default(),
             others: 0,
             unread: Unread::default(),
+            talkers: Talkers::default(),
         })
     }
 
     /// Completes the file; what was heard, as if someone had asked to end.
     fn finish(self) -> Result<Heard, StreamError> {
-        let Listener { mut file, mut recording, margin, others, unread, spec, .. } = self;
+        let Listener { mut file, mut recording, margin, others, unread, spec, talkers, .. } = self;
         let finished = match &mut recording {
             Some((_, recording)) => recording.finish(&mut file),
             None => Ok(()),
@@ -217,6 +223,7 @@ impl<'a> Listener<'a> {
             dropped_here: 0,
             others,
             not_understood: unread.told(wanted),
+            clash: talkers.clash(),
         })
     }
 
@@ -255,6 +262,9 @@ impl<'a> Listener<'a> {
             self.recording = Some((packet.stream(), recording));
         }
         let Some((_, recording)) = &mut self.recording else { return Ok(false) };
+        if !self.talkers.is_first(arrived.source) {
+            return Ok(false);
+        }
         let received = recording.take(arrived, &mut self.file)?;
         let counts = !matches!(received, None | Some(Received::OtherFormat));
         if !counts {

@@ -33,4 +33,4 @@ pub use recording::Written;
 pub use route::{Route, Tag, default_destination, payload};
 pub use sender::{LaunchCounts, Outlet, Sent};
 pub use talk::{Plan, TalkSpec, Told};
-pub use unread::NotUnderstood;
+pub use unread::{Clash, NotUnderstood};

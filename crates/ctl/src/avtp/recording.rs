@@ -133,7 +133,7 @@ impl Recording {
         arrived: Arrived<'_>,
         file: &mut MediaFile,
     ) -> Result<Option<Received>, StreamError> {
-        let Arrived { at, payload } = arrived;
+        let Arrived { at, payload, .. } = arrived;
         let received = match self {
             Recording::Audio { listener, .. } => listener.receive(at, payload),
             Recording::Video { listener, .. } => listener.receive(at, payload),

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 use timewire_avtp::AvtpError;
 use timewire_avtp::pdu::{CommonHeader, CvfFormat, Pdu, StreamId, subtype_name};
+use timewire_path::listen::StreamSource;
 
 /// Packets of one kind that are not understood.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,59 @@ enum Why {
     Error(AvtpError),
     /// It was read, and is not what this listener takes.
     Kind(&'static str),
+}
+
+/// A stream's packets that another talker than its first one sent: both chose one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clash {
+    /// Who sent the first packet, and those that were taken.
+    pub talker: String,
+    /// Who else sends with the name; of more than 16, the first.
+    pub others: Vec<String>,
+    /// Their packets, which were left out.
+    pub packets: u64,
+}
+
+impl Clash {
+    /// In one line.
+    pub fn describe(&self) -> String {
+        format!(
+            "clash: {} packets of the stream came from {}, not from {}, and were left out",
+            self.packets,
+            self.others.join(", "),
+            self.talker
+        )
+    }
+}
+
+/// Who sends a stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Talkers {
+    first: Option<[u8; 6]>,
+    others: Vec<[u8; 6]>,
+    packets: u64,
+}
+
+impl Talkers {
+    /// Whether a packet is of the talker that was heard first.
+    pub fn is_first(&mut self, source: [u8; 6]) -> bool {
+        if *self.first.get_or_insert(source) == source {
+            return true;
+        }
+        self.packets += 1;
+        if !self.others.contains(&source) && self.others.len() < 16 {
+            self.others.push(source);
+        }
+        false
+    }
+
+    /// What is to be told.
+    pub fn clash(&self) -> Option<Clash> {
+        let text = |address: &[u8; 6]| StreamSource::Frames(*address).to_string();
+        let talker = text(self.first.as_ref().filter(|_| self.packets > 0)?);
+        let others = self.others.iter().map(text).collect();
+        Some(Clash { talker, others, packets: self.packets })
+    }
 }
 
 /// Counts them.

@@ -218,14 +218,17 @@ impl Expectation {
             }
             Figure::Stream(figure) => figure,
         };
-        let mut worst: Option<(u16, f64)> = None;
+        let mut worst: Option<(String, f64)> = None;
         for stream in &heard.streams {
             let Some(found) = of.of(&stream.seen) else {
-                let found = format!("stream {} has no such figure", stream.stream);
+                let found = format!("stream {} has no such figure", stream.name());
                 return Judged { limit, kept: false, found };
             };
-            if worst.is_none_or(|(_, than)| self.relation.is_worse(found, than, self.value)) {
-                worst = Some((stream.stream, found));
+            if worst
+                .as_ref()
+                .is_none_or(|(_, than)| self.relation.is_worse(found, *than, self.value))
+            {
+                worst = Some((stream.name(), found));
             }
         }
         match worst {

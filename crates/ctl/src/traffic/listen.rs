@@ -17,7 +17,8 @@ use serde_json::{Value as Json, json};
 use timewire_base::{IfName, Instant, Span, Tai};
 use timewire_host::stamping::Stamped;
 use timewire_path::listen::{
-    Arrival, Known, Listener, ListenerOptions, ReceiveOptions, Receiver, Source, Take, WaySummaries,
+    Arrival, Known, Listener, ListenerOptions, ReceiveOptions, Receiver, Source, StreamKey, Take,
+    WaySummaries,
 };
 use timewire_path::record::Recorder;
 use timewire_sys::clock;
@@ -122,9 +123,56 @@ pub struct ListenSnapshot {
 pub struct HeardStream {
     /// Its number.
     pub stream: u16,
+    /// Who sends it: address and port of UDP, or the address that frames come from.
+    pub source: String,
+    /// Whether another source sends a stream with this number.
+    pub clash: bool,
+    /// Its flow in records; not the number where another source was heard with it before.
+    pub flow: u16,
     /// What is known of it.
     #[serde(flatten)]
     pub seen: StreamSnapshot,
+}
+
+impl HeardStream {
+    fn new((key, seen): (StreamKey, StreamSnapshot)) -> HeardStream {
+        let StreamKey { number: stream, source, flow } = key;
+        HeardStream { stream, source: source.to_string(), clash: false, flow, seen }
+    }
+
+    /// Its number, and its source where that is needed to tell it from others.
+    pub fn name(&self) -> String {
+        match self.clash {
+            true => format!("{} of {}", self.stream, self.source),
+            false => self.stream.to_string(),
+        }
+    }
+}
+
+impl ListenSnapshot {
+    /// Numbers that several sources have, each with these, in words.
+    pub fn clashes(&self) -> Vec<String> {
+        let same = |one: &HeardStream, other: &HeardStream| one.stream == other.stream;
+        let several = self.streams.chunk_by(same).filter(|streams| streams.len() > 1);
+        let words = |streams: &[HeardStream]| {
+            let sources: Vec<_> = streams.iter().map(|it| it.source.as_str()).collect();
+            format!(
+                "stream {} comes from {} sources, each counted by itself: {}",
+                streams[0].stream,
+                sources.len(),
+                sources.join(", ")
+            )
+        };
+        several.map(words).collect()
+    }
+}
+
+/// Marks the streams whose number another one has; they are in the order of their numbers.
+fn mark_clashes(streams: &mut [HeardStream]) {
+    for same in streams.chunk_by_mut(|one, other| one.stream == other.stream) {
+        let clash = same.len() > 1;
+        same.iter_mut().for_each(|stream| stream.clash = clash);
+    }
 }
 
 /// What became of answers.
@@ -193,7 +241,10 @@ pub fn run(
     let ends = EndRequests::new().map_err(TrafficError::system("wait for signals"))?;
     let wake = Wake::new().map_err(TrafficError::system("wait for the listener"))?;
     let exposition = request.prometheus.map(Exposition::start).transpose()?;
-    let flows = (0..=timewire_path::probe::Probe::MAX_STREAM).map(|n| n.to_string());
+    // Behind all numbers are streams whose number another source had before.
+    let further = (1..=MAX_STREAMS).map(|n| format!("further source {n}"));
+    let numbers = 0..=timewire_path::probe::Probe::MAX_STREAM;
+    let flows = numbers.map(|n| n.to_string()).chain(further);
     let interface = interface_of(&request.source);
     let directory = request
         .out
@@ -497,7 +548,7 @@ impl Ears {
         }
         let Some(so_far) = &mut duties.summing else { return Ok(()) };
         match self.listener.snapshot_of(so_far.streams.len(), so_far.at) {
-            Some((stream, seen)) => so_far.streams.push(HeardStream { stream, seen }),
+            Some(stream) => so_far.streams.push(HeardStream::new(stream)),
             None => {
                 let streams = std::mem::take(&mut so_far.streams);
                 let heard = self.heard(receiver, so_far.at, streams)?;
@@ -547,8 +598,9 @@ impl Ears {
         &mut self,
         receiver: &mut Receiver,
         now: Instant<Tai>,
-        streams: Vec<HeardStream>,
+        mut streams: Vec<HeardStream>,
     ) -> Result<ListenSnapshot, TrafficError> {
+        mark_clashes(&mut streams);
         let dropped = receiver.drops();
         let dropped = dropped.map_err(TrafficError::system("read what was dropped"))?;
         let other_queues = receiver.counters().transpose()?.map(|it| it.without_socket);
@@ -588,7 +640,7 @@ impl Ears {
         self.listener.finish();
         let now = clock::now::<Tai>();
         let streams = self.listener.snapshot(now).into_iter();
-        let streams = streams.map(|(stream, seen)| HeardStream { stream, seen }).collect();
+        let streams = streams.map(HeardStream::new).collect();
         let heard = self.heard(receiver, now, streams)?;
         if let Some(recorder) = &self.recorder {
             recorder.add_lost(heard.dropped);
@@ -626,7 +678,7 @@ fn record(recorder: &Recorder, arrival: &Arrival<'_>, known: Known, is_frames: b
         frame_len,
         tap: Tap::Receive,
         station: 0,
-        flow: probe.stream,
+        flow: known.flow,
         flags: 0,
         clock: HOST_CLOCK,
     };
@@ -684,7 +736,8 @@ pub(super) mod tests {
             }
             stats.finish();
             let seen = stats.snapshot(Instant::from_ns(101_000_000));
-            HeardStream { stream: number, seen }
+            let source = format!("10.0.0.{number}:15000");
+            HeardStream { stream: number, source, clash: false, flow: number, seen }
         };
         let first: Vec<u32> = (0..=100).filter(|seq| *seq != 50).collect();
         ListenSnapshot {

@@ -168,15 +168,17 @@ pub fn text(heard: &ListenSnapshot) -> String {
     for (name, help, kind, figure) in of_stream {
         head(&mut out, name, help, kind);
         for stream in &heard.streams {
-            let labels = format!("{{stream=\"{}\"}}", stream.stream);
+            let labels = format!("{{stream=\"{}\",source=\"{}\"}}", stream.stream, stream.source);
             put(&mut out, name, &labels, &figure(stream).to_string());
         }
     }
     let name = "latency_seconds";
     head(&mut out, name, "From one tap to the other.", "histogram");
-    for HeardStream { stream, seen } in &heard.streams {
-        let labels =
-            format!("stream=\"{stream}\",from=\"{}\",to=\"{}\"", seen.from_tap, seen.to_tap);
+    for HeardStream { stream, source, seen, .. } in &heard.streams {
+        let labels = format!(
+            "stream=\"{stream}\",source=\"{source}\",from=\"{}\",to=\"{}\"",
+            seen.from_tap, seen.to_tap
+        );
         histogram(&mut out, name, &labels, &seen.between);
     }
     out
@@ -227,12 +229,12 @@ mod tests {
             let line = page.lines().find(|line| line.starts_with(start));
             line.and_then(|line| line.rsplit(' ').next()).unwrap_or("none").to_owned()
         };
-        assert_eq!(value("timewire_listen_messages_total{stream=\"1\"}"), "100");
-        assert_eq!(value("timewire_listen_frame_bytes_total{stream=\"7\"}"), "530");
-        assert_eq!(value("timewire_listen_lost_total{stream=\"1\"}"), "1");
+        assert_eq!(value("timewire_listen_messages_total{stream=\"1\","), "100");
+        assert_eq!(value("timewire_listen_frame_bytes_total{stream=\"7\","), "530");
+        assert_eq!(value("timewire_listen_lost_total{stream=\"1\","), "1");
         assert_eq!(value("timewire_listen_others_total"), "3");
         let bucket = |le: &str| {
-            let tap = "from=\"Send\",to=\"Receive\"";
+            let tap = "source=\"10.0.0.1:15000\",from=\"Send\",to=\"Receive\"";
             value(&format!(
                 "timewire_listen_latency_seconds_bucket{{stream=\"1\",{tap},le=\"{le}\"}}"
             ))

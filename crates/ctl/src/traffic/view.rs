@@ -34,6 +34,7 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
     let mut out = first_line(heard);
     let inconclusive: String =
         heard.inconclusive.iter().map(|why| format!("inconclusive: {why}\n")).collect();
+    let clashes: String = heard.clashes().iter().map(|it| format!("clash: {it}\n")).collect();
     if heard.streams.is_empty() {
         return out + "no stream yet\n" + &inconclusive;
     }
@@ -55,16 +56,17 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
         out += &format!("and {left_out} streams with less loss and shorter times\n");
     }
     let worst = heard.streams.iter().max_by_key(|it| badness(&it.seen));
-    if let Some(HeardStream { stream, seen }) = worst {
+    if let Some(worst) = worst {
+        let (stream, seen) = (worst.name(), &worst.seen);
         if seen.between.count > 0 {
             out += &format!("\nstream {stream}, {} -> {}, us\n", seen.from_tap, seen.to_tap);
             out += &cut(&histogram(&seen.between), room.columns);
         }
         if let Some(phase) = &seen.phase {
-            out += &cut(&phase_line(*stream, phase), room.columns);
+            out += &cut(&phase_line(&stream, phase), room.columns);
         }
     }
-    out + &ways(heard) + &inconclusive
+    out + &ways(heard) + &clashes + &inconclusive
 }
 
 const HEAD: [&str; 14] = [
@@ -73,7 +75,7 @@ const HEAD: [&str; 14] = [
 ];
 
 fn row(stream: &HeardStream, is_live: bool) -> Vec<String> {
-    let HeardStream { stream, seen } = stream;
+    let (stream, seen) = (stream.name(), &stream.seen);
     let sequence = &seen.sequence;
     let (last, total) = (seen.interval_rate, seen.total_rate);
     let latest = if is_live { last.or(total) } else { total };
@@ -83,7 +85,7 @@ fn row(stream: &HeardStream, is_live: bool) -> Vec<String> {
     };
     let between = &seen.between;
     vec![
-        stream.to_string(),
+        stream,
         seen.frames.to_string(),
         latest.map_or_else(|| "-".to_owned(), |it| rate(it.frames_per_s)),
         latest.map_or_else(|| "-".to_owned(), |it| format!("{:.3}", it.frame_bits_per_s / 1e6)),
@@ -158,7 +160,8 @@ fn ways(heard: &ListenSnapshot) -> String {
 /// **Units**: microseconds, as they are written.
 pub fn lines(heard: &ListenSnapshot) -> String {
     let mut out = String::new();
-    for HeardStream { stream, seen } in &heard.streams {
+    for stream in &heard.streams {
+        let (stream, seen) = (stream.name(), &stream.seen);
         let sequence = &seen.sequence;
         out += &format!("{} stream {stream}: {}", elapsed(heard.elapsed_ns), seen.frames);
         if let Some(latest) = seen.interval_rate {
@@ -264,7 +267,7 @@ fn bar(count: u64, most: u64) -> String {
     "#".repeat(usize::try_from(length).expect("invariant: at most a bar"))
 }
 
-fn phase_line(stream: u16, phase: &PhaseSummary) -> String {
+fn phase_line(stream: &str, phase: &PhaseSummary) -> String {
     const MARKS: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
     const COLUMNS: usize = 64;
     let (Some(min), Some(max)) = (phase.min_ns, phase.max_ns) else { return String::new() };

@@ -6,6 +6,7 @@
 //!
 //! Not here: the arithmetic (`timewire_trace::stream`), receiving (`Receiver`).
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use timewire_base::{FrameLen, Instant, Span, Tai};
@@ -17,7 +18,7 @@ use timewire_trace::stream::{self, StreamConfig, StreamSnapshot, StreamStats};
 
 use super::Arrival;
 use crate::probe::Probe;
-use crate::ptp_frame::{is_right_behind_ethertype, probe_of_frame};
+use crate::ptp_frame::{is_right_behind_ethertype, probe_of_frame, source_of_frame};
 
 /// A frame that is longer is counted as one of so many bytes.
 const LONGEST: u32 = 65_535;
@@ -70,9 +71,50 @@ pub struct ListenerCounters {
     pub unstamped: u64,
 }
 
+/// Who sends the messages of a stream: numbers are chosen by each talker for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StreamSource {
+    /// The address and port that UDP messages come from.
+    Udp(SocketAddr),
+    /// The address that frames without UDP come from.
+    Frames([u8; 6]),
+    /// A message that does not say.
+    Unknown,
+}
+
+impl fmt::Display for StreamSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StreamSource::Udp(address) => address.fmt(f),
+            StreamSource::Frames([a, b, c, d, e, g]) => {
+                write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+            }
+            StreamSource::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+/// Which stream: its source and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamKey {
+    /// The number that its messages say.
+    pub number: u16,
+    /// Who sends them.
+    pub source: StreamSource,
+    /// Its flow in records: the number, or one above all numbers where another source was heard
+    /// with this number before.
+    pub flow: u16,
+}
+
+impl fmt::Display for StreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.number, self.source)
+    }
+}
+
 #[derive(Debug)]
 struct Stream {
-    number: u16,
+    key: StreamKey,
     /// Whether its messages say when they were to be on the link.
     is_launch: bool,
     stats: StreamStats,
@@ -85,30 +127,36 @@ struct Stream {
 struct Usual {
     /// What stands from the EtherType to the number of the stream.
     head: u64,
+    /// What stands before it: whom it is from, and the end of whom it is to.
+    from: u64,
     /// The place of its stream.
     place: usize,
 }
 
 impl Usual {
-    /// Where the head is in a frame, and where our header ends.
+    /// Where that is in a frame, and where our header ends.
+    const FROM: usize = 4;
     const HEAD: usize = 12;
     const END: usize = 14 + Probe::LEN;
 
     fn of(frame: &[u8], place: usize) -> Option<Usual> {
-        Usual::parts(frame).map(|(head, ..)| Usual { head, place })
+        Usual::parts(frame).map(|(from, head, ..)| Usual { head, from, place })
     }
 
-    /// The head of a frame, the number of its message and the time that it says.
+    /// What is before the head of a frame, the head, the number of its message and the time it says.
     #[inline(always)]
-    fn parts(frame: &[u8]) -> Option<(u64, u32, i64)> {
+    fn parts(frame: &[u8]) -> Option<(u64, u64, u32, i64)> {
         let frame = frame.first_chunk::<{ Usual::END }>()?;
-        let (head, rest) = frame[Usual::HEAD..].split_first_chunk()?;
+        let (from, rest) = frame[Usual::FROM..].split_first_chunk()?;
+        let (head, rest) = rest.split_first_chunk()?;
         let (seq, rest) = rest.split_first_chunk()?;
         let (time, _) = rest.split_first_chunk()?;
-        Some((u64::from_le_bytes(*head), u32::from_le_bytes(*seq), i64::from_le_bytes(*time)))
+        let (from, head) = (u64::from_le_bytes(*from), u64::from_le_bytes(*head));
+        Some((from, head, u32::from_le_bytes(*seq), i64::from_le_bytes(*time)))
     }
 }
 
+const _: () = assert!(Usual::FROM + 8 == Usual::HEAD);
 const _: () = assert!(Usual::HEAD + 20 == Usual::END, "a head of 8 bytes, number and time");
 
 impl Stream {
@@ -127,8 +175,10 @@ pub struct Listener {
     is_frames: bool,
     /// Where the time that a message took ends.
     ends: Tap,
-    /// In order of their numbers, with room for all.
+    /// In order of their numbers and sources, with room for all.
     streams: Vec<Stream>,
+    /// Streams whose number another source had before.
+    further: u16,
     /// The place of the stream that the last message was of.
     last: usize,
     /// What the next message is like, if it is like the last one.
@@ -146,6 +196,8 @@ pub struct Known {
     pub at: Instant<Tai>,
     /// From when it was sent, or was to be on the link, to the program.
     pub latency: Span,
+    /// Its flow in records: [`StreamKey::flow`].
+    pub flow: u16,
 }
 
 impl Listener {
@@ -157,6 +209,7 @@ impl Listener {
             is_frames,
             ends: Tap::Receive,
             streams: Vec::with_capacity(options.streams),
+            further: 0,
             last: 0,
             usual: None,
             ways: Ways {
@@ -203,8 +256,9 @@ impl Listener {
         else {
             return None;
         };
-        let (head, number, time) = Usual::parts(arrival.bytes)?;
-        let usual = self.usual.as_ref().filter(|usual| usual.head == head)?;
+        let (from, head, number, time) = Usual::parts(arrival.bytes)?;
+        let usual = self.usual.as_ref();
+        let usual = usual.filter(|usual| (usual.head, usual.from) == (head, from))?;
         let stream = self.streams.get_mut(usual.place)?;
         self.ways.kernel_to_user.record(user - at);
         let time = Instant::from_ns(time);
@@ -212,9 +266,9 @@ impl Listener {
         let length = limited(arrival.length);
         stream.stats.arrived(stream::Arrival { at, number, length, between: Some(latency) });
         self.counters.known += 1;
-        let Stream { number: of, is_launch, .. } = *stream;
+        let Stream { key: StreamKey { number: of, flow, .. }, is_launch, .. } = *stream;
         let probe = Probe { stream: of, seq: number, time, is_launch };
-        Some(Known { probe, at, latency })
+        Some(Known { probe, at, latency, flow })
     }
 
     /// Takes any message.
@@ -247,25 +301,43 @@ impl Listener {
         };
         let length = self.frame_len(arrival);
         let message = stream::Arrival { at, number: probe.seq, length, between };
-        match self.streams.get_mut(self.last) {
-            Some(stream) if stream.number == probe.stream => {
+        let source = self.source_of(arrival);
+        let flow = match self.streams.get_mut(self.last) {
+            Some(stream) if stream.key.number == probe.stream && stream.key.source == source => {
                 stream.arrived(message, probe.is_launch);
                 let is_usual = self.is_frames
                     && self.ends == Tap::Receive
                     && stream.is_launch == probe.is_launch
                     && is_right_behind_ethertype(arrival.bytes);
+                let flow = stream.key.flow;
                 self.usual = Usual::of(arrival.bytes, self.last).filter(|_| is_usual);
+                flow
             }
-            _ => self.arrived_of_other(probe, message)?,
-        }
+            _ => self.arrived_of_other(probe, source, message)?,
+        };
         self.counters.known += 1;
-        Some(Known { probe, at, latency })
+        Some(Known { probe, at, latency, flow })
     }
 
-    /// A message came of another stream than the last one; `None` if there is no room for it.
+    /// Who sent it.
+    #[inline]
+    fn source_of(&self, arrival: &Arrival<'_>) -> StreamSource {
+        if self.is_frames {
+            return source_of_frame(arrival.bytes);
+        }
+        arrival.from.map_or(StreamSource::Unknown, StreamSource::Udp)
+    }
+
+    /// A message came of another stream than the last one; its flow, or `None` if there is no room
+    /// for it.
     #[inline(never)]
-    fn arrived_of_other(&mut self, probe: Probe, message: stream::Arrival) -> Option<()> {
-        let Some(place) = self.find(&probe) else {
+    fn arrived_of_other(
+        &mut self,
+        probe: Probe,
+        source: StreamSource,
+        message: stream::Arrival,
+    ) -> Option<u16> {
+        let Some(place) = self.find(&probe, source) else {
             self.counters.no_room += 1;
             return None;
         };
@@ -273,7 +345,7 @@ impl Listener {
         self.usual = None;
         self.last = place;
         self.streams[place].arrived(message, probe.is_launch);
-        Some(())
+        Some(self.streams[place].key.flow)
     }
 
     /// Of a UDP message that of the frame that carries it without options.
@@ -308,9 +380,10 @@ impl Listener {
     }
 
     /// The place of a message's stream, which may be new.
-    fn find(&mut self, probe: &Probe) -> Option<usize> {
+    fn find(&mut self, probe: &Probe, source: StreamSource) -> Option<usize> {
         let Probe { stream: number, is_launch, .. } = *probe;
-        match self.streams.binary_search_by_key(&number, |stream| stream.number) {
+        let key_of = |stream: &Stream| (stream.key.number, stream.key.source);
+        match self.streams.binary_search_by_key(&(number, source), key_of) {
             Ok(at) => Some(at),
             Err(_) if self.streams.len() == self.options.streams => None,
             Err(at) => {
@@ -321,7 +394,18 @@ impl Listener {
                     cycle: self.options.cycle,
                 };
                 let stats = StreamStats::new(config, crate::now());
-                self.streams.insert(at, Stream { number, is_launch, stats });
+                let same =
+                    |stream: Option<&Stream>| stream.is_some_and(|it| it.key.number == number);
+                let is_further =
+                    same(self.streams.get(at)) || at > 0 && same(self.streams.get(at - 1));
+                let flow = if is_further {
+                    self.further = self.further.saturating_add(1);
+                    Probe::MAX_STREAM.saturating_add(self.further)
+                } else {
+                    number
+                };
+                let key = StreamKey { number, source, flow };
+                self.streams.insert(at, Stream { key, is_launch, stats });
                 Some(at)
             }
         }
@@ -332,9 +416,9 @@ impl Listener {
         self.counters
     }
 
-    /// Every stream as it is now, by its number; ends an interval and begins the next.
-    pub fn snapshot(&mut self, now: Instant<Tai>) -> Vec<(u16, StreamSnapshot)> {
-        self.streams.iter_mut().map(|it| (it.number, it.stats.snapshot(now))).collect()
+    /// Every stream as it is now, by number and source; ends an interval and begins the next.
+    pub fn snapshot(&mut self, now: Instant<Tai>) -> Vec<(StreamKey, StreamSnapshot)> {
+        self.streams.iter_mut().map(|it| (it.key, it.stats.snapshot(now))).collect()
     }
 
     /// How many streams there are.
@@ -353,8 +437,8 @@ impl Listener {
         &mut self,
         index: usize,
         now: Instant<Tai>,
-    ) -> Option<(u16, StreamSnapshot)> {
-        self.streams.get_mut(index).map(|it| (it.number, it.stats.snapshot(now)))
+    ) -> Option<(StreamKey, StreamSnapshot)> {
+        self.streams.get_mut(index).map(|it| (it.key, it.stats.snapshot(now)))
     }
 
     /// How long messages took on their way through this host, since the start.
@@ -398,302 +482,4 @@ fn longest_after(said: Instant<Tai>) -> Span {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::ptp_frame;
-
-    fn options() -> ListenerOptions {
-        ListenerOptions {
-            sequence: SequenceLimits { window: 64, leap: 1_000 },
-            longest: Span::from_ms(100),
-            cycle: Some(PhaseCycle {
-                base_time: Instant::from_ns(0),
-                cycle_time: Span::from_us(100),
-                bins: 10,
-            }),
-            hardware_ahead: Some(Span::from_us(5)),
-            streams: 2,
-        }
-    }
-
-    fn message(stream: u16, seq: u32, is_launch: bool) -> [u8; 30] {
-        let mut bytes = [0; 30];
-        let time = Instant::from_ns(1_000_000);
-        Probe { stream, seq, time, is_launch }.write(&mut bytes);
-        bytes
-    }
-
-    fn arrival(bytes: &[u8]) -> Arrival<'_> {
-        Arrival {
-            bytes,
-            length: u32::try_from(bytes.len()).unwrap(),
-            from: Some("10.0.0.1:9".parse().unwrap()),
-            tag: None,
-            hardware_ns: Some(1_015_000),
-            driver: None,
-            kernel: Some(Instant::from_ns(1_012_000)),
-            user: Instant::from_ns(1_040_000),
-        }
-    }
-
-    #[test]
-    fn t0_each_stream_has_its_own_order_latency_and_phase() {
-        let mut listener = Listener::new(false, options());
-        for seq in [0, 1, 1, 3] {
-            let bytes = message(7, seq, false);
-            let known = listener.arrived(&arrival(&bytes)).unwrap();
-            let hardware = Instant::from_ns(1_010_000);
-            assert_eq!((known.at, known.latency), (hardware, Span::from_us(40)));
-        }
-        let bytes = message(3, 9, true);
-        listener.arrived(&arrival(&bytes)).unwrap();
-        // One that says the other time has no latency of the same kind.
-        let bytes = message(3, 10, false);
-        listener.arrived(&arrival(&bytes)).unwrap();
-        assert_eq!(listener.arrived(&arrival(&message(1, 0, false))), None);
-        assert_eq!(listener.arrived(&arrival(b"something else")), None);
-        let expected = ListenerCounters { known: 6, unknown: 1, no_room: 1, unstamped: 0 };
-        assert_eq!(listener.counters(), expected);
-        listener.finish();
-        let snapshots = listener.snapshot(Instant::from_ns(2_000_000));
-        let [(3, launched), (7, sent)] = &snapshots[..] else { panic!("{snapshots:?}") };
-        let (sequence, between) = (&sent.sequence, &sent.between);
-        assert_eq!((sequence.received, sequence.duplicate, sequence.lost), (3, 1, 1));
-        assert_eq!((between.count, between.min_ns, between.max_ns), (3, 40_000, 40_000));
-        let phase = sent.phase.as_ref().unwrap();
-        assert_eq!((phase.min_ns, phase.max_ns), (Some(10_000), Some(10_000)));
-        assert_eq!((sent.frames, sent.frame_bytes), (4, 4 * 72));
-        assert_eq!((launched.frames, launched.between.count), (2, 1));
-        assert_ne!(launched.from_tap, sent.from_tap);
-    }
-
-    #[test]
-    fn t0_the_time_that_messages_take_ends_where_one_wants() {
-        let bytes = message(7, 0, false);
-        for (tap, took) in [
-            (Tap::Receive, Some(40)),
-            (Tap::RxSw, Some(12)),
-            (Tap::RxHw, Some(10)),
-            (Tap::RxXdp, None),
-        ] {
-            let mut listener = Listener::new(false, options()).ending_at(tap);
-            assert_eq!(listener.arrived(&arrival(&bytes)).unwrap().latency, Span::from_us(40));
-            assert_eq!((listener.len(), listener.is_empty()), (1, false));
-            let (number, seen) = listener.snapshot_of(0, Instant::from_ns(0)).unwrap();
-            assert_eq!((number, seen.to_tap.as_str()), (7, tap.name()));
-            assert_eq!(seen.between.count, u64::from(took.is_some()));
-            assert_eq!(seen.between.max_ns, took.map_or(Span::ZERO, Span::from_us).as_ns());
-            assert!(listener.snapshot_of(1, Instant::from_ns(0)).is_none());
-        }
-    }
-
-    #[test]
-    fn t0_ways_have_the_messages_that_have_both_stamps() {
-        let mut listener = Listener::new(false, options());
-        let bytes = message(7, 0, false);
-        listener.arrived(&arrival(&bytes));
-        let driver = Some(Instant::from_ns(1_030_000));
-        listener.arrived(&Arrival { driver, hardware_ns: None, kernel: None, ..arrival(&bytes) });
-        let bare = Arrival { hardware_ns: None, kernel: None, ..arrival(&bytes) };
-        let known = listener.arrived(&bare).unwrap();
-        assert_eq!((known.at, listener.counters().unstamped), (bare.user, 1));
-        let ways = listener.ways();
-        let only = |it: Option<HistogramSummary>| it.map(|it| (it.count, it.min_ns));
-        assert_eq!(only(ways.hardware_to_kernel), Some((1, 2_000)));
-        assert_eq!(only(ways.kernel_to_user), Some((1, 28_000)));
-        assert_eq!(only(ways.driver_to_user), Some((1, 10_000)));
-        // Without knowing the card's clock its stamp says nothing of the others.
-        let unknown = ListenerOptions { hardware_ahead: None, ..options() };
-        let mut listener = Listener::new(false, unknown);
-        let known = listener.arrived(&arrival(&bytes)).unwrap();
-        assert_eq!(Some(known.at), arrival(&bytes).kernel);
-        assert_eq!(listener.ways().hardware_to_kernel, None);
-    }
-
-    #[test]
-    fn t0_a_message_may_say_any_time() {
-        for (said, took) in [(i64::MIN, i64::MAX), (i64::MAX, 1_040_000 - i64::MAX)] {
-            let mut listener = Listener::new(false, options());
-            let mut bytes = [0; 30];
-            let time = Instant::from_ns(said);
-            Probe { stream: 7, seq: 0, time, is_launch: false }.write(&mut bytes);
-            let known = listener.arrived(&arrival(&bytes)).unwrap();
-            assert_eq!(known.latency, Span::from_ns(took));
-            assert_eq!(listener.snapshot(Instant::from_ns(1))[0].1.between.max_ns, took);
-        }
-    }
-
-    #[test]
-    fn t0_whole_frames_are_known_by_what_they_carry() {
-        let mut listener = Listener::new(true, options());
-        let mut frame = [ptp_frame::DESTINATION, [2, 0, 0, 0, 0, 1]].concat();
-        frame.extend(ptp_frame::ETHERTYPE.to_be_bytes());
-        frame.resize(14 + ptp_frame::CONTENT, 0);
-        let probe = Probe { stream: 5, seq: 1, time: Instant::from_ns(0), is_launch: false };
-        let ours = ptp_frame::PtpProbe { domain: 200, probe };
-        ours.write([2, 0, 0, 0, 0, 1], &mut frame[14..]);
-        let known = listener.arrived(&Arrival { from: None, ..arrival(&frame) }).unwrap();
-        assert_eq!(known.probe, probe);
-        let snapshots = listener.snapshot(Instant::from_ns(1));
-        assert_eq!((snapshots[0].0, snapshots[0].1.frame_bytes), (5, 86));
-    }
-
-    /// A frame with our header behind one EtherType, or as it may be otherwise.
-    #[derive(Clone, Copy, Debug)]
-    enum Kind {
-        Plain { ethertype: u16 },
-        Tagged,
-        Udp,
-        Ptp,
-    }
-
-    fn frame(kind: Kind, probe: &Probe) -> Vec<u8> {
-        let mut frame = vec![2; 12];
-        match kind {
-            Kind::Plain { ethertype } => frame.extend(ethertype.to_be_bytes()),
-            Kind::Tagged => frame.extend([0x81, 0, 0x60, 5, 0x88, 0xb5]),
-            Kind::Udp => {
-                frame.extend([8, 0, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0]);
-                frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9, 0, 40, 0, 0]);
-            }
-            Kind::Ptp => {
-                let mut content = [0; ptp_frame::CONTENT];
-                let ours = ptp_frame::PtpProbe { domain: 200, probe: *probe };
-                ours.write([2, 0, 0, 0, 0, 1], &mut content);
-                frame.extend(ptp_frame::ETHERTYPE.to_be_bytes());
-                frame.extend(content);
-                return frame;
-            }
-        }
-        let start = frame.len();
-        frame.resize(start + 32, 0);
-        probe.write(&mut frame[start..]);
-        frame
-    }
-
-    #[test]
-    fn t0_the_third_message_of_a_stream_is_usual_and_what_differs_is_not() {
-        let unknown = ListenerOptions { hardware_ahead: None, ..options() };
-        let mut listener = Listener::new(true, unknown);
-        let plain = Kind::Plain { ethertype: 0x88b5 };
-        let of = |kind, stream, seq, is_launch| {
-            let time = Instant::from_ns(1_000_000);
-            frame(kind, &Probe { stream, seq, time, is_launch })
-        };
-        fn bare(bytes: &[u8]) -> Arrival<'_> {
-            Arrival { hardware_ns: None, from: None, ..arrival(bytes) }
-        }
-        for seq in 0..2 {
-            let bytes = of(plain, 1, seq, false);
-            assert_eq!(listener.arrived_as_usual(&bare(&bytes)), None);
-            listener.arrived(&bare(&bytes)).unwrap();
-        }
-        let bytes = of(plain, 1, 2, false);
-        let unusual = [
-            of(plain, 2, 2, false),
-            of(plain, 1, 2, true),
-            of(Kind::Plain { ethertype: 0x88b6 }, 1, 2, false),
-            of(Kind::Tagged, 1, 2, false),
-            of(Kind::Ptp, 1, 2, false),
-            bytes[..31].to_vec(),
-        ];
-        for other in &unusual {
-            assert_eq!(listener.arrived_as_usual(&bare(other)), None);
-        }
-        for other in [arrival(&bytes), Arrival { kernel: None, ..bare(&bytes) }] {
-            assert_eq!(listener.arrived_as_usual(&other), None);
-        }
-        let known = listener.arrived_as_usual(&bare(&bytes)).unwrap();
-        assert_eq!((known.probe.stream, known.probe.seq), (1, 2));
-        assert_eq!((known.at, known.latency), (arrival(&bytes).kernel.unwrap(), Span::from_us(40)));
-        // Where the time ends elsewhere, no message is usual.
-        let mut listener = listener.ending_at(Tap::RxSw);
-        for _ in 0..3 {
-            assert_eq!(listener.arrived_as_usual(&bare(&bytes)), None);
-            listener.arrived(&bare(&bytes)).unwrap();
-        }
-        assert_eq!(listener.counters().known, 6);
-    }
-
-    /// A message: its frame, and how it came.
-    fn any_arrival() -> impl Strategy<Value = (Vec<u8>, Arrival<'static>)> {
-        let kind = prop_oneof![
-            20 => Just(Kind::Plain { ethertype: 0x88b5 }),
-            1 => any::<u16>().prop_map(|ethertype| Kind::Plain { ethertype }),
-            1 => Just(Kind::Plain { ethertype: 0x0800 }),
-            1 => Just(Kind::Tagged),
-            1 => Just(Kind::Udp),
-            1 => Just(Kind::Ptp),
-        ];
-        let stream = prop_oneof![20 => Just(1_u16), 3 => 0_u16..4];
-        let seq = prop_oneof![9 => 0_u32..100, 1 => any::<u32>()];
-        let time = prop_oneof![9 => 0_i64..2_000_000, 1 => any::<i64>()];
-        let header = (kind, stream, seq, time, prop::bool::weighted(0.1));
-        let change = prop_oneof![
-            20 => Just((None::<(usize, u8)>, usize::MAX)),
-            1 => (0_usize..80).prop_map(|cut| (None, cut)),
-            2 => (0_usize..80, any::<u8>()).prop_map(|change| (Some(change), usize::MAX)),
-        ];
-        let rare = |ns| prop_oneof![9 => Just(None), 1 => Just(Some(ns))];
-        let stamps = (rare(1_015_000_i64), rare(1_030_000), prop::bool::weighted(0.95));
-        let taken = (0_i64..1_000_000, prop_oneof![9 => Just(0), 1 => any::<u32>()]);
-        (header, change, stamps, taken).prop_map(|(header, (change, cut), stamps, taken)| {
-            let (kind, stream, seq, time, is_launch) = header;
-            let time = Instant::from_ns(time);
-            let mut bytes = frame(kind, &Probe { stream, seq, time, is_launch });
-            if let Some((at, value)) = change {
-                let at = at % bytes.len();
-                bytes[at] = value;
-            }
-            bytes.truncate(cut);
-            let (hardware_ns, driver, is_stamped) = stamps;
-            let length = u32::try_from(bytes.len()).unwrap().max(taken.1);
-            let arrival = Arrival {
-                bytes: &[],
-                length,
-                hardware_ns,
-                driver: driver.map(Instant::from_ns),
-                kernel: is_stamped.then(|| Instant::from_ns(1_012_000)),
-                user: Instant::from_ns(1_040_000 + taken.0),
-                ..self::arrival(&[])
-            };
-            (bytes, arrival)
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn t0_a_usual_message_is_taken_as_any(
-            arrivals in proptest::collection::vec(any_arrival(), 1..300),
-            is_frames in prop::bool::weighted(0.9),
-            ahead in prop_oneof![Just(None), Just(Some(Span::from_us(5)))],
-            ends in prop_oneof![
-                5 => Just(Tap::Receive), 1 => Just(Tap::RxSw), 1 => Just(Tap::RxXdp),
-                1 => Just(Tap::RxHw),
-            ],
-        ) {
-            let options = ListenerOptions { hardware_ahead: ahead, ..options() };
-            let listener = || Listener::new(is_frames, options).ending_at(ends);
-            let (mut one, mut other) = (listener(), listener());
-            for (bytes, arrival) in &arrivals {
-                let arrival = Arrival { bytes, ..*arrival };
-                prop_assert_eq!(one.arrived(&arrival), other.arrived_in_any_way(&arrival));
-                prop_assert_eq!(one.counters(), other.counters());
-            }
-            prop_assert_eq!(one.ways(), other.ways());
-            for _ in 0..2 {
-                let now = Instant::from_ns(5_000_000);
-                let [mut seen, mut expected] = [one.snapshot(now), other.snapshot(now)];
-                for (_, seen) in seen.iter_mut().chain(&mut expected) {
-                    // The first interval begins when the stream was known.
-                    (seen.interval_ns, seen.interval_rate) = (0, None);
-                }
-                prop_assert_eq!(seen, expected);
-                one.finish();
-                other.finish();
-            }
-        }
-    }
-}
+mod tests;

@@ -19,27 +19,30 @@ fn heard(
     stream: Option<StreamId>,
     packets: impl Iterator<Item = (Instant<Tai>, Vec<u8>)>,
 ) -> (Heard, Vec<u8>) {
+    let spec = spec(name, stream);
+    let mut listener = Listener::new(&spec, 1_500).unwrap();
+    for (at, payload) in packets {
+        listener.take(Arrived { at, source: [2; 6], payload: &payload }).unwrap();
+    }
+    let heard = listener.finish().unwrap();
+    let file = std::fs::read(&spec.out).unwrap_or_default();
+    let _ = std::fs::remove_file(&spec.out);
+    (heard, file)
+}
+
+fn spec(name: &str, stream: Option<StreamId>) -> ListenSpec {
     let out = std::env::temp_dir().join(format!("timewire-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_file(&out);
-    let spec = ListenSpec {
+    ListenSpec {
         interface: IfName::new("lo").unwrap(),
         stream,
         to: None,
-        out: out.clone(),
+        out,
         force: true,
         limits: Limits::default(),
         late: Late::Keep,
         start_codes: StartCodes::Shortest,
         max_access_unit: 1 << 20,
-    };
-    let mut listener = Listener::new(&spec, 1_500).unwrap();
-    for (at, payload) in packets {
-        listener.take(Arrived { at, payload: &payload }).unwrap();
     }
-    let heard = listener.finish().unwrap();
-    let file = std::fs::read(&out).unwrap_or_default();
-    let _ = std::fs::remove_file(&out);
-    (heard, file)
 }
 
 /// A second of the reference talker: it stamps when it sends, and has 288 samples each 6 ms.
@@ -68,11 +71,11 @@ fn t1_the_reference_talker_is_recorded_whole_and_its_timestamps_are_a_finding() 
         let [a, b, c, d] = nth.to_be_bytes();
         assert_eq!(sample, [b, a, d, c]);
     }
-    let found = Expect::default().findings(&packets, None, &heard.not_understood);
+    let found = Expect::default().findings(&packets, None, &heard.not_understood, None);
     let [one] = &found[..] else { panic!("{found:?}") };
     assert!(one.contains("off their media's rate"), "{one}");
     let allowed = Expect { irregular: 48_000, ..Expect::default() };
-    assert!(allowed.findings(&packets, None, &heard.not_understood).is_empty());
+    assert!(allowed.findings(&packets, None, &heard.not_understood, None).is_empty());
 }
 
 /// Packets of the stream that cannot be recorded, with what is told of each.
@@ -111,7 +114,8 @@ fn t1_packets_of_the_stream_that_are_not_understood_are_never_absent() {
             let alone = (0..200).map(|_| (NOW, packet.clone()));
             let (heard, file) = heard(name, stream, alone);
             assert!(file.is_empty() && heard.stream.is_none());
-            let found = Expect::default().findings(&heard.packets, None, &heard.not_understood);
+            let found =
+                Expect::default().findings(&heard.packets, None, &heard.not_understood, None);
             let [one] = &found[..] else { panic!("{told}: {found:?}") };
             assert!(one.starts_with("inconclusive: 200 packets of stream aa:bb"), "{one}");
             assert!(one.contains(told), "{one}: {told}");
@@ -131,6 +135,28 @@ fn t1_packets_of_the_stream_that_are_not_understood_are_never_absent() {
     let other = Some(StreamId::from_bits(1));
     let (heard, _) = heard("other", other, (0..9).map(|_| (NOW, packet.clone())));
     assert_eq!((heard.not_understood[0].packets, heard.not_understood[0].wanted), (9, false));
-    let found = Expect::default().findings(&heard.packets, None, &heard.not_understood);
+    let found = Expect::default().findings(&heard.packets, None, &heard.not_understood, None);
     assert_eq!(found, ["nothing was heard of it"]);
+}
+
+#[test]
+fn t1_two_talkers_with_one_stream_are_a_clash_and_no_duplicates() {
+    let spec = spec("clash", Some(STREAM));
+    let mut listener = Listener::new(&spec, 1_500).unwrap();
+    for (at, payload) in reference().take(1_000) {
+        for source in [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]] {
+            listener.take(Arrived { at, source, payload: &payload }).unwrap();
+        }
+    }
+    let heard = listener.finish().unwrap();
+    let _ = std::fs::remove_file(&spec.out);
+    let packets = heard.packets;
+    assert_eq!((packets.received, packets.duplicates, packets.lost), (1_000, 0, 0));
+    let found = Expect { irregular: 1_000, ..Expect::default() };
+    let found = found.findings(&packets, None, &heard.not_understood, heard.clash.as_ref());
+    assert_eq!(
+        found,
+        ["clash: 1000 packets of the stream came from 02:00:00:00:00:02, not from \
+          02:00:00:00:00:01, and were left out"]
+    );
 }
