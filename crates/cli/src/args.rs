@@ -467,6 +467,9 @@ pub struct Start {
     /// Start without the scenario's priorities
     #[arg(long)]
     pub no_priorities: bool,
+    /// Wait so long until frames can leave: the clock is as it must be, and the link is up
+    #[arg(long, value_parser = parse_span, value_name = "TIME", default_value = "1s")]
+    pub wait: Span,
     /// Stay in the foreground until ended
     #[arg(long)]
     pub foreground: bool,

@@ -3,14 +3,15 @@
 //!
 //! Not here: what it does (`timewire_ctl::agent`).
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -54,7 +55,14 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     if let Some(done) = timewire_host::apply::keeper::recover()? {
         say!("note: {done}");
     }
-    let service = AgentService::open(options)?;
+    let notes = Arc::new(Mutex::new(Notes::default()));
+    let log: Log = Arc::new(move |line: &str| {
+        let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = notes.tell(Instant::now(), line) {
+            say!("note: {line}");
+        }
+    });
+    let service = AgentService::open(options, Arc::clone(&log))?;
     let handle = service.handle();
     let mut announcer = None;
     if args.stdio {
@@ -65,11 +73,12 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
         };
         handle.take(over_stdio(limits)?);
     } else {
-        let (listeners, announced) = listeners(args, &keys)?;
+        let (listeners, announced) = listeners(args, &keys, &log)?;
         announcer = announced;
         for listener in listeners {
             let handle = handle.clone();
-            let work = move || accept(&listener, &handle);
+            let log = Arc::clone(&log);
+            let work = move || accept(&listener, &handle, &log);
             thread::Builder::new().name("accept".to_owned()).spawn(work)?;
         }
     }
@@ -90,30 +99,33 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(3))
 }
 
-fn accept(listener: &Listener, handle: &AgentHandle) {
+fn accept(listener: &Listener, handle: &AgentHandle, log: &Log) {
     loop {
         if let Some(link) = listener.accept(Duration::from_secs(1)) {
-            say!("note: link of {}", link.peer());
+            log(&format!("link of {}", link.peer()));
             handle.take(link);
         }
     }
 }
 
-fn listeners(args: &Serve, keys: &Path) -> anyhow::Result<(Vec<Listener>, Option<Announcer>)> {
-    let log: Log = Arc::new(|line: &str| say!("note: {line}"));
+fn listeners(
+    args: &Serve,
+    keys: &Path,
+    log: &Log,
+) -> anyhow::Result<(Vec<Listener>, Option<Announcer>)> {
     // A controller takes eight seconds of silence for the end of a link: also where a sign of life
     // is lost twice and a round trip is a second, it hears one before.
     let link = LinkLimits { keep_alive: Duration::from_secs(2), ..LinkLimits::default() };
     let limits = ListenLimits { link, ..ListenLimits::default() };
     let (mut listeners, mut announcer) = (Vec::new(), None);
     if let Some(path) = &args.socket {
-        listeners.push(Listener::unix(path, limits, Arc::clone(&log))?);
+        listeners.push(Listener::unix(path, limits, Arc::clone(log))?);
         say!("note: serving on {}", path.display());
     }
     if args.listen.is_some() || args.socket.is_none() {
         let identity = Identity::load_or_create(keys)?;
         let peers = Peers::in_directory(keys);
-        let at = |address| Listener::tcp(address, &identity, &peers, limits, Arc::clone(&log));
+        let at = |address| Listener::tcp(address, &identity, &peers, limits, Arc::clone(log));
         let listener = match args.listen {
             Some(address) => at(address)?,
             None => match at((IpAddr::from(Ipv6Addr::UNSPECIFIED), PORT).into()) {
@@ -154,5 +166,67 @@ fn announce(identity: &Identity, port: u16) -> Option<Announcer> {
     }
 }
 
+/// Lines of the log: who comes again and again has one in ten seconds, with how many were left out.
+#[derive(Debug, Default)]
+struct Notes(BTreeMap<String, (Instant, u32)>);
+
+impl Notes {
+    /// The line, if it is to be written now.
+    fn tell(&mut self, now: Instant, line: &str) -> Option<String> {
+        self.0.retain(|_, (at, left_out)| *left_out > 0 || now.duration_since(*at) < QUIET);
+        let key = without_numbers(line);
+        if let Some((at, left_out)) = self.0.get_mut(&key) {
+            if now.duration_since(*at) < QUIET {
+                *left_out += 1;
+                return None;
+            }
+            let count = std::mem::take(left_out);
+            *at = now;
+            return Some(format!("{line} ({count} times more since it was said last)"));
+        }
+        if self.0.len() < MAX_NOTES {
+            self.0.insert(key, (now, 0));
+        }
+        Some(line.to_owned())
+    }
+}
+
+/// A line without what differs from link to link: ports and numbers of processes.
+fn without_numbers(line: &str) -> String {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let stable = |word: &str| {
+        let bare = word.trim_end_matches([':', ',', ';']);
+        match bare.rsplit_once(':') {
+            Some((host, port)) if is_number(port) => host.to_owned(),
+            _ if is_number(bare) => String::new(),
+            _ => word.to_owned(),
+        }
+    };
+    line.split(' ').map(stable).collect::<Vec<_>>().join(" ")
+}
+
+const QUIET: Duration = Duration::from_secs(10);
+/// So many lines are remembered.
+const MAX_NOTES: usize = 256;
+
 /// Where agents are; they are paired on the port after it.
 const PORT: u16 = 28_411;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_a_line_that_comes_again_and_again_is_written_once_in_ten_seconds() {
+        let (mut notes, start) = (Notes::default(), Instant::now());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let told: Vec<String> =
+            (0..2_400).filter_map(|n| notes.tell(at(n * 10), &format!("link of x:{n}"))).collect();
+        let again = |n| format!("link of x:{n} (999 times more since it was said last)");
+        assert_eq!(told, ["link of x:0".to_owned(), again(1_000), again(2_000)]);
+        assert_eq!(notes.tell(at(24_000), "link of y").as_deref(), Some("link of y"));
+        // Whoever makes up lines fills no memory.
+        (0..10_000).for_each(|n| drop(notes.tell(at(25_000), &format!("link of h{n}"))));
+        assert!(notes.0.len() <= MAX_NOTES);
+    }
+}

@@ -10,6 +10,7 @@ use timewire_base::{Port, Priority};
 use timewire_ctl::CtlError;
 use timewire_ctl::control::{self, Client, Request, Response, Status};
 use timewire_ctl::station::{self, Station, StationSpec};
+use timewire_host::tool::{self, Tool};
 use timewire_path::mac::{ClockRule, PortList};
 use timewire_sched::scenario::Scenario;
 use timewire_sched::tdm::TdmSchedule;
@@ -110,7 +111,12 @@ fn start(args: Start) -> anyhow::Result<ExitCode> {
     let spec = station_spec(args)?;
     recover()?;
     let mut station = Station::start(spec)?;
-    say_text!("{}", describe(&station.status()?));
+    let status = station.status()?;
+    say_text!("{}", describe(&status));
+    let held = held_by(&status)?;
+    if !held.is_empty() {
+        say!("warning: nothing is sent now: {}", held.join("; "));
+    }
     station.serve()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -142,7 +148,7 @@ fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
         if let Ok(status) = status.as_ref()
             && status.pid == child.id()
         {
-            return output::print(&describe(status));
+            return tell_started(&name, args);
         }
         if Instant::now() > give_up {
             child.kill()?;
@@ -150,6 +156,40 @@ fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Prints how the MAC is once frames can leave, or when the time for that is over: 1, and why.
+fn tell_started(name: &str, args: &Start) -> anyhow::Result<ExitCode> {
+    let patience = u64::try_from(args.wait.as_ns()).map_or(Duration::ZERO, Duration::from_nanos);
+    let give_up = Instant::now() + patience;
+    loop {
+        let status = Client::new(name).status()?;
+        let held = held_by(&status)?;
+        if held.is_empty() || Instant::now() > give_up {
+            output::print(&describe(&status))?;
+            if held.is_empty() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            say!("warning: the MAC runs, and sends nothing now: {}", held.join("; "));
+            return Ok(ExitCode::from(1));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What keeps frames from leaving.
+fn held_by(status: &Status) -> anyhow::Result<Vec<String>> {
+    let mut held = Vec::new();
+    if let Some(clock) = status.held_by_clock() {
+        held.push(format!("the clock is {clock}"));
+    }
+    let text = tool::run(Tool::Ip, &["-j", "link", "show", "dev", &status.link])?;
+    let links: serde_json::Value = serde_json::from_str(&text).context("`ip` wrote no JSON")?;
+    let flags = links[0]["flags"].as_array();
+    if !flags.is_some_and(|flags| flags.contains(&"LOWER_UP".into())) {
+        held.push(format!("the link {} is down (no carrier)", status.link));
+    }
+    Ok(held)
 }
 
 /// Puts back what dead processes have left, and says so.

@@ -31,8 +31,8 @@ fn state(host: &Host) -> String {
 fn t3_a_mac_is_started_asked_changed_and_ended() {
     let Some(Segment { host, file }) = Segment::start() else { return };
     let before = state(&host);
-    let said =
-        host.timewire(&["tdm", "start", "phy0", "--file", &file, "--station", "alpha"]).done();
+    let start = ["tdm", "start", "phy0", "--file", &file, "--station", "alpha"];
+    let said = host.timewire(&[&start[..], &["--clock", "one-host"]].concat()).done();
     assert_eq!(said.stderr, "");
     let status = host.timewire(&["tdm", "show", "--json"]).done().json();
     let pid = &status["pid"];
@@ -109,6 +109,12 @@ fn t3_a_new_schedule_starts_with_a_cycle_of_its_own() {
     let slower = host.scratch().write("slower.yaml", &slower);
     let show = || host.timewire(&["tdm", "show", "--json"]).done().json();
     let before = show();
+
+    // In the past: stations that hear of it later would change later.
+    let words = ["tdm", "set", "--file", &slower, "--not-before", "1700000000000000000"];
+    let said = host.timewire(&words);
+    assert!(said.code == Some(2) && said.stderr.contains(" ago (now is "), "{said:?}");
+    assert_eq!((&show()["change_at_ns"], &show()["schedule"]), (&Value::Null, &before["schedule"]));
 
     // Far in the future: it waits, and the old one stays in force.
     let not_before = 4_102_444_800_123_456_789_i64;
@@ -243,7 +249,8 @@ fn t3_a_killed_mac_gives_everything_back() {
     let Some(Segment { host, file }) = Segment::start() else { return };
     use_link(&host);
     let before = state(&host);
-    let start = ["tdm", "start", "phy0", "--file", &file, "--station", "alpha"];
+    let start =
+        ["tdm", "start", "phy0", "--file", &file, "--station", "alpha", "--clock", "one-host"];
     for kill in [true, false] {
         host.timewire(&[&start[..], &["--move-addresses"]].concat()).done();
         let moved = host.tool("ip -o address show dev tw0 scope global");
@@ -280,7 +287,8 @@ fn t3_what_mac_and_guardian_leave_the_next_start_puts_back() {
     let Some(Segment { host, file }) = Segment::start() else { return };
     use_link(&host);
     let before = state(&host);
-    let start = ["tdm", "start", "phy0", "--file", &file, "--station", "alpha"];
+    let start =
+        ["tdm", "start", "phy0", "--file", &file, "--station", "alpha", "--clock", "one-host"];
     let start = [&start[..], &["--move-addresses"]].concat();
     host.timewire(&start).done();
     let both = [host.processes_with("__guardian"), host.processes_with("tdm")].concat();
@@ -306,7 +314,8 @@ fn t3_what_cannot_be_put_back_is_exit_code_3_and_can_be_later() {
     let Some(Segment { host, file }) = Segment::start() else { return };
     use_link(&host);
     let before = state(&host);
-    let start = ["tdm", "start", "phy0", "--file", &file, "--station", "alpha"];
+    let start =
+        ["tdm", "start", "phy0", "--file", &file, "--station", "alpha", "--clock", "one-host"];
     host.timewire(&[&start[..], &["--move-addresses"]].concat()).done();
     // Too small for IPv6, so that the link can have no such address.
     host.tool("ip link set phy0 mtu 1200");
@@ -344,7 +353,8 @@ fn t3_without_a_synchronised_clock_a_mac_says_that_it_sends_nothing() {
     let host = &segment.host;
     let words = ["tdm", "start", "phy0", "--file", &segment.file, "--station", "alpha"];
     // No clock is as good as this.
-    let said = host.timewire(&[&words[..], &["--max-clock-error", "0ns"]].concat()).done();
+    let said = host.timewire(&[&words[..], &["--max-clock-error", "0ns"]].concat());
+    assert_eq!(said.code, Some(1), "{said:?}");
     let line = said.stdout.lines().find(|line| line.starts_with("  clock: ")).unwrap();
     assert!(line.contains("synchronised") && line.contains("nothing is sent"), "{line}");
     host.timewire(&["tdm", "stop"]).done();
@@ -355,8 +365,46 @@ fn t3_a_link_that_was_down_is_down_again() {
     let Some(Segment { host, file }) = Segment::start() else { return };
     host.tool("ip link set phy0 down");
     let before = state(&host);
-    host.timewire(&["tdm", "start", "phy0", "--file", &file, "--station", "alpha"]).done();
+    let words = ["tdm", "start", "phy0", "--file", &file, "--station", "alpha"];
+    host.timewire(&[&words[..], &["--clock", "one-host"]].concat()).done();
     assert!(host.tool("ip link show phy0").contains(",UP"));
     host.timewire(&["tdm", "stop"]).done();
     assert_eq!(state(&host), before);
+}
+
+/// What keeps a MAC from sending, what is said of it, and what mends it.
+#[test]
+fn t3_a_start_that_can_send_nothing_says_why() {
+    let Some(Segment { host, file }) = Segment::start() else { return };
+    let start = ["tdm", "start", "phy0", "--file", &file, "--station", "alpha", "--wait", "100ms"];
+    let cases: [(&[&str], &str, &[&str]); 4] = [
+        (&["--clock", "watched"], "", &["the clock is watched, and not known to be on time"]),
+        (&["--clock", "synchronised", "--max-clock-error", "1ns"], "", &["the clock is "]),
+        (&["--clock", "one-host"], "down", &["the link phy0 is down (no carrier)"]),
+        (&["--clock", "watched"], "down", &["the clock is ", "the link phy0 is down"]),
+    ];
+    for (more, peer, expected) in cases {
+        host.tool_in(
+            "beta",
+            &format!("ip link set phy0 {}", if peer == "down" { peer } else { "up" }),
+        );
+        let said = host.timewire(&[&start[..], more].concat());
+        assert_eq!(said.code, Some(1), "{more:?} {peer}: {said:?}");
+        let warning = "warning: the MAC runs, and sends nothing now: ";
+        assert!(said.stderr.starts_with(warning), "{more:?} {peer}: {said:?}");
+        for words in expected {
+            assert!(said.stderr.contains(words), "{more:?} {peer}: {said:?}");
+        }
+        // It runs, and sends when it can.
+        assert!(said.stdout.starts_with("MAC `phy0` (process "), "{said:?}");
+        host.timewire(&["tdm", "stop"]).done();
+    }
+    // What comes in time is waited for.
+    let words = [&start[..7], &["--clock", "one-host", "--wait", "60s"]].concat();
+    let starting = host.spawn(&words);
+    wait_until("the MAC runs", || !host.processes_with("--foreground").is_empty());
+    host.tool_in("beta", "ip link set phy0 up");
+    assert_eq!(starting.end().code, Some(0));
+    host.timewire(&["tdm", "stop"]).done();
+    host.is_clean();
 }

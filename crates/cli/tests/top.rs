@@ -62,7 +62,8 @@ fn t1_looks_go_on_until_they_are_ended() {
 #[test]
 fn t3_a_mac_is_seen_with_its_slots_queues_and_threads() {
     let Some(Segment { host, file }) = Segment::start() else { return };
-    host.timewire(&["tdm", "start", "phy0", "--file", &file, "--station", "alpha"]).done();
+    let words = ["tdm", "start", "phy0", "--file", &file, "--station", "alpha"];
+    host.timewire(&[&words[..], &["--clock", "one-host"]].concat()).done();
     let shown = host.timewire(&["top", "--once"]).done().stdout;
     for text in [
         "MAC `phy0`: station alpha on phy0, ",

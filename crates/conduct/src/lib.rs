@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+mod backoff;
 pub mod base64;
 mod clock;
 pub mod controller;
@@ -28,6 +29,7 @@ mod plan;
 mod task;
 
 pub use agent::Agent;
+pub use backoff::Backoff;
 pub use clock::{ClockBound, Now};
 pub use controller::Controller;
 pub use name::{ExperimentId, NameError, RecordName, WordName};

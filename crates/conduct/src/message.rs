@@ -7,6 +7,8 @@
 //!
 //! Not here: how the bytes get there, and who may say something (`timewire-remote`).
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -17,7 +19,7 @@ use crate::outcome::{Outcome, Why};
 use crate::task::Task;
 
 /// The version of the messages; both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Longest message.
 ///
 /// **Units**: bytes.
@@ -43,6 +45,8 @@ pub struct ToAgent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Ask {
+    /// Could you take part? Nothing follows from it.
+    Preflight,
     /// Take part in the experiment, as this station.
     Begin {
         /// As which.
@@ -141,6 +145,13 @@ pub enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
+    /// To `preflight`.
+    Preflight {
+        /// What the agent lacks to change its host.
+        lacks: Vec<Lack>,
+        /// The other experiment that it takes part in.
+        busy: Option<ExperimentId>,
+    },
     /// To `begin` and `forget`: see the standing.
     Standing,
     /// The agent takes part in another experiment.
@@ -191,6 +202,21 @@ pub enum Answer {
         /// Which.
         record: RecordName,
     },
+}
+
+/// A right that an agent lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Lack {
+    /// A capability, by its name.
+    Capability(String),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lack::Capability(name) = self;
+        f.write_str(name)
+    }
 }
 
 /// Bytes that are no message.
@@ -287,7 +313,7 @@ mod tests {
         let message = ToAgent::new(&id(), Ask::Command { number: 7, what: What::Halt });
         let text = String::from_utf8(message.encode()).unwrap();
         let expected =
-            r#"{"version":2,"experiment":"e-1","ask":{"command":{"number":7,"what":"halt"}}}"#;
+            r#"{"version":3,"experiment":"e-1","ask":{"command":{"number":7,"what":"halt"}}}"#;
         assert_eq!(text, expected);
         assert_eq!(ToAgent::decode(text.as_bytes()).unwrap(), message);
         for bad in [
@@ -302,9 +328,9 @@ mod tests {
             let error = ToAgent::decode(bad.as_bytes()).unwrap_err();
             assert!(matches!(error, MessageError::Malformed { .. }), "{bad}: {error}");
         }
-        let future = r#"{"version":3,"hyper":[]}"#;
+        let future = r#"{"version":4,"hyper":[]}"#;
         let error = ToAgent::decode(future.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("version 3"), "{error}");
+        assert!(error.contains("version 4"), "{error}");
         let long = vec![b' '; MAX_MESSAGE + 1];
         assert!(matches!(ToAgent::decode(&long), Err(MessageError::Long { .. })));
     }

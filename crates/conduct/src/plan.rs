@@ -92,6 +92,8 @@ pub struct Timing {
     pub lease: Span,
     /// After so long without an answer something is said again.
     pub resend: Span,
+    /// A station of which nothing is heard for so long before the first phase does not take part.
+    pub preflight: Span,
     /// How far ahead of now the instant is at which `run` starts.
     pub lead: Span,
     /// A station whose clock may be further than this from the controller's does not run.
@@ -117,6 +119,7 @@ impl Default for Timing {
         Timing {
             lease: Span::from_secs(10),
             resend: Span::from_ms(500),
+            preflight: Span::from_secs(5),
             lead: Span::from_secs(1),
             clock_within: Span::from_ms(10),
             phases: BTreeMap::new(),
@@ -273,6 +276,7 @@ impl Timing {
         let quarter = Span::from_ns(self.lease.as_ns() / 4);
         within("the lease", self.lease, LEASES)?;
         within("the time after which something is said again", self.resend, (SHORTEST, quarter))?;
+        within("the time of the preflight", self.preflight, (SHORTEST, DAY))?;
         within("the lead of `run`", self.lead, (SHORTEST, DAY))?;
         within("the largest difference of clocks", self.clock_within, (Span::from_ns(1), DAY))?;
         for (phase, timeout) in &self.phases {

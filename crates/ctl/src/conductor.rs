@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use timewire_base::{Mono, StationName, Tai};
 use timewire_conduct::controller::{Action, End, Entry, Event, Failure};
 use timewire_conduct::journal::Side;
 use timewire_conduct::message::FromAgent;
-use timewire_conduct::{Controller, Now, Phase, Plan, Record, RecordName};
+use timewire_conduct::{Backoff, Controller, Now, Phase, Plan, Record, RecordName};
 use timewire_remote::{Link, RemoteError};
 use timewire_sys::clock;
 
@@ -33,6 +33,11 @@ pub trait Connect: Send + Sync {
     ///
     /// **Errors**: it cannot be made now; it is tried again.
     fn connect(&self, station: &StationName) -> Result<Link, RemoteError>;
+
+    /// Whether its agent is a program that connecting starts, and that may need a while for it.
+    fn starts_program(&self, _station: &StationName) -> bool {
+        false
+    }
 }
 
 /// What is told while an experiment goes on.
@@ -54,7 +59,7 @@ pub enum Told {
 enum Input {
     Linked(StationName, Box<Link>),
     Posted(StationName, u64, Posted),
-    Unreached(StationName, String),
+    Unreached(StationName, RemoteError),
     Checked(Event),
 }
 
@@ -62,13 +67,13 @@ enum Input {
 const INBOX: usize = 4_096;
 /// How long it waits before it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long after a failure a link is tried again.
-const AGAIN: Duration = Duration::from_millis(200);
+/// From when on which stations are to be connected to.
+type Wanted = (Mutex<BTreeMap<StationName, Instant>>, Condvar);
 
 /// The threads that make links, one for each station.
 struct Makers {
-    /// The stations that need one.
-    wanted: Arc<(Mutex<BTreeMap<StationName, bool>>, Condvar)>,
+    /// The stations that need one, and from when on.
+    wanted: Arc<Wanted>,
     over: Arc<AtomicBool>,
 }
 
@@ -78,7 +83,7 @@ impl Makers {
         connect: &Arc<dyn Connect>,
         to_inbox: &SyncSender<Input>,
     ) -> Result<Makers, CtlError> {
-        let wanted = stations.iter().map(|name| (name.clone(), true)).collect();
+        let wanted = stations.iter().map(|name| (name.clone(), Instant::now())).collect();
         let wanted = Arc::new((Mutex::new(wanted), Condvar::new()));
         let over = Arc::new(AtomicBool::new(false));
         let makers = Makers { wanted, over };
@@ -93,10 +98,10 @@ impl Makers {
         Ok(makers)
     }
 
-    fn want(&self, station: &StationName) {
+    fn want(&self, station: &StationName, after: Duration) {
         let (stations, changed) = &*self.wanted;
         let mut stations = stations.lock().unwrap_or_else(PoisonError::into_inner);
-        stations.insert(station.clone(), true);
+        stations.insert(station.clone(), Instant::now() + after);
         changed.notify_all();
     }
 }
@@ -112,26 +117,27 @@ fn make_links(
     station: &StationName,
     connect: &dyn Connect,
     to_inbox: &SyncSender<Input>,
-    (stations, changed): &(Mutex<BTreeMap<StationName, bool>>, Condvar),
+    (stations, changed): &Wanted,
     over: &AtomicBool,
 ) {
     loop {
         let mut stations = stations.lock().unwrap_or_else(PoisonError::into_inner);
-        while !over.load(Ordering::Acquire) && !stations.get(station).copied().unwrap_or(false) {
-            let woken = changed.wait_timeout(stations, Duration::from_secs(1));
+        while !over.load(Ordering::Acquire) {
+            let left = stations.get(station).map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                break;
+            }
+            let woken = changed.wait_timeout(stations, left.unwrap_or(Duration::from_secs(1)));
             (stations, _) = woken.unwrap_or_else(PoisonError::into_inner);
         }
         if over.load(Ordering::Acquire) {
             return;
         }
-        stations.insert(station.clone(), false);
+        stations.remove(station);
         drop(stations);
         let input = match connect.connect(station) {
             Ok(link) => Input::Linked(station.clone(), Box::new(link)),
-            Err(error) => {
-                thread::sleep(AGAIN);
-                Input::Unreached(station.clone(), error.to_string())
-            }
+            Err(error) => Input::Unreached(station.clone(), error),
         };
         if to_inbox.send(input).is_err() {
             return;
@@ -139,13 +145,23 @@ fn make_links(
     }
 }
 
+/// A link to a station.
+struct Linked {
+    number: u64,
+    post: Post,
+    /// Whether anything came over it that was understood.
+    has_spoken: bool,
+}
+
 /// Performs an experiment, or goes on with it where a killed controller left off.
 pub struct Conductor {
     machine: Controller,
     ledger: Ledger,
     directory: PathBuf,
-    posts: BTreeMap<StationName, (u64, Post)>,
+    posts: BTreeMap<StationName, Linked>,
     links: u64,
+    /// How long until each is tried again.
+    backoffs: BTreeMap<StationName, Backoff>,
     /// Why a station could not be reached, as it was told last.
     unreached: BTreeMap<StationName, String>,
     inbox: mpsc::Receiver<Input>,
@@ -189,6 +205,7 @@ impl Conductor {
             directory: directory.to_owned(),
             posts: BTreeMap::new(),
             links: 0,
+            backoffs: BTreeMap::new(),
             unreached: BTreeMap::new(),
             inbox,
             to_inbox,
@@ -213,6 +230,9 @@ impl Conductor {
         self.perform(first, tell)?;
         let stations: Vec<StationName> =
             self.machine.plan().stations.iter().map(|station| station.name.clone()).collect();
+        for station in stations.iter().filter(|station| connect.starts_program(station)) {
+            self.tell(Event::Starting { station: station.clone() }, tell)?;
+        }
         let makers = Makers::start(&stations, connect, &self.to_inbox)?;
         loop {
             if let Some(end) = self.end.take() {
@@ -221,22 +241,17 @@ impl Conductor {
             let event = match self.inbox.recv_timeout(until(self.machine.wake_at(), LOOK)) {
                 Ok(Input::Linked(station, link)) => {
                     if self.take(&station, *link).is_err() {
-                        makers.want(&station);
+                        self.again(&station, &makers);
                     }
                     Some(Event::Linked { station })
                 }
-                Ok(Input::Unreached(station, why)) => {
-                    // It is tried again at once, and told when there is something new to say.
-                    if self.unreached.get(&station) != Some(&why) {
-                        self.unreached.insert(station.clone(), why.clone());
-                        tell(Told::Unreached { station: station.clone(), why });
-                    }
-                    makers.want(&station);
-                    None
+                Ok(Input::Unreached(station, error)) => {
+                    let is_final = error.is_final();
+                    Some(self.unreached(station, with_hint(&error), is_final, &makers, tell))
                 }
                 Ok(Input::Checked(event)) => Some(event),
                 Ok(Input::Posted(station, link, posted)) => {
-                    self.posted(&station, link, posted, &makers)
+                    self.posted(&station, link, posted, &makers, tell)
                 }
                 Err(RecvTimeoutError::Timeout) => Some(Event::Tick),
                 Err(RecvTimeoutError::Disconnected) => None,
@@ -255,9 +270,32 @@ impl Conductor {
         let (number, to_inbox, name) = (self.links, self.to_inbox.clone(), station.clone());
         let told = move |posted| to_inbox.send(Input::Posted(name.clone(), number, posted)).is_ok();
         let post = Post::over(link, told)?;
-        self.unreached.remove(station);
-        self.posts.insert(station.clone(), (number, post));
+        self.posts.insert(station.clone(), Linked { number, post, has_spoken: false });
         Ok(())
+    }
+
+    /// A link is made again after a while.
+    fn again(&mut self, station: &StationName, makers: &Makers) {
+        let after = self.backoffs.entry(station.clone()).or_default().failed();
+        makers.want(station, Duration::from_nanos(after.as_ns().max(0).unsigned_abs()));
+    }
+
+    /// There is no link, or none of use. It is tried again, and told when there is something new
+    /// to say.
+    fn unreached(
+        &mut self,
+        station: StationName,
+        why: String,
+        is_final: bool,
+        makers: &Makers,
+        tell: &mut dyn FnMut(Told),
+    ) -> Event {
+        if self.unreached.get(&station) != Some(&why) {
+            self.unreached.insert(station.clone(), why.clone());
+            tell(Told::Unreached { station: station.clone(), why: why.clone() });
+        }
+        self.again(&station, makers);
+        Event::Unreached { station, why, is_final }
     }
 
     fn posted(
@@ -266,26 +304,34 @@ impl Conductor {
         link: u64,
         posted: Posted,
         makers: &Makers,
+        tell: &mut dyn FnMut(Told),
     ) -> Option<Event> {
-        let is_current = self.posts.get(station).is_some_and(|(number, _)| *number == link);
+        let current = self.posts.get_mut(station).filter(|linked| linked.number == link);
         match posted {
             Posted::Message(bytes) => match FromAgent::decode(&bytes) {
-                Ok(message) => return Some(Event::Heard { station: station.clone(), message }),
-                Err(error) if is_current => {
-                    if let Some((_, post)) = self.posts.remove(station) {
-                        post.close(&error.to_string());
+                Ok(message) => {
+                    if let Some(linked) = current {
+                        linked.has_spoken = true;
+                        self.backoffs.entry(station.clone()).or_default().worked();
+                        self.unreached.remove(station);
                     }
-                    makers.want(station);
+                    Some(Event::Heard { station: station.clone(), message })
                 }
-                Err(_) => {}
+                Err(error) => {
+                    current?.post.close(&error.to_string());
+                    self.posts.remove(station);
+                    Some(self.unreached(station.clone(), error.to_string(), true, makers, tell))
+                }
             },
-            Posted::Gone if is_current => {
+            Posted::Gone(error) => {
+                // Whom the agent does not understand, it leaves with a goodbye.
+                let is_refusal =
+                    !current?.has_spoken && matches!(error, RemoteError::Closed { .. });
                 self.posts.remove(station);
-                makers.want(station);
+                let is_final = is_refusal || error.is_final();
+                Some(self.unreached(station.clone(), with_hint(&error), is_final, makers, tell))
             }
-            Posted::Gone => {}
         }
-        None
     }
 
     fn tell(&mut self, event: Event, tell: &mut dyn FnMut(Told)) -> Result<(), CtlError> {
@@ -313,7 +359,7 @@ impl Conductor {
                     }
                 }
                 Action::Send { station, message } => {
-                    if let Some((_, post)) = self.posts.get(&station) {
+                    if let Some(Linked { post, .. }) = self.posts.get(&station) {
                         post.send(message.encode());
                     }
                 }
@@ -366,6 +412,14 @@ impl Conductor {
         };
         let thread = thread::Builder::new().name("check".to_owned());
         thread.spawn(work).map(drop).map_err(CtlError::thread)
+    }
+}
+
+/// An error, with what can be done about it.
+fn with_hint(error: &RemoteError) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
     }
 }
 

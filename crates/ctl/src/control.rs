@@ -200,6 +200,13 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
 }
 
+impl Status {
+    /// Why the clock keeps frames from leaving; `None` when it does not.
+    pub fn held_by_clock(&self) -> Option<&str> {
+        self.sync.as_ref().filter(|sync| !sync.on_time).map(|_| self.clock.as_str())
+    }
+}
+
 /// How a MAC knows that the clock is on time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SyncStatus {

@@ -292,7 +292,18 @@ fn set(
     not_before: Option<Instant<Tai>>,
 ) -> Result<Response, CtlError> {
     has_slot(&schedule, &spec.station)?;
-    let not_before = not_before.unwrap_or_else(|| clock::now::<Tai>() + CHANGE_AHEAD);
+    let now = clock::now::<Tai>();
+    let not_before = not_before.unwrap_or(now + CHANGE_AHEAD);
+    if not_before < now {
+        // Stations that hear of it at different times would change at different times.
+        return Err(CtlError::Invalid(format!(
+            "the change is to come not before TAI {}ns, which is {} ago (now is {}ns); the \
+             schedule stays as it is",
+            not_before.as_ns(),
+            now - not_before,
+            now.as_ns()
+        )));
+    }
     // An earlier change may have taken effect since anybody asked.
     status_of(spec, next, mac)?;
     let result = mac.set_windows(Some(schedule.windows_of(&spec.station)), not_before);

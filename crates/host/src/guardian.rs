@@ -11,6 +11,7 @@
 use std::env;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeWriter, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -44,6 +45,8 @@ impl Guardian {
         let mut process = Command::new(&program)
             .args(arguments)
             .arg(journal)
+            // Ctrl-C is for the owner, also before this one has a session of its own.
+            .process_group(0)
             .stdin(Stdio::from(reader))
             .stdout(Stdio::piped())
             .spawn()

@@ -128,6 +128,19 @@ impl RemoteError {
         matches!(self, RemoteError::Cut { .. } | RemoteError::Silent { .. })
     }
 
+    /// Whether trying again cannot help: the other end is another than it should be, or does not
+    /// know this station.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self,
+            RemoteError::NotPaired { .. }
+                | RemoteError::NotTrusted
+                | RemoteError::OtherUser { .. }
+                | RemoteError::Protocol { .. }
+                | RemoteError::BadFile { .. }
+        )
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {

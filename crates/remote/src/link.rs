@@ -353,7 +353,7 @@ fn fill(wire: &Wire, assembler: &mut Assembler, patience: Duration) -> Result<bo
 }
 
 /// Whether the other end said, in the words of TLS, that it does not know our key.
-fn is_refusal(error: &io::Error) -> bool {
+pub(crate) fn is_refusal(error: &io::Error) -> bool {
     let found = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     found == Some(&rustls::Error::AlertReceived(rustls::AlertDescription::AccessDenied))
 }

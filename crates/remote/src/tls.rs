@@ -25,6 +25,7 @@ use timewire_sys::event;
 
 use crate::error::RemoteError;
 use crate::identity::{Fingerprint, Identity};
+use crate::link::is_refusal;
 use crate::peers::{Peers, Role};
 use crate::wire::{lock, span, wait_readable};
 
@@ -261,6 +262,7 @@ impl Session {
                 let _ = session.write_tls(&mut &*socket);
                 return Err(match lock(&self.found).take() {
                     Some(Err(refused)) => refused,
+                    _ if is_refusal(&error) => RemoteError::NotTrusted,
                     _ => self.failed(error.to_string()),
                 });
             }

@@ -73,14 +73,20 @@ pub enum OnParentDeath {
 
 /// Starts a child, inside a network namespace when one is given; the caller stays where it is.
 ///
+/// One that dies with the caller is a helper, and has a process group of its own: Ctrl-C in a
+/// terminal is for the caller, who ends it when it is no longer needed.
+///
 /// **Errors**: as [`enter_network`], and those of [`Command::spawn`].
 pub fn spawn(
-    command: Command,
+    mut command: Command,
     netns: Option<&File>,
     on_parent_death: OnParentDeath,
 ) -> io::Result<Child> {
     let netns = netns.map(|file| file.as_fd().try_clone_to_owned()).transpose()?;
     let parent = std::process::id();
+    if on_parent_death == OnParentDeath::Kill {
+        command.process_group(0);
+    }
     prepared(command, move || {
         if let Some(netns) = &netns {
             enter_network(netns.as_fd())?;

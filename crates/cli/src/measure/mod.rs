@@ -34,6 +34,15 @@ pub enum MeasureCommand {
     Launch(Box<launch::Launch>),
 }
 
+/// The exit code of a measurement. One that was ended has kept what it has, and is not done.
+fn exit_code(interrupted: bool, is_bad: bool) -> ExitCode {
+    match (interrupted, is_bad) {
+        (true, _) => ExitCode::from(2),
+        (false, true) => ExitCode::from(1),
+        (false, false) => ExitCode::SUCCESS,
+    }
+}
+
 /// Whose stamps are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StampsArg {

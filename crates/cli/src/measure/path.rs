@@ -124,7 +124,7 @@ pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
         true => output::json(&report)?,
         false => output::print(&table(&report))?,
     };
-    Ok(ExitCode::from(u8::from(report.is_bad())))
+    Ok(super::exit_code(report.interrupted, report.is_bad()))
 }
 
 fn table(report: &PathReport) -> String {
@@ -134,7 +134,7 @@ fn table(report: &PathReport) -> String {
         report.to, report.over, report.wait, report.payload_bytes
     );
     if report.interrupted {
-        out += "; ended before its time";
+        out += "; ended on request";
     }
     out += match report.far_clock {
         FarClockReport::Same => "\n".to_owned(),

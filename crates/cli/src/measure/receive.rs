@@ -175,7 +175,7 @@ pub fn run(args: &Receive) -> anyhow::Result<ExitCode> {
         true => output::json(&report)?,
         false => output::print(&table(&report))?,
     };
-    Ok(ExitCode::from(u8::from(report.is_bad())))
+    Ok(super::exit_code(report.interrupted, report.is_bad()))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -213,7 +213,7 @@ fn table(report: &ReceiveReport) -> String {
         &format!("{}, {} bytes, {rounds} rounds each", report.place, report.payload_bytes),
     );
     if report.interrupted {
-        put(&mut out, "; ended before its time");
+        put(&mut out, "; ended on request");
     }
     put(&mut out, "\ntimes in us: percentiles within 1.6 % over all rounds, the rest exact\n");
     if let Some(compare) = &report.compare {

@@ -43,7 +43,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 const NETWORK: &str = "delay 500ms loss 5% limit 10000";
 /// The times are those that an experiment has by itself, but for the difference of clocks: over
 /// such a network it cannot be known to less than half a round trip.
-const TIMING: &str = "{clock_within: 3s, start_within: 5ms}";
+const TIMING: &str = "{clock_within: 3s, preflight: 30s, start_within: 5ms}";
 const PHASES: [&str; 7] = ["setup", "open", "run", "finish", "close", "report", "teardown"];
 const HOST_FILE: &str = "timewire: 1
 name: forwarding

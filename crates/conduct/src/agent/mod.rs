@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use timewire_base::{Instant, Mono, Span, StationName, Tai};
 
 use crate::clock::Now;
-use crate::message::{Answer, Ask, FromAgent, Standing, ToAgent, VERSION, What};
+use crate::message::{Answer, Ask, FromAgent, Lack, Standing, ToAgent, VERSION, What};
 use crate::name::{ExperimentId, RecordName};
 use crate::outcome::{FailureKind, Outcome, Why};
 use crate::plan::LEASES;
@@ -142,6 +142,8 @@ pub enum Action {
 /// The machine.
 #[derive(Clone, Debug, Default)]
 pub struct Agent {
+    /// What it lacks to change its host.
+    lacks: Vec<Lack>,
     known: BTreeMap<ExperimentId, Known>,
     /// The experiment that it is asked to take part in, while it looks at its host.
     surveying: Option<(ExperimentId, StationName, Span)>,
@@ -167,6 +169,12 @@ impl Agent {
             agent.interrupted(&experiment, &mut out);
         }
         (agent, out)
+    }
+
+    /// The same agent, which lacks this to change its host.
+    #[must_use]
+    pub fn lacking(self, lacks: Vec<Lack>) -> Agent {
+        Agent { lacks, ..self }
     }
 
     /// The next instant at which it wants a [`Event::Tick`].
@@ -212,6 +220,10 @@ impl Agent {
             known.until = Some(now.mono.saturating_add(known.lease));
         }
         match ask {
+            Ask::Preflight => {
+                let (lacks, busy) = (self.lacks.clone(), self.other_than(&experiment));
+                self.answer(&experiment, Answer::Preflight { lacks, busy }, out);
+            }
             Ask::Begin { station, lease } => self.begin(&experiment, station, lease, out),
             Ask::Clock { nonce } => {
                 self.answer(&experiment, Answer::Clock { nonce, clock: now.tai }, out);
@@ -242,15 +254,12 @@ impl Agent {
         if is_over || self.known.contains_key(experiment) {
             return self.answer(experiment, Answer::Standing, out);
         }
-        let busy = |known: &Known| known.is_under_way();
-        let held = self.known.iter().find(|(_, known)| busy(known)).map(|(id, _)| id);
-        let surveyed = self.surveying.as_ref().map(|(id, ..)| id);
-        if surveyed == Some(experiment) {
+        if self.surveying.as_ref().is_some_and(|(id, ..)| id == experiment) {
             // The answer comes when the host is known.
             return;
         }
-        let refusal = if let Some(with) = held.or(surveyed) {
-            Some(Answer::Busy { with: with.clone() })
+        let refusal = if let Some(with) = self.other_than(experiment) {
+            Some(Answer::Busy { with })
         } else if self.known.len() >= MAX_KNOWN {
             let why = format!("records of {MAX_KNOWN} experiments wait here for their controllers");
             Some(Answer::Refused { why })
@@ -266,6 +275,13 @@ impl Agent {
         }
         self.surveying = Some((experiment.clone(), station, lease));
         out.push(Action::Survey { experiment: experiment.clone() });
+    }
+
+    /// The other experiment that holds this host, or is about to.
+    fn other_than(&self, experiment: &ExperimentId) -> Option<ExperimentId> {
+        let held = self.known.iter().filter(|(_, known)| known.is_under_way()).map(|(id, _)| id);
+        let surveyed = self.surveying.iter().map(|(id, ..)| id);
+        held.chain(surveyed).find(|id| *id != experiment).cloned()
     }
 
     /// The host is known: what differs from it at the end is the experiment's doing.

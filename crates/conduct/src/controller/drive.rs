@@ -17,7 +17,7 @@ use crate::outcome::{FailureKind, Outcome, Why};
 use crate::plan::{LEASES, Phase, Timing};
 
 /// So many exchanges of clock readings before the station takes part.
-const EXCHANGES: usize = 4;
+pub(super) const EXCHANGES: usize = 4;
 /// Most questions for a clock of which an answer may still come.
 const OPEN_EXCHANGES: usize = 8;
 
@@ -35,7 +35,7 @@ const RESEND_ROUND_TRIPS: i64 = 2;
 /// Most doublings of the time until something is said again.
 const MOST_PATIENCE: u32 = 16;
 
-fn times(span: Span, factor: i64) -> Span {
+pub(super) fn times(span: Span, factor: i64) -> Span {
     Span::from_ns(span.as_ns().saturating_mul(factor))
 }
 
@@ -176,7 +176,10 @@ impl Station {
 impl Controller {
     /// The next instant at which it wants a [`super::Event::Tick`].
     pub fn wake_at(&self) -> Option<Instant<Mono>> {
-        let group = self.group.as_ref().filter(|_| !self.closed)?;
+        if self.closed {
+            return None;
+        }
+        let Some(group) = &self.group else { return self.preflight_wakes() };
         let stations = self.stations.values();
         let stations = stations.filter_map(|s| s.wake_at(group, &self.plan.timing));
         stations.chain(self.deadline).min()
@@ -196,7 +199,9 @@ impl Controller {
     pub(super) fn advance(&mut self, now: Now, out: &mut Vec<Action>) {
         while !self.closed {
             let Some(phase) = self.group.as_ref().map(|group| group.phase) else {
-                self.next_group(None, now, out);
+                if !self.preflight(now, out) {
+                    return;
+                }
                 continue;
             };
             if phase < Phase::Report {
@@ -209,7 +214,7 @@ impl Controller {
             self.speak(now, out);
             let waiting: Vec<StationName> = self.waiting(phase);
             if waiting.is_empty() {
-                self.next_group(Some(phase), now, out);
+                self.next_group(phase, now, out);
             } else if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
                 self.time_out(phase, &waiting, out);
             } else {
@@ -248,9 +253,8 @@ impl Controller {
     }
 
     /// The next order of this phase, the first of the next phase, or the end.
-    fn next_group(&mut self, phase: Option<Phase>, now: Now, out: &mut Vec<Action>) {
+    fn next_group(&mut self, phase: Phase, now: Now, out: &mut Vec<Action>) {
         let order = self.group.as_ref().map_or(0, |group| group.order);
-        let Some(phase) = phase else { return self.enter(Phase::Setup, 0, now, out) };
         if let Some(next) = self.orders(phase).range(order..).find(|next| **next > order) {
             return self.enter(phase, *next, now, out);
         }
@@ -268,7 +272,7 @@ impl Controller {
     }
 
     /// Begins the first order of a phase that is at or after this one.
-    fn enter(&mut self, phase: Phase, least: u32, now: Now, out: &mut Vec<Action>) {
+    pub(super) fn enter(&mut self, phase: Phase, least: u32, now: Now, out: &mut Vec<Action>) {
         let order = self.orders(phase).range(least..).next().copied().unwrap_or(least);
         let mut clocks = BTreeMap::new();
         let mut at = None;
@@ -362,10 +366,13 @@ impl Controller {
     }
 
     /// Asks for the clock, which also renews the lease.
-    fn ask_clock(&mut self, name: &StationName, now: Now, out: &mut Vec<Action>) {
+    pub(super) fn ask_clock(&mut self, name: &StationName, now: Now, out: &mut Vec<Action>) {
         let timing = &self.plan.timing;
         let Some(station) = self.stations.get_mut(name) else { return };
-        if !station.keeps_in_touch() || station.next_clock.is_some_and(|at| at > now.mono) {
+        let is_before = self.group.is_none();
+        if !(is_before || station.keeps_in_touch())
+            || station.next_clock.is_some_and(|at| at > now.mono)
+        {
             return;
         }
         let few = station.clock.count() < EXCHANGES;
@@ -395,11 +402,17 @@ impl Controller {
         let nonces = self.nonce;
         let station = self.station(name);
         station.heard = Some(now.mono);
+        station.preflight.sign = Some(now.mono);
+        (station.preflight.linked, station.preflight.heard) = (true, true);
+        station.preflight.unreached = None;
         if !station.is_from_before(&message) {
             self.stands(name, &message.standing, nonces, out);
         }
         match message.answer {
             Answer::Standing | Answer::Running { .. } => {}
+            Answer::Preflight { lacks, busy } => {
+                self.station(name).preflight.answer = Some((lacks, busy));
+            }
             Answer::Busy { with } => {
                 self.station(name).refusal = Some(format!("it takes part in `{with}`"));
             }
@@ -450,8 +463,13 @@ impl Controller {
     }
 
     /// What was said over the old link and not answered is said at once over the new one.
-    pub(super) fn linked(&mut self, name: &StationName) {
+    pub(super) fn linked(&mut self, now: Now, name: &StationName) {
         let Some(station) = self.stations.get_mut(name) else { return };
+        if !std::mem::replace(&mut station.preflight.linked, true) {
+            // Only the first: a link that brings nothing is no sign of life.
+            station.preflight.sign = Some(now.mono);
+        }
+        station.preflight.asked = None;
         (station.sent, station.patience, station.next_clock) = (None, 0, None);
         station.exchanges.clear();
     }

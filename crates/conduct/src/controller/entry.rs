@@ -138,13 +138,21 @@ pub enum Cause {
         /// What is left.
         left: Vec<String>,
     },
+    /// It cannot take part: told before the first phase, when nothing is changed yet.
+    NotReady {
+        /// Why not.
+        why: String,
+    },
     /// Someone asked the controller to end.
     EndRequested,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.phase)?;
+        match self.cause {
+            Cause::NotReady { .. } => write!(f, "preflight: ")?,
+            _ => write!(f, "{}: ", self.phase)?,
+        }
         if let Some(station) = &self.station {
             write!(f, "{station}: ")?;
         }
@@ -173,6 +181,7 @@ impl fmt::Display for Cause {
             Cause::Clock { bound: None, .. } => write!(f, "its clock is not known"),
             Cause::Record { record, why } => write!(f, "record {record}: {why}"),
             Cause::Left { left } => write!(f, "not put back: {}", left.join("; ")),
+            Cause::NotReady { why } => f.write_str(why),
             Cause::EndRequested => write!(f, "it was asked to end"),
         }
     }

@@ -6,6 +6,7 @@
 
 mod drive;
 mod entry;
+mod preflight;
 mod start;
 mod state;
 
@@ -45,6 +46,20 @@ pub enum Event {
     Linked {
         /// Which.
         station: StationName,
+    },
+    /// A station's agent is a program that is being started.
+    Starting {
+        /// Which.
+        station: StationName,
+    },
+    /// A station cannot be reached now.
+    Unreached {
+        /// Which.
+        station: StationName,
+        /// Why.
+        why: String,
+        /// It will not be reached by trying again: it is not paired, or speaks another version.
+        is_final: bool,
     },
     /// Someone asks it to end: report and teardown come now.
     End,
@@ -178,7 +193,17 @@ impl Controller {
             Event::Stored { station, record, outcome } => {
                 self.stored(&station, record, outcome, &mut out);
             }
-            Event::Linked { station } => self.linked(&station),
+            Event::Linked { station } => self.linked(now, &station),
+            Event::Starting { station } => {
+                if let Some(station) = self.stations.get_mut(&station) {
+                    station.preflight.starts = true;
+                }
+            }
+            Event::Unreached { station, why, is_final } => {
+                if let Some(station) = self.stations.get_mut(&station) {
+                    station.preflight.unreached = Some((why, is_final));
+                }
+            }
             Event::End => {
                 let asked = self.failures.iter().any(|f| f.cause == Cause::EndRequested);
                 if !asked {

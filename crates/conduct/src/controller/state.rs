@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use timewire_base::{Instant, Mono, Span, StationName, Tai};
 
+use super::preflight::Preflight;
 use super::{ActualStart, Cause, Controller, Entry, Failure, Start};
 use crate::clock::{ClockEstimate, Now};
 use crate::message::What;
@@ -97,6 +98,7 @@ pub(super) struct Station {
     pub lapsed: bool,
     /// It is waited for no longer in this phase.
     pub abandoned: bool,
+    pub preflight: Preflight,
     pub clock: ClockEstimate,
     /// Questions for its clock that were not answered yet, the oldest first.
     pub exchanges: VecDeque<(u64, Now)>,
@@ -132,6 +134,7 @@ impl Station {
             forgotten: false,
             lapsed: false,
             abandoned: false,
+            preflight: Preflight::default(),
             clock: ClockEstimate::default(),
             exchanges: VecDeque::new(),
             next_clock: None,

@@ -35,6 +35,7 @@ fn timing() -> Timing {
     Timing {
         lease: Span::from_ms(1_000),
         resend: Span::from_ms(50),
+        preflight: Span::from_secs(5),
         lead: Span::from_ms(200),
         clock_within: Span::from_ms(20),
         phases: Phase::ALL.into_iter().map(|phase| (phase, Span::from_secs(4))).collect(),
@@ -121,12 +122,13 @@ fn t2_nothing_goes_wrong_and_all_is_done() {
 }
 
 /// With the times that an experiment has by itself, but for the difference of clocks, which cannot
-/// be known better.
+/// be known better, and the first sign of life.
 #[test]
 fn t2_sixty_four_stations_behind_half_a_second_and_losses_of_one_in_twenty() {
     for seed in 0..4 {
         let mut far = plan(64, &Phase::ALL, 1);
-        far.timing = Timing { clock_within: Span::from_secs(3), ..Timing::default() };
+        let (clock_within, preflight) = (Span::from_secs(3), Span::from_secs(30));
+        far.timing = Timing { clock_within, preflight, ..Timing::default() };
         // Time for many signs of life.
         for station in &mut far.stations {
             station.parts.get_mut(&Phase::Finish).unwrap().after = Span::from_secs(120);

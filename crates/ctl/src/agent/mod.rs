@@ -22,10 +22,11 @@ use std::time::Duration;
 use timewire_base::{Instant, Mono, Tai};
 use timewire_conduct::agent::{Action, Entry, Event, compact};
 use timewire_conduct::journal::Side;
-use timewire_conduct::message::{FromAgent, Standing, ToAgent};
+use timewire_conduct::message::{FromAgent, Lack, Standing, ToAgent};
 use timewire_conduct::{Agent, ExperimentId, FailureKind, Now, Outcome};
-use timewire_remote::Link;
+use timewire_remote::{Link, Log, RemoteError};
 use timewire_sys::clock;
+use timewire_sys::namespace::{Capabilities, Capability};
 
 use crate::CtlError;
 use ledger::Ledger;
@@ -44,6 +45,7 @@ pub struct AgentOptions {
 /// An agent.
 pub struct AgentService {
     options: AgentOptions,
+    log: Log,
     machine: Agent,
     ledger: Ledger,
     parts: BTreeMap<ExperimentId, Arc<Part>>,
@@ -89,8 +91,10 @@ const LOOK: Duration = Duration::from_millis(500);
 impl AgentService {
     /// Opens the agent's directory, and puts back what a killed agent left.
     ///
+    /// What it has to say of its controllers goes to the log.
+    ///
     /// **Errors**: the directory cannot be used, another agent uses it, or its journal is damaged.
-    pub fn open(options: AgentOptions) -> Result<AgentService, CtlError> {
+    pub fn open(options: AgentOptions, log: Log) -> Result<AgentService, CtlError> {
         let directory = &options.directory;
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         made.map_err(CtlError::file("create", directory))?;
@@ -100,7 +104,8 @@ impl AgentService {
         let (to_inbox, inbox) = mpsc::sync_channel(INBOX);
         let mut service = AgentService {
             options,
-            machine,
+            log,
+            machine: machine.lacking(lacks()),
             ledger,
             parts: BTreeMap::new(),
             tasks: BTreeSet::new(),
@@ -138,8 +143,14 @@ impl AgentService {
                     self.take(*link)?;
                 }
                 Some(Input::Posted(link, Posted::Message(bytes))) => self.message(link, &bytes)?,
-                Some(Input::Posted(link, Posted::Gone)) => {
-                    self.posts.remove(&link);
+                Some(Input::Posted(link, Posted::Gone(error))) => {
+                    let post = self.posts.remove(&link);
+                    // A goodbye is how links end.
+                    if let Some(post) =
+                        post.filter(|_| !matches!(error, RemoteError::Closed { .. }))
+                    {
+                        (self.log)(&format!("link of {}: {error}", post.peer()));
+                    }
                 }
                 Some(Input::Did(event)) => self.did(event)?,
                 None => self.tell(Event::Tick)?,
@@ -203,6 +214,7 @@ impl AgentService {
             }
             Err(error) => {
                 if let Some(post) = self.posts.remove(&link) {
+                    (self.log)(&format!("link of {} is closed: {error}", post.peer()));
                     post.close(&error.to_string());
                 }
                 Ok(())
@@ -350,6 +362,15 @@ impl AgentService {
         }
         Ok(())
     }
+}
+
+/// What this process lacks to change its host.
+fn lacks() -> Vec<Lack> {
+    let held = Capabilities::of_this_process();
+    let lacks = |one: &Capability| held.as_ref().is_ok_and(|held| !held.has(*one));
+    let needed = [Capability::NetAdmin];
+    let name = |one: Capability| Lack::Capability(one.name().to_owned());
+    needed.into_iter().filter(lacks).map(name).collect()
 }
 
 /// For a wait until an instant of this scale.

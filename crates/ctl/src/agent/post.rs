@@ -9,15 +9,15 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-use timewire_remote::{Link, Sender};
+use timewire_remote::{Link, Peer, RemoteError, Sender};
 
 /// What comes over a link.
 #[derive(Debug)]
 pub(crate) enum Posted {
     /// A message.
     Message(Vec<u8>),
-    /// The link is over.
-    Gone,
+    /// The link is over, and why.
+    Gone(RemoteError),
 }
 
 /// The sending end.
@@ -60,8 +60,8 @@ impl Post {
                             break;
                         }
                     }
-                    Err(_) => {
-                        told(Posted::Gone);
+                    Err(error) => {
+                        told(Posted::Gone(error));
                         break;
                     }
                 }
@@ -74,6 +74,11 @@ impl Post {
     pub fn send(&self, bytes: Vec<u8>) {
         // What is lost is said again.
         let _ = self.queue.try_send(bytes);
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        self.sender.peer()
     }
 
     /// Ends the link, and says why.

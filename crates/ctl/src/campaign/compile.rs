@@ -269,6 +269,7 @@ impl Texts<'_> {
         let timing = Timing {
             lease: wish.lease,
             resend: wish.resend,
+            preflight: wish.preflight,
             lead: wish.lead,
             clock_within: wish.clock_within,
             phases: Phase::ALL.into_iter().map(|phase| (phase, wish.phase)).collect(),

@@ -119,6 +119,13 @@ fn parse(text: &str) -> Option<Address> {
 }
 
 impl Connect for Reach {
+    fn starts_program(&self, station: &StationName) -> bool {
+        matches!(
+            self.stations.get(station),
+            Some(Address::Ssh(_) | Address::Netns(_) | Address::Local)
+        )
+    }
+
     fn connect(&self, station: &StationName) -> Result<Link, RemoteError> {
         let limits = LinkLimits {
             keep_alive: Duration::from_secs(2),

@@ -10,6 +10,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, PipeWriter, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -388,6 +389,8 @@ impl Keeper {
         let mut process = Command::new(&program)
             .args(arguments)
             .arg(store.record_path())
+            // Ctrl-C is for the owner, also before this one has a session of its own.
+            .process_group(0)
             .stdin(Stdio::from(reader))
             .stdout(Stdio::piped())
             .stderr(log)

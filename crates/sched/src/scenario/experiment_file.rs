@@ -80,6 +80,8 @@ record! {
         lease: Span = "10s",
         /// After so long without an answer something is said again.
         resend: Span = "500ms",
+        /// A station of which nothing is heard for so long before the first phase ends the run.
+        preflight: Span = "5s",
         /// How far ahead the common start of `run` is.
         lead: Span = "1s",
         /// A station whose clock may be further than this from the controller's does not run.
