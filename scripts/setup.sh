@@ -12,7 +12,8 @@
 #   bench  demo, and valgrind
 #   package  demo, what makes packages (python3 writes the wheel), and what installs them on a bare
 #          system
-#   ci     everything, a browser that opens the report, ptp4l for a test of clocks, and yanglint
+#   ci     everything, a browser that opens the report, ptp4l for a test of clocks, yanglint, and for
+#          fuzzing cargo-fuzz and a nightly compiler, where that can be had
 #
 # Debian packages come through apt-get and need root; Rust and cargo-deny go into the home directory
 # of the caller. With nothing to do it is silent and takes a blink.
@@ -20,6 +21,7 @@
 set -eu
 
 CARGO_DENY_VERSION=0.20.2
+CARGO_FUZZ_VERSION=0.13.1
 RUSTUP_INIT=https://static.rust-lang.org/rustup/rustup-init.sh
 OLDEST_CLANG=15
 
@@ -163,6 +165,21 @@ install_cargo_deny() {
         fail "cargo install cargo-deny failed"
 }
 
+# Not having it is no failure: the part of CI that needs it is skipped.
+install_cargo_fuzz() {
+    if ! rustup run nightly rustc --version >/dev/null 2>&1; then
+        say "rustup toolchain install nightly (for fuzzing)"
+        if ! rustup --quiet toolchain install nightly --profile minimal --no-self-update; then
+            say "no nightly compiler can be had here: no fuzzing"
+            return 0
+        fi
+    fi
+    have cargo-fuzz && return 0
+    say "cargo install cargo-fuzz@$CARGO_FUZZ_VERSION (a minute)"
+    cargo install --quiet --locked "cargo-fuzz@$CARGO_FUZZ_VERSION" ||
+        say "cargo install cargo-fuzz failed: no fuzzing"
+}
+
 want=${1:-demo}
 case $want in
 demo | lab | test | bench | package | ci) ;;
@@ -171,3 +188,4 @@ esac
 install_packages
 install_toolchain
 case $want in test | ci) install_cargo_deny ;; esac
+case $want in ci) install_cargo_fuzz ;; esac

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Chores of the workspace: `cargo xtask tidy | test | bench | bench-gate |
-//! lab-stress | peers | peers-plan | peers-sim | sbom`.
+//! Chores of the workspace: `cargo xtask tidy | test | fuzz | bench | bench-gate | lab-stress |
+//! peers | peers-plan | peers-sim | sbom`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
 
 mod bench;
 mod command;
+mod fuzz;
 mod peers;
 mod peers_sim;
 mod sbom;
@@ -22,6 +23,8 @@ const USAGE: &str = "\
 usage: cargo xtask VERB
   tidy        check the rules of the repository (also a test of this crate)
   test        format, lints, licences, advisories, all tests; ends with the totals
+  fuzz [--seconds N] [--within N] [TARGET...]  every reader of something external against
+              made-up inputs, a minute each (needs a nightly compiler and cargo-fuzz)
   bench       every benchmark, then the gate
   bench-gate  instructions per frame, planned stream and simulated hop, against their bounds
               (needs valgrind)
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let outcome = match verbs.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy::run(&root()),
         ["test"] => test_run::run(&root()),
+        ["fuzz", ref arguments @ ..] => fuzz::run(&root(), arguments),
         ["bench"] => bench::all(&root()).and_then(|()| bench::gate(&root())),
         ["bench-gate"] => bench::gate(&root()),
         ["lab-stress", times] => lab_stress(&root(), times),

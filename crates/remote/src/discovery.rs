@@ -37,7 +37,7 @@ pub struct Announcement {
 impl Announcement {
     /// As a packet: `TWAG`, version, port, fingerprint, then name and program, each after its
     /// length in one byte.
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut packet = MAGIC.to_vec();
         packet.push(VERSION);
         packet.extend_from_slice(&self.port.to_be_bytes());
@@ -51,7 +51,7 @@ impl Announcement {
     }
 
     /// From a packet of anybody; `None` when it is something else.
-    fn decode(packet: &[u8]) -> Option<Announcement> {
+    pub(crate) fn decode(packet: &[u8]) -> Option<Announcement> {
         let (magic, rest) = packet.split_first_chunk::<4>()?;
         let (version, rest) = rest.split_first()?;
         if magic != MAGIC || *version != VERSION {

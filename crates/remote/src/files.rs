@@ -105,6 +105,18 @@ impl Say {
     }
 }
 
+/// Reads a message as either kind, for fuzzing.
+#[cfg(fuzzing)]
+pub(crate) fn read_any(message: &[u8]) {
+    let _ = Chunk::decode(message);
+    if let Ok(said) = Say::decode(message) {
+        assert_eq!(Say::decode(&said.encode()).ok().as_ref(), Some(&said));
+        if let Say::Offer { files, .. } = said {
+            let _ = Manifest { files }.check(&FileLimits::default());
+        }
+    }
+}
+
 fn say(sender: &Sender, what: &Say) -> Result<(), RemoteError> {
     sender.send(&what.encode())
 }

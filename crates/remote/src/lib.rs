@@ -14,6 +14,8 @@ mod discovery;
 mod error;
 mod files;
 mod frame;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod identity;
 mod link;
 mod listener;

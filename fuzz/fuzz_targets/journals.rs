@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Journals: of experiments on both sides, and of what was changed on a host.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use timewire_conduct::journal::{Side, read};
+use timewire_conduct::{Agent, agent, controller};
+
+fuzz_target!(|data: &[u8]| {
+    let bytes = timewire_fuzz::journal_with_sums(data);
+    if let Ok(reading) = read::<agent::Entry>(Side::Agent, &bytes) {
+        assert!(reading.whole <= bytes.len());
+        Agent::resume(&reading.entries);
+    }
+    if let Ok(reading) = read::<controller::Entry>(Side::Controller, &bytes) {
+        assert!(reading.whole <= bytes.len());
+    }
+    let _ = timewire_host::apply::record::load(&timewire_fuzz::file("record", data));
+});

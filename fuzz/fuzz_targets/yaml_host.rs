@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Host files, and what becomes of them on a host.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use timewire_sched::scenario::host::HostFile;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match HostFile::parse("any", text) {
+        Ok(file) => {
+            let _ = format!("{file:?}");
+        }
+        Err(errors) => timewire_fuzz::check_errors(&errors),
+    }
+});

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files of laboratory segments.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use timewire_sched::scenario::SegmentFile;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match SegmentFile::parse("any", text) {
+        Ok(file) => {
+            let _ = format!("{file:?}");
+        }
+        Err(errors) => timewire_fuzz::check_errors(&errors),
+    }
+});
