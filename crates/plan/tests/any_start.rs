@@ -135,4 +135,30 @@ proptest! {
         let best = (offset..1_000).any(|start| tries(start * STEP));
         prop_assert_eq!(is_good(&any), best, "{:?}", any.configured.report.findings);
     }
+
+    /// The same of messages of several frames, one behind the other at the talker.
+    #[test]
+    fn t0_any_start_of_a_burst_is_as_good_as_the_best_of_all_starts(
+        latency in 400..1_000_i64,
+        burst in 2..4_i64,
+        first in windows(8_000),
+        second in windows(4_000),
+    ) {
+        let (network, given) = network(latency * STEP, 0, burst);
+        let files = vec![
+            file("x.yang.json", &gates("eth1", 8_000, &first)),
+            file("y.yang.json", &gates("eth1", 4_000, &second)),
+        ];
+        let any = said(&network, &given, &files);
+        let head = "stream,frame,interface,priority,interval_ns,start_ns,launch_ns,bytes";
+        let tries = |start: i64| {
+            let row = |frame: i64| format!("s,{frame},eth0,3,8000,{},,64\n", start + 672 * frame);
+            let rows: String = (0..burst).map(row).collect();
+            let mut files = files.clone();
+            files.push(("a.launch.csv".to_owned(), format!("{head}\n{rows}").into_bytes()));
+            is_good(&said(&network, &given, &files))
+        };
+        let best = (0..1_000).any(|start| tries(start * STEP));
+        prop_assert_eq!(is_good(&any), best, "{:?}", any.configured.report.findings);
+    }
 }
