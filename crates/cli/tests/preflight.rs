@@ -99,11 +99,10 @@ fn t3_what_is_wrong_with_stations_is_said_before_anything_is_done() {
         wrong.push(("lacking", unix("lacking"), "its agent lacks CAP_NET_ADMIN"));
     }
     let step = format!("touch {}", scratch.join("done"));
+    let step = step.replace(' ', ", ");
     let station = |name: &str| {
-        format!(
-            "  - name: {name}\n    setup: {{steps: [{{run: [{}], name: t}}, {{apply: host.yaml}}]}}\n",
-            step.replace(' ', ", ")
-        )
+        let steps = format!("{{run: [{step}], name: t}}, {{apply: host.yaml}}");
+        format!("  - name: {name}\n    setup: {{steps: [{steps}]}}\n")
     };
     scratch.write(
         "host.yaml",

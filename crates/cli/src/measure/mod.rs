@@ -18,12 +18,13 @@ pub enum MeasureCommand {
     ///
     /// All sources, ways to wait, rates and settings are measured in turn in one run and compared.
     /// Settings of the host are put back, also when this is killed. Exit code 0: all messages came;
-    /// 1: some were lost.
+    /// 1: some were lost; 2 also when it was ended, with what was measured until then.
     Receive(Box<receive::Receive>),
     /// Measure how long messages take from program to program, point by point, at several loads
     ///
     /// First finds the largest rate at which nothing is lost, then measures at shares of it. Exit
-    /// code 0: nothing was lost at any of them; 1: something was, or every rate lost something.
+    /// code 0: nothing was lost at any of them; 1: something was, or every rate lost something; 2
+    /// also when it was ended, with what was measured until then.
     Path(Box<path::PathArgs>),
     /// How far from its launch time a frame leaves: slept for, held by the kernel, by the card, or
     /// in a slot of Timewire's MAC
