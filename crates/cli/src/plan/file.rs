@@ -39,6 +39,7 @@ pub struct More {
     simulated: Option<sim::Report>,
     written: usize,
     asked: Vec<Asked>,
+    gated: Vec<file::GatedClass>,
 }
 
 /// What became of a stream that users asked for.
@@ -118,6 +119,7 @@ impl OwnFile {
             simulated: None,
             written: 0,
             asked: self.asked(plan),
+            gated: file::gated_classes(&self.file),
         };
         let planned = || {
             let planned = file::planned(&self.file, &self.given, plan);
@@ -234,6 +236,9 @@ impl More {
         for index in 0..self.rest.len() {
             let _ = writeln!(text, "  {}", self.line(index));
         }
+        for gated in &self.gated {
+            let _ = writeln!(text, "{} class {}: {}", gated.port, gated.class, gated.rate);
+        }
         if self.written > 0 {
             let _ = writeln!(text, "{} files written", self.written);
         }
@@ -252,6 +257,11 @@ impl More {
 
     pub fn simulated(&self) -> Option<&sim::Report> {
         self.simulated.as_ref()
+    }
+
+    /// Classes with credit behind gates.
+    pub fn gated(&self) -> &[file::GatedClass] {
+        &self.gated
     }
 
     pub fn is_asked(&self) -> bool {

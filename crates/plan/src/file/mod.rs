@@ -8,6 +8,7 @@
 //! Not here: reading the text (`timewire-sched`).
 
 mod configured;
+mod gated;
 mod planned;
 mod render;
 mod rest;
@@ -16,6 +17,7 @@ mod uni;
 mod yang;
 
 pub use configured::{Held, HoldError, hold, is_configuration};
+pub use gated::{GatedClass, gated_classes};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};
