@@ -325,7 +325,10 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     })?;
     let real = names(&args.interface, &host.host)?;
     let mut here = host.clone();
-    let names = here.host.interfaces.iter_mut().map(|wish| &mut wish.name);
+    let names = here.host.interfaces.iter_mut().flat_map(|wish| {
+        let vlans = wish.vlans.iter_mut().filter_map(|vlan| vlan.name.as_mut());
+        vlans.chain([&mut wish.name])
+    });
     let clocks = here.host.clock.iter_mut().flat_map(|clock| &mut clock.interfaces);
     for name in names.chain(clocks) {
         if let Some(real) = real.get(name) {

@@ -444,3 +444,81 @@ fn t1_stray_bits_of_gate_masks_are_commented() {
     assert_eq!(found.mend, ["sched-entry with masks of no more than 8 bits"]);
     assert_eq!(of(["0xa", "0x20", "0x80"]), None);
 }
+
+fn about_file(host: &(Snapshot, Probes), interfaces: &str) -> Vec<Finding> {
+    let text = format!("timewire: 1\nname: x\nhost:\n  interfaces:\n{interfaces}");
+    let file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    doctor::judge(&host.0, &host.1, &Question::HostFile(Box::new(file))).findings
+}
+
+/// A VLAN that the file makes need not be there before.
+#[test]
+fn t1_a_vlan_that_the_file_makes_is_not_missing() {
+    let host = recorded(I225);
+    for (vlan, own, state) in [
+        ("{ id: 5 }", "eth0.5", State::Ok),
+        ("{ id: 5, name: tsn }", "tsn", State::Ok),
+        ("{ id: 5 }", "eth0.6", State::Missing),
+    ] {
+        let interfaces =
+            format!("    - {{ name: eth0, vlans: [{vlan}] }}\n    - {{ name: {own}, up: true }}\n");
+        let all = about_file(&host, &interfaces);
+        let of = |it: &&Finding| it.interface.as_ref().is_some_and(|name| name.as_str() == own);
+        let found = all.iter().filter(of).find(|finding| finding.id == Check::Link).unwrap();
+        assert_eq!(found.state, state, "{found:?}");
+    }
+}
+
+/// What a kernel will drop is a warning before anybody sends.
+#[test]
+fn t1_frames_that_classes_with_launch_times_drop_are_told_before() {
+    let host = recorded(LABORATORY);
+    let told = |launch: &str, entries: &str| {
+        let gates = if entries.is_empty() {
+            String::new()
+        } else {
+            format!(", gates: {{ entries: [{entries}] }}")
+        };
+        let text = format!(
+            "    - {{ name: eth0, transmit: {{ classes: [{{ queues: 1@0 }}, {{ priorities: [3], \
+             queues: 1@1, launch_time: {{ delta: 300us{launch} }} }}]{gates} }} }}\n"
+        );
+        let all = about_file(&host, &text).into_iter();
+        let own = |it: &Finding| it.id == Check::QdiscEtf && it.state == State::Degraded;
+        all.filter(own).map(|it| it.found).collect::<Vec<_>>()
+    };
+    let plain = told("", "");
+    assert_eq!(plain.len(), 1, "{plain:?}");
+    assert!(plain[0].starts_with("class 1: etf drops every frame of a socket without SO_TXTIME"));
+    assert_eq!(told(", skip_sock_check: true", ""), Vec::<String>::new());
+    let open = "{ open: [0, 1], interval: 1ms }, { open: [1], interval: 1ms }";
+    let always = told(", skip_sock_check: true", open);
+    assert!(always[0].contains("is always open, and taprio drops"), "{always:?}");
+    assert!(always[0].contains("from one of the 2 entries to the next"), "{always:?}");
+    let some = "{ open: [0], interval: 1ms }, { open: [1], interval: 1ms }";
+    let outside = told("", some);
+    assert!(outside[1].contains("outside the gate or across the end"), "{outside:?}");
+}
+
+/// Both rates of a class with credit behind a gate.
+#[test]
+fn t1_the_effective_rate_of_credit_behind_gates_is_told() {
+    let host = recorded(LABORATORY);
+    let told = |entries: &str| {
+        let text = format!(
+            "    - {{ name: eth0, transmit: {{ classes: [{{ queues: 1@0 }}, {{ priorities: [3], \
+             queues: 1@1, shaper: {{ credit: {{ from: slopes, idle_slope: 20Mbit, port: 100Mbit, \
+             hi_credit: 0, lo_credit: -1200 }} }} }}], gates: {{ entries: [{entries}] }} }} }}\n"
+        );
+        let all = about_file(&host, &text).into_iter();
+        all.filter(|it| it.needed_by.as_deref() == Some("shaper")).collect::<Vec<_>>()
+    };
+    let quarter = told("{ open: [1], interval: 250us }, { open: [0], interval: 750us }");
+    assert_eq!(
+        quarter[0].found,
+        "class 1: credit of 20.000 Mbit/s behind a gate that is open for 25.0 % of the cycle \
+         carries 20.000 Mbit/s by IEEE 802.1Q, and about 5.000 Mbit/s with Linux"
+    );
+    assert!(quarter[0].mend[0].contains("80000000 bit/s"), "{quarter:?}");
+    assert_eq!(told("{ open: [0, 1], interval: 1ms }"), []);
+}

@@ -359,3 +359,31 @@ fn t0_no_stream_is_without_bound_or_place_without_a_reason() {
     let many = ["bounded", "refused", "overload", "no_window", "circular", "settings"];
     assert!(many.iter().all(|kind| kinds.get(kind) > Some(&10)), "{kinds:?}");
 }
+
+/// The effective rate is told wherever credit is behind gates, and nowhere else.
+#[test]
+fn t0_credit_behind_gates_has_its_rates() {
+    let of = |keys: &str| {
+        let text = network(&format!(
+            "{}streams:\n{}",
+            port(keys),
+            stream("own", "a", 5, 100, "kind: cyclic, period: 5ms")
+        ));
+        let file = NetworkFile::parse("test", &text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+        file::gated_classes(&file)
+    };
+    let credit = "credit: [{ class: 5, rate: 20Mbit }]";
+    let found = of(&format!(
+        "{credit}, gates: {{ entries: [{{ open: [5], lasts: 250us }}, \
+         {{ open: [0], lasts: 750us }}] }}"
+    ));
+    assert_eq!((found.len(), found[0].port.as_str(), found[0].class), (1, "br>c", 5));
+    let rate = found[0].rate;
+    assert_eq!(
+        (rate.standard_bps, rate.linux_bps, rate.open_ppm),
+        (20_000_000, 5_000_000, 250_000)
+    );
+    assert_eq!(of(credit), []);
+    let always = format!("{credit}, gates: {{ entries: [{{ open: [0, 5], lasts: 250us }}] }}");
+    assert_eq!(of(&always), []);
+}

@@ -44,6 +44,7 @@ pub struct More {
     asked: Vec<Asked>,
     /// What of the request was not interpreted.
     unread: Vec<FileUnread>,
+    gated: Vec<file::GatedClass>,
 }
 
 /// What became of a stream that users asked for.
@@ -126,6 +127,7 @@ impl OwnFile {
             written: 0,
             asked: self.asked(plan),
             unread: self.unread.clone(),
+            gated: file::gated_classes(&self.file),
         };
         let planned = || {
             let planned = file::planned(&self.file, &self.given, plan);
@@ -249,6 +251,9 @@ impl More {
         for index in 0..self.rest.len() {
             let _ = writeln!(text, "  {}", self.line(index));
         }
+        for gated in &self.gated {
+            let _ = writeln!(text, "{} class {}: {}", gated.port, gated.class, gated.rate);
+        }
         if self.written > 0 {
             let _ = writeln!(text, "{} files written", self.written);
         }
@@ -267,6 +272,11 @@ impl More {
 
     pub fn simulated(&self) -> Option<&sim::Report> {
         self.simulated.as_ref()
+    }
+
+    /// Classes with credit behind gates.
+    pub fn gated(&self) -> &[file::GatedClass] {
+        &self.gated
     }
 
     pub fn is_asked(&self) -> bool {

@@ -79,6 +79,9 @@ impl Serialize for Whole<'_> {
         }
         map.serialize_entry("checked", &self.effort.checked)?;
         map.serialize_entry("cycle_ns", &self.plan.cycle)?;
+        if let Some(gated) = self.more.map(More::gated).filter(|gated| !gated.is_empty()) {
+            map.serialize_entry("gated_credit", gated)?;
+        }
         map.serialize_entry("links", &Each(names))?;
         map.serialize_entry("nodes", &Each(nodes))?;
         if let Some(more) = self.more.filter(|more| more.is_asked()) {

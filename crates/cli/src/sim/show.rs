@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use timewire_base::Span;
 use timewire_ctl::rundir::{Judged, SIMULATION_SCHEMA};
+use timewire_plan::file::{GatedClass, gated_classes};
 use timewire_sched::scenario::AtMost;
 use timewire_sched::scenario::network::{NetLimit, NetMetric, NetworkFile};
 use timewire_sim::net::{LostBy, Outcome, StreamResult};
@@ -30,6 +31,9 @@ pub struct Report {
     hops: u64,
     collisions: u64,
     violations: Vec<String>,
+    /// What classes with credit carry behind gates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gated_credit: Vec<GatedClass>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +101,7 @@ impl Report {
             events: outcome.events,
             hops: outcome.hops,
             collisions: outcome.collisions,
+            gated_credit: gated_classes(file),
             violations: outcome
                 .violations
                 .iter()
@@ -132,6 +137,9 @@ impl Report {
                 reasons.push(format!("{} requests timed out", stream.timeouts));
             }
             let _ = writeln!(text, "{name}: {}", reasons.join(", "));
+        }
+        for gated in &self.gated_credit {
+            let _ = writeln!(text, "{} class {}: {}", gated.port, gated.class, gated.rate);
         }
         if let Some(worst) = &self.worst {
             let _ = writeln!(text, "worst of {} phases, by offset:", worst.trials);

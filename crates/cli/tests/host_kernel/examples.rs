@@ -60,7 +60,7 @@ fn refused(name: &str, reasons: &[&str]) {
 
 fn cards_classes() {
     // Linux 6.1 gives no reason.
-    let reasons = ["no card", "Invalid argument"];
+    let reasons = ["Device does not support hardware offload", "Invalid argument"];
     refused("mqprio-four-classes-card.yaml", &reasons);
     refused("mqprio-five-classes-card.yaml", &reasons);
 }

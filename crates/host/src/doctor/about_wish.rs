@@ -3,9 +3,11 @@
 //!
 //! Not here: carrying it out.
 
+use timewire_sched::qdisc::GatedRate;
 use timewire_sched::scenario::host::{
-    Class, ClockWish, GateMode, Gates, Group, GroupPolicy, Hardware, HostWish, InterfaceWish,
-    LaunchTime, MemberKind, Receive, RxFilter, Shaper, Timestamping, Timestamps, Transmit, XdpMode,
+    Class, ClockWish, CreditWish, GateMode, Gates, Group, GroupPolicy, Hardware, HostWish,
+    InterfaceWish, LaunchTime, MemberKind, Receive, RxFilter, Shaper, Timestamping, Timestamps,
+    Transmit, XdpMode,
 };
 
 use super::about_groups;
@@ -109,6 +111,9 @@ pub(super) fn findings(
                 let findings = findings.into_iter().chain(asked.findings(interface));
                 all.extend(findings.map(|finding| changed(finding, link.settings, interface)));
             }
+            None if is_made(wish, interface) => {
+                all.push(Finding::ok(Check::Link, "the file makes it").of(&interface.name));
+            }
             None => all.push(about_link::absent(snapshot, &interface.name)),
         }
     }
@@ -125,6 +130,16 @@ pub(super) fn findings(
         all.extend(clock_interfaces(snapshot, probes, clock));
     }
     all
+}
+
+/// Whether an interface is a VLAN that the file makes.
+fn is_made(wish: &HostWish, interface: &InterfaceWish) -> bool {
+    wish.interfaces.iter().any(|link| {
+        link.vlans.iter().any(|vlan| match &vlan.name {
+            Some(name) => *name == interface.name,
+            None => format!("{}.{}", link.name, vlan.id.get()) == interface.name.as_str(),
+        })
+    })
 }
 
 /// What the file mends itself is well.
@@ -392,6 +407,8 @@ impl Asked<'_> {
                 all.push(offload(&self.link, id, "etf", |can| can.etf, true));
             }
         }
+        all.extend(self.launch_traps(wish));
+        all.extend(self.gated_credit(wish));
         for shaper in shapers(wish) {
             all.push(self.tried(Probe::Cbs, Check::QdiscCbs, "CONFIG_NET_SCH_CBS"));
             if shaper.offload {
@@ -403,6 +420,102 @@ impl Asked<'_> {
             all.push(self.known(Check::LinkPreemption, &self.link.settings.mac_merge));
         }
         all.dedup();
+        all
+    }
+
+    /// Frames that a class with launch times will refuse, whoever sends them.
+    ///
+    /// **Source**: `linux v6.12 net/sched/sch_etf.c:is_packet_valid`, `sch_taprio.c:
+    /// is_valid_interval`.
+    fn launch_traps(&self, wish: &Transmit) -> Vec<Finding> {
+        let mut all = Vec::new();
+        let finding = |found: String, mend: &str| {
+            Finding::new(Check::QdiscEtf, State::Degraded, found)
+                .mended_by(mend)
+                .of(self.link.name)
+                .needed_by("transmit")
+        };
+        let classes = wish.classes.iter().enumerate();
+        let own = classes.filter_map(|(class, it)| Some((Some(class), it.launch_time.as_ref()?)));
+        let root = wish.launch_time.iter().map(|launch| (None, launch));
+        for (class, launch) in own.chain(root) {
+            let whose = class.map_or("the interface".to_owned(), |class| format!("class {class}"));
+            if !launch.skip_sock_check {
+                all.push(finding(
+                    format!(
+                        "{whose}: etf drops every frame of a socket without SO_TXTIME and the \
+                         clock CLOCK_TAI, and those whose launch time is past"
+                    ),
+                    "senders with launch times (`timewire talk --launch`), or `skip_sock_check: \
+                     true` in `launch_time`",
+                ));
+            }
+            let (Some(class), Some(gates)) = (class, &wish.gates) else { continue };
+            let is_open = |entry: &&timewire_sched::scenario::host::GateEntry| {
+                entry.open.iter().any(|open| usize::try_from(open.get()) == Ok(class))
+            };
+            let open = gates.entries.iter().filter(is_open).count();
+            if open > 1 && open == gates.entries.len() {
+                all.push(finding(
+                    format!(
+                        "{whose}: its gate is always open, and taprio drops a frame with a launch \
+                         time whose transmission crosses from one of the {open} entries to the next"
+                    ),
+                    "launch times that keep a frame within one entry",
+                ));
+            } else {
+                all.push(finding(
+                    format!(
+                        "{whose}: taprio drops a frame with a launch time outside the gate or \
+                         across the end of an entry"
+                    ),
+                    "launch times that keep a frame within one open entry",
+                ));
+            }
+        }
+        all
+    }
+
+    /// Classes whose credit is behind a gate carry another rate than is reserved, at least here.
+    fn gated_credit(&self, wish: &Transmit) -> Vec<Finding> {
+        let Some(gates) = &wish.gates else { return Vec::new() };
+        let mut all = Vec::new();
+        for (class, shaper) in wish.classes.iter().enumerate() {
+            let Some(shaper) = &shaper.shaper else { continue };
+            let states: Vec<_> = gates
+                .entries
+                .iter()
+                .map(|entry| {
+                    let mut open = entry.open.iter();
+                    (open.any(|open| usize::try_from(open.get()) == Ok(class)), entry.interval)
+                })
+                .collect();
+            let (rate, port, hi) = match &shaper.credit {
+                CreditWish::Slopes(it) => {
+                    let hi = u64::try_from(it.hi_credit.0).unwrap_or(0);
+                    (it.idle_slope, it.port, hi.saturating_mul(8))
+                }
+                CreditWish::Reservation(it) => {
+                    let bits = u128::from(it.interference.get()) * 8 * u128::from(it.rate.get());
+                    let hi = u64::try_from(bits.div_ceil(u128::from(it.port.get().max(1))));
+                    (it.rate, it.port, hi.unwrap_or(u64::MAX))
+                }
+            };
+            let Some(gated) = GatedRate::of(rate, port, hi, &states) else { continue };
+            let mend = match gated.open_ppm {
+                0 => "a gate that opens for the class".to_owned(),
+                open => {
+                    let wanted = u128::from(rate.get()) * 1_000_000 / u128::from(open);
+                    format!("with Linux, a rate of {wanted} bit/s in `shaper` for what is reserved")
+                }
+            };
+            all.push(
+                Finding::new(Check::QdiscCbs, State::Degraded, format!("class {class}: {gated}"))
+                    .mended_by(mend)
+                    .of(self.link.name)
+                    .needed_by("shaper"),
+            );
+        }
         all
     }
 

@@ -9,6 +9,7 @@
 
 mod agree;
 mod configured;
+mod gated;
 mod planned;
 mod qdiscs;
 mod render;
@@ -19,6 +20,7 @@ mod yang;
 
 pub use agree::check_rendered;
 pub use configured::{FileUnread, Held, HoldError, hold, is_configuration, is_rendered_beside};
+pub use gated::{GatedClass, gated_classes};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};

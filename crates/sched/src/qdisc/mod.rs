@@ -12,6 +12,7 @@ mod credit;
 mod doubt;
 mod error;
 mod etf;
+mod gated;
 mod mqprio;
 mod place;
 mod shown;
@@ -35,6 +36,7 @@ pub use credit::{
 pub use doubt::{Doubt, PortLimits};
 pub use error::{QdiscError, Refuser};
 pub use etf::{Etf, EtfFlags};
+pub use gated::GatedRate;
 pub use mqprio::{ClassRate, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper};
 pub use place::{ClassId, Handle, Place, SizeTable};
 pub use shown::ShownQdisc;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What classes with credit carry behind the gates of a file.
+//!
+//! Not here: the arithmetic (`timewire_sched::qdisc::GatedRate`).
+
+use serde::Serialize;
+use timewire_base::Span;
+use timewire_sched::qdisc::GatedRate;
+use timewire_sched::scenario::network::{NetPort, NetworkFile};
+
+use super::{ends, link_name};
+use crate::model::LinkId;
+
+/// A class with credit behind a gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GatedClass {
+    /// The port: the link that it sends on.
+    pub port: String,
+    /// The traffic class.
+    pub class: u8,
+    /// Its rates.
+    #[serde(flatten)]
+    pub rate: GatedRate,
+}
+
+/// Those of every port of a file that has both credit and gates.
+pub fn gated_classes(file: &NetworkFile) -> Vec<GatedClass> {
+    let mut found = Vec::new();
+    for link in (0..2 * file.links.len()).map(LinkId::from_index) {
+        let (own, far, place) = ends(file, link);
+        let is_this =
+            |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);
+        let ports = || file.ports.iter().filter(is_this);
+        let Some(gates) = ports().filter_map(|port| port.gates.as_ref()).next_back() else {
+            continue;
+        };
+        let sum = gates.entries.iter().fold(Span::ZERO, |sum, entry| sum + entry.lasts);
+        let rest = gates.cycle.unwrap_or(sum) - sum;
+        for credit in ports().flat_map(|port| &port.credit) {
+            let mut states: Vec<(bool, Span)> = gates
+                .entries
+                .iter()
+                .map(|entry| (entry.open.contains(&credit.class), entry.lasts))
+                .collect();
+            if let Some(last) = states.last_mut() {
+                last.1 += rest;
+            }
+            let hi = credit.hi.map_or(0, |hi| u64::from(hi.get()).saturating_mul(8));
+            let rate = GatedRate::of(credit.rate, file.links[place].rate, hi, &states);
+            let class = u8::try_from(credit.class.get()).unwrap_or(7);
+            let port = link_name(file, link);
+            found.extend(rate.map(|rate| GatedClass { port, class, rate }));
+        }
+    }
+    found
+}
