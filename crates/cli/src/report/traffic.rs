@@ -222,8 +222,17 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
 }
 
 fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
-    let head =
-        ["stream", "received", "lost", "open", "duplicate", "reordered", "restarts", "rate/s"];
+    let head = [
+        "stream",
+        "received",
+        "lost",
+        "skipped",
+        "open",
+        "duplicate",
+        "reordered",
+        "restarts",
+        "rate/s",
+    ];
     let mut counts = Table::new("Messages", 1, &head);
     let (mut between, mut gaps, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
     let mut cycle_ns = 0;
@@ -234,6 +243,8 @@ fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
         let rate = seen.total_rate.as_ref().map(|rate| format!("{:.1}", rate.frames_per_s));
         let mut row = vec![name.clone()];
         row.extend(of.map(|count| count.to_string()));
+        let skipped = seen.skipped.map_or_else(|| "–".to_owned(), |count| count.to_string());
+        row.insert(3, skipped);
         row.push(rate.unwrap_or_else(|| "–".to_owned()));
         counts.rows.push(row);
         between.extend(Spread::of_counted(&name, &seen.between));
