@@ -15,7 +15,7 @@ use timewire_report::hdr::HdrSeries;
 use timewire_report::sheet::{Drawing, Lane, SPREAD_HEAD, Section, Sheet, Spread, Table};
 use timewire_trace::course::Course;
 use timewire_trace::record::{RecordFile, Tap};
-use timewire_trace::summary::Fact;
+use timewire_trace::summary::{Fact, Finding, Outcome};
 
 use super::{count, empty, fact, judged, list, note, read, read_versioned, us, words};
 
@@ -205,7 +205,12 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
         sheet.findings.push(note("clash", clash));
     }
     for why in &heard.inconclusive {
-        sheet.findings.push(note("inconclusive", why.clone()));
+        let outcome = Outcome::NotJudged;
+        sheet.findings.push(Finding {
+            outcome,
+            limit: "all heard".to_owned(),
+            ..note("inconclusive", why.clone())
+        });
     }
     for (many, what) in [
         (heard.dropped, "messages lost between kernel and program"),
