@@ -65,7 +65,7 @@ pub unsafe extern "C" fn tw_probe_write(
         raw::only(probe.is_launch, 1, "is_launch")?;
         let time = Instant::from_ns(probe.time_ns);
         let is_launch = probe.is_launch == 1;
-        probe::Probe { stream, seq: probe.seq, time, is_launch }.write(message);
+        probe::Probe { stream, seq: probe.seq, time, is_launch, skipped: None }.write(message);
         Ok(0)
     })
 }

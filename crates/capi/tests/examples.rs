@@ -423,7 +423,8 @@ fn t3_a_program_is_built_and_run_from_the_tree_that_make_lib_stages() {
 fn send_one(address: &str) {
     let mut message = [0; 64];
     let time = timewire_base::Instant::from_ns(1);
-    timewire_path::probe::Probe { stream: 1, seq: 9, time, is_launch: false }.write(&mut message);
+    timewire_path::probe::Probe { stream: 1, seq: 9, time, is_launch: false, skipped: None }
+        .write(&mut message);
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&message, address).unwrap();
 }
 

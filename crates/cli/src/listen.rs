@@ -125,7 +125,8 @@ pub struct Listen {
     pub bins: u32,
     /// Limits, such as 'loss=0,p99<100us': exit code 1 when one is missed; may be repeated
     ///
-    /// Of each stream: loss (a count, or a share as 0.1%), duplicate, reordered, restarts, frames,
+    /// Of each stream: loss (a count, or a share as 0.1%), skipped (by the talker), duplicate,
+    /// reordered, restarts, frames,
     /// rate (per second), min, p50, p90, p99, p99.9, max, mean, gap (between arrivals). Of all:
     /// streams, dropped, others. With <, <=, =, >= or >.
     #[arg(long, value_name = "LIMITS", help_heading = "Figures")]

@@ -145,7 +145,7 @@ mod tests {
 
     fn ours() -> PtpProbe {
         let time = Instant::from_ns(1_234_567_890_123);
-        let probe = Probe { stream: 7, seq: 0x0001_0203, time, is_launch: true };
+        let probe = Probe { stream: 7, seq: 0x0001_0203, time, is_launch: true, skipped: None };
         PtpProbe { domain: 200, probe }
     }
 

@@ -43,7 +43,7 @@ fn calls(receiver: &mut Receiver, is_frames: bool, send: &mut dyn FnMut(Probe)) 
             check_that_it_counts();
             before = counting::calls();
         }
-        send(Probe { stream: 1, seq, time: now(), is_launch: false });
+        send(Probe { stream: 1, seq, time: now(), is_launch: false, skipped: None });
         let mut known = false;
         while !known {
             let each = &mut |arrival: timewire_path::listen::Arrival<'_>| {

@@ -2,15 +2,15 @@
 //! Which packet it is: a tag that is the same on every host that the packet passes.
 //!
 //! 1. The user may say where in the payload a tag of their own lies ([`TagPlace`]).
-//! 2. Messages with Timewire's own header have their number: `TWs1` (of a talker) the stream and
-//!    the number in it, `TWm1` (of an experiment) the number.
+//! 2. Messages with Timewire's own header have their number: `TWs1` or `TWs2` (of a talker) the
+//!    stream and the number in it, `TWm1` (of an experiment) the number.
 //! 3. Of anything else it is made of what headers say and no bridge changes, and of content.
 //!
 //! **Shape** of a tag: the upper 32 bits are a hash of whose packet it is: IP addresses, protocol
-//! and ports; of what is not IP, MAC addresses and EtherType. Of `TWs1`, the lower 16 of them are
-//! the stream instead. The lower 32 bits are the number, or a hash of content: the first 64 bytes
-//! of the payload, its length, and of IPv4 the number of the packet and the place of a fragment.
-//! A tag of the user's that is 8 bytes wide is the whole tag. A tag is never 0.
+//! and ports; of what is not IP, MAC addresses and EtherType. Of `TWs1` and `TWs2`, the lower 16
+//! of them are the stream instead. The lower 32 bits are the number, or a hash of content: the
+//! first 64 bytes of the payload, its length, and of IPv4 the number of the packet and the place of
+//! a fragment. A tag of the user's that is 8 bytes wide is the whole tag. A tag is never 0.
 //!
 //! The payload is what stands behind UDP's header, behind TCP's ports (without its checksum, which
 //! a card may fill in), behind the IP header of anything else, and behind EtherType and VLAN tags
@@ -88,7 +88,7 @@ pub fn identify(frame: &[u8], place: Option<TagPlace>) -> Option<Identity> {
     for (word, bytes) in words.iter_mut().zip(content.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*bytes);
     }
-    if n >= 18 && content.starts_with(b"TWs1") {
+    if n >= 18 && (content.starts_with(b"TWs1") || content.starts_with(b"TWs2")) {
         let flow = flow & 0xffff_0000 | words[0] >> 32 & 0x7fff;
         return tagged(flow << 32 | words[0] >> 48 | (words[1] & 0xffff) << 16);
     }
@@ -287,6 +287,8 @@ mod tests {
         let with = |payload: &[u8], place| identify(&udp(payload, None, 1, to), place).unwrap();
         let flow = with(&[0; 30], None).tag >> 32;
         let expected = (flow & 0xffff_0000 | 5) << 32 | 0x0102_0304;
+        assert_eq!(with(&message, None), Identity { tag: expected, flags: Flags::TAGGED });
+        message[3] = b'2';
         assert_eq!(with(&message, None), Identity { tag: expected, flags: Flags::TAGGED });
         message[0] = b'X';
         assert_eq!(with(&message, None).flags, Flags::default());

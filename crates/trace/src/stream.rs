@@ -67,6 +67,8 @@ pub struct StreamStats {
     /// The last arrival that was not a duplicate.
     last_new: Option<Instant<Tai>>,
     since: Instant<Tai>,
+    /// What the last message said that its sender did not send, and of which life of the sender.
+    said: Option<(u32, u64)>,
 }
 
 /// Arrivals that are not counted yet, in order.
@@ -156,6 +158,9 @@ pub struct StreamSnapshot {
     pub total_rate: Option<Rate>,
     /// What the sequence numbers say.
     pub sequence: SequenceCounts,
+    /// Numbers of messages that their sender did not send, as it says itself; they are not among
+    /// the lost. `null` where its messages do not say.
+    pub skipped: Option<u64>,
     /// The tap from which `between` is measured.
     pub from_tap: String,
     /// The tap to which `between` is measured.
@@ -192,7 +197,32 @@ impl StreamStats {
             ends: None,
             last_new: None,
             since: now,
+            said: None,
         }
+    }
+
+    /// The message that comes next says how many its sender has not sent so far, modulo 2^32.
+    #[inline]
+    pub fn said_not_sent(&mut self, total: u32) {
+        if self.said.is_none_or(|(before, _)| before != total) {
+            self.not_sent_changed(total);
+        }
+    }
+
+    #[cold]
+    fn not_sent_changed(&mut self, total: u32) {
+        self.settle();
+        let life = self.sequence.counts().restarts;
+        let more = match self.said {
+            // One that was overtaken says less.
+            Some((before, of)) if of == life => match total.wrapping_sub(before) {
+                more if more < 1 << 31 => more,
+                _ => return,
+            },
+            _ => 0,
+        };
+        self.said = Some((total, life));
+        self.sequence.said_skipped(more);
     }
 
     /// A message came.
@@ -300,6 +330,7 @@ impl StreamStats {
             interval_rate: interval.rate(over),
             total_rate,
             sequence: self.sequence.counts(),
+            skipped: self.said.map(|_| self.sequence.skipped()),
             from_tap: self.taps.0.name().to_owned(),
             to_tap: self.taps.1.name().to_owned(),
             between: self.between.summary(),
@@ -493,6 +524,77 @@ mod tests {
                 }
             }
             each.agrees(&stats.snapshot(Instant::from_ns(MS)));
+        }
+    }
+
+    /// What a network does to a message: it comes, is lost, comes twice, or so many later.
+    #[derive(Clone, Copy, Debug)]
+    enum Fate {
+        Comes,
+        Lost,
+        Twice,
+        Later(usize),
+    }
+
+    proptest! {
+        /// What a talker leaves out and what the network loses are two counts, whatever is lost,
+        /// doubled and overtaken beside.
+        #[test]
+        fn t0_what_was_skipped_is_not_lost(
+            events in proptest::collection::vec(
+                (
+                    prop_oneof![6 => Just(0_u32), 2 => 1_u32..9, 1 => 9_u32..900],
+                    prop_oneof![
+                        12 => Just(Fate::Comes), 3 => Just(Fate::Lost), 1 => Just(Fate::Twice),
+                        2 => (1_usize..6).prop_map(Fate::Later),
+                    ],
+                ),
+                2..300,
+            ),
+            start in prop_oneof![any::<u32>(), u32::MAX - 300..=u32::MAX],
+        ) {
+            let (mut number, mut total) = (start, 7_u32);
+            let mut arrivals = Vec::new();
+            let (mut lost, mut skipped) = (0_u64, 0_u64);
+            let last = events.len() - 1;
+            for (nth, &(left_out, fate)) in events.iter().enumerate() {
+                if nth > 0 {
+                    number = number.wrapping_add(left_out);
+                    total = total.wrapping_add(left_out);
+                    skipped += u64::from(left_out);
+                }
+                // The first and the last come in their turn, so that all others lie between.
+                let fate = if nth == 0 || nth == last { Fate::Comes } else { fate };
+                let place = |later: usize| (nth + later).min(last - 1) * 2 + 1;
+                match fate {
+                    Fate::Comes => arrivals.push((nth * 2, number, total)),
+                    Fate::Lost => lost += 1,
+                    Fate::Twice => {
+                        arrivals.push((nth * 2, number, total));
+                        arrivals.push((place(0), number, total));
+                    }
+                    Fate::Later(by) => arrivals.push((place(by), number, total)),
+                }
+                number = number.wrapping_add(1);
+            }
+            arrivals.sort_by_key(|it| it.0);
+            // No restart is to be seen in many skipped ones, and all that is late is in the window.
+            let sequence = SequenceLimits { window: 16_384, leap: 1 << 20 };
+            let config = StreamConfig { sequence, cycle: None, ..config() };
+            let mut stats = StreamStats::new(config, Instant::from_ns(0));
+            for (at, (_, number, total)) in (1_i64..).zip(&arrivals) {
+                stats.said_not_sent(*total);
+                stats.arrived(Arrival {
+                    at: Instant::from_ns(at),
+                    number: *number,
+                    length: FrameLen::new(100).unwrap(),
+                    between: None,
+                });
+            }
+            stats.finish();
+            let seen = stats.snapshot(Instant::from_ns(MS));
+            prop_assert_eq!(seen.skipped, Some(skipped));
+            prop_assert_eq!((seen.sequence.lost, seen.sequence.open), (lost, 0));
         }
     }
 }

@@ -62,6 +62,7 @@ enum {
 
 #define TW_MIX 0x9e3779b97f4a7c15ULL
 #define TW_STREAM_MARK 0x31735754 /* TWs1 */
+#define TW_STREAM_MARK_LONG 0x32735754 /* TWs2 */
 #define TW_MESSAGE_MARK 0x316d5754 /* TWm1 */
 #define TW_STREAM_HEADER 18
 #define TW_MESSAGE_HEADER 8
@@ -425,7 +426,8 @@ static __noinline __u64 tw_tag(const struct tw_view *view, const struct tw_found
 		*flags |= TW_TAGGED;
 		return tag ? tag : 1;
 	}
-	if (n >= TW_STREAM_HEADER && (__u32)words[0] == TW_STREAM_MARK) {
+	if (n >= TW_STREAM_HEADER && ((__u32)words[0] == TW_STREAM_MARK ||
+				      (__u32)words[0] == TW_STREAM_MARK_LONG)) {
 		*flags |= TW_TAGGED | TW_HAS_STREAM;
 		flow = (flow & 0xffff0000) | (words[0] >> 32 & 0x7fff);
 		return flow << 32 | (words[0] >> 48) | (words[1] & 0xffff) << 16;

@@ -66,7 +66,11 @@ fn frame(random: &mut Random) -> Vec<u8> {
     };
     // Timewire's own headers, where the payload of most begins.
     if let (Some(at), true) = (random.of(&[None, Some(42), Some(14), Some(46)]), frame.len() > 66) {
-        let header = random.of(&[*b"TWs1\x05\x80\x04\x03", *b"\x01\x02\x03\x04TWm1"]);
+        let header = random.of(&[
+            *b"TWs1\x05\x80\x04\x03",
+            *b"TWs2\x05\x80\x04\x03",
+            *b"\x01\x02\x03\x04TWm1",
+        ]);
         frame[at..at + 8].copy_from_slice(&header);
     }
     frame

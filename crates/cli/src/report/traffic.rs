@@ -15,7 +15,7 @@ use timewire_report::hdr::HdrSeries;
 use timewire_report::sheet::{Drawing, Lane, SPREAD_HEAD, Section, Sheet, Spread, Table};
 use timewire_trace::course::Course;
 use timewire_trace::record::{RecordFile, Tap};
-use timewire_trace::summary::Fact;
+use timewire_trace::summary::{Fact, Finding, Outcome};
 
 use super::{count, empty, fact, judged, list, note, read, read_versioned, us, words};
 
@@ -205,7 +205,12 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
         sheet.findings.push(note("clash", clash));
     }
     for why in &heard.inconclusive {
-        sheet.findings.push(note("inconclusive", why.clone()));
+        let outcome = Outcome::NotJudged;
+        sheet.findings.push(Finding {
+            outcome,
+            limit: "all heard".to_owned(),
+            ..note("inconclusive", why.clone())
+        });
     }
     for (many, what) in [
         (heard.dropped, "messages lost between kernel and program"),
@@ -222,8 +227,17 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
 }
 
 fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
-    let head =
-        ["stream", "received", "lost", "open", "duplicate", "reordered", "restarts", "rate/s"];
+    let head = [
+        "stream",
+        "received",
+        "lost",
+        "skipped",
+        "open",
+        "duplicate",
+        "reordered",
+        "restarts",
+        "rate/s",
+    ];
     let mut counts = Table::new("Messages", 1, &head);
     let (mut between, mut gaps, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
     let mut cycle_ns = 0;
@@ -234,6 +248,8 @@ fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
         let rate = seen.total_rate.as_ref().map(|rate| format!("{:.1}", rate.frames_per_s));
         let mut row = vec![name.clone()];
         row.extend(of.map(|count| count.to_string()));
+        let skipped = seen.skipped.map_or_else(|| "–".to_owned(), |count| count.to_string());
+        row.insert(3, skipped);
         row.push(rate.unwrap_or_else(|| "–".to_owned()));
         counts.rows.push(row);
         between.extend(Spread::of_counted(&name, &seen.between));

@@ -35,6 +35,7 @@ enum Figure {
 enum OfStream {
     Loss,
     LossShare,
+    Skipped,
     Duplicate,
     Reordered,
     Restarts,
@@ -75,8 +76,9 @@ enum Kind {
     PerSecond,
 }
 
-const FIGURES: [(&str, Figure, Kind); 17] = [
+const FIGURES: [(&str, Figure, Kind); 18] = [
     ("loss", Figure::Stream(OfStream::Loss), Kind::CountOrShare),
+    ("skipped", Figure::Stream(OfStream::Skipped), Kind::Count),
     ("duplicate", Figure::Stream(OfStream::Duplicate), Kind::Count),
     ("reordered", Figure::Stream(OfStream::Reordered), Kind::Count),
     ("restarts", Figure::Stream(OfStream::Restarts), Kind::Count),
@@ -253,6 +255,7 @@ impl OfStream {
                 let all = lost + sequence.received;
                 if all == 0 { 0.0 } else { float(lost) / float(all) * 100.0 }
             }
+            OfStream::Skipped => float(seen.skipped?),
             OfStream::Duplicate => float(sequence.duplicate),
             OfStream::Reordered => float(sequence.reordered),
             OfStream::Restarts => float(sequence.restarts),
@@ -275,6 +278,7 @@ impl OfStream {
     fn text(self, value: f64) -> String {
         match self {
             OfStream::Loss
+            | OfStream::Skipped
             | OfStream::Duplicate
             | OfStream::Reordered
             | OfStream::Restarts

@@ -149,10 +149,13 @@ pub fn text(heard: &ListenSnapshot) -> String {
         put(&mut out, name, "", &value.to_string());
     }
     type Figure = fn(&HeardStream) -> u64;
-    let of_stream: [(&str, &str, &str, Figure); 8] = [
+    let of_stream: [(&str, &str, &str, Figure); 9] = [
         ("messages_total", "Messages that came.", "counter", |it| it.seen.frames),
         ("frame_bytes_total", "Bytes of their frames.", "counter", |it| it.seen.frame_bytes),
         ("lost_total", "Messages that did not come.", "counter", |it| it.seen.sequence.lost),
+        ("skipped_total", "Messages that the talker did not send.", "counter", |it| {
+            it.seen.skipped.unwrap_or(0)
+        }),
         ("open", "Messages that may still come.", "gauge", |it| it.seen.sequence.open),
         ("duplicate_total", "Messages that came again.", "counter", |it| {
             it.seen.sequence.duplicate

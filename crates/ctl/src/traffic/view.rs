@@ -47,10 +47,21 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
         streams.truncate(most);
         streams.sort_by_key(|it| it.stream);
     }
+    let has_skipped = heard.streams.iter().any(|it| it.seen.skipped.is_some_and(|it| it > 0));
     let mut rows = vec![HEAD.map(str::to_owned).to_vec()];
+    if has_skipped {
+        rows[0].insert(SKIPPED_AT, "skipped".to_owned());
+    }
     // What stays on the terminal tells of the whole time, and what is redrawn of the last moment.
     let is_live = room.lines.is_some();
-    rows.extend(streams.iter().map(|it| row(it, is_live)));
+    rows.extend(streams.iter().map(|it| {
+        let mut row = row(it, is_live);
+        if has_skipped {
+            let skipped = it.seen.skipped.map_or_else(|| "-".to_owned(), |it| it.to_string());
+            row.insert(SKIPPED_AT, skipped);
+        }
+        row
+    }));
     out += &cut(&table(&rows, &[]), room.columns);
     if left_out > 0 {
         out += &format!("and {left_out} streams with less loss and shorter times\n");
@@ -73,6 +84,9 @@ const HEAD: [&str; 14] = [
     "stream", "messages", "1/s", "Mbit/s", "lost", "open", "reord", "dup", "min", "p50", "p99",
     "p99.9", "max", "gap max",
 ];
+
+/// Where the column is of what talkers did not send, if they did not send anything.
+const SKIPPED_AT: usize = 5;
 
 fn row(stream: &HeardStream, is_live: bool) -> Vec<String> {
     let (stream, seen) = (stream.name(), &stream.seen);
@@ -169,6 +183,7 @@ pub fn lines(heard: &ListenSnapshot) -> String {
         }
         out += &format!(", lost {}", sequence.lost);
         let also = [
+            (seen.skipped.unwrap_or(0), "skipped by the talker"),
             (sequence.reordered, "reordered"),
             (sequence.duplicate, "twice"),
             (sequence.restarts, "restarts"),

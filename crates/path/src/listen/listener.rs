@@ -129,6 +129,10 @@ struct Usual {
     head: u64,
     /// What stands before it: whom it is from, and the end of whom it is to.
     from: u64,
+    /// What stands behind the header: what was not sent, where the message says it.
+    behind: u32,
+    /// Whether it does.
+    says_not_sent: bool,
     /// The place of its stream.
     place: usize,
 }
@@ -137,31 +141,39 @@ impl Usual {
     /// Where that is in a frame, and where our header ends.
     const FROM: usize = 4;
     const HEAD: usize = 12;
-    const END: usize = 14 + Probe::LEN;
+    const END: usize = 14 + Probe::LEN_SKIPPED;
 
     fn of(frame: &[u8], place: usize) -> Option<Usual> {
-        Usual::parts(frame).map(|(from, head, ..)| Usual { head, from, place })
+        let says_not_sent = Probe::parse(&frame[14..])?.skipped.is_some();
+        let (from, head, _, _, behind) = Usual::parts(frame)?;
+        Some(Usual { head, from, behind, says_not_sent, place })
     }
 
-    /// What is before the head of a frame, the head, the number of its message and the time it says.
+    /// What is before the head of a frame, the head, the number of its message and its time.
     #[inline(always)]
-    fn parts(frame: &[u8]) -> Option<(u64, u64, u32, i64)> {
+    fn parts(frame: &[u8]) -> Option<(u64, u64, u32, i64, u32)> {
         let frame = frame.first_chunk::<{ Usual::END }>()?;
         let (from, rest) = frame[Usual::FROM..].split_first_chunk()?;
         let (head, rest) = rest.split_first_chunk()?;
         let (seq, rest) = rest.split_first_chunk()?;
-        let (time, _) = rest.split_first_chunk()?;
+        let (time, rest) = rest.split_first_chunk()?;
+        let (behind, _) = rest.split_first_chunk()?;
+        let behind = u32::from_le_bytes(*behind);
         let (from, head) = (u64::from_le_bytes(*from), u64::from_le_bytes(*head));
-        Some((from, head, u32::from_le_bytes(*seq), i64::from_le_bytes(*time)))
+        Some((from, head, u32::from_le_bytes(*seq), i64::from_le_bytes(*time), behind))
     }
 }
 
 const _: () = assert!(Usual::FROM + 8 == Usual::HEAD);
-const _: () = assert!(Usual::HEAD + 20 == Usual::END, "a head of 8 bytes, number and time");
+const _: () = assert!(Usual::HEAD + 24 == Usual::END, "a head of 8 bytes, number, time, 4 bytes");
 
 impl Stream {
     #[inline]
-    fn arrived(&mut self, message: stream::Arrival, is_launch: bool) {
+    fn arrived(&mut self, message: stream::Arrival, probe: &Probe) {
+        let is_launch = probe.is_launch;
+        if let Some(skipped) = probe.skipped {
+            self.stats.said_not_sent(skipped);
+        }
         // One whose messages say now the one time, now the other, has no distance of the two.
         let between = message.between.filter(|_| is_launch == self.is_launch);
         self.stats.arrived(stream::Arrival { between, ..message });
@@ -256,9 +268,13 @@ impl Listener {
         else {
             return None;
         };
-        let (from, head, number, time) = Usual::parts(arrival.bytes)?;
+        let (from, head, number, time, behind) = Usual::parts(arrival.bytes)?;
         let usual = self.usual.as_ref();
         let usual = usual.filter(|usual| (usual.head, usual.from) == (head, from))?;
+        if usual.says_not_sent && usual.behind != behind {
+            return None;
+        }
+        let skipped = usual.says_not_sent.then_some(behind);
         let stream = self.streams.get_mut(usual.place)?;
         self.ways.kernel_to_user.record(user - at);
         let time = Instant::from_ns(time);
@@ -267,7 +283,7 @@ impl Listener {
         stream.stats.arrived(stream::Arrival { at, number, length, between: Some(latency) });
         self.counters.known += 1;
         let Stream { key: StreamKey { number: of, flow, .. }, is_launch, .. } = *stream;
-        let probe = Probe { stream: of, seq: number, time, is_launch };
+        let probe = Probe { stream: of, seq: number, time, is_launch, skipped };
         Some(Known { probe, at, latency, flow })
     }
 
@@ -304,7 +320,7 @@ impl Listener {
         let source = self.source_of(arrival);
         let flow = match self.streams.get_mut(self.last) {
             Some(stream) if stream.key.number == probe.stream && stream.key.source == source => {
-                stream.arrived(message, probe.is_launch);
+                stream.arrived(message, &probe);
                 let is_usual = self.is_frames
                     && self.ends == Tap::Receive
                     && stream.is_launch == probe.is_launch
@@ -344,7 +360,7 @@ impl Listener {
         // Where there are many streams, the next message is of another one again.
         self.usual = None;
         self.last = place;
-        self.streams[place].arrived(message, probe.is_launch);
+        self.streams[place].arrived(message, &probe);
         Some(self.streams[place].key.flow)
     }
 

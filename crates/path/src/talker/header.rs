@@ -107,7 +107,7 @@ impl Template {
                 template.put(&ptp_frame::ETHERTYPE.to_be_bytes());
                 template.ptp = Some(template.length);
                 let time = Instant::from_ns(0);
-                let probe = Probe { stream: 0, seq: 0, time, is_launch: false };
+                let probe = Probe { stream: 0, seq: 0, time, is_launch: false, skipped: None };
                 let mut message = [0; ptp_frame::CONTENT];
                 PtpProbe { domain, probe }.write(header.source.unwrap_or(own), &mut message);
                 template.put(&message[..PTP]);
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn t0_a_ptp_message_is_as_written_in_one_piece() {
         let (own, time) = ([2, 0, 0, 0, 0, 9], Instant::from_ns(5));
-        let probe = Probe { stream: 7, seq: 0x0001_0203, time, is_launch: true };
+        let probe = Probe { stream: 7, seq: 0x0001_0203, time, is_launch: true, skipped: None };
         let ours = PtpProbe { domain: 200, probe };
         let vlan = Some(VlanTag { vid: 5, pcp: 6 });
         for (vlan, start) in [(None, 14), (vlan, 18)] {

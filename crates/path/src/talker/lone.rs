@@ -174,7 +174,8 @@ impl<P: Port> Engine<P> {
             let notes_each = round_of.notes_each;
             if !line.plain {
                 let (time, is_launch) = (now, line.launch_lead.is_some());
-                let probe = Probe { stream, seq: 0, time, is_launch };
+                let skipped = line.skipped();
+                let probe = Probe { stream, seq: 0, time, is_launch, skipped };
                 probe.write(line.template.number(&mut line.image, line.payload, 0));
             }
             let mut seldom = Seldom {
@@ -226,6 +227,7 @@ impl<P: Port> Engine<P> {
             line.counters.past_deadline += past;
             line.counters.not_taken += full;
             line.counters.refused += refused;
+            line.not_sent = line.not_sent.wrapping_add(u32::try_from(not_sent).unwrap_or(u32::MAX));
             table.set_lone(Lone { due, cycle, left: left - count });
             self.busy_rounds += busy_rounds;
             if let Some(is_awake) = ended {

@@ -185,6 +185,10 @@ pub(crate) struct Line {
     pub(super) deadline: Span,
     pub(super) send_late: bool,
     pub(super) seq: u32,
+    /// Numbers of messages that were not sent, which later messages say.
+    pub(super) not_sent: u32,
+    /// Whether they do: they are long enough, and nobody else writes there.
+    says_not_sent: bool,
     pub(super) counters: StreamCounters,
     pub(super) lateness: BatchedHistogram,
     /// When its counters were told last, of those who tell them from time to time.
@@ -213,6 +217,10 @@ impl Line {
             deadline: plan.deadline,
             send_late: plan.send_late,
             seq: 0,
+            not_sent: 0,
+            says_not_sent: !spec.plain
+                && spec.payload >= Probe::LEN_SKIPPED
+                && template.content().is_some(),
             counters: StreamCounters::default(),
             lateness: BatchedHistogram::up_to(LATEST),
             told: Instant::from_ns(0),
@@ -228,6 +236,12 @@ impl Line {
         let expected = self.counters.sent * u64::from(per_message);
         let stamps_missing = expected.saturating_sub(self.counters.stamps);
         StreamCounters { stamps_missing, ..self.counters }
+    }
+
+    /// What the next message says of those that were not sent.
+    #[inline]
+    pub(super) fn skipped(&self) -> Option<u32> {
+        self.says_not_sent.then_some(self.not_sent)
     }
 
     /// The number of the next message.
@@ -247,6 +261,7 @@ impl Line {
     ) -> Option<&'a mut [u8]> {
         let buffer = ports[self.port].message_buffer(self.template.total(content));
         self.counters.not_taken += u64::from(buffer.is_none());
+        self.not_sent = self.not_sent.wrapping_add(u32::from(buffer.is_none()));
         Some(self.template.write(buffer?, content, seq))
     }
 }
@@ -506,9 +521,10 @@ impl<P: Port> Engine<P> {
         let line = &mut self.lines[stream];
         let (number, seq) = (line.number, line.seq);
         line.counters.planned += frames;
-        // The numbers of what was left out are missing at the listener: it counts them as lost,
-        // which they are to its program.
+        // The numbers of what was left out are missing at the listener; the next message says how
+        // many of them were not sent.
         line.seq = line.seq.wrapping_add(wrap(frames));
+        line.not_sent = line.not_sent.wrapping_add(wrap(frames));
         match why {
             Miss::WokeLate => line.counters.skipped_woke_late += frames,
             Miss::Overran => line.counters.skipped_overran += frames,
@@ -558,6 +574,7 @@ impl<P: Port> Engine<P> {
         let (number, length) = (line.number, line.payload);
         let Some(buffer) = self.ports[line.port].message_buffer(line.image.len()) else {
             line.counters.not_taken += 1;
+            line.not_sent = line.not_sent.wrapping_add(1);
             return self.publish(it.stream);
         };
         buffer.copy_from_slice(&line.image);
@@ -580,12 +597,15 @@ impl<P: Port> Engine<P> {
         if let Some(counter) = left_out {
             // The buffer is lent again for the next message.
             *counter += 1;
+            line.not_sent = line.not_sent.wrapping_add(1);
             let what = StreamEventKind::Skipped { messages: 1 };
             (hooks.on)(StreamEvent { stream: number, seq, what });
         } else {
             if !line.plain {
                 let (time, is_launch) = (launch.unwrap_or(it.now), launch.is_some());
-                Probe { stream: number, seq, time, is_launch }.write(message);
+                // What a program fills begins where that would stand.
+                let skipped = line.skipped().filter(|_| hooks.fill.is_none());
+                Probe { stream: number, seq, time, is_launch, skipped }.write(message);
             }
             self.push(it, seq, length, launch, hooks);
         }
@@ -617,8 +637,13 @@ impl<P: Port> Engine<P> {
                 let what = StreamEventKind::Sent { due, at: now, launch };
                 (hooks.on)(StreamEvent { stream: line.number, seq, what });
             }
-            Err(NotSent::Full) => line.counters.not_taken += 1,
-            Err(NotSent::Refused(_)) => line.counters.refused += 1,
+            Err(why) => {
+                line.not_sent = line.not_sent.wrapping_add(1);
+                match why {
+                    NotSent::Full => line.counters.not_taken += 1,
+                    NotSent::Refused(_) => line.counters.refused += 1,
+                }
+            }
         }
     }
 

@@ -85,7 +85,7 @@ impl Port for TestPort {
             self.bytes.push(self.buffer[..length].to_vec());
             // One that is plain has none.
             let time = Instant::from_ns(-1);
-            let none = Probe { stream: u16::MAX, seq: 0, time, is_launch: false };
+            let none = Probe { stream: u16::MAX, seq: 0, time, is_launch: false, skipped: None };
             let probe = Probe::parse(&self.buffer[..length]).unwrap_or(none);
             self.sent.push((self.now.get(), probe, length));
         }

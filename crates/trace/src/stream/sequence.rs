@@ -86,6 +86,9 @@ pub struct SequenceWatch {
     stray: Option<u32>,
     repeat: Option<(u32, u32)>,
     counts: SequenceCounts,
+    /// Numbers that the sender says it did not use, of which the gap has not come.
+    unplaced: u64,
+    skipped: u64,
 }
 
 /// From one start of the sender to the next.
@@ -101,6 +104,8 @@ struct Life {
 const HERE: u64 = u64::MAX;
 /// The number is lower than any of this life.
 const BEFORE: u64 = u64::MAX - 1;
+/// The sender did not use the number.
+const SKIPPED: u64 = u64::MAX - 2;
 
 impl SequenceWatch {
     /// So many duplicates in succession, each continuing the last, are a restart.
@@ -123,7 +128,20 @@ impl SequenceWatch {
             stray: None,
             repeat: None,
             counts: SequenceCounts::default(),
+            unplaced: 0,
+            skipped: 0,
         }
+    }
+
+    /// The next message says that the sender did not use so many numbers before it: of the gap
+    /// before that message the last ones.
+    pub(super) fn said_skipped(&mut self, numbers: u32) {
+        self.unplaced += u64::from(numbers);
+    }
+
+    /// Numbers that the sender did not use; they are neither lost nor open.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// A message with this number came.
@@ -145,7 +163,7 @@ impl SequenceWatch {
         // That of the number which leaves the window, too.
         let place = self.place(number);
         match std::mem::replace(&mut self.slots[place], HERE) {
-            HERE | BEFORE => self.run = 0,
+            HERE | BEFORE | SKIPPED => self.run = 0,
             _ => self.lose(1),
         }
         self.counts.received += 1;
@@ -204,7 +222,7 @@ impl SequenceWatch {
         let mut longest = self.counts.longest_gap;
         for slot in slots {
             match std::mem::replace(slot, HERE) {
-                HERE | BEFORE => self.run = 0,
+                HERE | BEFORE | SKIPPED => self.run = 0,
                 _ => {
                     self.counts.lost += 1;
                     self.run += 1;
@@ -236,7 +254,7 @@ impl SequenceWatch {
 
     /// The counts now.
     pub fn counts(&self) -> SequenceCounts {
-        let open = self.slots.iter().filter(|&&slot| slot < BEFORE).count();
+        let open = self.slots.iter().filter(|&&slot| slot < SKIPPED).count();
         SequenceCounts {
             open: u64::try_from(open).expect("invariant: a length fits 64 bits"),
             ..self.counts
@@ -252,6 +270,7 @@ impl SequenceWatch {
             }
         }
         (self.run, self.stray, self.repeat) = (0, None, None);
+        self.unplaced = 0;
         self.counts()
     }
 
@@ -283,7 +302,19 @@ impl SequenceWatch {
             let place = self.place(new);
             self.slots[place] = opened;
         }
-        self.lose(u64::from(ahead.saturating_sub(window)));
+        // Those right before the message were skipped last; a gap may be longer than the window.
+        let mut back = 1;
+        while self.unplaced > 0 && back < ahead.min(window) {
+            let place = self.place(number.wrapping_sub(back));
+            self.slots[place] = SKIPPED;
+            self.skip_one();
+            back += 1;
+        }
+        let beyond = u64::from(ahead.saturating_sub(window));
+        let unused = self.unplaced.min(beyond);
+        self.unplaced -= unused;
+        self.skipped += unused;
+        self.lose(beyond - unused);
         self.life = Some(Life { highest: number, ..life });
         self.receive(number);
     }
@@ -292,8 +323,35 @@ impl SequenceWatch {
     fn leave(&mut self, number: u32) {
         let place = self.place(number);
         match std::mem::replace(&mut self.slots[place], BEFORE) {
-            HERE | BEFORE => self.run = 0,
+            HERE | BEFORE | SKIPPED => self.run = 0,
             _ => self.lose(1),
+        }
+    }
+
+    fn skip_one(&mut self) {
+        self.unplaced -= 1;
+        self.skipped += 1;
+    }
+
+    /// A number came that was taken for one that the sender did not use: it was the one before that
+    /// has not come.
+    fn was_used(&mut self, number: u32) {
+        self.skipped -= 1;
+        self.unplaced += 1;
+        for back in 1..self.limits.window {
+            let place = self.place(number.wrapping_sub(back));
+            match self.slots[place] {
+                SKIPPED => {}
+                HERE | BEFORE => {}
+                _ => {
+                    self.slots[place] = SKIPPED;
+                    return self.skip_one();
+                }
+            }
+        }
+        if self.counts.lost > 0 {
+            self.counts.lost -= 1;
+            self.skip_one();
         }
     }
 
@@ -305,7 +363,15 @@ impl SequenceWatch {
 
     fn fill(&mut self, mut life: Life, number: u32) -> Arrived {
         let slot = self.slots[self.place(number)];
-        let overtaken = if slot == BEFORE { life.began } else { slot };
+        let overtaken = match slot {
+            BEFORE => life.began,
+            // Which arrival left it out is not known any more: the last one did at least.
+            SKIPPED => {
+                self.was_used(number);
+                self.counts.received - 1
+            }
+            arrival => arrival,
+        };
         if slot == BEFORE {
             // The life began earlier than was seen: what lies between is a gap, too.
             for between in 1..life.lowest.wrapping_sub(number) {

@@ -126,7 +126,7 @@ mod tests {
     fn message() -> Vec<u8> {
         let mut message = vec![0xee; SHORTEST + 3];
         let time = Instant::from_ns(5);
-        Probe { stream: 1, seq: 3, time, is_launch: false }.write(&mut message);
+        Probe { stream: 1, seq: 3, time, is_launch: false, skipped: None }.write(&mut message);
         message
     }
 

@@ -23,7 +23,7 @@ fn options() -> ListenerOptions {
 fn message(stream: u16, seq: u32, is_launch: bool) -> [u8; 30] {
     let mut bytes = [0; 30];
     let time = Instant::from_ns(1_000_000);
-    Probe { stream, seq, time, is_launch }.write(&mut bytes);
+    Probe { stream, seq, time, is_launch, skipped: None }.write(&mut bytes);
     bytes
 }
 
@@ -77,7 +77,8 @@ fn t0_each_stream_has_its_own_order_latency_and_phase() {
 fn t0_a_stream_is_its_source_and_its_number() {
     let of = |last: u8, kind, seq| {
         let time = Instant::from_ns(1_000_000);
-        let mut bytes = frame(kind, &Probe { stream: 7, seq, time, is_launch: false });
+        let mut bytes =
+            frame(kind, &Probe { stream: 7, seq, time, is_launch: false, skipped: None });
         bytes[11] = last;
         if matches!(kind, Kind::Udp) {
             bytes[29] = last;
@@ -161,7 +162,7 @@ fn t0_a_message_may_say_any_time() {
         let mut listener = Listener::new(false, options());
         let mut bytes = [0; 30];
         let time = Instant::from_ns(said);
-        Probe { stream: 7, seq: 0, time, is_launch: false }.write(&mut bytes);
+        Probe { stream: 7, seq: 0, time, is_launch: false, skipped: None }.write(&mut bytes);
         let known = listener.arrived(&arrival(&bytes)).unwrap();
         assert_eq!(known.latency, Span::from_ns(took));
         assert_eq!(listener.snapshot(Instant::from_ns(1))[0].1.between.max_ns, took);
@@ -174,7 +175,8 @@ fn t0_whole_frames_are_known_by_what_they_carry() {
     let mut frame = [ptp_frame::DESTINATION, [2, 0, 0, 0, 0, 1]].concat();
     frame.extend(ptp_frame::ETHERTYPE.to_be_bytes());
     frame.resize(14 + ptp_frame::CONTENT, 0);
-    let probe = Probe { stream: 5, seq: 1, time: Instant::from_ns(0), is_launch: false };
+    let probe =
+        Probe { stream: 5, seq: 1, time: Instant::from_ns(0), is_launch: false, skipped: None };
     let ours = ptp_frame::PtpProbe { domain: 200, probe };
     ours.write([2, 0, 0, 0, 0, 1], &mut frame[14..]);
     let known = listener.arrived(&Arrival { from: None, ..arrival(&frame) }).unwrap();
@@ -223,7 +225,7 @@ fn t0_the_third_message_of_a_stream_is_usual_and_what_differs_is_not() {
     let plain = Kind::Plain { ethertype: 0x88b5 };
     let of = |kind, stream, seq, is_launch| {
         let time = Instant::from_ns(1_000_000);
-        frame(kind, &Probe { stream, seq, time, is_launch })
+        frame(kind, &Probe { stream, seq, time, is_launch, skipped: None })
     };
     fn bare(bytes: &[u8]) -> Arrival<'_> {
         Arrival { hardware_ns: None, from: None, ..arrival(bytes) }
@@ -240,7 +242,7 @@ fn t0_the_third_message_of_a_stream_is_usual_and_what_differs_is_not() {
         of(Kind::Plain { ethertype: 0x88b6 }, 1, 2, false),
         of(Kind::Tagged, 1, 2, false),
         of(Kind::Ptp, 1, 2, false),
-        bytes[..31].to_vec(),
+        bytes[..35].to_vec(),
     ];
     for other in &unusual {
         assert_eq!(listener.arrived_as_usual(&bare(other)), None);
@@ -273,7 +275,8 @@ fn any_arrival() -> impl Strategy<Value = (Vec<u8>, Arrival<'static>)> {
     let stream = prop_oneof![20 => Just(1_u16), 3 => 0_u16..4];
     let seq = prop_oneof![9 => 0_u32..100, 1 => any::<u32>()];
     let time = prop_oneof![9 => 0_i64..2_000_000, 1 => any::<i64>()];
-    let header = (kind, stream, seq, time, prop::bool::weighted(0.1));
+    let skipped = prop_oneof![1 => Just(None), 9 => Just(Some(3)), 1 => (0_u32..9).prop_map(Some)];
+    let header = (kind, stream, seq, time, (prop::bool::weighted(0.1), skipped));
     let change = prop_oneof![
         20 => Just((None::<(usize, u8)>, usize::MAX)),
         1 => (0_usize..80).prop_map(|cut| (None, cut)),
@@ -283,9 +286,10 @@ fn any_arrival() -> impl Strategy<Value = (Vec<u8>, Arrival<'static>)> {
     let stamps = (rare(1_015_000_i64), rare(1_030_000), prop::bool::weighted(0.95));
     let taken = (0_i64..1_000_000, prop_oneof![9 => Just(0), 1 => any::<u32>()]);
     (header, change, stamps, taken).prop_map(|(header, (change, cut), stamps, taken)| {
-        let (kind, stream, seq, time, is_launch) = header;
+        let (kind, stream, seq, time, (is_launch, skipped)) = header;
         let time = Instant::from_ns(time);
-        let mut bytes = frame(kind, &Probe { stream, seq, time, is_launch });
+        let skipped = skipped.filter(|_| !matches!(kind, Kind::Ptp));
+        let mut bytes = frame(kind, &Probe { stream, seq, time, is_launch, skipped });
         if let Some((at, value)) = change {
             let at = at % bytes.len();
             bytes[at] = value;
