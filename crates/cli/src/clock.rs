@@ -24,6 +24,7 @@ use timewire_sched::scenario::host::{ClockRole, ClockWish, HostFile};
 use timewire_sys::steering::{self, Steered};
 
 use crate::output;
+use crate::traffic::parse_interval;
 
 /// Where a `ptp4l` listens that nobody told otherwise.
 const USUAL_SOCKET: &str = "/var/run/ptp4l";
@@ -80,6 +81,9 @@ pub struct StartArgs {
     /// Start although another program steers the same clock
     #[arg(long)]
     pub despite_others: bool,
+    /// End with the reason when the clock is not on time so soon [default: wait]
+    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    pub within: Option<Span>,
 }
 
 #[derive(Debug, Args)]
@@ -128,7 +132,7 @@ pub struct Closing {
 
 #[derive(Debug, Args)]
 pub struct Status {
-    /// Its name; not needed when only one is watched
+    /// Its name; not needed when only one is watched. Without any, a `ptp4l` that is found is asked
     #[arg(long)]
     pub name: Option<String>,
     /// Ask the `ptp4l` of this socket instead
@@ -270,6 +274,7 @@ fn start(args: StartArgs) -> anyhow::Result<ExitCode> {
         closes,
         record: args.closing.record,
         despite_others: args.despite_others,
+        within: args.within,
     };
     keep::start(start, &mut |text| say!("{text}"))?;
     Ok(ExitCode::SUCCESS)
@@ -283,6 +288,7 @@ fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let watch = Watch {
         name: args.name,
         socket: args.socket,
+        interfaces: Vec::new(),
         hears: None,
         role: match args.role {
             Role::Auto => ClockRole::Auto,
@@ -311,6 +317,20 @@ fn show(args: &Status) -> anyhow::Result<ExitCode> {
     loop {
         let (text, on_time) = match &args.socket {
             Some(socket) => of_socket(socket, args.json)?,
+            None if args.name.is_none() && keep::running()?.is_empty() => {
+                let found = keep::ptp4l_instances();
+                let Some(first) = found.first() else {
+                    // It says that there is none, and how to start one.
+                    keep::find(None)?;
+                    bail!("no clock is watched here");
+                };
+                if found.len() > 1 {
+                    let others = found[1..].iter().map(|it| it.socket.display().to_string());
+                    let others = others.collect::<Vec<_>>().join(", ");
+                    say!("note: there are others, for `--socket`: {others}");
+                }
+                of_socket(&first.socket, args.json)?
+            }
             None => {
                 let status = keep::find(args.name.as_deref())?;
                 let text = match args.json {

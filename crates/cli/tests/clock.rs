@@ -94,6 +94,14 @@ fn t3_a_clock_is_kept_shown_and_given_back() {
     wait_until("what passed is counted", || gate("passed") == 2);
     assert_eq!(gate("dropped"), 3);
 
+    // Others on this host find both.
+    let top = host.timewire(&["top", "--once", "--json"]).done().json();
+    let found = |name: &str| {
+        let all = top["ptp4l"].as_array().unwrap();
+        all.iter().any(|it| it["watched_as"] == name && it["pid"].is_u64())
+    };
+    assert!(found("take") && found("give"), "{}", top["ptp4l"]);
+
     // The same as pmc says, which asks over the same socket.
     let socket = "/run/timewire/clock/take/ptp4l";
     let shown = host.timewire_in("b", &["clock", "status", "--socket", socket, "--json"]).done();
@@ -381,4 +389,56 @@ fn t4_slots_close_with_the_clock_and_open_again() {
         serde_json::from_str(&fs::read_to_string(format!("{out}/beta/mac.json")).unwrap()).unwrap();
     assert!(mac["sync"]["losses"].as_u64() >= Some(2), "{mac}");
     assert!(mac["sync"]["said"]["by"].as_str().unwrap().starts_with("process "), "{mac}");
+}
+
+/// An ordinary switch: it forwards no link-local address, so gPTP waits, and says why; plain PTP
+/// goes through.
+#[test]
+fn t3_what_does_not_cross_a_switch_is_told() {
+    if !linuxptp() {
+        return;
+    }
+    let Some(host) = Host::start() else { return };
+    host.tool("ip netns add b");
+    host.tool("ip link add br0 type bridge");
+    host.tool("ip link add va address 02:00:00:00:00:0a type veth peer name pa");
+    host.tool("ip link add vb address 02:00:00:00:00:0b netns b type veth peer name pb");
+    for line in [
+        "ip link set pa master br0",
+        "ip link set pb master br0",
+        "ip link set br0 up",
+        "ip link set pa up",
+        "ip link set pb up",
+        "ip link set va up",
+        "ip -n b link set vb up",
+    ] {
+        host.tool(line);
+    }
+    host.scratch().write("take.yaml", &file("va", "receiver", ""));
+    host.scratch().write("give.yaml", &file("vb", "transmitter", ""));
+    let give = |file: &'static str| {
+        let start = [support::TIMEWIRE, "clock", "start", file, "--name", "give"];
+        host.spawn_in("b", &start)
+    };
+    let first = give("give.yaml");
+    let start = ["clock", "start", "take.yaml", "--name", "take", "--within", "15s"];
+    let said = host.timewire(&start);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    for words in [
+        "not on time within 15s",
+        "no Announce message was heard for 1",
+        "the bridge br0 of this host, behind va",
+        "01-80-C2-00-00-0E",
+        "gptp: false",
+    ] {
+        assert!(said.stderr.contains(words), "{words}: {said:?}");
+    }
+    drop(first);
+    let plain = ", gptp: false";
+    host.scratch().write("take.yaml", &file("va", "receiver", plain));
+    host.scratch().write("give-plain.yaml", &file("vb", "transmitter", plain));
+    wait_until("the first giver is gone", || status(&host, "give").is_none());
+    let _give = give("give-plain.yaml");
+    let _take = host.spawn(&["clock", "start", "take.yaml", "--name", "take"]);
+    wait_until("plain PTP crosses the switch", || is_on_time(&host, "take"));
 }

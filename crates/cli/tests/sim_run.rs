@@ -191,7 +191,7 @@ fn t2_a_trace_has_the_journey_of_every_frame() {
     };
     assert_eq!((of("received"), of("dropped")), (delivered, lost), "{counts:?}");
     let (_, text_of, _) = timewire(&["trace", "show", text(&capture), "--all", "--worst", "600"]);
-    assert!(text_of.contains("dropped for reason link_loss"), "{text_of}");
+    assert!(text_of.contains("dropped: link_loss"), "{text_of}");
     let packets = place.join("packets.pcapng");
     let export = ["trace", "export", text(&capture), "--as", "pcapng", "--out", text(&packets)];
     let (code, said, _) = timewire(&export);

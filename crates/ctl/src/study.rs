@@ -17,17 +17,20 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use timewire_base::CyclicWindows;
-use timewire_trace::align::{Assumptions, Crossings};
+use timewire_trace::align::{Assumptions, Crossings, Shared, Twins};
 use timewire_trace::capture::{CaptureHeader, ClockSample, Health, HookCount, Item, Note, Reader};
 use timewire_trace::event::{Event, Hook};
 use timewire_trace::journey::analysis::{Analysis, Wanted};
 use timewire_trace::journey::{CaptureInfo, ClockMap, Observer};
 
 pub use clocks::{Aligned, ClockWay, Clocks, Disagreement};
+use clocks::{Compared, Grounds};
 pub use error::StudyError;
 
 /// Most tags that are kept of each host to compare clocks.
 const MOST_TAGS: usize = 1 << 18;
+/// Most events that are kept of each capture to find those of one kernel.
+const MOST_EVENTS: usize = 1 << 16;
 /// Events after which progress is told.
 const TOLD_EVERY: u64 = 1 << 16;
 
@@ -42,6 +45,10 @@ pub struct Study {
     pub assumptions: Assumptions,
     /// When stations may send, by their names.
     pub schedules: BTreeMap<String, CyclicWindows>,
+    /// The clocks of two hosts are at most so far apart, where their captures do not tell it.
+    ///
+    /// **Units**: ns.
+    pub clock_error_ns: Option<u64>,
 }
 
 /// What was found of one capture, beside its journeys.
@@ -63,6 +70,24 @@ pub struct CaptureReport {
     pub hooks: BTreeMap<String, HookCount>,
     /// How the file is.
     pub health: Health,
+    /// It saw what another capture of the same kernel saw, and is left out.
+    pub twin: Option<Twin>,
+}
+
+/// A capture that is left out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Twin {
+    /// The capture that stands for it.
+    pub of: PathBuf,
+    /// What both have.
+    pub shared: Shared,
+}
+
+impl Twin {
+    /// Of the events that were looked at, those that only the capture that is left out has.
+    pub fn only_here(&self) -> usize {
+        self.shared.only_second()
+    }
 }
 
 impl CaptureReport {
@@ -105,6 +130,20 @@ struct First {
     report: CaptureReport,
     info: CaptureInfo,
     samples: Vec<ClockSample>,
+    /// Captures with the same number are of one kernel.
+    kernel: usize,
+}
+
+impl First {
+    fn compared(&self) -> Compared<'_> {
+        Compared { report: &self.report, samples: &self.samples, kernel: self.kernel }
+    }
+}
+
+/// What captures have in common.
+struct Pairs {
+    crossings: Option<Crossings>,
+    twins: Twins,
 }
 
 impl Study {
@@ -122,13 +161,17 @@ impl Study {
         }
         let bytes: u64 = self.captures.iter().map(|file| size(file)).sum::<Result<_, _>>()?;
         let mut done = Done { bytes: 2 * bytes, read: 0, told: progress };
-        let mut crossings = None;
-        let firsts = self.first(&mut crossings, &mut done)?;
-        let clocks = Clocks::of(
-            firsts.iter().map(|first| (&first.report, first.samples.as_slice())).collect(),
-            crossings.as_ref(),
-            self.assumptions,
-        )?;
+        let mut pairs =
+            Pairs { crossings: None, twins: Twins::new(self.captures.len(), MOST_EVENTS) };
+        let mut firsts = self.first(&mut pairs, &mut done)?;
+        leave_out_twins(&mut firsts, &pairs.twins);
+        let compared: Vec<Compared<'_>> = firsts.iter().map(First::compared).collect();
+        let grounds = Grounds {
+            crossings: pairs.crossings.as_ref(),
+            assumptions: self.assumptions,
+            stated_ns: self.clock_error_ns,
+        };
+        let clocks = Clocks::of(&compared, &grounds)?;
         let infos = firsts.iter().map(|first| first.info.clone()).collect();
         let mut analysis = Analysis::new(infos, clocks.clone(), self.wanted.clone());
         for (capture, first) in firsts.iter().enumerate() {
@@ -140,35 +183,34 @@ impl Study {
                 }
             }
         }
-        self.second(&clocks, &mut analysis, also, &mut done)?;
+        let twins = firsts.iter().map(|first| first.report.twin.is_some()).collect::<Vec<_>>();
+        self.second((&clocks, &twins), &mut analysis, also, &mut done)?;
         analysis.finish(also);
         let captures = firsts.into_iter().map(|first| first.report).collect();
         Ok(Studied { captures, clocks, analysis })
     }
 
-    fn first(
-        &self,
-        crossings: &mut Option<Crossings>,
-        done: &mut Done<'_>,
-    ) -> Result<Vec<First>, StudyError> {
+    fn first(&self, pairs: &mut Pairs, done: &mut Done<'_>) -> Result<Vec<First>, StudyError> {
         let mut boots: Vec<String> = Vec::new();
         let mut readers = Vec::new();
         for file in &self.captures {
             let reader = open(file)?;
             let boot = &reader.header().boot;
-            let host = boots.iter().position(|known| known == boot).unwrap_or_else(|| {
+            // One that does not know its boot shares its clock with no other.
+            let same = |known: &String| !boot.is_empty() && known == boot;
+            let host = boots.iter().position(same).unwrap_or_else(|| {
                 boots.push(boot.clone());
                 boots.len() - 1
             });
             readers.push((host, reader));
         }
         if boots.len() > 1 {
-            *crossings = Some(Crossings::new(boots.len(), MOST_TAGS));
+            pairs.crossings = Some(Crossings::new(boots.len(), MOST_TAGS));
         }
         let mut firsts = Vec::new();
         for ((host, reader), file) in readers.into_iter().zip(&self.captures) {
-            let crossings = crossings.as_mut();
-            firsts.push(first(file, host, reader, crossings, done)?);
+            let capture = firsts.len();
+            firsts.push(first(file, (capture, host), reader, pairs, done)?);
         }
         Ok(firsts)
     }
@@ -176,7 +218,7 @@ impl Study {
     /// Gives all events in the order of the common clock, as far as each capture is in order.
     fn second(
         &self,
-        clocks: &Clocks,
+        (clocks, twins): (&Clocks, &[bool]),
         analysis: &mut Analysis<Clocks>,
         also: &mut impl Audience,
         done: &mut Done<'_>,
@@ -186,6 +228,10 @@ impl Study {
         let mut next = Vec::new();
         for (capture, file) in self.captures.iter().enumerate() {
             readers.push(open(file)?);
+            if twins[capture] {
+                next.push(None);
+                continue;
+            }
             next.push(step(file, &mut readers[capture], |note| {
                 analysis.note(capture, note);
                 also.note(capture, note);
@@ -260,9 +306,9 @@ fn open(file: &Path) -> Result<Reader<File>, StudyError> {
 
 fn first(
     file: &Path,
-    host: usize,
+    (capture, host): (usize, usize),
     mut reader: Reader<File>,
-    mut crossings: Option<&mut Crossings>,
+    pairs: &mut Pairs,
     done: &mut Done<'_>,
 ) -> Result<First, StudyError> {
     let header = reader.header().clone();
@@ -279,7 +325,8 @@ fn first(
                 events += 1;
                 from_ns = from_ns.min(event.at_ns);
                 to_ns = to_ns.max(event.at_ns);
-                if let Some(crossings) = crossings.as_deref_mut() {
+                pairs.twins.event(capture, &event);
+                if let Some(crossings) = &mut pairs.crossings {
                     crossings.event(host, &event);
                 }
                 if events.is_multiple_of(TOLD_EVERY) {
@@ -307,9 +354,28 @@ fn first(
         }
     }
     let from_ns = from_ns.min(to_ns);
-    let report =
-        CaptureReport { file: file.to_owned(), header, events, from_ns, to_ns, hooks, health };
-    Ok(First { report, info, samples })
+    let (file, twin) = (file.to_owned(), None);
+    let report = CaptureReport { file, header, events, from_ns, to_ns, hooks, health, twin };
+    Ok(First { report, info, samples, kernel: host })
+}
+
+/// Of captures of one kernel that saw the same packets, the one with the most events stands for
+/// all: a packet would be followed twice otherwise, and come from itself.
+fn leave_out_twins(firsts: &mut [First], twins: &Twins) {
+    let mut order: Vec<usize> = (0..firsts.len()).collect();
+    order.sort_by_key(|&capture| std::cmp::Reverse(firsts[capture].report.events));
+    for (place, &capture) in order.iter().enumerate() {
+        let mut before = order[..place].iter().filter(|&&of| firsts[of].report.twin.is_none());
+        let found = before.find_map(|&of| {
+            let shared = twins.between(of, capture);
+            shared.is_one_kernel().then_some((of, shared))
+        });
+        if let Some((of, shared)) = found {
+            let kernel = firsts[of].kernel;
+            let twin = Twin { of: firsts[of].report.file.clone(), shared };
+            (firsts[capture].kernel, firsts[capture].report.twin) = (kernel, Some(twin));
+        }
+    }
 }
 
 /// When events were lost: notes come earlier than the events that they stand behind, so it is the

@@ -6,11 +6,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use timewire_base::{Instant, Mono, Span};
-use timewire_host::clock::client::Client;
 use timewire_sys::clock;
 use timewire_sys::phc::{self, CardClock, CrossStamp};
 use timewire_sys::steering::{self, Steered};
@@ -19,12 +18,10 @@ use timewire_trace::sync::{
 };
 
 use crate::CtlError;
-use crate::clock::{Look, Looked};
+use crate::clock::{Asked, Look, Looked, ask_any};
 
 /// How often the clocks are looked at through a run.
 const INTERVAL: Span = Span::from_ms(500);
-/// Where a `ptp4l` listens that nobody told otherwise.
-const USUAL_SOCKETS: [&str; 2] = ["/run/ptp4l", "/var/run/ptp4l"];
 /// A host with more cards is looked at in part.
 const MOST_CARDS: u32 = 16;
 
@@ -120,19 +117,18 @@ pub(crate) struct RunSync {
     file: SyncFile,
     next: Instant<Mono>,
     cards: Vec<(u32, CardClock)>,
-    client: Option<Client>,
+    asked: Option<Asked>,
 }
 
 impl RunSync {
-    /// Begins the record with a first sample. A `ptp4l` of the host is asked too, if there is one
-    /// where it usually is.
+    /// Begins the record with a first sample. A `ptp4l` of the host is asked too, if one is found.
     pub(crate) fn begin(path: &Path, stations: &[String]) -> Result<RunSync, CtlError> {
         let file = SyncFile::create(path, stations)?;
         let cards = (0..MOST_CARDS)
             .filter(|number| Path::new(&format!("/dev/ptp{number}")).exists())
             .filter_map(|number| Some((number, CardClock::open(number).ok()?)))
             .collect();
-        let mut sync = RunSync { file, next: clock::now(), cards, client: find_ptp4l() };
+        let mut sync = RunSync { file, next: clock::now(), cards, asked: ask_any() };
         sync.look();
         Ok(sync)
     }
@@ -153,10 +149,10 @@ impl RunSync {
     }
 
     fn sample(&mut self) {
-        let look = self.client.as_mut().map(|client| Looked { client, card: None }.look());
+        let look = self.asked.as_mut().map(|asked| looked(asked).look());
         if look.as_ref().is_some_and(|look| look.as_ref().is_ok_and(|look| look.ptp.is_err())) {
             // It has ended, and each question would wait for it.
-            self.client = None;
+            self.asked = None;
         }
         let Ok(mut sample) = sample(None, None, look.and_then(Result::ok).as_ref()) else { return };
         let cards = self.cards.iter();
@@ -165,31 +161,27 @@ impl RunSync {
     }
 }
 
-fn find_ptp4l() -> Option<Client> {
-    let server = USUAL_SOCKETS.iter().map(Path::new).find(|path| path.exists())?;
-    let directory = timewire_host::journal::runtime_dir().ok()?;
-    fs::create_dir_all(&directory).ok()?;
-    let own: PathBuf = directory.join(format!("question-{}", std::process::id()));
-    Client::find(server, &own).ok()
+fn looked(asked: &mut Asked) -> Looked<'_> {
+    Looked { client: &mut asked.client, card: asked.card.as_ref() }
 }
 
-/// How far the host's clock is from the one that gives the time, as the `ptp4l` says that is where
-/// it usually is; `None` when there is none now.
+/// How far the host's clock is from the one that gives the time, as a `ptp4l` says that is found
+/// here ([`crate::clock::ptp4l_instances`]); `None` when there is none now.
 ///
 /// A thread asks it every half second, so that nobody waits for the answer: what the function gives
 /// is the last one, with the error of the comparison added, and nothing when that is old.
 pub fn ptp_offset() -> Option<impl FnMut() -> Option<i64> + Send + use<>> {
     /// Answers that are older are of no use.
     const FRESH: Span = Span::from_secs(3);
-    let mut client = find_ptp4l()?;
+    let mut asked = ask_any()?;
     // The first answer is waited for, so that the first sample has it.
-    let first = offset_now(&mut client)?;
+    let first = offset_now(&mut asked)?;
     let last = Arc::new(Mutex::new(first));
     let writer = Arc::downgrade(&last);
     let ask = move || {
         while let Some(last) = writer.upgrade() {
             // When it has ended, each question would wait for it.
-            let Some(now) = offset_now(&mut client) else { return };
+            let Some(now) = offset_now(&mut asked) else { return };
             *last.lock().unwrap_or_else(PoisonError::into_inner) = now;
             drop(last);
             clock::sleep_until(clock::now::<Mono>() + INTERVAL);
@@ -203,8 +195,8 @@ pub fn ptp_offset() -> Option<impl FnMut() -> Option<i64> + Send + use<>> {
 }
 
 /// What a `ptp4l` says now, and when that is; `None` when it says nothing any more.
-fn offset_now(client: &mut Client) -> Option<Option<(Instant<Mono>, i64)>> {
-    let look = Looked { client, card: None }.look().ok().filter(|look| look.ptp.is_ok())?;
+fn offset_now(asked: &mut Asked) -> Option<Option<(Instant<Mono>, i64)>> {
+    let look = looked(asked).look().ok().filter(|look| look.ptp.is_ok())?;
     let with_error = |sample: PtpSample| {
         let offset = sample.offset_ns?;
         let away = offset.unsigned_abs().saturating_add(sample.error_ns.unsigned_abs());

@@ -19,7 +19,7 @@ use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::model::{ClockState, QdiscCounters, Reading};
 use timewire_sched::tdm::TdmSchedule;
 
-use crate::clock::{self, ClockStatus};
+use crate::clock::{self, ClockStatus, Ptp4l};
 use crate::control::{self, Client, Status};
 use crate::groups::{self, GroupRequest, GroupResponse};
 
@@ -40,6 +40,8 @@ pub struct Look {
     pub clock: Option<ClockState>,
     /// Clocks that are watched.
     pub clocks: Vec<ClockStatus>,
+    /// `ptp4l`s that run here, and where each takes questions.
+    pub ptp4l: Vec<Ptp4l>,
     /// MACs.
     pub macs: Vec<Status>,
     /// Interfaces.
@@ -114,6 +116,7 @@ impl Look {
             taken_utc_ns: snapshot.state.host.taken_utc_ns,
             clock,
             clocks: clocks(&mut notes),
+            ptp4l: clock::ptp4l_instances(),
             macs: macs(&mut notes),
             interfaces: interfaces_of(&snapshot),
             programs,

@@ -38,6 +38,9 @@ fn said(input: &JourneysInput<'_>) -> Vec<String> {
         let without = counts.unmatched_receives;
         lines.push(format!("{without} messages were received whose packets were not seen"));
     }
+    for (what, count) in &counts.left_out {
+        lines.push(format!("left out: {count} {what}"));
+    }
     if lines.is_empty() {
         lines.push("no event was lost".to_owned());
     }
@@ -56,6 +59,14 @@ fn said(input: &JourneysInput<'_>) -> Vec<String> {
         outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
     let (events, statuses) = (counts.events, statuses.join(", "));
     lines.push(format!("{all} journeys of {events} events: {statuses}; {}", outcomes.join(", ")));
+    let mut drops = std::collections::BTreeMap::<String, u64>::new();
+    for ((capture, reason), count) in &counts.drops {
+        *drops.entry(input.names.reason(*capture, *reason)).or_default() += count;
+    }
+    if !drops.is_empty() {
+        let each = drops.iter().map(|(reason, count)| format!("{count} {reason}"));
+        lines.push(format!("dropped: {}", each.collect::<Vec<_>>().join(", ")));
+    }
     lines
 }
 
@@ -150,7 +161,7 @@ fn state(journey: &Journey, names: &Names) -> String {
     let outcome = match journey.outcome {
         Outcome::Dropped { reason } => {
             let capture = journey.points.last().map_or(0, |point| usize::from(point.capture));
-            format!("dropped for reason {}", names.reason(capture, reason))
+            format!("dropped: {}", names.reason(capture, reason))
         }
         other => other.name().to_owned(),
     };

@@ -77,6 +77,8 @@ fn stages(timed: &mut Timed, input: &TimelineInput, rows: &[usize], tracks: &[Ve
             last.insert(number, at);
         }
     }
+    let states: std::collections::BTreeMap<u64, &str> =
+        input.journeys.iter().map(|flow| (flow.number, flow.state.as_str())).collect();
     for (at, interval) in input.intervals.iter().enumerate() {
         let track = tracks[interval.lane][rows[at]];
         let (from, to) = (interval.from_ns, interval.to_ns);
@@ -88,6 +90,11 @@ fn stages(timed: &mut Timed, input: &TimelineInput, rows: &[usize], tracks: &[Ve
             event.message(DEBUG_ANNOTATIONS, |note| {
                 note.text(ANNOTATION_NAME, "journey").number(UINT_VALUE, number);
             });
+            if let (true, Some(state)) = (ends, states.get(&number)) {
+                event.message(DEBUG_ANNOTATIONS, |note| {
+                    note.text(ANNOTATION_NAME, "state").text(STRING_VALUE, state);
+                });
+            }
             if to < from {
                 // Two clocks disagree; a slice cannot end before it begins.
                 event.message(DEBUG_ANNOTATIONS, |note| {
@@ -143,6 +150,7 @@ const COUNTER: u64 = 4;
 // DebugAnnotation
 const UINT_VALUE: u32 = 3;
 const INT_VALUE: u32 = 4;
+const STRING_VALUE: u32 = 6;
 const ANNOTATION_NAME: u32 = 10;
 
 /// A protocol buffers message while it is written.

@@ -188,7 +188,7 @@ fn t1_perfetto_has_every_stage_once_and_flows_across_hosts() {
     assert_eq!(of("qdisc"), "alpha > talker > eth0 qdisc");
     assert_eq!(of("wire"), "beta<b> (clock +-70 ns) > listener > eth1 wire");
     assert_eq!(of("read"), "beta<b> (clock +-70 ns) > listener > control \"loop\" (20)");
-    assert!(slices[&0].iter().any(|slice| slice.0 == "softirq receive"));
+    assert!(slices[&0].iter().any(|slice| slice.0 == "softirq NET_RX"));
     let said = perfetto::said(&analysed.input, &file);
     assert!(said.starts_with("beta<b>: 3 of 500 events of irq-entry were lost\nall 8 journeys\n"));
 }

@@ -15,6 +15,7 @@ mod cut;
 mod export;
 mod merge;
 mod names;
+mod notes;
 mod packets;
 mod read;
 mod write;
@@ -39,6 +40,8 @@ pub use write::Writer;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+use crate::kernel::DropReasons;
 
 /// The `schema` field of the header this version writes.
 pub const CAPTURE_SCHEMA: &str = "timewire.capture/1";
@@ -71,16 +74,43 @@ pub struct CaptureHeader {
 }
 
 impl CaptureHeader {
-    /// What the `meta` calls the reason of drops with this number: where no kernel dropped them,
-    /// the header has the names.
+    /// What the `meta` calls the reason of drops with this number: the header has the names, since
+    /// another kernel has others.
     pub fn reason_key(reason: u64) -> String {
         format!("drop.{reason}")
     }
 
-    /// A reason of drops in words, or its number.
+    /// What the `meta` calls a subsystem of reasons: the upper 16 bits of their numbers.
+    pub fn subsystem_key(subsystem: u64) -> String {
+        format!("drop-subsystem.{subsystem}")
+    }
+
+    /// What the `meta` calls an interrupt.
+    pub fn interrupt_key(interrupt: u64) -> String {
+        format!("irq.{interrupt}")
+    }
+
+    /// The name of a reason of drops, if the capture has it.
+    pub fn reason_name(&self, reason: u64) -> Option<&String> {
+        self.meta.get(&Self::reason_key(reason))
+    }
+
+    /// A reason of drops in words: its name, or that it has none.
     pub fn reason(&self, reason: u64) -> String {
-        let name = self.meta.get(&Self::reason_key(reason)).cloned();
-        name.unwrap_or_else(|| reason.to_string())
+        self.reason_name(reason).cloned().unwrap_or_else(|| {
+            let subsystem = DropReasons::subsystem(reason);
+            let named = self.meta.get(&Self::subsystem_key(subsystem));
+            let named = named.map_or_else(|| subsystem.to_string(), Clone::clone);
+            format!("unknown reason {} (subsystem {named})", reason & !0xffff_0000)
+        })
+    }
+
+    /// An interrupt: its number, with its name if the capture has it.
+    pub fn interrupt(&self, interrupt: u64) -> String {
+        match self.meta.get(&Self::interrupt_key(interrupt)) {
+            Some(name) => format!("{interrupt} ({name})"),
+            None => interrupt.to_string(),
+        }
     }
 }
 

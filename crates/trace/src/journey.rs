@@ -18,6 +18,7 @@
 
 pub mod analysis;
 mod arrivals;
+mod bounds;
 pub mod chain;
 mod context;
 pub mod culprit;
@@ -31,7 +32,7 @@ mod socket;
 pub mod stage;
 pub mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod worst;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capture::{CaptureHeader, HookCount};
 use crate::event::{Event, Hook};
+pub use bounds::{Bounds, LeftOut};
 pub use follow::{Counts, Held, Journeys};
 pub use losses::Loss;
 pub use stage::{Parts, Stage};
@@ -126,11 +128,24 @@ impl CaptureInfo {
         for (name, count) in now {
             let old = before.get(name).map_or(0, |old| old.lost);
             if let (Some(hook), true) = (Hook::from_name(name), count.lost > old) {
-                self.losses.push(Loss { hook, from_ns, to_ns, events: count.lost - old });
+                let events = count.lost - old;
+                // So many that they are told apart no more: the last of the hook becomes longer.
+                let full = self.losses.len() >= MOST_LOSSES;
+                let last = self.losses.iter_mut().rev().filter(|_| full);
+                match last.take(Hook::ALL.len()).find(|loss| loss.hook == hook) {
+                    Some(loss) => {
+                        loss.to_ns = loss.to_ns.max(to_ns);
+                        loss.events = loss.events.saturating_add(events);
+                    }
+                    None => self.losses.push(Loss { hook, from_ns, to_ns, events }),
+                }
             }
         }
     }
 }
+
+/// Losses of one capture that are told apart.
+const MOST_LOSSES: usize = 1 << 16;
 
 /// A network interface in a capture.
 #[derive(
@@ -165,6 +180,8 @@ pub struct Settings {
     /// Which interfaces hear each other: the number of their segment. A frame that was sent at one
     /// of them was not received at an interface of another segment.
     pub segments: BTreeMap<Port, u32>,
+    /// How much is kept.
+    pub bounds: Bounds,
 }
 
 impl Default for Settings {
@@ -174,6 +191,7 @@ impl Default for Settings {
             window_ns: 100_000_000,
             longest_ns: 10_000_000_000,
             segments: BTreeMap::new(),
+            bounds: Bounds::default(),
         }
     }
 }
@@ -338,13 +356,18 @@ pub enum Why {
         /// Of the message.
         read: u16,
     },
+    /// There was no room to keep all of it.
+    LeftOut,
+    /// Where it came from seems to come from it: one packet is in two captures, or a clock is
+    /// wrong.
+    Circle,
 }
 
 impl Why {
     /// The status it makes.
     pub const fn status(self) -> Status {
         match self {
-            Why::Lost | Why::SocketAfterLoss | Why::SocketEmpty => Status::Lossy,
+            Why::Lost | Why::SocketAfterLoss | Why::SocketEmpty | Why::LeftOut => Status::Lossy,
             _ => Status::Ambiguous,
         }
     }
@@ -366,6 +389,8 @@ impl std::fmt::Display for Why {
             Why::Length { queued, read } => {
                 write!(f, "a message of {read} bytes does not fit a frame of {queued}")
             }
+            Why::LeftOut => write!(f, "there was no room to keep all of it"),
+            Why::Circle => write!(f, "it seems to come from a packet that comes from it"),
         }
     }
 }
@@ -462,6 +487,13 @@ impl Journey {
             }
             _ => 0,
         }
+    }
+
+    /// Whether its times mean something: of one between two hosts, whether it is known how far
+    /// their clocks are apart at its ends and at every stage between.
+    pub fn is_timed(&self) -> bool {
+        let known = |bound: u64| bound < u64::from(u32::MAX);
+        known(self.bound_ns()) && self.stages.iter().all(|stage| known(stage.bound_ns))
     }
 
     /// The upper half of its tag: whose packet it is.

@@ -21,6 +21,7 @@ pub mod gate;
 pub mod identity;
 pub mod journey;
 pub mod judge;
+pub mod kernel;
 pub mod marker;
 pub mod pcap;
 pub mod pcapng;

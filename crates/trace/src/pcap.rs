@@ -7,6 +7,7 @@
 //!
 //! Not here: writing pcapng ([`crate::pcapng`]), captures of events ([`crate::capture`]).
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use thiserror::Error;
@@ -69,6 +70,36 @@ pub struct PcapReader<R> {
     offset: u64,
     big: bool,
     format: Format,
+    unread: BTreeMap<Unread, u64>,
+}
+
+/// What a capture has and is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unread {
+    /// A block of this type.
+    Block(u32),
+    /// An option of interfaces with this code.
+    InterfaceOption(u16),
+    /// Check sequences at the ends of frames, which are taken for data. **Units**: bytes of one.
+    CheckSequence(u8),
+    /// Frames that the capturing program says it lost.
+    Lost,
+    /// What is beyond the kinds that are counted apart.
+    Further,
+}
+
+impl std::fmt::Display for Unread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unread::Block(kind) => write!(f, "blocks of type {kind:#x}"),
+            Unread::InterfaceOption(code) => write!(f, "interface options of code {code}"),
+            Unread::CheckSequence(bytes) => {
+                write!(f, "interfaces whose frames end with check sequences of {bytes} bytes")
+            }
+            Unread::Lost => write!(f, "frames that the capturing program lost"),
+            Unread::Further => write!(f, "blocks and options of further kinds"),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -90,11 +121,26 @@ struct Clock {
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
+/// The form of a packet before the enhanced one.
+const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
+/// Names, statistics, secrets, a journal: nothing of frames.
+const BESIDE: [u32; 3] = [4, 9, 10];
+const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
 const ETHERNET: u16 = 1;
 const TIME_RESOLUTION: u16 = 9;
 const TIME_OFFSET: u16 = 14;
+const CHECK_SEQUENCE: u16 = 13;
+/// Comments, names, addresses, speed, time zone, filter, programs and devices.
+const SAYS_NOTHING: [u16; 13] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 15, 16];
+/// Of a packet: frames lost before it; of statistics: by the interface, by the program.
+const PACKET_LOST: [u16; 1] = [4];
+const STATISTICS_LOST: [u16; 2] = [5, 7];
+/// Kinds of what is not read that are counted apart.
+const MOST_KINDS: usize = 256;
+/// Interfaces of a section.
+const MOST_INTERFACES: usize = 1 << 16;
 /// No block of a capture is longer. **Units**: bytes.
 const LONGEST: usize = 16 << 20;
 const BILLION: i128 = 1_000_000_000;
@@ -108,8 +154,9 @@ impl<R: Read> PcapReader<R> {
         if read_all(&mut source, &mut magic)? < magic.len() {
             return Err(PcapError::NotACapture);
         }
+        let (block, unread) = (Vec::new(), BTreeMap::new());
         let mut reader =
-            PcapReader { source, block: Vec::new(), offset: 0, big: false, format: CLASSIC_US };
+            PcapReader { source, block, offset: 0, big: false, format: CLASSIC_US, unread };
         let (big, unit_ns) = match magic {
             [0xa1, 0xb2, 0xc3, 0xd4] => (true, 1_000),
             [0xd4, 0xc3, 0xb2, 0xa1] => (false, 1_000),
@@ -125,7 +172,12 @@ impl<R: Read> PcapReader<R> {
         (reader.big, reader.format) = (big, Format::Classic(unit_ns));
         reader.fill(20)?;
         // The upper half of the link type says how long check sequences are.
-        let link = reader.number(16) & 0xffff;
+        let (link, upper) = (reader.number(16) & 0xffff, reader.number(16) >> 16);
+        // In units of 2 bytes, behind a bit that says that there are any.
+        if upper & 0x0400 != 0 {
+            let bytes = u8::try_from(2 * (upper >> 12)).unwrap_or(u8::MAX);
+            reader.not_read(Unread::CheckSequence(bytes), 1);
+        }
         reader.offset = 24;
         check_link(u16::try_from(link).unwrap_or(u16::MAX))?;
         Ok(reader)
@@ -141,6 +193,17 @@ impl<R: Read> PcapReader<R> {
             Format::Classic(unit_ns) => self.record(unit_ns),
             Format::Blocks(_) => self.packet(),
         }
+    }
+
+    /// What was not read so far, with its count.
+    pub fn unread(&self) -> &BTreeMap<Unread, u64> {
+        &self.unread
+    }
+
+    fn not_read(&mut self, what: Unread, count: u64) {
+        let known = self.unread.contains_key(&what) || self.unread.len() < MOST_KINDS;
+        let sum = self.unread.entry(if known { what } else { Unread::Further }).or_default();
+        *sum = sum.saturating_add(count);
     }
 
     fn record(&mut self, unit_ns: i64) -> Result<Option<Captured<'_>>, PcapError> {
@@ -174,16 +237,55 @@ impl<R: Read> PcapReader<R> {
             match kind {
                 INTERFACE => self.interface()?,
                 SIMPLE_PACKET => return Err(PcapError::NoTime { offset: self.offset }),
-                PACKET => {
-                    let (at_ns, original_len, kept) = self.enhanced(length)?;
+                PACKET | OLD_PACKET => {
+                    let (at_ns, original_len, kept) = self.enhanced(kind, length)?;
+                    let options = 20 + kept.next_multiple_of(4);
+                    let lost = self.counted(options, &PACKET_LOST);
+                    let lost = lost + if kind == OLD_PACKET { self.old_lost() } else { 0 };
+                    self.lost(lost);
                     self.offset += u64::from(total);
                     let bytes = &self.block[20..20 + kept];
                     return Ok(Some(Captured { at_ns, original_len, bytes }));
                 }
-                _ => {}
+                STATISTICS => {
+                    let lost = self.counted(12, &STATISTICS_LOST);
+                    self.lost(lost);
+                }
+                kind if BESIDE.contains(&kind) => {}
+                kind => self.not_read(Unread::Block(kind), 1),
             }
             self.offset += u64::from(total);
         }
+    }
+
+    fn lost(&mut self, count: u64) {
+        if count > 0 {
+            self.not_read(Unread::Lost, count);
+        }
+    }
+
+    /// The sum of counters of 8 bytes among the options from there on.
+    fn counted(&self, mut at: usize, codes: &[u16]) -> u64 {
+        let end = self.block.len().saturating_sub(4);
+        let mut sum = 0_u64;
+        while at + 4 <= end {
+            let (code, length) = (self.half(at), usize::from(self.half(at + 2)));
+            let value = self.block.get(at + 4..at + 4 + length).filter(|_| at + 4 + length <= end);
+            let Some(value) = value.filter(|_| code != 0) else { break };
+            if let (true, Ok(value)) = (codes.contains(&code), <[u8; 8]>::try_from(value)) {
+                let value =
+                    if self.big { u64::from_be_bytes(value) } else { u64::from_le_bytes(value) };
+                sum = sum.saturating_add(value);
+            }
+            at += 4 + length.next_multiple_of(4);
+        }
+        sum
+    }
+
+    /// What a packet of the old form says was lost before it; all ones where it does not know.
+    fn old_lost(&self) -> u64 {
+        let lost = self.half(2);
+        if lost == u16::MAX { 0 } else { lost.into() }
     }
 
     /// A section begins; the four bytes of its type are read.
@@ -242,23 +344,33 @@ impl<R: Read> PcapReader<R> {
                         false => i64::from_le_bytes(value),
                     };
                 }
-                _ => {}
+                (CHECK_SEQUENCE, [0]) => {}
+                (CHECK_SEQUENCE, [bytes]) => {
+                    let bytes = *bytes;
+                    self.not_read(Unread::CheckSequence(bytes), 1);
+                }
+                (code, _) if SAYS_NOTHING.contains(&code) => {}
+                (code, _) => self.not_read(Unread::InterfaceOption(code), 1),
             }
             at += 4 + length.next_multiple_of(4);
         }
-        if let Format::Blocks(interfaces) = &mut self.format {
-            interfaces.push(clock);
+        match &mut self.format {
+            Format::Blocks(interfaces) if interfaces.len() < MOST_INTERFACES => {
+                interfaces.push(clock);
+                Ok(())
+            }
+            _ => Err(self.damaged("it is one interface more than a capture has")),
         }
-        Ok(())
     }
 
     /// Time, length, and how much of the frame is there.
-    fn enhanced(&self, length: usize) -> Result<(i64, u32, usize), PcapError> {
+    fn enhanced(&self, kind: u32, length: usize) -> Result<(i64, u32, usize), PcapError> {
         if length < 32 {
             return Err(self.damaged("it is too short for a packet"));
         }
         let [interface, high, low, kept, original_len] =
             [0, 4, 8, 12, 16].map(|at| self.number(at));
+        let interface = if kind == OLD_PACKET { self.half(0).into() } else { interface };
         let Format::Blocks(interfaces) = &self.format else {
             return Err(self.damaged("it is of the other format"));
         };
@@ -424,6 +536,93 @@ mod tests {
                 bytes[if big { 23 } else { 20 }] = 113;
                 assert!(why(&bytes).contains("link type 113"));
             }
+        }
+    }
+
+    #[test]
+    fn t0_what_is_not_read_is_named_with_its_count() {
+        for big in [true, false] {
+            let head = [Number(0xa1b2_c3d4), Half(2), Half(4), Number(0), Number(0), Number(96)];
+            let link = [Number(0x2400_0001)];
+            let classic = [file(big, &head), file(big, &link)].concat();
+            let reader = PcapReader::new(&classic[..]).unwrap();
+            assert_eq!(reader.unread(), &BTreeMap::from([(Unread::CheckSequence(4), 1)]));
+            let eight = |n: u64| if big { n.to_be_bytes() } else { n.to_le_bytes() };
+            let (five, seven) = (eight(5), eight(7));
+            let section = [Number(SECTION), Number(28), Number(0x1a2b_3c4d), Half(1), Half(0)];
+            let section_end = [Number(u32::MAX), Number(u32::MAX), Number(28)];
+            let interface = [
+                Number(INTERFACE),
+                Number(36),
+                Half(1),
+                Half(0),
+                Number(0),
+                // An option that nobody knows, a check sequence, a name.
+                Half(99),
+                Half(0),
+                Half(13),
+                Half(1),
+                Bytes(&[4, 0, 0, 0]),
+                Half(2),
+                Half(0),
+                Number(36),
+            ];
+            let packet = [
+                Number(PACKET),
+                Number(52),
+                Number(0),
+                Number(0),
+                Number(9),
+                Number(2),
+                Number(2),
+                Bytes(&[1, 2, 0, 0]),
+                Half(4),
+                Half(8),
+                Bytes(&five),
+                Half(0),
+                Half(0),
+                Number(52),
+            ];
+            let old = [
+                Number(OLD_PACKET),
+                Number(36),
+                Half(0),
+                Half(3),
+                Number(0),
+                Number(9),
+                Number(2),
+                Number(2),
+                Bytes(&[3, 4, 0, 0]),
+                Number(36),
+            ];
+            let statistics = [
+                Number(STATISTICS),
+                Number(36),
+                Number(0),
+                Number(0),
+                Number(0),
+                Half(5),
+                Half(8),
+                Bytes(&seven),
+                Number(36),
+            ];
+            let odd = [Number(0x0bad), Number(12), Number(12)];
+            let parts =
+                [&section[..], &section_end, &interface, &packet, &old, &statistics, &odd, &odd];
+            let bytes: Vec<u8> = parts.iter().flat_map(|part| file(big, part)).collect();
+            let mut reader = PcapReader::new(&bytes[..]).unwrap();
+            let mut frames = Vec::new();
+            while let Some(it) = reader.next().unwrap() {
+                frames.push(it.bytes.to_vec());
+            }
+            assert_eq!(frames, [[1, 2], [3, 4]]);
+            let expected = [
+                (Unread::Block(0x0bad), 2),
+                (Unread::InterfaceOption(99), 1),
+                (Unread::CheckSequence(4), 1),
+                (Unread::Lost, 5 + 3 + 7),
+            ];
+            assert_eq!(reader.unread(), &BTreeMap::from(expected));
         }
     }
 

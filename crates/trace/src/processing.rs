@@ -56,6 +56,20 @@ pub struct Processing {
     /// TAI less the capture's clock.
     tai_ahead_ns: Option<i128>,
     losses: BTreeMap<String, HookCount>,
+    left_out: u64,
+}
+
+/// Most messages of a run that are followed, and most times that one of them is seen somewhere.
+const MOST_MESSAGES: usize = 1 << 20;
+const MOST_TIMES: usize = 64;
+
+/// Keeps a time, or counts that there was no room for it.
+fn keep<T>(times: &mut Vec<T>, time: T, left_out: &mut u64) {
+    if times.len() < MOST_TIMES {
+        times.push(time);
+    } else {
+        *left_out += 1;
+    }
 }
 
 /// What a mark says.
@@ -113,6 +127,7 @@ impl Processing {
             messages: BTreeMap::new(),
             tai_ahead_ns: None,
             losses: BTreeMap::new(),
+            left_out: 0,
         }
     }
 
@@ -143,28 +158,40 @@ impl Processing {
             return;
         }
         let at = At { station: event.station, at_ns: event.at_ns };
-        let message = self.messages.entry(event.tag);
-        match event.hook {
+        let link = self.links.get(usize::from(event.station)).copied().flatten();
+        let what = match event.hook {
             Hook::Marker => match self.points.get(&event.object) {
-                Some(What::Sent) => message.or_default().sent.push((at, event.aux)),
-                Some(What::Received) => message.or_default().received.push((at, event.aux)),
-                Some(What::MacTransmit) => message.or_default().mac.push(at),
-                None => {}
+                Some(what) => Some(*what),
+                None => return,
             },
-            Hook::DriverStart => {
-                let link = self.links.get(usize::from(event.station)).copied().flatten();
-                if link == Some(event.interface) {
-                    message.or_default().driver.push(at);
-                }
-            }
-            Hook::StackReceive => message.or_default().stack.push(at),
-            _ => {}
+            Hook::DriverStart if link == Some(event.interface) => None,
+            Hook::StackReceive => None,
+            _ => return,
+        };
+        if self.messages.len() >= MOST_MESSAGES && !self.messages.contains_key(&event.tag) {
+            self.left_out += 1;
+            return;
         }
+        let message = self.messages.entry(event.tag).or_default();
+        let points = match (what, event.hook) {
+            (Some(What::Sent), _) => {
+                return keep(&mut message.sent, (at, event.aux), &mut self.left_out);
+            }
+            (Some(What::Received), _) => {
+                return keep(&mut message.received, (at, event.aux), &mut self.left_out);
+            }
+            (Some(What::MacTransmit), _) => &mut message.mac,
+            (None, Hook::DriverStart) => &mut message.driver,
+            (None, _) => &mut message.stack,
+        };
+        keep(points, at, &mut self.left_out);
     }
 
     /// What it came to; `capture` and `page` are for the summary.
     pub fn finish(self, capture: String, page: String) -> TracedSummary {
-        let lost = self.losses.values().map(|count| count.lost).sum();
+        let lost: u64 = self.losses.values().map(|count| count.lost).sum();
+        // For what had no room nothing is known, either.
+        let lost = lost.saturating_add(self.left_out);
         let of = |(port, name): &(u64, String)| self.stream(*port, name);
         let streams = self.wanted.streams.iter().map(of).collect();
         TracedSummary { capture, page, lost, streams }

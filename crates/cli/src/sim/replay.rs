@@ -52,6 +52,9 @@ pub fn read(beside: &Path, wanted: &NetReplay) -> anyhow::Result<Replay> {
         }
         taken.push((frame.at_ns, u16::try_from(frame.original_len).unwrap_or(u16::MAX)));
     }
+    for (what, count) in reader.unread() {
+        say!("note: {shown}: not read: {count} {what}");
+    }
     if taken.is_empty() {
         bail!("cannot replay {shown}: none of its {number} packets is one that is asked for");
     }

@@ -14,9 +14,10 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
 use timewire_report::parquet::ParquetWriter;
+use timewire_trace::align::Twins;
 use timewire_trace::capture::{
-    COLUMNS, CaptureError, CaptureHeader, Cut, Format, Info, Merge, Names, ONCE, Reader, Writer,
-    export as write_events, export_packets, rows, sees_packets,
+    COLUMNS, CaptureError, CaptureHeader, Cut, Format, Info, Item, Merge, Names, ONCE, Reader,
+    Writer, export as write_events, export_packets, rows, sees_packets,
 };
 use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
@@ -214,6 +215,9 @@ fn text(file: &Path, info: &Info, names: &Names) -> String {
         let (places, blocks) = (health.damaged, health.missing_blocks);
         line("damage", format!("{places} places; {blocks} blocks are missing"));
     }
+    for what in health.left_out() {
+        line("unread", what);
+    }
     let header = &info.header;
     line("host", format!("{}, Linux {}, by {}", header.host, header.kernel, header.writer));
     if !header.filter.is_empty() {
@@ -234,6 +238,9 @@ fn text(file: &Path, info: &Info, names: &Names) -> String {
         let lost = info.losses.as_ref().and_then(|losses| losses.get(name));
         let lost = lost.map_or(0, |count| count.lost);
         line("hook", format!("{name:<16} {count:>12} {lost:>10} lost"));
+    }
+    for (reason, count) in &info.drops {
+        line("dropped", format!("{count:>12} {reason}"));
     }
     if let Some(levels) = header.meta.get("levels") {
         line("beyond", format!("tracepoints: {levels}"));
@@ -306,6 +313,7 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
         args.files.iter().map(|file| about(file)).collect::<Result<_, _>>()?;
     let sources: Vec<_> = all.iter().map(|(info, names)| (&info.header, names)).collect();
     let merge = Merge::new(&sources)?;
+    not_twins(&args.files)?;
     let out = NewFile::create(&args.out, args.force)?;
     let mut writer = Writer::new(out, merge.header())?;
     let mut readers: Vec<_> = args.files.iter().map(|file| open(file)).collect::<Result<_, _>>()?;
@@ -318,6 +326,39 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
     let lines = each.map(|(file, events)| format!("{events:>12} {}\n", file.display()));
     output::print(&lines.collect::<String>())
 }
+
+/// Captures of one kernel that saw the same packets are not to be merged: each packet would be
+/// there twice.
+fn not_twins(files: &[PathBuf]) -> anyhow::Result<()> {
+    let mut twins = Twins::new(files.len(), MOST_EVENTS);
+    for (capture, file) in files.iter().enumerate() {
+        let mut reader = open(file)?;
+        while let Some(item) = reader.next().map_err(of(file))? {
+            if let Item::Event(event) = item {
+                twins.event(capture, &event);
+            }
+        }
+    }
+    for (b, second) in files.iter().enumerate() {
+        for (a, first) in files[..b].iter().enumerate() {
+            let shared = twins.between(a, b);
+            if shared.is_one_kernel() {
+                bail!(
+                    "{} saw what {} saw ({} of {} events that were compared): merged, each packet \
+                     would be there twice; leave one of them out",
+                    second.display(),
+                    first.display(),
+                    shared.same_time,
+                    shared.looked_at.1
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Most events of each capture that are compared.
+const MOST_EVENTS: usize = 1 << 16;
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if !args.hooks.is_empty() && args.format != FormatArg::Pcapng {

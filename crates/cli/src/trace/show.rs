@@ -68,9 +68,14 @@ pub struct Show {
     /// is NAME or STATION.NAME; may be repeated
     #[arg(long, value_name = "CHAIN", help_heading = "Judge")]
     pub chain: Vec<ChainArg>,
-    /// Exit code 1 when a journey from end to end takes this long
+    /// Exit code 1 when a journey from end to end takes this long, or may do so within the bound of
+    /// clocks
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Judge")]
     pub below: Option<Span>,
+    /// The clocks of two hosts are at most so far apart, where neither packets nor synchronisation
+    /// tell it
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Judge")]
+    pub clock_error: Option<Span>,
     /// When stations may send: a scenario, `case.json` of a run, or what `tdm show --json` prints
     #[arg(long, value_name = "FILE", help_heading = "Judge")]
     pub schedule: Option<PathBuf>,
@@ -370,6 +375,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         captures: args.files.clone(),
         wanted,
         schedules: schedules(args)?,
+        clock_error_ns: args.clock_error.map(|error| error.as_ns().unsigned_abs()),
         ..Study::default()
     };
     let make = |file: &Option<PathBuf>| {
@@ -402,6 +408,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     });
     progress.clear();
     let studied = studied?;
+    stations_are_read(args, &studied)?;
     if let Some(error) = writing.failed {
         return Err(error.into());
     }
@@ -434,7 +441,54 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     let kept = |chain: &ChainReport| chain.missed == 0 && chain.complete > 0;
     let missed = !studied.analysis.chains().iter().all(kept);
     let above = args.below.is_some() && studied.analysis.worst().count_above() > 0;
-    Ok(if missed || above { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    let judged = args.below.is_some() || !args.chain.is_empty();
+    let unread = unread(&studied);
+    let inconclusive = judged && !missed && !above && !unread.is_empty();
+    if inconclusive {
+        say!("inconclusive: {}", unread.join("; "));
+    }
+    Ok(if missed || above || inconclusive { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// What was read and not understood, had no room, or is in a capture that is left out: a limit that
+/// is kept without it may be missed with it.
+fn unread(studied: &Studied) -> Vec<String> {
+    let mut unread = Vec::new();
+    for capture in &studied.captures {
+        let of = |what: String| format!("{}: {what}", capture.file.display());
+        if let Some(twin) = &capture.twin {
+            let (only, all) = (twin.only_here(), twin.shared.looked_at.1);
+            let what = format!("left out, and {only} of {all} events are in it alone");
+            unread.extend((only > 0).then(|| of(what)));
+        } else {
+            unread.extend(capture.health.left_out().into_iter().map(of));
+        }
+    }
+    let counts = studied.analysis.counts();
+    let doubtful = studied.analysis.worst().count_doubtful();
+    if doubtful > 0 {
+        unread
+            .push(format!("{doubtful} journeys may be above --below, within the bound of clocks"));
+    }
+    unread.extend(counts.left_out.iter().map(|(what, count)| format!("left out: {count} {what}")));
+    unread
+}
+
+/// Stations that are asked for are in captures that are read.
+fn stations_are_read(args: &Show, studied: &Studied) -> anyhow::Result<()> {
+    let has = |name: &String, twin: bool| {
+        let captures = studied.captures.iter().filter(move |it| it.twin.is_some() == twin);
+        let stations = captures.flat_map(|it| &it.header.stations);
+        stations.filter(|station| station.name == *name).count() > 0
+    };
+    let gone = args.station.iter().find(|name| has(name, true) && !has(name, false));
+    match gone {
+        Some(name) => bail!(
+            "station `{name}` is in a capture that is left out, since another saw the same \
+             packets of the same kernel; show that capture alone"
+        ),
+        None => Ok(()),
+    }
 }
 
 fn title(args: &Show) -> String {
@@ -447,6 +501,23 @@ fn title(args: &Show) -> String {
 
 fn as_text(studied: &Studied, names: &Names) -> String {
     let mut text = String::new();
+    for capture in &studied.captures {
+        let file = capture.file.display();
+        if let Some(twin) = &capture.twin {
+            let shared = &twin.shared;
+            text += &format!(
+                "{file} is left out: it is of the same kernel as {} and saw the same ({} of {} \
+                 events that were compared, at the same time); {} are in it alone\n",
+                twin.of.display(),
+                shared.same_time,
+                shared.looked_at.1,
+                twin.only_here()
+            );
+        }
+        for what in capture.health.left_out() {
+            text += &format!("{file}: {what}\n");
+        }
+    }
     for clock in studied.clocks.aligned().iter().filter(|it| it.way != ClockWay::Itself) {
         let (how, to) = match &clock.way {
             ClockWay::Packets { to } => ("by the packets between it and", to.as_str()),
@@ -460,6 +531,9 @@ fn as_text(studied: &Studied, names: &Names) -> String {
             }
             None => "not known at all times".to_owned(),
         };
+        if clock.stated {
+            text += ", as --clock-error states";
+        }
         if let Some(rate) = clock.rate_ppb {
             text += &format!("; {:+.3} ppm", rate / 1_000.0);
         }
@@ -496,6 +570,9 @@ fn chain_text(chain: &ChainReport) -> String {
         "\nchain {}: {} complete, {} late, {} lossy, {} ambiguous\n",
         chain.name, chain.complete, chain.missed, chain.lossy, chain.ambiguous
     );
+    if chain.left_out > 0 {
+        text += &format!("  {} times a tag had no room and was not followed\n", chain.left_out);
+    }
     for (point, count) in &chain.unfinished {
         text += &format!("  {count} did not come to {point}\n");
     }
@@ -538,6 +615,11 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
             Ok(value)
         })
         .collect::<Result<_, serde_json::Error>>()?;
+    let drops = counts.drops.iter().map(|(&(capture, reason), count)| {
+        json!({ "capture": capture, "reason": reason, "name": known.reason(capture, reason),
+                "has_name": known.has_reason(capture, reason), "journeys": count })
+    });
+    let drops: Vec<Json> = drops.collect();
     let longest = analysis.longest().iter().map(|judged| {
         serde_json::from_str(&export::json_line(&judged.journey, known, Some(&judged.sentence)))
     });
@@ -550,9 +632,13 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
         "late": counts.late,
         "unmatched_receives": counts.unmatched_receives,
         "journeys": journeys,
+        "drops": drops,
+        "left_out": counts.left_out,
+        "unread": unread(studied),
         "rows": rows,
         "longest": longest.collect::<Result<Vec<Json>, serde_json::Error>>()?,
         "above": analysis.worst().count_above(),
+        "doubtful": analysis.worst().count_doubtful(),
         "chains": analysis.chains(),
     }))
 }

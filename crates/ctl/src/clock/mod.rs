@@ -6,12 +6,16 @@
 //! (`timewire_mac::SyncGuard`).
 
 mod closer;
+mod discover;
 mod look;
 mod status;
 mod supervisor;
+mod unheard;
 mod watcher;
 
 pub use closer::Closes;
+pub(crate) use discover::{Asked, ask_any};
+pub use discover::{Ptp4l, ptp4l_instances};
 pub use look::{Followed, Look, Looked, heard};
 pub use status::{
     CLOCK_STATUS_SCHEMA, ClockStatus, CloseStatus, DaemonStatus, GuardStatus, find, running, stop,

@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use timewire_base::{Mono, Span};
 use timewire_host::Undo;
 use timewire_host::clock::client::Hears;
 use timewire_host::clock::config::{self, ClockPlan, DaemonPlan, Place, Steers};
 use timewire_host::clock::rivals::{self, Judgement, Ours};
 use timewire_host::journal::{EntryId, Journal};
 use timewire_sched::scenario::host::{ClockRole, ClockWish};
+use timewire_sys::clock;
 use timewire_sys::event::{self, EndRequests};
 use timewire_sys::namespace::{self, OnParentDeath, Process};
 use timewire_sys::phc::{CardClock, StampAbilities, stamp_abilities};
@@ -51,6 +53,8 @@ pub struct Start {
     pub record: Option<PathBuf>,
     /// Start although others steer the same clock.
     pub despite_others: bool,
+    /// It has to be on time so soon; `None` waits for ever.
+    pub within: Option<Span>,
 }
 
 /// What would be started for a wish on this host.
@@ -128,7 +132,8 @@ fn run(
     watcher.connect()?;
     let mut daemons: Vec<Daemon> =
         plan.daemons.iter().map(|plan| Daemon::new(plan, &directory)).collect();
-    let result = keep(&mut daemons, &mut watcher, journal, requests, tell);
+    let give_up = spec.within.map(|within| (clock::now::<Mono>() + within, within));
+    let result = keep(&mut daemons, &mut watcher, journal, (requests, give_up), tell);
     watcher.close(tell);
     for daemon in &mut daemons {
         daemon.end();
@@ -141,7 +146,7 @@ fn keep(
     daemons: &mut [Daemon],
     watcher: &mut Watcher,
     journal: &Journal,
-    requests: &EndRequests,
+    (requests, mut give_up): (&EndRequests, Option<(timewire_base::Instant<Mono>, Span)>),
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), CtlError> {
     let interval = watcher.spec.interval;
@@ -166,6 +171,15 @@ fn keep(
         let statuses: Vec<DaemonStatus> = daemons.iter().map(Daemon::status).collect();
         watcher.step(&statuses, ended, tell)?;
         worked |= watcher.is_answered();
+        match (watcher.not_on_time(), give_up) {
+            (None, _) => give_up = None,
+            (Some(why), Some((at, within))) if clock::now::<Mono>() >= at => {
+                return Err(CtlError::Invalid(format!(
+                    "the clock is not on time within {within}: {why}"
+                )));
+            }
+            _ => {}
+        }
         // An error is a signal's doing, and the next look is not far.
         let _ = event::wait_readable(&[requests.as_fd()], Some(interval));
     }
@@ -177,6 +191,7 @@ fn watch_of(spec: &Start, plan: &ClockPlan) -> Watch {
     Watch {
         name: spec.name.clone(),
         socket: plan.socket.clone(),
+        interfaces: wish.interfaces.clone(),
         hears: Some(Hears { domain: plan.domain, transport_specific: plan.transport_specific }),
         role: wish.role,
         limits: guard_limits(&wish.limits),

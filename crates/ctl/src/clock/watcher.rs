@@ -27,6 +27,7 @@ use super::closer::{Closer, Closes};
 use super::directory;
 use super::look::{Look, Looked, Memory, heard};
 use super::status::{self, CLOCK_STATUS_SCHEMA, ClockStatus, DaemonStatus, GuardStatus};
+use super::unheard::Unheard;
 use crate::CtlError;
 use crate::sync::{SyncFile, sample};
 
@@ -42,6 +43,8 @@ pub struct Watch {
     pub socket: PathBuf,
     /// Which domain and transport it hears; `None` finds out.
     pub hears: Option<Hears>,
+    /// The interfaces on which it speaks, as far as they are known.
+    pub interfaces: Vec<IfName>,
     /// Which part the host has.
     pub role: ClockRole,
     /// When the clock is on time.
@@ -145,6 +148,7 @@ pub(super) struct Watcher {
     next_status: Instant<Mono>,
     /// What is not to be said again.
     silent: bool,
+    unheard: Unheard,
 }
 
 impl Watcher {
@@ -176,6 +180,7 @@ impl Watcher {
             leap: LeapSeconds::of_this_host(),
             next_status: Instant::from_ns(0),
             silent: false,
+            unheard: Unheard::new(clock::now()),
             spec,
         })
     }
@@ -221,6 +226,12 @@ impl Watcher {
         }
         self.keep(&look);
         let now = clock::now::<Mono>();
+        let (hears, interfaces) = (self.hears(), self.spec.interfaces.clone());
+        if let Some(client) = &mut self.client
+            && let Some(why) = self.unheard.look(now, &look, client, (hears, &interfaces))
+        {
+            self.event("waiting", &why, tell);
+        }
         if actions.change.is_some() || now >= self.next_status {
             self.next_status = now + STATUS;
             status::write(&self.status_path, &self.status(&look, daemons))?;
@@ -282,7 +293,6 @@ impl Watcher {
         let me = Process::this().ok();
         let ptp = look.ptp.as_ref().ok();
         let offset = look.offset();
-        let hears = self.client.as_ref().map(Client::hears);
         ClockStatus {
             schema: CLOCK_STATUS_SCHEMA.to_owned(),
             name: self.spec.name.clone(),
@@ -290,7 +300,7 @@ impl Watcher {
             start_ticks: me.map_or(0, |process| process.start_ticks),
             written_ns: clock::now::<Mono>().as_ns(),
             socket: self.spec.socket.display().to_string(),
-            domain: hears.or(self.spec.hears).map_or(0, |hears| hears.domain),
+            domain: self.hears().map_or(0, |hears| hears.domain),
             daemons: daemons.to_vec(),
             guard: self.guard_status(),
             offset_ns: offset.map(|offset| offset.ahead.as_ns()),
@@ -324,9 +334,23 @@ impl Watcher {
         }
     }
 
+    /// What is asked hears.
+    fn hears(&self) -> Option<Hears> {
+        self.client.as_ref().map(Client::hears).or(self.spec.hears)
+    }
+
+    /// Whether the clock is on time; else why not, with the reason of a wait.
+    pub(super) fn not_on_time(&self) -> Option<String> {
+        let loss = self.guard.loss()?.to_string();
+        Some(match &self.unheard.why {
+            Some(why) => format!("{loss}; {why}"),
+            None => loss,
+        })
+    }
+
     fn notes(&self, look: &Look) -> Vec<String> {
         let utc_s = clock::now::<timewire_base::Utc>().as_ns() / 1_000_000_000;
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.unheard.why.iter().cloned().collect();
         if let (Some(Err(why)), Some(number)) = (&look.card, self.spec.phc) {
             notes.push(format!("/dev/ptp{number} cannot be read: {why}"));
         }

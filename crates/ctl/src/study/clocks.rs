@@ -53,6 +53,8 @@ pub struct Aligned {
     pub rate_ppb: Option<f64>,
     /// Instants at which packets contradict each other: steps of a clock.
     pub contradictions: usize,
+    /// Its bound is the one that was stated, since nothing on the host told it.
+    pub stated: bool,
 }
 
 /// Packets and synchronisation that do not agree.
@@ -84,6 +86,25 @@ struct Inner {
     timeline: Option<Timeline>,
     aligned: Vec<Aligned>,
     agreements: Vec<Disagreement>,
+    /// Hosts whose bound was stated.
+    stated: Vec<bool>,
+}
+
+/// A capture whose clock is compared.
+pub(super) struct Compared<'a> {
+    pub report: &'a CaptureReport,
+    pub samples: &'a [ClockSample],
+    /// Captures with the same number are of one kernel.
+    pub kernel: usize,
+}
+
+/// What clocks are compared by, beside their samples.
+pub(super) struct Grounds<'a> {
+    /// By the numbers of kernels.
+    pub crossings: Option<&'a Crossings>,
+    pub assumptions: Assumptions,
+    /// The clocks of two hosts are at most so far apart, where nothing tells it.
+    pub stated_ns: Option<u64>,
 }
 
 impl Clocks {
@@ -91,36 +112,39 @@ impl Clocks {
     ///
     /// **Errors**: hosts that nothing joins.
     pub(super) fn of(
-        captures: Vec<(&CaptureReport, &[ClockSample])>,
-        crossings: Option<&Crossings>,
-        assumptions: Assumptions,
+        captures: &[Compared<'_>],
+        grounds: &Grounds<'_>,
     ) -> Result<Clocks, StudyError> {
-        let mut boots: Vec<&str> = Vec::new();
+        let mut kernels: Vec<usize> = Vec::new();
         let mut names: Vec<String> = Vec::new();
         let mut hosts = Vec::new();
         let mut samples_of: Vec<Vec<ClockSample>> = Vec::new();
         let mut samples = Vec::new();
-        for (report, taken) in &captures {
-            let boot = report.header.boot.as_str();
-            let host = boots.iter().position(|known| *known == boot).unwrap_or_else(|| {
-                boots.push(boot);
-                names.push(report.header.host.clone());
+        for capture in captures {
+            let host = kernels.iter().position(|known| *known == capture.kernel);
+            let host = host.unwrap_or_else(|| {
+                kernels.push(capture.kernel);
+                names.push(capture.report.header.host.clone());
                 samples_of.push(Vec::new());
-                boots.len() - 1
+                kernels.len() - 1
             });
             hosts.push(host);
-            samples_of[host].extend_from_slice(taken);
-            let mut sorted = taken.to_vec();
+            samples_of[host].extend_from_slice(capture.samples);
+            let mut sorted = capture.samples.to_vec();
             sorted.sort_by_key(|sample| sample.monotonic_ns);
             samples.push(sorted);
         }
+        let stated = samples_of.iter_mut().map(|samples| state(samples, grounds.stated_ns));
+        let stated = stated.collect();
+        let (timeline_of, aligned, agreements) = (None, Vec::new(), Vec::new());
         let mut inner =
-            Inner { hosts, samples, timeline: None, aligned: Vec::new(), agreements: Vec::new() };
-        if let Some(crossings) = crossings.filter(|_| boots.len() > 1) {
+            Inner { hosts, samples, timeline: timeline_of, aligned, agreements, stated };
+        if let Some(crossings) = grounds.crossings.filter(|_| kernels.len() > 1) {
             let synchronised = samples_of.into_iter().map(Synchronised::new).collect();
-            inner.timeline = Some(timeline(&names, crossings, synchronised, assumptions)?);
+            let all = (names.as_slice(), kernels.as_slice());
+            inner.timeline = Some(timeline(all, crossings, synchronised, grounds.assumptions)?);
         }
-        inner.describe(&names, &captures);
+        inner.describe(&names, captures);
         Ok(Clocks { inner: Arc::new(inner) })
     }
 
@@ -136,8 +160,20 @@ impl Clocks {
     }
 }
 
+/// Gives samples that say nothing of synchronisation the bound that was stated, half of it to each
+/// of two hosts; whether there were any.
+fn state(samples: &mut [ClockSample], stated_ns: Option<u64>) -> bool {
+    let Some(stated_ns) = stated_ns else { return false };
+    let mut any = false;
+    for sample in samples.iter_mut().filter(|sample| sample.offset_ns.is_none()) {
+        sample.offset_ns = Some(i64::try_from(stated_ns.div_ceil(2)).unwrap_or(i64::MAX));
+        any = true;
+    }
+    any
+}
+
 fn timeline(
-    names: &[String],
+    (names, kernels): (&[String], &[usize]),
     crossings: &Crossings,
     synchronised: Vec<Synchronised>,
     assumptions: Assumptions,
@@ -146,7 +182,8 @@ fn timeline(
     let mut why = Vec::new();
     for a in 0..names.len() {
         for b in a + 1..names.len() {
-            match align::estimate(&crossings.between(a, b), assumptions) {
+            let crossed = crossings.between(kernels[a], kernels[b]);
+            match align::estimate(&crossed, assumptions) {
                 Ok(alignment) => pairs.push(PairInput { a, b, alignment }),
                 Err(error) => why.push(unaligned(&names[a], &names[b], &error)),
             }
@@ -160,7 +197,7 @@ fn timeline(
 }
 
 impl Inner {
-    fn describe(&mut self, names: &[String], captures: &[(&CaptureReport, &[ClockSample])]) {
+    fn describe(&mut self, names: &[String], captures: &[Compared<'_>]) {
         for (host, name) in names.iter().enumerate() {
             let way = self.timeline.as_ref().map_or(&Way::Itself, |found| found.way(host));
             let of = |way: &Way| match way {
@@ -175,7 +212,7 @@ impl Inner {
             let (way, pair) = of(way);
             let times = captures.iter().zip(&self.hosts).filter(|(_, of)| **of == host);
             let mut bound_ns = Some(0);
-            for ((report, _), _) in times {
+            for (Compared { report, .. }, _) in times {
                 let known = self.bound(host, report.from_ns, report.to_ns);
                 bound_ns = bound_ns.zip(known).map(|(one, two): (u64, u64)| one.max(two));
             }
@@ -189,6 +226,7 @@ impl Inner {
                 bound_ns,
                 rate_ppb: rate_ppb.map(|rate| if turned { -rate } else { rate }),
                 contradictions: alignment.map_or(0, |(_, found)| found.contradictions),
+                stated: self.stated[host],
             });
         }
         let Some(timeline) = &self.timeline else { return };

@@ -54,8 +54,8 @@ impl StudyError {
     pub fn hint(&self) -> Option<String> {
         match self {
             StudyError::Apart { .. } => Some(
-                "trace hosts that send to each other both ways, or keep their clocks with \
-                 `timewire clock`"
+                "trace hosts that send to each other both ways, keep their clocks with \
+                 `timewire clock`, or state how far they are apart: --clock-error 5us"
                     .to_owned(),
             ),
             _ => None,

@@ -86,6 +86,11 @@ fn packet(at: u64, object: u64, tag: u64, wire: u64) -> (Vec<Event>, Vec<Event>)
 
 /// Two captures of ten seconds with a packet each way every 20 ms.
 fn captures(directory: &Path, both_ways: bool) -> Vec<PathBuf> {
+    sampled(directory, both_ways, &[])
+}
+
+/// The same with samples of the clocks at these seconds of `a`'s clock, which nothing synchronises.
+fn sampled(directory: &Path, both_ways: bool, seconds: &[u64]) -> Vec<PathBuf> {
     let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
     for n in 0..500_u64 {
         let at = 5 * SECOND + n * 20_000_000;
@@ -107,6 +112,20 @@ fn captures(directory: &Path, both_ways: bool) -> Vec<PathBuf> {
         events.sort_by_key(|event| event.at_ns);
         let file = directory.join(format!("{name}.twc"));
         let mut writer = Writer::new(File::create(&file).unwrap(), &header(name)).unwrap();
+        for second in seconds {
+            let a_ns = second * SECOND;
+            let monotonic_ns = if name == "a" { a_ns } else { b_of(a_ns) };
+            let utc_ns = 1_700_000_000 * SECOND + a_ns;
+            let sample = ClockSample {
+                monotonic_ns,
+                realtime_ahead_ns: i64::try_from(utc_ns - monotonic_ns).unwrap(),
+                tai_ahead_ns: 0,
+                // Two samples around it forgive what the clock drifts by.
+                error_ns: 30_000,
+                offset_ns: None,
+            };
+            writer.note(&Note::Clocks(sample)).unwrap();
+        }
         for event in &events {
             writer.event(event).unwrap();
         }
@@ -235,4 +254,24 @@ fn t1_journeys_around_a_loss_are_lossy_and_the_others_are_not() {
         statuses.iter().filter(|status| **status == Status::Lossy).count() * 100 / statuses.len()
     };
     assert_eq!((lossy(5, 7), lossy(8, 9), lossy(11, 14)), (0, 100, 0));
+}
+
+#[test]
+fn t1_a_bound_of_the_clocks_can_be_stated() {
+    let directory = Place::new();
+    let seconds: Vec<u64> = (4..=17).collect();
+    let captures = sampled(&directory.0, false, &seconds);
+    let mut study = Study { captures, ..Study::default() };
+    let error = study.run(&mut Vec::<Journey>::new(), &mut |_| {}).unwrap_err();
+    assert!(error.hint().unwrap().contains("--clock-error"), "{error}");
+    study.clock_error_ns = Some(5_001);
+    let mut journeys: Vec<Journey> = Vec::new();
+    let studied = study.run(&mut journeys, &mut |_| {}).unwrap();
+    let [_, b] = studied.clocks.aligned() else { panic!() };
+    assert!(b.stated && matches!(b.way, ClockWay::Synchronised { .. }), "{b:?}");
+    // Half of it for each host, and the errors of reading their clocks.
+    let bound = b.bound_ns.unwrap();
+    assert!((2 * 2_501 + 60_000..200_000).contains(&bound), "{bound}");
+    assert_eq!(journeys.len(), 500);
+    assert!(journeys.iter().all(|journey| journey.bound_ns() >= 5_001), "{:?}", journeys[0]);
 }

@@ -61,8 +61,14 @@ fn clock(lines: &mut Vec<String>, look: &Look) {
             ));
         }
     }
-    for ClockStatus { name, guard, offset_ns, giver, .. } in &look.clocks {
-        let off = offset_ns.map_or("unknown".to_owned(), |ns| Span::from_ns(ns).to_string());
+    for ClockStatus { name, guard, offset_ns, offset_error_ns, giver, .. } in &look.clocks {
+        // A difference of clocks without the error of its comparison is none.
+        let off = match (offset_ns, offset_error_ns) {
+            (Some(ns), Some(error)) => {
+                format!("{} (comparing {})", Span::from_ns(*ns), Span::from_ns(*error))
+            }
+            _ => "unknown".to_owned(),
+        };
         let how = match &guard.why {
             None => "on time".to_owned(),
             Some(why) => format!("NOT on time: {why}"),
@@ -71,6 +77,13 @@ fn clock(lines: &mut Vec<String>, look: &Look) {
         lines.push(format!(
             "  watched as `{name}`: {how}; off by {off} from {giver}, lost {} times",
             guard.losses
+        ));
+    }
+    for found in look.ptp4l.iter().filter(|found| found.watched_as.is_none()) {
+        let whose = found.whose();
+        lines.push(format!(
+            "  {whose}, asked with `clock status --socket {}`",
+            found.socket.display()
         ));
     }
 }
@@ -263,6 +276,7 @@ mod tests {
             taken_utc_ns: seconds * 1_000_000_000,
             clock: None,
             clocks: Vec::new(),
+            ptp4l: Vec::new(),
             macs: Vec::new(),
             interfaces: vec![InterfaceLook {
                 name: "eth0".to_owned(),

@@ -30,6 +30,8 @@ pub use super::stations::StationAt;
 
 /// Between two looks at the rings.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Most threads and flows that are remembered as noted.
+const MOST_KNOWN: usize = 1 << 16;
 /// Between two notes of what is learned.
 const NOTES: Duration = Duration::from_secs(1);
 
@@ -191,6 +193,7 @@ impl<S: Sink> Collector<S> {
         }
         // It says which packet was alone in its socket.
         header.meta.insert("alone".to_owned(), "yes".to_owned());
+        super::kernel::name_numbers(&mut header.meta);
         let mut sink = sink(&header).map_err(TraceError::Write)?;
         for note in &notes {
             sink.note(note).map_err(TraceError::Write)?;
@@ -270,6 +273,10 @@ struct Marked {
 impl Marked {
     /// The station of a thread; none when it has ended or is in another namespace.
     fn look(&mut self, thread: u32) {
+        if self.threads.len() > MOST_KNOWN {
+            // They are looked at again when they are seen again.
+            self.threads.clear();
+        }
         let namespace = std::fs::metadata(format!("/proc/{thread}/ns/net")).map(|meta| meta.ino());
         let station = namespace.ok().and_then(|namespace| {
             let place = self.namespaces.iter().position(|station| *station == namespace)?;
@@ -296,6 +303,9 @@ impl Marked {
                     sink.note(&note)?;
                 }
                 Item::Event(mut event) => {
+                    if !self.threads.contains_key(&event.thread) {
+                        self.look(event.thread);
+                    }
                     event.station =
                         self.threads.get(&event.thread).copied().unwrap_or(Event::NO_STATION);
                     sink.events(&[event.to_bytes()])?;
@@ -377,6 +387,13 @@ impl<S: Sink> Drain<S> {
                 self.known.threads.insert(thread, name.clone());
                 notes.push(Note::Thread { thread, name });
             }
+        }
+        // Threads and flows come and go for hours; one that is noted again does no harm.
+        if self.known.threads.len() > MOST_KNOWN {
+            self.known.threads.clear();
+        }
+        if self.known.flows.len() > MOST_KNOWN {
+            self.known.flows.clear();
         }
         for (flow, name) in self.tracer.flows()? {
             if self.known.flows.insert(flow) {

@@ -5,6 +5,7 @@
 //! (`timewire-trace`).
 
 pub mod collect;
+mod kernel;
 pub mod live;
 mod stations;
 

@@ -225,6 +225,22 @@ impl Client {
         Ok(ports)
     }
 
+    /// What each port counted; none of a version that does not count.
+    pub fn stats(&mut self) -> Result<Vec<PortStats>, ClientError> {
+        let default = self.default_data_set()?;
+        let mut all = Vec::new();
+        for port in 1..=default.ports.min(MOST_PORTS) {
+            let target = PortIdentity { clock: default.clock, port };
+            match self.ask_port(DataSetId::PortStats, target) {
+                Ok(DataSet::PortStats(stats)) => all.push(*stats),
+                Err(ClientError::Refused { .. }) => {}
+                Err(error) => return Err(error),
+                Ok(_) => other_set(),
+            }
+        }
+        Ok(all)
+    }
+
     /// Asks about a data set of the clock.
     ///
     /// **Errors**: nobody listens, it does not answer, or refuses.

@@ -11,5 +11,6 @@ pub mod dataset;
 pub mod leap;
 pub mod management;
 pub mod rivals;
+pub mod waiting;
 
 mod wire;

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use timewire_base::IfName;
 
@@ -125,6 +125,7 @@ struct Configured<'a> {
     interfaces: Vec<&'a str>,
     only_compares: bool,
     software: bool,
+    socket: Option<&'a str>,
 }
 
 impl Configured<'_> {
@@ -142,6 +143,7 @@ impl Configured<'_> {
             match (words.next(), words.next()) {
                 (Some("free_running"), Some(value)) => configured.only_compares = value == "1",
                 (Some("time_stamping"), Some(value)) => configured.software = value == "software",
+                (Some("uds_address"), Some(value)) => configured.socket = Some(value),
                 _ => {}
             }
         }
@@ -177,6 +179,63 @@ pub fn judge(rival: &Rival, ours: Ours<'_>) -> Option<Judgement> {
     })
 }
 
+/// How a `ptp4l` takes timestamps.
+fn software(arguments: &[String], configured: &Configured<'_>) -> bool {
+    // The last of these letters counts.
+    let stamps = arguments.iter().rev().find(|word| ["-S", "-H", "-L"].contains(&word.as_str()));
+    match (long(arguments, "time_stamping"), stamps) {
+        (Some(value), _) => value == "software",
+        (None, Some(letter)) => letter == "-S",
+        (None, None) => configured.software,
+    }
+}
+
+/// The value of a long option, `--key=value` or `--key value`; the last one counts.
+fn long<'a>(arguments: &'a [String], key: &str) -> Option<&'a str> {
+    let mut found = None;
+    for (place, word) in arguments.iter().enumerate() {
+        match word.strip_prefix("--").and_then(|word| word.strip_prefix(key)) {
+            Some("") => found = arguments.get(place + 1).map(String::as_str).or(found),
+            Some(rest) => found = rest.strip_prefix('=').or(found),
+            None => {}
+        }
+    }
+    found
+}
+
+/// Where a `ptp4l` takes questions, and what it keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Management {
+    /// Its process.
+    pub pid: u32,
+    /// Its socket, as this process sees it.
+    pub socket: PathBuf,
+    /// It takes timestamps in software, so it keeps the system's clock.
+    pub software: bool,
+    /// Its interfaces.
+    pub interfaces: Vec<String>,
+}
+
+/// Where linuxptp listens unless it is told otherwise.
+const USUAL_SOCKET: &str = "/var/run/ptp4l";
+
+/// Of a `ptp4l`; `None` for any other program.
+pub fn management(rival: &Rival) -> Option<Management> {
+    let Rival { pid, program, arguments, configuration } = rival;
+    if program != "ptp4l" {
+        return None;
+    }
+    let configured = Configured::of(configuration.as_deref().unwrap_or_default());
+    let named = long(arguments, "uds_address").or(configured.socket).unwrap_or(USUAL_SOCKET);
+    // It can have another root.
+    let seen = Path::new("/proc").join(pid.to_string()).join("root");
+    let seen = seen.join(named.trim_start_matches('/'));
+    let socket = if seen.exists() { seen } else { PathBuf::from(named) };
+    let interfaces = values_of(arguments, 'i').into_iter().chain(configured.interfaces.clone());
+    let interfaces = interfaces.map(str::to_owned).collect();
+    Some(Management { pid: *pid, socket, software: software(arguments, &configured), interfaces })
+}
+
 fn judge_ptp4l(rival: &Rival, ours: Ours<'_>) -> Option<Judgement> {
     let Rival { pid, program, arguments, configuration } = rival;
     let configured = Configured::of(configuration.as_deref().unwrap_or_default());
@@ -195,14 +254,7 @@ fn judge_ptp4l(rival: &Rival, ours: Ours<'_>) -> Option<Judgement> {
     }
     let told = arguments.iter().rev().find_map(|word| word.strip_prefix("--free_running="));
     let only_compares = told.map_or(configured.only_compares, |value| value == "1");
-    // The last of these letters counts.
-    let stamps = arguments.iter().rev().find(|word| ["-S", "-H", "-L"].contains(&word.as_str()));
-    let told = arguments.iter().rev().find_map(|word| word.strip_prefix("--time_stamping="));
-    let software = match (told, stamps) {
-        (Some(value), _) => value == "software",
-        (None, Some(letter)) => letter == "-S",
-        (None, None) => configured.software,
-    };
+    let software = software(arguments, &configured);
     if software && ours.steers_system && !only_compares {
         return Some(Judgement::Fights {
             why: format!(
@@ -266,6 +318,33 @@ mod tests {
         assert!(!fights(&format!("{line} -H"), software));
         assert!(!fights(line, &software.replace("[eth1]", "free_running 1\n[eth1]")));
         assert!(fights("ts2phc -c eth0", ""));
+    }
+
+    #[test]
+    fn t0_the_socket_of_a_ptp4l_is_where_it_was_told() {
+        let text = "[global]\nuds_address /run/x/ptp4l\ntime_stamping software\n[eth0]\n";
+        let of = |line: &str, text: &str| {
+            management(&Rival {
+                pid: u32::MAX,
+                configuration: Some(text.to_owned()),
+                ..rival(line)
+            })
+        };
+        for (line, text, socket, software, interfaces) in [
+            ("ptp4l -i eth1 -m", "", "/var/run/ptp4l", false, vec!["eth1"]),
+            ("ptp4l -f a.cfg", text, "/run/x/ptp4l", true, vec!["eth0"]),
+            ("ptp4l -f a.cfg -H --uds_address=/run/y", text, "/run/y", false, vec!["eth0"]),
+            ("ptp4l -i a -S --uds_address /run/z", "", "/run/z", true, vec!["a"]),
+        ] {
+            let found = of(line, text).unwrap();
+            assert_eq!(found.socket, Path::new(socket), "{line}");
+            assert_eq!(
+                (found.software, found.interfaces),
+                (software, interfaces.iter().map(ToString::to_string).collect()),
+                "{line}"
+            );
+        }
+        assert_eq!(management(&rival("chronyd")), None);
     }
 
     #[test]

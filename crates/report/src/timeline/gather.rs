@@ -9,6 +9,7 @@ use timewire_base::{CyclicWindows, Instant, Phase};
 use timewire_trace::event::{Event, Hook};
 use timewire_trace::journey::worst::Judged;
 use timewire_trace::journey::{ClockMap, Journey, Observer, Outcome, Point};
+use timewire_trace::kernel;
 
 use super::lanes::Lanes;
 use super::pick::{Picker, mixed};
@@ -367,8 +368,8 @@ impl Drawing<'_> {
                 self.input.counts.push(Count { at_ns: point.at_ns, lane, value });
                 return;
             }
-            What::Interrupt(number) => (0, "interrupts", format!("interrupt {number}")),
-            What::Softirq(kind) => (1, "softirqs", softirq(kind)),
+            What::Interrupt(number) => (0, "interrupts", self.interrupt(host, number)),
+            What::Softirq(kind) => (1, "softirqs", format!("softirq {}", kernel::softirq(kind))),
             What::Poll(frames) => (2, "polls", format!("poll of {frames}")),
         };
         let order = (u64::from(point.cpu) << 2) | order;
@@ -410,7 +411,10 @@ impl Drawing<'_> {
             self.input.intervals.push(Interval { from_ns, to_ns, lane, name, journey: number });
         }
         let outcome = match journey.outcome {
-            Outcome::Dropped { reason } => format!("dropped, reason {reason}"),
+            Outcome::Dropped { reason } => {
+                let capture = journey.points.last().map_or(0, |point| usize::from(point.capture));
+                format!("dropped, {}", self.names.reason(capture, reason))
+            }
             other => other.name().to_owned(),
         };
         let why = journey.why.map_or(String::new(), |why| format!(": {why}"));
@@ -423,6 +427,10 @@ impl Drawing<'_> {
             sentence: sentence.to_owned(),
             steps,
         });
+    }
+
+    fn interrupt(&self, host: usize, number: u64) -> String {
+        format!("interrupt {}", self.names.interrupt(host, number))
     }
 
     fn finish(mut self, names: &Names, hosts: &[usize]) -> TimelineInput {
@@ -458,24 +466,6 @@ impl Drawing<'_> {
         input.names = texts.into_iter().map(|(text, _)| text).collect();
         input
     }
-}
-
-/// **Source**: linux v6.12 include/linux/interrupt.h, the softirqs' enumeration.
-fn softirq(kind: u64) -> String {
-    const KINDS: [&str; 10] = [
-        "high tasklet",
-        "timer",
-        "send",
-        "receive",
-        "block",
-        "poll of block",
-        "tasklet",
-        "schedule",
-        "high-resolution timer",
-        "RCU",
-    ];
-    let known = usize::try_from(kind).ok().and_then(|kind| KINDS.get(kind));
-    known.map_or_else(|| format!("softirq {kind}"), |name| format!("softirq {name}"))
 }
 
 impl Observer for Gather {

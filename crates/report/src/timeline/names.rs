@@ -97,10 +97,19 @@ impl Names {
         format!("{kind} {:x}:{:x}", handle >> 16, handle & 0xffff)
     }
 
-    /// The reason of a drop in words, or its number.
+    /// The reason of a drop in words.
     pub fn reason(&self, capture: usize, reason: u64) -> String {
         let header = self.headers.get(&capture);
-        header.map_or_else(|| reason.to_string(), |header| header.reason(reason))
+        match header {
+            Some(header) => header.reason(reason),
+            None => CaptureHeader::default().reason(reason),
+        }
+    }
+
+    /// An interrupt: its number, with its name where that is known.
+    pub fn interrupt(&self, capture: usize, interrupt: u64) -> String {
+        let header = self.headers.get(&capture);
+        header.map_or_else(|| interrupt.to_string(), |header| header.interrupt(interrupt))
     }
 
     /// A flow in words, or its number.

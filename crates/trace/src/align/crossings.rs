@@ -109,7 +109,7 @@ fn common<'a>(
 /// Sequence numbers next to each other differ in their low bits; their disguise in all.
 ///
 /// **Source**: the finalizer of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, OOPSLA 2014).
-fn mixed(tag: u64) -> u64 {
+pub(super) fn mixed(tag: u64) -> u64 {
     let tag = (tag ^ (tag >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let tag = (tag ^ (tag >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     tag ^ (tag >> 31)

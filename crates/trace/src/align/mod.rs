@@ -23,6 +23,7 @@ mod crossings;
 mod line;
 mod synchronised;
 mod timeline;
+mod twins;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -32,6 +33,7 @@ use line::{Point, Room};
 pub use crossings::Crossings;
 pub use synchronised::Synchronised;
 pub use timeline::{Agreement, Common, PairInput, Timeline, TimelineError, Way};
+pub use twins::{Shared, Twins};
 
 /// A packet that was stamped by both hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use crate::event::{Event, Flags, Hook};
 use crate::table::{Cell, Kind, push_quoted};
 
 /// The columns, in this order.
-pub const COLUMNS: [(&str, Kind); 18] = [
+pub const COLUMNS: [(&str, Kind); 19] = [
     ("time_ns", Kind::Natural),
     ("hook", Kind::Text),
     ("station", Kind::Text),
@@ -35,6 +35,7 @@ pub const COLUMNS: [(&str, Kind); 18] = [
     ("point", Kind::Text),
     ("result", Kind::Integer),
     ("qdisc", Kind::Text),
+    ("reason", Kind::Text),
 ];
 
 /// How events are written.
@@ -99,13 +100,14 @@ pub fn rows<R: Read>(
 }
 
 /// A field of a row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Field<'a> {
     None,
     Number(u64),
     Signed(i64),
     Hex(u64, usize),
     Text(&'a str),
+    Words(String),
     Flags(Flags),
 }
 
@@ -148,6 +150,10 @@ fn fields<'a>(
         text(point.map(|(name, _)| name)),
         result,
         text(qdisc.filter(|_| of_qdisc)),
+        match event.hook {
+            Hook::Drop => Field::Words(header.reason(event.aux)),
+            _ => Field::None,
+        },
     ]
 }
 
@@ -158,6 +164,7 @@ impl<'a> Field<'a> {
             Field::Number(number) => Cell::Natural(number),
             Field::Signed(number) => Cell::Integer(number),
             Field::Text(text) => Cell::text(text),
+            Field::Words(text) => Cell::text(text),
             Field::Hex(..) | Field::Flags(_) => Cell::text(self.to_string()),
         }
     }
@@ -171,6 +178,7 @@ impl fmt::Display for Field<'_> {
             Field::Signed(number) => number.fmt(f),
             Field::Hex(number, digits) => write!(f, "0x{number:0digits$x}", digits = *digits),
             Field::Text(text) => f.write_str(text),
+            Field::Words(text) => f.write_str(text),
             Field::Flags(flags) => {
                 let mut rest = flags.0;
                 let mut between = "";
@@ -204,6 +212,7 @@ fn csv(line: &mut String, fields: &[Field<'_>]) -> fmt::Result {
         }
         match field {
             Field::Text(text) => push_quoted(line, text),
+            Field::Words(text) => push_quoted(line, text),
             field => write!(line, "{field}")?,
         }
     }
@@ -218,6 +227,10 @@ fn json(line: &mut String, fields: &[Field<'_>]) -> fmt::Result {
         match field {
             Field::None => line.push_str("null"),
             Field::Text(text) => {
+                let text = serde_json::to_string(text).expect("invariant: text is always JSON");
+                line.push_str(&text);
+            }
+            Field::Words(text) => {
                 let text = serde_json::to_string(text).expect("invariant: text is always JSON");
                 line.push_str(&text);
             }

@@ -77,6 +77,8 @@ pub struct Info {
     pub stations: BTreeMap<String, u64>,
     /// Events of each CPU that had any.
     pub cpus: BTreeMap<u16, u64>,
+    /// Events of drops by their reason.
+    pub drops: BTreeMap<String, u64>,
     /// The last that was said about losses.
     pub losses: Option<BTreeMap<String, HookCount>>,
     /// What became of the file.
@@ -104,6 +106,13 @@ impl Info {
             let name = header.stations.get(number).map_or("", |station| station.name.as_str());
             *stations.entry(name.to_owned()).or_default() += count;
         }
+        let mut drops = BTreeMap::new();
+        for (reason, count) in counts.drops {
+            *drops.entry(header.reason(reason)).or_default() += count;
+        }
+        if counts.other_drops > 0 {
+            drops.insert("further reasons".to_owned(), counts.other_drops);
+        }
         let (bytes, events) = (reader.bytes(), counts.events);
         let info = Info {
             bytes,
@@ -114,6 +123,7 @@ impl Info {
             hooks: hooks.filter(|(_, count)| *count > 0).collect(),
             stations,
             cpus: counts.cpus,
+            drops,
             losses: names.losses.clone(),
             health: reader.health(),
             header,
@@ -134,12 +144,18 @@ struct Counts {
     hooks: [u64; Hook::ALL.len() + 1],
     stations: [u64; 256],
     cpus: BTreeMap<u16, u64>,
+    drops: BTreeMap<u64, u64>,
+    other_drops: u64,
 }
+
+/// Most reasons of drops that are counted apart.
+const MOST_REASONS: usize = 1_024;
 
 impl Default for Counts {
     fn default() -> Counts {
         let (hooks, stations) = ([0; Hook::ALL.len() + 1], [0; 256]);
-        Counts { events: 0, times: None, hooks, stations, cpus: BTreeMap::new() }
+        let (cpus, drops) = (BTreeMap::new(), BTreeMap::new());
+        Counts { events: 0, times: None, hooks, stations, cpus, drops, other_drops: 0 }
     }
 }
 
@@ -151,6 +167,13 @@ impl Counts {
         self.hooks[usize::from(event.hook.number())] += 1;
         self.stations[usize::from(event.station)] += 1;
         *self.cpus.entry(event.cpu).or_default() += 1;
+        if event.hook == Hook::Drop {
+            let known = self.drops.contains_key(&event.aux);
+            match known || self.drops.len() < MOST_REASONS {
+                true => *self.drops.entry(event.aux).or_default() += 1,
+                false => self.other_drops += 1,
+            }
+        }
     }
 }
 

@@ -160,7 +160,7 @@ fn comment_of(event: &Event, names: &Names, header: &CaptureHeader) -> String {
         };
     }
     match event.hook {
-        Hook::Drop => text += &format!(", dropped: reason {}", header.reason(event.aux)),
+        Hook::Drop => text += &format!(", dropped: {}", header.reason(event.aux)),
         Hook::DriverStart => text += &format!(", queue {}", event.aux),
         Hook::DriverDone if event.aux.cast_signed() != 0 => {
             text += &format!(", the driver said {}", event.aux.cast_signed());
@@ -388,7 +388,7 @@ mod tests {
         assert!(!blocks[6].options.contains_key(&5));
         let said = |block: usize| String::from_utf8(blocks[block].options[&1].clone()).unwrap();
         assert_eq!(said(2), "CPU 1, thread talk (100), queue 2");
-        assert_eq!(said(6), "CPU 1, thread talk (100), dropped: reason 2");
+        assert_eq!(said(6), "CPU 1, thread talk (100), dropped: unknown reason 2 (subsystem 0)");
         // In the low two bits of the flags: 1 for those that came, 2 for those that went.
         let ways = [2, 4].map(|block| blocks[block].options[&2][0] & 3);
         assert_eq!(ways, [2, 1]);

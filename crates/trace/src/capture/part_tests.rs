@@ -254,12 +254,12 @@ fn t1_exported_events_read_so() {
     let bytes = written(&[of(Hook::Marker, 10, 0), refused, queued], &notes(), 10);
     let expected = "\
 time_ns,hook,station,interface_index,interface,cpu,thread,thread_name,object,tag,flow,flow_name,\
-length,flags,aux,point,result,qdisc
-10,marker,alpha,2,eth0,1,100,\"talk, \"\"er\"\"\",0x0000000000000004,,,,60,first,5,start,,
+length,flags,aux,point,result,qdisc,reason
+10,marker,alpha,2,eth0,1,100,\"talk, \"\"er\"\"\",0x0000000000000004,,,,60,first,5,start,,,
 20,socket-send,alpha,2,eth0,1,100,\"talk, \"\"er\"\"\",0x0000000000000004,,,,60,first,\
-18446744073709551605,,-11,
+18446744073709551605,,-11,,
 30,qdisc-enqueue,alpha,2,eth0,1,100,\"talk, \"\"er\"\"\",0x0000000000000004,0x1234567800000001,\
-0x12345678,UDP 10.0.0.1:7000 > 10.0.0.2:7001,60,tagged|first|0x100,281474976710663,,,taprio
+0x12345678,UDP 10.0.0.1:7000 > 10.0.0.2:7001,60,tagged|first|0x100,281474976710663,,,taprio,
 ";
     assert_eq!(exported(&bytes, Format::Csv), expected);
     let lines = exported(&bytes, Format::JsonLines);
@@ -268,6 +268,6 @@ length,flags,aux,point,result,qdisc
                  \"thread_name\":\"talk, \\\"er\\\"\",\
                  \"object\":\"0x0000000000000004\",\"tag\":null,\"flow\":null,\"flow_name\":null,\
                  \"length\":60,\"flags\":\"first\",\"aux\":5,\"point\":\"start\",\"result\":null,\
-                 \"qdisc\":null}";
+                 \"qdisc\":null,\"reason\":null}";
     assert_eq!(lines.lines().next().unwrap(), first);
 }

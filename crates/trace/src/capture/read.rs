@@ -21,6 +21,7 @@ use super::block::{
     BLOCK_MAGIC, CAPTURE_VERSION, CLOSE_BYTES, CLOSE_MAGIC, End, HEAD_BYTES, Head, START_BYTES,
     START_MAGIC, STORED_BYTES, content, field,
 };
+use super::notes::NoteBounds;
 use super::{CAPTURE_SCHEMA, CaptureHeader, Note};
 use crate::event::{EVENT_BYTES, Event};
 
@@ -93,6 +94,9 @@ pub struct Health {
     pub unknown_events: u64,
     /// Notes that this version does not know; left out.
     pub unknown_notes: u64,
+    /// Notes of more names, values and clocks than a reader keeps; left out.
+    #[serde(default)]
+    pub notes_left_out: u64,
     /// Events that came later than the window allows: given after one that is later than they.
     pub disordered: u64,
 }
@@ -101,6 +105,21 @@ impl Health {
     /// Nothing is missing, left out or in the wrong place.
     pub fn is_whole(&self) -> bool {
         *self == Health { clean_end: true, ..Health::default() }
+    }
+
+    /// What was read and not understood, or left out, each with its count.
+    pub fn left_out(&self) -> Vec<String> {
+        [
+            (self.unknown_blocks, "blocks of a sort that this version does not know"),
+            (self.unknown_events, "events of hooks that this version does not know"),
+            (self.unknown_notes, "notes that this version does not know"),
+            (self.notes_left_out, "notes of more names, values and clocks than are kept"),
+            (self.repeated_blocks, "blocks that came again or too late"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}: left out"))
+        .collect()
     }
 }
 
@@ -117,6 +136,7 @@ pub struct Reader<R: Read> {
     end_at: Option<u64>,
     health: Health,
     notes: VecDeque<Note>,
+    bounds: NoteBounds,
     order: Order,
     finished: bool,
 }
@@ -161,6 +181,7 @@ impl<R: Read> Reader<R> {
             end_at: None,
             health: Health::default(),
             notes: VecDeque::new(),
+            bounds: NoteBounds::default(),
             order: Order::new(window.max(1)),
             finished: false,
         })
@@ -300,6 +321,7 @@ impl<R: Read> Reader<R> {
             content::NOTES => {
                 for line in all.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                     match serde_json::from_slice(line) {
+                        Ok(note) if !self.bounds.admits(&note) => self.health.notes_left_out += 1,
                         Ok(note) => self.notes.push_back(note),
                         Err(_) => self.health.unknown_notes += 1,
                     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use timewire_base::CyclicWindows;
 
+use super::bounds::left;
 use super::chain::{Chain, ChainReport, Chains};
 use super::context::Context;
 use super::culprit::{Known, judge, sentence};
@@ -54,6 +55,7 @@ pub struct Analysis<C> {
     worst: Worst,
     chains: Chains,
     known: Known,
+    untimed: u64,
     context: Context,
 }
 
@@ -65,6 +67,7 @@ struct Seen<'a, C, O> {
     worst: &'a mut Worst,
     chains: &'a mut Chains,
     known: &'a Known,
+    untimed: &'a mut u64,
     context: &'a mut Context,
     lost: &'a [super::losses::Intervals],
     also: &'a mut O,
@@ -83,6 +86,11 @@ impl<C: ClockMap, O: Observer> Observer for Seen<'_, C, O> {
         if !self.filter.takes(journey) {
             return;
         }
+        // A difference of two clocks of which nothing is known is no time.
+        if !journey.is_timed() {
+            *self.untimed += 1;
+            return;
+        }
         self.tables.add(journey);
         let (known, context, clocks) = (self.known, &*self.context, self.clocks);
         self.worst.add(journey, |journey| {
@@ -95,6 +103,7 @@ impl<C: ClockMap, O: Observer> Observer for Seen<'_, C, O> {
 impl<C: ClockMap> Analysis<C> {
     /// Of these captures.
     pub fn new(captures: Vec<CaptureInfo>, clocks: C, wanted: Wanted) -> Analysis<C> {
+        let context = Context::new(wanted.settings.bounds.spans);
         Analysis {
             chains: Chains::new(wanted.chains, &wanted.settings),
             journeys: Journeys::new(captures, clocks, wanted.settings),
@@ -102,7 +111,8 @@ impl<C: ClockMap> Analysis<C> {
             tables: Tables::new(wanted.flows),
             worst: Worst::new(wanted.keep),
             known: Known::default(),
-            context: Context::default(),
+            untimed: 0,
+            context,
         }
     }
 
@@ -162,6 +172,7 @@ impl<C: ClockMap> Analysis<C> {
             worst: &mut self.worst,
             chains: &mut self.chains,
             known: &self.known,
+            untimed: &mut self.untimed,
             context: &mut self.context,
             lost: &lost,
             also,
@@ -169,9 +180,22 @@ impl<C: ClockMap> Analysis<C> {
         act(&mut self.journeys, &mut seen);
     }
 
-    /// How many there were until now.
+    /// How many there were until now, and what had no room.
     pub fn counts(&self) -> Counts {
-        self.journeys.counts()
+        let mut counts = self.journeys.counts();
+        let whole = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        for (what, count) in [
+            (left::STAGES, self.tables.left_out()),
+            (left::SPANS, whole(self.context.left_out())),
+            (left::TAGS, self.chains.left_out()),
+            (left::STEPS, whole(self.known.left_out())),
+            (left::UNTIMED, self.untimed),
+        ] {
+            if count > 0 {
+                counts.left_out.insert(what, count);
+            }
+        }
+        counts
     }
 
     /// The tables' rows.
@@ -203,6 +227,12 @@ impl<C: ClockMap> Analysis<C> {
     /// How much is kept in mind, beside tables and the worst journeys, which have bounds.
     pub fn held(&self) -> Held {
         Held { names: self.known.held(), ..self.journeys.held() }
+    }
+
+    /// Frames of drivers among the packets of [`Analysis::held`].
+    #[cfg(test)]
+    pub(super) fn held_arrivals(&self) -> usize {
+        self.journeys.held_arrivals()
     }
 
     /// The chains.

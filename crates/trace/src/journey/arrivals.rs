@@ -36,16 +36,20 @@ struct Arrival {
 pub(super) struct Arrivals {
     open: Map<Key, Arrival>,
     order: VecDeque<(i64, Key)>,
+    left_out: usize,
 }
 
 impl Arrivals {
     /// A driver has shown a frame. Frames come in the order of time.
-    pub fn seen(&mut self, point: &Point, tag: u64, window_ns: i64) {
+    /// At most so many are kept.
+    pub fn seen(&mut self, point: &Point, tag: u64, window_ns: i64, most: usize) {
         let now = point.at_ns;
         while let Some(&(at, key)) = self.order.front() {
-            if at.saturating_add(window_ns) >= now {
+            let waits = at.saturating_add(window_ns) >= now;
+            if waits && self.order.len() < most.max(1) {
                 break;
             }
+            self.left_out += usize::from(waits);
             self.order.pop_front();
             if self.open.get(&key).is_some_and(|arrival| arrival.last_ns <= at) {
                 self.open.remove(&key);
@@ -84,6 +88,11 @@ impl Arrivals {
             self.open.remove(&key);
         }
         (!found.is_doubtful).then_some(found.first)
+    }
+
+    /// How many had no room.
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// How many frames are kept in mind.

@@ -88,6 +88,8 @@ pub struct ChainReport {
     pub lossy: u64,
     /// Tags that passed a point twice, or two points in the wrong order.
     pub ambiguous: u64,
+    /// Times that a tag had no room: it was not followed, and nothing is known of it.
+    pub left_out: u64,
     /// Tags that did not pass all: by the first point that is missing.
     pub unfinished: BTreeMap<String, u64>,
     /// From each point to the next, then from the first to the last, of complete ones.
@@ -127,6 +129,7 @@ struct Watch {
     missed: u64,
     lossy: u64,
     ambiguous: u64,
+    left_out: u64,
     unfinished: Vec<u64>,
 }
 
@@ -142,6 +145,8 @@ pub struct Chains {
     hooks: Vec<Hook>,
     window_ns: i64,
     longest_ns: i64,
+    /// Tags on their way, and routes, at most.
+    most: usize,
 }
 
 impl Chains {
@@ -164,6 +169,7 @@ impl Chains {
                 missed: 0,
                 lossy: 0,
                 ambiguous: 0,
+                left_out: 0,
             }
         };
         Chains {
@@ -172,6 +178,7 @@ impl Chains {
             hooks,
             window_ns: settings.window_ns,
             longest_ns: settings.longest_ns,
+            most: settings.bounds.tags,
         }
     }
 
@@ -198,11 +205,14 @@ impl Chains {
         let key = (point.capture, point.station, event.hook.number(), object);
         if !self.routes.contains_key(&key) {
             let route = self.route(point, event, known);
+            if self.routes.len() >= self.most {
+                self.routes.clear();
+            }
             self.routes.insert(key, route);
         }
         let routes = self.routes.get(&key).expect("invariant: it was put there");
         for &(chain, index) in routes {
-            self.watches[chain].pass(index, point, event, self.window_ns);
+            self.watches[chain].pass(index, point, event, (self.window_ns, self.most));
         }
     }
 
@@ -262,6 +272,11 @@ impl Chains {
         }
     }
 
+    /// Tags of all chains that had no room.
+    pub(super) fn left_out(&self) -> u64 {
+        self.watches.iter().map(|watch| watch.left_out).sum()
+    }
+
     /// What there was until now.
     pub fn reports(&self) -> Vec<ChainReport> {
         self.watches.iter().map(Watch::report).collect()
@@ -275,10 +290,14 @@ impl Watch {
         self.end(&way, lost(from.saturating_sub(window), way.last.saturating_add(window)));
     }
 
-    fn pass(&mut self, index: usize, point: &Point, event: &Event, window: i64) {
+    fn pass(&mut self, index: usize, point: &Point, event: &Event, (window, most): (i64, usize)) {
         let count = self.chain.points.len();
         let fresh = || Way { at: vec![None; count], twice: false, last: point.at_ns };
         let tag = self.tag(event);
+        if self.ways.len() >= most && !self.ways.contains_key(&tag) {
+            self.left_out += 1;
+            return;
+        }
         let way = self.ways.entry(tag).or_insert_with(fresh);
         let place = &mut way.at[index];
         match place {
@@ -288,7 +307,8 @@ impl Watch {
             None => *place = Some((point.at_ns, point.bound_ns, point.capture)),
         }
         way.last = way.last.max(point.at_ns);
-        if way.at.iter().all(Option::is_some) {
+        // One that is full already waits to be looked at.
+        if way.at.iter().all(Option::is_some) && self.full.len() < 2 * most {
             self.full.push_back((point.at_ns.saturating_add(window), tag));
         }
     }
@@ -350,6 +370,7 @@ impl Watch {
             missed: self.missed,
             lossy: self.lossy,
             ambiguous: self.ambiguous,
+            left_out: self.left_out,
             unfinished: missing.filter(|&(_, count)| count > 0).collect(),
             parts: self.parts.iter().zip(ends).map(part).collect(),
         }

@@ -40,12 +40,22 @@ struct Cpu {
 }
 
 /// What the CPUs of all captures did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Context {
     cpus: Map<(u8, u16), Cpu>,
+    /// Spans of all CPUs, and how many they may be.
+    kept: usize,
+    most: usize,
+    /// Spans that were forgotten since there were too many of all.
+    left_out: usize,
 }
 
 impl Context {
+    /// Keeps at most so many spans.
+    pub fn new(most: usize) -> Context {
+        Context { cpus: Map::default(), kept: 0, most, left_out: 0 }
+    }
+
     pub fn event(&mut self, point: &Point, event: &Event) {
         use Hook::{IrqEntry, IrqExit, NapiPoll, SoftirqEntry, SoftirqExit};
         if !matches!(event.hook, IrqEntry | IrqExit | NapiPoll | SoftirqEntry | SoftirqExit) {
@@ -69,9 +79,23 @@ impl Context {
         if let Some((from, kind, what)) = ended {
             if cpu.spans.len() >= KEPT {
                 cpu.forgotten = cpu.spans.pop_front().map(|span| span.to);
+                self.kept -= 1;
             }
             cpu.spans.push_back(Busy { from, to: now, kind, what });
+            self.kept += 1;
         }
+        if self.kept > self.most {
+            for cpu in self.cpus.values_mut() {
+                cpu.forgotten = cpu.spans.back().map_or(cpu.forgotten, |span| Some(span.to));
+                cpu.spans = VecDeque::new();
+            }
+            self.left_out += std::mem::take(&mut self.kept);
+        }
+    }
+
+    /// Spans that had no room.
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// What a CPU did in `[from, to]`, cut to it. `None` when some of it is forgotten.

@@ -13,6 +13,7 @@ use super::table::ratio;
 use super::{ClockMap, Journey, Parts, Point, Stage};
 use crate::capture::{CaptureHeader, ClockSample, Note};
 use crate::event::{Event, Hook};
+use crate::kernel::softirq;
 
 /// What made a stage long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +97,7 @@ pub struct Known {
     samples: BTreeMap<usize, ClockSample>,
     /// Steps of the clock: between two instants of the capture, by how much.
     steps: Vec<(usize, u64, u64, i64)>,
+    left_out: usize,
     /// When each station may send.
     pub schedule: BTreeMap<(usize, u8), CyclicWindows>,
 }
@@ -106,6 +108,8 @@ pub struct Known {
 /// and as much again of `adjtime`.
 const STEERED_PPM: u128 = 1_000;
 
+/// Most names of a kind, and most steps of clocks, that are kept at all.
+const MOST_HELD: usize = 1 << 18;
 /// Most names of a kind that one who forgets keeps.
 const MOST_NAMES: usize = 16_384;
 /// Most steps of clocks that one who forgets keeps.
@@ -119,6 +123,10 @@ impl Known {
 
     /// A capture's note.
     pub fn learn(&mut self, capture: usize, note: &Note) {
+        let held = [self.threads.len(), self.flows.len(), self.points.len(), self.qdiscs.len()];
+        if held.iter().any(|&held| held >= MOST_HELD) {
+            self.left_out += self.clear();
+        }
         match note {
             Note::Thread { thread, name } => {
                 self.threads.insert((capture, *thread), name.clone());
@@ -135,6 +143,20 @@ impl Known {
             Note::Clocks(sample) => self.sample(capture, *sample),
             Note::Losses(_) | Note::Counter { .. } | Note::Histogram { .. } => {}
         }
+    }
+
+    fn clear(&mut self) -> usize {
+        let held = self.held() + self.qdiscs.len() - self.steps.len();
+        self.threads.clear();
+        self.flows.clear();
+        self.points.clear();
+        self.qdiscs.clear();
+        held
+    }
+
+    /// Names and steps that had no room.
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Forgets names when there are very many: numbers are shown instead.
@@ -169,6 +191,9 @@ impl Known {
         let allowed = steered + u128::from(before.error_ns) + u128::from(now.error_ns);
         if change.unsigned_abs() > allowed {
             let by = i64::try_from(change).unwrap_or(if change < 0 { i64::MIN } else { i64::MAX });
+            if self.steps.len() >= MOST_HELD {
+                self.left_out += self.steps.drain(..MOST_HELD / 2).count();
+            }
             self.steps.push((capture, before.monotonic_ns, now.monotonic_ns, by));
         }
     }
@@ -194,6 +219,24 @@ impl Known {
     /// A flow in words, or its number.
     pub fn flow(&self, flow: u32) -> String {
         self.flows.get(&flow).cloned().unwrap_or_else(|| format!("flow {flow:08x}"))
+    }
+
+    /// The reason of a drop in words.
+    pub fn reason(&self, capture: usize, reason: u64) -> String {
+        match self.headers.get(&capture) {
+            Some(header) => header.reason(reason),
+            None => CaptureHeader::default().reason(reason),
+        }
+    }
+
+    /// Whether the capture has a name for the reason of a drop.
+    pub fn has_reason(&self, capture: usize, reason: u64) -> bool {
+        self.headers.get(&capture).is_some_and(|header| header.reason_name(reason).is_some())
+    }
+
+    fn interrupt(&self, capture: u8, interrupt: u64) -> String {
+        let header = self.headers.get(&usize::from(capture));
+        header.map_or_else(|| interrupt.to_string(), |header| header.interrupt(interrupt))
     }
 
     fn thread(&self, capture: u8, thread: u32) -> String {
@@ -396,10 +439,12 @@ pub(super) fn sentence(journey: &Journey, verdict: &Verdict, known: &Known) -> S
             format!("CPU {cpu} received {frames} other frames before it")
         }
         Culprit::Interrupts { interrupt, ns, cpu } => {
+            let interrupt = known.interrupt(to.capture, interrupt);
             format!("interrupt handlers ran for {} on CPU {cpu}, most {interrupt}", us(ns))
         }
         Culprit::Softirqs { kind, ns, cpu } => {
-            format!("deferred work ran for {} on CPU {cpu}, most of kind {kind}", us(ns))
+            let kind = softirq(kind);
+            format!("deferred work ran for {} on CPU {cpu}, most {kind}", us(ns))
         }
         Culprit::ClockStep { ns } => format!("the clock was stepped by {}", us(ns)),
         Culprit::NotSeen => "not seen".to_owned(),

@@ -68,7 +68,7 @@ pub fn row(journey: &Journey, known: &Known) -> Vec<Cell<'static>> {
     let (from, to) = ends(journey, known);
     let why = journey.why.map_or(String::new(), |why| why.to_string());
     let outcome = match journey.outcome {
-        Outcome::Dropped { reason } => format!("dropped:{reason}"),
+        Outcome::Dropped { reason } => format!("dropped:{}", why_dropped(journey, known, reason)),
         other => other.name().to_owned(),
     };
     let hops = journey.stages.last().map_or(0, |stage| stage.hop);
@@ -94,6 +94,12 @@ pub fn row(journey: &Journey, known: &Known) -> Vec<Cell<'static>> {
     cells
 }
 
+/// The reason of a drop in words.
+fn why_dropped(journey: &Journey, known: &Known, reason: u64) -> String {
+    let capture = journey.points.last().map_or(0, |point| usize::from(point.capture));
+    known.reason(capture, reason)
+}
+
 fn ends(journey: &Journey, known: &Known) -> (String, String) {
     let name = |point: Option<&super::Point>| {
         point.map_or(String::new(), |at| known.station(usize::from(at.capture), at.station))
@@ -113,6 +119,8 @@ struct Line<'a> {
     why: Option<Why>,
     #[serde(flatten)]
     outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_name: Option<String>,
     from_ns: i64,
     to_ns: i64,
     end_to_end_ns: i64,
@@ -172,6 +180,10 @@ pub fn json_line(journey: &Journey, known: &Known, sentence: Option<&str>) -> St
         status: journey.status,
         why: journey.why,
         outcome: journey.outcome,
+        reason_name: match journey.outcome {
+            Outcome::Dropped { reason } => Some(why_dropped(journey, known, reason)),
+            _ => None,
+        },
         from_ns: journey.from_ns(),
         to_ns: journey.to_ns(),
         end_to_end_ns: journey.end_to_end_ns(),

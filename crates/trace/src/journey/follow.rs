@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::arrivals::Arrivals;
+use super::bounds::left;
 use super::identity::{Map, own_tag};
 use super::losses::Intervals;
 use super::node::{NodeRef, Nodes, Parent};
@@ -30,10 +31,14 @@ pub struct Counts {
     pub late: u64,
     /// Journeys by status and outcome, a drop without its reason.
     pub journeys: BTreeMap<(Status, &'static str), u64>,
+    /// Journeys that ended with a drop, by capture and the kernel's reason.
+    pub drops: BTreeMap<(usize, u64), u64>,
     /// Messages that were received and have no packet: the tracing began or lost it in between.
     pub unmatched_receives: u64,
     /// Most buffers that were followed at once.
     pub most_open: usize,
+    /// What had no room ([`Bounds`](super::Bounds)), by its name.
+    pub left_out: super::LeftOut,
 }
 
 /// How much an analysis keeps in mind: memory is in proportion.
@@ -69,16 +74,16 @@ pub struct Journeys<C> {
     swept: i64,
     pub(super) nodes: Nodes,
     /// The node in each buffer.
-    live: Map<(u8, u64), NodeRef>,
+    pub(super) live: Map<(u8, u64), NodeRef>,
     /// The latest markers, by capture, station and tag; and in which order they came.
     markers: Map<(u8, u8, u64), Point>,
     marked: VecDeque<((u8, u8, u64), i64)>,
     /// Frames that drivers have shown.
-    arrivals: Arrivals,
+    pub(super) arrivals: Arrivals,
     /// Nodes that came by a wire, and when their transmission is decided.
     pub(super) births: VecDeque<(i64, NodeRef)>,
     /// Nodes that will be seen again soon or never: when, and how many points they have.
-    moving: VecDeque<(i64, NodeRef, usize)>,
+    pub(super) moving: VecDeque<(i64, NodeRef, usize)>,
     /// Nodes whose end is known, and when they come out.
     pub(super) done: VecDeque<(i64, NodeRef)>,
     pub(super) scratch: Journey,
@@ -93,13 +98,18 @@ pub(super) struct Capture {
     pub lost: Intervals,
     pub sockets_lost: Intervals,
     pub cpus: Vec<Cpu>,
-    threads: Map<u32, Thread>,
+    pub threads: Map<u32, Thread>,
     pub sockets: Map<u64, Socket>,
 }
 
 impl Capture {
     pub fn watches(&self, hook: Hook) -> bool {
         self.info.hooks.contains(&hook)
+    }
+
+    /// Messages in the queues of its sockets.
+    pub fn messages(&self) -> usize {
+        self.sockets.values().map(Socket::messages).sum()
     }
 }
 
@@ -115,7 +125,7 @@ pub(super) struct Cpu {
 }
 
 #[derive(Debug, Default)]
-struct Thread {
+pub(super) struct Thread {
     /// The send call that it is in.
     call: Option<Point>,
     /// Packets since then.
@@ -123,7 +133,7 @@ struct Thread {
     /// What it received last.
     received: Option<NodeRef>,
     /// When it was seen last.
-    touched: i64,
+    pub touched: i64,
 }
 
 /// Linux `SKB_DROP_REASON_NOT_SPECIFIED`: before Linux 6.2, and since. What the other number is,
@@ -131,10 +141,10 @@ struct Thread {
 ///
 /// **Source**: linux v6.1 include/net/dropreason.h, v6.12 include/net/dropreason-core.h.
 const NOT_SPECIFIED: [u64; 2] = [1, 2];
+/// Tables of sockets and threads are held against their bounds every so many events.
+const TABLES_EVERY: usize = 1_024;
 /// Most drivers above each other; more are left over from lost events.
 const NESTED: usize = 8;
-/// Most markers whose messages are not sent yet.
-const MARKERS: usize = 65_536;
 /// Most packets of one send call that are kept in mind.
 const PER_CALL: usize = 4_096;
 
@@ -186,7 +196,12 @@ impl<C: ClockMap> Journeys<C> {
 
     /// How many there were until now.
     pub fn counts(&self) -> Counts {
-        Counts { most_open: self.nodes.most, ..self.counts.clone() }
+        let mut counts = Counts { most_open: self.nodes.most, ..self.counts.clone() };
+        let each = [(left::POINTS, self.nodes.refused), (left::ARRIVALS, self.arrivals.left_out())];
+        for (what, count) in each.into_iter().filter(|(_, count)| *count > 0) {
+            counts.left_out.insert(what, u64::try_from(count).unwrap_or(u64::MAX));
+        }
+        counts
     }
 
     /// Events of a capture were lost. It counts for journeys that have not come out: tell losses
@@ -225,12 +240,17 @@ impl<C: ClockMap> Journeys<C> {
         }
         self.newest = self.newest.max(point.at_ns);
         self.waiting.push((point, *event));
-        self.waiting.len() >= 2 * self.kept + 1_024
+        self.waiting.len() >= (2 * self.kept + 1_024).min(self.settings.bounds.waiting + 1)
     }
 
     /// Takes the events before which none can come any more.
     pub(super) fn settle_ready(&mut self, out: &mut impl Observer) {
         self.take_until(self.newest.saturating_sub(self.settings.reorder_ns), out);
+        let bound = self.settings.bounds.waiting;
+        if self.waiting.len() > bound {
+            // They are in order now. What comes later and is earlier counts as late.
+            self.take_until(self.waiting[bound / 2].0.at_ns, out);
+        }
     }
 
     /// Takes what has been given until now as all that there is before `at`; for those who watch
@@ -248,10 +268,14 @@ impl<C: ClockMap> Journeys<C> {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.sort_by_key(|(point, _)| point.at_ns);
         let ready = waiting.partition_point(|(point, _)| point.at_ns <= upto_ns);
-        for (point, event) in waiting.drain(..ready) {
+        for (index, (point, event)) in waiting.drain(..ready).enumerate() {
             self.advance(point.at_ns, out);
             out.event(usize::from(point.capture), &point, &event);
             self.take(point, &event);
+            self.make_room(out);
+            if index.is_multiple_of(TABLES_EVERY) {
+                self.bound_tables();
+            }
         }
         self.kept = waiting.len();
         self.waiting = waiting;
@@ -347,7 +371,7 @@ impl<C: ClockMap> Journeys<C> {
         }
     }
 
-    fn end_where_it_is(&mut self, node: NodeRef) {
+    pub(super) fn end_where_it_is(&mut self, node: NodeRef) {
         let outcome = match self.nodes[node].last().map(|last| last.hook) {
             Some(Hook::DriverStart | Hook::DriverDone) => Outcome::Sent,
             Some(Hook::SocketQueue) => Outcome::Queued,
@@ -399,7 +423,8 @@ impl<C: ClockMap> Journeys<C> {
             }
             Hook::DriverDone if !other => self.driver_done(point, event),
             Hook::Xdp if event.tag != 0 => {
-                self.arrivals.seen(&point, event.tag, self.settings.window_ns);
+                let Settings { window_ns, bounds, .. } = self.settings;
+                self.arrivals.seen(&point, event.tag, window_ns, bounds.arrivals);
             }
             Hook::SocketQueue => self.socket_queue(point, event),
             Hook::Waking => self.waking(point, event),
@@ -486,7 +511,12 @@ impl<C: ClockMap> Journeys<C> {
 
     pub(super) fn push(&mut self, node: NodeRef, point: Point, event: &Event, rule: Rule) {
         self.nodes.set_tag(node, event);
-        self.nodes[node].points.push(Point { rule, ..point });
+        self.add(node, Point { rule, ..point });
+    }
+
+    /// Adds a point to a node, as far as there is room.
+    pub(super) fn add(&mut self, node: NodeRef, point: Point) {
+        self.nodes.push(node, point, self.settings.bounds.journey_points);
     }
 
     /// The frame that the driver has shown of a packet that comes up now, of this node if its
@@ -600,12 +630,11 @@ impl<C: ClockMap> Journeys<C> {
         } else if let Some(copy) = copy {
             rule = self.copy(node, copy);
         }
-        let points = &mut self.nodes[node].points;
         if let Some(shown) = shown {
-            points.push(Point { rule, ..shown });
+            self.add(node, Point { rule, ..shown });
             rule = Rule::CopyByTag;
         }
-        points.push(Point { rule, ..point });
+        self.add(node, Point { rule, ..point });
         self.bind(&point, event, node);
         Some(node)
     }
@@ -621,13 +650,12 @@ impl<C: ClockMap> Journeys<C> {
         }
         let marker = self.marker_of(point, event);
         let before = call.map_or(point.at_ns, |call| call.at_ns);
-        let points = &mut self.nodes[node].points;
         if let Some(marker) = marker.filter(|marker| marker.at_ns <= before) {
-            points.push(marker);
+            self.add(node, marker);
             rule = Rule::Marker;
         }
         if let Some(call) = call {
-            points.push(Point { rule, ..call });
+            self.add(node, Point { rule, ..call });
             rule = Rule::SendCall;
         }
         rule
@@ -663,9 +691,9 @@ impl<C: ClockMap> Journeys<C> {
             let started = found.points.iter().rev().find(here)?;
             (same && !found.closed).then_some((started.at_ns, *node))
         };
-        let all = self.nodes.with_tag(event.tag);
+        let all = self.nodes.with_tag(event.tag).take(super::join::LOOKED_AT);
         if let Some((_, node)) = all.filter_map(|node| sent(&node)).max_by_key(|sent| sent.0) {
-            self.nodes[node].stamps.push(Point { rule: Rule::Object, ..point });
+            self.nodes.stamp(node, Point { rule: Rule::Object, ..point });
         }
     }
 
@@ -684,10 +712,10 @@ impl<C: ClockMap> Journeys<C> {
         }
         if event.aux != 0 {
             // The driver did not take it: it goes back, and is given to it again.
-            self.nodes[node].points.pop();
+            self.nodes.pop(node);
             return;
         }
-        self.nodes[node].points.push(Point { rule: Rule::Object, ..point });
+        self.add(node, Point { rule: Rule::Object, ..point });
         let moving = self.passed.saturating_add(self.settings.window_ns);
         self.moving.push_back((moving, node, points + 1));
         self.cpu(&point).last = Some((node, points + 1));
@@ -702,14 +730,16 @@ impl<C: ClockMap> Journeys<C> {
                 !found.closed && same && event.tag != 0
             };
             if self.nodes.get(node).filter(this).is_some() {
-                self.nodes[node].points.push(Point { rule: Rule::Marker, ..point });
+                self.add(node, Point { rule: Rule::Marker, ..point });
             }
         }
         let key = (point.capture, point.station, event.tag);
         self.markers.insert(key, point);
         self.marked.push_back((key, point.at_ns));
         let old = point.at_ns.saturating_sub(self.settings.longest_ns);
-        while self.marked.len() > MARKERS || self.marked.front().is_some_and(|m| m.1 < old) {
+        // Of as many as there may be threads the oldest goes: mostly its message was sent.
+        let most = self.settings.bounds.endpoints;
+        while self.marked.len() > most || self.marked.front().is_some_and(|m| m.1 < old) {
             let Some((key, at)) = self.marked.pop_front() else { break };
             if self.markers.get(&key).is_some_and(|marker| marker.at_ns == at) {
                 self.markers.remove(&key);

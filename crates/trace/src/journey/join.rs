@@ -25,7 +25,7 @@ pub(super) enum Copied {
 }
 
 /// More transmissions with one tag are not looked at.
-const LOOKED_AT: usize = 1_024;
+pub(super) const LOOKED_AT: usize = 1_024;
 
 /// A transmission that may be the one.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ impl<C: ClockMap> Journeys<C> {
     pub(super) fn copy(&mut self, node: NodeRef, copied: Copied) -> Rule {
         match copied {
             Copied::From(parent, points, rule) => {
-                self.nodes.set_parent(node, parent, points);
+                self.adopt(node, parent, points);
                 rule
             }
             Copied::OneOf(candidates) => {
@@ -108,7 +108,8 @@ impl<C: ClockMap> Journeys<C> {
     pub(super) fn decide(&mut self, node: NodeRef) {
         let Some(&received) = self.undecided(node) else { return };
         let tag = self.nodes[node].tag;
-        let rivals = self.rivals(node, &received);
+        let many = self.nodes.with_tag(tag).nth(LOOKED_AT).is_some();
+        let rivals = if many { Vec::new() } else { self.rivals(node, &received) };
         let found = self.transmissions(node, &received);
         self.nodes[node].parent = Parent::None;
         let Some((free, heard)) = found else {
@@ -161,7 +162,7 @@ impl<C: ClockMap> Journeys<C> {
         self.nodes[node].points[0].rule = rule;
         self.nodes[sent.node].heard.push(port);
         let points = self.nodes[sent.node].points.len();
-        self.nodes.set_parent(node, sent.node, points);
+        self.adopt(node, sent.node, points);
     }
 
     /// The reception of a node whose transmission is not decided.
@@ -198,7 +199,8 @@ impl<C: ClockMap> Journeys<C> {
             let may = other != node
                 && found.tagged == own.tagged
                 && reaches(&self.settings, sent, received);
-            if may && found.heard.contains(&received.port()) {
+            let had = found.heard.len() >= LOOKED_AT || found.heard.contains(&received.port());
+            if may && had {
                 heard = true;
             } else if may {
                 free.push(Sent { node: other, at: *sent });
@@ -258,6 +260,7 @@ impl<C: ClockMap> Journeys<C> {
             self.assemble(node, &mut journey);
             let key = (journey.status, journey.outcome.name());
             *self.counts.journeys.entry(key).or_default() += 1;
+            self.count_drop(&journey);
             out.journey(&journey);
             journey.number += 1;
             self.scratch = journey;
@@ -275,7 +278,12 @@ impl<C: ClockMap> Journeys<C> {
         journey.stamps.clear();
         let mut why: Option<Why> = None;
         let (mut next, mut upto) = (Some(node), own.points.len());
+        let most = self.settings.bounds.journey_points;
         while let Some(current) = next.take() {
+            if journey.points.len() >= most {
+                why = why.max(Some(Why::LeftOut));
+                break;
+            }
             let found = &self.nodes[current];
             why = match (why, found.why) {
                 (Some(a), Some(b)) if a.status() >= b.status() => Some(a),
@@ -288,7 +296,7 @@ impl<C: ClockMap> Journeys<C> {
                 let late = |next: &Point| point.at_ns > next.at_ns;
                 let driver = point.hook == Hook::DriverDone && later.is_some_and(late);
                 let call = point.hook == Hook::SendEnter && !found.call_checked;
-                if !driver && !call {
+                if !driver && !call && journey.points.len() < most {
                     journey.points.push(*point);
                 }
             }

@@ -63,6 +63,13 @@ impl Intervals {
         }
     }
 
+    /// Makes one of the earlier half: more is taken for lost then, never less.
+    pub(super) fn halve(&mut self) {
+        if let Some(&(middle, _)) = self.0.get(self.0.len() / 2) {
+            self.coarsen(middle);
+        }
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()

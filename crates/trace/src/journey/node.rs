@@ -4,6 +4,8 @@
 //!
 //! Not here: which events make a node (`follow`), which parent it has (`join`).
 
+use std::collections::VecDeque;
+
 use super::identity::{Map, at};
 use super::{Outcome, Point, Port, Why};
 use crate::event::{Event, Flags, Hook};
@@ -83,12 +85,21 @@ impl Node {
     }
 }
 
+/// A place that is free keeps room for so many points.
+const SHRUNK_ABOVE: usize = 64;
+
 /// All nodes, and those of each tag.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
     slots: Vec<Node>,
     free: Vec<u32>,
     tags: Map<u64, u32>,
+    /// In the order in which they began, with some that are gone.
+    order: VecDeque<NodeRef>,
+    /// Points and stamps of all.
+    held: usize,
+    /// Points that had no room in their journey.
+    pub refused: usize,
     /// Most nodes that were there at once.
     pub most: usize,
 }
@@ -120,6 +131,15 @@ impl Nodes {
             ..Node::default()
         };
         self.most = self.most.max(self.count());
+        if self.order.len() > 2 * self.count() + 4_096 {
+            let slots = &self.slots;
+            let same = |node: &NodeRef| {
+                let found = &slots[at(node.slot)];
+                found.used && found.generation == node.generation
+            };
+            self.order.retain(same);
+        }
+        self.order.push_back(NodeRef { slot, generation });
         let found = NodeRef { slot, generation };
         self.set_tag(found, event);
         found
@@ -165,6 +185,51 @@ impl Nodes {
         self[child].parent = Parent::At(parent, upto);
     }
 
+    /// Adds a point, at most so many to a node; whether there was room.
+    pub fn push(&mut self, node: NodeRef, point: Point, most: usize) -> bool {
+        let points = &mut self[node].points;
+        let room = points.len() < most;
+        if room {
+            points.push(point);
+            self.held += 1;
+        } else {
+            self[node].why = Some(Why::LeftOut);
+            self.refused += 1;
+        }
+        room
+    }
+
+    /// Takes the last point back.
+    pub fn pop(&mut self, node: NodeRef) {
+        if self[node].points.pop().is_some() {
+            self.held -= 1;
+        }
+    }
+
+    /// Adds a stamp of a transmission; one for each interface.
+    pub fn stamp(&mut self, node: NodeRef, stamp: Point) {
+        let stamps = &mut self[node].stamps;
+        if stamps.iter().all(|before| before.port() != stamp.port()) {
+            stamps.push(stamp);
+            self.held += 1;
+        }
+    }
+
+    /// Points and stamps of all.
+    pub fn held_points(&self) -> usize {
+        self.held
+    }
+
+    /// The oldest whose end is not known.
+    pub fn oldest(&mut self) -> Option<NodeRef> {
+        loop {
+            let node = self.order.pop_front()?;
+            if self.get(node).is_some_and(|found| found.ended.is_none() && !found.closed) {
+                return Some(node);
+            }
+        }
+    }
+
     /// Frees a closed node and those that were kept for it alone.
     pub fn release(&mut self, node: NodeRef) {
         let mut next = Some(node);
@@ -174,11 +239,19 @@ impl Nodes {
                 return;
             }
             own.used = false;
+            let held = own.points.len() + own.stamps.len();
+            if own.points.capacity() > SHRUNK_ABOVE {
+                own.points = Vec::new();
+            }
+            if own.heard.capacity() > SHRUNK_ABOVE {
+                own.heard = Vec::new();
+            }
             let (tag, before, after) = (own.tag, own.previous, own.next);
             if let Parent::At(parent, _) = own.parent {
                 self[parent].refs -= 1;
                 next = Some(parent);
             }
+            self.held -= held;
             if let Some(after) = after {
                 self.slots[at(after)].previous = before;
             }

@@ -111,10 +111,10 @@ impl<C: ClockMap> Journeys<C> {
         self.counts.unmatched_receives -= 1;
         self.nodes.set_tag(node, event);
         self.nodes[node].socket = event.aux;
-        self.nodes[node].points.push(Point { rule: Rule::SocketOrder, ..read });
+        self.add(node, Point { rule: Rule::SocketOrder, ..read });
         let marker = self.marker_of(&read, event);
         if let Some(marker) = marker.filter(|it| it.at_ns >= read.at_ns) {
-            self.nodes[node].points.push(Point { rule: Rule::Marker, ..marker });
+            self.add(node, Point { rule: Rule::Marker, ..marker });
         } else {
             self.received(&read, node);
         }
@@ -132,7 +132,7 @@ impl<C: ClockMap> Journeys<C> {
                 let copy = self.copied_from(&point, event);
                 let node = self.nodes.add(point.capture, event);
                 let rule = self.copy(node, copy);
-                self.nodes[node].points.push(Point { rule, ..point });
+                self.add(node, Point { rule, ..point });
                 self.bind(&point, event, node);
                 node
             }
@@ -228,15 +228,15 @@ impl<C: ClockMap> Journeys<C> {
         if self.nodes.get(node).is_none_or(|found| found.ended.is_some()) {
             return;
         }
-        let found = &mut self.nodes[node];
         if let Some(woken) = woken.filter(|_| running.is_some()) {
-            found.points.push(Point { rule: Rule::Woken, ..woken });
+            self.add(node, Point { rule: Rule::Woken, ..woken });
         }
         if let Some(running) = running {
-            found.points.push(Point { rule: Rule::Woken, ..running });
+            self.add(node, Point { rule: Rule::Woken, ..running });
         }
         let rule = if by_tag { Rule::Tag } else { Rule::SocketOrder };
-        found.points.push(Point { rule, ..point });
+        self.add(node, Point { rule, ..point });
+        let found = &mut self.nodes[node];
         if !fits {
             found.why = Some(Why::Length { queued: entry.length, read: event.length });
         } else if !sure && !by_tag {
@@ -267,15 +267,17 @@ impl<C: ClockMap> Journeys<C> {
     }
 }
 
-/// Most flows of a socket whose lengths are kept in mind by one who forgets.
+/// Most flows of a socket whose lengths are kept in mind.
 const FLOWS: usize = 4_096;
 
 impl Socket {
+    /// Messages in its queue.
+    pub fn messages(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Forgets what can be learned again; `false` when nothing was seen of it since.
-    pub fn forget(&mut self, before: i64) -> bool {
-        if self.around.len() > FLOWS {
-            self.around.clear();
-        }
+    pub fn forget(&self, before: i64) -> bool {
         self.touched >= before
     }
 
@@ -300,6 +302,9 @@ impl Socket {
             return false;
         }
         let flow = u32::try_from(entry.tag >> 32).expect("invariant: 32 bits are left");
+        if self.around.len() > FLOWS {
+            self.around.clear();
+        }
         match self.around.insert(flow, around) {
             Some(before) => before == around,
             None => true,

@@ -118,13 +118,22 @@ pub struct Tables {
     places: Map<(Scope, Option<Parts>), usize>,
     flows: BTreeSet<u32>,
     most_flows: usize,
+    left_out: u64,
 }
+
+/// Most rows: hops, stations and stages are numbers of a file, which can say anything.
+const MOST_ROWS: usize = 4_096;
 
 impl Tables {
     /// With rows of their own for so many flows, those that come first.
     pub fn new(most_flows: usize) -> Tables {
         let (cells, places, flows) = (Vec::new(), Map::default(), BTreeSet::new());
-        Tables { cells, places, flows, most_flows }
+        Tables { cells, places, flows, most_flows, left_out: 0 }
+    }
+
+    /// Stages that had no row.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Adds a journey.
@@ -154,6 +163,10 @@ impl Tables {
 
     fn record(&mut self, scope: Scope, stage: Option<Parts>, (ns, bound_ns): (i64, u64)) {
         let cells = &mut self.cells;
+        if cells.len() >= MOST_ROWS && !self.places.contains_key(&(scope, stage)) {
+            self.left_out += 1;
+            return;
+        }
         let place = *self.places.entry((scope, stage)).or_insert_with(|| {
             let times = LogHistogram::up_to(Span::from_secs(100));
             cells.push(Cell { scope, stage, times, sum_ns: 0, bound_ns: 0 });

@@ -3,6 +3,7 @@
 //!
 //! Not here: random journeys (`random`).
 
+mod bounds;
 mod drivers;
 mod hosts;
 mod hours;
@@ -15,7 +16,7 @@ use super::*;
 use crate::event::Flags;
 
 /// An event of capture 0, station 0, CPU 0, of 100 bytes.
-pub(super) fn ev(at_ns: u64, hook: Hook, object: u64, tag: u64) -> Event {
+pub(crate) fn ev(at_ns: u64, hook: Hook, object: u64, tag: u64) -> Event {
     Event {
         at_ns,
         object,
@@ -32,34 +33,29 @@ pub(super) fn ev(at_ns: u64, hook: Hook, object: u64, tag: u64) -> Event {
 }
 
 impl Event {
-    pub(super) fn on(self, station: u8, interface: u32) -> Event {
+    pub(crate) fn on(self, station: u8, interface: u32) -> Event {
         Event { station, interface, ..self }
     }
-    pub(super) fn aux(self, aux: u64) -> Event {
+    pub(crate) fn aux(self, aux: u64) -> Event {
         Event { aux, ..self }
     }
-    pub(super) fn by(self, thread: u32) -> Event {
+    pub(crate) fn by(self, thread: u32) -> Event {
         Event { thread, ..self }
     }
-    pub(super) fn cpu(self, cpu: u16) -> Event {
+    pub(crate) fn cpu(self, cpu: u16) -> Event {
         Event { cpu, ..self }
     }
-    pub(super) fn flag(self, flag: Flags) -> Event {
+    pub(crate) fn flag(self, flag: Flags) -> Event {
         Event { flags: self.flags.with(flag), ..self }
     }
-    pub(super) fn bytes(self, length: u16) -> Event {
+    pub(crate) fn bytes(self, length: u16) -> Event {
         Event { length, ..self }
     }
 }
 
 /// Small, so that tests are short.
 pub(super) fn settings() -> Settings {
-    Settings {
-        reorder_ns: 100,
-        window_ns: 10_000,
-        longest_ns: 1_000_000,
-        segments: BTreeMap::new(),
-    }
+    Settings { reorder_ns: 100, window_ns: 10_000, longest_ns: 1_000_000, ..Settings::default() }
 }
 
 pub(super) fn follow(info: CaptureInfo, events: &[Event]) -> Vec<Journey> {

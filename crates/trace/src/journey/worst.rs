@@ -24,7 +24,7 @@ pub struct Judged {
 pub struct Keep {
     /// The longest: so many.
     pub longest: usize,
-    /// Those that took longer than this.
+    /// Those that took longer than this, whatever the bound of their clocks.
     ///
     /// **Units**: ns.
     pub above_ns: Option<i64>,
@@ -47,6 +47,7 @@ pub struct Worst {
     longest: Vec<Judged>,
     above: Vec<Judged>,
     count_above: u64,
+    count_doubtful: u64,
     of_stations: BTreeMap<(u8, u8), Judged>,
 }
 
@@ -59,8 +60,11 @@ impl Worst {
     /// Looks at a journey; `judge` is asked only when it is kept.
     pub fn add(&mut self, journey: &Journey, judge: impl FnOnce(&Journey) -> (Verdict, String)) {
         let time = journey.end_to_end_ns();
-        let above = self.keep.above_ns.is_some_and(|above| time > above);
+        let bound = i64::try_from(journey.bound_ns()).unwrap_or(i64::MAX);
+        let exceeds = |time: i64| self.keep.above_ns.is_some_and(|above| time > above);
+        let above = exceeds(time.saturating_sub(bound));
         self.count_above += u64::from(above);
+        self.count_doubtful += u64::from(!above && exceeds(time.saturating_add(bound)));
         let keep_above = above && self.above.len() < self.keep.above;
         // Of two that took as long the earlier one goes first.
         let place = self.longest.partition_point(|kept| kept.journey.end_to_end_ns() >= time);
@@ -100,6 +104,11 @@ impl Worst {
     /// Those above the threshold, as they came.
     pub fn above(&self) -> &[Judged] {
         &self.above
+    }
+
+    /// How many may be above it or not: they are within the bound of the clocks of two hosts.
+    pub fn count_doubtful(&self) -> u64 {
+        self.count_doubtful
     }
 
     /// How many are above it, kept or not.

@@ -178,7 +178,7 @@ proptest! {
         let mut arrivals = Arrivals::default();
         for (now, frame, is_shown) in events {
             if is_shown {
-                arrivals.seen(&point(now), 5, WINDOW);
+                arrivals.seen(&point(now), 5, WINDOW, 1_000);
                 prop_assert!(arrivals.len() <= 52, "only a window is kept");
                 continue;
             }

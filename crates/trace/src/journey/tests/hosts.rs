@@ -197,3 +197,36 @@ fn t0_a_reception_from_outside_is_complete_only_without_losses_anywhere() {
         assert_eq!(out[0].status == Status::Complete, !lost);
     }
 }
+
+/// A time between two clocks counts with its bound, and not at all where there is none.
+#[test]
+fn t0_a_time_between_clocks_is_judged_within_its_bound() {
+    use super::super::analysis::{Analysis, Wanted};
+    use super::super::worst::Keep;
+    // The journey takes 55 ns, right within 30 + 12.
+    for (bounds, limit, expected) in [
+        ((30, 12), 12, (1, 0, 0)),
+        ((30, 12), 13, (0, 1, 0)),
+        ((30, 12), 96, (0, 1, 0)),
+        ((30, 12), 97, (0, 0, 0)),
+        ((0, u64::MAX), 12, (0, 0, 1)),
+    ] {
+        let clocks = || Ahead(vec![(-500, bounds.0), (70_000, bounds.1)]);
+        let mut events = sent(1_000, 5, Flags::TAGGED);
+        events.extend(received(1, 71_535, 5, Flags::TAGGED));
+        let keep = Keep { above_ns: Some(limit), ..Keep::default() };
+        let wanted = Wanted { settings: settings(), keep, ..Wanted::default() };
+        let infos = vec![CaptureInfo::all(); 2];
+        let mut analysis = Analysis::new(infos, clocks(), wanted);
+        let mut out: Vec<Journey> = Vec::new();
+        events.sort_by_key(|(capture, event)| clocks().to_common(*capture, event.at_ns).ns);
+        events.iter().for_each(|(capture, event)| analysis.event(*capture, event, &mut out));
+        analysis.finish(&mut out);
+        assert_eq!(out[0].end_to_end_ns(), 55);
+        let worst = analysis.worst();
+        let untimed: u64 = analysis.counts().left_out.values().sum();
+        let found = (worst.count_above(), worst.count_doubtful(), untimed);
+        assert_eq!(found, expected, "{bounds:?} {limit}");
+        assert_eq!(analysis.rows().is_empty(), untimed == 1);
+    }
+}

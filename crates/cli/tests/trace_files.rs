@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `timewire trace show`, `info`, `export` and `merge` of captures that are made here: one kernel
+//! captured twice, reasons of drops, notes of a later version.
+//!
+//! Not here: taking captures (`trace.rs`).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value as Json;
+use support::TIMEWIRE;
+use timewire_trace::capture::{CaptureHeader, Note, Station, Writer};
+use timewire_trace::event::{Event, Flags, Hook};
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let name = format!("timewire-trace-files-{name}-{}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        fs::create_dir_all(&place).unwrap();
+        Place(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn header(host: &str, boot: &str) -> CaptureHeader {
+    let station = Station {
+        name: host.to_owned(),
+        namespace: 1,
+        interfaces: BTreeMap::from([(2, "eth0".to_owned()), (3, "eth1".to_owned())]),
+    };
+    CaptureHeader {
+        host: host.to_owned(),
+        boot: boot.to_owned(),
+        stations: vec![station],
+        hooks: Hook::ALL.iter().map(|hook| hook.name().to_owned()).collect(),
+        keep_one_of: 1,
+        meta: BTreeMap::from([
+            (CaptureHeader::reason_key(6), "TCP_MD5FAILURE".to_owned()),
+            (CaptureHeader::subsystem_key(3), "OPENVSWITCH".to_owned()),
+        ]),
+        ..CaptureHeader::default()
+    }
+}
+
+/// A packet that a bridge receives, forwards and receives again, and that is dropped in the end.
+fn packet(number: u64, reason: u64) -> Vec<Event> {
+    let at = 1_000_000_000 + number * 100_000;
+    let one = |after: u64, hook, interface| Event {
+        at_ns: at + after,
+        object: 0x1000 + number,
+        tag: (1 << 32) | (number % 50),
+        aux: 0,
+        interface,
+        thread: 11,
+        cpu: 1,
+        flags: Flags::TAGGED,
+        length: 100,
+        hook,
+        station: 0,
+    };
+    vec![
+        one(0, Hook::ReceiveQueue, 2),
+        one(1_000, Hook::StackReceive, 2),
+        one(2_000, Hook::DriverStart, 3),
+        one(3_000, Hook::DriverDone, 3),
+        one(4_000, Hook::ReceiveQueue, 4),
+        one(5_000, Hook::StackReceive, 4),
+        Event { aux: reason, ..one(6_000, Hook::Drop, 4) },
+    ]
+}
+
+fn write(file: &Path, header: &CaptureHeader, events: &[Event], notes: &[Note]) {
+    let mut writer = Writer::new(File::create(file).unwrap(), header).unwrap();
+    notes.iter().for_each(|note| writer.note(note).unwrap());
+    events.iter().for_each(|event| writer.event(event).unwrap());
+    writer.finish().unwrap();
+}
+
+/// The program with at most 2 GB of memory.
+fn limited(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let run = Command::new("sh")
+        .args(["-c", "ulimit -v 2000000; exec \"$0\" \"$@\"", TIMEWIRE])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (run.status.code(), text(&run.stdout), text(&run.stderr))
+}
+
+#[test]
+fn t1_one_kernel_that_was_captured_twice_is_shown_once() {
+    let place = Place::new("twice");
+    let (first, second) = (place.0.join("first.twc"), place.0.join("second.twc"));
+    let events: Vec<Event> = (0..2_000).flat_map(|number| packet(number, 6)).collect();
+    // The second program runs some 700 ns later, has another disguise of buffers, began later, and
+    // was told another boot.
+    let later = events[1_000..].iter();
+    let later: Vec<Event> = later
+        .map(|event| Event { at_ns: event.at_ns + 700, object: event.object ^ 0xabcd, ..*event })
+        .collect();
+    write(&first, &header("one", "boot 1"), &events, &[]);
+    write(&second, &header("two", "boot 2"), &later, &[]);
+    let (first, second) = (first.to_str().unwrap(), second.to_str().unwrap());
+    let show = |files: &[&str]| {
+        let (code, json, error) = limited(&[&["trace", "show", "--all", "--json"], files].concat());
+        assert_eq!(code, Some(0), "{error}");
+        serde_json::from_str::<Json>(&json).unwrap()
+    };
+    let (alone, both) = (show(&[first]), show(&[second, first]));
+    for key in ["events", "journeys", "drops"] {
+        let named = |json: &Json| json[key].to_string().replace("\"capture\":1", "\"capture\":0");
+        assert_eq!(named(&both), named(&alone), "{key}");
+    }
+    assert!(both["captures"][0]["twin"]["of"].as_str().unwrap().ends_with("first.twc"));
+    assert!(both["captures"][1]["twin"].is_null());
+    let (code, text, _) = limited(&["trace", "show", "--all", first, second]);
+    assert_eq!(code, Some(0));
+    assert!(text.contains("second.twc is left out: it is of the same kernel as"), "{text}");
+    // A station of the one that is left out cannot be shown, and merging would double all.
+    let (code, _, error) = limited(&["trace", "show", "--station", "two", first, second]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("show that capture alone"), "{error}");
+    write(Path::new(second), &header("two", "boot 1"), &later, &[]);
+    let out = place.0.join("merged.twc");
+    let (code, _, error) =
+        limited(&["trace", "merge", first, second, "--out", out.to_str().unwrap()]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("leave one of them out") && !out.exists(), "{error}");
+}
+
+#[test]
+fn t1_reasons_of_drops_have_names_in_every_output() {
+    let place = Place::new("reasons");
+    let capture = place.0.join("drops.twc");
+    let reasons = [6, 0x3_0007, 6, 99];
+    let events: Vec<Event> =
+        (0..).zip(reasons).flat_map(|(number, reason)| packet(number, reason)).collect();
+    write(&capture, &header("one", "boot 1"), &events, &[]);
+    let capture = capture.to_str().unwrap();
+    let names = [
+        "TCP_MD5FAILURE",
+        "unknown reason 7 (subsystem OPENVSWITCH)",
+        "unknown reason 99 (subsystem 0)",
+    ];
+    let file = |name: &str| place.0.join(name).to_str().unwrap().to_owned();
+    let (csv, jsonl, parquet, html, perfetto) =
+        (file("a.csv"), file("a.jsonl"), file("a.parquet"), file("a.html"), file("a.pftrace"));
+    let outputs = ["--csv", &csv, "--jsonl", &jsonl, "--parquet", &parquet, "--html", &html];
+    let more = ["--perfetto", &perfetto, capture];
+    let show = ["trace", "show", "--all", "--worst", "9"];
+    let (code, text, error) = limited(&[&show[..], &outputs, &more].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let (_, json, _) = limited(&["trace", "show", "--json", "--all", capture]);
+    let (_, info, _) = limited(&["trace", "info", capture]);
+    let (_, info_json, _) = limited(&["trace", "info", "--json", capture]);
+    let export = |format: &str| limited(&["trace", "export", "--as", format, capture]).1;
+    let packets = file("a.pcapng");
+    let (code, _, error) =
+        limited(&["trace", "export", "--as", "pcapng", "--out", &packets, capture]);
+    assert_eq!(code, Some(0), "{error}");
+    let read = |file: &str| String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned();
+    let all = [
+        ("text", text),
+        ("JSON", json),
+        ("info", info),
+        ("info as JSON", info_json),
+        ("CSV", read(&csv)),
+        ("JSON Lines", read(&jsonl)),
+        ("Parquet", read(&parquet)),
+        ("page", read(&html)),
+        ("Perfetto", read(&perfetto)),
+        ("events as CSV", export("csv")),
+        ("events as JSON Lines", export("jsonl")),
+        ("pcapng", read(&packets)),
+    ];
+    for (output, text) in &all {
+        for name in names {
+            assert!(text.contains(name), "{name} is not in {output}: {text}");
+        }
+    }
+    let json: Json = serde_json::from_str(&all[1].1).unwrap();
+    let unnamed = json["drops"].as_array().unwrap().iter().filter(|it| it["has_name"] == false);
+    assert_eq!(unnamed.map(|it| it["journeys"].as_u64().unwrap()).sum::<u64>(), 2);
+    assert!(all[0].1.contains("dropped: 2 TCP_MD5FAILURE, 1 unknown"), "{}", all[0].1);
+}
+
+/// Names without end: those that have no room are counted, and a limit that depends on what was not
+/// read is not kept.
+#[test]
+fn t1_what_is_not_read_makes_a_judgement_inconclusive() {
+    let place = Place::new("unread");
+    let capture = place.0.join("names.twc");
+    let notes: Vec<Note> =
+        (0..270_000).map(|thread| Note::Thread { thread, name: "t".to_owned() }).collect();
+    let events: Vec<Event> = (0..10).flat_map(|number| packet(number, 6)).collect();
+    write(&capture, &header("one", "boot 1"), &events, &notes);
+    let capture = capture.to_str().unwrap();
+    let (code, text, _) = limited(&["trace", "show", "--all", capture]);
+    assert_eq!(code, Some(0));
+    let said = "notes of more names, values and clocks than are kept: left out";
+    assert!(text.contains(said), "{text}");
+    let (code, _, error) = limited(&["trace", "show", "--all", "--below", "1s", capture]);
+    assert_eq!(code, Some(1));
+    assert!(error.contains("inconclusive: ") && error.contains(said), "{error}");
+    let (_, info, _) = limited(&["trace", "info", capture]);
+    assert!(info.contains(said), "{info}");
+}
