@@ -17,9 +17,10 @@ use timewire_host::apply::{
 };
 use timewire_sched::desired::QdiscTree;
 use timewire_sched::qdisc::TdmPort;
-use timewire_sched::scenario::Scenario;
 use timewire_sched::scenario::host::{HostFile, HostWish};
+use timewire_sched::scenario::{FileKind, Scenario};
 
+use crate::input;
 use crate::output::{self, ProgressLine};
 
 #[derive(Debug, Args)]
@@ -262,23 +263,20 @@ fn confirm(is_json: bool) -> anyhow::Result<ExitCode> {
 
 /// The name of what a file describes, and its settings.
 fn read(args: &Apply, file: &Path) -> anyhow::Result<(String, Wished)> {
-    let text =
-        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let shown = file.to_string_lossy();
-    let refused = |errors: &dyn std::fmt::Display| {
-        say!("{errors}");
-        anyhow::anyhow!("{} cannot be applied; nothing was changed", file.display())
-    };
+    let nothing = "nothing was changed";
     if let Some(station) = &args.station {
-        let scenario = Scenario::parse(&shown, &text).map_err(|errors| refused(&errors))?;
+        let (scenario, _) = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?;
         return Ok((scenario.name.to_string(), of_station(args, &scenario, station)?));
     }
-    let host = HostFile::parse(&shown, &text).map_err(|errors| {
-        let error = refused(&errors);
-        if Scenario::parse(&shown, &text).is_ok() {
-            say!("  hint: this is a scenario: say --station and --interface");
+    let text = input::text(file)?;
+    let host = HostFile::parse(&shown, &text).map_err(|errors| match FileKind::of(&text) {
+        Some(FileKind::Scenario) => {
+            anyhow::anyhow!(
+                "{shown} is a scenario: say --station and --interface, or name a host file"
+            )
         }
-        error
+        _ => input::refused(file, &text, (&FileKind::Host, nothing), errors),
     })?;
     let real = names(&args.interface, &host.host)?;
     Ok((host.name.to_string(), apply::wished(&host.host, &real, &shown)))
