@@ -116,19 +116,32 @@ impl Neg for Span {
     }
 }
 
-/// Prints with the largest unit that keeps the value whole: `220us`, `1040us`, `1500ns`, `2s`.
-/// `parse_span` reads it back.
+/// Prints with the largest unit that keeps the value whole: `220us`, `1040us`, `1500ns`, `2s`; what
+/// would have more than five digits then has a fraction: `3.040191251s`. `parse_span` reads it
+/// back.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => write!(f, "0ns"),
-            ns if ns % 1_000_000_000 == 0 => write!(f, "{}s", ns / 1_000_000_000),
-            ns if ns % 1_000_000 == 0 => write!(f, "{}ms", ns / 1_000_000),
-            ns if ns % 1_000 == 0 => write!(f, "{}us", ns / 1_000),
-            ns => write!(f, "{ns}ns"),
+        let (sign, ns) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        if ns == 0 {
+            return f.write_str("0ns");
         }
+        let unit = |fits: &dyn Fn(u64) -> bool| UNITS.into_iter().find(|(unit, _)| fits(*unit));
+        let exact = unit(&|unit| ns.is_multiple_of(unit) && ns / unit <= MOST_DIGITS);
+        if let Some((unit, name)) = exact {
+            return write!(f, "{sign}{}{name}", ns / unit);
+        }
+        let (unit, name) = unit(&|unit| ns >= unit).unwrap_or(UNITS[3]);
+        let rest = format!("{:09}", ns % unit * (UNITS[0].0 / unit));
+        let rest = rest.trim_end_matches('0');
+        let point = if rest.is_empty() { "" } else { "." };
+        write!(f, "{sign}{}{point}{rest}{name}", ns / unit)
     }
 }
+
+/// Of [`Span`]'s text, the largest first. **Units**: ns.
+const UNITS: [(u64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
+/// A whole number above it is written in a larger unit, with a fraction.
+const MOST_DIGITS: u64 = 99_999;
 
 impl fmt::Debug for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -283,6 +296,12 @@ mod tests {
             (3_000_000, "3ms"),
             (2_000_000_000, "2s"),
             (-40_000, "-40us"),
+            (99_999_000, "99999us"),
+            (100_001_000, "100.001ms"),
+            (3_040_191_251, "3.040191251s"),
+            (-1_000_000_001, "-1.000000001s"),
+            (1_767_323_040_000_000_000, "1767323040s"),
+            (i64::MIN, "-9223372036.854775808s"),
         ];
         for (ns, text) in cases {
             assert_eq!(Span::from_ns(ns).to_string(), text);

@@ -22,6 +22,7 @@ use timewire_remote::{
 use timewire_sys::privilege::keep_capabilities;
 
 use crate::output;
+use crate::traffic::parse_socket;
 
 /// What is done about agents.
 #[derive(Debug, Subcommand)]
@@ -56,7 +57,8 @@ pub struct Pair {
     #[arg(long, requires = "agent")]
     pub code: Option<PairingCode>,
     /// Where to wait for the controller [default: port 28412 on all addresses]
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "agent")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_socket,
+          conflicts_with = "agent")]
     pub listen: Option<SocketAddr>,
     /// How long to wait for it [default: 300s]
     #[arg(long, value_parser = parse_span, value_name = "TIME", conflicts_with = "agent")]

@@ -19,11 +19,11 @@ use timewire_host::doctor::{Diagnosis, Verdict, take_covering};
 use timewire_host::snapshot::Snapshot;
 use timewire_sched::desired::QdiscTree;
 use timewire_sched::qdisc::TdmPort;
-use timewire_sched::scenario::Scenario;
 use timewire_sched::scenario::host::{HostFile, HostWish};
+use timewire_sched::scenario::{FileKind, Scenario};
 
-use crate::doctor;
 use crate::output::{self, ProgressLine};
+use crate::{doctor, input};
 
 #[derive(Debug, Args)]
 pub struct Apply {
@@ -304,24 +304,21 @@ struct Read {
 }
 
 fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
-    let text =
-        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let shown = file.to_string_lossy();
-    let refused = |errors: &dyn std::fmt::Display| {
-        say!("{errors}");
-        anyhow::anyhow!("{} cannot be applied; nothing was changed", file.display())
-    };
+    let nothing = "nothing was changed";
     if let Some(station) = &args.station {
-        let scenario = Scenario::parse(&shown, &text).map_err(|errors| refused(&errors))?;
+        let (scenario, _) = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?;
         let wished = of_station(args, &scenario, station)?;
         return Ok(Read { name: scenario.name.to_string(), wished, file: None });
     }
-    let mut host = HostFile::parse(&shown, &text).map_err(|errors| {
-        let error = refused(&errors);
-        if Scenario::parse(&shown, &text).is_ok() {
-            say!("  hint: this is a scenario: say --station and --interface");
+    let text = input::text(file)?;
+    let mut host = HostFile::parse(&shown, &text).map_err(|errors| match FileKind::of(&text) {
+        Some(FileKind::Scenario) => {
+            anyhow::anyhow!(
+                "{shown} is a scenario: say --station and --interface, or name a host file"
+            )
         }
-        error
+        _ => input::refused(file, &text, (&FileKind::Host, nothing), errors),
     })?;
     let real = names(&args.interface, &host.host)?;
     let mut here = host.clone();

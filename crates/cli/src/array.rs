@@ -164,8 +164,9 @@ fn own_program() -> anyhow::Result<String> {
 }
 
 fn make(args: &Make, target: Target) -> anyhow::Result<ExitCode> {
-    let script = stations::script(&args.file, "made")?;
-    let map = args.map.as_deref().map(|map| stations::stations(map, "made")).transpose()?;
+    let script = stations::script(&args.file, "nothing was made")?;
+    let map =
+        args.map.as_deref().map(|map| stations::stations(map, "nothing was made")).transpose()?;
     let map = map.as_ref().map(|(map, text)| (map, text.as_str()));
     let submit = match &target {
         Target::Slurm(_) => "submit.sh",

@@ -20,11 +20,12 @@ use timewire_host::clock::leap::{self, LeapSeconds};
 use timewire_host::tool::{self, Tool};
 use timewire_mac::GuardLimits;
 use timewire_sched::qdisc::{Qdisc, ShownQdisc};
+use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::{ClockRole, ClockWish, HostFile};
 use timewire_sys::steering::{self, Steered};
 
-use crate::output;
 use crate::traffic::parse_interval;
+use crate::{input, output};
 
 /// Where a `ptp4l` listens that nobody told otherwise.
 const USUAL_SOCKET: &str = "/var/run/ptp4l";
@@ -188,12 +189,7 @@ pub fn run(command: Clocks) -> anyhow::Result<ExitCode> {
 
 fn read_clock(file: &Path) -> anyhow::Result<ClockWish> {
     let name = file.to_string_lossy();
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-    let host = HostFile::parse(&name, &text).map_err(|errors| {
-        // The errors are whole blocks of their own; a prefix would tear the first.
-        say!("{errors}");
-        anyhow::anyhow!("{name} is not a host file; nothing was changed")
-    })?;
+    let (host, _) = input::read(file, FileKind::Host, "nothing was changed", HostFile::parse)?;
     host.host.clock.with_context(|| format!("{name} has no `clock`: add one under `host`"))
 }
 

@@ -14,10 +14,10 @@ use timewire_base::IfName;
 use timewire_host::doctor::{self, Diagnosis, Finding, PROBES_SCHEMA, Probes, Question};
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_own_sysfs};
-use timewire_sched::scenario::Scenario;
 use timewire_sched::scenario::host::HostFile;
+use timewire_sched::scenario::{FileKind, Scenario};
 
-use crate::output;
+use crate::{input, output};
 
 /// What is asked, and about which host.
 #[derive(Debug, Args)]
@@ -103,11 +103,13 @@ impl Asked {
         if !path.is_file() {
             return Ok(Asked::Name(what.to_owned()));
         }
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {what}"))?;
-        if is_host_file(&text) {
-            return Ok(Asked::HostFile(Box::new(HostFile::parse(what, &text)?)));
+        let nothing = "nothing was judged";
+        if is_host_file(&input::text(path)?) {
+            let (file, _) = input::read(path, FileKind::Host, nothing, HostFile::parse)?;
+            return Ok(Asked::HostFile(Box::new(file)));
         }
-        Ok(Asked::Scenario(Box::new(Scenario::parse(what, &text)?)))
+        let (scenario, _) = input::read(path, FileKind::Scenario, nothing, Scenario::parse)?;
+        Ok(Asked::Scenario(Box::new(scenario)))
     }
 }
 

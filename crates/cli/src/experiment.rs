@@ -2,7 +2,6 @@
 //! `demo`, `run` and `report`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,12 +16,13 @@ use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Machine, Time};
 use timewire_report::{Extras, LongJourney, TableOptions};
 use timewire_sched::carrier::Asked;
-use timewire_sched::scenario::Scenario;
+use timewire_sched::scenario::{FileKind, Scenario};
 use timewire_sys::event::EndRequests;
 use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
 use crate::args::{CarrierChoice, Demo, Laboratory, Output, Run, Where};
 use crate::compare::Baseline;
+use crate::input;
 use crate::lab;
 use crate::output::{self, ProgressLine};
 use crate::{sim, trace};
@@ -56,8 +56,9 @@ pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let mut scripts: Vec<Script> = Vec::new();
     for file in &args.files {
-        let text = read_text(file)?;
-        let script = parse(&file.to_string_lossy(), &text)?;
+        let (scenario, text) =
+            input::read(file, FileKind::Scenario, "nothing was run", Scenario::parse)?;
+        let script = Script { scenario, text };
         let name = &script.scenario.name;
         if let Some(at) = scripts.iter().position(|other| other.scenario.name == *name) {
             anyhow::bail!(
@@ -95,17 +96,8 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     perform(&scripts, what, (&args.place, &args.output))
 }
 
-fn read_text(file: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
 fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
-    let scenario = Scenario::parse(name, text).map_err(|errors| {
-        // The errors are whole blocks of their own; a prefix would tear the first.
-        say!("{errors}");
-        anyhow::anyhow!("{name} is not a scenario; nothing was run")
-    })?;
-    Ok(Script { scenario, text: text.to_owned() })
+    Ok(Script { scenario: Scenario::parse(name, text)?, text: text.to_owned() })
 }
 
 fn dry_run(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {

@@ -4,20 +4,20 @@
 //! Not here: what they mean (`timewire_sched::groups`).
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 use timewire_base::{Span, parse_span};
 use timewire_ctl::groups::{self, GroupRequest, GroupResponse, Groups};
 use timewire_host::groups::{Kept, MemberStatus, ModelStatus, RowStatus};
+use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::HostFile;
 
-use crate::output;
+use crate::{input, output};
 
 /// What is done with groups.
 #[derive(Debug, Subcommand)]
@@ -123,12 +123,7 @@ pub fn run(command: GroupCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn read(path: &Path) -> anyhow::Result<HostFile> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    HostFile::parse(&path.to_string_lossy(), &text).map_err(|errors| {
-        say!("{errors}");
-        anyhow::anyhow!("{} is not a host file; nothing was changed", path.display())
-    })
+    Ok(input::read(path, FileKind::Host, "nothing was changed", HostFile::parse)?.0)
 }
 
 fn check(args: &File) -> anyhow::Result<ExitCode> {

@@ -31,13 +31,13 @@ use timewire_trace::stream::phase::PhaseCycle;
 use crate::output;
 use crate::traffic::{
     BusyPollArg, Mode, Way, arguments, parse_card, parse_count, parse_ethertype, parse_fifo,
-    parse_interval, parse_time, thread,
+    parse_interval, parse_socket, parse_time, thread,
 };
 
 #[derive(Debug, Args)]
 pub struct Listen {
-    /// The address and port of UDP, such as 0.0.0.0:15001 or [::]:15001
-    #[arg(value_name = "ADDRESS:PORT")]
+    /// The address or name and the port of UDP, such as 0.0.0.0:15001 or [::]:15001
+    #[arg(value_name = "ADDRESS:PORT", value_parser = parse_socket)]
     pub bind: Option<SocketAddr>,
     /// The interface: of whole frames; of UDP the only one
     #[arg(long, value_name = "IF")]
@@ -163,7 +163,7 @@ pub struct Listen {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub pcap_files: Option<u32>,
     /// Serve the counters to Prometheus at http://ADDRESS:PORT/metrics
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Output")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_socket, help_heading = "Output")]
     pub prometheus: Option<SocketAddr>,
 }
 

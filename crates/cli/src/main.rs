@@ -19,6 +19,7 @@ mod compare;
 mod doctor;
 mod experiment;
 mod group;
+mod input;
 mod lab;
 mod listen;
 mod measure;
@@ -58,13 +59,20 @@ use args::{Command, Hidden, Request};
 
 fn main() -> ExitCode {
     timewire_lab::enter_guest();
-    let request = Request::parse();
+    let request = match Request::try_parse() {
+        Ok(request) => request,
+        Err(error) if error.use_stderr() => {
+            say_text!("{}", output::usage(&error.render().to_string()));
+            return ExitCode::from(2);
+        }
+        Err(error) => error.exit(),
+    };
     match run(request.command) {
         Ok(code) => code,
         Err(error) => {
             let (code, hint) = classify(&error);
             if !output::is_broken_pipe(&error) {
-                say!("error: {}", output::message(&error));
+                say!("{}", output::error(&error));
                 if let Some(hint) = hint {
                     say!("  hint: {hint}");
                 }

@@ -110,9 +110,7 @@ pub fn cannot_write(error: &io::Error) -> bool {
 }
 
 fn is_there(path: &Path) -> anyhow::Error {
-    let error = io::Error::from(io::ErrorKind::AlreadyExists);
-    anyhow::Error::new(error)
-        .context(format!("cannot write {}; --force writes over it", path.display()))
+    anyhow::anyhow!("cannot write {}: it is there; --force writes over it", path.display())
 }
 
 impl NewFile {
@@ -220,13 +218,13 @@ mod tests {
         let path = place.0.join("a");
         fs::write(&path, "old").unwrap();
         let said = format!("{:#}", NewFile::create(&path, false).unwrap_err());
-        assert!(said.contains("a; --force writes over it"), "{said}");
+        assert!(said.contains("a: it is there; --force writes over it"), "{said}");
         // One that comes while the new one is written.
         let other = place.0.join("b");
         let file = NewFile::create(&other, false).unwrap();
         fs::write(&other, "somebody else's").unwrap();
         let said = format!("{:#}", file.finish().unwrap_err());
-        assert!(said.contains("b; --force writes over it"), "{said}");
+        assert!(said.contains("b: it is there; --force writes over it"), "{said}");
         assert_eq!(fs::read_to_string(&other).unwrap(), "somebody else's");
         assert_eq!(place.names(), ["a", "b"]);
     }

@@ -18,7 +18,11 @@ use timewire_ctl::traffic::TrafficError;
 use timewire_host::HostError;
 use timewire_lab::LabError;
 use timewire_remote::RemoteError;
+use timewire_sched::scenario::ScenarioErrors;
 use timewire_sys::event;
+use timewire_trace::capture::CaptureError;
+
+use crate::input;
 
 /// Says a line on stderr, as [`eprintln!`] does; who does not listen any more is no reason to stop.
 macro_rules! say {
@@ -123,7 +127,56 @@ pub fn message(error: &anyhow::Error) -> String {
     let own = own || error.is::<MeasureError>() || error.is::<StreamError>();
     let own = own || error.is::<TraceError>() || error.is::<StudyError>();
     let own = own || error.is::<RemoteError>();
-    if own { error.to_string() } else { format!("{error:#}") }
+    let mistaken = match (error.downcast_ref::<StudyError>(), error.downcast_ref::<StreamError>()) {
+        (
+            Some(
+                StudyError::Open { file, .. }
+                | StudyError::Capture {
+                    file,
+                    source: CaptureError::NotACapture | CaptureError::Io(_),
+                },
+            ),
+            _,
+        ) => input::mistaken(file, "a capture"),
+        (_, Some(StreamError::Content { path, why })) if why.starts_with("neither WAVE") => {
+            input::mistaken(path, "a WAVE or H.264 file")
+        }
+        _ => None,
+    };
+    match mistaken {
+        Some(mistaken) => mistaken.to_string(),
+        None if own => error.to_string(),
+        None => format!("{error:#}"),
+    }
+}
+
+/// An error as it is printed. What is wrong within a file are blocks that begin with `error: `
+/// themselves.
+pub fn error(error: &anyhow::Error) -> String {
+    let message = match error.downcast_ref::<ScenarioErrors>() {
+        Some(errors) => errors.to_string(),
+        None => message(error),
+    };
+    // Whatever was to be done with it, an interface that is not there is told in the same words.
+    let message = match message.find("there is no interface ") {
+        Some(at) if message.contains("; there are ") => &message[at..],
+        _ => &message,
+    };
+    if message.starts_with("error: ") { message.to_owned() } else { format!("error: {message}") }
+}
+
+/// A mistake in the use of the command. The standard library's words for a value that is none are
+/// about its code.
+pub fn usage(text: &str) -> String {
+    const IN_WORDS: [(&str, &str); 6] = [
+        ("invalid digit found in string", "a whole number is wanted"),
+        ("cannot parse integer from empty string", "a whole number is wanted"),
+        ("number too large to fit in target type", "the number is too large"),
+        ("number too small to fit in target type", "the number is too small"),
+        ("invalid float literal", "a number is wanted"),
+        ("invalid IP address syntax", "an IP address is wanted, such as 239.0.0.1 or ff02::1"),
+    ];
+    IN_WORDS.iter().fold(text.to_owned(), |text, (code, words)| text.replace(code, words))
 }
 
 /// Whether an error is the reader of our stdout having gone, which is nobody's fault.

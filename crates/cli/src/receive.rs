@@ -4,7 +4,6 @@
 //! Not here: doing it (`timewire_ctl::receive`).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,9 +13,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 use timewire_base::{IfName, Span, parse_span};
 use timewire_ctl::receive::{self, ClassStatus, Notes, ReceiveStatus};
+use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::{HostFile, Receive};
 
-use crate::output;
+use crate::{input, output};
 
 #[derive(Debug, Subcommand)]
 pub enum ReceiveCommand {
@@ -159,9 +159,7 @@ fn of_json(rules: &Json) -> anyhow::Result<Receive> {
 }
 
 fn from_file(path: &Path, interface: &IfName) -> anyhow::Result<Receive> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let file = HostFile::parse(&path.display().to_string(), &text)?;
+    let (file, _) = input::read(path, FileKind::Host, "nothing was changed", HostFile::parse)?;
     let wish = file.host.interfaces.into_iter().find(|it| it.name == *interface);
     let receive = wish.and_then(|it| it.receive);
     receive.with_context(|| format!("{} has no `receive` of {interface}", path.display()))

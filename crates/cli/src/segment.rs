@@ -13,22 +13,17 @@ use timewire_ctl::experiment;
 use timewire_ctl::rundir::RunDir;
 use timewire_lab::uml::Kernel;
 use timewire_lab::uml::segment::{KernelStation, SegmentLab, Summary};
-use timewire_sched::scenario::{self, MediumKind, SegmentFile};
+use timewire_sched::scenario::{self, FileKind, MediumKind, SegmentFile};
 use timewire_sim::{Loss, SegmentConfig, SegmentKind, SimTime, StationClock};
 use timewire_sys::event::EndRequests;
 
 use crate::args::SegmentArgs;
-use crate::output;
+use crate::{input, output};
 
 /// Exit code 0: all commands ended well; 1: one ended with another code, or with the duration.
 pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
-    let name = args.file.to_string_lossy();
-    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {name}"))?;
-    let file = SegmentFile::parse(&name, &text).map_err(|errors| {
-        // The errors are whole blocks of their own; a prefix would tear the first.
-        say!("{errors}");
-        anyhow::anyhow!("{name} describes no segment; nothing was run")
-    })?;
+    let (file, text) =
+        input::read(&args.file, FileKind::Segment, "nothing was run", SegmentFile::parse)?;
     let kernel = Kernel::find(args.kernel.as_deref())?;
     let here = std::env::current_dir().context("the current directory is gone")?;
     let out = match &args.out {

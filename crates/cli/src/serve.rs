@@ -24,12 +24,13 @@ use timewire_remote::{
 use timewire_sys::event::{EndRequests, wait_readable};
 
 use crate::agent::Keys;
+use crate::traffic::parse_socket;
 
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Where controllers connect that this station was paired with [default: port 28411 on all
     /// addresses, without --socket and --stdio]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_socket)]
     pub listen: Option<SocketAddr>,
     /// Take controllers of this user and root on a local socket
     #[arg(long, value_name = "PATH")]

@@ -14,17 +14,16 @@ mod replay;
 mod runs;
 mod show;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
 use timewire_sched::scenario::network::{NetMetric, NetworkFile};
-use timewire_sched::scenario::{AtMost, ScenarioErrors};
+use timewire_sched::scenario::{AtMost, FileKind, ScenarioErrors};
 use timewire_sim::net::{Network, Outcome, PhaseSearch, StreamResult, StreamSpec, Traffic};
 
 use crate::experiment;
+use crate::input;
 use crate::output::{self, ProgressLine};
 use directory::Directory;
 use runs::{Failed, Runs};
@@ -93,7 +92,7 @@ pub struct Sim {
 
 /// Exit code 0: all limits hold; 1: one does not.
 pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
-    let (file, text) = read(&args.file, "simulated")?;
+    let (file, text) = read(&args.file, "nothing was simulated")?;
     let mut network = build::network(&file, directory_of(&args.file))?;
     network.seed = args.seed.unwrap_or(network.seed);
     let seed = network.seed;
@@ -139,8 +138,8 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.is_good())))
 }
 
-/// The file of a network, and its text; `what` is not done when it is none.
-pub fn read(path: &Path, what: &str) -> anyhow::Result<(NetworkFile, String)> {
+/// The file of a network, and its text; `what` is said to be not done when it is none.
+pub fn read(path: &Path, what: &'static str) -> anyhow::Result<(NetworkFile, String)> {
     read_as(path, what, NetworkFile::parse)
 }
 
@@ -148,15 +147,12 @@ pub fn read(path: &Path, what: &str) -> anyhow::Result<(NetworkFile, String)> {
 type Parse = fn(&str, &str) -> Result<NetworkFile, ScenarioErrors>;
 
 /// As [`read`], for those who want another rule of the reader.
-pub fn read_as(path: &Path, what: &str, parse: Parse) -> anyhow::Result<(NetworkFile, String)> {
-    let name = path.to_string_lossy();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    let file = parse(&name, &text).map_err(|errors| {
-        // The errors are whole blocks of their own; a prefix would tear the first.
-        say!("{errors}");
-        anyhow::anyhow!("{name} describes no network; nothing was {what}")
-    })?;
-    Ok((file, text))
+pub fn read_as(
+    path: &Path,
+    what: &'static str,
+    parse: Parse,
+) -> anyhow::Result<(NetworkFile, String)> {
+    input::read(path, FileKind::Network, what, parse)
 }
 
 /// The directory that was asked for; nothing is made for streams that are not there.

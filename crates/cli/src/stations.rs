@@ -19,11 +19,12 @@ use timewire_ctl::campaign::{
 };
 use timewire_ctl::conductor::{Connect, Told};
 use timewire_ctl::experiment;
+use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::experiment_file::{ExperimentFile, StationMap};
 use timewire_sys::event::EndRequests;
 
 use crate::args::{Laboratory, Run};
-use crate::output;
+use crate::{input, output};
 
 /// Whether the files are experiments on stations.
 pub fn are_meant(args: &Run) -> bool {
@@ -53,7 +54,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     if place.lab != Laboratory::Uml && (place.kernel.is_some() || place.time.is_some()) {
         bail!("--kernel and --time are for `--lab uml`; the stations' kernels are as they are");
     }
-    let script = script(path, "run")?;
+    let script = script(path, "nothing was run")?;
     if args.dry_run {
         return dry_run(&script, args.output.json);
     }
@@ -85,24 +86,15 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
 }
 
 /// The experiment file at this path; `what` is not done when it is none.
-pub fn script(path: &Path, what: &str) -> anyhow::Result<Script> {
-    let text = read(path)?;
-    let file = ExperimentFile::parse(&path.to_string_lossy(), &text).map_err(|errors| {
-        say!("{errors}");
-        anyhow::anyhow!("{} is not an experiment file; nothing was {what}", path.display())
-    })?;
+pub fn script(path: &Path, what: &'static str) -> anyhow::Result<Script> {
+    let (file, text) = input::read(path, FileKind::Experiment, what, ExperimentFile::parse)?;
     let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
     Ok(Script { file, text, beside })
 }
 
 /// The map at this path, and its text; `what` is not done when it is none.
-pub fn stations(path: &Path, what: &str) -> anyhow::Result<(StationMap, String)> {
-    let text = read(path)?;
-    let map = StationMap::parse(&path.to_string_lossy(), &text).map_err(|errors| {
-        say!("{errors}");
-        anyhow::anyhow!("there is no map of the stations; nothing was {what}")
-    })?;
-    Ok((map, text))
+pub fn stations(path: &Path, what: &'static str) -> anyhow::Result<(StationMap, String)> {
+    input::read(path, FileKind::Stations, what, StationMap::parse)
 }
 
 /// Prints what came of an experiment.
@@ -118,11 +110,7 @@ fn read_map(args: &Run, file: &ExperimentFile, path: &Path) -> anyhow::Result<St
             path.display()
         );
     };
-    Ok(stations(map, "run")?.0)
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    Ok(stations(map, "nothing was run")?.0)
 }
 
 /// Says how an experiment goes on.

@@ -3,12 +3,11 @@
 //!
 //! Not here: doing it (`timewire_ctl::traffic`).
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 use timewire_base::{IfName, Instant, Span, StationName, parse_bytes};
@@ -16,21 +15,22 @@ use timewire_ctl::traffic::plan::{Aligned, Defaults, ETHERTYPE, Over, Wish};
 use timewire_ctl::traffic::talk::{self, TalkEvent, TalkRequest};
 use timewire_ctl::traffic::told;
 use timewire_path::transmit::{LaunchClock, LaunchOptions, TxTaps, XdpMode};
-use timewire_sched::scenario::Scenario;
 use timewire_sched::scenario::host::CpuList;
 use timewire_sched::scenario::streams::{StreamWish, StreamsFile, Target, VlanMark};
+use timewire_sched::scenario::{FileKind, Scenario};
 use timewire_sys::scheduler::RtPriority;
 
+use crate::input;
 use crate::output::{self, ProgressLine};
 use crate::traffic::{
-    BusyPollArg, Mode, Way, arguments, parse_count, parse_ethertype, parse_fifo, parse_interval,
-    parse_time, thread,
+    BusyPollArg, Mode, Way, address_of, arguments, parse_count, parse_ethertype, parse_fifo,
+    parse_interval, parse_socket, parse_time, thread,
 };
 
 #[derive(Debug, Args)]
 pub struct Talk {
-    /// Where to: 10.0.0.2:15001 or [fd00::2]:15001 for UDP, the address of a card for frames, or
-    /// that with a UDP port behind it, as 02:00:00:00:00:02/10.0.0.2:15001
+    /// Where to: 10.0.0.2:15001, [fd00::2]:15001 or NAME:15001 for UDP, the address of a card for
+    /// frames, or that with a UDP port behind it, as 02:00:00:00:00:02/10.0.0.2:15001
     #[arg(value_name = "TO", value_parser = Target::parse)]
     pub to: Vec<Target>,
     /// The interface: of whole frames; of UDP the only one
@@ -94,7 +94,8 @@ pub struct Talk {
     #[arg(long, default_value = "64B", value_parser = parse_bytes, help_heading = "Messages")]
     pub size: u32,
     /// Source of UDP; without it, the kernel's choice
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Messages")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_socket,
+          help_heading = "Messages")]
     pub from: Option<SocketAddr>,
     /// Socket priority, 0 to 15
     #[arg(long, value_name = "N", help_heading = "Messages",
@@ -226,9 +227,8 @@ fn as_file(streams: &[StreamWish]) -> Json {
 fn wish(args: &Talk) -> anyhow::Result<Wish> {
     let mut streams = Vec::new();
     for path in &args.streams {
-        let name = path.display().to_string();
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-        streams.extend(StreamsFile::parse(&name, &text)?.streams);
+        let read = input::read(path, FileKind::Streams, "nothing was sent", StreamsFile::parse);
+        streams.extend(read?.0.streams);
     }
     let mut first = 1;
     match &args.stream[..] {
@@ -238,6 +238,12 @@ fn wish(args: &Talk) -> anyhow::Result<Wish> {
         }
         [] => {}
         given => streams.extend(StreamsFile::from_json("--stream", given)?.streams),
+    }
+    let mut to = args.to.clone();
+    for target in to.iter_mut().chain(streams.iter_mut().filter_map(|stream| stream.to.as_mut())) {
+        if let Target::Name(host, port) = target {
+            *target = Target::Udp(address_of(host, *port).map_err(anyhow::Error::msg)?);
+        }
     }
     let over = over(args, &streams);
     let aligned = match (&args.aligned, &args.station) {
@@ -285,15 +291,15 @@ fn wish(args: &Talk) -> anyhow::Result<Wish> {
         },
         qdisc_bypass: args.bypass,
         buffer_bytes: args.buffer,
-        ..Wish::new(over, args.to.clone())
+        ..Wish::new(over, to)
     })
 }
 
 fn over(args: &Talk, streams: &[StreamWish]) -> Over {
-    let targets = args.to.iter().copied().chain(streams.iter().filter_map(|it| it.to));
+    let targets = args.to.iter().chain(streams.iter().filter_map(|it| it.to.as_ref()));
     let default = match targets.into_iter().next() {
         Some(Target::Card(_) | Target::CardUdp(..)) => Way::Frames,
-        Some(Target::Udp(_)) | None => Way::Udp,
+        Some(Target::Udp(_) | Target::Name(..)) | None => Way::Udp,
     };
     match args.over.unwrap_or(default) {
         Way::Udp => Over::Udp,
@@ -310,8 +316,8 @@ fn over(args: &Talk, streams: &[StreamWish]) -> Over {
 
 fn aligned(path: &Path, station: &StationName, lead: Span) -> anyhow::Result<Aligned> {
     let name = path.display().to_string();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    let scenario = Scenario::parse(&name, &text)?;
+    let read = input::read(path, FileKind::Scenario, "nothing was sent", Scenario::parse);
+    let (scenario, _) = read?;
     let windows = scenario.schedule.slots_of(station);
     if windows.windows().is_empty() {
         bail!("{name} has no slot of a station `{station}`");
@@ -406,7 +412,7 @@ mod tests {
     fn t0_streams_of_the_command_line_are_those_of_a_file() {
         let args = talk("--stream 1:to=10.0.0.2:15001,cycle=1ms,vlan=5:6 --stream 9:copies=3");
         let streams = wish(&args).unwrap().streams;
-        assert_eq!(streams[0].to.unwrap().to_string(), "10.0.0.2:15001");
+        assert_eq!(streams[0].to.as_ref().unwrap().to_string(), "10.0.0.2:15001");
         assert_eq!(streams[0].vlan.unwrap().to_string(), "5:6");
         assert_eq!((streams[1].id.get(), streams[1].copies.get()), (9, 3));
         let again = as_file(&streams);

@@ -12,12 +12,12 @@ use timewire_ctl::control::{self, Client, Request, Response, Status};
 use timewire_ctl::station::{self, Station, StationSpec};
 use timewire_host::tool::{self, Tool};
 use timewire_path::mac::{ClockRule, PortList};
-use timewire_sched::scenario::Scenario;
+use timewire_sched::scenario::{FileKind, Scenario};
 use timewire_sched::tdm::TdmSchedule;
 use timewire_sys::namespace::Process;
 
 use crate::args::{Add, Clock, Queues, Remove, Set, Show, Start, Tdm, Which};
-use crate::output;
+use crate::{input, output};
 
 /// How long a MAC in the background may take to answer.
 const START: Duration = Duration::from_secs(10);
@@ -80,12 +80,8 @@ fn port_list(args: &Queues) -> anyhow::Result<PortList> {
 }
 
 fn read_scenario(file: &std::path::Path) -> anyhow::Result<Scenario> {
-    let text =
-        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    Scenario::parse(&file.to_string_lossy(), &text).map_err(|errors| {
-        say!("{errors}");
-        anyhow::anyhow!("{} is not a scenario; nothing was changed", file.display())
-    })
+    let read = input::read(file, FileKind::Scenario, "nothing was changed", Scenario::parse);
+    Ok(read?.0)
 }
 
 fn station_spec(args: Start) -> anyhow::Result<StationSpec> {

@@ -3,12 +3,15 @@
 //!
 //! Not here: the two commands (`talk`, `listen`).
 
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
 use timewire_base::{Span, parse_span};
 use timewire_ctl::traffic::ThreadWish;
 use timewire_path::listen::BusyPoll;
 use timewire_sched::scenario::host::{CardAddress, CpuList, EtherType};
+use timewire_sched::scenario::streams::host_and_port;
+use timewire_sys::names;
 use timewire_sys::scheduler::RtPriority;
 
 /// The way that messages take.
@@ -104,6 +107,26 @@ pub fn parse_fifo(text: &str) -> Result<RtPriority, String> {
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let number = text.parse::<u64>().ok().filter(|number| *number > 0);
     number.ok_or_else(|| format!("`{text}` is no count of messages: a whole number above 0"))
+}
+
+/// An address and a port; a name is looked up.
+pub fn parse_socket(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let (host, port) = host_and_port(text).ok_or_else(|| {
+        format!("`{text}` is no address with a port: 10.0.0.2:15001, [fd00::2]:15001 or NAME:15001")
+    })?;
+    address_of(host, port)
+}
+
+/// The first address of a host.
+pub fn address_of(host: &str, port: u16) -> Result<SocketAddr, String> {
+    names::without_plugins();
+    let none =
+        || format!("no host `{host}` is known here: neither /etc/hosts nor DNS has its name");
+    let mut all = (host, port).to_socket_addrs().map_err(|_| none())?;
+    all.next().ok_or_else(none)
 }
 
 pub fn thread(cpus: Option<&CpuList>, fifo: Option<RtPriority>) -> ThreadWish {

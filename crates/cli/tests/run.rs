@@ -223,8 +223,9 @@ fn t3_an_ordinary_user_without_a_runtime_directory_is_told_so() {
     for verb in [&["tdm", "show"][..], &["lab", "clean"]] {
         run(as_nobody(&host, &["./tw"]).args(verb)).failed(
             2,
-            "error: no directory for control sockets and undo journals: set XDG_RUNTIME_DIR, or \
-             run as root\n",
+            "error: this needs root, whose undo logs and control sockets are in /run/timewire; \
+             without root there are laboratories only, and for their undo logs XDG_RUNTIME_DIR is \
+             not set\n",
         );
     }
     let file = scenario(&host, PLAIN_CASE, "");

@@ -258,7 +258,11 @@ impl RunDir {
     pub fn open(path: &Path) -> Result<RunDir, CtlError> {
         let directory = RunDir(path.to_owned());
         if !path.join("run.json").is_file() {
-            let why = if path.is_dir() { "it has no file run.json" } else { "no such directory" };
+            let why = match (path.is_dir(), path.exists()) {
+                (true, _) => "it has no file run.json",
+                (_, true) => "it is a file",
+                _ => "no such directory",
+            };
             let why =
                 format!("{why}, so it is no run directory of `timewire run`, `sim` or `demo`");
             return Err(CtlError::Content { path: path.to_owned(), why });

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use timewire_base::IfName;
+use timewire_sys::namespace::user_in_words;
 
 /// A change of the host, or its undoing, that failed.
 #[derive(Debug, Error)]
@@ -85,13 +86,14 @@ pub enum HostError {
     },
     /// There is no directory for journals and sockets.
     #[error(
-        "no directory for control sockets and undo journals: set XDG_RUNTIME_DIR, or run as root"
+        "this needs root, whose undo logs and control sockets are in /run/timewire; without root \
+         there are laboratories only, and for their undo logs XDG_RUNTIME_DIR is not set"
     )]
     NoRuntimeDir,
     /// The directory for journals belongs to someone else.
     #[error(
-        "{path} belongs to user {owner}, not to user {user}: its journals cannot be trusted",
-        path = .path.display()
+        "{path} belongs to {owner}, not to user {user}: its undo logs cannot be trusted",
+        path = .path.display(), owner = user_in_words(*.owner)
     )]
     ForeignDir {
         /// The directory.

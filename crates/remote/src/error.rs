@@ -4,6 +4,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use timewire_sys::namespace::user_in_words;
+
 use crate::identity::Fingerprint;
 
 /// An error of this crate.
@@ -72,7 +74,7 @@ pub enum RemoteError {
     #[error("the other end does not trust this station")]
     NotTrusted,
     /// A local socket with somebody else at its other end.
-    #[error("{socket} belongs to user {user}; only this user and root are trusted")]
+    #[error("{socket} belongs to {}; only this user and root are trusted", user_in_words(*.user))]
     OtherUser {
         /// The socket.
         socket: String,

@@ -16,6 +16,7 @@ use ring::signature::Ed25519KeyPair;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use timewire_sys::local::effective_user;
+use timewire_sys::namespace::user_in_words;
 
 use crate::error::{RemoteError, system};
 
@@ -154,7 +155,10 @@ impl Identity {
             return Err(bad(format!("its mode is {mode:04o}; 0600 would be right")));
         }
         if metadata.uid() != own && metadata.uid() != 0 {
-            return Err(bad(format!("it belongs to user {}, not to {own}", metadata.uid())));
+            return Err(bad(format!(
+                "it belongs to {}, not to user {own}",
+                user_in_words(metadata.uid())
+            )));
         }
         let der = fs::read(&path).map_err(system(reading()))?;
         Identity::of_pkcs8(der).map_err(bad)

@@ -10,7 +10,7 @@ use crate::extras::{Extras, LongJourney};
 use crate::figure::{self, TailLine};
 use crate::group::{Scenario, drawn, stream_name};
 use crate::page::course_figure;
-use crate::text::{Escaped, grouped, put, share, us, us_whole};
+use crate::text::{Escaped, digits, put, share, us, us_whole};
 
 /// Height of the tail figure, as high as a histogram of two streams.
 const TAIL_HEIGHT: f64 = 300.0;
@@ -174,23 +174,23 @@ fn wire(out: &mut String, case: &CaseSummary) {
     if let Some(carrier) = &case.carrier {
         row("Carrier", format!("{}: {}", carrier.name, carrier.promise));
     }
-    row("Frames on the segment", grouped(wire.frames));
+    row("Frames on the segment", digits(wire.frames));
     if case.tdm {
         let part = share(wire.outside_slots, wire.frames);
-        row("Outside their slot", format!("{} ({part})", grouped(wire.outside_slots)));
+        row("Outside their slot", format!("{} ({part})", digits(wire.outside_slots)));
         if case.carrier.as_ref().is_some_and(|c| c.slots == SlotPromise::RealTime) {
             let (outside, frames) = (wire.real_time_outside_slots, wire.real_time_frames);
             let part = share(outside, frames);
-            row("Of real time, outside", format!("{} ({part})", grouped(outside)));
+            row("Of real time, outside", format!("{} ({part})", digits(outside)));
         }
         if wire.outside_slots > 0 {
             row("Farthest outside", format!("{} µs", us(wire.worst_outside_ns)));
         }
         let part = share(wire.in_guard, wire.frames);
-        row("In guard time", format!("{} ({part})", grouped(wire.in_guard)));
+        row("In guard time", format!("{} ({part})", digits(wire.in_guard)));
         row("Bound of the stamp", bound(case));
     }
-    row("Not observed", grouped(wire.unobserved));
+    row("Not observed", digits(wire.unobserved));
     for (stream, text) in launches(case) {
         row(&Escaped(&format!("Launch times of {}", stream.name)).to_string(), text);
     }
@@ -202,16 +202,16 @@ fn wire(out: &mut String, case: &CaseSummary) {
         let late = match stream.deadline_ns {
             1.. => format!(
                 ", {} late (after {} µs)",
-                grouped(stream.late),
+                digits(stream.late),
                 us_whole(stream.deadline_ns)
             ),
             _ => String::new(),
         };
         let counts = format!(
             "{} sent, {} received, {} lost{late}",
-            grouped(stream.sent),
-            grouped(stream.received),
-            grouped(stream.lost)
+            digits(stream.sent),
+            digits(stream.received),
+            digits(stream.lost)
         );
         row(&Escaped(&stream_name(stream)).to_string(), counts);
     }

@@ -5,7 +5,7 @@
 
 use crate::extras::{Topology, TopologyLink};
 use crate::figure;
-use crate::text::{Escaped, count_f64, grouped, put};
+use crate::text::{Escaped, count_f64, digits, put};
 
 /// Links in the table; of more, the busiest.
 const ROWS: usize = 40;
@@ -67,7 +67,7 @@ fn table(out: &mut String, network: &Topology, links: &[&TopologyLink]) {
             put!(
                 out,
                 "<td class=\"g\">{}</td><td class=\"key-figure\">{}</td>",
-                grouped(carried.frames),
+                digits(carried.frames),
                 Escaped(&figure::percent(carried.share))
             );
         }

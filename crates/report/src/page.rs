@@ -9,7 +9,7 @@ use timewire_trace::sync::{ClockCourse, SyncSummary};
 
 use crate::extras::Extras;
 use crate::group::{Scenario, by_weight, distinct, plural, scenarios, tally, verdict_word};
-use crate::text::{Escaped, as_f64, began, grouped, put, share, us_exact, us_whole};
+use crate::text::{Escaped, as_f64, began, digits, put, share, us_exact, us_whole};
 use crate::{carrier, case, figure, network, scenario};
 
 const STYLE: &str = include_str!("style.css");
@@ -186,12 +186,12 @@ fn clocks(out: &mut String, sync: Option<&SyncSummary>, courses: &[ClockCourse])
     }
     out.push_str("<section aria-labelledby=\"clocks\">\n<h2 id=\"clocks\">Clocks</h2>\n");
     if let Some(sync) = sync {
-        put!(out, "<p>{} samples", grouped(sync.samples));
+        put!(out, "<p>{} samples", digits(sync.samples));
         if let Some(most) = sync.max_offset_ns {
             let error = sync.max_offset_error_ns.unwrap_or(0);
             put!(out, "; at most {} µs from the giver, known to {error} ns", us_exact(most));
         }
-        put!(out, "; {} not synchronised", grouped(sync.unsynchronised));
+        put!(out, "; {} not synchronised", digits(sync.unsynchronised));
         match sync.lost.len() {
             0 => out.push_str(".</p>\n"),
             times => put!(out, "; not on time {times} {}.</p>\n", plural(times, "time")),
@@ -342,8 +342,8 @@ fn footer(out: &mut String, summary: &Summary) {
         "<footer><p>{} messages sent, {} frames seen on the segment. Every figure is computed from \
          the run's records; <code>summary.json</code> ({}) holds the numbers of this \
          page.</p></footer>\n",
-        grouped(messages),
-        grouped(frames),
+        digits(messages),
+        digits(frames),
         Escaped(&summary.schema)
     );
 }

@@ -68,17 +68,10 @@ pub(crate) fn us_whole(ns: i64) -> String {
     if ns % 1_000 == 0 { format!("{}", ns / 1_000) } else { format!("{}", as_f64(ns) / 1e3) }
 }
 
-/// A count in running text, digits in groups of three.
-pub(crate) fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(digit);
-    }
-    out
+/// A count in running text: bare digits, as in tables and in what the command prints, so that one
+/// number looks the same everywhere and can be searched for.
+pub(crate) fn digits(count: u64) -> String {
+    count.to_string()
 }
 
 /// `part` of `whole` in per cent; never rounds something to nothing, nor nearly all to all.
@@ -186,8 +179,8 @@ mod tests {
         assert_eq!(us(-250), "-0.2");
         assert_eq!(us_whole(1_040_000), "1040");
         assert_eq!(us_whole(1_500), "1.5");
-        assert_eq!(grouped(7), "7");
-        assert_eq!(grouped(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(digits(7), "7");
+        assert_eq!(digits(1_234_567), "1234567");
         assert_eq!((&*began(0), &*began(-1)), ("simulated", "1969-12-31 23:59:59 UTC"));
         assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc(-1), "1969-12-31 23:59:59 UTC");

@@ -72,7 +72,7 @@ fn t0_what_linux_refuses_is_refused_with_the_rule() {
         (format!("{TAPRIO} clockid TAI txtime-delay 5"), "txtime-delay works with txtime-assist"),
         (format!("{TAPRIO} clockid TAI fp E P"), "preemptible classes need full offload"),
         (format!("{TAPRIO} clockid TAI fp E X"), "`fp X`: E (express) or P (preemptible)"),
-        (format!("{TAPRIO} clockid TAI cycle-time 4294967296"), "a cycle-time of 4294967296ns is"),
+        (format!("{TAPRIO} clockid TAI cycle-time 4294967296"), "a cycle-time of 4.294967296s is"),
         (format!("{TAPRIO} clockid TAI cycle-time -1"), "a cycle-time of -1ns is not 0ns"),
         (format!("{TAPRIO} clockid TAI base-time soon"), "`base-time soon`: a whole number"),
         (format!("{TAPRIO} clockid UTC"), "`clockid UTC`: CLOCK_TAI, CLOCK_REALTIME"),

@@ -332,6 +332,28 @@ pub fn network_cookie() -> io::Result<Option<u64>> {
 /// `linux v6.12 include/uapi/asm-generic/socket.h`.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
+/// A user in words: `user 1000`; one that this user namespace does not have, all of which the
+/// kernel shows as the same number, as that.
+///
+/// **Source**: `linux v6.12 Documentation/admin-guide/sysctl/fs.rst`, `overflowuid`.
+pub fn user_in_words(user: u32) -> String {
+    let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    if overflow.trim().parse() == Ok(user) && !has_user(&map, user) {
+        return "a user outside this user namespace".to_owned();
+    }
+    format!("user {user}")
+}
+
+/// Whether a user is one of a `uid_map`; each line is first inside, first outside, how many.
+fn has_user(map: &str, user: u32) -> bool {
+    map.lines().any(|line| {
+        let numbers: Vec<u64> = line.split_whitespace().filter_map(|it| it.parse().ok()).collect();
+        let [first, _, count] = numbers[..] else { return false };
+        (first..first.saturating_add(count)).contains(&u64::from(user))
+    })
+}
+
 /// The effective user of the calling process.
 pub fn effective_user() -> u32 {
     // SAFETY: geteuid() has no preconditions and cannot fail.
@@ -505,6 +527,15 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t0_a_user_outside_the_namespace_is_no_number() {
+        assert!(has_user("         0          0 4294967295\n", 65_534));
+        assert!(has_user("0 1000 1\n1 100000 65536\n", 65_534));
+        assert!(!has_user("         0       1000          1\n", 65_534));
+        assert!(!has_user("", 65_534));
+        assert_eq!(user_in_words(7), "user 7");
+    }
 
     #[test]
     fn t0_a_stat_line_is_read_past_any_name() {

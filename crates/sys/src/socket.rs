@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What every socket here needs: making one, setting options, finding an interface.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -126,9 +126,34 @@ pub fn interface_index(name: &IfName) -> io::Result<u32> {
     let text = CString::new(name.as_str()).expect("invariant: an interface name has no NUL");
     // SAFETY: `text` is a NUL-terminated string that outlives the call.
     match unsafe { libc::if_nametoindex(text.as_ptr()) } {
-        0 => Err(io::Error::new(io::ErrorKind::NotFound, format!("no interface {name}"))),
+        0 => {
+            let there = interface_names().join(", ");
+            let why = format!("there is no interface {name}; there are {there}");
+            Err(io::Error::new(io::ErrorKind::NotFound, why))
+        }
         index => Ok(index),
     }
+}
+
+/// The names of all interfaces in the caller's network namespace, in the kernel's order.
+fn interface_names() -> Vec<String> {
+    // SAFETY: if_nameindex() has no preconditions; null is an error.
+    let list = unsafe { libc::if_nameindex() };
+    let mut names = Vec::new();
+    if list.is_null() {
+        return names;
+    }
+    // SAFETY: the list ends with an entry whose index is 0; each before has a name that ends with a
+    // zero, and all live until the list is given back, which happens once, after its last use.
+    unsafe {
+        let mut at = list;
+        while (*at).if_index != 0 {
+            names.push(CStr::from_ptr((*at).if_name).to_string_lossy().into_owned());
+            at = at.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    names
 }
 
 /// What a sender must know of an interface.

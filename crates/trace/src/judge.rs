@@ -14,7 +14,7 @@ use crate::stats::Distribution;
 use crate::summary::{
     CaseSummary, Finding, LaunchSummary, Outcome, SlotPromise, StreamSummary, Verdict,
 };
-use text::{percent, share, thousands, time, up};
+use text::{percent, share, time, up};
 
 /// A bound on one measured number.
 #[derive(Clone, Debug, PartialEq)]
@@ -423,7 +423,7 @@ fn time_of(
             let caveat = if stream.lost == 0 {
                 String::new()
             } else {
-                let [lost, sent] = [stream.lost, stream.sent].map(thousands);
+                let (lost, sent) = (stream.lost, stream.sent);
                 format!("{lost} of {sent} messages in {} were lost and have no time", case.id)
             };
             let value = Value::Time { ns: statistic.of_ns(distribution) };
@@ -434,8 +434,8 @@ fn time_of(
             statistic.name(),
             stream.name,
             case.id,
-            thousands(statistic.fewest()),
-            thousands(count),
+            statistic.fewest(),
+            count,
         ))),
     }
 }
@@ -487,7 +487,7 @@ fn of_frames(case: &CaseSummary, part: u64, whole: u64) -> Result<Measured, NotJ
     let unknown = case.wire.unobserved;
     let caveat = match unknown {
         0 => String::new(),
-        _ => format!("up to {} frames in {} were not observed", thousands(unknown), case.id),
+        _ => format!("up to {} frames in {} were not observed", unknown, case.id),
     };
     Ok(Measured { value: Value::Share { part, whole, unknown }, caveat })
 }

@@ -3,7 +3,6 @@
 //!
 //! Not here: measuring (`timewire_ctl::measure::launch`).
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,8 +13,10 @@ use timewire_ctl::measure::launch::gates::{self, GatesWish};
 use timewire_ctl::measure::launch::limit::Limit;
 use timewire_ctl::measure::launch::{self, Place, Request, Tap, Way};
 use timewire_lab::privilege;
+use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::HostFile;
 
+use crate::input;
 use crate::output::{self, ProgressLine};
 
 #[derive(Debug, Args)]
@@ -174,9 +175,8 @@ fn gates_wish(args: &Launch) -> anyhow::Result<Option<GatesWish>> {
     }
     let Some(path) = &args.host else { return Ok(None) };
     let name = path.display().to_string();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    let file = Box::new(HostFile::parse(&name, &text)?);
-    Ok(Some(GatesWish::File { name, file }))
+    let (file, _) = input::read(path, FileKind::Host, "nothing was measured", HostFile::parse)?;
+    Ok(Some(GatesWish::File { name, file: Box::new(file) }))
 }
 
 fn run_gates(args: &Launch, wish: GatesWish) -> anyhow::Result<ExitCode> {

@@ -19,15 +19,17 @@ use timewire_trace::stream::histogram::HistogramSummary;
 
 use super::StampsArg;
 use crate::output::{self, ProgressLine};
+use crate::traffic::parse_socket;
 
 #[derive(Debug, Args)]
 pub struct PathArgs {
     /// Who sends the messages back: `timewire measure path --answer` runs there [default: between
     /// two stations in namespaces]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_socket)]
     pub to: Option<SocketAddr>,
     /// Only answer the messages that come to this address, until ended
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["to", "reflect", "rate"])]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_socket,
+          conflicts_with_all = ["to", "reflect", "rate"])]
     pub answer: Option<SocketAddr>,
     /// With --to or --answer: the interface; the stamps of its card are used
     #[arg(long, value_name = "IF")]

@@ -61,12 +61,13 @@ impl OwnFile {
     pub fn read(path: &Path, streams: Option<&Path>) -> anyhow::Result<OwnFile> {
         let beside = sim::directory_of(path).to_owned();
         let Some(streams) = streams else {
-            let (file, _) = sim::read(path, "planned")?;
+            let (file, _) = sim::read(path, "nothing was planned")?;
             let given = file::problem(&file)
                 .with_context(|| format!("{} cannot be planned", path.display()))?;
             return Ok(OwnFile { file, given, asked: None, unread: Vec::new(), beside });
         };
-        let (file, _) = sim::read_as(path, "planned", NetworkFile::parse_without_streams)?;
+        let (file, _) =
+            sim::read_as(path, "nothing was planned", NetworkFile::parse_without_streams)?;
         let name = streams.to_string_lossy();
         let bytes = fs::read(streams).with_context(|| format!("cannot read {name}"))?;
         let uni = read_uni(&name, &bytes)?;

@@ -22,6 +22,8 @@ pub struct Report {
     seed: u64,
     runs: u32,
     duration_ns: i64,
+    /// Latencies of messages released before are not counted, all else is.
+    warm_up_ns: i64,
     /// With `--worst`: how many phases were tried, and which were the worst.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<Worst>,
@@ -95,6 +97,7 @@ impl Report {
             seed,
             runs,
             duration_ns: file.duration.as_ns(),
+            warm_up_ns: file.warm_up.as_ns(),
             worst: None,
             limits: limits.collect(),
             streams,
@@ -125,7 +128,7 @@ impl Report {
         let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0).max(6);
         let mut text = format!(
             "{:<width$} {:>9} {:>11} {:>11} {:>11} {:>11} {:>11} {:>8} {:>8}\n",
-            "stream", "messages", "min", "mean", "p99", "max", "jitter", "lost", "outside"
+            "stream", "messages", "min", "p50", "p99", "max", "jitter", "lost", "outside"
         );
         for (name, stream) in &rows {
             text += &stream.row(name, width);
@@ -195,14 +198,14 @@ impl Stream {
     fn row(&self, name: &str, width: usize) -> String {
         let times = match &self.latency {
             Some(it) => {
-                [it.min_ps, it.mean_ps, it.p99_ps, it.max_ps, it.jitter_ps].map(microseconds)
+                [it.min_ps, it.p50_ps, it.p99_ps, it.max_ps, it.jitter_ps].map(microseconds)
             }
             None => [const { String::new() }; 5].map(|_| "-".to_owned()),
         };
-        let [min, mean, p99, max, jitter] = times;
+        let [min, p50, p99, max, jitter] = times;
         let lost: u64 = self.lost.values().sum();
         format!(
-            "{name:<width$} {:>9} {min:>11} {mean:>11} {p99:>11} {max:>11} {jitter:>11} {lost:>8} \
+            "{name:<width$} {:>9} {min:>11} {p50:>11} {p99:>11} {max:>11} {jitter:>11} {lost:>8} \
              {:>8}\n",
             self.sent, self.outside_windows
         )

@@ -4,7 +4,6 @@
 //! Not here: finding them (`timewire_ctl::study`), drawing them (`timewire_report`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +19,7 @@ use timewire_report::journeys::{self, JourneysInput};
 use timewire_report::parquet::ParquetWriter;
 use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineOptions, page};
 use timewire_report::{LongJourney, perfetto};
-use timewire_sched::scenario::Scenario;
+use timewire_sched::scenario::{FileKind, Scenario};
 use timewire_sched::tdm::TdmSchedule;
 use timewire_trace::capture::{CaptureHeader, Note};
 use timewire_trace::event::Event;
@@ -33,6 +32,7 @@ use timewire_trace::journey::{Journey, Observer, Parts, Point, export};
 use timewire_trace::table::{csv_head, csv_line};
 
 use super::{open, parse_flow};
+use crate::input;
 use crate::new_file::NewFile;
 use crate::output::{self, ProgressLine};
 use crate::traffic::{parse_interval, parse_time};
@@ -215,11 +215,12 @@ struct WithSchedule {
 /// When stations may send.
 fn schedules(args: &Show) -> anyhow::Result<BTreeMap<String, CyclicWindows>> {
     let Some(file) = &args.schedule else { return Ok(BTreeMap::new()) };
-    let name = file.display().to_string();
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
-    let schedule = match serde_json::from_str::<WithSchedule>(&text) {
+    let schedule = match serde_json::from_str::<WithSchedule>(&input::text(file)?) {
         Ok(found) => found.schedule,
-        Err(_) => Scenario::parse(&name, &text)?.schedule,
+        Err(_) => {
+            let read = input::read(file, FileKind::Scenario, "nothing was shown", Scenario::parse);
+            read?.0.schedule
+        }
     };
     Ok(windows_of(&schedule))
 }

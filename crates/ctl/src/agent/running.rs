@@ -5,9 +5,9 @@
 //! Not here: which programs (`part`).
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -31,6 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) struct Running {
     program: Program,
+    /// What it writes to stderr.
+    errors: PathBuf,
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -63,7 +65,9 @@ impl Running {
         command.args(rest).current_dir(directory).envs(&program.environment).env(MARK, mark);
         command.stdin(Stdio::null()).stdout(output("out")?).stderr(output("err")?);
         let state = Mutex::new(State { leader: None, status: None });
-        let running = Arc::new(Running { program: program.clone(), state, ended: Condvar::new() });
+        let (program, ended) = (program.clone(), Condvar::new());
+        let errors = directory.join(format!("{}.err", program.name));
+        let running = Arc::new(Running { program, errors, state, ended });
         let (tell, told) = mpsc::channel();
         let watched = Arc::clone(&running);
         // The kernel kills the child with the thread that started it: this one, which waits for it.
@@ -153,10 +157,14 @@ impl Running {
             (Some(code), _) if accepted(code) => Outcome::Done { exit: Some(code) },
             // Most programs end by the signal that asks them to.
             (None, Some(SIGTERM)) if was_asked => Outcome::Done { exit: None },
-            (Some(code), _) => Outcome::failed(FailureKind::Exited, format!("exit code {code}")),
-            (None, signal) => {
-                let signal = signal.map_or("no status".to_owned(), |s| format!("signal {s}"));
-                Outcome::failed(FailureKind::Exited, signal)
+            (code, signal) => {
+                let signal = || signal.map_or("no status".to_owned(), |s| format!("signal {s}"));
+                let how = code.map_or_else(signal, |code| format!("exit code {code}"));
+                let why = match last_line(&self.errors) {
+                    Some(line) => format!("{how}: {line}"),
+                    None => how,
+                };
+                Outcome::failed(FailureKind::Exited, why)
             }
         }
     }
@@ -251,3 +259,44 @@ const WATCHDOGS: [&str; 2] = [GUARDIAN_VERB, KEEPER_VERB];
 const UNDO_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked whether a process has ended.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The last line of a program's stderr that has words, cut and without control characters; `None`
+/// when there is none.
+fn last_line(file: &Path) -> Option<String> {
+    let mut file = File::open(file).ok()?;
+    let length = file.seek(SeekFrom::End(0)).ok()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES))).ok()?;
+    let mut bytes = Vec::new();
+    file.take(LAST_BYTES).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).take(LAST_CHARS).collect())
+}
+
+/// How much of the end of stderr is looked at. **Units**: bytes.
+const LAST_BYTES: u64 = 4_096;
+/// How much of its last line is told. **Units**: characters.
+const LAST_CHARS: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t1_the_last_line_with_words_is_told() {
+        let path = std::env::temp_dir().join(format!("tw-stderr-{}", std::process::id()));
+        let long = "x".repeat(10_000);
+        for (text, last) in [
+            ("", None),
+            ("\n \n", None),
+            ("a\nerror: b\n\n", Some("error: b")),
+            ("a\n\u{1b}[31mc", Some("[31mc")),
+            (long.as_str(), Some(&long[..LAST_CHARS])),
+        ] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(last_line(&path).as_deref(), last);
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(last_line(&path), None);
+    }
+}

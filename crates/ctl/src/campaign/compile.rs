@@ -15,7 +15,7 @@ use timewire_conduct::{
     StationPlan, Step, Task, Timing, WordName,
 };
 use timewire_sched::scenario::experiment_file::{
-    CheckWish, ExperimentFile, PartWish, RetryAfter, StepWish, Variable,
+    CheckWish, ExperimentFile, PartWish, RetryAfter, StationWish, StepWish, Variable,
 };
 use timewire_sched::scenario::{Text, Word};
 use timewire_sys::beneath::Beneath;
@@ -255,6 +255,22 @@ pub(super) fn files(script: &Script) -> Result<BTreeMap<String, Vec<u8>>, CtlErr
     Ok(beside.read.into_inner())
 }
 
+/// Exit codes that steps of a station which wait for a program take as a success, by its name.
+struct Accepted(BTreeMap<String, BTreeSet<u64>>);
+
+impl Accepted {
+    fn of(station: &StationWish) -> Accepted {
+        let mut all = BTreeMap::<String, BTreeSet<u64>>::new();
+        for step in station.parts().into_iter().flat_map(|(_, part)| &part.steps) {
+            if let Some(name) = step.wait.as_ref().or(step.stop.as_ref()) {
+                let codes = step.accept.iter().map(|code| code.get());
+                all.entry(name.as_str().to_owned()).or_default().extend(codes);
+            }
+        }
+        Accepted(all)
+    }
+}
+
 /// Puts values into texts.
 struct Texts<'a> {
     script: &'a Script,
@@ -277,23 +293,24 @@ impl Texts<'_> {
         let mut stations = Vec::new();
         for station in &file.stations {
             let mut parts = BTreeMap::new();
+            let accepted = Accepted::of(station);
             for (phase, (_, wish)) in Phase::ALL.into_iter().zip(station.parts()) {
-                parts.insert(phase, self.part(wish)?);
+                parts.insert(phase, self.part(wish, &accepted)?);
             }
             stations.push(StationPlan { name: station.name.clone(), parts });
         }
         Ok(Plan { experiment, timing, stations })
     }
 
-    fn part(&self, wish: &PartWish) -> Result<Part, CtlError> {
-        let steps = wish.steps.iter().map(|step| self.steps(step));
+    fn part(&self, wish: &PartWish, accepted: &Accepted) -> Result<Part, CtlError> {
+        let steps = wish.steps.iter().map(|step| self.steps(step, accepted));
         let steps = steps.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let order = u32::try_from(wish.order.get()).map_err(invalid)?;
         Ok(Part { order, after: wish.after, steps })
     }
 
     /// The steps of a wish: more than one for a file that takes several pieces.
-    fn steps(&self, wish: &StepWish) -> Result<Vec<Step>, CtlError> {
+    fn steps(&self, wish: &StepWish, accepted: &Accepted) -> Result<Vec<Step>, CtlError> {
         let kinds = wish.after.iter().map(|after| match after {
             RetryAfter::NotStarted => FailureKind::NotStarted,
             RetryAfter::Exited => FailureKind::Exited,
@@ -304,7 +321,7 @@ impl Texts<'_> {
         let retry = Retry { times, pause: wish.pause, after: kinds.collect() };
         let tasks = match (&wish.put, &wish.from) {
             (Some(name), Some(from)) => self.put(name, from)?,
-            _ => vec![self.task(wish)?],
+            _ => vec![self.task(wish, accepted)?],
         };
         let step = |task| Step { task, timeout: wish.timeout, retry: retry.clone() };
         Ok(tasks.into_iter().map(step).collect())
@@ -346,12 +363,12 @@ impl Texts<'_> {
         pieces.map(task).collect()
     }
 
-    fn task(&self, wish: &StepWish) -> Result<Task, CtlError> {
+    fn task(&self, wish: &StepWish, accepted: &Accepted) -> Result<Task, CtlError> {
         if let Some(words) = &wish.run {
-            return Ok(Task::Run(self.program(wish, words)?));
+            return Ok(Task::Run(self.program(wish, words, accepted)?));
         }
         if let Some(words) = &wish.start {
-            return Ok(Task::Start(self.program(wish, words)?));
+            return Ok(Task::Start(self.program(wish, words, accepted)?));
         }
         if let Some(name) = &wish.wait {
             return Ok(Task::Wait { name: self.word(name)? });
@@ -366,10 +383,18 @@ impl Texts<'_> {
         Ok(Task::Snapshot { name: self.record(name)? })
     }
 
-    fn program(&self, wish: &StepWish, words: &[Word]) -> Result<Program, CtlError> {
+    fn program(
+        &self,
+        wish: &StepWish,
+        words: &[Word],
+        accepted: &Accepted,
+    ) -> Result<Program, CtlError> {
         let name = wish.name.as_ref().ok_or_else(|| invalid("a program has no name"))?;
         let command = words.iter().map(|word| self.put_in(word.as_str()));
-        let accept = wish.accept.iter().map(|code| u8::try_from(code.get()).map_err(invalid));
+        let waiting = accepted.0.get(name.as_str()).into_iter().flatten();
+        let accept: BTreeSet<u64> =
+            wish.accept.iter().map(|code| code.get()).chain(waiting.copied()).collect();
+        let accept = accept.into_iter().map(|code| u8::try_from(code).map_err(invalid));
         // What a program is told about where it is, so that one command serves many performances.
         let environment = self.script.file.variables.iter().filter_map(|variable| {
             let value = self.values.get(variable.name.as_str())?;
@@ -467,6 +492,27 @@ mod tests {
         words.dedup();
         let expected = ["x1p${d}", "x2p${d}", "x3p${d}", "y1q${d}", "y2q${d}", "y3q${d}"];
         assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn t0_codes_of_steps_that_wait_for_a_program_are_those_of_the_program() {
+        let of = |steps: &str| {
+            let text = format!(
+                "timewire: 1\nkind: experiment\nname: e\nstations:\n  - name: s\n    \
+                 open: {{steps: [{{start: [x], name: p, accept: [0, 1]}}]}}\n    \
+                 close: {{steps: [{steps}]}}\n"
+            );
+            let file = ExperimentFile::parse("e", &text).map_err(|errors| errors.to_string())?;
+            let script = Script { file, text, beside: PathBuf::from(".") };
+            let all = performances(&script, "0").map_err(|error| error.to_string())?;
+            let step = &all[0].plan.stations[0].parts[&Phase::Open].steps[0];
+            Ok::<_, String>(step.task.program().unwrap().accept.clone())
+        };
+        assert_eq!(of("{stop: p}"), Ok(vec![0, 1]));
+        assert_eq!(of("{stop: p, accept: [7]}"), Ok(vec![0, 1, 7]));
+        assert_eq!(of("{wait: p, accept: [9]}, {stop: p, accept: [7]}"), Ok(vec![0, 1, 7, 9]));
+        let wrong = of("{snapshot: h, accept: [7]}").unwrap_err();
+        assert!(wrong.contains("`accept` is for steps with a program"), "{wrong}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub enum ReceiveError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// There is no such interface.
-    #[error("there is no interface {interface}: {source}")]
+    #[error("{source}")]
     NoInterface {
         /// Its name.
         interface: IfName,

@@ -5,6 +5,7 @@
 //! Not here: simulating (`timewire-sim`), the limits of scenarios (`timewire_trace::judge`).
 
 use serde::{Deserialize, Serialize};
+use timewire_base::Span;
 use timewire_trace::summary::{Finding, Outcome};
 
 use super::{RunDir, read_json};
@@ -17,6 +18,7 @@ pub const SIMULATION: &str = "simulation.json";
 #[derive(Debug, Deserialize)]
 struct Simulation {
     schema: String,
+    warm_up_ns: i64,
     limits: Vec<Judged>,
     violations: Vec<String>,
 }
@@ -49,12 +51,14 @@ pub(super) fn findings(directory: &RunDir, network: &str) -> Result<Vec<Finding>
     if !path.exists() {
         return Ok(vec![cut_short(network)]);
     }
-    let Simulation { schema, limits, violations } = read_json(&path)?;
+    let Simulation { schema, warm_up_ns, limits, violations } = read_json(&path)?;
+    let warm_up = Span::from_ns(warm_up_ns);
     if schema != SIMULATION_SCHEMA {
         let why = format!("it has the schema `{schema}`; this program reads `{SIMULATION_SCHEMA}`");
         return Err(CtlError::Content { path, why });
     }
-    let mut found: Vec<Finding> = limits.iter().map(|limit| finding(network, limit)).collect();
+    let mut found: Vec<Finding> =
+        limits.iter().map(|limit| finding(network, limit, warm_up)).collect();
     found.extend(violations.into_iter().map(|what| Finding {
         id: format!("{network}/simulator"),
         outcome: Outcome::Missed,
@@ -65,12 +69,18 @@ pub(super) fn findings(directory: &RunDir, network: &str) -> Result<Vec<Finding>
     Ok(found)
 }
 
-fn finding(network: &str, limit: &Judged) -> Finding {
+fn finding(network: &str, limit: &Judged, warm_up: Span) -> Finding {
     let Judged { id, metric, stream, at_most, measured, good } = limit;
     let outcome = match (good, measured) {
         (true, _) => Outcome::Kept,
         (false, Some(_)) => Outcome::Missed,
         (false, None) => Outcome::NotJudged,
+    };
+    // Latencies leave the warm-up out here and in tables, counts only in tables.
+    let counts = measured.as_ref().is_some_and(|measured| measured.contains(" of "));
+    let note = match counts && warm_up > Span::ZERO {
+        true => format!("all messages count, those of the warm-up of {warm_up} too"),
+        false => String::new(),
     };
     let said = match measured {
         Some(measured) => format!("{metric} of {stream} is {measured}"),
@@ -81,7 +91,7 @@ fn finding(network: &str, limit: &Judged) -> Finding {
         outcome,
         limit: format!("{metric} of {stream} is at most {at_most}"),
         measured: said,
-        note: String::new(),
+        note,
     }
 }
 
@@ -110,7 +120,7 @@ mod tests {
                 measured: measured.map(str::to_owned),
                 good,
             };
-            finding("line", &limit)
+            finding("line", &limit, Span::from_ms(10))
         };
         assert_eq!(of(true, Some("9us")).outcome, Outcome::Kept);
         assert_eq!(of(false, None).outcome, Outcome::NotJudged);
@@ -118,5 +128,8 @@ mod tests {
         assert_eq!((missed.outcome, missed.id.as_str()), (Outcome::Missed, "line/bound"));
         assert_eq!(missed.measured, "latency_max of control is 2ms");
         assert_eq!(missed.limit, "latency_max of control is at most 1ms");
+        assert_eq!(missed.note, "");
+        let counted = of(true, Some("10 of 4000"));
+        assert_eq!(counted.note, "all messages count, those of the warm-up of 10ms too");
     }
 }

@@ -31,8 +31,8 @@ pub(super) struct LinkState {
 impl LinkState {
     pub(super) fn read(link: &IfName) -> Result<LinkState, CtlError> {
         let bad = |why: &str| CtlError::Link { link: link.clone(), why: why.to_owned() };
-        if timewire_sys::interface_index(link).is_err() {
-            return Err(bad("there is no such interface here; `ip link` lists those there are"));
+        if let Err(error) = timewire_sys::interface_index(link) {
+            return Err(bad(&error.to_string()));
         }
         let text = tool::run(Tool::Ip, &["-j", "address", "show", "dev", link.as_str()])?;
         let list: Value = serde_json::from_str(&text).map_err(|_| bad("`ip` wrote no JSON"))?;

@@ -192,7 +192,7 @@ pub fn plan(wish: &Wish) -> Result<Plan, TrafficError> {
     let (mut kinds, mut ports) = (Vec::<Kind>::new(), Vec::new());
     let (mut streams, mut names) = (Vec::new(), Vec::new());
     for (stream, target) in &given {
-        let kind = kind_of(wish, stream, *target)?;
+        let kind = kind_of(wish, stream, target)?;
         let port = match kinds.iter().position(|known| *known == kind) {
             Some(port) => port,
             None => {
@@ -202,7 +202,7 @@ pub fn plan(wish: &Wish) -> Result<Plan, TrafficError> {
             }
         };
         for copy in 0..stream.copies.get() {
-            streams.push(spec(wish, stream, *target, port, copy)?);
+            streams.push(spec(wish, stream, target, port, copy)?);
             names.push(target.to_string());
         }
     }
@@ -219,9 +219,8 @@ pub fn plan(wish: &Wish) -> Result<Plan, TrafficError> {
 /// The streams with where they go.
 fn given(wish: &Wish) -> Result<Vec<(StreamWish, Target)>, TrafficError> {
     if !wish.streams.is_empty() {
-        let with_target = |stream: &StreamWish| match (stream.to, &wish.to[..]) {
-            (Some(to), _) => Ok((stream.clone(), to)),
-            (None, [to]) => Ok((stream.clone(), *to)),
+        let with_target = |stream: &StreamWish| match (&stream.to, &wish.to[..]) {
+            (Some(to), _) | (None, [to]) => Ok((stream.clone(), to.clone())),
             (None, []) => bad(format!("stream {} has no destination", stream.id.get())),
             (None, _) => bad(format!(
                 "stream {} names none of the {} destinations: give it `to`",
@@ -240,16 +239,19 @@ fn given(wish: &Wish) -> Result<Vec<(StreamWish, Target)>, TrafficError> {
     let file =
         timewire_sched::scenario::streams::StreamsFile::from_json("the command line", &texts);
     let file = file.map_err(|errors| TrafficError::Request(errors.to_string()))?;
-    Ok(file.streams.into_iter().zip(wish.to.iter().copied()).collect())
+    Ok(file.streams.into_iter().zip(wish.to.iter().cloned()).collect())
 }
 
-fn kind_of(wish: &Wish, stream: &StreamWish, target: Target) -> Result<Kind, TrafficError> {
+fn kind_of(wish: &Wish, stream: &StreamWish, target: &Target) -> Result<Kind, TrafficError> {
     let id = stream.id.get();
     let of = |number: Option<u64>, default: Option<u8>| {
         number.and_then(|number| u8::try_from(number).ok()).or(default)
     };
     let is_udp = wish.over == Over::Udp;
     let is_ipv6 = match (is_udp, target) {
+        (_, Target::Name(host, _)) => {
+            return bad(format!("stream {id}: the address of `{host}` was not looked up"));
+        }
         (true, Target::Udp(to)) => to.is_ipv6(),
         (true, _) => return bad(format!("stream {id}: {target} needs --over frames, ring or xdp")),
         (false, Target::Udp(to)) => {
@@ -327,7 +329,7 @@ fn options(wish: &Wish, kind: Kind) -> TransmitOptions {
 fn spec(
     wish: &Wish,
     stream: &StreamWish,
-    target: Target,
+    target: &Target,
     port: usize,
     copy: u64,
 ) -> Result<StreamSpec, TrafficError> {
@@ -376,7 +378,7 @@ fn spec(
 fn destination(
     wish: &Wish,
     stream: &StreamWish,
-    target: Target,
+    target: &Target,
 ) -> Result<Destination, TrafficError> {
     let defaults = &wish.defaults;
     let vlan = stream.vlan.or(defaults.vlan);
@@ -385,10 +387,11 @@ fn destination(
         Destination::Frame(FrameHeader { source: None, destination, vlan, content })
     };
     Ok(match target {
-        Target::Udp(to) => Destination::Udp(to),
+        Target::Udp(to) => Destination::Udp(*to),
+        Target::Name(host, _) => return bad(format!("the address of `{host}` was not looked up")),
         Target::Card(card) => {
             let plain = FrameContent::EtherType(wish.ethertype);
-            frame(card, wish.ptp.map_or(plain, |domain| FrameContent::Ptp { domain }))
+            frame(*card, wish.ptp.map_or(plain, |domain| FrameContent::Ptp { domain }))
         }
         Target::CardUdp(card, to) => {
             let dscp = stream.dscp.and_then(|it| u8::try_from(it.get()).ok()).or(defaults.dscp);
@@ -397,7 +400,7 @@ fn destination(
                 _ => return bad(format!("{target} needs --from with an IPv4 address and a port")),
             };
             let traffic_class = dscp.unwrap_or(0) << 2;
-            frame(card, FrameContent::Udp { from, to, traffic_class })
+            frame(*card, FrameContent::Udp { from, to: *to, traffic_class })
         }
     })
 }

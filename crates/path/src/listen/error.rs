@@ -12,7 +12,7 @@ use timewire_bpf::BpfError;
 #[non_exhaustive]
 pub enum ListenError {
     /// There is no such interface.
-    #[error("there is no interface {interface}: {source}")]
+    #[error("{source}")]
     NoInterface {
         /// Its name.
         interface: IfName,

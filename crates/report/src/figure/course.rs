@@ -8,7 +8,7 @@ use timewire_trace::course::Course;
 
 use super::axis::Axis;
 use super::{FOOT, LEFT, RIGHT, Svg, Xy};
-use crate::text::{as_f64, count_f64, grouped, put, share, us, us_whole};
+use crate::text::{as_f64, count_f64, digits, put, share, us, us_whole};
 
 const TOP: f64 = 14.0;
 const HEIGHT: f64 = 240.0;
@@ -96,7 +96,7 @@ pub(super) fn times(svg: &mut Svg, long_ns: i64, bottom: f64, what: &str) {
 fn description(course: &Course) -> String {
     let (least, most) = (us(course.least_ns), us(course.most_ns));
     let count = course.count();
-    let mut text = format!("{} values from {least} to {most} µs.", grouped(count));
+    let mut text = format!("{} values from {least} to {most} µs.", digits(count));
     if let Some([first, second]) = course.thresholds_ns {
         let [_, open, bad] = course.counts;
         let (first, second) = (us_whole(first), us_whole(second));

@@ -10,7 +10,7 @@ use timewire_trace::summary::{CaseSummary, StreamClass, StreamSummary};
 use super::axis::Axis;
 use super::{FOOT, LEFT, RIGHT, Svg, step_area};
 use crate::group::{drawn, stream_name};
-use crate::text::{as_f64, count_f64, grouped, share, us, us_whole};
+use crate::text::{as_f64, count_f64, digits, share, us, us_whole};
 
 const TOP: f64 = 22.0;
 /// Height of a panel, and of the only one.
@@ -160,7 +160,7 @@ fn description(drawn: &[(&StreamSummary, &Distribution)]) -> String {
         format!(
             "{}: {} messages, median {p50} µs, 99 % within {p99} µs, largest {max} µs.",
             stream_name(s),
-            grouped(d.count)
+            digits(d.count)
         )
     };
     drawn.iter().map(one).collect::<Vec<_>>().join(" ")

@@ -7,7 +7,7 @@
 use super::axis::Axis;
 use super::{FOOT, RIGHT, Svg, Xy, step_area};
 use crate::sheet::Lane;
-use crate::text::{as_f64, count_f64, grouped, put, us_whole};
+use crate::text::{as_f64, count_f64, digits, put, us_whole};
 
 const TOP: f64 = 2.0;
 const LABEL: f64 = 19.0;
@@ -42,7 +42,7 @@ pub(crate) fn lanes(id: &str, title: &str, cycle_ns: i64, lanes: &[Lane]) -> Opt
         svg.path(&format!("f s{colour}"), &step_area(bars, base));
         svg.path("axis", &format!("M{LEFT} {}H{RIGHT}", Xy(base)));
         svg.text("halo", LEFT, top - 5.0, &lane.name);
-        let count = grouped(lane.counts.iter().sum());
+        let count = digits(lane.counts.iter().sum());
         svg.text("e dim back", RIGHT, top - 5.0, &count);
     }
     Some(svg.close())
@@ -51,7 +51,7 @@ pub(crate) fn lanes(id: &str, title: &str, cycle_ns: i64, lanes: &[Lane]) -> Opt
 fn description(cycle_ns: i64, lanes: &[Lane]) -> String {
     let mut text = format!("Cycle of {} µs.", us_whole(cycle_ns));
     for lane in lanes {
-        put!(&mut text, " {}: {}", lane.name, grouped(lane.counts.iter().sum()));
+        put!(&mut text, " {}: {}", lane.name, digits(lane.counts.iter().sum()));
         for (from, to) in &lane.windows {
             put!(&mut text, ", window {} to {} µs", us_whole(*from), us_whole(*to));
         }

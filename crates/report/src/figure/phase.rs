@@ -8,7 +8,7 @@ use timewire_trace::summary::{CaseSummary, PhaseHistogram, SlotShape};
 
 use super::axis::Axis;
 use super::{FOOT, RIGHT, Svg, Xy, step_area};
-use crate::text::{as_f64, count_f64, grouped, put, us_whole};
+use crate::text::{as_f64, count_f64, digits, put, us_whole};
 
 const TOP: f64 = 2.0;
 const LABEL: f64 = 19.0;
@@ -47,7 +47,7 @@ pub(crate) fn phase(id: &str, heading: &str, case: &CaseSummary) -> Option<Strin
         svg.path("axis", &format!("M{LEFT} {}H{RIGHT}", Xy(top + LANE)));
         svg.text("s halo", LEFT, top - 5.0, &lane.station);
         let frames: u64 = lane.counts.iter().sum();
-        svg.text("e dim back", RIGHT, top - 5.0, &format!("{} frames", grouped(frames)));
+        svg.text("e dim back", RIGHT, top - 5.0, &format!("{} frames", digits(frames)));
     }
     Some(svg.close())
 }
@@ -113,13 +113,13 @@ fn in_own_slot(case: &CaseSummary, station: &str, start: i64, end: i64) -> bool 
 fn description(case: &CaseSummary) -> String {
     let wire = &case.wire;
     if !case.tdm {
-        return format!("{} frames, no slots in force.", grouped(wire.frames));
+        return format!("{} frames, no slots in force.", digits(wire.frames));
     }
     let mut text = format!(
         "{} frames, {} outside their station's slot, {} in guard time. Slots:",
-        grouped(wire.frames),
-        grouped(wire.outside_slots),
-        grouped(wire.in_guard)
+        digits(wire.frames),
+        digits(wire.outside_slots),
+        digits(wire.in_guard)
     );
     for slot in &case.slots {
         let (from, to) = (slot.offset_ns, slot.offset_ns + slot.transmit_ns);

@@ -6,7 +6,7 @@
 use super::axis::Axis;
 use super::{FOOT, LEFT, RIGHT, Svg, step_area};
 use crate::sheet::Spread;
-use crate::text::{as_f64, count_f64, grouped, share, us};
+use crate::text::{as_f64, count_f64, digits, share, us};
 
 const TOP: f64 = 22.0;
 const PANEL: f64 = 84.0;
@@ -33,7 +33,7 @@ pub(crate) fn spread(id: &str, title: &str, spreads: &[Spread]) -> Option<String
         let (top, bottom) = (top(at), top(at) + PANEL);
         let most = spread.bins.iter().map(|bin| bin.count).max().unwrap_or(1).max(1);
         let y = Axis::log((0.5, count_f64(most).max(2.0)), (bottom, top));
-        svg.y_axis(&[(y.at(count_f64(most)), grouped(most))], (LEFT, RIGHT));
+        svg.y_axis(&[(y.at(count_f64(most)), digits(most))], (LEFT, RIGHT));
         let bars = spread.bins.iter().filter(|bin| bin.count > 0).map(|bin| {
             let (left, right) = (x.at(as_f64(bin.from_ns)), x.at(as_f64(bin.to_ns)));
             // What is there is visible, however narrow its bin.
@@ -57,7 +57,7 @@ fn description(spreads: &[Spread]) -> String {
         format!(
             "{}: {} values from {} to {} µs, median {}, 99 % within {}.",
             spread.name,
-            grouped(numbers.count),
+            digits(numbers.count),
             us(numbers.min_ns),
             us(numbers.max_ns),
             us(numbers.p50_ns),

@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(
             text("a", port(100, 10_000, 1_514)),
             "the slot of `a` at 0ns transmits for 100us: frames of up to 1514 bytes need more than \
-             121858ns"
+             121.858us"
         );
         let long = schedule(3_000_000_000, &[("a", 0, 1_000_000, 0)]);
         let error = taprio_of_station(&long, &name("a"), &port(100, 100, 1_514)).unwrap_err();

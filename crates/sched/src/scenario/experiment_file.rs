@@ -148,8 +148,9 @@ record! {
         snapshot: Option<Text>,
         /// Of `run` and `start`: the program's name; its output is kept as `NAME.out`, `NAME.err`.
         name: Option<Text>,
-        /// Exit codes that are a success, beside 0.
-        accept: Vec<Count<1, 255>> = "[]",
+        /// Exit codes that are a success, beside 0: of `run` and `start`; of `wait` and `stop`,
+        /// those of the program that they name.
+        accept: Vec<Count<0, 255>> = "[]",
         /// The station ends it after so long.
         timeout: Span = "60s",
         /// How often it is tried again.
@@ -448,6 +449,11 @@ impl StepWish {
         if command.is_some() != self.name.is_some() {
             let message = "`run` and `start` have a `name`, and nothing else has".to_owned();
             reader.fail_at(at, message, "name the program; its output is kept under that name");
+        }
+        let has_program = command.is_some() || self.wait.is_some() || self.stop.is_some();
+        if !has_program && !self.accept.is_empty() {
+            let message = "`accept` is for steps with a program".to_owned();
+            reader.fail_at(at, message, "write it at `run`, `start`, `wait` or `stop`");
         }
         if self.put.is_some() != self.from.is_some() {
             let message = "`put` has a `from`, and nothing else has".to_owned();

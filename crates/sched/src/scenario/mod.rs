@@ -18,6 +18,7 @@ mod from_streams;
 pub mod host;
 mod item;
 mod kernels;
+mod kind;
 mod model;
 pub mod network;
 mod network_check;
@@ -37,6 +38,7 @@ pub use kernels::{
     ClockErrors, Drift, DriftChange, KernelStation, LossShare, MacAddress, MediumKind, Offset,
     SegmentFile, SimulatedSegment,
 };
+pub use kind::FileKind;
 pub use model::{
     Carrier, Case, CaseMac, Experiment, Flood, Limit, MacMode, MacOptions, Measured, Metric,
     OnSyncLoss, PortPriority, Published, Queues, Reference, Release, RequestResponse, Scenario,

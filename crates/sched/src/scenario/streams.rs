@@ -86,10 +86,12 @@ choice! {
 pub const MAX_STREAM: u64 = 32_767;
 
 /// Where a stream goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// A UDP port.
     Udp(SocketAddr),
+    /// A UDP port of a host by its name, which whoever sends looks up.
+    Name(String, u16),
     /// A card, or a group of cards.
     Card([u8; 6]),
     /// A UDP port behind a card, for a talker that makes the whole frame.
@@ -97,15 +99,15 @@ pub enum Target {
 }
 
 impl Target {
-    /// Reads `10.0.0.2:15001`, `[fd00::2]:15001`, `02:00:00:00:00:02` or
+    /// Reads `10.0.0.2:15001`, `[fd00::2]:15001`, `host:15001`, `02:00:00:00:00:02` or
     /// `02:00:00:00:00:02/10.0.0.2:15001`.
     ///
     /// **Errors**: a sentence that says what is wrong.
     pub fn parse(text: &str) -> Result<Target, String> {
         let refused = || {
             format!(
-                "`{text}` is no destination: 10.0.0.2:15001 or [fd00::2]:15001 for UDP, \
-                 02:00:00:00:00:02 for frames"
+                "`{text}` is no destination: 10.0.0.2:15001, [fd00::2]:15001 or NAME:15001 for \
+                 UDP, 02:00:00:00:00:02 for frames"
             )
         };
         let no_port = || format!("`{text}` goes to port 0, which nobody has");
@@ -121,15 +123,37 @@ impl Target {
         match text.parse::<SocketAddr>() {
             Ok(port) if port.port() == 0 => Err(no_port()),
             Ok(port) => Ok(Target::Udp(port)),
-            Err(_) => Err(refused()),
+            Err(_) => match host_and_port(text) {
+                Some((_, 0)) => Err(no_port()),
+                Some((host, port)) => Ok(Target::Name(host.to_owned(), port)),
+                None => Err(refused()),
+            },
         }
     }
+}
+
+/// The parts of `NAME:PORT`, the name being one that a host may have; `None` for anything else,
+/// also for an address.
+///
+/// **Source**: RFC 1123, 2.1.
+pub fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_label = |label: &str| {
+        let inside = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        (1..=63).contains(&label.len()) && label.chars().all(inside) && !label.starts_with('-')
+    };
+    let labels: Vec<&str> = host.strip_suffix('.').unwrap_or(host).split('.').collect();
+    let is_number = labels.last()?.chars().all(|c| c.is_ascii_digit());
+    let is_name = host.len() <= 253 && labels.iter().all(|label| is_label(label)) && !is_number;
+    let port = Some(port).filter(|port| port.chars().all(|c| c.is_ascii_digit()))?;
+    is_name.then_some((host, port.parse().ok()?))
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Udp(port) => port.fmt(f),
+            Target::Name(host, port) => write!(f, "{host}:{port}"),
             Target::Card(card) => CardAddress(*card).fmt(f),
             Target::CardUdp(card, port) => write!(f, "{}/{port}", CardAddress(*card)),
         }
@@ -330,7 +354,8 @@ streams:
         let file = StreamsFile::parse("s.yaml", text).unwrap();
         assert_eq!(file.streams.len(), 2);
         let many = &file.streams[1];
-        assert_eq!((many.copies.get(), many.step, many.to), (1_000, Span::from_us(1), None));
+        assert_eq!((many.copies.get(), many.step), (1_000, Span::from_us(1)));
+        assert_eq!(many.to, None);
         assert_eq!((many.late, many.launch), (Some(Late::Send), Some(Span::from_us(300))));
         let written = serde_json::to_string(&file).unwrap();
         assert_eq!(StreamsFile::parse("again", &written).unwrap(), file);

@@ -85,7 +85,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Vec<Problem>> {
     for event in Parser::new_from_str(text) {
         match event {
             Ok((event, span)) => builder.on(event, span).map_err(|problem| vec![problem])?,
-            Err(error) => return Err(vec![syntax(error.info(), error.marker())]),
+            Err(error) => return Err(vec![syntax(text, error.info(), error.marker())]),
         }
     }
     if !builder.duplicates.is_empty() {
@@ -96,7 +96,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Vec<Problem>> {
 }
 
 const START: Mark = Mark { line: 1, column: 1, width: 1 };
-const HINT_EMPTY: &str = "a scenario starts with `timewire: 1` and `name: ...`";
+const HINT_EMPTY: &str = "a file starts with `timewire: 1` and `name: ...`";
 const HINT_ALIAS: &str = "write the value out where it is used";
 
 /// A mapping or a list whose end has not come yet.
@@ -228,9 +228,25 @@ fn mark_of(span: ParserSpan) -> Mark {
     Mark { line: start.line().max(1), column: start.col() + 1, width }
 }
 
-fn syntax(info: &str, marker: &Marker) -> Problem {
-    let mark = Mark { line: marker.line().max(1), column: marker.col() + 1, width: 1 };
+fn syntax(text: &str, info: &str, marker: &Marker) -> Problem {
+    let line = marker.line().max(1);
+    if let Some((line, column)) = tab(text, line) {
+        let message = "a tab in the indentation, which YAML does not allow".into();
+        return Problem::new(Mark { line, column, width: 1 }, message, "indent with spaces");
+    }
+    let mark = Mark { line, column: marker.col() + 1, width: 1 };
     Problem::new(mark, format!("this is no YAML: {info}"), HINT_SYNTAX)
+}
+
+/// Line and column of the first tab before the first word of a line: of this one, of that before or
+/// of that behind it. The parser names one of them, not always the one with the tab.
+fn tab(text: &str, line: usize) -> Option<(usize, usize)> {
+    let around = text.lines().enumerate().skip(line.saturating_sub(2)).take(3);
+    around.into_iter().find_map(|(index, text)| {
+        let blank = text.len() - text.trim_start().len();
+        let column = text[..blank].chars().position(|c| c == '\t')?;
+        (blank < text.len()).then_some((index + 1, column + 1))
+    })
 }
 
 const HINT_SYNTAX: &str = "check the indentation (spaces, no tabs), quotes, brackets and colons \

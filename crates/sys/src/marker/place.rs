@@ -15,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::now_ns;
-use crate::namespace::effective_user;
+use crate::namespace::{effective_user, user_in_words};
 use crate::socket::check;
 
 /// The variable that names a directory for rings, or is `off`.
@@ -154,7 +154,7 @@ impl Directory {
             .open(path)?;
         let about = file.metadata()?;
         if about.uid() != owner && about.uid() != 0 {
-            let why = format!("it belongs to user {} and not to {owner}", about.uid());
+            let why = format!("it belongs to {}, not to user {owner}", user_in_words(about.uid()));
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
         if about.mode() & 0o022 != 0 && about.mode() & 0o1000 == 0 {

@@ -4,15 +4,15 @@
 //!
 //! Not here: the words around them (the parent module).
 
-/// A time in microseconds: `612us`, `7 512.4us`.
+/// A time in microseconds: `612us`, `7512.4us`.
 pub(super) fn time(ns: f64) -> String {
     format!("{}us", up(ns / 1e3, 1))
 }
 
-/// A part of a whole: `0.3 % (12 of 4 000)`.
+/// A part of a whole: `0.3 % (12 of 4000)`.
 pub(super) fn share(part: u64, whole: u64) -> String {
     let of_all = super::count_f64(part) / super::count_f64(whole);
-    format!("{} ({} of {})", percent(of_all), thousands(part), thousands(whole))
+    format!("{} ({part} of {whole})", percent(of_all))
 }
 
 /// A share of 1 in percent: `0.3 %`.
@@ -20,7 +20,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{} %", up(share * 100.0, 4))
 }
 
-/// Rounds up to so many decimals, leaves out zeros at the end, groups thousands.
+/// Rounds up to so many decimals, leaves out zeros at the end.
 pub(super) fn up(value: f64, decimals: i32) -> String {
     let scale = 10_f64.powi(decimals);
     let (scaled, nearest) = (value * scale, (value * scale).round());
@@ -31,24 +31,7 @@ pub(super) fn up(value: f64, decimals: i32) -> String {
     let text = format!("{:.digits$}", whole / scale + 0.0);
     let (number, fraction) = text.split_once('.').unwrap_or((&text, ""));
     match fraction.trim_end_matches('0') {
-        "" => group(number),
-        fraction => format!("{}.{fraction}", group(number)),
+        "" => number.to_owned(),
+        fraction => format!("{number}.{fraction}"),
     }
-}
-
-/// A count with its thousands grouped: `4 000`.
-pub(super) fn thousands(count: u64) -> String {
-    group(&count.to_string())
-}
-
-fn group(number: &str) -> String {
-    let mut grouped = String::new();
-    for (index, digit) in number.char_indices() {
-        let left = number.len() - index;
-        if left.is_multiple_of(3) && grouped.ends_with(|c: char| c.is_ascii_digit()) {
-            grouped.push(' ');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files that a user names: their text, and what is said when one is of another kind than the verb
+//! takes.
+//!
+//! Not here: what a kind of file has (`timewire-sched`).
+
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use timewire_sched::scenario::{FileKind, ScenarioErrors};
+
+/// What is wrong with a file, each mistake as a block that begins with `error: `; printed as it is.
+#[derive(Debug)]
+pub struct Refused {
+    errors: ScenarioErrors,
+    /// What was not done for it: `nothing was run`.
+    nothing: &'static str,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.errors, self.nothing)
+    }
+}
+
+impl Error for Refused {}
+
+/// The text of a file.
+///
+/// **Errors**: it cannot be read, or is no text; what it is instead is named with its verb.
+pub fn text(path: &Path) -> anyhow::Result<String> {
+    let name = path.display();
+    if path.is_dir() {
+        bail!("{name} is a directory{}, not a file", what_directory(path));
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            match Binary::of(error.as_bytes()) {
+                Some(binary) => bail!("{name} is {}", binary.said(path, "a text file")),
+                None => bail!("{name} is no text: its byte {at} is not UTF-8"),
+            }
+        }
+    }
+}
+
+/// Reads a file of a kind, and gives its text, too. `nothing` is what is not done when it is none.
+///
+/// **Errors**: as [`text`]; everything that is wrong with it, or, when it is of another kind, only
+/// that.
+pub fn read<T>(
+    path: &Path,
+    wanted: FileKind,
+    nothing: &'static str,
+    parse: impl Fn(&str, &str) -> Result<T, ScenarioErrors>,
+) -> anyhow::Result<(T, String)> {
+    let text = text(path)?;
+    match parse(&path.to_string_lossy(), &text) {
+        Ok(file) => Ok((file, text)),
+        Err(errors) => Err(refused(path, &text, (&wanted, nothing), errors)),
+    }
+}
+
+/// What is said about a file that was refused.
+pub fn refused(
+    path: &Path,
+    text: &str,
+    (wanted, nothing): (&FileKind, &'static str),
+    errors: ScenarioErrors,
+) -> anyhow::Error {
+    match FileKind::of(text).filter(|kind| kind != wanted) {
+        Some(kind) => other_kind(path, &kind, &wanted.to_string()),
+        None => Refused { errors, nothing }.into(),
+    }
+}
+
+/// That a file is of another kind than the verb takes.
+pub fn other_kind(path: &Path, kind: &FileKind, wanted: &str) -> anyhow::Error {
+    let name = path.display().to_string();
+    match kind.taken_by(&name) {
+        Some(verb) => anyhow!("{name} is {kind}, not {wanted}: `{verb}` takes it"),
+        None => anyhow!("{name} is {kind}, not {wanted}"),
+    }
+}
+
+/// What a file is that was to be something binary: a sentence, when that is known.
+pub fn mistaken(path: &Path, wanted: &str) -> Option<anyhow::Error> {
+    let name = path.display();
+    if path.is_dir() {
+        return Some(anyhow!("{name} is a directory{}, not {wanted}", what_directory(path)));
+    }
+    let bytes = fs::read(path).ok()?;
+    if let Some(binary) = Binary::of(&bytes) {
+        return Some(anyhow!("{name} is {}", binary.said(path, wanted)));
+    }
+    let kind = FileKind::of(std::str::from_utf8(&bytes).ok()?)?;
+    Some(other_kind(path, &kind, wanted))
+}
+
+/// The verb that takes a directory, when it is one of a run.
+fn what_directory(path: &Path) -> String {
+    let is_run = ["run.json", "talk.json", "listen.json", "experiment.yaml", "segment.yaml"]
+        .iter()
+        .any(|name| path.join(name).is_file());
+    match is_run {
+        true => format!(" of a run (`timewire report {}` shows it)", path.display()),
+        false => String::new(),
+    }
+}
+
+/// Files that are no text, by how they begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Binary {
+    Capture,
+    Records,
+    Packets,
+    Wave,
+}
+
+impl Binary {
+    fn of(bytes: &[u8]) -> Option<Binary> {
+        let begins: [(&[u8], Binary); 8] = [
+            (b"\x89TWC\r\n\x1a\n", Binary::Capture),
+            (b"\x89TWR\r\n\x1a\n", Binary::Records),
+            (b"\xa1\xb2\xc3\xd4", Binary::Packets),
+            (b"\xd4\xc3\xb2\xa1", Binary::Packets),
+            (b"\xa1\xb2\x3c\x4d", Binary::Packets),
+            (b"\x4d\x3c\xb2\xa1", Binary::Packets),
+            (b"\x0a\x0d\x0d\x0a", Binary::Packets),
+            (b"RIFF", Binary::Wave),
+        ];
+        begins.into_iter().find(|(begin, _)| bytes.starts_with(begin)).map(|(_, binary)| binary)
+    }
+
+    fn said(self, path: &Path, wanted: &str) -> String {
+        let name = path.display();
+        match self {
+            Binary::Capture => {
+                format!("a capture, not {wanted}: `timewire trace show {name}` takes it")
+            }
+            Binary::Records => format!(
+                "a record file of a run, not {wanted}: `timewire report DIRECTORY` takes its \
+                 directory"
+            ),
+            Binary::Packets => format!(
+                "a capture of packets (pcap), not {wanted}: `replay` of a network file takes it"
+            ),
+            Binary::Wave => {
+                format!("a WAVE file, not {wanted}: `timewire avtp talk {name}` takes it")
+            }
+        }
+    }
+}
