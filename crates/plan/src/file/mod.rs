@@ -17,7 +17,7 @@ mod uni;
 mod yang;
 
 pub use configured::{Held, HoldError, hold, is_configuration};
-pub use gated::{GatedClass, gated_classes};
+pub use gated::{GatedClass, gated_classes, gated_text};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};
