@@ -252,9 +252,7 @@ impl More {
         for index in 0..self.rest.len() {
             let _ = writeln!(text, "  {}", self.line(index));
         }
-        for gated in &self.gated {
-            let _ = writeln!(text, "{} class {}: {}", gated.port, gated.class, gated.rate);
-        }
+        text.push_str(&file::gated_text(&self.gated));
         if self.written > 0 {
             let _ = writeln!(text, "{} files written", self.written);
         }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use timewire_base::Span;
 use timewire_ctl::rundir::{Judged, SIMULATION_SCHEMA};
-use timewire_plan::file::{GatedClass, gated_classes};
+use timewire_plan::file::{GatedClass, gated_classes, gated_text};
 use timewire_sched::scenario::AtMost;
 use timewire_sched::scenario::network::{NetLimit, NetMetric, NetworkFile};
 use timewire_sim::net::{LostBy, Outcome, StreamResult};
@@ -141,9 +141,7 @@ impl Report {
             }
             let _ = writeln!(text, "{name}: {}", reasons.join(", "));
         }
-        for gated in &self.gated_credit {
-            let _ = writeln!(text, "{} class {}: {}", gated.port, gated.class, gated.rate);
-        }
+        text.push_str(&gated_text(&self.gated_credit));
         if let Some(worst) = &self.worst {
             let _ = writeln!(text, "worst of {} phases, by offset:", worst.trials);
             for (name, ns) in &worst.offsets_ns {

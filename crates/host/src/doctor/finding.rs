@@ -282,10 +282,10 @@ impl Diagnosis {
         self.findings.iter().filter(|finding| finding.state == State::Missing)
     }
 
-    /// What is worse than it could be, at the interfaces of what was asked about.
+    /// What is worse than it could be for a part of what was asked about.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         let degraded = self.findings.iter().filter(|finding| finding.state == State::Degraded);
-        degraded.filter(|finding| finding.interface.is_some())
+        degraded.filter(|finding| finding.needed_by.is_some())
     }
 
     /// The exit code: 0 all is well, 1 degraded or a command is needed first, 4 something needed is

@@ -54,3 +54,26 @@ pub fn gated_classes(file: &NetworkFile) -> Vec<GatedClass> {
     }
     found
 }
+
+/// A line for each class and rate, with the ports that have it.
+pub fn gated_text(classes: &[GatedClass]) -> String {
+    let mut lines: Vec<(&GatedClass, Vec<&str>)> = Vec::new();
+    for one in classes {
+        let same = |(first, _): &&mut (&GatedClass, Vec<&str>)| {
+            (first.class, first.rate) == (one.class, one.rate)
+        };
+        match lines.iter_mut().find(same) {
+            Some((_, ports)) => ports.push(&one.port),
+            None => lines.push((one, vec![&one.port])),
+        }
+    }
+    let line = |(one, ports): (&GatedClass, Vec<&str>)| {
+        let more = match ports.len() {
+            0..=2 => String::new(),
+            count => format!(" and {} more", count - 2),
+        };
+        let named = ports[..ports.len().min(2)].join(", ");
+        format!("{named}{more} class {}: {}\n", one.class, one.rate)
+    };
+    lines.into_iter().map(line).collect()
+}

@@ -20,7 +20,7 @@ mod yang;
 
 pub use agree::check_rendered;
 pub use configured::{FileUnread, Held, HoldError, hold, is_configuration, is_rendered_beside};
-pub use gated::{GatedClass, gated_classes};
+pub use gated::{GatedClass, gated_classes, gated_text};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};
