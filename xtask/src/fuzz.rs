@@ -162,7 +162,7 @@ fn fuzz(programs: &Path, place: &Path, target: &str, seconds: u64) -> Result<Ran
         fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     }
     let mut run = Command::new(programs.join(target));
-    run.args(["-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-timeout=10", "-detect_leaks=0"]);
+    run.args(["-rss_limit_mb=2048", "-malloc_limit_mb=1024", "-timeout=60", "-detect_leaks=0"]);
     run.args(["-print_final_stats=1", "-max_len=16384", "-verbosity=1"]);
     run.arg(format!("-max_total_time={seconds}"));
     run.arg(format!("-artifact_prefix={}/", found.display()));
