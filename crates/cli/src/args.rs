@@ -467,7 +467,8 @@ pub struct Start {
     /// Start without the scenario's priorities
     #[arg(long)]
     pub no_priorities: bool,
-    /// Wait so long until frames can leave: the clock is as it must be, and the link is up
+    /// Wait so long until frames can leave: the clock is as it must be, and the link is up. With
+    /// 0s that they cannot leave yet is no bad finding
     #[arg(long, value_parser = parse_span, value_name = "TIME", default_value = "1s")]
     pub wait: Span,
     /// Stay in the foreground until ended

@@ -399,6 +399,12 @@ fn t3_a_start_that_can_send_nothing_says_why() {
         assert!(said.stdout.starts_with("MAC `phy0` (process "), "{said:?}");
         host.timewire(&["tdm", "stop"]).done();
     }
+    // Who does not wait is told, and finds nothing bad.
+    let words = [&start[..7], &["--clock", "watched", "--wait", "0s"]].concat();
+    let said = host.timewire(&words);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stderr.starts_with("note: the MAC runs, and sends nothing now: "), "{said:?}");
+    host.timewire(&["tdm", "stop"]).done();
     // What comes in time is waited for.
     let words = [&start[..7], &["--clock", "one-host", "--wait", "60s"]].concat();
     let starting = host.spawn(&words);
