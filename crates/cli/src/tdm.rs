@@ -6,14 +6,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use timewire_base::{Port, Priority, Span};
+use timewire_base::{IfName, Port, Priority, Span};
 use timewire_ctl::CtlError;
 use timewire_ctl::control::{self, Client, Request, Response, Status};
 use timewire_ctl::station::{self, Station, StationSpec};
-use timewire_host::tool::{self, Tool};
 use timewire_path::mac::{ClockRule, PortList};
 use timewire_sched::scenario::{FileKind, Scenario};
 use timewire_sched::tdm::TdmSchedule;
+use timewire_sys::card::has_carrier;
 use timewire_sys::namespace::Process;
 
 use crate::args::{Add, Clock, Queues, Remove, Set, Show, Start, Tdm, Which};
@@ -182,10 +182,8 @@ fn held_by(status: &Status) -> anyhow::Result<Vec<String>> {
     if let Some(clock) = status.held_by_clock() {
         held.push(format!("the clock is {clock}"));
     }
-    let text = tool::run(Tool::Ip, &["-j", "link", "show", "dev", &status.link])?;
-    let links: serde_json::Value = serde_json::from_str(&text).context("`ip` wrote no JSON")?;
-    let flags = links[0]["flags"].as_array();
-    if !flags.is_some_and(|flags| flags.contains(&"LOWER_UP".into())) {
+    // A driver that does not tell holds nothing.
+    if matches!(has_carrier(&IfName::new(&status.link)?), Ok(false)) {
         held.push(format!("the link {} is down (no carrier)", status.link));
     }
     Ok(held)

@@ -82,6 +82,24 @@ pub fn receive_queues(interface: &IfName) -> io::Result<u32> {
     Ok(told.rx + told.combined)
 }
 
+/// Whether an interface of the caller's network namespace is up and has a carrier.
+///
+/// **Errors**: `Unsupported` when its driver does not tell.
+///
+/// **Source**: linux v6.12 `net/ethtool/ioctl.c:ethtool_get_link`.
+pub fn has_carrier(interface: &IfName) -> io::Result<bool> {
+    let asked = Asked { command: GET_LINK, told: 0 };
+    Ok(request(interface, ETHTOOL, asked)?.told != 0)
+}
+
+/// `struct ethtool_value`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Asked {
+    command: u32,
+    told: u32,
+}
+
 /// `struct ethtool_channels`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -99,6 +117,7 @@ struct Channels {
 trait Pointed: Copy {}
 impl Pointed for StampFilters {}
 impl Pointed for Channels {}
+impl Pointed for Asked {}
 
 fn request<T: Pointed>(interface: &IfName, what: libc::c_ulong, mut value: T) -> io::Result<T> {
     /// `struct ifreq` with a pointer.
@@ -229,6 +248,7 @@ const FILTER_PTP_V2_L2_EVENT: libc::c_int = 9;
 const FILTER_PTP_V2_EVENT: libc::c_int = 12;
 const ETHTOOL: libc::c_ulong = 0x8946;
 const GET_CHANNELS: u32 = 0x3c;
+const GET_LINK: u32 = 0x0a;
 const SET_STAMP_FILTERS: libc::c_ulong = 0x89b0;
 const GET_STAMP_FILTERS: libc::c_ulong = 0x89b1;
 const PROG_QUERY: libc::c_int = 16;
