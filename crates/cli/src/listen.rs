@@ -103,6 +103,10 @@ pub struct Listen {
     #[arg(long, default_value = "2048B", value_name = "BYTES", value_parser = parse_bytes,
           help_heading = "Kernel")]
     pub longest: u32,
+    /// The clocks of talker and card are at most so far from this host's; without it no latency is
+    /// shown but of talkers on this host
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Figures")]
+    pub clock_error: Option<Span>,
     /// CPUs of the receiving thread, such as 2 or 2,4-6
     #[arg(long, value_name = "CPUS", value_parser = CpuList::parse, help_heading = "Kernel")]
     pub cpu: Option<CpuList>,
@@ -128,7 +132,8 @@ pub struct Listen {
     /// Of each stream: loss (a count, or a share as 0.1%), skipped (by the talker), duplicate,
     /// reordered, restarts, frames,
     /// rate (per second), min, p50, p90, p99, p99.9, max, mean, gap (between arrivals). Of all:
-    /// streams, dropped, others. With <, <=, =, >= or >.
+    /// streams, dropped, others. With <, <=, =, >= or >. A latency that the error of clocks can
+    /// carry over its limit, or whose error is not known, is inconclusive: exit code 1.
     #[arg(long, value_name = "LIMITS", help_heading = "Figures")]
     pub expect: Vec<Expectations>,
 
@@ -206,7 +211,7 @@ pub fn run(args: &Listen) -> anyhow::Result<ExitCode> {
     let judged: Vec<Judged> =
         args.expect.iter().flat_map(|all| &all.0).map(|one| one.judge(&heard)).collect();
     screen.end(&heard, &judged)?;
-    let is_bad = judged.iter().any(|one| !one.kept) || !heard.inconclusive.is_empty();
+    let is_bad = judged.iter().any(|one| one.kept != Some(true)) || !heard.inconclusive.is_empty();
     Ok(ExitCode::from(u8::from(is_bad)))
 }
 
@@ -268,7 +273,11 @@ impl Screen {
         }
         output::print(&view(heard, Room { columns: usize::MAX, lines: None }))?;
         for Judged { limit, kept, found } in judged {
-            let word = if *kept { "PASS" } else { "MISS" };
+            let word = match kept {
+                Some(true) => "PASS",
+                Some(false) => "MISS",
+                None => "INCONCLUSIVE",
+            };
             output::print(&format!("{word} {limit}: {found}\n"))?;
         }
         Ok(())
@@ -325,6 +334,7 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
             UntilArg::Card => Tap::RxHw,
         },
         hardware_ahead: args.card_ahead,
+        clock_error: args.clock_error,
         cycle: args.cycle.map(|cycle_time| PhaseCycle {
             base_time: Instant::from_ns(args.base_time.as_ns()),
             cycle_time,

@@ -188,7 +188,8 @@ fn t4_qemu_cards_stamp_for_the_verbs_and_as_before_after_them() {
          done
          to=$(cat /sys/class/net/eth1/address)
          {TIMEWIRE} listen --interface eth1 --ethertype 0x88f7 --stamps software,hardware \
-             --card-ahead 0s --count 40 --json > /tmp/heard 2>/tmp/said & listener=$!
+             --clock-error 1ms --card-ahead 0s \
+             --count 40 --json > /tmp/heard 2>/tmp/said & listener=$!
          until grep -q listening: /tmp/said; do sleep 0.1; done
          echo while listening $(now eth1)
          {TIMEWIRE} talk $to --interface eth0 --ptp 200 --cycle 20ms --count 40 \

@@ -46,9 +46,10 @@ impl Pair {
         self.listen_in("beta", arguments)
     }
 
+    /// Both namespaces have the clock of one kernel, which a listener cannot know.
     fn listen_in(&self, netns: &str, arguments: &str) -> Running {
-        let words: Vec<&str> =
-            [TIMEWIRE, "listen"].into_iter().chain(arguments.split(' ')).collect();
+        let words = [TIMEWIRE, "listen", "--clock-error", "0ns"];
+        let words: Vec<&str> = words.into_iter().chain(arguments.split(' ')).collect();
         let mut running = self.host.spawn_in(netns, &words);
         wait_until("it listens", || {
             running.stderr().contains("listening: ") || running.has_ended()
@@ -132,6 +133,7 @@ fn t3_frames_are_taken_by_af_xdp_with_the_capabilities_that_the_book_names() {
     let bare =
         ["setpriv", "--bounding-set=-all,+net_raw,+net_admin,+bpf,+ipc_lock,+perfmon", TIMEWIRE];
     let listen = ["listen", "--interface", "phy0", "--count", "50", "--for", "30s", "--json"];
+    let listen = [&listen[..], &["--clock-error", "0ns"]].concat();
     let talk = ["talk", "--tolerance", "20s", "--interface", "phy0", "--over", "xdp"];
     let talk = [&talk[..], &["--cycle", "1ms", "--count", "50", &pair.card]].concat();
     let mut is_there = false;
@@ -465,7 +467,8 @@ card=$(ip netns exec beta cat /sys/class/net/phy0/address)
 ip neigh replace 10.77.0.2 lladdr $card nud permanent dev phy0
 tc qdisc replace dev phy0 root handle 1: etf clockid CLOCK_TAI delta 200000
 listen() {
-  ip netns exec beta $TW listen 0.0.0.0:15001 --for 2s --cycle 1ms --json \"$@\" > /tmp/heard &
+  ip netns exec beta $TW listen 0.0.0.0:15001 --clock-error 0ns \
+    --for 2s --cycle 1ms --json \"$@\" > /tmp/heard &
   listener=$!
   until ip netns exec beta grep -q :3A99 /proc/net/udp; do sleep 0.01; done
   sleep 0.1
@@ -525,7 +528,8 @@ ip link set phy0.7 up
 ip addr add 10.78.0.1/24 dev phy0.7
 ip neigh replace 10.78.0.2 lladdr $card nud permanent dev phy0.7
 for pcp in 4 6 0; do
-  ip netns exec beta $TW listen --interface phy0 --vlan 7 --pcp $pcp --for 2s --json > /tmp/$pcp &
+  ip netns exec beta $TW listen --interface phy0 --clock-error 0ns \
+    --vlan 7 --pcp $pcp --for 2s --json > /tmp/$pcp &
 done
 sleep 0.5
 $TW talk 10.78.0.2:15001 --priority 3 --stream 1 --stream 2:priority=5,per_cycle=2 \

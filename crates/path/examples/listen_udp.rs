@@ -48,15 +48,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         next = now + SECOND;
         for (number, stream) in listener.snapshot(now) {
-            let (order, between) = (stream.sequence, stream.between);
+            let (order, gaps) = (stream.sequence, stream.inter_arrival);
             println!(
-                "stream {number}: {} messages, {} lost, {} twice, {} late; p50 {} ns, p99 {} ns",
+                "stream {number}: {} messages, {} lost, {} twice, {} late; gap p50 {} ns p99 {} ns",
                 stream.interval_frames,
                 order.lost,
                 order.duplicate,
                 order.reordered,
-                between.p50_ns,
-                between.p99_ns,
+                gaps.p50_ns,
+                gaps.p99_ns,
             );
         }
         println!("{} lost here, {:?}", receiver.drops()?, listener.counters());

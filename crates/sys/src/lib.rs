@@ -53,4 +53,6 @@ pub mod xsk_talk;
 pub use busy_poll::BusyPoll;
 pub use memory::{Frame, FrameMemory};
 pub use randomness::Randomness;
-pub use socket::{Interfaces, Sending, connect_local, interface_index, sending_of};
+pub use socket::{
+    Interfaces, Sending, connect_local, interface_index, own_link_addresses, sending_of,
+};

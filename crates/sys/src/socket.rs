@@ -188,6 +188,14 @@ pub fn sending_of(name: &IfName) -> io::Result<Sending> {
     Ok(Sending { address, payload: mtu.unsigned_abs() })
 }
 
+/// The link-layer addresses of all interfaces in the caller's network namespace, but for those that
+/// are all zero, as of loopback.
+pub fn own_link_addresses() -> Vec<[u8; 6]> {
+    let names = interface_names().into_iter().filter_map(|name| name.parse::<IfName>().ok());
+    let addresses = names.filter_map(|name| Some(sending_of(&name).ok()?.address));
+    addresses.filter(|address| *address != [0; 6]).collect()
+}
+
 /// The interfaces of one network namespace, seen from wherever the caller goes later.
 #[derive(Debug)]
 pub struct Interfaces(OwnedFd);

@@ -165,8 +165,9 @@ pub struct StreamSnapshot {
     pub from_tap: String,
     /// The tap to which `between` is measured.
     pub to_tap: String,
-    /// How long messages took from the one tap to the other.
-    pub between: HistogramSummary,
+    /// How long messages took from the one tap to the other; `null` where it is not known how far
+    /// the clocks of the two are apart.
+    pub between: Option<HistogramSummary>,
     /// From one arrival to the next.
     pub inter_arrival: HistogramSummary,
     /// Where in the cycle they came.
@@ -333,7 +334,7 @@ impl StreamStats {
             skipped: self.said.map(|_| self.sequence.skipped()),
             from_tap: self.taps.0.name().to_owned(),
             to_tap: self.taps.1.name().to_owned(),
-            between: self.between.summary(),
+            between: Some(self.between.summary()),
             inter_arrival: self.gaps.summary(),
             phase: self.phase.as_ref().map(PhaseHistogram::summary),
         }
@@ -389,7 +390,8 @@ mod tests {
         assert_eq!((now.first_ns, now.last_ns), (Some(300_000), Some(5 * MS + 300_001)));
         assert_eq!((now.sequence.received, now.sequence.open), (5, 1));
         assert_eq!((now.sequence.duplicate, now.sequence.lost), (1, 0));
-        assert_eq!((now.between.count, now.between.max_ns), (5, 40));
+        let between = now.between.as_ref().unwrap();
+        assert_eq!((between.count, between.max_ns), (5, 40));
         let gaps = &now.inter_arrival;
         assert_eq!((gaps.count, gaps.min_ns, gaps.max_ns), (4, MS, 2 * MS));
         assert_eq!(now.phase.as_ref().unwrap().counts, [0, 5, 0, 0]);
@@ -419,7 +421,7 @@ mod tests {
         stats.arrived(arrival(40, 1));
         let back = stats.snapshot(Instant::from_ns(1));
         assert_eq!((back.interval_ns, back.interval_rate, back.total_rate), (-4, None, None));
-        assert_eq!((back.inter_arrival.min_ns, back.between.count), (-60, 1));
+        assert_eq!((back.inter_arrival.min_ns, back.between.unwrap().count), (-60, 1));
     }
 
     /// Counts one arrival after the other.
@@ -469,7 +471,7 @@ mod tests {
             assert_eq!(seen.interval_frames, std::mem::take(&mut self.interval_frames));
             assert_eq!(seen.first_ns.zip(seen.last_ns), self.ends);
             assert_eq!(seen.sequence, self.sequence.counts());
-            assert_eq!(seen.between, self.between.summary());
+            assert_eq!(seen.between, Some(self.between.summary()));
             assert_eq!(seen.inter_arrival, self.gaps.summary());
             assert_eq!(seen.phase, Some(self.phase.summary()));
         }

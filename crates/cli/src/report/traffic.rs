@@ -3,7 +3,7 @@
 //!
 //! Not here: doing it (`timewire_ctl::traffic`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -44,8 +44,17 @@ pub fn times(directory: &Path) -> anyhow::Result<(String, Vec<HdrSeries>)> {
     let (records, what, from, to) = match words(&told, "/role").as_str() {
         "talk" => (Records::read(directory, "talker.twr")?, "lateness", Tap::Scheduled, Tap::Send),
         "listen" => {
-            let records = Records::read(directory, "listener.twr")?;
+            let mut records = Records::read(directory, "listener.twr")?;
             let from = records.first_tap();
+            let had = records.has(Tap::Receive);
+            records.keep_of_known_clocks(heard_in(directory)?.as_ref());
+            if had && !records.has(Tap::Receive) {
+                bail!(
+                    "the times of messages are differences of the talker's clock and the \
+                     listener's, and how far they are apart is not known: state it when you \
+                     listen, such as --clock-error 5us"
+                );
+            }
             (records, "transfer", from, Tap::Receive)
         }
         other => bail!("{} is of a `{other}`", directory.join("traffic.json").display()),
@@ -152,27 +161,29 @@ fn listen(directory: &Path, told: &Json) -> anyhow::Result<Sheet> {
     sheet.complete = directory.join("report.json").is_file();
     let records = Records::read(directory, "listener.twr")?;
     let mut cut = None;
-    if sheet.complete {
-        read_versioned(directory, "report.json", LISTEN_SCHEMA)?;
-        let heard: ListenSnapshot = read(directory, "report.json")?;
+    let heard = heard_in(directory)?;
+    if let Some(heard) = &heard {
         sheet.facts = vec![
             ("From".to_owned(), heard.source.clone()),
             ("How".to_owned(), heard.mode.clone()),
             ("For".to_owned(), seconds(heard.elapsed_ns)),
         ];
-        limits(&mut sheet, told, &heard)?;
-        streams(&mut sheet, &heard);
+        limits(&mut sheet, told, heard)?;
+        streams(&mut sheet, heard);
     } else {
         cut = Some("It was ended before it counted.".to_owned());
     }
     let mut section = Section {
         title: "Each message".to_owned(),
-        intro: "From when the message says that it was sent, by the clock of its talker: how far \
-                that is from this host's is not known here."
-            .to_owned(),
+        intro:
+            "Transfer is from when the message says that it was sent, by the clock of its talker; \
+                of streams whose clock error is not known it is not shown."
+                .to_owned(),
         ..Section::default()
     };
-    records.add(&mut section, "Transfer", (records.first_tap(), Tap::Receive), None);
+    let mut known = records.clone();
+    known.keep_of_known_clocks(heard.as_ref());
+    known.add(&mut section, "Transfer", (records.first_tap(), Tap::Receive), None);
     records.add(&mut section, "From the kernel's stamp", (Tap::RxSw, Tap::Receive), None);
     if !section.drawings.is_empty() {
         sheet.sections.push(section);
@@ -180,6 +191,15 @@ fn listen(directory: &Path, told: &Json) -> anyhow::Result<Sheet> {
     records.note_losses(&mut sheet);
     sheet.judge(cut);
     Ok(sheet)
+}
+
+/// What a listener counted, if it came to that.
+fn heard_in(directory: &Path) -> anyhow::Result<Option<ListenSnapshot>> {
+    if !directory.join("report.json").is_file() {
+        return Ok(None);
+    }
+    read_versioned(directory, "report.json", LISTEN_SCHEMA)?;
+    read(directory, "report.json").map(Some)
 }
 
 /// The limits of `--expect`.
@@ -198,7 +218,12 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
             .context("traffic.json has limits that are none")?;
         for limit in &limits.0 {
             let one = limit.judge(heard);
-            sheet.findings.push(judged("expect", one.limit, one.found, one.kept));
+            let kept = one.kept == Some(true);
+            let mut finding = judged("expect", one.limit, one.found, kept);
+            if one.kept.is_none() {
+                finding.outcome = Outcome::NotJudged;
+            }
+            sheet.findings.push(finding);
         }
     }
     for clash in heard.clashes() {
@@ -240,6 +265,7 @@ fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
     ];
     let mut counts = Table::new("Messages", 1, &head);
     let (mut between, mut gaps, mut lanes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unknown = Vec::new();
     let mut cycle_ns = 0;
     for stream in &heard.streams {
         let (name, seen) = (format!("stream {}", stream.name()), &stream.seen);
@@ -252,7 +278,18 @@ fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
         row.insert(3, skipped);
         row.push(rate.unwrap_or_else(|| "–".to_owned()));
         counts.rows.push(row);
-        between.extend(Spread::of_counted(&name, &seen.between));
+        match (&seen.between, stream.clock.error_ns) {
+            (Some(times), Some(error_ns)) => {
+                let name = if error_ns > 0 {
+                    format!("{name}, ±{} µs", us(error_ns))
+                } else {
+                    name.clone()
+                };
+                between.extend(Spread::of_counted(&name, times));
+            }
+            _ => unknown
+                .push(note("clock", format!("latency of {name}: {}", stream.clock.describe()))),
+        }
         gaps.extend(Spread::of_counted(&name, &seen.inter_arrival));
         if let Some(phase) = &seen.phase {
             let bins = i64::try_from(phase.counts.len().max(1)).unwrap_or(1);
@@ -267,7 +304,10 @@ fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
     let mut ways: Vec<Spread> = Vec::new();
     for way in &heard.ways {
         let name = format!("{} to {}", way.from_tap, way.to_tap);
-        ways.extend(Spread::of_counted(&name, &way.between));
+        match &way.between {
+            Some(times) => ways.extend(Spread::of_counted(&name, times)),
+            None => unknown.push(note("clock", format!("{name}: {}", way.clock.describe()))),
+        }
     }
     for (what, spreads) in [
         ("Time on the way", between),
@@ -286,10 +326,12 @@ fn streams(sheet: &mut Sheet, heard: &ListenSnapshot) {
         let what = "Arrivals".to_owned();
         section.drawings.push(Drawing::Phase { what, cycle_ns, lanes });
     }
+    sheet.findings.extend(unknown);
     sheet.sections.push(section);
 }
 
 /// Stamps of messages.
+#[derive(Clone)]
 struct Records {
     file: Option<RecordFile>,
 }
@@ -310,6 +352,27 @@ impl Records {
         let file = RecordFile::decode(&bytes)
             .with_context(|| format!("{} does not hold what it should", path.display()))?;
         Ok(Records { file: Some(file) })
+    }
+
+    /// Leaves out the messages of streams whose talkers' clocks are not known to be close to the
+    /// listener's; of a listener that was ended before it counted, by what it was told.
+    fn keep_of_known_clocks(&mut self, heard: Option<&ListenSnapshot>) {
+        let Some(file) = &mut self.file else { return };
+        let is_stated = |clock: u8| {
+            let clock = file.header.clocks.get(usize::from(clock));
+            clock.is_some_and(|clock| clock.error_bound.as_ns() < i64::MAX)
+        };
+        let talkers = file.records.iter().filter(|it| matches!(it.tap, Tap::Send | Tap::Scheduled));
+        let stated: BTreeSet<u16> =
+            talkers.filter(|it| is_stated(it.clock)).map(|it| it.flow).collect();
+        let known: BTreeSet<u16> = match heard {
+            None => stated,
+            Some(heard) => {
+                let known = heard.streams.iter().filter(|it| it.clock.error_ns.is_some());
+                known.map(|it| it.flow).collect()
+            }
+        };
+        file.records.retain(|record| known.contains(&record.flow));
     }
 
     fn has(&self, tap: Tap) -> bool {

@@ -42,13 +42,15 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Makes it and its record file. `role` is `talk` or `listen`.
+    /// Makes it and its record file. `role` is `talk` or `listen`; the clocks of card and talker
+    /// are at most so far `apart` from the host's, if that was said.
     ///
     /// **Errors**: it exists and is not empty; a file cannot be written.
     pub(super) fn create(
         path: &Path,
         role: &str,
         told: &impl Serialize,
+        apart: Option<Span>,
         interface: Option<&IfName>,
         flows: Vec<String>,
     ) -> Result<Directory, TrafficError> {
@@ -69,9 +71,8 @@ impl Directory {
             name: name.to_owned(),
             error_bound: Span::from_ns(error_ns),
         };
-        // Nothing is known here of how far apart the other clocks are.
-        let clocks =
-            vec![clock("TAI", 1), clock("card", i64::MAX), clock("TAI of the talker", i64::MAX)];
+        let apart = apart.map_or(i64::MAX, Span::as_ns);
+        let clocks = vec![clock("TAI", 1), clock("card", apart), clock("TAI of the talker", apart)];
         let header = RecordHeader {
             writer: writer.to_owned(),
             case: role.to_owned(),

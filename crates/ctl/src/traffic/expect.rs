@@ -3,14 +3,16 @@
 //!
 //! Not here: limits of a scenario (`timewire_trace::judge`).
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::Serialize;
 use timewire_base::{Span, parse_span};
 use timewire_trace::stream::StreamSnapshot;
+use timewire_trace::stream::histogram::HistogramSummary;
 
-use super::listen::ListenSnapshot;
+use super::listen::{HeardStream, ListenSnapshot};
 use super::numbers::float;
 
 /// One limit.
@@ -110,8 +112,8 @@ const RELATIONS: [(&str, Relation); 5] = [
 pub struct Judged {
     /// The limit, as it was written.
     pub limit: String,
-    /// Whether it was kept.
-    pub kept: bool,
+    /// Whether it was kept; `null` where that cannot be known, for the error of clocks.
+    pub kept: Option<bool>,
     /// What was found, of the stream that is worst; in words.
     pub found: String,
 }
@@ -193,6 +195,16 @@ impl Relation {
         }
     }
 
+    /// The same of a value that may be wrong by so much; `None` where that decides.
+    fn holds_within(self, found: f64, error: f64, limit: f64) -> Option<bool> {
+        let can_be_equal = self == Relation::Equal && error > 0.0;
+        if can_be_equal && (found - limit).abs() <= error {
+            return None;
+        }
+        let (least, most) = (self.holds(found - error, limit), self.holds(found + error, limit));
+        (least == most).then_some(least)
+    }
+
     /// Whether one found value is further from the good side than another.
     fn is_worse(self, one: f64, than: f64, limit: f64) -> bool {
         match self {
@@ -205,7 +217,8 @@ impl Relation {
 
 impl Expectation {
     /// Judges what a listener has heard. Each stream is judged by itself; a time that no message
-    /// had, and a limit of streams when there was none, is not kept.
+    /// had, and a limit of streams when there was none, is not kept. A latency is judged with the
+    /// error of its clocks: it is kept, or missed, when it is so anywhere within.
     pub fn judge(&self, heard: &ListenSnapshot) -> Judged {
         let limit = self.text.clone();
         let of = match self.figure {
@@ -215,38 +228,82 @@ impl Expectation {
                     OfAll::Dropped => heard.dropped,
                     OfAll::Others => heard.others,
                 };
-                let kept = self.relation.holds(float(found), self.value);
+                let kept = Some(self.relation.holds(float(found), self.value));
                 return Judged { limit, kept, found: found.to_string() };
             }
             Figure::Stream(figure) => figure,
         };
-        let mut worst: Option<(String, f64)> = None;
+        let mut worst: Option<OneStream> = None;
         for stream in &heard.streams {
-            let Some(found) = of.of(&stream.seen) else {
-                let found = format!("stream {} has no such figure", stream.name());
-                return Judged { limit, kept: false, found };
+            let one = match self.judge_stream(of, stream) {
+                Ok(one) => one,
+                Err(found) => return Judged { limit, kept: Some(false), found },
             };
-            if worst
-                .as_ref()
-                .is_none_or(|(_, than)| self.relation.is_worse(found, *than, self.value))
-            {
-                worst = Some((stream.name(), found));
+            let is_worse = worst.as_ref().is_none_or(|than| match one.rank().cmp(&than.rank()) {
+                Ordering::Equal => self.relation.is_worse(one.value, than.value, self.value),
+                order => order == Ordering::Greater,
+            });
+            if is_worse {
+                worst = Some(one);
             }
         }
         match worst {
-            None => Judged { limit, kept: false, found: "no stream came".to_owned() },
-            Some((stream, value)) => {
-                let kept = self.relation.holds(value, self.value);
-                let found = format!("{} of stream {stream}", of.text(value));
-                Judged { limit, kept, found }
-            }
+            None => Judged { limit, kept: Some(false), found: "no stream came".to_owned() },
+            Some(OneStream { kept, found, .. }) => Judged { limit, kept, found },
+        }
+    }
+
+    /// One stream by itself; an error is in words why there is no such figure.
+    fn judge_stream(&self, of: OfStream, stream: &HeardStream) -> Result<OneStream, String> {
+        let (name, clock) = (stream.name(), &stream.clock);
+        let error_ns = if of.is_of_two_clocks() { clock.error_ns } else { Some(0) };
+        let Some(error_ns) = error_ns else {
+            let found = format!("latency of stream {name}: {}", clock.describe());
+            return Ok(OneStream { kept: None, value: 0.0, found });
+        };
+        let Some(value) = of.of(&stream.seen) else {
+            return Err(format!("stream {name} has no such figure"));
+        };
+        let error = span_ns(Span::from_ns(error_ns));
+        let kept = self.relation.holds_within(value, error, self.value);
+        let mut found = of.text(value);
+        if error_ns > 0 {
+            found += &format!(" ±{}", of.text(error));
+        }
+        Ok(OneStream { kept, value, found: found + &format!(" of stream {name}") })
+    }
+}
+
+/// What became of a limit with one stream.
+struct OneStream {
+    kept: Option<bool>,
+    value: f64,
+    found: String,
+}
+
+impl OneStream {
+    /// The more, the more it is to be told.
+    fn rank(&self) -> u8 {
+        match self.kept {
+            Some(true) => 0,
+            None => 1,
+            Some(false) => 2,
         }
     }
 }
 
 impl OfStream {
+    /// Whether it is a difference of the talker's clock and the listener's.
+    fn is_of_two_clocks(self) -> bool {
+        use OfStream::{Max, Mean, Min, P50, P90, P99, P999};
+        matches!(self, Min | P50 | P90 | P99 | P999 | Max | Mean)
+    }
+
     fn of(self, seen: &StreamSnapshot) -> Option<f64> {
-        let time = |ns: i64| (seen.between.count > 0).then(|| span_ns(Span::from_ns(ns)));
+        let between = || seen.between.as_ref().filter(|between| between.count > 0);
+        let time = |of: fn(&HistogramSummary) -> i64| {
+            between().map(|between| span_ns(Span::from_ns(of(between))))
+        };
         let sequence = &seen.sequence;
         Some(match self {
             OfStream::Loss => float(sequence.lost + sequence.open),
@@ -261,13 +318,13 @@ impl OfStream {
             OfStream::Restarts => float(sequence.restarts),
             OfStream::Frames => float(seen.frames),
             OfStream::Rate => seen.total_rate?.frames_per_s,
-            OfStream::Min => time(seen.between.min_ns)?,
-            OfStream::P50 => time(seen.between.p50_ns)?,
-            OfStream::P90 => time(seen.between.p90_ns)?,
-            OfStream::P99 => time(seen.between.p99_ns)?,
-            OfStream::P999 => time(seen.between.p999_ns)?,
-            OfStream::Max => time(seen.between.max_ns)?,
-            OfStream::Mean => (seen.between.count > 0).then_some(seen.between.mean_ns)?,
+            OfStream::Min => time(|it| it.min_ns)?,
+            OfStream::P50 => time(|it| it.p50_ns)?,
+            OfStream::P90 => time(|it| it.p90_ns)?,
+            OfStream::P99 => time(|it| it.p99_ns)?,
+            OfStream::P999 => time(|it| it.p999_ns)?,
+            OfStream::Max => time(|it| it.max_ns)?,
+            OfStream::Mean => between()?.mean_ns,
             OfStream::Gap => {
                 let gaps = &seen.inter_arrival;
                 (gaps.count > 0).then(|| span_ns(Span::from_ns(gaps.max_ns)))?
@@ -292,13 +349,14 @@ impl OfStream {
 
 #[cfg(test)]
 mod tests {
+    use super::super::clocks::ClockBound;
     use super::super::listen::tests::heard;
     use super::*;
 
     fn judge(text: &str) -> Vec<(bool, String)> {
         let all: Expectations = text.parse().unwrap();
         let judged = all.0.iter().map(|one| one.judge(&heard()));
-        judged.map(|one| (one.kept, one.found)).collect()
+        judged.map(|one| (one.kept == Some(true), one.found)).collect()
     }
 
     #[test]
@@ -320,6 +378,48 @@ mod tests {
     }
 
     #[test]
+    fn t0_latencies_are_judged_within_the_error_of_clocks() {
+        let judged = |error: Option<i64>, limit: &str| {
+            let mut heard = heard();
+            heard.streams.truncate(1);
+            for stream in &mut heard.streams {
+                stream.clock = ClockBound::stated(error.map(Span::from_us));
+                stream.seen.between = stream.seen.between.take().filter(|_| error.is_some());
+            }
+            limit.parse::<Expectation>().unwrap().judge(&heard)
+        };
+        // The longest took 30 us.
+        for (limit, error, kept) in [
+            ("max<=35us", Some(5), Some(true)),
+            ("max<35us", Some(5), None),
+            ("max<=25us", Some(5), None),
+            ("max<25us", Some(5), Some(false)),
+            ("max=30us", Some(0), Some(true)),
+            ("max=30us", Some(5), None),
+            ("max=36us", Some(5), Some(false)),
+            ("min>=5us", Some(5), Some(true)),
+            ("min>9us", Some(5), None),
+            ("min>15us", Some(5), Some(false)),
+        ] {
+            let found = judged(error, limit);
+            assert_eq!(found.kept, kept, "{limit} {error:?}: {}", found.found);
+            assert_eq!(found.found.contains("±5.000us"), error != Some(0), "{}", found.found);
+        }
+        // Without a bound nothing is judged of latencies, and all else as before.
+        for (name, figure, _) in FIGURES {
+            let limit = format!("{name}>=0{}", if name == "gap" { "us" } else { "" });
+            let limit = match figure {
+                Figure::Stream(of) if of.is_of_two_clocks() => format!("{name}>=0us"),
+                _ => limit,
+            };
+            let is_latency = matches!(figure, Figure::Stream(of) if of.is_of_two_clocks());
+            let found = judged(None, &limit);
+            assert_eq!(found.kept.is_none(), is_latency, "{limit}: {}", found.found);
+            assert_eq!(found.found.contains("clock error unknown"), is_latency, "{}", found.found);
+        }
+    }
+
+    #[test]
     fn t0_what_is_no_limit_is_refused_with_what_would_be() {
         let refused = |text: &str| text.parse::<Expectations>().unwrap_err();
         assert!(refused("loss").contains("p99<100us"));
@@ -336,6 +436,6 @@ mod tests {
         let mut none = heard();
         none.streams.clear();
         let judged = "loss=0".parse::<Expectation>().unwrap().judge(&none);
-        assert_eq!((judged.kept, judged.found.as_str()), (false, "no stream came"));
+        assert_eq!((judged.kept, judged.found.as_str()), (Some(false), "no stream came"));
     }
 }

@@ -30,6 +30,7 @@ use timewire_trace::stream::phase::PhaseCycle;
 use timewire_trace::stream::sequence::SequenceLimits;
 
 use super::capture::{Capture, CaptureOptions};
+use super::clocks::{ClockBound, Clocks};
 use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK, SENDER_CLOCK};
 use super::marks::ListenMarks;
 use super::metrics::Exposition;
@@ -61,6 +62,8 @@ pub struct ListenRequest {
     pub ends_at: Tap,
     /// How far the card's clock is ahead of TAI.
     pub hardware_ahead: Option<Span>,
+    /// How far clocks are apart at most, where nothing else tells it.
+    pub clock_error: Option<Span>,
     /// The cycle that arrivals are laid over.
     pub cycle: Option<PhaseCycle>,
     /// It ends after so long.
@@ -129,15 +132,20 @@ pub struct HeardStream {
     pub clash: bool,
     /// Its flow in records; not the number where another source was heard with it before.
     pub flow: u16,
+    /// How far its talker's clock is from the one that its latency ends by.
+    pub clock: ClockBound,
     /// What is known of it.
     #[serde(flatten)]
     pub seen: StreamSnapshot,
 }
 
 impl HeardStream {
-    fn new((key, seen): (StreamKey, StreamSnapshot)) -> HeardStream {
+    fn new((key, seen): (StreamKey, StreamSnapshot), clocks: &mut Clocks) -> HeardStream {
         let StreamKey { number: stream, source, flow } = key;
-        HeardStream { stream, source: source.to_string(), clash: false, flow, seen }
+        let clock = clocks.of(source);
+        let between = seen.between.filter(|_| clock.error_ns.is_some());
+        let seen = StreamSnapshot { between, ..seen };
+        HeardStream { stream, source: source.to_string(), clash: false, flow, clock, seen }
     }
 
     /// Its number, and its source where that is needed to tell it from others.
@@ -200,8 +208,10 @@ pub struct Way {
     pub from_tap: String,
     /// To where.
     pub to_tap: String,
-    /// How long.
-    pub between: HistogramSummary,
+    /// How far the clocks of the two are apart.
+    pub clock: ClockBound,
+    /// How long; `null` where the bound of the clocks is not known.
+    pub between: Option<HistogramSummary>,
 }
 
 /// What happens while it listens.
@@ -246,10 +256,11 @@ pub fn run(
     let numbers = 0..=timewire_path::probe::Probe::MAX_STREAM;
     let flows = numbers.map(|n| n.to_string()).chain(further);
     let interface = interface_of(&request.source);
+    let (told, apart) = (&request.told, request.clock_error);
     let directory = request
         .out
         .as_ref()
-        .map(|path| Directory::create(path, "listen", &request.told, interface, flows.collect()));
+        .map(|path| Directory::create(path, "listen", told, apart, interface, flows.collect()));
     let mut directory = directory.transpose()?;
     let recorder = directory.as_mut().and_then(Directory::take_recorder);
     let mut notes = Vec::new();
@@ -408,6 +419,7 @@ fn receive(
         start,
         place: place.clone(),
         mode: receiver.mode().to_owned(),
+        clocks: Clocks::new(&request.source, request.ends_at, request.clock_error),
         is_frames,
         is_one_queue: matches!(request.source, Source::Xdp { queue: Some(_), .. }),
         only_counts,
@@ -431,6 +443,7 @@ struct Ears {
     start: Instant<Tai>,
     place: String,
     mode: String,
+    clocks: Clocks,
     is_frames: bool,
     /// Whether one receive queue alone was asked for.
     is_one_queue: bool,
@@ -548,7 +561,7 @@ impl Ears {
         }
         let Some(so_far) = &mut duties.summing else { return Ok(()) };
         match self.listener.snapshot_of(so_far.streams.len(), so_far.at) {
-            Some(stream) => so_far.streams.push(HeardStream::new(stream)),
+            Some(stream) => so_far.streams.push(HeardStream::new(stream, &mut self.clocks)),
             None => {
                 let streams = std::mem::take(&mut so_far.streams);
                 let heard = self.heard(receiver, so_far.at, streams)?;
@@ -631,7 +644,7 @@ impl Ears {
             answers,
             capture,
             streams,
-            ways: ways(self.listener.ways()),
+            ways: ways(self.listener.ways(), &self.clocks),
             inconclusive: unheard.into_iter().collect(),
         })
     }
@@ -640,7 +653,7 @@ impl Ears {
         self.listener.finish();
         let now = clock::now::<Tai>();
         let streams = self.listener.snapshot(now).into_iter();
-        let streams = streams.map(HeardStream::new).collect();
+        let streams = streams.map(|it| HeardStream::new(it, &mut self.clocks)).collect();
         let heard = self.heard(receiver, now, streams)?;
         if let Some(recorder) = &self.recorder {
             recorder.add_lost(heard.dropped);
@@ -652,7 +665,7 @@ impl Ears {
     }
 }
 
-fn ways(ways: WaySummaries) -> Vec<Way> {
+fn ways(ways: WaySummaries, clocks: &Clocks) -> Vec<Way> {
     let WaySummaries { hardware_to_kernel, kernel_to_user, driver_to_user } = ways;
     let all = [
         (Tap::RxHw, Tap::RxSw, hardware_to_kernel),
@@ -661,7 +674,12 @@ fn ways(ways: WaySummaries) -> Vec<Way> {
     ];
     let way = |(from, to, between): (Tap, Tap, Option<HistogramSummary>)| {
         let name = |tap: Tap| tap.name().to_owned();
-        Some(Way { from_tap: name(from), to_tap: name(to), between: between? })
+        let clock = match from {
+            Tap::RxHw => clocks.of_the_card(),
+            _ => ClockBound::one(),
+        };
+        let between = Some(between?).filter(|_| clock.error_ns.is_some());
+        Some(Way { from_tap: name(from), to_tap: name(to), clock, between })
     };
     all.into_iter().filter_map(way).collect()
 }
@@ -737,7 +755,8 @@ pub(super) mod tests {
             stats.finish();
             let seen = stats.snapshot(Instant::from_ns(101_000_000));
             let source = format!("10.0.0.{number}:15000");
-            HeardStream { stream: number, source, clash: false, flow: number, seen }
+            let clock = ClockBound::one();
+            HeardStream { stream: number, source, clash: false, flow: number, clock, seen }
         };
         let first: Vec<u32> = (0..=100).filter(|seq| *seq != 50).collect();
         ListenSnapshot {

@@ -175,14 +175,22 @@ pub fn text(heard: &ListenSnapshot) -> String {
             put(&mut out, name, &labels, &figure(stream).to_string());
         }
     }
+    let name = "clock_error_seconds";
+    head(&mut out, name, "Most that the latency is wrong by; absent where not known.", "gauge");
+    for HeardStream { stream, source, clock, .. } in &heard.streams {
+        let Some(error_ns) = clock.error_ns else { continue };
+        let labels = format!("{{stream=\"{stream}\",source=\"{source}\"}}");
+        put(&mut out, name, &labels, &seconds(error_ns));
+    }
     let name = "latency_seconds";
-    head(&mut out, name, "From one tap to the other.", "histogram");
+    head(&mut out, name, "From one tap to the other, within the clock error.", "histogram");
     for HeardStream { stream, source, seen, .. } in &heard.streams {
+        let Some(between) = &seen.between else { continue };
         let labels = format!(
             "stream=\"{stream}\",source=\"{source}\",from=\"{}\",to=\"{}\"",
             seen.from_tap, seen.to_tap
         );
-        histogram(&mut out, name, &labels, &seen.between);
+        histogram(&mut out, name, &labels, between);
     }
     out
 }
@@ -214,7 +222,7 @@ fn histogram(out: &mut String, name: &str, labels: &str, times: &HistogramSummar
 /// Nanoseconds as seconds, exactly.
 fn seconds(ns: i64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
-    text.trim_end_matches('0').to_owned()
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

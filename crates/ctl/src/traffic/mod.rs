@@ -6,6 +6,7 @@
 //! compare cases (`measure`, `experiment`), the command line (`timewire-cli`).
 
 mod capture;
+pub mod clocks;
 mod directory;
 mod error;
 pub mod expect;

@@ -189,7 +189,7 @@ pub fn run(
     let directory = request.out.as_ref().map(|path| {
         let flows = made.streams.iter().zip(&made.names);
         let flows = flows.map(|(stream, to)| format!("{} to {to}", stream.number)).collect();
-        Directory::create(path, "talk", &request.told, request.wish.interface.as_ref(), flows)
+        Directory::create(path, "talk", &request.told, None, request.wish.interface.as_ref(), flows)
     });
     let mut directory = directory.transpose()?;
     let recorder = directory.as_mut().and_then(Directory::take_recorder);

@@ -8,6 +8,7 @@ use timewire_trace::stream::StreamSnapshot;
 use timewire_trace::stream::histogram::{HistogramBin, HistogramSummary};
 use timewire_trace::stream::phase::PhaseSummary;
 
+use super::clocks::{ClockBasis, ClockBound};
 use super::listen::{HeardStream, ListenSnapshot};
 use super::numbers::{rate, table, us};
 
@@ -69,15 +70,17 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
     let worst = heard.streams.iter().max_by_key(|it| badness(&it.seen));
     if let Some(worst) = worst {
         let (stream, seen) = (worst.name(), &worst.seen);
-        if seen.between.count > 0 {
-            out += &format!("\nstream {stream}, {} -> {}, us\n", seen.from_tap, seen.to_tap);
-            out += &cut(&histogram(&seen.between), room.columns);
+        if let Some(between) = seen.between.as_ref().filter(|it| it.count > 0) {
+            let error = plus_minus(&worst.clock);
+            let (from, to) = (&seen.from_tap, &seen.to_tap);
+            out += &format!("\nstream {stream}, {from} -> {to}, us{error}\n");
+            out += &cut(&histogram(between), room.columns);
         }
         if let Some(phase) = &seen.phase {
             out += &cut(&phase_line(&stream, phase), room.columns);
         }
     }
-    out + &ways(heard) + &clashes + &inconclusive
+    out + &ways(heard) + &clocks(&streams) + &clashes + &inconclusive
 }
 
 const HEAD: [&str; 14] = [
@@ -89,15 +92,16 @@ const HEAD: [&str; 14] = [
 const SKIPPED_AT: usize = 5;
 
 fn row(stream: &HeardStream, is_live: bool) -> Vec<String> {
-    let (stream, seen) = (stream.name(), &stream.seen);
+    let (stream, clock, seen) = (stream.name(), &stream.clock, &stream.seen);
     let sequence = &seen.sequence;
     let (last, total) = (seen.interval_rate, seen.total_rate);
     let latest = if is_live { last.or(total) } else { total };
-    let time = |times: &HistogramSummary, ns: i64| match times.count {
-        0 => "-".to_owned(),
-        _ => us(ns),
+    let gaps = Some(&seen.inter_arrival).filter(|gaps| gaps.count > 0);
+    let gap = gaps.map_or_else(|| "-".to_owned(), |gaps| us(gaps.max_ns));
+    let between = seen.between.as_ref().filter(|it| it.count > 0);
+    let time = |of: fn(&HistogramSummary) -> i64| {
+        between.map_or_else(|| "-".to_owned(), |it| clock.within(of(it), us))
     };
-    let between = &seen.between;
     vec![
         stream,
         seen.frames.to_string(),
@@ -107,12 +111,12 @@ fn row(stream: &HeardStream, is_live: bool) -> Vec<String> {
         sequence.open.to_string(),
         sequence.reordered.to_string(),
         sequence.duplicate.to_string(),
-        time(between, between.min_ns),
-        time(between, between.p50_ns),
-        time(between, between.p99_ns),
-        time(between, between.p999_ns),
-        time(between, between.max_ns),
-        time(&seen.inter_arrival, seen.inter_arrival.max_ns),
+        time(|it| it.min_ns),
+        time(|it| it.p50_ns),
+        time(|it| it.p99_ns),
+        time(|it| it.p999_ns),
+        time(|it| it.max_ns),
+        gap,
     ]
 }
 
@@ -157,14 +161,43 @@ fn elapsed(ns: i64) -> String {
 
 /// How bad a stream is: what it lost, then its longest times.
 fn badness(seen: &StreamSnapshot) -> (u64, i64) {
-    (seen.sequence.lost, seen.between.p99_ns)
+    (seen.sequence.lost, seen.between.as_ref().map_or(0, |it| it.p99_ns))
+}
+
+/// The error of clocks that goes with a time, where there is one.
+fn plus_minus(clock: &ClockBound) -> String {
+    match clock.error_ns {
+        Some(error_ns @ 1..) => format!(" (±{}us)", us(error_ns)),
+        _ => String::new(),
+    }
+}
+
+/// What the latencies of streams are worth, where their clocks are not one.
+fn clocks(streams: &[&HeardStream]) -> String {
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    for stream in streams.iter().filter(|it| it.clock.basis != ClockBasis::OneClock) {
+        let what = stream.clock.describe();
+        match told.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, names)) => names.push(stream.name()),
+            None => told.push((what, vec![stream.name()])),
+        }
+    }
+    let line = |(what, names): (String, Vec<String>)| {
+        format!("latency of stream {}: {what}\n", names.join(", "))
+    };
+    told.into_iter().map(line).collect()
 }
 
 fn ways(heard: &ListenSnapshot) -> String {
     let way = |it: &super::listen::Way| {
-        let (from, to, times) = (&it.from_tap, &it.to_tap, &it.between);
-        let (p50, p99, max) = (us(times.p50_ns), us(times.p99_ns), us(times.max_ns));
-        format!("{from} -> {to}, all streams: p50 {p50}us, p99 {p99}us, max {max}us\n")
+        let (from, to, clock) = (&it.from_tap, &it.to_tap, &it.clock);
+        let Some(times) = &it.between else {
+            return format!("{from} -> {to}, all streams: {}\n", clock.describe());
+        };
+        let [p50, p99, max] =
+            [times.p50_ns, times.p99_ns, times.max_ns].map(|ns| clock.within(ns, us));
+        let error = plus_minus(clock);
+        format!("{from} -> {to}, all streams: p50 {p50}us, p99 {p99}us, max {max}us{error}\n")
     };
     heard.ways.iter().map(way).collect()
 }
@@ -175,7 +208,7 @@ fn ways(heard: &ListenSnapshot) -> String {
 pub fn lines(heard: &ListenSnapshot) -> String {
     let mut out = String::new();
     for stream in &heard.streams {
-        let (stream, seen) = (stream.name(), &stream.seen);
+        let (stream, clock, seen) = (stream.name(), &stream.clock, &stream.seen);
         let sequence = &seen.sequence;
         out += &format!("{} stream {stream}: {}", elapsed(heard.elapsed_ns), seen.frames);
         if let Some(latest) = seen.interval_rate {
@@ -191,11 +224,16 @@ pub fn lines(heard: &ListenSnapshot) -> String {
         for (count, what) in also.into_iter().filter(|(count, _)| *count > 0) {
             out += &format!(", {count} {what}");
         }
-        if seen.between.count > 0 {
-            let times = &seen.between;
-            let [p50, p99, max] = [times.p50_ns, times.p99_ns, times.max_ns].map(us);
-            let (from, to) = (&seen.from_tap, &seen.to_tap);
-            out += &format!(", {from} -> {to} p50 {p50}us p99 {p99}us max {max}us");
+        let (from, to) = (&seen.from_tap, &seen.to_tap);
+        match &seen.between {
+            Some(times) if times.count > 0 => {
+                let [p50, p99, max] =
+                    [times.p50_ns, times.p99_ns, times.max_ns].map(|ns| clock.within(ns, us));
+                out += &format!(", {from} -> {to} p50 {p50}us p99 {p99}us max {max}us");
+                out += &plus_minus(clock);
+            }
+            Some(_) => {}
+            None => out += &format!(", {from} -> {to}: {}", clock.describe()),
         }
         out.push('\n');
     }
@@ -338,10 +376,41 @@ mod tests {
     }
 
     #[test]
+    fn t0_latencies_are_shown_with_their_bound_or_not_at_all() {
+        let of = |clock: ClockBound| {
+            let mut heard = heard();
+            for stream in &mut heard.streams {
+                stream.clock = clock.clone();
+                stream.seen.between =
+                    stream.seen.between.take().filter(|_| clock.error_ns.is_some());
+            }
+            (view(&heard, WIDE), lines(&heard), super::super::metrics::text(&heard))
+        };
+        let (shown, line, page) = of(ClockBound::stated(None));
+        let unknown = "clock error unknown; not shown (state it with --clock-error)";
+        assert!(shown.contains(&format!("latency of stream 1, 7: {unknown}\n")), "{shown}");
+        assert!(shown.lines().nth(2).unwrap().ends_with("    -    -    -      -    -   2000.4"));
+        assert!(!shown.contains("Send -> Receive"), "{shown}");
+        assert!(line.contains(&format!("Send -> Receive: {unknown}\n")), "{line}");
+        assert!(!line.contains("p50") && shown.contains("in the cycle of"), "{line}");
+        assert!(!page.contains("latency_seconds_") && !page.contains("clock_error_seconds{"));
+        let (shown, line, page) = of(ClockBound::stated(Some(timewire_base::Span::from_us(15))));
+        assert!(shown.contains("Send -> Receive, us (±15.0us)\n"), "{shown}");
+        assert!(shown.contains("1, 7: clock error ±15us, as --clock-error states\n"), "{shown}");
+        let row = shown.lines().nth(2).unwrap();
+        assert!(row.contains("<=25.0") && row.contains("  30.0"), "{row}");
+        assert!(line.contains("p99 <=25.8us max <=25.8us (±15.0us)"), "{line}");
+        assert!(
+            page.contains("clock_error_seconds{stream=\"7\",source=\"10.0.0.7:15000\"} 0.000015")
+        );
+    }
+
+    #[test]
     fn t0_everything_that_is_not_well_is_in_the_first_line() {
         let way = Way {
             from_tap: "RxSw".to_owned(),
             to_tap: "Receive".to_owned(),
+            clock: ClockBound::one(),
             between: heard().streams[0].seen.between.clone(),
         };
         let bad = ListenSnapshot {

@@ -129,9 +129,7 @@ struct Usual {
     head: u64,
     /// What stands before it: whom it is from, and the end of whom it is to.
     from: u64,
-    /// What stands behind the header: what was not sent, where the message says it.
-    behind: u32,
-    /// Whether it does.
+    /// Whether what was not sent stands behind the header.
     says_not_sent: bool,
     /// The place of its stream.
     place: usize,
@@ -145,11 +143,12 @@ impl Usual {
 
     fn of(frame: &[u8], place: usize) -> Option<Usual> {
         let says_not_sent = Probe::parse(&frame[14..])?.skipped.is_some();
-        let (from, head, _, _, behind) = Usual::parts(frame)?;
-        Some(Usual { head, from, behind, says_not_sent, place })
+        let (from, head, ..) = Usual::parts(frame)?;
+        Some(Usual { head, from, says_not_sent, place })
     }
 
-    /// What is before the head of a frame, the head, the number of its message and its time.
+    /// What is before the head of a frame, the head, the number of its message, its time, and what
+    /// stands behind that.
     #[inline(always)]
     fn parts(frame: &[u8]) -> Option<(u64, u64, u32, i64, u32)> {
         let frame = frame.first_chunk::<{ Usual::END }>()?;
@@ -271,11 +270,11 @@ impl Listener {
         let (from, head, number, time, behind) = Usual::parts(arrival.bytes)?;
         let usual = self.usual.as_ref();
         let usual = usual.filter(|usual| (usual.head, usual.from) == (head, from))?;
-        if usual.says_not_sent && usual.behind != behind {
-            return None;
-        }
         let skipped = usual.says_not_sent.then_some(behind);
         let stream = self.streams.get_mut(usual.place)?;
+        if let Some(skipped) = skipped {
+            stream.stats.said_not_sent(skipped);
+        }
         self.ways.kernel_to_user.record(user - at);
         let time = Instant::from_ns(time);
         let latency = from_to(time, user);

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is a difference of two clocks is told with its bound, or not at all: each command that
+//! hears another station, between two namespaces, whose clock is one but does not say so.
+//!
+//! Not here: the arithmetic of limits (beside the code).
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use serde_json::Value as Json;
+use support::{Host, Said, TIMEWIRE, wait_until};
+
+const UNKNOWN: &str = "clock error unknown; not shown (state it with --clock-error)";
+
+fn pair() -> Option<Host> {
+    let host = Host::start()?;
+    host.tool("ip netns add beta");
+    host.tool("ip link add phy0 type veth peer name phy0 address 02:00:00:00:00:02 netns beta");
+    for (netns, last) in [("", 1), ("beta", 2)] {
+        host.tool_in(netns, &format!("ip addr add 10.77.0.{last}/24 dev phy0"));
+        host.tool_in(netns, "ip link set phy0 up");
+        host.tool_in(netns, "ip link set lo up");
+    }
+    Some(host)
+}
+
+/// What a listener in a namespace says of fifty messages of a talker in another.
+fn heard(host: &Host, netns: &str, listen: &str, talker: &str, talk: &str) -> Said {
+    let words: Vec<&str> = [TIMEWIRE].into_iter().chain(listen.split(' ')).collect();
+    let mut listener = host.spawn_in(netns, &words);
+    wait_until("it listens", || listener.stderr().contains("listening") || listener.has_ended());
+    let talk: Vec<&str> = talk.split(' ').collect();
+    let told = host.timewire_in(talker, &talk);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    listener.end()
+}
+
+fn last(said: &Said) -> Json {
+    let line = said.stdout.lines().last().unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+const LISTENERS: [(&str, &str); 3] = [
+    ("0.0.0.0:15001", "10.77.0.2:15001"),
+    ("--interface phy0 --ethertype 0x88b5", "--interface phy0 --over frames 02:00:00:00:00:02"),
+    (
+        "--interface phy0 --over ring --ethertype 0x88b5",
+        "--interface phy0 --over frames 02:00:00:00:00:02",
+    ),
+];
+
+#[test]
+fn t3_a_latency_of_another_station_has_a_bound_or_is_not_told() {
+    let Some(host) = pair() else { return };
+    for (place, (listen, talk)) in LISTENERS.into_iter().enumerate() {
+        let talk = format!("talk --tolerance 20s --count 50 {talk}");
+        let hear = |more: &str| {
+            let listen = format!("listen {listen} --count 50 --for 30s {more}");
+            heard(&host, "beta", &listen, "", &talk)
+        };
+        let out = format!("heard{place}");
+        let said = hear(&format!("--expect max<10s --expect loss=0,gap<10s --out {out}"));
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.stdout.contains(&format!("latency of stream 1: {UNKNOWN}\n")), "{said:?}");
+        assert!(said.stdout.contains("INCONCLUSIVE max<10s: "), "{said:?}");
+        assert!(said.stdout.contains("PASS loss=0") && said.stdout.contains("PASS gap<10s"));
+        assert!(!said.stdout.contains("Send -> Receive"), "{said:?}");
+        // Its directory does not tell either.
+        let page = host.timewire_in("beta", &["report", &out, "--markdown"]);
+        assert_eq!(page.code, Some(1), "{page:?}");
+        assert!(page.stdout.contains(UNKNOWN) && !page.stdout.contains("Transfer, "), "{page:?}");
+        assert!(!page.stdout.contains("Time on the way"), "{page:?}");
+        let csv = format!("{out}.csv");
+        let times = host.timewire_in("beta", &["report", &out, "--csv", &csv]);
+        assert_eq!(times.code, Some(2), "{times:?}");
+        assert!(times.stderr.contains("such as --clock-error 5us"), "{times:?}");
+
+        let one = last(&hear("--json"));
+        let stream = &one["data"]["heard"]["streams"][0];
+        assert_eq!((&stream["between"], &stream["clock"]["error_ns"]), (&Json::Null, &Json::Null));
+        assert_eq!(
+            (&stream["clock"]["reason"], &stream["clock"]["basis"]),
+            (&UNKNOWN.into(), &"unknown".into())
+        );
+        assert_eq!(stream["inter_arrival"]["count"], 49, "one clock: {stream}");
+
+        let out = format!("stated{place}");
+        let said = hear(&format!("--clock-error 5us --expect max<10s --out {out}"));
+        let said = said.done();
+        assert!(said.stdout.contains("clock error ±5us, as --clock-error states"), "{said:?}");
+        assert!(said.stdout.contains("us (±5.0us)"), "{said:?}");
+        let page = host.timewire_in("beta", &["report", &out, "--markdown"]).done();
+        assert!(page.stdout.contains("±5.0"), "{page:?}");
+        let one = last(&hear("--clock-error 5us --json"));
+        let stream = &one["data"]["heard"]["streams"][0];
+        assert_eq!(
+            (&stream["between"]["count"], &stream["clock"]["error_ns"]),
+            (&50.into(), &5_000.into())
+        );
+    }
+    // A talker on this host is known by its address.
+    let listen = "listen 127.0.0.1:15001 --count 50 --for 30s --expect max<10s --json";
+    let talk = "talk --tolerance 20s --count 50 127.0.0.1:15001";
+    let one = last(&heard(&host, "", listen, "", talk).done());
+    let stream = &one["data"]["heard"]["streams"][0];
+    assert_eq!(
+        (&stream["clock"]["basis"], &stream["clock"]["error_ns"]),
+        (&"one-clock".into(), &0.into())
+    );
+    assert_eq!(stream["between"]["count"], 50, "{stream}");
+    host.is_clean();
+}
