@@ -19,6 +19,8 @@ struct Simulation {
     schema: String,
     limits: Vec<Judged>,
     violations: Vec<String>,
+    /// There when it was ended on request.
+    ended_early: Option<serde::de::IgnoredAny>,
 }
 
 /// The `schema` of what `timewire sim` prints as JSON.
@@ -49,12 +51,16 @@ pub(super) fn findings(directory: &RunDir, network: &str) -> Result<Vec<Finding>
     if !path.exists() {
         return Ok(vec![cut_short(network)]);
     }
-    let Simulation { schema, limits, violations } = read_json(&path)?;
+    let Simulation { schema, limits, violations, ended_early } = read_json(&path)?;
     if schema != SIMULATION_SCHEMA {
         let why = format!("it has the schema `{schema}`; this program reads `{SIMULATION_SCHEMA}`");
         return Err(CtlError::Content { path, why });
     }
     let mut found: Vec<Finding> = limits.iter().map(|limit| finding(network, limit)).collect();
+    if ended_early.is_some() {
+        let note = "the simulation was ended on request; the limits are judged by what there was";
+        found.push(Finding { note: note.to_owned(), ..cut_short(network) });
+    }
     found.extend(violations.into_iter().map(|what| Finding {
         id: format!("{network}/simulator"),
         outcome: Outcome::Missed,
