@@ -17,6 +17,7 @@ mod avtp;
 mod clock;
 mod compare;
 mod doctor;
+mod ending;
 mod experiment;
 mod group;
 mod input;

@@ -26,6 +26,7 @@ use timewire_plan::model::{Plan, Problem, StreamId};
 use timewire_plan::synth::{Budget, Options, Planner};
 use timewire_plan::{gantt, words};
 
+use crate::ending::{CODE, Ending, WORDS};
 use crate::new_file::NewFile;
 use crate::output::{self, ProgressLine};
 
@@ -112,11 +113,13 @@ struct Effort {
     steps: u64,
     /// Whether its limit ended it while streams still looked for a place.
     cut: bool,
+    /// Whether that limit was a request to end.
+    asked: bool,
     /// Whether the plan was held against the checker; it is not when its cycles are too long.
     checked: bool,
 }
 
-/// Exit code 0: every stream has a place; 1: one has none.
+/// Exit code 0: every stream has a place; 1: one has none; 2: it was ended on request.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.check {
         return check::run(args, path);
@@ -144,9 +147,14 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         args.gantt.as_deref().map(|path| NewFile::create(path, args.force)).transpose()?;
     let mut planner =
         Planner::new(problem, Options { seed: args.seed, routes: args.routes.into() });
-    let mut effort = search(&mut planner, args);
+    let ending = Ending::new()?;
+    let mut effort = search(&mut planner, args, &ending);
     let plan = planner.plan();
     let problem = planner.problem();
+    anyhow::ensure!(
+        !effort.asked || !plan.admitted.is_empty(),
+        "{WORDS} before any stream had a place: there is no plan, and nothing was written"
+    );
     effort.checked = refute(problem, &plan)?;
     if let Some(mut file) = drawing {
         let svg = gantt::svg(problem, &plan, explained);
@@ -169,7 +177,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         file.finish()?;
     }
     let more = match &own {
-        Some(own) => Some(own.finish(&plan, args)?),
+        Some(own) => Some(own.finish(&plan, args, &ending)?),
         None => None,
     };
     let alone = args.explain.as_deref().filter(|_| explained.is_none());
@@ -188,6 +196,12 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
             output::print(&(summary(problem, &plan, &planner, &effort) + &rest))?
         }
     };
+    if effort.asked && args.explain.is_some() {
+        say!("note: the search was {WORDS}; this is of the best plan until then");
+    }
+    if effort.asked || more.as_ref().is_some_and(file::More::is_cut) {
+        return Ok(ExitCode::from(CODE));
+    }
     let good = plan.refused.is_empty() && more.is_none_or(|more| more.is_good());
     Ok(ExitCode::from(u8::from(!good)))
 }
@@ -251,19 +265,22 @@ fn export_files(prefix: &Path, force: bool) -> anyhow::Result<Vec<NewFile>> {
     ends.into_iter().map(create).collect()
 }
 
-fn search(planner: &mut Planner, args: &PlanArgs) -> Effort {
+fn search(planner: &mut Planner, args: &PlanArgs, ending: &Ending) -> Effort {
     let limit = Duration::from_nanos(u64::try_from(args.time_limit.as_ns()).unwrap_or(0));
     let (start, before) = (Instant::now(), cpu_time());
     let mut line = ProgressLine::new();
     let mut go_on = |progress: &timewire_plan::synth::Progress| {
         line.line_of(|| format!("{} placed, {} waiting", progress.placed, progress.waiting));
         // A number of steps is a limit that is the same on every machine.
-        args.steps.is_some() || start.elapsed() < limit
+        let in_time = || !progress.is_moving || args.steps.is_some() || start.elapsed() < limit;
+        !ending.is_asked() && in_time()
     };
     let work = args.steps.unwrap_or(u64::MAX);
     let cut = planner.run(&mut Budget { work, go_on: &mut go_on });
     line.clear();
-    Effort { cpu: cpu_time().saturating_sub(before), steps: planner.work(), cut, checked: false }
+    let cpu = cpu_time().saturating_sub(before);
+    let asked = cut && ending.is_asked();
+    Effort { cpu, steps: planner.work(), cut, asked, checked: false }
 }
 
 /// Time that this thread has run; zero where the kernel does not tell.
@@ -323,7 +340,11 @@ fn summary(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -
             plan.gates.len()
         );
     }
-    let end = if effort.cut { "; ended by its limit" } else { "" };
+    let end = match (effort.asked, effort.cut) {
+        (true, _) => format!("; {WORDS}: this is the best plan until then"),
+        (false, true) => "; ended by its limit".to_owned(),
+        (false, false) => String::new(),
+    };
     let _ = writeln!(
         text,
         "search: {} steps, {}.{:03} s of CPU{end}",

@@ -22,11 +22,12 @@ use timewire_sched::scenario::network::{NetMetric, NetworkFile};
 use timewire_sched::scenario::{AtMost, FileKind, ScenarioErrors};
 use timewire_sim::net::{Network, Outcome, PhaseSearch, StreamResult, StreamSpec, Traffic};
 
+use crate::ending::{CODE, Ending, WORDS};
 use crate::experiment;
 use crate::input;
 use crate::output::{self, ProgressLine};
 use directory::Directory;
-use runs::{Failed, Runs};
+use runs::{Failed, Ran, Runs};
 use show::Worst;
 
 pub use ports::topology;
@@ -90,7 +91,7 @@ pub struct Sim {
     json: bool,
 }
 
-/// Exit code 0: all limits hold; 1: one does not.
+/// Exit code 0: all limits hold; 1: one does not; 2: it was ended on request.
 pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     let (file, text) = read(&args.file, "nothing was simulated")?;
     let mut network = build::network(&file, directory_of(&args.file))?;
@@ -102,29 +103,45 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
         "{}: no stream is released in periods, so there are no phases to search; leave out --worst",
         args.file.display()
     );
+    let ending = Ending::new()?;
     let mut progress = ProgressLine::new();
     let mut found = None;
     if let Some(trials) = args.worst {
-        let told = worst(&file, &mut network, trials, &mut progress);
+        let told = worst((&file, &mut network), trials, &ending, &mut progress);
         progress.clear();
-        found = Some(told.map_err(|error| named(&file, &error))?);
+        let told = told.map_err(|error| named(&file, &error))?;
+        found =
+            Some(told.with_context(|| format!("{WORDS} in the first trial: nothing is known"))?);
     }
-    let directory = directory(args, (&file, &text), seed)?;
+    let is_cut = found.as_ref().is_some_and(Report::is_cut);
+    let directory = if is_cut { None } else { directory(args, (&file, &text), seed)? };
+    if let (true, Some(out)) = (is_cut, &args.out) {
+        say!("note: {WORDS} in the search, so nothing was written to {}", out.display());
+    }
+    let mut cut = None;
     let report = match (found, &directory) {
         (Some(report), None) => report,
         (found, directory) => {
             let jobs = args.jobs.map_or_else(processors, usize::from);
             let checkpoint = args.checkpoint.as_deref();
             let directory = directory.as_ref().map(|directory| (&file, directory));
-            let runs = Runs { network, runs: args.runs, jobs, checkpoint, directory };
+            let ending = &ending;
+            let runs = Runs { network, runs: args.runs, jobs, checkpoint, directory, ending };
             let told = runs.run(&mut progress);
             progress.clear();
-            let outcome = told.map_err(|failed| failed.named(&file))?;
-            found.unwrap_or_else(|| Report::of(&file, seed, args.runs, &outcome))
+            let ran = told.map_err(|failed| failed.named(&file))?;
+            let mut report =
+                found.unwrap_or_else(|| Report::of(&file, seed, args.runs, &ran.outcome));
+            ran.cut.iter().for_each(|cut| report.cut(cut, args.runs));
+            cut = ran.cut;
+            report
         }
     };
     let written = match directory {
-        Some(directory) => Some(experiment::conclude(&directory.finish(&file, &report)?)?.1),
+        Some(directory) => {
+            let directory = directory.finish(&file, &report, cut.as_ref())?;
+            Some(experiment::conclude(&directory)?.1)
+        }
         None => None,
     };
     if args.json {
@@ -135,7 +152,7 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
             output::print(&format!("report:  {}\n", report.display()))?;
         }
     }
-    Ok(ExitCode::from(u8::from(!report.is_good())))
+    Ok(ExitCode::from(if report.is_cut() { CODE } else { u8::from(!report.is_good()) }))
 }
 
 /// The file of a network, and its text; `what` is said to be not done when it is none.
@@ -172,14 +189,17 @@ pub fn directory_of(file: &Path) -> &Path {
 }
 
 /// One run of a file with its own seed; `beside` is where the files are that it names.
-pub fn simulate(file: &NetworkFile, beside: &Path) -> anyhow::Result<Report> {
+pub fn simulate(file: &NetworkFile, beside: &Path, ending: &Ending) -> anyhow::Result<Report> {
     let network = build::network(file, beside)?;
     let seed = network.seed;
     let mut progress = ProgressLine::new();
-    let runs = Runs { network, runs: 1, jobs: 1, checkpoint: None, directory: None };
+    let runs = Runs { network, runs: 1, jobs: 1, checkpoint: None, directory: None, ending };
     let told = runs.run(&mut progress);
     progress.clear();
-    Ok(Report::of(file, seed, 1, &told.map_err(|failed| failed.named(file))?))
+    let Ran { outcome, cut } = told.map_err(|failed| failed.named(file))?;
+    let mut report = Report::of(file, seed, 1, &outcome);
+    cut.iter().for_each(|cut| report.cut(cut, 1));
+    Ok(report)
 }
 
 fn processors() -> usize {
@@ -215,24 +235,26 @@ impl Failed {
     }
 }
 
-/// The worst phases that are found; the network has them afterwards.
+/// The worst phases that are found; the network has them afterwards. `None` when it was ended in
+/// the first trial.
 fn worst(
-    file: &NetworkFile,
-    network: &mut Network,
+    (file, network): (&NetworkFile, &mut Network),
     trials: u32,
+    ending: &Ending,
     progress: &mut ProgressLine,
-) -> Told<Report> {
+) -> Told<Option<Report>> {
     let seed = network.seed;
     let mut search = PhaseSearch::new(network.clone(), seed);
     let score = |outcome: &Outcome| badness(file, outcome);
-    let mut found = search.step(score)?.clone();
-    for trial in 1..trials {
+    let mut found = None;
+    for trial in 0..trials {
         progress.line_of(|| format!("trial {} of {trials}", trial + 1));
-        let step = search.step(score)?;
-        if step.score > found.score {
-            found = step.clone();
+        found = search.step(score, || !ending.is_asked())?.cloned();
+        if ending.is_asked() {
+            break;
         }
     }
+    let Some(found) = found else { return Ok(None) };
     for (number, phase) in &found.offsets {
         if let Traffic::Cyclic { offset, .. } = &mut network.streams[*number].traffic {
             *offset = *phase;
@@ -242,8 +264,12 @@ fn worst(
     let name = |(number, offset): &(usize, timewire_base::Span)| {
         (file.streams[*number].name.to_string(), offset.as_ns())
     };
-    report.worst = Some(Worst { trials, offsets_ns: found.offsets.iter().map(name).collect() });
-    Ok(report)
+    let offsets_ns = found.offsets.iter().map(name).collect();
+    report.worst = Some(Worst { trials: search.tried(), offsets_ns });
+    if search.tried() < trials {
+        report.cut_search(trials);
+    }
+    Ok(Some(report))
 }
 
 /// The largest latency, or difference of latencies, in millionths of its limit; without limits, the

@@ -22,6 +22,89 @@ fn sent(host: &Host, netns: &str, interface: &str) -> u64 {
     links[0]["stats64"]["tx"]["packets"].as_u64().unwrap_or(0)
 }
 
+/// A network that is simulated for so long.
+fn long_network(name: &str, duration: &str) -> String {
+    format!(
+        "timewire: 1\nkind: network\nname: {name}\nduration: {duration}\n\
+         stations: [{{ name: a }}, {{ name: b }}]\nlinks: [{{ between: [a, b] }}]\n\
+         streams:\n- {{ name: s, from: a, to: b, class: 7, message: 59B, \
+         place: {{ latency: 1ms }}, traffic: {{ kind: cyclic, period: 20us }} }}\n"
+    )
+}
+
+/// Streams of which three find no place, and no proof says so: bytes, and the period in
+/// microseconds.
+const CROWD: [(u32, u32); 35] = [
+    (195, 700),
+    (115, 600),
+    (176, 600),
+    (170, 900),
+    (251, 900),
+    (74, 700),
+    (57, 900),
+    (160, 900),
+    (245, 1000),
+    (228, 600),
+    (118, 900),
+    (201, 700),
+    (280, 600),
+    (57, 800),
+    (56, 600),
+    (52, 1000),
+    (225, 900),
+    (298, 700),
+    (235, 900),
+    (185, 600),
+    (245, 700),
+    (290, 900),
+    (191, 900),
+    (138, 700),
+    (223, 700),
+    (244, 700),
+    (293, 900),
+    (287, 800),
+    (156, 600),
+    (286, 1000),
+    (97, 600),
+    (80, 800),
+    (279, 800),
+    (289, 1000),
+    (179, 900),
+];
+
+/// A network whose plan is searched for as long as it may take.
+fn crowded_network() -> String {
+    let mut text = "timewire: 1\nkind: network\nname: crowd\nduration: 1s\n\
+        stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\nstreams:\n"
+        .to_owned();
+    for (number, (bytes, period)) in CROWD.into_iter().enumerate() {
+        text += &format!(
+            "- {{ name: s{number}, from: a, to: b, class: 7, message: {bytes}B, \
+             place: {{ latency: {period}us }}, traffic: {{ kind: cyclic, period: {period}us }} }}\n"
+        );
+    }
+    text
+}
+
+/// Whether a command looks at signals itself, and has worked for a while since: what it computes
+/// is seen nowhere else.
+fn computes(host: &Host) -> bool {
+    host.processes().iter().filter(|process| process.command.starts_with(TIMEWIRE)).any(|process| {
+        let read = |file: &str| {
+            fs::read_to_string(format!("/proc/{}/{file}", process.pid)).unwrap_or_default()
+        };
+        let status = read("status");
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        // After the name, which is in parentheses: user and system time of all threads, in ticks.
+        let stat = read("stat");
+        let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace().skip(11).take(2);
+        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+        // SIGINT is the second signal.
+        blocked.is_some_and(|mask| mask & 2 != 0) && ticks > 30
+    })
+}
+
 /// Frames between the stations of a measurement.
 fn sent_on_bench(host: &Host) -> u64 {
     let names = host.list("/run/netns");
@@ -61,6 +144,13 @@ fn t3_every_long_command_keeps_what_there_is() {
     };
     let launch = |how| ["measure", "launch", "--how", how, "--cycle", "1ms", "--count", "600000"];
     let (plain, mac) = (launch("plain"), launch("mac"));
+    let in_case: Condition = |host| {
+        let cases = host.scratch().path().join("out/cases");
+        let cases = fs::read_dir(cases).into_iter().flatten().flatten();
+        cases
+            .flat_map(|case| fs::read_dir(case.path()).into_iter().flatten().flatten())
+            .any(|file| file.path().extension().is_some_and(|e| e == "twr"))
+    };
     let table: [Row<'_>; 7] = [
         (&plain, on_bench, &[2], REQUEST, &["frames.csv", "launch.json", "launch.txt"]),
         (&mac, on_bench, &[2], REQUEST, &["frames.csv", "launch.json", "launch.txt"]),
@@ -78,19 +168,7 @@ fn t3_every_long_command_keeps_what_there_is() {
             REQUEST,
             &["path.json"],
         ),
-        (
-            &["run", &file],
-            |host| {
-                let cases = host.scratch().path().join("out/cases");
-                let cases = fs::read_dir(cases).into_iter().flatten().flatten();
-                cases
-                    .flat_map(|case| fs::read_dir(case.path()).into_iter().flatten().flatten())
-                    .any(|file| file.path().extension().is_some_and(|e| e == "twr"))
-            },
-            &[2],
-            REQUEST,
-            &["run.json"],
-        ),
+        (&["run", &file], in_case, &[2], REQUEST, &["run.json"]),
         // These end with what they found: on a busy machine a message is late.
         (
             &["talk", "127.0.0.1:9009", "--cycle", "1ms"],
@@ -125,6 +203,56 @@ fn t3_every_long_command_keeps_what_there_is() {
             });
             let helpers = || host.processes().iter().filter(|process| process.is_ours()).count();
             wait_until("nothing but the talker runs", || helpers() == 1);
+        }
+    }
+}
+
+#[test]
+fn t3_every_long_computation_keeps_what_there_is() {
+    let Some(host) = Host::start() else { return };
+    let long = host.scratch().write("long.yaml", &long_network("long", "86400s"));
+    let short = host.scratch().write("short.yaml", &long_network("short", "100ms"));
+    let crowd = host.scratch().write("crowd.yaml", &crowded_network());
+    let kept = host.scratch().path().join("kept").display().to_string();
+    let has_kept: Condition = |host| host.scratch().path().join("kept").exists();
+    let of_first: &str = "ended on request: the first of 1 runs was at ";
+    let many = "of 1000000 runs had ended; limits are judged by that alone";
+    let sim_many = ["sim", &short, "--runs", "1000000", "--checkpoint", &kept];
+    let files = &["run.json", "end.json", "simulation.json", "report.html"];
+    let best = "; ended on request: this is the best plan until then";
+    let worst = "of 1000000 phases were tried";
+    let table: [Row<'_>; 9] = [
+        (&["sim", &long], computes, &[2], of_first, &[]),
+        (&["sim", &long, "--json"], computes, &[2], "\"ended_early\": {", &[]),
+        (&["sim", &long], computes, &[2], of_first, files),
+        (&["sim", &short, "--runs", "1000000"], computes, &[2], many, files),
+        (&sim_many, has_kept, &[2], many, &[]),
+        (&["sim", &short, "--worst=1000000"], computes, &[2], worst, &[]),
+        (&["sim", &long, "--worst"], computes, &[2], "ended on request in the first trial", &[]),
+        (&["plan", &crowd, "--time-limit", "600s"], computes, &[2], best, &[]),
+        (&["plan", &long, "--simulate"], computes, &[2], of_first, &[]),
+    ];
+    for (words, condition, codes, says, files) in table {
+        for signal in ["INT", "TERM"] {
+            let out = host.scratch().path().join("out");
+            let _ = fs::remove_dir_all(&out);
+            let _ = fs::remove_file(&kept);
+            let directory = out.display().to_string();
+            let mut all = words.to_vec();
+            if !files.is_empty() {
+                all.extend(["--out", &directory]);
+            }
+            let said = interrupted(&host, &all, condition, signal);
+            assert_eq!(said.code, codes.first().copied(), "{signal} {words:?}: {said:?}");
+            let told = said.stdout.clone() + &said.stderr;
+            assert!(told.contains(says), "{signal} {words:?}: {said:?}");
+            for file in files {
+                assert!(out.join(file).exists(), "{signal} {words:?}: no {file}: {said:?}");
+            }
+            if !files.is_empty() {
+                let said = host.timewire(&["report", &directory]);
+                assert!(said.stdout.contains("was ended on request"), "{words:?}: {said:?}");
+            }
         }
     }
 }

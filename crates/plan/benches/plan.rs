@@ -13,7 +13,7 @@ use timewire_base::Span;
 use timewire_plan::check::check;
 use timewire_plan::generate::{Recipe, Topology};
 use timewire_plan::model::{Network, PortGates, Problem};
-use timewire_plan::synth::{Budget, Options, Planner};
+use timewire_plan::synth::{Budget, Options, Planner, Progress};
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -54,7 +54,7 @@ struct Outcome {
 fn run(problem: Problem, seconds: f64, seed: u64) -> Outcome {
     let start = cpu_seconds();
     let mut planner = Planner::new(problem, Options { seed, ..Options::default() });
-    let mut go_on = |_: &_| cpu_seconds() - start < seconds;
+    let mut go_on = |it: &Progress| !it.is_moving || cpu_seconds() - start < seconds;
     planner.run(&mut Budget { work: u64::MAX, go_on: &mut go_on });
     let seconds = cpu_seconds() - start;
     let plan = planner.plan();

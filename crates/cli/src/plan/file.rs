@@ -20,6 +20,7 @@ use timewire_sched::scenario::network::NetworkFile;
 use timewire_sched::unread::Unread;
 
 use super::PlanArgs;
+use crate::ending::Ending;
 use crate::new_file::NewFile;
 use crate::sim;
 
@@ -119,7 +120,7 @@ impl OwnFile {
     }
 
     /// Bounds the rest; writes and simulates what is asked for.
-    pub fn finish(&self, plan: &Plan, args: &PlanArgs) -> anyhow::Result<More> {
+    pub fn finish(&self, plan: &Plan, args: &PlanArgs, ending: &Ending) -> anyhow::Result<More> {
         let rest = self.file.streams.iter().filter(|stream| stream.place.is_none());
         let mut more = More {
             rest: rest.map(|stream| stream.name.to_string()).collect(),
@@ -155,7 +156,7 @@ impl OwnFile {
                 !planned.streams.is_empty(),
                 "no stream is left that can be simulated; without --simulate the plan is shown"
             );
-            more.simulated = Some(sim::simulate(&planned, &self.beside)?);
+            more.simulated = Some(sim::simulate(&planned, &self.beside, ending)?);
         }
         Ok(more)
     }
@@ -184,6 +185,11 @@ fn write(dir: &Path, files: &[file::Rendered], force: bool) -> anyhow::Result<()
 }
 
 impl More {
+    /// Whether the simulation was ended on request.
+    pub fn is_cut(&self) -> bool {
+        self.simulated.as_ref().is_some_and(sim::Report::is_cut)
+    }
+
     pub fn is_good(&self) -> bool {
         let asked = self.asked.iter().all(|asked| asked.code == 0);
         let simulated = self.simulated.as_ref().is_none_or(sim::Report::is_good);

@@ -60,6 +60,7 @@ impl<'a> Whole<'a> {
             "steps": self.effort.steps,
             "cpu_ns": u64::try_from(self.effort.cpu.as_nanos()).unwrap_or(u64::MAX),
             "cut": self.effort.cut,
+            "ended_early": self.effort.asked,
         })
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +24,7 @@ use super::events::Events;
 use super::names::Rows;
 use super::ports::Loads;
 use super::records::Records;
+use super::runs::Cut;
 
 /// The name of the capture of a case.
 const CAPTURE: &str = "trace.twc";
@@ -86,6 +88,14 @@ pub fn traced(file: &NetworkFile, names: &[String]) -> anyhow::Result<BTreeSet<u
         })
     };
     names.iter().map(place).collect()
+}
+
+impl Recording {
+    /// The run was stopped at this time: nothing is recorded after it.
+    pub fn broken_off(&mut self, at: Span) {
+        self.case.to_ns = Instant::from_ns(at.as_ns());
+        self.case.from_ns = self.case.from_ns.min(self.case.to_ns);
+    }
 }
 
 impl Directory {
@@ -162,18 +172,54 @@ impl Directory {
         Ok(self.run.write_case(&recording.id, &recording.case)?)
     }
 
-    /// All runs have ended: what came of them is written. Gives the path of the report.
+    /// What came of the runs is written; of those that did not end before the request, nothing
+    /// stays. Gives the directory.
     ///
     /// **Errors**: a file cannot be written or read again.
-    pub fn finish(self, file: &NetworkFile, report: &Report) -> anyhow::Result<RunDir> {
+    pub fn finish(
+        mut self,
+        file: &NetworkFile,
+        report: &Report,
+        cut: Option<&Cut>,
+    ) -> anyhow::Result<RunDir> {
+        if let Some(cut) = cut {
+            self.keep_only(cut)?;
+        }
         let text = format!("{}\n", serde_json::to_string_pretty(report)?);
         self.run.write_text(SIMULATION, &text)?;
         let runs = i64::try_from(self.meta.cases.len()).unwrap_or(i64::MAX);
-        let elapsed_ns = file.duration.checked_mul(runs).unwrap_or(Span::MAX);
+        let of_one = cut.and_then(|cut| cut.at).unwrap_or(file.duration);
+        let elapsed_ns = of_one.checked_mul(runs).unwrap_or(Span::MAX);
         let loads = self.loads.into_inner().unwrap_or_else(PoisonError::into_inner);
         loads.write(&self.run, file, elapsed_ns)?;
         self.run.write_end(&RunEnd { elapsed_ns })?;
         Ok(self.run)
+    }
+
+    /// Leaves the runs that there is something of, and says so.
+    fn keep_only(&mut self, cut: &Cut) -> anyhow::Result<()> {
+        let wanted = std::mem::take(&mut self.meta.cases);
+        let count = wanted.len();
+        for (id, number) in wanted.into_iter().zip(0..) {
+            if cut.runs.contains(&number) {
+                self.meta.cases.push(id);
+                continue;
+            }
+            let path = self.run.case_path(&id);
+            match fs::remove_dir_all(&path) {
+                // Not begun.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other.with_context(|| format!("cannot remove {}", path.display()))?,
+            }
+        }
+        let value = match cut.at {
+            Some(at) => format!("on request, when the first of {count} runs was at {at}"),
+            None => format!("on request, when {} of {count} runs had ended", cut.runs.len()),
+        };
+        let level = FactLevel::Degraded;
+        let (area, name) = ("simulation".to_owned(), "ended".to_owned());
+        self.meta.environment.push(Fact { area, name, value, level });
+        Ok(self.run.write_meta(&self.meta)?)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Not here: one run (`timewire-sim`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::io::{self, BufReader, Write as _};
@@ -17,10 +17,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
+use timewire_base::Span;
 use timewire_sched::scenario::network::NetworkFile;
 use timewire_sim::net::{NetError, Network, Outcome, Simulation, Traffic};
 
-use super::directory::Directory;
+use super::directory::{Directory, Recording};
+use crate::ending::Ending;
 use crate::new_file::NewFile;
 use crate::output::ProgressLine;
 
@@ -35,6 +37,24 @@ pub struct Runs<'a> {
     pub checkpoint: Option<&'a Path>,
     /// Where each run is written as it goes, and the file that names what is in it.
     pub directory: Option<(&'a NetworkFile, &'a Directory)>,
+    /// Ends it before.
+    pub ending: &'a Ending,
+}
+
+/// What came out.
+pub struct Ran {
+    pub outcome: Outcome,
+    /// Set when it was ended on request before all runs had.
+    pub cut: Option<Cut>,
+}
+
+/// What there is when not all runs came to their end.
+pub struct Cut {
+    /// The numbers of the runs, from 0, that the outcome is of: those that had ended. When none
+    /// had, the first, as far as it was.
+    pub runs: BTreeSet<u32>,
+    /// How far the only run was; `None` for runs that had ended.
+    pub at: Option<Span>,
 }
 
 /// Why there is no outcome.
@@ -46,13 +66,16 @@ pub enum Failed {
 
 impl Runs<'_> {
     /// All of them together.
-    pub fn run(&self, progress: &mut ProgressLine) -> Result<Outcome, Failed> {
+    pub fn run(&self, progress: &mut ProgressLine) -> Result<Ran, Failed> {
         let mut kept = match self.checkpoint {
             Some(path) => Some(Checkpoint::open(path, self).map_err(Failed::File)?),
             None => None,
         };
         let (mut done, mut all) = kept.as_mut().map_or((0, None), Checkpoint::take);
+        let first = done;
         let mut told = Told::new(self, done);
+        let mut early = BTreeMap::new();
+        let mut broken = None;
         let stop = AtomicBool::new(false);
         let (to_do, next) = mpsc::channel();
         let (tell, news) = mpsc::channel();
@@ -61,12 +84,11 @@ impl Runs<'_> {
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.min(usize::try_from(self.runs - done).unwrap_or(1)) {
                 let (tell, next, stop) = (tell.clone(), &next, &stop);
-                scope.spawn(move || self.work(next, &tell, stop));
+                scope.spawn(move || self.work((next, first), &tell, stop));
             }
             drop(tell);
             // No more than a few wait for one that takes long.
             let mut given = done;
-            let mut early = BTreeMap::new();
             let mut step = || {
                 while done < self.runs {
                     while given < self.runs.min(done.saturating_add(window)) {
@@ -76,7 +98,7 @@ impl Runs<'_> {
                     }
                     match news.recv().expect("invariant: a run that is given to do ends") {
                         News::Went { ps, events } => told.went(ps, events, done, progress),
-                        News::Panicked => return Ok(()),
+                        News::Panicked | News::Broken(_) => return Ok(()),
                         News::Ended(run, outcome) => drop(early.insert(run, *outcome)),
                     }
                     while let Some(outcome) = early.remove(&done) {
@@ -87,21 +109,66 @@ impl Runs<'_> {
                             kept.keep(done, all, is_last).map_err(Failed::File)?;
                         }
                     }
+                    if self.ending.is_asked() {
+                        break;
+                    }
                 }
                 Ok(())
             };
             let ended = step();
             stop.store(true, Ordering::Relaxed);
             drop(to_do);
+            for news in news {
+                match news {
+                    News::Ended(run, outcome) => drop(early.insert(run, *outcome)),
+                    News::Broken(it) => broken = Some(it),
+                    News::Went { .. } | News::Panicked => {}
+                }
+            }
             ended
         })?;
-        Ok(all.expect("invariant: there is a run"))
+        let cut = (done < self.runs).then(|| self.cut(&mut all, (done, early), broken, &mut kept));
+        let cut = cut.transpose()?;
+        let outcome = all.expect("invariant: there is a run");
+        Ok(Ran { outcome, cut })
+    }
+
+    /// Puts together what there is: all runs that have ended, or else the one that was broken off.
+    fn cut(
+        &self,
+        all: &mut Option<Outcome>,
+        (done, early): (u32, BTreeMap<u32, Result<Outcome, Failed>>),
+        broken: Option<Box<Broken>>,
+        kept: &mut Option<Checkpoint>,
+    ) -> Result<Cut, Failed> {
+        if let (Some(kept), Some(all)) = (kept, &all) {
+            kept.keep(done, all, true).map_err(Failed::File)?;
+        }
+        let mut runs: BTreeSet<u32> = (0..done).collect();
+        for (run, outcome) in early {
+            add(all, outcome?);
+            runs.insert(run);
+        }
+        let at = match (&all, broken) {
+            (None, Some(broken)) => {
+                let Broken { outcome, at, recording } = *broken;
+                if let (Some((_, directory)), Some(mut recording)) = (self.directory, recording) {
+                    recording.broken_off(at);
+                    directory.recorded(recording).map_err(Failed::File)?;
+                }
+                add(all, outcome);
+                runs.insert(0);
+                Some(at)
+            }
+            _ => None,
+        };
+        Ok(Cut { runs, at })
     }
 
     /// Takes one run after the other.
     fn work(
         &self,
-        next: &Mutex<mpsc::Receiver<u32>>,
+        (next, first): (&Mutex<mpsc::Receiver<u32>>, u32),
         tell: &mpsc::Sender<News>,
         stop: &AtomicBool,
     ) {
@@ -109,20 +176,24 @@ impl Runs<'_> {
         loop {
             let taken = next.lock().expect("invariant: nothing panics while it waits").recv();
             let Ok(run) = taken else { return };
-            let Some(outcome) = self.one(run, tell, stop).transpose() else { return };
-            if tell.send(News::Ended(run, Box::new(outcome))).is_err() {
+            // Of the first there is something to tell in any case.
+            if run != first && stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let news = match self.one(run, tell, stop) {
+                Ok(One::Ended(outcome)) => News::Ended(run, Box::new(Ok(outcome))),
+                Ok(One::Broken(broken)) if run == first => News::Broken(broken),
+                Ok(One::Broken(_)) => return,
+                Err(failed) => News::Ended(run, Box::new(Err(failed))),
+            };
+            if tell.send(news).is_err() {
                 return;
             }
         }
     }
 
-    /// One run; `None` when it is not wanted any more.
-    fn one(
-        &self,
-        run: u32,
-        tell: &mpsc::Sender<News>,
-        stop: &AtomicBool,
-    ) -> Result<Option<Outcome>, Failed> {
+    /// One run, to its end or until it is to stop.
+    fn one(&self, run: u32, tell: &mpsc::Sender<News>, stop: &AtomicBool) -> Result<One, Failed> {
         const EVENTS: u64 = 200_000;
         let mut network = self.network.clone();
         network.seed = network.seed.wrapping_add(run.into());
@@ -141,15 +212,32 @@ impl Runs<'_> {
             (ps, events) = (now.as_ps(), simulation.events());
             let went = News::Went { ps: ps - before, events: events - handled };
             if tell.send(went).is_err() || stop.load(Ordering::Relaxed) {
-                return Ok(None);
+                let at = Span::from_ns(i64::try_from(ps / 1_000).unwrap_or(i64::MAX));
+                let recording = written.map(|(_, recording)| recording);
+                let outcome = simulation.finish();
+                return Ok(One::Broken(Box::new(Broken { outcome, at, recording })));
             }
         }
         let outcome = simulation.finish();
         if let Some((directory, recording)) = written {
             directory.recorded(recording).map_err(Failed::File)?;
         }
-        Ok(Some(outcome))
+        Ok(One::Ended(outcome))
     }
+}
+
+/// What became of a run.
+enum One {
+    Ended(Outcome),
+    Broken(Box<Broken>),
+}
+
+/// A run that was stopped.
+struct Broken {
+    outcome: Outcome,
+    /// How far it was.
+    at: Span,
+    recording: Option<Recording>,
 }
 
 /// What a worker says. When all have gone there is none.
@@ -160,6 +248,8 @@ enum News {
         events: u64,
     },
     Ended(u32, Box<Result<Outcome, Failed>>),
+    /// The first, which was stopped.
+    Broken(Box<Broken>),
     Panicked,
 }
 
@@ -411,11 +501,14 @@ mod tests {
         jobs: usize,
         file: Option<&Path>,
     ) -> Result<Outcome, String> {
-        let runs = Runs { network, runs, jobs, checkpoint: file, directory: None };
-        runs.run(&mut ProgressLine::new()).map_err(|failed| match failed {
+        let ending = &Ending::new().unwrap();
+        let runs = Runs { network, runs, jobs, checkpoint: file, directory: None, ending };
+        let ran = runs.run(&mut ProgressLine::new()).map_err(|failed| match failed {
             Failed::Network(error) => error.to_string(),
             Failed::File(error) => format!("{error:#}"),
-        })
+        })?;
+        assert!(ran.cut.is_none());
+        Ok(ran.outcome)
     }
 
     #[test]

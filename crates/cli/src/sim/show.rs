@@ -14,6 +14,9 @@ use timewire_sched::scenario::AtMost;
 use timewire_sched::scenario::network::{NetLimit, NetMetric, NetworkFile};
 use timewire_sim::net::{LostBy, Outcome, StreamResult};
 
+use super::runs::Cut;
+use crate::ending::WORDS;
+
 /// What is printed as JSON.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -24,6 +27,9 @@ pub struct Report {
     duration_ns: i64,
     /// Latencies of messages released before are not counted, all else is.
     warm_up_ns: i64,
+    /// Set when it was ended on request: what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_early: Option<Wanted>,
     /// With `--worst`: how many phases were tried, and which were the worst.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<Worst>,
@@ -36,6 +42,14 @@ pub struct Report {
     /// What classes with credit carry behind gates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gated_credit: Vec<GatedClass>,
+}
+
+/// What was asked for, where it was ended on request before.
+#[derive(Debug, Serialize)]
+pub struct Wanted {
+    /// The number of runs; with `--worst`, of trials.
+    pub runs: u32,
+    pub duration_ns: i64,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,6 +112,7 @@ impl Report {
             runs,
             duration_ns: file.duration.as_ns(),
             warm_up_ns: file.warm_up.as_ns(),
+            ended_early: None,
             worst: None,
             limits: limits.collect(),
             streams,
@@ -111,6 +126,39 @@ impl Report {
                 .map(|violation| format!("{}: {}", violation.at, violation.what))
                 .collect(),
         }
+    }
+
+    /// It was ended on request: what it is of, and what was wanted.
+    pub fn cut(&mut self, cut: &Cut, wanted: u32) {
+        self.ended_early = Some(Wanted { runs: wanted, duration_ns: self.duration_ns });
+        self.runs = u32::try_from(cut.runs.len()).unwrap_or(u32::MAX);
+        if let Some(at) = cut.at {
+            self.duration_ns = at.as_ns();
+        }
+    }
+
+    /// The search was ended on request before so many trials.
+    pub fn cut_search(&mut self, wanted: u32) {
+        self.ended_early = Some(Wanted { runs: wanted, duration_ns: self.duration_ns });
+    }
+
+    /// Whether it was ended on request.
+    pub fn is_cut(&self) -> bool {
+        self.ended_early.is_some()
+    }
+
+    /// What it is of, where it was ended.
+    fn cut_line(&self) -> Option<String> {
+        let wanted = self.ended_early.as_ref()?;
+        let (whole, part) = (Span::from_ns(wanted.duration_ns), Span::from_ns(self.duration_ns));
+        let what = match &self.worst {
+            Some(worst) => format!("{} of {} phases were tried", worst.trials, wanted.runs),
+            None if part < whole => {
+                format!("the first of {} runs was at {part} of {whole}", wanted.runs)
+            }
+            None => format!("{} of {} runs had ended", self.runs, wanted.runs),
+        };
+        Some(format!("{WORDS}: {what}; limits are judged by that alone\n"))
     }
 
     /// Whether all limits hold, and the simulator made no mistake.
@@ -170,6 +218,7 @@ impl Report {
                 limit.id, limit.metric, limit.stream, limit.at_most
             );
         }
+        text += &self.cut_line().unwrap_or_default();
         for violation in &self.violations {
             let _ = writeln!(text, "MISTAKE of the simulator at {violation}");
         }

@@ -21,6 +21,8 @@ struct Simulation {
     warm_up_ns: i64,
     limits: Vec<Judged>,
     violations: Vec<String>,
+    /// There when it was ended on request.
+    ended_early: Option<serde::de::IgnoredAny>,
 }
 
 /// The `schema` of what `timewire sim` prints as JSON.
@@ -51,7 +53,7 @@ pub(super) fn findings(directory: &RunDir, network: &str) -> Result<Vec<Finding>
     if !path.exists() {
         return Ok(vec![cut_short(network)]);
     }
-    let Simulation { schema, warm_up_ns, limits, violations } = read_json(&path)?;
+    let Simulation { schema, warm_up_ns, limits, violations, ended_early } = read_json(&path)?;
     let warm_up = Span::from_ns(warm_up_ns);
     if schema != SIMULATION_SCHEMA {
         let why = format!("it has the schema `{schema}`; this program reads `{SIMULATION_SCHEMA}`");
@@ -59,6 +61,10 @@ pub(super) fn findings(directory: &RunDir, network: &str) -> Result<Vec<Finding>
     }
     let mut found: Vec<Finding> =
         limits.iter().map(|limit| finding(network, limit, warm_up)).collect();
+    if ended_early.is_some() {
+        let note = "the simulation was ended on request; the limits are judged by what there was";
+        found.push(Finding { note: note.to_owned(), ..cut_short(network) });
+    }
     found.extend(violations.into_iter().map(|what| Finding {
         id: format!("{network}/simulator"),
         outcome: Outcome::Missed,

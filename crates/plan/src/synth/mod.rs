@@ -59,6 +59,9 @@ pub struct Progress {
     pub waiting: usize,
     /// Steps so far.
     pub work: u64,
+    /// Whether streams are moved for those that wait. It is the part of the search that may take
+    /// as long as it is allowed to.
+    pub is_moving: bool,
 }
 
 /// How long to search.
@@ -66,7 +69,8 @@ pub struct Budget<'a> {
     /// The most steps. One is the effort of looking once into the busy time of a link. Deciding
     /// small cores for those without a place may take a quarter more, but no more than 2^23.
     pub work: u64,
-    /// Asked every some thousand steps; `false` ends the search with what it has.
+    /// Asked every some thousand steps and every few streams. `false` ends the part that the
+    /// search is in: moving streams, or all of the rest when it is in another.
     pub go_on: &'a mut dyn FnMut(&Progress) -> bool,
 }
 
@@ -75,6 +79,9 @@ const FEW: usize = 32;
 
 /// Steps between two questions.
 const ASK: u64 = 1 << 14;
+
+/// Streams between two questions, where no step is counted.
+const ASK_STREAMS: usize = 16;
 
 /// Steps of moving without ever fewer that wait, before small cores are decided.
 const PATIENCE: u64 = 1 << 21;
@@ -105,6 +112,8 @@ pub struct Planner {
     most_frames: i64,
     placed: usize,
     asked: u64,
+    /// Whether all of the search was ended.
+    ended: bool,
 }
 
 impl Planner {
@@ -134,6 +143,7 @@ impl Planner {
             most_frames: most_frames(problem.streams()),
             placed: 0,
             asked: 0,
+            ended: false,
             problem,
             options,
         }
@@ -170,21 +180,33 @@ impl Planner {
         let rank = |id: &usize| std::cmp::Reverse(self.problem.streams()[*id].priority);
         by_priority.sort_by_key(rank);
         let mut triage = reason::Triage::new(self.load.len());
-        for id in by_priority {
+        self.ended = false;
+        for (number, id) in by_priority.into_iter().enumerate() {
+            if self.is_ended(number, budget) {
+                break;
+            }
             if let Err(reason) = self.find_way(id, Some(&mut triage)) {
                 self.seats[id].reason = Some(reason);
             }
         }
         let mut waiting = Vec::new();
         self.begin();
-        for id in order {
-            if self.seats[id].reason.is_none() && !self.fit(id) && !self.fit_elsewhere(id) {
+        for (number, id) in order.into_iter().enumerate() {
+            if self.seats[id].reason.is_some() {
+                continue;
+            }
+            let is_ended = self.is_ended(number, budget) || self.seats[id].shape.is_none();
+            if is_ended || (!self.fit(id) && !self.fit_elsewhere(id)) {
                 waiting.push(id);
             }
         }
         self.table.end();
-        self.refuse(&mut waiting);
-        let (left, ended) = self.find_rest(waiting, budget);
+        let mut ended = self.ended;
+        let mut left = waiting;
+        if !ended {
+            self.refuse(&mut left);
+            (left, ended) = self.find_rest(left, budget);
+        }
         self.settle(left);
         self.keep_gate_limits();
         ended
@@ -213,8 +235,11 @@ impl Planner {
         let mut is_least = left.is_empty();
         for last in [false, true] {
             if !is_least {
-                left = self.decide(left, budget.work / 8);
+                left = self.decide(left, budget.work / 8, budget);
                 is_least = self.is_least(&left);
+            }
+            if self.ended {
+                break;
             }
             if !is_least && !last {
                 left = self.repair(left, budget, u64::MAX);
@@ -322,8 +347,17 @@ impl Planner {
         false
     }
 
-    fn progress(&self, waiting: usize) -> Progress {
-        Progress { placed: self.placed, waiting, work: self.table.work }
+    fn progress(&self, waiting: usize, is_moving: bool) -> Progress {
+        Progress { placed: self.placed, waiting, work: self.table.work, is_moving }
+    }
+
+    /// Whether all of the search is to end, which is asked once in a while.
+    fn is_ended(&mut self, number: usize, budget: &mut Budget) -> bool {
+        if !self.ended && number.is_multiple_of(ASK_STREAMS) {
+            let waiting = self.seats.len() - self.placed;
+            self.ended = !(budget.go_on)(&self.progress(waiting, false));
+        }
+        self.ended
     }
 
     /// Whether the search goes on.
@@ -335,7 +369,7 @@ impl Planner {
             return true;
         }
         self.asked = self.table.work;
-        (budget.go_on)(&self.progress(waiting))
+        (budget.go_on)(&self.progress(waiting, true))
     }
 
     /// Moves streams until all that wait have a place, the budget is used, or for so many steps
@@ -427,6 +461,8 @@ impl Planner {
         let open: Vec<usize> = (0..self.seats.len())
             .filter(|&id| self.seats[id].start.is_none() && self.is_shaky(id))
             .collect();
+        // Reasons take long, and nobody waits for them any more.
+        let open = if self.ended { Vec::new() } else { open };
         for id in open {
             if self.seats[id].shape.is_some() && (self.fit(id) || self.fit_elsewhere(id)) {
                 continue;

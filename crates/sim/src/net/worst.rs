@@ -32,6 +32,8 @@ pub struct Trial {
 
 /// So many trials are random before one is near the worst of them.
 const RANDOM_TRIALS: u32 = 8;
+/// Events between two questions whether a trial goes on.
+const EVENTS: u64 = 200_000;
 /// Almost together. **Units**: nanoseconds.
 const BESIDE_NS: i64 = 1_000;
 
@@ -44,21 +46,37 @@ impl PhaseSearch {
         PhaseSearch { network, cyclic, random: Sequence::new(seed), tried: 0, worst: None }
     }
 
-    /// One more trial, whose badness `score` tells; the worst so far.
+    /// One more trial, whose badness `score` tells; the worst so far. A trial is broken off, and
+    /// counts nothing, when `go_on` says so; `None` when it was the first.
     ///
     /// **Errors**: as [`Simulation::new`].
-    pub fn step(&mut self, score: impl Fn(&Outcome) -> u64) -> Result<&Trial, NetError> {
+    pub fn step(
+        &mut self,
+        score: impl Fn(&Outcome) -> u64,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<Option<&Trial>, NetError> {
         if self.tried > 0 {
             self.propose();
         }
+        let mut simulation = Simulation::new(&self.network)?;
+        while simulation.go_on(EVENTS) {
+            if !go_on() {
+                return Ok(self.worst.as_ref());
+            }
+        }
         self.tried += 1;
-        let outcome = Simulation::run(&self.network)?;
+        let outcome = simulation.finish();
         let score = score(&outcome);
         if self.worst.as_ref().is_none_or(|worst| score > worst.score) {
             let offsets = self.cyclic.iter().map(|number| (*number, self.offset(*number)));
             self.worst = Some(Trial { offsets: offsets.collect(), outcome, score });
         }
-        Ok(self.worst.as_ref().expect("invariant: there was a trial"))
+        Ok(self.worst.as_ref())
+    }
+
+    /// So many trials have ended.
+    pub fn tried(&self) -> u32 {
+        self.tried
     }
 
     fn offset(&self, stream: usize) -> Span {
@@ -133,7 +151,7 @@ mod tests {
         network.streams = vec![stream; 4];
         let mut search = PhaseSearch::new(network, 3);
         for trial in 0..100 {
-            let worst = search.step(|_| 0).unwrap().offsets.clone();
+            let worst = search.step(|_| 0, || true).unwrap().unwrap().offsets.clone();
             let tried: Vec<_> =
                 search.cyclic.iter().map(|number| (*number, search.offset(*number))).collect();
             assert!(trial == 0 || tried != worst, "trial {trial}");

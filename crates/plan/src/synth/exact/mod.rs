@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 use self::cases::{Answer, decide};
 use self::core::{Beside, Part};
-use super::Planner;
 use super::table::Item;
+use super::{Budget, Planner};
 use crate::model::{CasePart, Certificate, LinkId, Split, StreamId};
 
 /// The most steps for all streams that are left, and for one of them.
@@ -31,11 +31,20 @@ const MOST_BESIDE: usize = 400;
 impl Planner {
     /// Decides those that are left, as far as the steps go; who still has no place, with a proof or
     /// without.
-    pub(super) fn decide(&mut self, left: Vec<usize>, most: u64) -> Vec<usize> {
+    pub(super) fn decide(
+        &mut self,
+        left: Vec<usize>,
+        most: u64,
+        budget: &mut Budget,
+    ) -> Vec<usize> {
         let mut allowed = MOST_STEPS.min(most);
         let mut still = Vec::new();
         let mut count = u64::try_from(left.len()).unwrap_or(u64::MAX);
-        for id in left {
+        for (number, id) in left.into_iter().enumerate() {
+            if self.is_ended(number, budget) {
+                still.push(id);
+                continue;
+            }
             if !self.is_proven(id) || self.names_refused(id) {
                 self.seats[id].reason = Some(self.explain(id));
             }

@@ -274,7 +274,7 @@ fn t0_small_problems_are_decided_to_the_end() {
             planner.order().into_iter().filter(|id| !planner.fit(*id)).collect();
         let mut budget = Budget { work: u64::MAX, go_on: &mut |_| true };
         let left = planner.repair(waiting, &mut budget, 50);
-        let still = planner.decide(left.clone(), 1 << 24);
+        let still = planner.decide(left.clone(), 1 << 24, &mut budget);
         assert_eq!(still.is_empty(), has_plan, "seed {seed}: {still:?}");
         missed += usize::from(has_plan && !left.is_empty());
         refused += still.len();
@@ -328,7 +328,7 @@ fn t0_cores_are_found_that_moving_misses_in_few_steps() {
             continue;
         }
         missed += 1;
-        let still = planner.decide(left, 1 << 20);
+        let still = planner.decide(left, 1 << 20, &mut budget);
         let proven = still.iter().any(|id| planner.is_proven(*id));
         assert!(!proven, "seed {seed}: there is a plan for all");
         found += usize::from(still.is_empty());
