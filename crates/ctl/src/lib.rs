@@ -12,6 +12,7 @@ pub mod clock;
 pub mod conductor;
 pub mod control;
 pub mod doctor;
+pub mod drops;
 mod error;
 pub mod experiment;
 pub mod groups;

@@ -30,8 +30,10 @@ fn times(what: &str, times: Option<&TimesSummary>) -> String {
 
 fn sent_of(sent: &Sent) -> String {
     let refused = sent.refused;
+    let causes: String = sent.drop_causes.iter().map(|cause| format!("{cause}\n")).collect();
     format!(
-        "sent {} packets{}; not taken {}, launch time invalid {}, launch time missed {}\n{}",
+        "sent {} packets{}; not taken {}, launch time invalid {}, launch time missed {}\n\
+         {causes}{}",
         sent.packets,
         if sent.ended_early { ", then ended on request" } else { "" },
         refused.not_taken,

@@ -35,6 +35,11 @@ pub fn launch(directory: &Path) -> anyhow::Result<Sheet> {
         sheet.findings.push(note("absent", format!("{}: {}", absent.way, absent.why)));
     }
     let head = ["way", "planned", "sent", "not taken", "invalid", "missed", "unsent"];
+    for column in &found.columns {
+        for cause in &column.drop_causes {
+            sheet.findings.push(note("drop_causes", format!("{}: {cause}", column.name())));
+        }
+    }
     let mut counts = Table::new("Frames", 1, &head);
     for column in &found.columns {
         let c = &column.counts;

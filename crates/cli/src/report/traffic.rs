@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde_json::Value as Json;
+use timewire_ctl::drops::DropCause;
 use timewire_ctl::traffic::expect::Expectations;
 use timewire_ctl::traffic::listen::{LISTEN_SCHEMA, ListenSnapshot};
 use timewire_report::hdr::HdrSeries;
@@ -123,6 +124,11 @@ fn counted(sheet: &mut Sheet, found: &Json) {
         if many > 0 {
             let measured = format!("{many} of {}", count(found, "/total/planned"));
             sheet.findings.push(judged(key, limit.to_owned(), measured, false));
+        }
+    }
+    for cause in list(found, "/drop_causes") {
+        if let Ok(cause) = serde_json::from_value::<DropCause>(cause.clone()) {
+            sheet.findings.push(note("drop_causes", cause.to_string()));
         }
     }
     let (planned, sent) = (count(found, "/total/planned"), count(found, "/total/sent"));

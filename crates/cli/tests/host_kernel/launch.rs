@@ -115,7 +115,13 @@ fn slot() {
 /// With too small a delta the timer can come after the launch time, and the verb says so.
 fn missed() {
     let (code, measured) = measure("--how etf --cycle 250us --count 400 --repeats 1 --delta 256ns");
-    let counts = &column(&measured, "etf", 250_000)["counts"];
+    let etf = column(&measured, "etf", 250_000);
+    let counts = &etf["counts"];
+    let cause = &etf["drop_causes"][0];
+    assert_eq!(cause["frames"], counts["missed"], "{etf}");
+    let candidates = cause["candidates"].as_array().unwrap();
+    let told = candidates.iter().map(|it| (&it["cause"], &it["qdisc"])).collect::<Vec<_>>();
+    assert_eq!(told, [(&"launch_missed".into(), &"etf".into())], "{etf}");
     let (missed, sent) = (counts["missed"].as_u64().unwrap(), counts["sent"].as_u64().unwrap());
     assert!(missed > 0 && missed + sent == 400 && code == 1, "{counts}");
 }

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
 mod avtp;
+mod drops;
 mod examples;
 mod gates;
 mod launch;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         measure::TRIALS,
         gates::TRIALS,
         talk::TRIALS,
+        drops::TRIALS,
     ];
     trial::main(&of_files.concat())
 }

@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use timewire_avtp::stream::{Launch, Next};
 use timewire_base::{IfName, Instant, SocketPriority, Span, Tai};
 use timewire_path::transmit::{
-    LaunchOptions, LaunchRefusal, TransmitOptions, Transmitter, Transport, TxReport,
+    LaunchOptions, LaunchRefusal, NotSent, TransmitOptions, Transmitter, Transport, TxReport,
 };
 use timewire_sys::event::{self, EndRequests};
 use timewire_sys::{Sending, clock, sending_of};
+
+use crate::drops::{self, DropCause, Heard, QdiscCounts, Socket};
 
 use super::{Route, StreamError, Times, TimesSummary};
 
@@ -66,6 +68,8 @@ pub struct Sent {
     pub last_launch_ns: Option<i64>,
     /// Those that did not leave.
     pub refused: LaunchCounts,
+    /// Why they did not.
+    pub drop_causes: Vec<DropCause>,
     /// How long after its time each was handed over: its launch time, less the lead when there is
     /// one.
     pub handed_over_late: Option<TimesSummary>,
@@ -83,6 +87,9 @@ pub(super) struct Sender {
     first: Option<Instant<Tai>>,
     last: Option<Instant<Tai>>,
     refused: LaunchCounts,
+    socket: Socket,
+    heard: Heard,
+    before: QdiscCounts,
     late: Times,
 }
 
@@ -112,6 +119,8 @@ impl Sender {
             ..TransmitOptions::default()
         };
         let transport = Transport::Frames { interface: outlet.interface.clone() };
+        let socket = Socket::of(Some(outlet.interface.to_string()), &options);
+        let before = QdiscCounts::now();
         // A sleep ends 50 us late otherwise; where that is refused, the report shows it.
         let _ = clock::set_timer_slack(Span::from_ns(1));
         Ok(Sender {
@@ -123,6 +132,9 @@ impl Sender {
             first: None,
             last: None,
             refused: LaunchCounts::default(),
+            socket,
+            heard: Heard::default(),
+            before,
             late: Times::default(),
         })
     }
@@ -165,11 +177,15 @@ impl Sender {
             clock::sleep_until(last.saturating_add(AFTERMATH));
             self.flush()?;
         }
+        // The send call of those fails as well.
+        let invalid = self.refused.launch_invalid;
+        self.refused.not_taken = self.refused.not_taken.saturating_sub(invalid);
         Ok(Sent {
             packets: self.packets,
             first_launch_ns: self.first.map(Instant::as_ns),
             last_launch_ns: self.last.map(Instant::as_ns),
             refused: self.refused,
+            drop_causes: drops::causes(&[(self.socket, self.heard)], &self.before),
             handed_over_late: self.late.summary(),
             ended_early,
         })
@@ -184,15 +200,18 @@ impl Sender {
         self.late.record(now - due);
         let length = self.header.len() + launch.bytes.len();
         let at = self.lead.map(|_| launch.launch_time);
+        self.heard.past += u64::from(at.is_some_and(|at| at < now));
         let Some(buffer) = self.port.message_buffer(length) else {
             self.refused.not_taken += 1;
+            self.heard.again += 1;
             return;
         };
         let (header, payload) = buffer.split_at_mut(self.header.len());
         header.copy_from_slice(&self.header);
         payload.copy_from_slice(launch.bytes);
-        if self.port.send(length, None, at).is_err() {
+        if let Err(why) = self.port.send(length, None, at) {
             self.refused.not_taken += 1;
+            self.heard.again += u64::from(matches!(why, NotSent::Full));
         }
     }
 
@@ -201,16 +220,19 @@ impl Sender {
     /// **Errors**: the socket cannot be read.
     pub(super) fn flush(&mut self) -> Result<(), StreamError> {
         self.port.flush();
-        let refused = &mut self.refused;
-        let read = self.port.reports(&mut |report| match report {
-            TxReport::NotTaken { .. } => refused.not_taken += 1,
-            TxReport::LaunchRefused { why: LaunchRefusal::Invalid, .. } => {
-                refused.launch_invalid += 1;
+        let (refused, heard) = (&mut self.refused, &mut self.heard);
+        let read = self.port.reports(&mut |report| {
+            heard.report(&report);
+            match report {
+                TxReport::NotTaken { .. } => refused.not_taken += 1,
+                TxReport::LaunchRefused { why: LaunchRefusal::Invalid, .. } => {
+                    refused.launch_invalid += 1;
+                }
+                TxReport::LaunchRefused { why: LaunchRefusal::Missed, .. } => {
+                    refused.launch_missed += 1;
+                }
+                TxReport::Stamp { .. } | TxReport::Other { .. } => {}
             }
-            TxReport::LaunchRefused { why: LaunchRefusal::Missed, .. } => {
-                refused.launch_missed += 1;
-            }
-            TxReport::Stamp { .. } | TxReport::Other { .. } => {}
         });
         read.map_err(|source| StreamError::Interface {
             what: format!("sending on {}", self.interface),

@@ -11,6 +11,7 @@ mod directory;
 mod error;
 pub mod expect;
 pub mod listen;
+mod lost;
 mod marks;
 pub mod metrics;
 mod numbers;

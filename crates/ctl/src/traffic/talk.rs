@@ -24,9 +24,11 @@ use timewire_trace::record::{Record, Tap};
 use timewire_trace::stream::histogram::HistogramSummary;
 
 use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK};
+use super::lost::PortDrops;
 use super::marks::TalkMarks;
 use super::plan::{Plan, Wish, plan};
 use super::{ThreadWish, TrafficError};
+use crate::drops::{DropCause, QdiscCounts};
 use crate::stamping;
 
 /// The `schema` field of what a talker did.
@@ -111,6 +113,8 @@ pub struct TalkOutcome {
     pub unknown_reports: u64,
     /// Reports that were lost because they were not asked for in time.
     pub lost_reports: u64,
+    /// Why messages did not leave, with the queueing discipline that dropped them.
+    pub drop_causes: Vec<DropCause>,
 }
 
 /// One stream.
@@ -195,25 +199,29 @@ pub fn run(
     let recorder = directory.as_mut().and_then(Directory::take_recorder);
     on(&TalkEvent::Talking { ports: &ports, notes: &notes })
         .map_err(TrafficError::system("print"))?;
+    let before = QdiscCounts::now();
     let (stop, live) = (AtomicBool::new(false), talker.live());
     let start = clock::now::<Tai>();
     let end = request.duration.map(|duration| start.saturating_add(duration));
     let sent = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("tw-talker".to_owned());
-        let (stop, done, streams) = (&stop, &done, &made.streams);
+        let (stop, done, made) = (&stop, &done, &made);
         let (talker, recorder) = (&mut talker, recorder.as_ref());
         let thread = thread.spawn_scoped(scope, move || {
             let ended = request.thread.enter().and_then(|notes| {
-                let flows = Flows::new(streams);
+                let flows = Flows::new(&made.streams);
                 let marks = TalkMarks::new();
-                let mut on = move |event: StreamEvent| {
+                let mut drops = PortDrops::new(made);
+                let mut on = |event: StreamEvent| {
+                    drops.note(&event);
                     // Mostly nobody wants to hear of it, and what tells is all in one place.
                     if recorder.is_some() || marks.are_listened_to() {
                         let StreamEvent { stream, seq, what } = event;
                         hear(&marks, recorder, &flows, &StreamEvent { stream, seq, what });
                     }
                 };
-                talker.run(stop, end, &mut on).map(|()| notes).map_err(TrafficError::from)
+                let ended = talker.run(stop, end, &mut on);
+                ended.map(|()| (notes, drops)).map_err(TrafficError::from)
             });
             // The other side looks from time to time all the same.
             let _ = done.set();
@@ -240,18 +248,21 @@ pub fn run(
             }
         };
         let ended = thread.join();
-        let notes = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let told = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         shown.map_err(TrafficError::system("show how it goes"))?;
-        Ok::<_, TrafficError>((early, notes))
+        Ok::<_, TrafficError>((early, told))
     })?;
-    let (ended_early, mut of_thread) = sent;
+    let (ended_early, (mut of_thread, drops)) = sent;
     of_thread.extend(stamping::end(card)?);
     if !of_thread.is_empty() {
         on(&TalkEvent::Talking { ports: &[], notes: &of_thread })
             .map_err(TrafficError::system("print"))?;
     }
     let elapsed = clock::now::<Tai>() - start;
-    let outcome = outcome(&made, ports, talker.report(), elapsed, ended_early);
+    let report = talker.report();
+    let drop_causes = drops.causes(&made, request.wish.interface.as_ref(), &report, &before);
+    let mut outcome = outcome(&made, ports, report, elapsed, ended_early);
+    outcome.drop_causes = drop_causes;
     if let Some(directory) = directory {
         directory.finish(recorder, &outcome)?;
     }
@@ -290,6 +301,7 @@ fn outcome(
         stamp_faults: report.stamp_faults,
         unknown_reports: report.unknown_reports,
         lost_reports: report.lost_reports,
+        drop_causes: Vec::new(),
     }
 }
 

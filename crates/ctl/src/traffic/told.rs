@@ -81,6 +81,9 @@ pub fn outcome(done: &TalkOutcome) -> String {
     if !done.stamp_faults.is_empty() {
         out += &format!("stamps not as they should be: {}\n", done.stamp_faults);
     }
+    for cause in &done.drop_causes {
+        out += &format!("{cause}\n");
+    }
     let [min, p50, p99, max] = times(&done.wake);
     if done.wake.count > 0 {
         out += &format!("wake-ups were late by {min} to {max}us, p50 {p50}us, p99 {p99}us\n");
@@ -155,6 +158,7 @@ mod tests {
             stamp_faults: StampFaults::default(),
             unknown_reports: 0,
             lost_reports: 0,
+            drop_causes: Vec::new(),
         }
     }
 

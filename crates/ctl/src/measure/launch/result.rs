@@ -12,6 +12,7 @@ use timewire_trace::stats::{Bins, Distribution};
 
 use super::limit::{self, Checked, FIGURES, Limit, Names};
 use super::{Tap, Way};
+use crate::drops::DropCause;
 
 /// The format of [`Measured`] as JSON.
 pub const SCHEMA: &str = "timewire.measure-launch/1";
@@ -25,7 +26,7 @@ pub enum Fate {
     Unsent,
     /// The kernel took it.
     Sent,
-    /// The kernel did not take it: a queue or a buffer was full.
+    /// The kernel did not take it; why is told for the whole column.
     NotTaken,
     /// The discipline refused its launch time, mostly because that was past.
     Invalid,
@@ -78,6 +79,8 @@ pub struct Shot {
     pub card: Option<CardClockSeen>,
     /// The frames, in their order.
     pub samples: Vec<Sample>,
+    /// Why frames did not leave.
+    pub drop_causes: Vec<DropCause>,
 }
 
 /// How a card's clock was related to TAI over a run.
@@ -201,6 +204,9 @@ pub struct Column {
     pub lead_ns: Option<i64>,
     /// What became of the frames.
     pub counts: Counts,
+    /// Why frames did not leave, with the queueing discipline that dropped them.
+    #[serde(default)]
+    pub drop_causes: Vec<DropCause>,
     /// The tap that the table shows.
     pub shown: Tap,
     /// Launch errors at every tap that there is.
@@ -399,6 +405,7 @@ pub fn columns(shots: &[Shot], facts: &dyn Fn(Way, Span) -> Facts, show: Show) -
             delta_ns: delta.map(Span::as_ns),
             lead_ns: lead.map(Span::as_ns),
             counts: counts(&of),
+            drop_causes: drop_causes(&of),
             shown: shown(show, &taps),
             taps,
         }
@@ -423,6 +430,12 @@ fn shown(show: Show, taps: &[AtTap]) -> Tap {
         Show::Peer => Tap::Peer,
         Show::Sender => taps.first().map_or(Tap::TxSoftware, |at| at.tap),
     }
+}
+
+fn drop_causes(shots: &[&Shot]) -> Vec<DropCause> {
+    let mut all = Vec::new();
+    shots.iter().for_each(|shot| DropCause::merge(&mut all, &shot.drop_causes));
+    all
 }
 
 fn counts(shots: &[&Shot]) -> Counts {
@@ -555,6 +568,7 @@ mod tests {
             has_peer: true,
             card: None,
             samples: (0..).zip(errors).map(sample).collect(),
+            drop_causes: Vec::new(),
         }
     }
 

@@ -16,7 +16,7 @@ use timewire_lab::ns;
 use timewire_path::probe::Probe;
 use timewire_path::talker::{
     Cadence, Destination, FrameContent, FrameHeader, StreamEvent, StreamEventKind, StreamSpec,
-    Talker, TalkerError,
+    Talker, TalkerError, TalkerReport,
 };
 use timewire_path::transmit::{
     LaunchOptions, LaunchRefusal, StampTime, TransmitOptions, Transport, TxTap, TxTaps,
@@ -30,6 +30,7 @@ use super::result::{CardClockSeen, Fate, Sample, Shot};
 use super::way::Unavailable;
 use super::{Request, Tap, Way, has_hardware, run_real_time};
 use crate::CtlError;
+use crate::drops::{self, DropCause, Heard as Dropped, QdiscCounts, Socket};
 
 /// Where the frames go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +108,7 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
     let over = Wake::new().map_err(invalid("make an event"))?;
     let mut samples = vec![Sample::default(); usize::try_from(shooting.frames).unwrap_or(0)];
     let lead = shooting.mac.map_or(Span::ZERO, |_| mac_lead(shooting.cycle));
+    let (counted, mut dropped) = (QdiscCounts::now(), Dropped::default());
     let (sent, arrived, ended) = thread::scope(|scope| {
         let hearing = listener.map(|socket| {
             let (over, run) = (&over, shooting.run);
@@ -114,7 +116,10 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
         });
         let sending = scope.spawn(|| {
             let note = shooting.request.real_time.then(run_real_time).flatten();
-            let mut on = |event: StreamEvent| note_event(&mut samples, event, lead);
+            let mut on = |event: StreamEvent| {
+                dropped.event(&event.what);
+                note_event(&mut samples, event, lead);
+            };
             let result = talker.run(&stop, None, &mut on);
             // Whoever waits for it would wait for ever.
             done.set().expect("invariant: an event counter takes one");
@@ -154,6 +159,7 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
         }
     }
     let report = talker.report();
+    let drop_causes = drop_causes(shooting, dropped, &report, &counted);
     if !report.stamp_faults.is_empty() {
         notes.push(format!("transmit stamps not as they should be: {}", report.stamp_faults));
     }
@@ -174,8 +180,20 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
         _ => None,
     };
     let &Shooting { way, cycle, repeat, .. } = shooting;
-    let shot = Shot { way, cycle, repeat, sender, has_peer, card, samples };
+    let shot = Shot { way, cycle, repeat, sender, has_peer, card, samples, drop_causes };
     Ok(Taken { shot: Ok(shot), ended, notes })
+}
+
+fn drop_causes(
+    shooting: &Shooting<'_>,
+    mut dropped: Dropped,
+    report: &TalkerReport,
+    counted: &QdiscCounts,
+) -> Vec<DropCause> {
+    dropped.complete(report.streams.iter().map(|stream| stream.counters.not_taken).sum());
+    let interface = shooting.mac.map_or(&shooting.studio.interface, |(stack, _)| stack);
+    let socket = Socket::of(Some(interface.to_string()), &options(shooting, None));
+    drops::causes(&[(socket, dropped)], counted)
 }
 
 /// Where the sender's side stamps, and with which card's clock.
@@ -194,21 +212,25 @@ fn sender_tap(shooting: &Shooting<'_>) -> (Option<Tap>, Option<u32>) {
     }
 }
 
-fn talker(shooting: &Shooting<'_>, sender: Option<Tap>) -> Result<Talker, TalkerError> {
-    let &Shooting { request, studio, way, cycle, .. } = shooting;
-    let has_launch = way.has_launch_times();
-    let lead = has_launch.then(|| shooting.delta + request.ahead_of(cycle));
+fn options(shooting: &Shooting<'_>, sender: Option<Tap>) -> TransmitOptions {
     let taps = TxTaps {
         sched: false,
         software: sender == Some(Tap::TxSoftware),
         hardware: sender == Some(Tap::TxHardware),
     };
-    let options = TransmitOptions {
-        priority: Some(request.priority),
-        launch: has_launch.then(LaunchOptions::default),
+    TransmitOptions {
+        priority: Some(shooting.request.priority),
+        launch: shooting.way.has_launch_times().then(LaunchOptions::default),
         taps,
         ..TransmitOptions::default()
-    };
+    }
+}
+
+fn talker(shooting: &Shooting<'_>, sender: Option<Tap>) -> Result<Talker, TalkerError> {
+    let &Shooting { request, studio, way, cycle, .. } = shooting;
+    let has_launch = way.has_launch_times();
+    let lead = has_launch.then(|| shooting.delta + request.ahead_of(cycle));
+    let options = options(shooting, sender);
     let cadence = match shooting.mac {
         Some((_, windows)) => Cadence::Slots { windows: windows.clone(), lead: mac_lead(cycle) },
         None => Cadence::Cycle { start: first(cycle, lead.unwrap_or(Span::ZERO)), cycle },

@@ -38,6 +38,11 @@ impl Measured {
                 put(&mut text, format_args!("{head}: no error at {}: {why}\n", column.shown));
             }
         }
+        for column in &self.columns {
+            for cause in &column.drop_causes {
+                put(&mut text, format_args!("{}: {cause}\n", column.name()));
+            }
+        }
         for ratio in self.ratios.iter().filter(|ratio| self.shows(ratio)) {
             put(&mut text, format_args!("{}\n", ratio_text(ratio)));
         }
