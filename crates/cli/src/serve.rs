@@ -38,6 +38,10 @@ pub struct Serve {
     /// Serve the one controller at stdin and stdout, and end with it
     #[arg(long, conflicts_with_all = ["listen", "socket"])]
     pub stdio: bool,
+    /// This station ends with its experiment: what is changed without a record to undo it is not
+    /// looked for
+    #[arg(long, hide = true, requires = "stdio")]
+    pub disposable: bool,
     #[command(flatten)]
     pub keys: Keys,
 }
@@ -52,7 +56,8 @@ pub fn run(args: &Serve) -> anyhow::Result<ExitCode> {
         other => other?,
     }
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let options = AgentOptions { directory: keys.join("work"), program };
+    let options =
+        AgentOptions { directory: keys.join("work"), program, is_disposable: args.disposable };
     if let Some(done) = timewire_host::apply::keeper::recover()? {
         say!("note: {done}");
     }

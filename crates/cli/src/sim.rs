@@ -17,6 +17,7 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Args;
 use timewire_sched::scenario::network::{NetMetric, NetworkFile};
 use timewire_sched::scenario::{AtMost, FileKind, ScenarioErrors};

@@ -75,7 +75,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         (None, read_map(args, &script.file, path)?, own_agent_directory())
     };
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let reach = Reach::new(&script.file, &map, &keys, program, &directory)?;
+    let mut reach = Reach::new(&script.file, &map, &keys, program, &directory)?;
+    if place.record_for.is_some() {
+        reach = reach.disposable();
+    }
     // Before any thread: all of them leave the signals to us.
     let requests = EndRequests::new().context("cannot wait for signals")?;
     let connect: Arc<dyn Connect> = Arc::new(reach);

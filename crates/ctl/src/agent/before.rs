@@ -76,12 +76,7 @@ impl Before {
             left.extend(self.undo_receive());
         }
         left.extend(await_watchdogs());
-        match journal::recover() {
-            Ok(found) => left.extend(found.into_iter().flat_map(|found| found.failures)),
-            // Without a directory there is no journal.
-            Err(HostError::NoRuntimeDir) => {}
-            Err(error) => left.push(error.to_string()),
-        }
+        left.extend(recovered());
         if is_comparable {
             left.extend(self.settled_drift());
         }
@@ -152,6 +147,16 @@ impl Before {
             found.push("the scheduling groups are not those of before".to_owned());
         }
         found
+    }
+}
+
+/// Carries out the journals of processes that are gone; what could not be undone.
+pub(super) fn recovered() -> Vec<String> {
+    match journal::recover() {
+        Ok(found) => found.into_iter().flat_map(|found| found.failures).collect(),
+        // Without a directory there is no journal.
+        Err(HostError::NoRuntimeDir) => Vec::new(),
+        Err(error) => vec![error.to_string()],
     }
 }
 

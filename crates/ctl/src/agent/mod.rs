@@ -40,6 +40,8 @@ pub struct AgentOptions {
     pub directory: PathBuf,
     /// This program, for commands that begin with `timewire`.
     pub program: PathBuf,
+    /// Whether this station ends with its experiment, so that it is not compared with before.
+    pub is_disposable: bool,
 }
 
 /// An agent.
@@ -320,7 +322,8 @@ impl AgentService {
 
     fn part(&mut self, experiment: &ExperimentId) -> Arc<Part> {
         let directory = self.experiments().join(experiment.as_str());
-        let before = self.befores().join(experiment.as_str());
+        let is_compared = !self.options.is_disposable;
+        let before = is_compared.then(|| self.befores().join(experiment.as_str()));
         let program = self.options.program.clone();
         let new = || Arc::new(Part::new(directory, before, program, experiment));
         Arc::clone(self.parts.entry(experiment.clone()).or_insert_with(new))

@@ -21,7 +21,7 @@ use timewire_host::snapshot::Snapshot;
 use timewire_sched::scenario::host::HostFile;
 use timewire_sys::clock;
 
-use super::before::Before;
+use super::before::{self, Before};
 use super::running::{Running, await_watchdogs, end_marked};
 
 /// Most records of a station; more do not fit the message that tells of them.
@@ -34,8 +34,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// One experiment on this station.
 pub(super) struct Part {
     directory: PathBuf,
-    /// Where it is written what the host was like before.
-    before: PathBuf,
+    /// Where it is written what the host was like before; `None` where nobody compares.
+    before: Option<PathBuf>,
     own_program: PathBuf,
     mark: String,
     state: Mutex<State>,
@@ -59,7 +59,7 @@ impl Part {
     /// in a file.
     pub fn new(
         directory: PathBuf,
-        before: PathBuf,
+        before: Option<PathBuf>,
         own_program: PathBuf,
         experiment: &ExperimentId,
     ) -> Part {
@@ -173,7 +173,7 @@ impl Part {
     ///
     /// **Errors**: it cannot be read, or not be written down.
     pub fn survey(&self) -> Result<(), String> {
-        Before::observe()?.save(&self.before)
+        self.before.as_ref().map_or(Ok(()), |path| Before::observe()?.save(path))
     }
 
     /// Puts the host back, with all that is found to undo; what differs from before is left.
@@ -191,9 +191,13 @@ impl Part {
         if let Err(error) = keeper::recover() {
             left.push(error.to_string());
         }
-        match Before::load(&self.before) {
-            Ok(before) => left.extend(before.put_back(|| await_watchdogs(&self.mark))),
-            Err(why) => {
+        match self.before.as_deref().map(Before::load) {
+            Some(Ok(before)) => left.extend(before.put_back(|| await_watchdogs(&self.mark))),
+            None => {
+                left.extend(await_watchdogs(&self.mark));
+                left.extend(before::recovered());
+            }
+            Some(Err(why)) => {
                 left.extend(await_watchdogs(&self.mark));
                 left.push(format!("it is not known what the host was like before: {why}"));
             }
@@ -259,7 +263,9 @@ impl Part {
     pub fn forget(&self) {
         // It has no records any more, so nothing is lost where this fails.
         let _ = fs::remove_dir_all(&self.directory);
-        let _ = fs::remove_file(&self.before);
+        if let Some(before) = &self.before {
+            let _ = fs::remove_file(before);
+        }
     }
 
     fn put(&self, name: &RecordName, bytes: &[u8]) -> Result<(), String> {
@@ -428,7 +434,7 @@ mod tests {
         let experiment = ExperimentId::new(&name).unwrap();
         let part = Arc::new(Part::new(
             directory.clone(),
-            directory.join("before"),
+            Some(directory.join("before")),
             PathBuf::new(),
             &experiment,
         ));
@@ -466,8 +472,12 @@ mod tests {
     fn t1_a_file_in_pieces_has_its_name_when_it_is_whole() {
         let directory = std::env::temp_dir().join(format!("tw-piece-{}", std::process::id()));
         let experiment = ExperimentId::new("e").unwrap();
-        let part =
-            Part::new(directory.clone(), directory.join("before"), PathBuf::new(), &experiment);
+        let part = Part::new(
+            directory.clone(),
+            Some(directory.join("before")),
+            PathBuf::new(),
+            &experiment,
+        );
         let name = RecordName::new("below/f").unwrap();
         let whole = [0, 0xff, b'a', b'b', 0];
         let digest = timewire_remote::digest(&mut &whole[..]).unwrap();

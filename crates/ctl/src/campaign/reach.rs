@@ -38,6 +38,8 @@ pub struct Reach {
     own_program: PathBuf,
     /// Where the agents of local stations keep what they know.
     agents: PathBuf,
+    /// Whether the stations end with the experiment.
+    are_disposable: bool,
 }
 
 /// The directory of this station's key, peers and agent.
@@ -85,7 +87,12 @@ impl Reach {
         let boot = fs::read_to_string(BOOT).map_err(CtlError::file("read", Path::new(BOOT)))?;
         let agents = directory.join("agents").join(boot.trim());
         let keys = keys.to_owned();
-        Ok(Reach { stations, identity, keys, own_program, agents })
+        Ok(Reach { stations, identity, keys, own_program, agents, are_disposable: false })
+    }
+
+    /// The same, of stations that were made for the experiment and end with it.
+    pub fn disposable(self) -> Reach {
+        Reach { are_disposable: true, ..self }
     }
 }
 
@@ -150,6 +157,7 @@ impl Connect for Reach {
                 let directory = self.keys.join("netns").join(name);
                 ip.args(["netns", "exec", name]).arg(&self.own_program);
                 ip.args(["agent", "serve", "--stdio", "--dir"]).arg(directory);
+                ip.args(self.are_disposable.then_some("--disposable"));
                 over_program(ip, limits)
             }
             Some(Address::Local) => {
