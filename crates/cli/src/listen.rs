@@ -13,6 +13,7 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use timewire_base::{IfName, Instant, Span, parse_bytes, parse_span};
+use timewire_ctl::campaign::CLOCK_ERROR;
 use timewire_ctl::traffic::expect::{Expectations, Judged};
 use timewire_ctl::traffic::listen::{
     self, ListenEvent, ListenRequest, ListenSnapshot, final_object,
@@ -104,7 +105,7 @@ pub struct Listen {
           help_heading = "Kernel")]
     pub longest: u32,
     /// The clocks of talker and card are at most so far from this host's; without it no latency is
-    /// shown but of talkers on this host
+    /// shown but of talkers on this host [default: that of TIMEWIRE_CLOCK_ERROR]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Figures")]
     pub clock_error: Option<Span>,
     /// CPUs of the receiving thread, such as 2 or 2,4-6
@@ -334,7 +335,7 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
             UntilArg::Card => Tap::RxHw,
         },
         hardware_ahead: args.card_ahead,
-        clock_error: args.clock_error,
+        clock_error: clock_error(args)?,
         cycle: args.cycle.map(|cycle_time| PhaseCycle {
             base_time: Instant::from_ns(args.base_time.as_ns()),
             cycle_time,
@@ -354,6 +355,17 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
         prometheus: args.prometheus,
         told: json!({"arguments": arguments(), "most_streams": MAX_STREAMS}),
     })
+}
+
+/// What is said of the clocks, here or by who made this station.
+fn clock_error(args: &Listen) -> anyhow::Result<Option<Span>> {
+    match std::env::var(CLOCK_ERROR) {
+        Ok(text) if args.clock_error.is_none() => match parse_time(&text) {
+            Ok(error) => Ok(Some(error)),
+            Err(error) => bail!("{CLOCK_ERROR}: {error}"),
+        },
+        _ => Ok(args.clock_error),
+    }
 }
 
 fn source(args: &Listen) -> anyhow::Result<Source> {

@@ -25,7 +25,7 @@ use crate::CtlError;
 use crate::agent::ledger::replace;
 use crate::conductor::{Conductor, Connect, Told};
 pub use compile::{Performance, performances};
-pub use reach::{Reach, own_agent_directory};
+pub use reach::{CLOCK_ERROR, Reach, own_agent_directory};
 pub use verdict::{CheckResult, PerformanceResult, StartResult, StationStartResult, Summary};
 
 /// The experiment, as it was read.

@@ -99,6 +99,9 @@ impl Reach {
 /// Differs from start to start of a machine, and from machine to machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
+/// How far the clocks of talkers are from a listener's, at most: as `listen --clock-error`.
+pub const CLOCK_ERROR: &str = "TIMEWIRE_CLOCK_ERROR";
+
 /// Where what is changed of a host is recorded.
 const STATE: &str = "TIMEWIRE_STATE_DIR";
 
@@ -157,7 +160,10 @@ impl Connect for Reach {
                 let directory = self.keys.join("netns").join(name);
                 ip.args(["netns", "exec", name]).arg(&self.own_program);
                 ip.args(["agent", "serve", "--stdio", "--dir"]).arg(directory);
-                ip.args(self.are_disposable.then_some("--disposable"));
+                if self.are_disposable {
+                    // Namespaces of one kernel share its clock, and cannot tell that they do.
+                    ip.arg("--disposable").env(CLOCK_ERROR, "0ns");
+                }
                 over_program(ip, limits)
             }
             Some(Address::Local) => {

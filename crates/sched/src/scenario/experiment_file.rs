@@ -357,8 +357,9 @@ const MAX_VALUES: usize = 1_000;
 
 /// What Timewire itself reads from its environment or sets in that of others, as variables of an
 /// experiment would be called; a test looks for all of them in the sources.
-const OWN_VARIABLES: [&str; 12] = [
+const OWN_VARIABLES: [&str; 13] = [
     "cache",
+    "clock_error",
     "files",
     "lab_kernel",
     "lab_kernel_name",
