@@ -184,14 +184,14 @@ fn t3_what_is_said_about_the_worst_mistakes() {
 #[test]
 fn t3_names_of_hosts_are_taken_where_addresses_are() {
     let Some(host) = host() else { return };
-    let streams = "timewire: 1\nname: s\nstreams: [{id: 1, to: 'localhost:15009', count: 3}]\n";
+    let streams = "timewire: 1\nname: s\nstreams: [{id: 1, to: 'localhost:15009', count: 500}]\n";
     let named = host.scratch().write("named.yaml", streams);
     for to in [
-        &["localhost:15009", "--count", "3"][..],
-        &["--stream", "1:to=localhost:15009,count=3"],
+        &["localhost:15009", "--count", "500"][..],
+        &["--stream", "1:to=localhost:15009,count=500"],
         &["--streams", &named],
     ] {
-        let heard = host.spawn(&["listen", "localhost:15009", "--count", "1"]);
+        let heard = host.spawn(&["listen", "localhost:15009", "--count", "1", "--for", "60s"]);
         wait_until("it listens", || heard.stderr().contains("listening: "));
         // Some may be skipped on a busy machine.
         let said = host.timewire(&[&["talk"], to].concat());
