@@ -43,7 +43,7 @@ fn t1_a_plan_is_summed_up_explained_and_written() {
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 7);
     let again = timewire(&["plan", "--tsnkit", &task, &topo, "--export-tsnkit", &prefix]);
     assert_eq!(again.code, Some(2), "{again:?}");
-    assert!(again.stderr.contains("out-GCL.csv; --force writes over it"), "{again:?}");
+    assert!(again.stderr.contains("out-GCL.csv: it is there; --force writes over it"), "{again:?}");
 
     let drawing = scratch.path().join("plan.svg").display().to_string();
     let said =
