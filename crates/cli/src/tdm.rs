@@ -154,8 +154,8 @@ fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Prints how the MAC is once frames can leave, or when the time for that is over: 1, and why. Where
-/// no time was given, frames that cannot leave yet are as expected.
+/// Prints how the MAC is once frames can leave, or when the time for that is over: 1, and why.
+/// Where no time was given, frames that cannot leave yet are as expected.
 fn tell_started(name: &str, args: &Start) -> anyhow::Result<ExitCode> {
     let patience = u64::try_from(args.wait.as_ns()).map_or(Duration::ZERO, Duration::from_nanos);
     let give_up = Instant::now() + patience;

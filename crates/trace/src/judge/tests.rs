@@ -150,7 +150,7 @@ fn t0_too_little_data_is_not_judged() {
     let long = || Bound::Time(Span::from_secs(1));
     let in_case = "of transfer of control in first/tdm-priority/flood needs at least";
     not_judged(limit("transfer_p99", long()), &format!("p99 {in_case} 100 values and has 99"));
-    not_judged(limit("transfer_p999", long()), &format!("p999 {in_case} 1 000 values and has 99"));
+    not_judged(limit("transfer_p999", long()), &format!("p999 {in_case} 1000 values and has 99"));
     not_judged(
         limit("receive_min", long()),
         "min of receive of control in first/tdm-priority/flood needs at least 1 values and has 0",
@@ -170,7 +170,7 @@ fn t0_too_little_data_is_not_judged() {
     there.case = "tdm".to_owned();
     there.bound =
         Bound::Ratio { to_case: "tdm-priority".into(), to_load: "flood".into(), at_most: 1.0 };
-    not_judged(there, &format!("p999 {in_case} 1 000 values and has 99"));
+    not_judged(there, &format!("p999 {in_case} 1000 values and has 99"));
     let silent = [case("tdm-priority", 0..0), case("tdm", 0..=0)];
     let outcome = |limit: LimitInput| judged(limit, &silent);
     let (outcome_lost, _, note) = outcome(limit("lost", Bound::Share(1.0)));
