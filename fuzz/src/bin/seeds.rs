@@ -395,6 +395,7 @@ fn frames() -> Vec<Vec<u8>> {
             seq: 1,
             time: timewire_base::Instant::from_ns(1),
             is_launch: true,
+            skipped: None,
         },
     }
     .write([2, 0, 0, 0, 0, 9], &mut ptp);
