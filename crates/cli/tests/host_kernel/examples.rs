@@ -100,6 +100,8 @@ fn simulated() {
     let name = names.map(|name| name.unwrap().file_name().into_string().unwrap()).next();
     assert_eq!(name.as_deref(), Some("eth0"), "the simulated card");
     station.run("ip", &["link", "set", "eth0", "up"]).well();
+    // Until its address is no longer tentative, and its driver has said that it has the routes.
+    station.run("sleep", &["3"]).well();
     station.with(&file(&transmit(GATES)), || ());
     for (name, reason) in [
         ("cbs-20mbit-card.yaml", "Specified device failed to setup cbs hardware offload"),
