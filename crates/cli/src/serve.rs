@@ -40,7 +40,7 @@ pub struct Serve {
     pub stdio: bool,
     /// This station ends with its experiment: what is changed without a record to undo it is not
     /// looked for
-    #[arg(long, hide = true, requires = "stdio")]
+    #[arg(long, hide = true)]
     pub disposable: bool,
     #[command(flatten)]
     pub keys: Keys,

@@ -150,6 +150,8 @@ impl Stations {
         let listen = format!("{}:28411", address(number));
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &format!("s{number}"), TIMEWIRE, "agent", "serve"]);
+        // All of them would look at one machine, process by process, on one processor.
+        command.arg("--disposable");
         command.args(["--listen", &listen, "--dir"]).arg(self.keys(number));
         command.env("TIMEWIRE_STATE_DIR", self.at("state")).stdin(Stdio::null());
         let said = File::create(self.at(&format!("agent-{number}.stderr"))).unwrap();

@@ -86,6 +86,7 @@ impl Before {
     /// What differs once the host had time to settle.
     fn settled_drift(&self) -> Vec<String> {
         let give_up = Instant::now() + SETTLE;
+        let mut pause = LOOK;
         loop {
             let drift = match Before::observe() {
                 Ok(now) => self.drift(&now),
@@ -94,7 +95,9 @@ impl Before {
             if drift.is_empty() || Instant::now() > give_up {
                 return drift;
             }
-            thread::sleep(LOOK);
+            // An observation asks a score of programs.
+            thread::sleep(pause);
+            pause *= 2;
         }
     }
 
