@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::fmt;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
@@ -94,13 +95,17 @@ pub fn mistaken(path: &Path, wanted: &str) -> Option<anyhow::Error> {
     if path.is_dir() {
         return Some(anyhow!("{name} is a directory{}, not {wanted}", what_directory(path)));
     }
-    let bytes = fs::read(path).ok()?;
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(LOOKED_AT).read_to_end(&mut bytes).ok()?;
     if let Some(binary) = Binary::of(&bytes) {
         return Some(anyhow!("{name} is {}", binary.said(path, wanted)));
     }
     let kind = FileKind::of(std::str::from_utf8(&bytes).ok()?)?;
     Some(other_kind(path, &kind, wanted))
 }
+
+/// So much of a file tells what it is. **Units**: bytes.
+const LOOKED_AT: u64 = 1 << 20;
 
 /// The verb that takes a directory, when it is one of a run.
 fn what_directory(path: &Path) -> String {

@@ -159,7 +159,12 @@ pub fn causes(sockets: &[(Socket, Heard)], before: &QdiscCounts) -> Vec<DropCaus
     if sockets.iter().all(|(_, heard)| heard.is_empty()) {
         return Vec::new();
     }
-    cause::decide(sockets, QdiscCounts::now().since(before).ok().as_deref())
+    let counted = QdiscCounts::now().since(before);
+    let mut told = cause::decide(sockets, counted.as_deref().ok());
+    for one in &mut told {
+        one.not_counted = counted.as_ref().err().cloned();
+    }
+    told
 }
 
 #[cfg(test)]
@@ -186,6 +191,10 @@ mod tests {
         // The parent's counter has its children's in it.
         assert_eq!(told, [("lo", "0:", 0), ("eth0", "8001:", 3), ("eth0", "8002:", 7)]);
         assert_eq!(found[2].refuser, Refuser::Etf { deadline: true });
-        assert!(counts("no list".to_owned()).since(&counts(text(0, 0))).is_err());
+        let unknown = counts("no list".to_owned());
+        assert!(unknown.since(&counts(text(0, 0))).is_err());
+        let sockets = [(Socket::default(), Heard { no_buffers: 3, ..Heard::default() })];
+        let told = causes(&sockets, &unknown);
+        assert!(told[0].to_string().contains("counters of queueing disciplines are not known: "));
     }
 }

@@ -92,11 +92,12 @@ impl Before {
                 Ok(now) => self.drift(&now),
                 Err(why) => vec![format!("it cannot be told whether the host is as before: {why}")],
             };
-            if drift.is_empty() || Instant::now() > give_up {
+            let left = give_up.saturating_duration_since(Instant::now());
+            if drift.is_empty() || left.is_zero() {
                 return drift;
             }
             // An observation asks a score of programs.
-            thread::sleep(pause);
+            thread::sleep(pause.min(left));
             pause *= 2;
         }
     }

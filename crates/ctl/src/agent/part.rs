@@ -199,6 +199,7 @@ impl Part {
             }
             Some(Err(why)) => {
                 left.extend(await_watchdogs(&self.mark));
+                left.extend(before::recovered());
                 left.push(format!("it is not known what the host was like before: {why}"));
             }
         }

@@ -168,6 +168,9 @@ pub struct DropCause {
     pub frames: u64,
     /// One where the cause is certain, otherwise all that are possible.
     pub candidates: Vec<Candidate>,
+    /// Why the counters of the queueing disciplines are not known; `None` where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_counted: Option<String>,
 }
 
 impl DropCause {
@@ -186,8 +189,12 @@ impl fmt::Display for DropCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let told: Vec<String> = self.candidates.iter().map(ToString::to_string).collect();
         match &told[..] {
-            [one] => write!(f, "{} dropped: {one}", self.frames),
-            _ => write!(f, "{} dropped, one of: {}", self.frames, told.join("; or ")),
+            [one] => write!(f, "{} dropped: {one}", self.frames)?,
+            _ => write!(f, "{} dropped, one of: {}", self.frames, told.join("; or "))?,
+        }
+        match &self.not_counted {
+            Some(why) => write!(f, " (the counters of queueing disciplines are not known: {why})"),
+            None => Ok(()),
         }
     }
 }
@@ -374,7 +381,7 @@ pub fn decide(sockets: &[(Socket, Heard)], qdiscs: Option<&[QdiscDrops]>) -> Vec
         let near = near.as_deref();
         let mut add = |frames: u64, candidates: Vec<Candidate>| {
             if frames > 0 {
-                DropCause::merge(&mut told, &[DropCause { frames, candidates }]);
+                DropCause::merge(&mut told, &[DropCause { frames, candidates, not_counted: None }]);
             }
         };
         invalid(socket, heard, near, &mut add);
