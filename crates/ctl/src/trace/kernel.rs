@@ -71,12 +71,12 @@ mod tests {
     #[test]
     fn t3_this_kernel_names_its_reasons() {
         if fs::metadata(format!("{TYPES}/vmlinux")).is_err() {
-            println!("skipped: this kernel has no {TYPES}/vmlinux");
+            eprintln!("SKIP: this kernel has no {TYPES}/vmlinux");
             return;
         }
         let reasons = drop_reasons();
         if reasons.names.is_empty() {
-            println!("skipped: this kernel has no reasons of drops");
+            eprintln!("SKIP: this kernel has no reasons of drops");
             return;
         }
         assert!(reasons.names.values().any(|name| name == "NO_SOCKET"), "{reasons:?}");
