@@ -120,8 +120,8 @@ pub(super) struct Cpu {
     /// The packet of the last event, with its points by then; and of the last `stack-receive`.
     pub last: Option<(NodeRef, usize)>,
     pub stack: Option<(NodeRef, usize)>,
-    /// The last event put a packet into this socket.
-    pub queued: Option<u64>,
+    /// The last event put a packet into this socket, at this time.
+    pub queued: Option<(u64, i64)>,
 }
 
 #[derive(Debug, Default)]

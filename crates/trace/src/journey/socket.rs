@@ -38,6 +38,8 @@ struct Entry {
     at_ns: i64,
     tag: u64,
     length: u16,
+    /// The CPU that queued it.
+    cpu: u16,
     /// It was in no queue any more; the call that read it had not ended.
     taken: bool,
 }
@@ -62,7 +64,7 @@ impl<C: ClockMap> Journeys<C> {
     /// A message enters a socket's queue.
     pub(super) fn socket_queue(&mut self, point: Point, event: &Event) {
         let early = self.socket(&point, event.aux).early.take();
-        self.cpu(&point).queued = Some(event.aux);
+        self.cpu(&point).queued = Some((event.aux, point.at_ns));
         if early.is_some_and(|(read, length)| self.was_read(read, length, &point, event)) {
             return;
         }
@@ -79,8 +81,8 @@ impl<C: ClockMap> Journeys<C> {
             socket.known = Some(i64::MIN);
         }
         let at_ns = point.at_ns;
-        let (tag, length) = (event.tag, event.length);
-        socket.queue.push_back(Entry { node, at_ns, tag, length, taken: false });
+        let (tag, length, cpu) = (event.tag, event.length, point.cpu);
+        socket.queue.push_back(Entry { node, at_ns, tag, length, cpu, taken: false });
     }
 
     /// A reader that is awake can take a message before the kernel tells that it is there: it is
@@ -102,8 +104,14 @@ impl<C: ClockMap> Journeys<C> {
         {
             return false;
         }
-        let (at_ns, tag) = (point.at_ns, event.tag);
-        let entry = Entry { node: Some(node), at_ns, tag, length: event.length, taken: true };
+        let entry = Entry {
+            node: Some(node),
+            at_ns: point.at_ns,
+            tag: event.tag,
+            length: event.length,
+            cpu: point.cpu,
+            taken: true,
+        };
         let socket = self.socket(point, event.aux);
         if !socket.queue.is_empty() || !socket.fits(&entry, length) {
             return false;
@@ -166,15 +174,34 @@ impl<C: ClockMap> Journeys<C> {
         if event.object == 0 {
             return;
         }
-        // The reader slept on this socket when the one message came: it had found it empty.
-        let because = self.cpu(&point).queued == Some(event.object);
+        let because = self.cpu(&point).queued.filter(|(socket, _)| *socket == event.object);
         let socket = self.socket(&point, event.object);
         socket.woken = Some(point);
         socket.running = None;
-        if because {
-            let last = socket.queue.pop_back();
-            self.empty_socket(&point, event.object);
-            self.socket(&point, event.object).queue.extend(last);
+        if let Some((_, at_ns)) = because {
+            self.slept_until(&point, event.object, at_ns);
+        }
+    }
+
+    /// The reader slept on this socket when this CPU queued its message: it had found the socket
+    /// empty. What other CPUs queued after that message is still there. So is, when nothing was
+    /// lost, what is right before it, while the CPUs of those messages have not come to waking the
+    /// reader; the socket is known no better then.
+    fn slept_until(&mut self, point: &Point, socket: u64, at_ns: i64) {
+        let capture = &self.captures[usize::from(point.capture)];
+        let Some(found) = capture.sockets.get(&socket) else { return };
+        let this = |entry: &Entry| entry.cpu == point.cpu && entry.at_ns == at_ns;
+        let Some(index) = found.queue.iter().rposition(this) else { return };
+        let cpu = |entry: &Entry| &capture.cpus[usize::from(entry.cpu)];
+        let wakes = |entry: &&Entry| cpu(entry).queued == Some((socket, entry.at_ns));
+        let before = found.queue.iter().take(index).rev().take_while(wakes).count();
+        let known = found.known;
+        let kept = self.socket(point, socket).queue.split_off(index - before);
+        self.empty_socket(point, socket);
+        let found = self.socket(point, socket);
+        found.queue = kept;
+        if before > 0 {
+            found.known = known;
         }
     }
 

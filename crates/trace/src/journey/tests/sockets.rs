@@ -131,6 +131,23 @@ fn t0_a_tag_of_the_read_says_more_than_the_order() {
 }
 
 #[test]
+fn t0_a_waking_that_another_cpu_overtakes_takes_nothing_out_of_the_socket() {
+    // The second message is queued between the first one's entry into the queue and its waking
+    // of the reader; it is either of them that wakes.
+    for waker in [3, 4] {
+        let mut events: Vec<Event> = queued(1_000, 0xa, 5, 100).map(|e| e.cpu(3)).to_vec();
+        events.extend(queued(1_001, 0xb, 6, 100).map(|e| e.cpu(4)));
+        events.push(ev(1_012, Waking, 0x60, 0).aux(20).on(1, 0).cpu(waker));
+        events.push(ev(1_200, SwitchIn, 0x60, 0).by(20).on(1, 0).cpu(2));
+        events.push(read(1_250, 58));
+        events.push(read(1_270, 58));
+        events.sort_by_key(|event| event.at_ns);
+        let complete = |tag, ns| (tag, ns, Status::Complete, None);
+        assert_eq!(follow_all(&events), [complete(5, 250), complete(6, 269)], "CPU {waker}");
+    }
+}
+
+#[test]
 fn t0_a_message_that_came_before_the_reader_ran_waited_for_it() {
     let mut events = queued(1_000, 0xa, 5, 100).to_vec();
     events.push(ev(1_012, Waking, 0x60, 0).aux(20).on(1, 0));
