@@ -2,10 +2,12 @@
 /*
  * Receives the messages of a stream and says at the end how they came.
  *
- *     listener udp 0.0.0.0:9000 [COUNT [SECONDS]]
- *     listener frames eth1 [COUNT [SECONDS]]           also ring, xdp
+ *     listener udp 0.0.0.0:9000 [COUNT [SECONDS [CLOCK-ERROR]]]
+ *     listener frames eth1 [COUNT [SECONDS [CLOCK-ERROR]]]           also ring, xdp
  *
- * Ends after COUNT messages, or when none came for so many seconds, five unless given.
+ * Ends after COUNT messages, or when none came for so many seconds, five unless given. A latency is
+ * a difference of the talker's clock and this host's: it is printed when CLOCK-ERROR says how far
+ * these are apart at most, in nanoseconds; 0 where talker and listener have one clock.
  *
  * Not here: order and statistics of many streams (`timewire listen`).
  */
@@ -65,7 +67,7 @@ int main(int argc, char **argv)
 	if (argc < 3) {
 		fprintf(stderr,
 			"usage: %s udp ADDRESS:PORT | frames|ring|xdp INTERFACE "
-			"[COUNT [SECONDS]]\n",
+			"[COUNT [SECONDS [CLOCK-ERROR]]]\n",
 			argv[0]);
 		return 2;
 	}
@@ -115,11 +117,13 @@ int main(int argc, char **argv)
 	       (unsigned long long)result.known, (unsigned long long)result.lost,
 	       (unsigned long long)result.other, (unsigned long long)result.stamped,
 	       (unsigned long long)drops);
-	if (result.known)
-		printf("latency_us least %lld mean %lld most %lld\n",
+	if (argc <= 5)
+		printf("latency not shown: clock error unknown\n");
+	else if (result.known)
+		printf("latency_us least %lld mean %lld most %lld error %lld\n",
 		       (long long)result.least / 1000,
 		       (long long)(result.sum / (int64_t)result.known) / 1000,
-		       (long long)result.most / 1000);
+		       (long long)result.most / 1000, atoll(argv[5]) / 1000);
 	tw_receiver_close(receiver);
 	return 0;
 }

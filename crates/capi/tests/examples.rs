@@ -44,10 +44,13 @@ fn listener(
     library: &Path,
     way: &str,
     at: &str,
+    clock_error: Option<&str>,
 ) -> Result<(Running, String), String> {
     let count = COUNT.to_string();
     // Patient: on a busy machine the talker may need seconds to start.
-    let mut running = Running::start(&mut command(program, library, &[way, at, &count, "60"]));
+    let mut arguments = vec![way, at, &count, "60"];
+    arguments.extend(clock_error);
+    let mut running = Running::start(&mut command(program, library, &arguments));
     let address = running.line("listening on ")?;
     Ok((running, address))
 }
@@ -69,7 +72,7 @@ fn t3_a_talker_in_c_is_heard_by_a_listener_in_c_over_udp() {
         ("127.0.0.1:0", &["--cycle", "500", "--launch", "200"]),
         ("127.0.0.1:0", &slots),
     ] {
-        let (running, address) = match listener(&program, &library, "udp", at) {
+        let (running, address) = match listener(&program, &library, "udp", at, Some("0")) {
             Ok(running) => running,
             Err(said) if at.starts_with('[') && said.contains("assign") => {
                 eprintln!("SKIP: no IPv6: {said}");
@@ -88,6 +91,7 @@ fn t3_a_talker_in_c_is_heard_by_a_listener_in_c_over_udp() {
         assert_eq!(number(&heard, "known"), COUNT, "{heard}");
         assert_eq!(number(&heard, "lost") + number(&heard, "drops"), 0, "{heard}");
         assert_eq!(number(&heard, "stamped"), COUNT, "{heard}");
+        assert!(heard.contains("latency_us least") && heard.contains(" error 0"), "{heard}");
     }
 }
 
@@ -246,7 +250,7 @@ fn t3_whole_frames_go_every_way_from_c_to_c() {
     let program = build("examples/listener.c", &library);
     on_a_link(|| {
         for (out, into) in [("frames", "frames"), ("ring", "ring"), ("xdp", "xdp")] {
-            let (mut running, _) = match listener(&program, &library, into, "two") {
+            let (mut running, _) = match listener(&program, &library, into, "two", None) {
                 Ok(running) => running,
                 Err(said) if said.contains("AF_XDP") => {
                     eprintln!("SKIP: {said}");
@@ -277,6 +281,8 @@ fn t3_whole_frames_go_every_way_from_c_to_c() {
             assert!(number(&heard, "lost") <= refused, "{into}: {heard}");
             assert_eq!(number(&heard, "drops") + number(&heard, "other"), 0, "{into}: {heard}");
             assert_eq!(number(&heard, "stamped"), went, "{into}: {heard}");
+            let latency = running.line("latency ").unwrap();
+            assert_eq!(latency, "not shown: clock error unknown", "{into}");
         }
     });
 }

@@ -25,12 +25,13 @@ use timewire_base::{
 use timewire_ctl::avtp::crf::{self, ClockSpec, FollowSpec};
 use timewire_ctl::avtp::reserve::{self, Load, ReserveSpec};
 use timewire_ctl::avtp::{
-    Ended, Expect, Limits, ListenSpec, Media, Outlet, Plan, Route, Sent, TalkSpec, can,
+    Ended, Expect, Heard, Limits, ListenSpec, Media, Outlet, Plan, Route, Sent, TalkSpec, can,
     default_destination, listen,
 };
 use timewire_sys::sending_of;
 
-use crate::output;
+use crate::traffic::parse_time;
+use crate::{listen as listening, output};
 use names::{StreamName, VlanWish};
 
 #[derive(Debug, Subcommand)]
@@ -193,10 +194,14 @@ pub struct Inward {
     pub until: Until,
     /// What may be lost or late, and how long before its time a packet must come, such as
     /// lost=2,late=0,margin=500us; irregular=N packets may have a timestamp that is off the rate
-    /// of their media
-    #[arg(long, value_name = "LIMITS", default_value = "lost=0,late=0",
+    /// of their media. Where the clock error is not known, late=N and margin=T are inconclusive
+    #[arg(long, value_name = "LIMITS", default_value = "lost=0",
           value_parser = names::expect)]
     pub expect: Expect,
+    /// The talker's clock is at most so far from this host's; without it nothing is said of late
+    /// packets and margins, but of talkers on this host [default: that of TIMEWIRE_CLOCK_ERROR]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub clock_error: Option<Span>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -472,7 +477,7 @@ fn judge(ended: Ended, mut findings: Vec<String>) -> ExitCode {
 }
 
 fn run_listen(of: &Listen) -> anyhow::Result<ExitCode> {
-    let Inward { interface, stream, to, until, expect, json } = &of.inward;
+    let Inward { interface, stream, to, until, expect, clock_error, json } = &of.inward;
     let spec = ListenSpec {
         interface: interface.clone(),
         stream: *stream,
@@ -480,6 +485,7 @@ fn run_listen(of: &Listen) -> anyhow::Result<ExitCode> {
         out: of.out.clone(),
         force: of.force,
         limits: until.limits(),
+        clock_error: listening::clock_error(*clock_error)?,
         late: match of.late {
             LateChoice::Keep => Late::Keep,
             LateChoice::Drop => Late::Discard,
@@ -492,15 +498,13 @@ fn run_listen(of: &Listen) -> anyhow::Result<ExitCode> {
     };
     let heard = listen(&spec, &mut || ready(interface))?;
     print(&heard, *json, &show::heard(&heard, &of.out.display().to_string()))?;
-    Ok(judge(
-        heard.ended,
-        expect.findings(
-            &heard.packets,
-            heard.margin.as_ref(),
-            &heard.not_understood,
-            heard.clash.as_ref(),
-        ),
-    ))
+    let Heard { packets, timeliness, not_understood, clash, .. } = &heard;
+    let mut found = expect.findings(packets, timeliness, not_understood, clash.as_ref());
+    if spec.late == Late::Discard && packets.received > 0 && timeliness.late.is_none() {
+        let clock = timeliness.clock.describe();
+        found.push(format!("inconclusive: --late drop left nothing out: {clock}"));
+    }
+    Ok(judge(heard.ended, found))
 }
 
 fn crf_talk(talk: &CrfTalk) -> anyhow::Result<ExitCode> {
@@ -525,13 +529,14 @@ fn crf_talk(talk: &CrfTalk) -> anyhow::Result<ExitCode> {
 }
 
 fn crf_listen(of: &CrfListen) -> anyhow::Result<ExitCode> {
-    let Inward { interface, stream, to, until, expect, json } = &of.inward;
+    let Inward { interface, stream, to, until, expect, clock_error, json } = &of.inward;
     let spec = FollowSpec {
         interface: interface.clone(),
         stream: *stream,
         to: *to,
         window: of.window,
         limits: until.limits(),
+        clock_error: listening::clock_error(*clock_error)?,
     };
     let followed = crf::follow(&spec, &mut || ready(interface))?;
     print(&followed, *json, &show::followed(&followed))?;
@@ -539,7 +544,7 @@ fn crf_listen(of: &CrfListen) -> anyhow::Result<ExitCode> {
         followed.ended,
         expect.findings(
             &followed.packets,
-            followed.margin.as_ref(),
+            &followed.timeliness,
             &followed.not_understood,
             followed.clash.as_ref(),
         ),
@@ -578,6 +583,7 @@ fn can_listen(of: &Inward) -> anyhow::Result<ExitCode> {
     };
     let gathered = can::listen(
         (&of.interface, of.to),
+        listening::clock_error(of.clock_error)?,
         stream,
         of.until.limits(),
         &mut || ready(&of.interface),
@@ -590,7 +596,7 @@ fn can_listen(of: &Inward) -> anyhow::Result<ExitCode> {
     say_text!("{}", show::can(&gathered));
     let found = of.expect.findings(
         &gathered.packets,
-        None,
+        &gathered.timeliness,
         &gathered.not_understood,
         gathered.clash.as_ref(),
     );

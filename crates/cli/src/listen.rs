@@ -335,7 +335,7 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
             UntilArg::Card => Tap::RxHw,
         },
         hardware_ahead: args.card_ahead,
-        clock_error: clock_error(args)?,
+        clock_error: clock_error(args.clock_error)?,
         cycle: args.cycle.map(|cycle_time| PhaseCycle {
             base_time: Instant::from_ns(args.base_time.as_ns()),
             cycle_time,
@@ -358,13 +358,13 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
 }
 
 /// What is said of the clocks, here or by who made this station.
-fn clock_error(args: &Listen) -> anyhow::Result<Option<Span>> {
+pub fn clock_error(stated: Option<Span>) -> anyhow::Result<Option<Span>> {
     match std::env::var(CLOCK_ERROR) {
-        Ok(text) if args.clock_error.is_none() => match parse_time(&text) {
+        Ok(text) if stated.is_none() => match parse_time(&text) {
             Ok(error) => Ok(Some(error)),
             Err(error) => bail!("{CLOCK_ERROR}: {error}"),
         },
-        _ => Ok(args.clock_error),
+        _ => Ok(stated),
     }
 }
 

@@ -9,6 +9,8 @@ mod support;
 
 use serde_json::Value as Json;
 use support::{Host, Said, TIMEWIRE, wait_until};
+use timewire_avtp::media::wav::{self, Wav, WavFormat};
+use timewire_avtp::pdu::SampleFormat;
 
 const UNKNOWN: &str = "clock error unknown; not shown (state it with --clock-error)";
 
@@ -26,7 +28,7 @@ fn pair() -> Option<Host> {
 
 /// What a listener in a namespace says of fifty messages of a talker in another.
 fn heard(host: &Host, netns: &str, listen: &str, talker: &str, talk: &str) -> Said {
-    let words: Vec<&str> = [TIMEWIRE].into_iter().chain(listen.split(' ')).collect();
+    let words: Vec<&str> = [TIMEWIRE].into_iter().chain(listen.split_whitespace()).collect();
     let mut listener = host.spawn_in(netns, &words);
     wait_until("it listens", || listener.stderr().contains("listening") || listener.has_ended());
     let talk: Vec<&str> = talk.split(' ').collect();
@@ -108,5 +110,68 @@ fn t3_a_latency_of_another_station_has_a_bound_or_is_not_told() {
         (&"one-clock".into(), &0.into())
     );
     assert_eq!(stream["between"]["count"], 50, "{stream}");
+    host.is_clean();
+}
+
+/// Listeners to IEEE 1722, with the talker of each; a CAN frame has a time when it is asked for.
+const STREAMS: [(&str, &str); 3] = [
+    ("avtp listen --out got.wav --force", "avtp talk a.wav --interface phy0 --stream 7"),
+    ("avtp crf listen", "avtp crf talk --interface phy0 --stream 7 --packets 50"),
+    (
+        "avtp can listen --stream 02:00:00:00:00:01/7",
+        "avtp can talk frames --interface phy0 --stream 7 --transit 5ms",
+    ),
+];
+
+#[test]
+fn t3_a_margin_of_another_station_has_a_bound_or_is_not_told() {
+    let Some(host) = pair() else { return };
+    host.tool("ip link set phy0 address 02:00:00:00:00:01");
+    host.scratch().write("frames", &"123#00\n".repeat(50));
+    let format = WavFormat {
+        sample: SampleFormat::Int16,
+        channels: 1,
+        rate_hz: 48_000,
+        valid_bits: 16,
+        channel_mask: None,
+    };
+    let wave = wav::write(&Wav { format, samples: &[0; 2 * 6 * 50] }).unwrap();
+    std::fs::write(host.scratch().path().join("a.wav"), wave).unwrap();
+    for (listen, talk) in STREAMS {
+        let hear = |more: &str| {
+            let listen = format!("{listen} --interface phy0 --packets 50 --for 30s --json {more}");
+            let said = heard(&host, "beta", &listen, "", talk);
+            // The frames of CAN are lines of their own.
+            let can = listen.contains("can listen");
+            let json: Json = if can { last(&said)["data"].clone() } else { said.json() };
+            (said, json)
+        };
+        let (said, json) = hear("");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        assert_eq!((&json["late"], &json["margin"]), (&Json::Null, &Json::Null), "{json}");
+        assert_eq!(
+            (&json["clock"]["reason"], &json["clock"]["basis"]),
+            (&UNKNOWN.into(), &"unknown".into())
+        );
+        for limit in ["late=50", "margin=1ns"] {
+            let (said, _) = hear(&format!("--expect {limit}"));
+            assert_eq!(said.code, Some(1), "{said:?}");
+            let line = said.stderr.lines().find(|line| line.starts_with("finding: ")).unwrap();
+            assert!(
+                line.starts_with("finding: inconclusive: ") && line.contains(UNKNOWN),
+                "{line}"
+            );
+        }
+        // Beyond all margins the error leaves everything open.
+        let (said, json) = hear("--clock-error 1000s --expect late=49");
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.stderr.contains("inconclusive: 0 to 50 packets late"), "{said:?}");
+        assert_eq!(json["late"], serde_json::json!({"at_least": 0, "at_most": 50}));
+        let (_, json) = hear("--clock-error 5us --expect late=50");
+        assert_eq!(
+            (&json["margin"]["count"], &json["clock"]["error_ns"]),
+            (&50.into(), &5_000.into())
+        );
+    }
     host.is_clean();
 }

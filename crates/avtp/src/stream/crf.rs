@@ -140,8 +140,9 @@ impl CrfListener {
         })
     }
 
-    /// Takes a packet. One that comes after a later one, or whose last event is past at `now`, is
-    /// counted and not used; `presented` counts those used.
+    /// Takes a packet. One that comes after a later one is counted and not used; `presented` counts
+    /// those used. One whose last event is past at `now` is counted as late, and used: the rate
+    /// does not depend on what the two clocks differ by.
     ///
     /// **Errors**: no packet of a clock; it is counted.
     pub fn receive(&mut self, now: Instant<Tai>, packet: &[u8]) -> Result<Received, AvtpError> {
@@ -173,8 +174,6 @@ impl CrfListener {
         }
         if times.iter().last().is_some_and(|last| last < now) {
             self.counters.late += 1;
-            self.counters.discarded += 1;
-            return Ok(Received::Late);
         }
         // Events are numbered by packets, which holds as long as these are equally long.
         if anew || self.per_packet.is_some_and(|count| count != times.count()) {

@@ -121,7 +121,7 @@ pub fn expect(text: &str) -> Result<Expect, String> {
         let (key, value) = pair.split_once('=').ok_or_else(wrong)?;
         match key {
             "lost" => expect.lost = value.parse().map_err(|_| wrong())?,
-            "late" => expect.late = value.parse().map_err(|_| wrong())?,
+            "late" => expect.late = Some(value.parse().map_err(|_| wrong())?),
             "irregular" => expect.irregular = value.parse().map_err(|_| wrong())?,
             "margin" => {
                 expect.margin = Some(parse_span(value).map_err(|error| error.to_string())?);
@@ -210,7 +210,7 @@ mod tests {
         assert!(cadence("29.97").is_err() && cadence("0").is_err() && cadence("1/0").is_err());
         let expected = Expect {
             lost: 2,
-            late: 0,
+            late: None,
             irregular: 9,
             margin: Some(timewire_base::Span::from_ms(1)),
         };

@@ -8,7 +8,7 @@ use timewire_ctl::avtp::can::Gathered;
 use timewire_ctl::avtp::crf::Followed;
 use timewire_ctl::avtp::reserve::Reserved;
 use timewire_ctl::avtp::{
-    Counters, Ended, Heard, NotUnderstood, Sent, TimesSummary, Told, Written,
+    Counters, Ended, Heard, NotUnderstood, Sent, Timeliness, TimesSummary, Told, Written,
 };
 
 /// Nanoseconds as microseconds.
@@ -18,13 +18,17 @@ fn us(ns: i64) -> String {
 }
 
 fn times(what: &str, times: Option<&TimesSummary>) -> String {
+    times_by(what, times, &us)
+}
+
+fn times_by(what: &str, times: Option<&TimesSummary>, text: &dyn Fn(i64) -> String) -> String {
     let Some(times) = times else { return String::new() };
     let head = format!(
         "{:<20}{:>10}{:>15}{:>15}{:>15}{:>15}{:>15}\n",
         "", "packets", "min", "p1", "p50", "p99", "max"
     );
     let of = [times.min_ns, times.p01_ns, times.p50_ns, times.p99_ns, times.max_ns];
-    let row: String = of.into_iter().map(|ns| format!("{:>15}", us(ns))).collect();
+    let row: String = of.into_iter().map(|ns| format!("{:>15}", text(ns))).collect();
     format!("{head}{what:<20}{:>10}{row}\n", times.count)
 }
 
@@ -53,8 +57,8 @@ pub fn sent(stream: &str, sent: &Sent) -> String {
 
 fn counters(of: &Counters) -> String {
     let mut text = format!(
-        "received {}  lost {}  duplicate {}  late {}  reordered {}  discarded {}\n",
-        of.received, of.lost, of.duplicates, of.late, of.reordered, of.discarded
+        "received {}  lost {}  duplicate {}  reordered {}  discarded {}\n",
+        of.received, of.lost, of.duplicates, of.reordered, of.discarded
     );
     for (count, what) in [
         (of.malformed, "packets that are none"),
@@ -69,6 +73,18 @@ fn counters(of: &Counters) -> String {
         }
     }
     text
+}
+
+/// Packets after their presentation time, and how long before it they came.
+fn timeliness(of: &Timeliness) -> String {
+    let late = match of.late {
+        None => return format!("late, margin: {}\n", of.clock.describe()),
+        Some(late) if late.at_least == late.at_most => late.at_least.to_string(),
+        Some(late) => format!("{} to {}", late.at_least, late.at_most),
+    };
+    let text = format!("late {late} ({})\n", of.clock.describe());
+    let within = |ns| of.clock.within(ns, us);
+    text + &times_by("margin", of.margin.as_ref(), &within)
 }
 
 fn why(ended: Ended) -> &'static str {
@@ -94,7 +110,7 @@ pub fn heard(heard: &Heard, file: &str) -> String {
     let mut text = format!("stream {stream}: {media}; {}\n", why(heard.ended));
     text += &counters(&heard.packets);
     text += &not_understood(&heard.not_understood);
-    text += &times("margin", heard.margin.as_ref());
+    text += &timeliness(&heard.timeliness);
     if heard.dropped_here > 0 {
         text += &format!("{} packets were lost by this host\n", heard.dropped_here);
     }
@@ -117,14 +133,14 @@ pub fn heard(heard: &Heard, file: &str) -> String {
 }
 
 pub fn followed(of: &Followed) -> String {
-    let (Some(stream), Some(clock)) = (&of.stream, &of.clock) else {
+    let (Some(stream), Some(clock)) = (&of.stream, &of.media_clock) else {
         let text = format!("no clock was heard ({})\n", why(of.ended));
         return text + &not_understood(&of.not_understood);
     };
     let mut text = format!("stream {stream}: {clock}; {}\n", why(of.ended));
     text += &counters(&of.packets);
     text += &not_understood(&of.not_understood);
-    text += &times("margin", of.margin.as_ref());
+    text += &timeliness(&of.timeliness);
     match of.rate_ppb {
         Some(ppb) => text += &format!("runs {ppb:+} ppb against this host's TAI\n"),
         None => text += "too few timestamps for its rate\n",
@@ -134,7 +150,8 @@ pub fn followed(of: &Followed) -> String {
 
 pub fn can(of: &Gathered) -> String {
     let text = format!("{}; {}", why(of.ended), counters(&of.packets));
-    text + &not_understood(&of.not_understood)
+    let times = of.timeliness.margin.as_ref().map(|_| timeliness(&of.timeliness));
+    text + &times.unwrap_or_default() + &not_understood(&of.not_understood)
 }
 
 fn not_understood(all: &[NotUnderstood]) -> String {

@@ -12,13 +12,14 @@ use std::io::BufRead;
 use serde::{Deserialize, Serialize};
 use timewire_avtp::pdu::{AcfMessage, Can, CanId, CommonHeader, Reserved, StreamId};
 use timewire_avtp::stream::{Carrier, ControlListener, ControlTalker};
-use timewire_base::IfName;
+use timewire_base::{IfName, Span};
 use timewire_sys::clock;
 
 use super::listen::Counters;
+use super::margin::Margins;
 use super::sender::Sender;
 use super::unread::{Clash, Talkers, Unread};
-use super::{Arrived, Ended, Inlet, Limits, NotUnderstood, Outlet, Sent, StreamError};
+use super::{Arrived, Ended, Inlet, Limits, NotUnderstood, Outlet, Sent, StreamError, Timeliness};
 
 /// A CAN frame that owns its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +164,9 @@ pub struct Gathered {
     pub ended: Ended,
     /// Its packets.
     pub packets: Counters,
+    /// How they came, by the clocks of talker and listener; of TSCF.
+    #[serde(flatten)]
+    pub timeliness: Timeliness,
     /// Messages in them that are no CAN frames.
     pub other_messages: u64,
     /// Packets that are not understood, by kind and stream.
@@ -177,6 +181,7 @@ pub struct Gathered {
 /// **Errors**: no such interface, no privilege; those of `each` end it.
 pub fn listen(
     (interface, to): (&IfName, Option<[u8; 6]>),
+    clock_error: Option<Span>,
     stream: StreamId,
     limits: Limits,
     tell: &mut dyn FnMut(),
@@ -186,6 +191,7 @@ pub fn listen(
     let mut listener = ControlListener::new(stream);
     let (mut unread, mut other_messages) = (Unread::default(), 0);
     let mut talkers = Talkers::default();
+    let mut margins = Margins::new(interface, clock_error);
     tell();
     let ended = inlet.run(limits, &mut |Arrived { at, source, payload }| {
         let is_of_it = CommonHeader::stream_of(payload) == Some(stream);
@@ -195,6 +201,9 @@ pub fn listen(
         let before = listener.counters().received;
         match listener.receive(at, payload) {
             Ok(Some(control)) => {
+                if let Some(due) = control.at {
+                    margins.record(source, due - at);
+                }
                 for message in control.messages {
                     let can = match message {
                         Ok(AcfMessage::Can(can, _) | AcfMessage::CanBrief(can)) => can,
@@ -221,6 +230,7 @@ pub fn listen(
     Ok(Gathered {
         ended,
         packets: listener.counters().into(),
+        timeliness: margins.told(),
         other_messages,
         not_understood: unread.told(Some(stream)),
         clash: talkers.clash(),

@@ -10,10 +10,11 @@ use timewire_avtp::{AvtpError, Ppb, SrClass};
 use timewire_base::{IfName, Instant, Span, Tai};
 
 use super::listen::Counters;
+use super::margin::Margins;
 use super::sender::{Sender, Source, soon};
 use super::talk::end_requests;
 use super::unread::{Clash, NotUnderstood, Talkers, Unread};
-use super::{Arrived, Ended, Inlet, Limits, Outlet, Sent, StreamError, Times, TimesSummary};
+use super::{Arrived, Ended, Inlet, Limits, Outlet, Sent, StreamError, Timeliness};
 
 /// A clock to be sent.
 #[derive(Clone, Debug)]
@@ -85,6 +86,9 @@ pub struct FollowSpec {
     pub window: usize,
     /// When to end without being asked.
     pub limits: Limits,
+    /// How far the talker's clock is from this host's at most; `None`: it is not known, unless the
+    /// talker is on this host.
+    pub clock_error: Option<Span>,
 }
 
 /// What was found of a clock, to keep.
@@ -95,7 +99,7 @@ pub struct Followed {
     /// The stream's name, when one was heard.
     pub stream: Option<String>,
     /// What the clock is.
-    pub clock: Option<String>,
+    pub media_clock: Option<String>,
     /// Why it ended.
     pub ended: Ended,
     /// Its packets.
@@ -106,8 +110,10 @@ pub struct Followed {
     pub rate_ppb: Option<i64>,
     /// The last timestamp. **Units**: nanoseconds of TAI.
     pub last_ns: Option<i64>,
-    /// The last timestamp of each packet less its arrival at the kernel.
-    pub margin: Option<TimesSummary>,
+    /// How they came, by the clocks of talker and listener; a packet's presentation time is its
+    /// last timestamp.
+    #[serde(flatten)]
+    pub timeliness: Timeliness,
     /// Packets that are not understood, by kind and stream.
     pub not_understood: Vec<NotUnderstood>,
     /// Another talker with the stream's name.
@@ -136,7 +142,8 @@ fn describe(clock: CrfClock) -> String {
 pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, StreamError> {
     let mut inlet = Inlet::open(&spec.interface, spec.to)?;
     let mut following: Option<(StreamId, CrfClock, CrfListener)> = None;
-    let (mut margin, mut unread) = (Times::default(), Unread::default());
+    let mut margins = Margins::new(&spec.interface, spec.clock_error);
+    let mut unread = Unread::default();
     let mut talkers = Talkers::default();
     tell();
     let ended = inlet.run(spec.limits, &mut |Arrived { at, source, payload }| {
@@ -179,7 +186,7 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
         if matches!(received, Ok(Received::Kept | Received::Late))
             && let Some(last) = crf.timestamps().and_then(|times| times.iter().last())
         {
-            margin.record(last - at);
+            margins.record(source, last - at);
         }
         let counts = !matches!(received, Err(_) | Ok(Received::OtherFormat));
         if !counts {
@@ -192,7 +199,7 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
     Ok(Followed {
         schema: CRF_SCHEMA.to_owned(),
         stream: following.as_ref().map(|(stream, ..)| stream.to_string()),
-        clock: following.as_ref().map(|(_, clock, _)| describe(*clock)),
+        media_clock: following.as_ref().map(|(_, clock, _)| describe(*clock)),
         ended,
         packets: counters.unwrap_or_default().into(),
         rate_ppb: following.as_ref().and_then(|(_, _, listener)| listener.rate()).map(Ppb::get),
@@ -200,7 +207,7 @@ pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, Str
             .as_ref()
             .and_then(|(_, _, listener)| listener.last())
             .map(Instant::as_ns),
-        margin: margin.summary(),
+        timeliness: margins.told(),
         not_understood: unread.told(wanted),
         clash: talkers.clash(),
     })

@@ -12,9 +12,10 @@ use timewire_avtp::stream::{Late, Received, StreamCounters};
 use timewire_base::{IfName, Instant, Span, Tai};
 
 use super::inlet::longest_payload;
+use super::margin::Margins;
 use super::recording::{Manner, MediaFile, Recording};
 use super::unread::{Clash, NotUnderstood, Talkers, Unread};
-use super::{Arrived, Ended, Inlet, Limits, StreamError, Times, TimesSummary, Written};
+use super::{Arrived, Ended, Inlet, Limits, StreamError, Timeliness, Written};
 
 /// What is recorded, and until when.
 #[derive(Clone, Debug)]
@@ -37,6 +38,9 @@ pub struct ListenSpec {
     pub start_codes: StartCodes,
     /// The longest access unit. **Units**: bytes.
     pub max_access_unit: usize,
+    /// How far the talker's clock is from this host's at most; `None`: it is not known, unless the
+    /// talker is on this host.
+    pub clock_error: Option<Span>,
 }
 
 /// What was heard, to keep.
@@ -52,9 +56,9 @@ pub struct Heard {
     pub ended: Ended,
     /// Its packets.
     pub packets: Counters,
-    /// Presentation time less arrival at the kernel, of every packet with a presentation time;
-    /// negative for those that came too late.
-    pub margin: Option<TimesSummary>,
+    /// How they came, by the clocks of talker and listener.
+    #[serde(flatten)]
+    pub timeliness: Timeliness,
     /// What is in the file.
     pub written: Option<Written>,
     /// Packets that this host lost because it was too slow. They are `lost` too.
@@ -79,7 +83,6 @@ pub struct Counters {
     pub lost: u64,
     pub duplicates: u64,
     pub reordered: u64,
-    pub late: u64,
     pub discarded: u64,
     pub other_format: u64,
     pub malformed: u64,
@@ -97,7 +100,6 @@ impl From<StreamCounters> for Counters {
             lost: of.lost,
             duplicates: of.duplicates,
             reordered: of.reordered,
-            late: of.late,
             discarded: of.discarded,
             other_format: of.other_format,
             malformed: of.malformed,
@@ -114,8 +116,8 @@ impl From<StreamCounters> for Counters {
 pub struct Expect {
     /// Packets that may be lost.
     pub lost: u64,
-    /// Packets that may come after their presentation time.
-    pub late: u64,
+    /// Packets that may come after their presentation time; `None`: none may, where that is known.
+    pub late: Option<u64>,
     /// Packets whose timestamp may be off the rate of their media.
     pub irregular: u64,
     /// How long before its presentation time every packet must have come.
@@ -127,7 +129,7 @@ impl Expect {
     pub fn findings(
         &self,
         packets: &Counters,
-        margin: Option<&TimesSummary>,
+        timeliness: &Timeliness,
         unread: &[NotUnderstood],
         clash: Option<&Clash>,
     ) -> Vec<String> {
@@ -147,20 +149,52 @@ impl Expect {
                 packets.irregular, self.irregular
             ));
         }
-        for (what, count, most) in
-            [("lost", packets.lost, self.lost), ("late", packets.late, self.late)]
-        {
-            if count > most {
-                found.push(format!("{count} packets {what}, at most {most} expected"));
-            }
+        if packets.lost > self.lost {
+            found.push(format!("{} packets lost, at most {} expected", packets.lost, self.lost));
         }
-        if let (Some(least), Some(margin)) = (self.margin, margin)
-            && margin.min_ns < least.as_ns()
-        {
-            let was = Span::from_ns(margin.min_ns);
-            found.push(format!("a packet came {was} before its time, {least} expected"));
-        }
+        found.extend(self.of_late(timeliness));
+        found.extend(self.of_margin(timeliness).filter(|_| packets.received > 0));
         found
+    }
+
+    fn of_late(&self, timeliness: &Timeliness) -> Option<String> {
+        let most = self.late.unwrap_or_default();
+        match timeliness.late {
+            Some(late) if late.at_least > most => {
+                Some(format!("{} packets late, at most {most} expected", late.at_least))
+            }
+            Some(late) if late.at_most > most => Some(format!(
+                "inconclusive: {} to {} packets late ({}), at most {most} expected",
+                late.at_least,
+                late.at_most,
+                timeliness.clock.describe()
+            )),
+            Some(_) => None,
+            None => self.late.map(|most| {
+                let why = timeliness.clock.describe();
+                format!("inconclusive: at most {most} packets late are expected: {why}")
+            }),
+        }
+    }
+
+    fn of_margin(&self, timeliness: &Timeliness) -> Option<String> {
+        let least = self.margin?;
+        let clock = timeliness.clock.describe();
+        let Some(error) = timeliness.clock.error_ns else {
+            return Some(format!("inconclusive: a margin of {least} is expected: {clock}"));
+        };
+        let Some(found) = &timeliness.margin else {
+            return Some(format!(
+                "inconclusive: a margin of {least} is expected: no packet has a presentation time"
+            ));
+        };
+        let was = Span::from_ns(found.min_ns);
+        if found.min_ns.saturating_add(error) < least.as_ns() {
+            return Some(format!("a packet came {was} before its time, {least} expected"));
+        }
+        (found.min_ns.saturating_sub(error) < least.as_ns()).then(|| {
+            format!("inconclusive: a packet came {was} before its time ({clock}), {least} expected")
+        })
     }
 }
 
@@ -174,12 +208,36 @@ fn presentation(packet: &Pdu<'_>, near: Instant<Tai>) -> Option<Instant<Tai>> {
     header.timestamp.map(|time| time.near(near))
 }
 
+/// How long a recording waits for packets that were overtaken, where this host's clock is further
+/// from the talker's, or may be.
+const WAIT: Span = Span::from_ms(50);
+
+/// The time by the talker's clock, as its presentation times show it: a packet is due in [`WAIT`],
+/// give or take as much; one that is not sets the clock.
+#[derive(Debug, Default)]
+struct TalkerTime {
+    ahead: Option<Span>,
+}
+
+impl TalkerTime {
+    /// The time at which a packet came whose presentation time is known.
+    fn follow(&mut self, at: Instant<Tai>, due: Instant<Tai>) -> Instant<Tai> {
+        let margin = due - at;
+        let as_far = |ahead: &Span| (0..=2 * WAIT.as_ns()).contains(&(margin - *ahead).as_ns());
+        let ahead = self.ahead.filter(as_far).unwrap_or(margin - WAIT);
+        self.ahead = Some(ahead);
+        at.saturating_add(ahead)
+    }
+}
+
 struct Listener<'a> {
     spec: &'a ListenSpec,
     manner: Manner,
     file: MediaFile,
     recording: Option<(StreamId, Recording)>,
-    margin: Times,
+    margins: Margins,
+    /// Where this host's clock cannot be used for presenting.
+    talker_time: TalkerTime,
     others: u64,
     unread: Unread,
     talkers: Talkers,
@@ -194,7 +252,8 @@ impl<'a> Listener<'a> {
             manner: Manner { late, start_codes, max_access_unit, longest },
             file: MediaFile::create(&spec.out, spec.force)?,
             recording: None,
-            margin: Times::default(),
+            margins: Margins::new(&spec.interface, spec.clock_error),
+            talker_time: TalkerTime::default(),
             others: 0,
             unread: Unread::default(),
             talkers: Talkers::default(),
@@ -203,7 +262,7 @@ impl<'a> Listener<'a> {
 
     /// Completes the file; what was heard, as if someone had asked to end.
     fn finish(self) -> Result<Heard, StreamError> {
-        let Listener { mut file, mut recording, margin, others, unread, spec, talkers, .. } = self;
+        let Listener { mut file, mut recording, margins, others, unread, spec, talkers, .. } = self;
         let finished = match &mut recording {
             Some((_, recording)) => recording.finish(&mut file),
             None => Ok(()),
@@ -218,7 +277,7 @@ impl<'a> Listener<'a> {
             media: recording.as_ref().map(|(_, recording)| recording.describe()),
             ended: Ended::Asked,
             packets: counters.unwrap_or_default().into(),
-            margin: margin.summary(),
+            timeliness: margins.told(),
             written: recording.as_ref().map(|(_, recording)| recording.written()),
             dropped_here: 0,
             others,
@@ -265,15 +324,22 @@ impl<'a> Listener<'a> {
         if !self.talkers.is_first(arrived.source) {
             return Ok(false);
         }
-        let received = recording.take(arrived, &mut self.file)?;
+        let due = presentation(&packet, arrived.at);
+        let error = self.margins.clock_of(arrived.source).error_ns;
+        let far = |ns| self.spec.late == Late::Keep && ns > WAIT.as_ns();
+        let mut by_talker = arrived;
+        if let Some(due) = due.filter(|_| error.is_none_or(far)) {
+            by_talker.at = self.talker_time.follow(arrived.at, due);
+        }
+        let received = recording.take(by_talker, &mut self.file)?;
         let counts = !matches!(received, None | Some(Received::OtherFormat));
         if !counts {
             self.unread.not_taken(arrived.payload, &packet, "it is not in the recording's format");
         }
         if matches!(received, Some(Received::Kept | Received::Late))
-            && let Some(at) = presentation(&packet, arrived.at)
+            && let Some(due) = due
         {
-            self.margin.record(at - arrived.at);
+            self.margins.record(arrived.source, due - arrived.at);
         }
         Ok(counts)
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a stream's times are distributed: exact for millions of them, in bins beyond.
-//!
-//! Not here: which times are taken.
+//! How a stream's times are distributed: exact for millions of them, in bins beyond; and how long
+//! before their presentation times packets come, as far as the clocks of talker and listener tell.
 
 use serde::{Deserialize, Serialize};
-use timewire_base::Span;
+use timewire_base::{IfName, Span};
+use timewire_path::listen::StreamSource;
 use timewire_trace::stream::histogram::LogHistogram;
+
+use crate::traffic::clocks::{ClockBound, Clocks};
 
 /// Times that are gathered.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +90,79 @@ impl Times {
     }
 }
 
+/// Packets that came after their presentation time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LateCount {
+    /// By more than the clock error.
+    pub at_least: u64,
+    /// These, and those that the clock error leaves open.
+    pub at_most: u64,
+}
+
+/// How the packets of a stream came, by the clocks of talker and listener.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timeliness {
+    /// How far the two clocks are apart.
+    pub clock: ClockBound,
+    /// Packets that were late; `null` where the clock error is not known.
+    pub late: Option<LateCount>,
+    /// Presentation time less arrival at the kernel, of every packet with a presentation time and
+    /// no duplicates; negative for those that came too late. `null` where the clock error is not
+    /// known, or no packet had such a time.
+    pub margin: Option<TimesSummary>,
+}
+
+/// Gathers how the packets of a stream come.
+#[derive(Debug)]
+pub(super) struct Margins {
+    clocks: Clocks,
+    clock: ClockBound,
+    heard: bool,
+    times: Times,
+    late: LateCount,
+}
+
+impl Margins {
+    /// On an interface, with what is said of the clocks.
+    pub fn new(interface: &IfName, stated: Option<Span>) -> Margins {
+        Margins {
+            clocks: Clocks::of_frames(interface, stated),
+            clock: ClockBound::stated(stated),
+            heard: false,
+            times: Times::default(),
+            late: LateCount::default(),
+        }
+    }
+
+    /// How far the clock of the one talker is from this host's.
+    pub fn clock_of(&mut self, source: [u8; 6]) -> &ClockBound {
+        if !self.heard {
+            self.clock = self.clocks.of(StreamSource::Frames(source));
+            self.heard = true;
+        }
+        &self.clock
+    }
+
+    /// Takes how long before its presentation time a packet of the one talker came.
+    pub fn record(&mut self, source: [u8; 6], margin: Span) {
+        self.clock_of(source);
+        self.times.record(margin);
+        let error = self.clock.error_ns.unwrap_or_default();
+        self.late.at_least += u64::from(margin.as_ns() < error.saturating_neg());
+        self.late.at_most += u64::from(margin.as_ns() < error);
+    }
+
+    /// What is to be told.
+    pub fn told(&self) -> Timeliness {
+        let known = self.clock.error_ns.is_some();
+        Timeliness {
+            clock: self.clock.clone(),
+            late: known.then_some(self.late),
+            margin: self.times.summary().filter(|_| known),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +183,27 @@ mod tests {
         assert_eq!((many.count, many.min_ns, many.max_ns), (1_000, -9_000, 990_000));
         assert!(many.percentile_error > 0.0 && many.percentile_error < 0.02);
         assert!((many.p50_ns - 490_000).abs() < 10_000, "{many:?}");
+    }
+
+    #[test]
+    fn t0_what_the_clocks_do_not_tell_is_not_told() {
+        let lo = IfName::new("lo").unwrap();
+        let eth = IfName::new("nosuch0").unwrap();
+        for (interface, stated, late) in [
+            (&lo, None, Some((2, 2))),
+            (&eth, None, None),
+            (&eth, Some(Span::from_ns(10)), Some((1, 3))),
+            (&eth, Some(Span::from_ms(1)), Some((0, 4))),
+        ] {
+            let mut margins = Margins::new(interface, stated);
+            for ns in [-11, -10, 9, 10] {
+                margins.record([2, 0, 0, 0, 0xfe, 0xfe], Span::from_ns(ns));
+            }
+            let told = margins.told();
+            assert_eq!(told.late.map(|late| (late.at_least, late.at_most)), late, "{told:?}");
+            assert_eq!(told.margin.is_some(), late.is_some());
+            assert_eq!(told.clock.reason.is_none(), late.is_some());
+        }
+        assert_eq!(Margins::new(&eth, None).told().margin, None);
     }
 }

@@ -27,7 +27,7 @@ mod unread;
 pub use error::StreamError;
 pub use inlet::{Arrived, Ended, Inlet, Limits};
 pub use listen::{Counters, Expect, Heard, ListenSpec, listen};
-pub use margin::{Times, TimesSummary};
+pub use margin::{LateCount, Timeliness, Times, TimesSummary};
 pub use media::Media;
 pub use recording::Written;
 pub use route::{Route, Tag, default_destination, payload};

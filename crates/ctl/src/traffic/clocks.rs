@@ -13,7 +13,7 @@ use std::fs;
 use std::net::{IpAddr, UdpSocket};
 
 use serde::{Deserialize, Serialize};
-use timewire_base::Span;
+use timewire_base::{IfName, Span};
 use timewire_path::listen::{Source, StreamSource};
 use timewire_sys::own_link_addresses;
 use timewire_trace::record::Tap;
@@ -123,6 +123,12 @@ impl Clocks {
         };
         let ends_at_card = ends_at == Tap::RxHw;
         Clocks { stated, heard_by, ends_at_card, known: BTreeMap::new() }
+    }
+
+    /// Of frames on an interface whose times end at the kernel.
+    pub fn of_frames(interface: &IfName, stated: Option<Span>) -> Clocks {
+        let source = Source::Frames { interface: interface.clone() };
+        Clocks::new(&source, Tap::RxSw, stated)
     }
 
     /// Of the talker of a stream. A source is looked up once.

@@ -19,7 +19,18 @@ fn heard(
     stream: Option<StreamId>,
     packets: impl Iterator<Item = (Instant<Tai>, Vec<u8>)>,
 ) -> (Heard, Vec<u8>) {
-    let spec = spec(name, stream);
+    heard_on("lo", name, stream, None, packets)
+}
+
+fn heard_on(
+    interface: &str,
+    name: &str,
+    stream: Option<StreamId>,
+    clock_error: Option<Span>,
+    packets: impl Iterator<Item = (Instant<Tai>, Vec<u8>)>,
+) -> (Heard, Vec<u8>) {
+    let interface = IfName::new(interface).unwrap();
+    let spec = ListenSpec { interface, clock_error, ..spec(name, stream) };
     let mut listener = Listener::new(&spec, 1_500).unwrap();
     for (at, payload) in packets {
         listener.take(Arrived { at, source: [2; 6], payload: &payload }).unwrap();
@@ -42,6 +53,7 @@ fn spec(name: &str, stream: Option<StreamId>) -> ListenSpec {
         late: Late::Keep,
         start_codes: StartCodes::Shortest,
         max_access_unit: 1 << 20,
+        clock_error: None,
     }
 }
 
@@ -71,11 +83,12 @@ fn t1_the_reference_talker_is_recorded_whole_and_its_timestamps_are_a_finding() 
         let [a, b, c, d] = nth.to_be_bytes();
         assert_eq!(sample, [b, a, d, c]);
     }
-    let found = Expect::default().findings(&packets, None, &heard.not_understood, None);
+    let found =
+        Expect::default().findings(&packets, &heard.timeliness, &heard.not_understood, None);
     let [one] = &found[..] else { panic!("{found:?}") };
     assert!(one.contains("off their media's rate"), "{one}");
     let allowed = Expect { irregular: 48_000, ..Expect::default() };
-    assert!(allowed.findings(&packets, None, &heard.not_understood, None).is_empty());
+    assert!(allowed.findings(&packets, &heard.timeliness, &heard.not_understood, None).is_empty());
 }
 
 /// Packets of the stream that cannot be recorded, with what is told of each.
@@ -114,8 +127,12 @@ fn t1_packets_of_the_stream_that_are_not_understood_are_never_absent() {
             let alone = (0..200).map(|_| (NOW, packet.clone()));
             let (heard, file) = heard(name, stream, alone);
             assert!(file.is_empty() && heard.stream.is_none());
-            let found =
-                Expect::default().findings(&heard.packets, None, &heard.not_understood, None);
+            let found = Expect::default().findings(
+                &heard.packets,
+                &heard.timeliness,
+                &heard.not_understood,
+                None,
+            );
             let [one] = &found[..] else { panic!("{told}: {found:?}") };
             assert!(one.starts_with("inconclusive: 200 packets of stream aa:bb"), "{one}");
             assert!(one.contains(told), "{one}: {told}");
@@ -135,7 +152,8 @@ fn t1_packets_of_the_stream_that_are_not_understood_are_never_absent() {
     let other = Some(StreamId::from_bits(1));
     let (heard, _) = heard("other", other, (0..9).map(|_| (NOW, packet.clone())));
     assert_eq!((heard.not_understood[0].packets, heard.not_understood[0].wanted), (9, false));
-    let found = Expect::default().findings(&heard.packets, None, &heard.not_understood, None);
+    let found =
+        Expect::default().findings(&heard.packets, &heard.timeliness, &heard.not_understood, None);
     assert_eq!(found, ["nothing was heard of it"]);
 }
 
@@ -153,10 +171,38 @@ fn t1_two_talkers_with_one_stream_are_a_clash_and_no_duplicates() {
     let packets = heard.packets;
     assert_eq!((packets.received, packets.duplicates, packets.lost), (1_000, 0, 0));
     let found = Expect { irregular: 1_000, ..Expect::default() };
-    let found = found.findings(&packets, None, &heard.not_understood, heard.clash.as_ref());
+    let found =
+        found.findings(&packets, &heard.timeliness, &heard.not_understood, heard.clash.as_ref());
     assert_eq!(
         found,
         ["clash: 1000 packets of the stream came from 02:00:00:00:00:02, not from \
           02:00:00:00:00:01, and were left out"]
     );
+}
+
+#[test]
+fn t1_a_clock_that_is_off_loses_nothing_and_is_no_finding_where_it_is_not_known() {
+    // Whatever the talker's clock says: timestamps are 32 bits, so all offsets are among these.
+    for off_ms in (-2_100..2_100).step_by(300) {
+        let packets = reference()
+            .take(9_600)
+            .map(|(at, packet)| (at.saturating_add(Span::from_ms(off_ms)), packet));
+        let (heard, _) = heard_on("nosuch0", "off", Some(STREAM), None, packets);
+        let counts = (heard.packets.received, heard.packets.presented, heard.packets.lost);
+        assert_eq!(counts, (9_600, 9_600, 0), "{off_ms} ms");
+        assert_eq!((heard.timeliness.late, heard.timeliness.margin.clone()), (None, None));
+        let expect = Expect { irregular: 9_600, ..Expect::default() };
+        let found = |expect: Expect| {
+            expect.findings(&heard.packets, &heard.timeliness, &heard.not_understood, None)
+        };
+        assert!(found(expect).is_empty(), "{off_ms} ms: {:?}", found(expect));
+        for asked in [
+            Expect { late: Some(9_600), ..expect },
+            Expect { margin: Some(Span::from_ns(1)), ..expect },
+        ] {
+            let found = found(asked);
+            let [one] = &found[..] else { panic!("{found:?}") };
+            assert!(one.starts_with("inconclusive: ") && one.contains("clock error unknown"));
+        }
+    }
 }
