@@ -275,3 +275,33 @@ fn t1_options_of_the_other_kernel_are_refused() {
         assert!(said.stderr.contains(why), "{said:?}");
     }
 }
+
+/// igb takes its link down when a program comes. A listener that says that it listens has to be
+/// heard from then on.
+#[test]
+fn t4_qemu_a_listener_says_that_it_listens_once_the_link_is_back() {
+    if !asked() {
+        return;
+    }
+    kernel();
+    let script = format!(
+        "ip link set eth0 up; ip link set eth1 up
+         for card in eth0 eth1; do
+             until grep -q 1 /sys/class/net/$card/carrier; do sleep 0.1; done
+         done
+         {TIMEWIRE} listen --interface eth1 --over xdp:native --ethertype 0x88b5 --count 20 \\
+             --for 30s --clock-error 0s --json > /tmp/heard 2> /tmp/said &
+         until grep -q listening /tmp/said; do sleep 0.01; done
+         cat /sys/class/net/eth1/carrier
+         {TIMEWIRE} talk --interface eth0 --over frames --count 20 \\
+             $(cat /sys/class/net/eth1/address) > /dev/null 2>&1
+         wait; cat /tmp/said >&2; tail -n 1 /tmp/heard"
+    );
+    let exec = ["lab", "exec", "--in", "qemu", "--cards", "2", "--", "sh", "-c", &script];
+    let said = timewire(&exec).done();
+    let line = said.stdout.lines().last().unwrap_or_default();
+    let result: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{said:?}"));
+    assert_eq!(result["data"]["heard"]["streams"][0]["between"]["count"], 20, "{said:?}");
+    assert!(said.stderr.contains("AF_XDP native"), "{said:?}");
+    assert_eq!(said.stdout.lines().next(), Some("1"), "no carrier: {said:?}");
+}

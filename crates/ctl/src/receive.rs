@@ -24,6 +24,7 @@ use timewire_host::pins::{self, Lock};
 use timewire_host::tool::{self, Tool};
 use timewire_host::{HostError, Undo};
 use timewire_sched::scenario::host::{CpuList, Destination, Receive, XdpMode};
+use timewire_sys::card::LinkBefore;
 
 pub use error::ReceiveError;
 pub use status::{ClassStatus, CpuCounter, OtherProgram, ReceiveStatus, ThreadStatus, show};
@@ -192,7 +193,10 @@ fn put(
             former: resident.directory().join(OTHER),
         })?;
     }
-    resident.attach(place.index, mode).map_err(failed)
+    let link = LinkBefore::of(&place.interface);
+    resident.attach(place.index, mode).map_err(failed)?;
+    notes.extend(link.is_back());
+    Ok(())
 }
 
 /// Replaces the rules on an interface: each frame is judged by the old rules alone or by the

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use timewire_base::IfName;
 
@@ -90,6 +91,44 @@ pub fn receive_queues(interface: &IfName) -> io::Result<u32> {
 pub fn has_carrier(interface: &IfName) -> io::Result<bool> {
     let asked = Asked { command: GET_LINK, told: 0 };
     Ok(request(interface, ETHTOOL, asked)?.told != 0)
+}
+
+/// A link that was there before a change: drivers take it down and up again when an XDP program
+/// comes or a queue gives up copying, and the two ends agree anew.
+///
+/// **Source**: linux v6.12 `drivers/net/ethernet/intel/igb/igb_main.c:igb_xdp_setup`.
+#[derive(Clone, Debug)]
+pub struct LinkBefore {
+    interface: IfName,
+    had_carrier: bool,
+}
+
+/// How long two ends take to agree: a second or two for copper at 1 Gbit/s.
+const AGREED_WITHIN: Duration = Duration::from_secs(10);
+
+impl LinkBefore {
+    /// As it is now.
+    pub fn of(interface: &IfName) -> LinkBefore {
+        let had_carrier = has_carrier(interface).unwrap_or(false);
+        LinkBefore { interface: interface.clone(), had_carrier }
+    }
+
+    /// Waits until the link is there again, where it was before; says what is to be told when it
+    /// does not come.
+    pub fn is_back(&self) -> Option<String> {
+        let begun = Instant::now();
+        while self.had_carrier && matches!(has_carrier(&self.interface), Ok(false)) {
+            if begun.elapsed() > AGREED_WITHIN {
+                let within = AGREED_WITHIN.as_secs();
+                return Some(format!(
+                    "the link of {} went down, and was not up again after {within} s",
+                    self.interface
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
 }
 
 /// `struct ethtool_value`.

@@ -12,7 +12,7 @@ use timewire_base::IfName;
 use timewire_bpf::listen::{Listen, ListenCounters, MAX_QUEUES, Metadata};
 use timewire_bpf::{AttachMode, attached};
 use timewire_sys::FrameMemory;
-use timewire_sys::card::receive_queues;
+use timewire_sys::card::{LinkBefore, receive_queues};
 use timewire_sys::event::AnyReadable;
 use timewire_sys::filter::FrameFilter;
 use timewire_sys::receive::{Arrival, SocketOptions, take_error};
@@ -82,10 +82,14 @@ impl XdpPort {
             let interface = interface.clone();
             return Err(ListenError::InTheWay { interface, program, name, link });
         }
+        let link = LinkBefore::of(interface);
         let mut is_forbidden = false;
         for attempt in attempts(mode, options.stamps.hardware) {
             match XdpPort::attempt(on, attempt, filter, options) {
-                Ok(port) => return Ok(port),
+                Ok(port) => {
+                    refused.extend(link.is_back());
+                    return Ok(port);
+                }
                 Err((why, forbidden)) => {
                     is_forbidden |= forbidden;
                     refused.push(format!("{}: {why}", attempt.describe()));

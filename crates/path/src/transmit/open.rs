@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use timewire_base::{IfName, Mono, Span};
 use timewire_bpf::AttachMode;
 use timewire_bpf::pass::Pass;
+use timewire_sys::card::LinkBefore;
 use timewire_sys::clock;
 use timewire_sys::error_queue::{self, ReportReader};
 use timewire_sys::outbox::{Outbox, Treatment};
@@ -227,6 +228,7 @@ fn open_xdp(port: &XdpPort, options: &TransmitOptions) -> Result<Transmitter, Po
     }
     let longest = longest_of(sending, options, xsk_talk::LONGEST);
     if matches!(port.mode, XdpMode::Auto | XdpMode::ZeroCopy) && !copies(options) {
+        let link = LinkBefore::of(interface);
         match open_socket(XskTalkOptions { zero_copy: true, ..base }) {
             Ok(xsk) => {
                 let program = match Pass::attach(index, AttachMode::Native) {
@@ -236,6 +238,7 @@ fn open_xdp(port: &XdpPort, options: &TransmitOptions) -> Result<Transmitter, Po
                         None
                     }
                 };
+                fallbacks.extend(link.is_back());
                 let mode = PortMode { name: "AF_XDP zero copy", fallbacks };
                 let made =
                     transmitter(Carrier::Xsk(xsk), mode, longest, Some(sending.address), options);
