@@ -146,7 +146,7 @@ unshare --net env -i "PATH=$PATH" sh -c '
         [ -z "$(ss -Hlun sport = 15001)" ] || break
         sleep 0.1
     done
-    chroot "$0" /bin/timewire talk 127.0.0.1:15001 --cycle 5ms --count 100 --send-late
+    chroot "$0" /bin/timewire talk station.example:15001 --cycle 5ms --count 100 --send-late
     wait $!' "$bare" >"$work/talk" 2>&1 || {
     cat "$work/talk" >&2
     fail 'talk and listen'
