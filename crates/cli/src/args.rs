@@ -399,7 +399,11 @@ pub enum Hidden {
     Program { file: PathBuf },
     /// Tries what the kernel can do.
     #[command(name = "__probe", hide = true)]
-    Probe,
+    Probe {
+        /// Not how late threads wake up
+        #[arg(long)]
+        needs: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

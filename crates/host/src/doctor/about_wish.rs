@@ -3,6 +3,7 @@
 //!
 //! Not here: carrying it out.
 
+use timewire_base::Span;
 use timewire_sched::qdisc::GatedRate;
 use timewire_sched::scenario::host::{
     Class, ClockWish, CreditWish, GateMode, Gates, Group, GroupPolicy, Hardware, HostWish,
@@ -538,26 +539,7 @@ impl Asked<'_> {
             return all;
         }
         if let Some(shortest) = gates.entries.iter().map(|entry| entry.interval).min() {
-            let class = self.accuracy.class.word();
-            let finding = match self.accuracy.allowance {
-                Some(allowance) if shortest >= allowance + allowance => {
-                    let found = format!("{shortest}, the class {class} allows for {allowance}");
-                    Finding::ok(Check::Gates, found)
-                }
-                Some(allowance) => {
-                    let found = format!(
-                        "{shortest}, and the class {class} asks for {} at least",
-                        allowance + allowance
-                    );
-                    Finding::new(Check::Gates, State::Degraded, found)
-                        .mended_by(format!("gates of {} and more", allowance + allowance))
-                }
-                None => {
-                    let found = format!("{shortest}, and the class {class} has no bound");
-                    Finding::new(Check::Gates, State::Degraded, found)
-                }
-            };
-            all.push(finding.of(self.link.name));
+            all.push(gate_length(shortest, self.accuracy).of(self.link.name));
         }
         all
     }
@@ -595,6 +577,27 @@ impl Asked<'_> {
             all.push(about_link::vlan_tag(&self.link, tags));
         }
         all
+    }
+}
+
+/// Whether the shortest gate is longer than the error of what opens and closes it.
+pub(super) fn gate_length(shortest: Span, accuracy: &Accuracy) -> Finding {
+    let class = accuracy.class.word();
+    match accuracy.allowance {
+        Some(allowance) if shortest >= allowance + allowance => {
+            let found = format!("{shortest}, the class {class} allows for {allowance}");
+            Finding::ok(Check::Gates, found)
+        }
+        Some(allowance) => {
+            let least = allowance + allowance;
+            let found = format!("{shortest}, and the class {class} asks for {least} at least");
+            Finding::new(Check::Gates, State::Degraded, found)
+                .mended_by(format!("gates of {least} and more"))
+        }
+        None => {
+            let found = format!("{shortest}, and the class {class} has no bound");
+            Finding::new(Check::Gates, State::Degraded, found)
+        }
     }
 }
 
