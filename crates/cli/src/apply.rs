@@ -17,6 +17,7 @@ use timewire_host::apply::{
 };
 use timewire_host::doctor::{Diagnosis, Question, StationAsked, Verdict, take_covering};
 use timewire_host::snapshot::Snapshot;
+use timewire_host::snapshot::model::GatedCredit;
 use timewire_sched::carrier::ScheduleCarrier;
 use timewire_sched::desired::QdiscTree;
 use timewire_sched::qdisc::TdmPort;
@@ -417,10 +418,20 @@ fn stated_rate(interface: &IfName) -> anyhow::Result<BitsPerSecond> {
     rate.with_context(|| format!("{interface} states no rate that can be"))
 }
 
+/// What classes with credit carry behind gates, as the interfaces of a record are now.
+fn gated_credit(status: &keeper::Status) -> Vec<(&IfName, GatedCredit)> {
+    let trees = status.settings.iter().filter_map(|(Difference { setting, is, .. }, _)| {
+        let apply::Value::Qdiscs(tree) = is else { return None };
+        Some((setting.interface()?, tree.gated_credit()))
+    });
+    trees.flat_map(|(name, gated)| gated.into_iter().map(move |one| (name, one))).collect()
+}
+
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = keeper::status()?;
     let drifted = status.settings.iter().filter(|(_, state)| *state != State::Applied).count();
     let code = ExitCode::from(u8::from(drifted > 0 || status.rebooted));
+    let gated = gated_credit(&status);
     if args.json {
         let settings: Vec<Json> = status
             .settings
@@ -443,6 +454,11 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         let value = json!({
             "schema": "timewire.status/1", "applied": record, "rebooted": status.rebooted,
             "settings": settings, "last": status.ending,
+            "gated_credit": gated.iter().map(|(interface, gated)| {
+                let mut value = json!(gated);
+                value["interface"] = json!(interface);
+                value
+            }).collect::<Vec<_>>(),
         });
         output::json(&value)?;
         return Ok(code);
@@ -478,6 +494,9 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
                 format!("  {word}  {setting}: {is}, not {was}\n")
             }
         };
+    }
+    for (interface, gated) in &gated {
+        text += &format!("  credit   {interface} {gated}\n");
     }
     for note in &saved.head.by_hand {
         text += &format!("  by hand  {note}\n");

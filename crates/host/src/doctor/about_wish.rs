@@ -4,7 +4,7 @@
 //! Not here: carrying it out.
 
 use timewire_base::Span;
-use timewire_sched::qdisc::GatedRate;
+use timewire_sched::qdisc::{CreditRange, GatedRate};
 use timewire_sched::scenario::host::{
     Class, ClockWish, CreditWish, GateMode, Gates, Group, GroupPolicy, Hardware, HostWish,
     InterfaceWish, LaunchTime, MemberKind, Receive, RxFilter, Shaper, Timestamping, Timestamps,
@@ -491,18 +491,19 @@ impl Asked<'_> {
                     (open.any(|open| usize::try_from(open.get()) == Ok(class)), entry.interval)
                 })
                 .collect();
-            let (rate, port, hi) = match &shaper.credit {
+            let (rate, port, range) = match &shaper.credit {
                 CreditWish::Slopes(it) => {
-                    let hi = u64::try_from(it.hi_credit.0).unwrap_or(0);
-                    (it.idle_slope, it.port, hi.saturating_mul(8))
+                    let range = CreditRange::of_bytes(it.hi_credit.0, it.lo_credit.0);
+                    (it.idle_slope, it.port, range)
                 }
                 CreditWish::Reservation(it) => {
-                    let bits = u128::from(it.interference.get()) * 8 * u128::from(it.rate.get());
-                    let hi = u64::try_from(bits.div_ceil(u128::from(it.port.get().max(1))));
-                    (it.rate, it.port, hi.unwrap_or(u64::MAX))
+                    let (between, own) = (it.interference.get(), it.frame.get());
+                    let range =
+                        CreditRange::of_frames(it.rate, it.port, between.into(), own.into());
+                    (it.rate, it.port, range)
                 }
             };
-            let Some(gated) = GatedRate::of(rate, port, hi, &states) else { continue };
+            let Some(gated) = GatedRate::of(rate, port, range, &states) else { continue };
             let mend = match gated.open_ppm {
                 0 => "a gate that opens for the class".to_owned(),
                 open => {
