@@ -15,8 +15,10 @@ use timewire_base::{BitsPerSecond, IfName, Span, StationName, parse_span};
 use timewire_host::apply::{
     self, Difference, Failure, Outcome, Plan, Refusal, State, Wished, keeper,
 };
-use timewire_host::doctor::{Diagnosis, Verdict, take_covering};
+use timewire_host::doctor::{Diagnosis, Question, StationAsked, Verdict, take_covering};
 use timewire_host::snapshot::Snapshot;
+use timewire_host::snapshot::model::GatedCredit;
+use timewire_sched::carrier::ScheduleCarrier;
 use timewire_sched::desired::QdiscTree;
 use timewire_sched::qdisc::TdmPort;
 use timewire_sched::scenario::host::{HostFile, HostWish};
@@ -84,7 +86,17 @@ pub struct Undo {
 
 pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     let Some(file) = &args.file else { return confirm(args.json) };
-    let Read { name, wished, file: host } = read(args, file)?;
+    let Read { name, wished, question, seen } = read(args, file)?;
+    // The doctor's judgement, so that no check here is weaker than what is known elsewhere.
+    let judged = || doctor::of_this_host(&seen, &question);
+    let wished = match wished {
+        Ok(wished) => wished,
+        // Where this host cannot have it, that is the reason.
+        Err(error) => match judged()? {
+            diagnosis if diagnosis.verdict == Verdict::No => return refused_by(args, &diagnosis),
+            _ => return Err(error),
+        },
+    };
     if !wished.errors.is_empty() {
         for error in &wished.errors {
             say!("error: {}: {error}", file.display());
@@ -97,23 +109,14 @@ pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     for note in &wished.by_hand {
         say!("note: not a setting, start it by hand: {note}");
     }
-    // The doctor's judgement, so that no check here is weaker than what is known elsewhere.
-    let diagnosis = host.map(|(host, seen)| doctor::of_host_file(&seen, host)).transpose()?;
-    let warned = diagnosis.iter().flat_map(Diagnosis::warnings);
-    warned.for_each(|finding| say!("warning: {}", doctor::line(finding)));
+    let diagnosis = judged()?;
+    diagnosis.warnings().for_each(|finding| say!("warning: {}", doctor::line(finding)));
     if args.dry_run {
-        return dry_run(args, &name, &wished, diagnosis.as_ref());
+        return dry_run(args, &name, &wished, &diagnosis);
     }
     recover()?;
-    if let Some(diagnosis) = diagnosis.filter(|it| it.verdict == Verdict::No) {
-        if args.json {
-            let value = json!({
-                "schema": "timewire.apply/1", "state": "refused", "refusals": [],
-                "missing": diagnosis.missing().collect::<Vec<_>>(),
-            });
-            output::json(&value)?;
-        }
-        return missing(&diagnosis);
+    if diagnosis.verdict == Verdict::No {
+        return refused_by(args, &diagnosis);
     }
     let mut line = ProgressLine::new();
     let shown = file.display().to_string();
@@ -235,26 +238,31 @@ fn left_changed(left: &[Difference], reasons: &[String]) -> anyhow::Result<ExitC
     Ok(ExitCode::from(3))
 }
 
-/// Says what is missing here.
-fn missing(diagnosis: &Diagnosis) -> anyhow::Result<ExitCode> {
-    diagnosis.missing().for_each(|finding| say!("error: {}", doctor::line(finding)));
-    say!("  host: unchanged");
-    Ok(ExitCode::from(4))
+/// Says what is missing here, instead of doing anything.
+fn refused_by(args: &Apply, diagnosis: &Diagnosis) -> anyhow::Result<ExitCode> {
+    if args.json {
+        let value = json!({
+            "schema": "timewire.apply/1", "state": "refused", "refusals": [],
+            "missing": diagnosis.missing().collect::<Vec<_>>(),
+        });
+        output::json(&value)?;
+    }
+    doctor::refuse(diagnosis, "unchanged", false)
 }
 
 fn dry_run(
     args: &Apply,
     name: &str,
     wished: &Wished,
-    diagnosis: Option<&Diagnosis>,
+    diagnosis: &Diagnosis,
 ) -> anyhow::Result<ExitCode> {
     let shown = match apply::plan(&mut apply::RealHost, &wished.settings) {
         Ok((_, plan)) if args.json => {
             let value = json!({
                 "schema": "timewire.plan/1", "name": name, "steps": lines(&plan),
                 "by_hand": wished.by_hand, "warnings": wished.warnings,
-                "missing": diagnosis.iter().flat_map(|it| it.missing()).collect::<Vec<_>>(),
-                "degraded": diagnosis.iter().flat_map(|it| it.warnings()).collect::<Vec<_>>(),
+                "missing": diagnosis.missing().collect::<Vec<_>>(),
+                "degraded": diagnosis.warnings().collect::<Vec<_>>(),
             });
             output::json(&value)
         }
@@ -268,8 +276,8 @@ fn dry_run(
         Err(Failure::Refused(refusals)) => return refused(args, &refusals),
         Err(failure) => return failed(args, failure),
     }?;
-    match diagnosis {
-        Some(diagnosis) if diagnosis.verdict == Verdict::No => missing(diagnosis),
+    match diagnosis.verdict {
+        Verdict::No => doctor::refuse(diagnosis, "unchanged", false),
         _ => Ok(shown),
     }
 }
@@ -298,9 +306,12 @@ fn confirm(is_json: bool) -> anyhow::Result<ExitCode> {
 /// What a file describes.
 struct Read {
     name: String,
-    wished: Wished,
-    /// A host file, with the names that its interfaces have here; and this host.
-    file: Option<(HostFile, Box<Snapshot>)>,
+    /// Or why it cannot be made into settings.
+    wished: anyhow::Result<Wished>,
+    /// The same as a question to the doctor, with the names that interfaces have here.
+    question: Question,
+    /// This host.
+    seen: Box<Snapshot>,
 }
 
 fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
@@ -308,8 +319,15 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     let nothing = "nothing was changed";
     if let Some(station) = &args.station {
         let (scenario, _) = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?;
-        let wished = of_station(args, &scenario, station)?;
-        return Ok(Read { name: scenario.name.to_string(), wished, file: None });
+        input::station(&scenario, station)?;
+        let interface = interface_of_station(args)?;
+        let wished = of_station(&interface, &scenario, station);
+        let name = scenario.name.to_string();
+        let by = Some(ScheduleCarrier::Taprio);
+        let asked = StationAsked { scenario, station: station.clone(), interface, by };
+        let question = Question::Station(Box::new(asked));
+        let seen = Box::new(Snapshot::of_this_host(&[])?);
+        return Ok(Read { name, wished, question, seen });
     }
     let text = input::text(file)?;
     let mut host = HostFile::parse(&shown, &text).map_err(|errors| match FileKind::of(&text) {
@@ -340,7 +358,8 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
         wish.timestamping.clone_from(&taken.timestamping);
     }
     let wished = apply::wished(&host.host, &real, &shown);
-    Ok(Read { name: host.name.to_string(), wished, file: Some((here, Box::new(snapshot))) })
+    let (name, question) = (host.name.to_string(), Question::HostFile(Box::new(here)));
+    Ok(Read { name, wished: Ok(wished), question, seen: Box::new(snapshot) })
 }
 
 /// The names that interfaces of the file have on this host.
@@ -366,19 +385,27 @@ fn names(given: &[String], host: &HostWish) -> anyhow::Result<BTreeMap<IfName, I
     Ok(names)
 }
 
-/// The gates of one station of a scenario, on one interface.
-fn of_station(args: &Apply, scenario: &Scenario, station: &StationName) -> anyhow::Result<Wished> {
+/// The interface to the segment.
+fn interface_of_station(args: &Apply) -> anyhow::Result<IfName> {
     let [interface] = args.interface.as_slice() else {
         bail!("a scenario needs one --interface, the one to the segment");
     };
-    let interface = match interface.split_once('=') {
+    Ok(match interface.split_once('=') {
         Some((_, real)) => IfName::new(real)?,
         None => IfName::new(interface)?,
-    };
-    let port = TdmPort { stated: stated_rate(&interface)?, ..scenario.virtual_port() };
-    let tree = QdiscTree::of_station(&interface, &scenario.schedule, station, &port)?;
+    })
+}
+
+/// The gates of one station of a scenario, on one interface.
+fn of_station(
+    interface: &IfName,
+    scenario: &Scenario,
+    station: &StationName,
+) -> anyhow::Result<Wished> {
+    let port = TdmPort { stated: stated_rate(interface)?, ..scenario.virtual_port() };
+    let tree = QdiscTree::of_station(interface, &scenario.schedule, station, &port)?;
     let mut wished = Wished::default();
-    wished.tree(&interface, &tree);
+    wished.tree(interface, &tree);
     Ok(wished)
 }
 
@@ -391,10 +418,20 @@ fn stated_rate(interface: &IfName) -> anyhow::Result<BitsPerSecond> {
     rate.with_context(|| format!("{interface} states no rate that can be"))
 }
 
+/// What classes with credit carry behind gates, as the interfaces of a record are now.
+fn gated_credit(status: &keeper::Status) -> Vec<(&IfName, GatedCredit)> {
+    let trees = status.settings.iter().filter_map(|(Difference { setting, is, .. }, _)| {
+        let apply::Value::Qdiscs(tree) = is else { return None };
+        Some((setting.interface()?, tree.gated_credit()))
+    });
+    trees.flat_map(|(name, gated)| gated.into_iter().map(move |one| (name, one))).collect()
+}
+
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let status = keeper::status()?;
     let drifted = status.settings.iter().filter(|(_, state)| *state != State::Applied).count();
     let code = ExitCode::from(u8::from(drifted > 0 || status.rebooted));
+    let gated = gated_credit(&status);
     if args.json {
         let settings: Vec<Json> = status
             .settings
@@ -417,6 +454,11 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         let value = json!({
             "schema": "timewire.status/1", "applied": record, "rebooted": status.rebooted,
             "settings": settings, "last": status.ending,
+            "gated_credit": gated.iter().map(|(interface, gated)| {
+                let mut value = json!(gated);
+                value["interface"] = json!(interface);
+                value
+            }).collect::<Vec<_>>(),
         });
         output::json(&value)?;
         return Ok(code);
@@ -452,6 +494,9 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
                 format!("  {word}  {setting}: {is}, not {was}\n")
             }
         };
+    }
+    for (interface, gated) in &gated {
+        text += &format!("  credit   {interface} {gated}\n");
     }
     for note in &saved.head.by_hand {
         text += &format!("  by hand  {note}\n");

@@ -46,7 +46,8 @@ pub enum Command {
     Compare(crate::compare::Compare),
     /// Plan when each frame of a network's streams starts on each link, or say why it cannot
     ///
-    /// Exit code 0: every stream has a place; 1: one has none.
+    /// Exit code 0: every stream has a place, and the bounds of the others are within their limits;
+    /// 1: not.
     Plan(crate::plan::PlanArgs),
     /// Set this host up as a file describes it, as one transaction that `undo` takes back
     ///
@@ -399,7 +400,11 @@ pub enum Hidden {
     Program { file: PathBuf },
     /// Tries what the kernel can do.
     #[command(name = "__probe", hide = true)]
-    Probe,
+    Probe {
+        /// Not how late threads wake up
+        #[arg(long)]
+        needs: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

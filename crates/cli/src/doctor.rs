@@ -10,12 +10,16 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
-use timewire_base::IfName;
-use timewire_host::doctor::{self, Diagnosis, Finding, PROBES_SCHEMA, Probes, Question};
+use timewire_base::{IfName, StationName};
+use timewire_host::doctor::attempt::Extent;
+use timewire_host::doctor::{
+    self, Diagnosis, Finding, PROBES_SCHEMA, Probes, Question, StationAsked, Verdict,
+};
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_own_sysfs};
+use timewire_sched::carrier;
 use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::{FileKind, Scenario};
+use timewire_sched::scenario::{CaseMac, FileKind, Scenario};
 
 use crate::{input, output};
 
@@ -25,7 +29,11 @@ pub struct Doctor {
     /// A scenario, a host file, or an interface; without it, this host in general
     #[arg(value_name = "SCENARIO|HOSTFILE|INTERFACE")]
     pub what: Option<String>,
-    /// With a scenario: on this interface, instead of in the local laboratory
+    /// With a scenario: this host as this station of it, instead of the local laboratory; needs
+    /// --interface
+    #[arg(long, value_name = "NAME")]
+    pub station: Option<StationName>,
+    /// With --station: the interface to the segment
     #[arg(long, value_name = "INTERFACE")]
     pub interface: Option<IfName>,
     /// Judge the host that was recorded in this directory instead of this one
@@ -51,7 +59,7 @@ pub struct Doctor {
 pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
     // A wrong file is told before anything is tried.
     let mut asked = args.what.as_deref().map(Asked::parse).transpose()?;
-    let mut interface = args.interface.clone();
+    let mut on = on_station(args, asked.as_ref())?;
     let (snapshot, probes) = match (&args.on, &args.record) {
         (Some(directory), _) => recorded(directory)?,
         (None, Some(directory)) => {
@@ -60,16 +68,16 @@ pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
             if let Some(Asked::Name(name)) = &mut asked {
                 *name = redacting.text(name);
             }
-            interface = interface.map(|interface| redacting.name(&interface));
+            on = on.map(|(station, interface)| (station, redacting.name(&interface)));
             (snapshot, probes)
         }
         (None, None) => {
             let snapshot = Snapshot::of_this_host(&[])?;
-            let probes = probes_of_this_host(&snapshot, args.try_offload.as_ref())?;
+            let probes = probes_of_this_host(Extent::All, &snapshot, args.try_offload.as_ref())?;
             (snapshot, probes)
         }
     };
-    let question = question(asked, interface, &snapshot)?;
+    let question = question(asked, on, &snapshot)?;
     let diagnosis = doctor::judge(&snapshot, &probes, &question);
     let text = if args.json {
         let told = Told { diagnosis: &diagnosis, probes: &probes };
@@ -127,17 +135,44 @@ fn is_host_file(text: &str) -> bool {
     has("host") && !has("stations")
 }
 
+/// The station that this host is to be judged as, and its interface.
+fn on_station(
+    args: &Doctor,
+    asked: Option<&Asked>,
+) -> anyhow::Result<Option<(StationName, IfName)>> {
+    if args.station.is_none() && args.interface.is_none() {
+        return Ok(None);
+    }
+    let Some(Asked::Scenario(scenario)) = asked else {
+        bail!("--station and --interface are about a scenario; name its file as well");
+    };
+    match (&args.station, &args.interface) {
+        (Some(station), Some(interface)) => {
+            input::station(scenario, station)?;
+            Ok(Some((station.clone(), interface.clone())))
+        }
+        (None, _) => bail!(
+            "--interface needs --station, which of the stations this host is: {}",
+            input::stations(scenario)
+        ),
+        (Some(_), None) => bail!("--station needs --interface, the one to the segment"),
+    }
+}
+
 fn question(
     asked: Option<Asked>,
-    interface: Option<IfName>,
+    on: Option<(StationName, IfName)>,
     snapshot: &Snapshot,
 ) -> anyhow::Result<Question> {
-    if interface.is_some() && !matches!(asked, Some(Asked::Scenario(_))) {
-        bail!("--interface says where a scenario is to run; name the scenario as well");
-    }
     Ok(match asked {
         None => Question::Host,
-        Some(Asked::Scenario(scenario)) => Question::Scenario(scenario, interface),
+        Some(Asked::Scenario(scenario)) => match on {
+            None => Question::Scenario(scenario),
+            Some((station, interface)) => {
+                let asked = StationAsked { scenario: *scenario, station, interface, by: None };
+                Question::Station(Box::new(asked))
+            }
+        },
         Some(Asked::HostFile(file)) => Question::HostFile(file),
         Some(Asked::Name(name)) => {
             let known = snapshot.settings.interfaces.keys().find(|known| known.as_str() == name);
@@ -155,10 +190,17 @@ fn question(
 }
 
 /// Everything is tried by a process of its own, so that nothing is left of it however it ends.
-fn probes_of_this_host(snapshot: &Snapshot, card: Option<&IfName>) -> anyhow::Result<Probes> {
+fn probes_of_this_host(
+    extent: Extent,
+    snapshot: &Snapshot,
+    card: Option<&IfName>,
+) -> anyhow::Result<Probes> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = Command::new(program);
     command.arg("__probe");
+    if extent == Extent::Needs {
+        command.arg("--needs");
+    }
     let mut probes = timewire_ctl::doctor::probe_by(command)?;
     if let Some(card) = card {
         let offloads = doctor::try_offloads(snapshot, card)?;
@@ -167,10 +209,51 @@ fn probes_of_this_host(snapshot: &Snapshot, card: Option<&IfName>) -> anyhow::Re
     Ok(probes)
 }
 
-/// The judgement of a host file on this host, for every verb that is to carry it out.
-pub fn of_host_file(snapshot: &Snapshot, file: HostFile) -> anyhow::Result<Diagnosis> {
-    let probes = probes_of_this_host(snapshot, None)?;
-    Ok(doctor::judge(snapshot, &probes, &Question::HostFile(Box::new(file))))
+/// The judgement of this host, for every verb that is to carry out what is asked about.
+pub fn of_this_host(snapshot: &Snapshot, question: &Question) -> anyhow::Result<Diagnosis> {
+    let probes = probes_of_this_host(Extent::Needs, snapshot, None)?;
+    Ok(doctor::judge(snapshot, &probes, question))
+}
+
+/// The judgement of this host as the laboratory of scenarios: that of the first which cannot run
+/// here, where there is one.
+pub fn refusal_of_scenarios<'s>(
+    scenarios: impl Iterator<Item = &'s Scenario>,
+    carrier: Option<carrier::Asked>,
+) -> anyhow::Result<Option<Diagnosis>> {
+    let snapshot = Snapshot::of_this_host(&[])?;
+    let probes = probes_of_this_host(Extent::Needs, &snapshot, None)?;
+    let judged = scenarios.map(|scenario| {
+        let question = Question::Scenario(Box::new(with_carrier(scenario, carrier)));
+        doctor::judge(&snapshot, &probes, &question)
+    });
+    Ok(judged.into_iter().find(|diagnosis| diagnosis.verdict == Verdict::No))
+}
+
+/// A scenario whose cases with `mac: tdm` have the carrier that is asked for. A run finds the best
+/// one itself, so nothing is needed of it beforehand.
+fn with_carrier(scenario: &Scenario, carrier: Option<carrier::Asked>) -> Scenario {
+    let mut scenario = scenario.clone();
+    let cases = &mut scenario.experiment.cases;
+    match carrier {
+        None => {}
+        Some(carrier::Asked::Auto) => cases.retain(|case| case.mac != CaseMac::Tdm),
+        Some(carrier::Asked::Only(carrier)) => {
+            let tdm = cases.iter_mut().filter(|case| case.mac == CaseMac::Tdm);
+            tdm.for_each(|case| case.mac = carrier.case_mac());
+        }
+    }
+    scenario
+}
+
+/// Says what is missing here, and what was not done for it; exit code 4.
+pub fn refuse(diagnosis: &Diagnosis, nothing: &str, is_json: bool) -> anyhow::Result<ExitCode> {
+    if is_json {
+        output::json(diagnosis)?;
+    }
+    diagnosis.missing().for_each(|finding| say!("error: {}", line(finding)));
+    say!("  host: {nothing}");
+    Ok(ExitCode::from(4))
 }
 
 /// A finding in one line: what it is about, what was found, and what mends it.
@@ -220,7 +303,7 @@ fn record(
     })?;
     // What is tried on a card is tried by its own name.
     let own = card.map(|_| Snapshot::of_this_host(&[])).transpose()?;
-    let probes = probes_of_this_host(own.as_ref().unwrap_or(&snapshot), card)?;
+    let probes = probes_of_this_host(Extent::All, own.as_ref().unwrap_or(&snapshot), card)?;
     let probes = probes.redacted(&redacting);
     let path = directory.join(PROBES_FILE);
     let text = serde_json::to_string_pretty(&probes)? + "\n";
@@ -229,10 +312,11 @@ fn record(
 }
 
 /// The process that tries; prints what came of it.
-pub fn probe() -> anyhow::Result<ExitCode> {
+pub fn probe(needs: bool) -> anyhow::Result<ExitCode> {
     // Without the privilege for a namespace, what needs none is tried nonetheless.
     let _ = timewire_lab::privilege::enter();
-    let probes = timewire_ctl::doctor::probe();
+    let extent = if needs { Extent::Needs } else { Extent::All };
+    let probes = timewire_ctl::doctor::probe(extent);
     output::json(&probes)
 }
 

@@ -12,6 +12,7 @@ use timewire_base::CyclicWindows;
 use timewire_ctl::CtlError;
 use timewire_ctl::experiment::{self, Options, Script};
 use timewire_ctl::rundir::{CaseMeta, RunDir};
+use timewire_host::doctor::Diagnosis;
 use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Machine, Time};
 use timewire_report::{Extras, LongJourney, TableOptions};
@@ -22,6 +23,7 @@ use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
 use crate::args::{CarrierChoice, Demo, Laboratory, Output, Run, Where};
 use crate::compare::Baseline;
+use crate::doctor;
 use crate::input;
 use crate::lab;
 use crate::output::{self, ProgressLine};
@@ -82,7 +84,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         _ => None,
     };
     if args.dry_run {
-        return dry_run(&scripts, args.output.json);
+        return dry_run(&scripts, carrier, args);
     }
     let names: Vec<_> = scripts.iter().map(|script| script.scenario.name.to_string()).collect();
     let title = match scripts.as_slice() {
@@ -100,7 +102,30 @@ fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
     Ok(Script { scenario: Scenario::parse(name, text)?, text: text.to_owned() })
 }
 
-fn dry_run(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
+fn dry_run(scripts: &[Script], carrier: Option<Asked>, args: &Run) -> anyhow::Result<ExitCode> {
+    let refusal = match args.place.lab {
+        Laboratory::Netns => refusal(scripts, carrier)?,
+        // It has what all carriers need.
+        Laboratory::Uml => None,
+    };
+    match refusal {
+        Some(diagnosis) if args.output.json => doctor::refuse(&diagnosis, NOTHING_RUN, true),
+        Some(diagnosis) => {
+            show_schedules(scripts, false)?;
+            doctor::refuse(&diagnosis, NOTHING_RUN, false)
+        }
+        None => show_schedules(scripts, args.output.json),
+    }
+}
+
+/// What the doctor says of the first scenario that cannot run in the laboratory of this kernel.
+fn refusal(scripts: &[Script], carrier: Option<Asked>) -> anyhow::Result<Option<Diagnosis>> {
+    doctor::refusal_of_scenarios(scripts.iter().map(|script| &script.scenario), carrier)
+}
+
+const NOTHING_RUN: &str = "unchanged; nothing was run";
+
+fn show_schedules(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
     if json {
         let scenarios: Vec<_> = scripts.iter().map(|script| &script.scenario).collect();
         return output::json(&scenarios);
@@ -163,6 +188,12 @@ fn perform(
     let privilege = privilege::enter()?;
     for found in timewire_host::journal::recover()? {
         say!("note: {found}");
+    }
+    // The laboratory's own kernel has what all carriers need.
+    if place.record_for.is_none()
+        && let Some(diagnosis) = refusal(scripts, carrier)?
+    {
+        return doctor::refuse(&diagnosis, NOTHING_RUN, output.json);
     }
     let laboratory = match (&place.record_for, privilege) {
         (Some(machine), _) => machine.clone(),

@@ -11,7 +11,9 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use timewire_sched::scenario::{FileKind, ScenarioErrors};
+use timewire_base::StationName;
+use timewire_ctl::CtlError;
+use timewire_sched::scenario::{FileKind, Scenario, ScenarioErrors};
 
 /// What is wrong with a file, each mistake as a block that begins with `error: `; printed as it is.
 #[derive(Debug)]
@@ -65,6 +67,23 @@ pub fn read<T>(
         Ok(file) => Ok((file, text)),
         Err(errors) => Err(refused(path, &text, (&wanted, nothing), errors)),
     }
+}
+
+/// Whether a scenario has a station.
+///
+/// **Errors**: it has not; those that it has are named.
+pub fn station(scenario: &Scenario, station: &StationName) -> anyhow::Result<()> {
+    if scenario.station(station).is_some() {
+        return Ok(());
+    }
+    let known = scenario.stations.iter().map(|station| station.name.to_string()).collect();
+    Err(CtlError::NoStation { name: station.clone(), known }.into())
+}
+
+/// The names of a scenario's stations.
+pub fn stations(scenario: &Scenario) -> String {
+    let names: Vec<_> = scenario.stations.iter().map(|station| station.name.as_str()).collect();
+    names.join(", ")
 }
 
 /// What is said about a file that was refused.

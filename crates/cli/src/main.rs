@@ -115,7 +115,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Hidden(Hidden::Guardian { journal }) => guardian(&journal),
-        Command::Hidden(Hidden::Probe) => doctor::probe(),
+        Command::Hidden(Hidden::Probe { needs }) => doctor::probe(needs),
         Command::Hidden(Hidden::Keeper { record }) => keeper(&record),
         Command::Hidden(Hidden::Program { file }) => {
             timewire_ctl::program::run(&file)?;

@@ -119,7 +119,8 @@ struct Effort {
     checked: bool,
 }
 
-/// Exit code 0: every stream has a place; 1: one has none; 2: it was ended on request.
+/// Exit code 0: every stream has a place, and the bounds of the others are within their limits; 1:
+/// not; 2: it was ended on request.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.check {
         return check::run(args, path);

@@ -153,6 +153,8 @@ fn lines(settings: &InterfaceSettings, state: &InterfaceState) -> Vec<(&'static 
         ("sleeps (EEE)", shown(&settings.eee, |eee| on(eee.enabled))),
         ("preemption", shown(&settings.mac_merge, |merge| on(merge.tx_enabled))),
     ];
+    let gated = state.gated_credit.iter();
+    lines.splice(4..4, gated.map(|gated| ("gated credit", gated.to_string())));
     if let Some(vlan) = &settings.vlan {
         let lower = settings.lower.as_deref().unwrap_or("?");
         lines.insert(2, ("VLAN", format!("{} on {lower}", vlan.id)));

@@ -103,12 +103,29 @@ fn station_spec(args: Start) -> anyhow::Result<StationSpec> {
     Ok(spec)
 }
 
+/// Warns where the clocks of two stations, each with the error that is allowed, can be apart by
+/// more than is between their slots.
+fn warn_of_guard(status: &Status, clock: Clock, max_error: Span) {
+    let slots = status.schedule.iter().flat_map(TdmSchedule::slots);
+    let guard = slots.map(|slot| slot.guard).min();
+    let Some(guard) = guard.filter(|guard| max_error.as_ns() > guard.as_ns() / 2) else { return };
+    if !matches!(clock, Clock::Synchronised) {
+        return;
+    }
+    say!(
+        "warning: --max-clock-error {max_error} is more than half the guard of {guard}: frames can \
+         be in slots of others"
+    );
+}
+
 fn start(args: Start) -> anyhow::Result<ExitCode> {
+    let (clock, max_error) = (args.clock, args.max_clock_error);
     let spec = station_spec(args)?;
     recover()?;
     let mut station = Station::start(spec)?;
     let status = station.status()?;
     say_text!("{}", describe(&status));
+    warn_of_guard(&status, clock, max_error);
     let held = held_by(&status)?;
     if !held.is_empty() {
         say!("warning: nothing is sent now: {}", held.join("; "));
@@ -164,6 +181,7 @@ fn tell_started(name: &str, args: &Start) -> anyhow::Result<ExitCode> {
         let held = held_by(&status)?;
         if held.is_empty() || Instant::now() > give_up {
             output::print(&describe(&status))?;
+            warn_of_guard(&status, args.clock, args.max_clock_error);
             if held.is_empty() {
                 return Ok(ExitCode::SUCCESS);
             }

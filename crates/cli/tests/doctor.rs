@@ -9,6 +9,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 use support::{BOTH_CASES, Host, NOBODY, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until};
@@ -333,6 +334,142 @@ fn t4_qemu_a_card_with_a_clock_is_judged() {
         assert_eq!(tried[what]["state"], "absent", "{tried}");
         assert_eq!(state(&told, &format!("qdisc.{what}-offload")), "not_asked");
     }
+}
+
+/// A scenario of the repository.
+fn scenario_file(name: &str) -> String {
+    format!("{}/../../scenarios/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// This host as a station needs both options, and a station and a scenario that there are.
+#[test]
+fn t3_a_host_is_judged_as_a_station_of_a_scenario() {
+    let Some(host) = Host::start() else { return };
+    host.tool("ip link add eth0 type veth peer name far0");
+    let file = scenario_file("tdm-64");
+    let names = "alpha, beta, gamma, delta";
+    let mistakes: [(&[&str], String); 5] = [
+        (
+            &["--station", "alpha"],
+            "error: --station needs --interface, the one to the segment\n".into(),
+        ),
+        (
+            &["--interface", "eth0"],
+            format!(
+                "error: --interface needs --station, which of the stations this host is: {names}\n"
+            ),
+        ),
+        (
+            &["--station", "omega", "--interface", "eth0"],
+            format!("error: the scenario has no station `omega`: it has {names}\n"),
+        ),
+        (&["--station", "Alpha", "--interface", "eth0"], "`Alpha` is no station name".into()),
+        (&["--station", "alpha", "--interface", "a/b"], "a/b".into()),
+    ];
+    for (options, said) in mistakes {
+        let failed = host.timewire(&[&["doctor", &file], options].concat());
+        assert_eq!((failed.code, failed.stdout.as_str()), (Some(2), ""), "{failed:?}");
+        assert!(failed.stderr.contains(&said), "{failed:?}");
+    }
+    let elsewhere = host.timewire(&["doctor", "eth0", "--station", "alpha", "--interface", "eth0"]);
+    let said = "error: --station and --interface are about a scenario; name its file as well\n";
+    elsewhere.failed(2, said);
+    // The first line says which of both is judged, and so does JSON.
+    let of = |options: &[&str]| host.timewire(&[&["doctor", &file], options].concat());
+    let both = ["--station", "beta", "--interface", "eth0"];
+    let json = ["--station", "beta", "--interface", "eth0", "--json"];
+    let (lab, here) = (of(&["--json"]), of(&json));
+    let (lab, here) = (consistent(&lab), consistent(&here));
+    assert_eq!(lab["subject"]["place"], "laboratory");
+    let options = "--station alpha|beta|gamma|delta --interface INTERFACE";
+    assert_eq!(lab["subject"]["this_host"], options);
+    let expected = serde_json::json!({
+        "kind": "scenario", "name": "tdm-64", "place": "station", "station": "beta",
+        "interface": "eth0",
+    });
+    assert_eq!(here["subject"], expected);
+    let first = of(&both).stdout.lines().next().unwrap().to_owned();
+    assert_eq!(first, "scenario tdm-64, this host as beta on eth0");
+    assert!(of(&[]).stdout.starts_with(&format!(
+        "scenario tdm-64, in the local laboratory (to judge this host: {options})\n"
+    )));
+    assert_eq!(state(&here, "link.up"), "degraded");
+    assert_eq!(state(&here, "link"), "ok");
+    // An interface that is not there is missing, and named.
+    let absent = of(&["--station", "beta", "--interface", "eth9", "--json"]);
+    assert_eq!((absent.code, state(&consistent(&absent), "link")), (Some(4), "missing"));
+    host.is_clean();
+}
+
+/// One judgement: `run` of a scenario, and its dry run, say of this kernel what the doctor says; of
+/// the laboratory's own kernel, nothing.
+#[test]
+fn t3_a_run_says_what_the_doctor_says() {
+    let Some(host) = Host::start() else { return };
+    let mut codes = BTreeSet::new();
+    for name in ["tdm-64", "taprio-64", "carriers-64", "rtnet-like", "pipeline"] {
+        let file = scenario_file(name);
+        let judged = host.timewire(&["doctor", &file, "--json"]).json();
+        let is_no = judged["verdict"] == "no";
+        let dry = host.timewire(&["run", &file, "--dry-run"]);
+        assert_eq!(dry.code, Some(if is_no { 4 } else { 0 }), "{name}: {dry:?}");
+        assert_eq!(dry.stderr.contains("error: schedule.carrier"), is_no, "{name}: {dry:?}");
+        assert!(dry.stdout.starts_with(&format!("{name}: cycle")), "{dry:?}");
+        codes.insert(is_no);
+        if is_no {
+            let out = host.scratch().join("out");
+            let run = host.timewire(&["run", &file, "--quick", "--out", &out]);
+            assert_eq!((run.code, &run.stderr), (Some(4), &dry.stderr), "{name}");
+            assert!(!Path::new(&out).exists(), "nothing was run");
+            let json = host.timewire(&["run", &file, "--dry-run", "--json"]);
+            assert_eq!(json.json()["schema"], "timewire.doctor/1");
+            let uml = host.timewire(&["run", &file, "--dry-run", "--lab", "uml"]);
+            assert_eq!((uml.code, uml.stderr.as_str()), (Some(0), ""), "{uml:?}");
+        }
+        let with =
+            |carrier: &str| host.timewire(&["run", &file, "--dry-run", "--carrier", carrier]).code;
+        // What a carrier is asked of, the doctor is asked of.
+        if name == "tdm-64" {
+            let mut carriers = judged["carriers"].as_array().unwrap().iter();
+            let etf = carriers.find(|it| it["carrier"] == "etf").unwrap();
+            let code = if etf["possible"] == true { 0 } else { 4 };
+            assert_eq!((with("etf"), with("mac"), with("auto")), (Some(code), Some(0), Some(0)));
+        }
+    }
+    assert!(codes.contains(&false), "Timewire's own MAC runs anywhere");
+    host.is_clean();
+}
+
+/// Where `apply` of a station says what the doctor says: with queues for the classes and without,
+/// in a kernel with all disciplines, and nothing is changed where something is missing.
+#[test]
+fn t4_apply_of_a_station_asks_the_doctor() {
+    let file = scenario_file("taprio-64");
+    let script = format!(
+        "ip link add one numtxqueues 1 type veth peer name far1 numtxqueues 1
+         ip link add two numtxqueues 2 type veth peer name far2 numtxqueues 2
+         for on in one two absent; do for word in --dry-run --json; do
+           tc qdisc show dev $on >/tmp/before 2>/dev/null
+           {TIMEWIRE} apply {file} --station alpha --interface $on $word >/tmp/out 2>/tmp/err
+           echo $on $word $? $(grep -c link.queues /tmp/err) \
+             $(tc qdisc show dev $on 2>/dev/null | cmp -s - /tmp/before && echo same || echo other)
+         done; done
+         {TIMEWIRE} undo >/dev/null 2>&1; tc qdisc show dev two | grep -c taprio"
+    );
+    let Some(said) = in_kernel("6.12", &["sh", "-c", &script]) else { return };
+    let lines: Vec<&str> = said.stdout.lines().collect();
+    let expected = [
+        "one --dry-run 4 1 same",
+        "one --json 4 1 same",
+        "two --dry-run 0 0 same",
+        "two --json 0 0 other",
+    ];
+    assert_eq!(lines[..4], expected, "{said:?}");
+    for line in &lines[4..6] {
+        let refused = [" 2 0 same", " 4 0 same"].iter().any(|end| line.ends_with(end));
+        assert!(line.starts_with("absent ") && refused, "{said:?}");
+    }
+    assert_eq!(lines[6], "0", "it was undone: {said:?}");
 }
 
 /// Host files of which some cannot be carried out by a virtual pair with one queue, and a card that

@@ -19,6 +19,65 @@ fn cell() -> String {
     networks.join("planned-cell.network.yaml").display().to_string()
 }
 
+/// What classes with credit carry behind gates that the plan found is what the simulator tells of
+/// the network with the plan in it.
+#[test]
+fn t2_credit_behind_planned_gates_has_its_rates() {
+    let scratch = Scratch::new();
+    let rendered = scratch.join("rendered");
+    let planned = timewire(&["plan", &cell(), "--render", &rendered, "--json"]).done().json();
+    let told = &planned["gated_credit"];
+    let network = format!("{rendered}/planned.network.json");
+    let simulated = timewire(&["sim", &network, "--json"]).json();
+    assert_eq!(*told, simulated["gated_credit"]);
+    let told = told.as_array().unwrap();
+    assert!(told.len() > 3, "{told:?}");
+    for one in told {
+        assert_eq!((&one["class"], &one["reserved_bps"]), (&5.into(), &200_000_000.into()));
+        let rate = |name: &str| one[name].as_u64().unwrap();
+        assert!(rate("linux_least_bps") < 200_000_000 && rate("open_ppm") < 1_000_000, "{one}");
+        assert!(rate("linux_least_bps") <= rate("linux_most_bps"), "{one}");
+    }
+    let text = timewire(&["plan", &cell()]).done().stdout;
+    assert!(text.contains("class 5: credit of 200.000 Mbit/s behind a gate"), "{text}");
+}
+
+/// What a file asks of streams without a place is part of the verdict: no bound is no success. A
+/// stream without a limit asks for nothing.
+#[test]
+fn t2_a_limit_of_a_stream_without_a_place_is_judged() {
+    let scratch = Scratch::new();
+    let cell = fs::read_to_string(cell()).unwrap();
+    let more = "  - { name: more, from: server, to: camera, class: 0, message: 1472B,
+      traffic: { kind: flood, rate: 900Mbit } }\n";
+    let limit = |stream: &str, at_most: &str| {
+        format!(
+            "limits:\n  - {{ id: asked, metric: latency_max, stream: {stream}, \
+             at_most: {at_most} }}\n"
+        )
+    };
+    let cases = [
+        ("nothing", String::new(), 0, None),
+        ("kept", limit("files", "1ms"), 0, Some("pass")),
+        ("above", limit("files", "100us"), 1, Some("inconclusive")),
+        ("placed", limit("set-1", "1ms"), 0, None),
+        ("overload", more.to_owned(), 0, None),
+        ("lost", format!("{more}{}", limit("files", "1s")), 1, Some("fail")),
+    ];
+    for (name, more, code, verdict) in cases {
+        let file = scratch.write(&format!("{name}.yaml"), &format!("{cell}{more}"));
+        let text = timewire(&["plan", &file]);
+        assert_eq!(text.code, Some(code), "{name}: {text:?}");
+        let json = timewire(&["plan", &file, "--json"]);
+        assert_eq!(json.code, Some(code), "{name}");
+        assert_eq!(json.json()["limits"][0]["verdict"].as_str(), verdict, "{name}");
+        if let Some(verdict) = verdict {
+            let line = format!("  {verdict:<12} asked: latency_max of files is to be at most ");
+            assert!(text.stdout.contains(&line), "{name}: {text:?}");
+        }
+    }
+}
+
 /// A sequence that looks random (Knuth's MMIX constants).
 struct Draw(u64);
 

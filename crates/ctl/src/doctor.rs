@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use timewire_bpf::ingress::Ingress;
 use timewire_bpf::{AttachMode, BpfError, probe as program};
-use timewire_host::doctor::attempt::{self, Results, of_io_error};
+use timewire_host::doctor::attempt::{self, Extent, Results, of_io_error};
 use timewire_host::doctor::{Outcome, Probe, Probes, Scratch};
 use timewire_sys::namespace::{self, OnParentDeath};
 use timewire_sys::xsk::{XskQueue, XskReceiver, XskSender};
@@ -19,9 +19,9 @@ use timewire_sys::{FrameMemory, scheduler};
 
 use crate::CtlError;
 
-/// Tries everything, in this process.
-pub fn probe() -> Probes {
-    attempt::probe(&programs)
+/// Tries what this host can do, in this process.
+pub fn probe(extent: Extent) -> Probes {
+    attempt::probe(extent, &programs)
 }
 
 /// Has a program try everything that is started so, prints [`Probes`] as JSON and ends. It is

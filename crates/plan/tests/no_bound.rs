@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use timewire_base::Sequence;
-use timewire_plan::file::{self, RestBound, Unbounded};
+use timewire_base::{Sequence, Span};
+use timewire_plan::file::{self, JudgedLimit, LimitVerdict, RestBound, Unbounded};
 use timewire_plan::synth::{Options, plan};
 use timewire_plan::words::Refusals;
 use timewire_sched::scenario::network::NetworkFile;
@@ -360,6 +360,91 @@ fn t0_no_stream_is_without_bound_or_place_without_a_reason() {
     assert!(many.iter().all(|kind| kinds.get(kind) > Some(&10)), "{kinds:?}");
 }
 
+/// What is judged of a network with these limits.
+fn judged(text: &str, limits: &str) -> Vec<JudgedLimit> {
+    let (network, bounds) = bounds_of(&format!("{text}limits:\n{limits}"));
+    file::judged_limits(&network, bounds.as_deref())
+}
+
+fn limit(metric: &str, at_most: &str) -> String {
+    let id = metric.replace('_', "-");
+    format!("- {{ id: {id}, metric: {metric}, stream: own, at_most: {at_most} }}\n")
+}
+
+/// Whatever the cause, a limit of a stream without bound does not pass; it fails only where frames
+/// do not get through in the long run. Without a limit nothing is asked.
+#[test]
+fn t0_a_limit_of_a_stream_without_bound_never_passes() {
+    let times = ["latency_max", "latency_p99", "latency_mean", "jitter"];
+    for (cause, text, _, _, _) in causes() {
+        let fails = ["overload", "shut", "no_window"].contains(&cause);
+        let expected = if fails { LimitVerdict::Fail } else { LimitVerdict::Inconclusive };
+        for metric in times {
+            let found = judged(&text, &limit(metric, "1s"));
+            // Of a percentile or a mean only that nothing gets through says something.
+            let is_of_each = ["latency_max", "jitter"].contains(&metric);
+            assert_eq!(found.len(), usize::from(is_of_each || fails), "{cause}: {found:?}");
+            if found.is_empty() {
+                continue;
+            }
+            assert_eq!((found[0].verdict, found[0].bound), (expected, None), "{cause}");
+            let why = found[0].why.as_deref().unwrap();
+            assert!(why.starts_with("no bound: "), "{cause}: {why}");
+        }
+        // Of what is lost only a cause that loses says something.
+        let lost = judged(&text, &limit("lost", "0%"));
+        assert_eq!(lost.len(), usize::from(fails), "{cause}: {lost:?}");
+        let (network, bounds) = bounds_of(&text);
+        assert_eq!(file::judged_limits(&network, bounds.as_deref()), [], "{cause}");
+    }
+}
+
+/// A bound is held against the limit to the nanosecond, with what both ends and clocks add.
+#[test]
+fn t0_a_bound_is_held_against_the_limit() {
+    let text = network(&format!("streams:\n{}", stream("own", "a", 5, 1_000, MS)));
+    let ends = text
+        .replace("{ name: a }", "{ name: a, send: { kind: uniform, min: 3us, max: 7us } }")
+        .replace("{ name: c }", "{ name: c, receive: { kind: uniform, min: 10us, max: 20us } }")
+        .replace("duration:", "sync_error: 1us\nduration:");
+    let late = "{ name: c, receive: { kind: exponential, mean: 1us } }";
+    let endless = text.replace("{ name: c }", late);
+    let bound = |text: &str| {
+        let (_, bounds) = bounds_of(text);
+        bounds.unwrap()[0].bound.clone().unwrap()
+    };
+    let (latency, jitter) = bound(&text);
+    let us = Span::from_us;
+    for (metric, text, never_above) in [
+        ("latency_max", &text, latency),
+        ("latency_p99", &text, latency),
+        ("latency_mean", &text, latency),
+        ("jitter", &text, jitter),
+        ("latency_max", &ends, bound(&ends).0 + us(27 + 2)),
+        ("jitter", &ends, bound(&ends).1 + us(4 + 10 + 2)),
+    ] {
+        for (below, verdict) in [(0, LimitVerdict::Pass), (1, LimitVerdict::Inconclusive)] {
+            let most = never_above.as_ns() - below;
+            let found = judged(text, &limit(metric, &format!("{most}ns")));
+            let is_of_each = ["latency_max", "jitter"].contains(&metric);
+            if !is_of_each && verdict != LimitVerdict::Pass {
+                assert_eq!(found, [], "{metric}: a bound above it says nothing");
+                continue;
+            }
+            assert_eq!(found[0].bound, Some(never_above), "{metric}");
+            assert_eq!(found[0].verdict, verdict, "{metric}: {found:?}");
+            assert_eq!(found[0].why.is_none(), verdict == LimitVerdict::Pass, "{found:?}");
+        }
+    }
+    let found = judged(&endless, &limit("latency_max", "1s"));
+    assert_eq!((found[0].verdict, found[0].bound), (LimitVerdict::Inconclusive, None));
+    assert!(found[0].why.as_deref().unwrap().contains("software at one of its ends"), "{found:?}");
+    // A share needs more than a bound, and a planned stream has its place.
+    assert_eq!(judged(&text, &limit("lost", "0%")), []);
+    let placed = text.replace("class: 5,", "class: 7, place: {},");
+    assert_eq!(judged(&placed, &limit("latency_max", "1ns")), []);
+}
+
 /// The effective rate is told wherever credit is behind gates, and nowhere else.
 #[test]
 fn t0_credit_behind_gates_has_its_rates() {
@@ -380,7 +465,7 @@ fn t0_credit_behind_gates_has_its_rates() {
     assert_eq!((found.len(), found[0].port.as_str(), found[0].class), (1, "br>c", 5));
     let rate = found[0].rate;
     assert_eq!(
-        (rate.standard_bps, rate.linux_bps, rate.open_ppm),
+        (rate.standard_bps, rate.linux_least_bps, rate.open_ppm),
         (20_000_000, 5_000_000, 250_000)
     );
     assert_eq!(of(credit), []);

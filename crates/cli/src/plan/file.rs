@@ -46,6 +46,8 @@ pub struct More {
     /// What of the request was not interpreted.
     unread: Vec<FileUnread>,
     gated: Vec<file::GatedClass>,
+    /// What the file asks of streams without a place.
+    limits: Vec<file::JudgedLimit>,
 }
 
 /// What became of a stream that users asked for.
@@ -122,19 +124,29 @@ impl OwnFile {
     /// Bounds the rest; writes and simulates what is asked for.
     pub fn finish(&self, plan: &Plan, args: &PlanArgs, ending: &Ending) -> anyhow::Result<More> {
         let rest = self.file.streams.iter().filter(|stream| stream.place.is_none());
+        let bounds = file::bounds(&self.file, &self.given, plan);
+        let limits = file::judged_limits(&self.file, bounds.as_deref());
         let mut more = More {
             rest: rest.map(|stream| stream.name.to_string()).collect(),
-            bounds: file::bounds(&self.file, &self.given, plan),
+            bounds,
             simulated: None,
             written: 0,
             asked: self.asked(plan),
             unread: self.unread.clone(),
-            gated: file::gated_classes(&self.file),
+            gated: Vec::new(),
+            limits,
         };
         let planned = || {
             let planned = file::planned(&self.file, &self.given, plan);
             planned.map_err(|errors| anyhow::anyhow!("the plan makes no network:\n{errors}"))
         };
+        // Behind the gates of the plan, where there are some; of a large network only when asked.
+        if self.file.ports.iter().any(|port| !port.credit.is_empty()) {
+            more.gated = match planned() {
+                Ok(planned) => file::gated_classes(&planned),
+                Err(_) => file::gated_classes(&self.file),
+            };
+        }
         if let Some(dir) = &args.render {
             anyhow::ensure!(
                 !plan.admitted.is_empty(),
@@ -193,7 +205,8 @@ impl More {
     pub fn is_good(&self) -> bool {
         let asked = self.asked.iter().all(|asked| asked.code == 0);
         let simulated = self.simulated.as_ref().is_none_or(sim::Report::is_good);
-        asked && simulated && self.unread.is_empty()
+        let limits = self.limits.iter().all(|it| it.verdict == file::LimitVerdict::Pass);
+        asked && simulated && limits && self.unread.is_empty()
     }
 
     fn bound(&self, index: usize) -> Result<(Span, Span), &Unbounded> {
@@ -258,7 +271,13 @@ impl More {
         for index in 0..self.rest.len() {
             let _ = writeln!(text, "  {}", self.line(index));
         }
-        text.push_str(&file::gated_text(&self.gated));
+        for limit in &self.limits {
+            let _ = writeln!(text, "  {}", limit.text());
+        }
+        // What was simulated tells the same.
+        if self.simulated.is_none() {
+            text.push_str(&file::gated_text(&self.gated));
+        }
         if self.written > 0 {
             let _ = writeln!(text, "{} files written", self.written);
         }
@@ -282,6 +301,11 @@ impl More {
     /// Classes with credit behind gates.
     pub fn gated(&self) -> &[file::GatedClass] {
         &self.gated
+    }
+
+    /// What the file asks of streams without a place.
+    pub fn limits(&self) -> &[file::JudgedLimit] {
+        &self.limits
     }
 
     pub fn is_asked(&self) -> bool {

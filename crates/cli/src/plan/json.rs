@@ -83,6 +83,9 @@ impl Serialize for Whole<'_> {
         if let Some(gated) = self.more.map(More::gated).filter(|gated| !gated.is_empty()) {
             map.serialize_entry("gated_credit", gated)?;
         }
+        if let Some(limits) = self.more.map(More::limits).filter(|limits| !limits.is_empty()) {
+            map.serialize_entry("limits", limits)?;
+        }
         map.serialize_entry("links", &Each(names))?;
         map.serialize_entry("nodes", &Each(nodes))?;
         if let Some(more) = self.more.filter(|more| more.is_asked()) {

@@ -15,6 +15,7 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_applied_shaper_holds_50_mbit_within_1_percent", fast),
     Trial::new("t4_applied_shaper_keeps_bursts_within_its_credits", bursts),
     Trial::new("t4_applied_shaper_is_that_of_an_interface_without_classes", alone),
+    Trial::new("t4_credit_behind_gates_is_told_by_every_verb_about_a_host", behind_gates),
 ];
 
 /// What a veth states. **Units**: bit/s.
@@ -123,5 +124,44 @@ fn alone() {
     with(&format!("overhead: {AROUND}B\nshaper: {}", reserving(20)), |bench| {
         let outcome = play(bench, &[flow(200).priority(0)]);
         check_rate(outcome.flow(0), 20);
+    });
+}
+
+/// One figure: what `doctor` and `apply` tell of a file, `status` and `snapshot` tell of the host.
+fn behind_gates() {
+    let mut rig = Rig::new();
+    rig.station("a").station("b").link("a", "b");
+    let bench = rig.build().unwrap();
+    let station = Station::of(&bench, "a");
+    let path = file(&transmit(&format!(
+        "overhead: {AROUND}B\nclasses: [{{ queues: 1@0 }}, {{ priorities: [3], queues: 1@1, \
+         shaper: {{ credit: {{ from: slopes, idle_slope: 50Mbit, port: 10Gbit, hi_credit: 0, \
+         lo_credit: -995 }} }} }}]\ngates: {{ entries: [{{ open: [1], interval: 512us }}, \
+         {{ open: [0], interval: 512us }}] }}"
+    )));
+    let told = "class 1: credit of 50.000 Mbit/s behind a gate that is open for 50.0 % of the \
+                cycle carries 50.000 Mbit/s by IEEE 802.1Q, and 25.000 to 32.773 Mbit/s with Linux";
+    let text = |verb: &[&str]| {
+        let ended = station.timewire(verb);
+        ended.out + &ended.err
+    };
+    let doctor = text(&["doctor", path.to_str().unwrap()]);
+    assert!(doctor.contains(told), "{doctor}");
+    assert!(!text(&["snapshot", "eth0"]).contains("gated credit"));
+    station.with(&path, || {
+        let shown = told.replace("class 1:", "class 1 (100:2):");
+        for verb in [&["snapshot", "eth0"][..], &["status"]] {
+            let said = text(verb);
+            assert!(said.contains(&shown), "{verb:?}: {said}");
+        }
+        for (verb, at) in [
+            (&["snapshot", "eth0", "--json"][..], "/state/interfaces/eth0/gated_credit/0"),
+            (&["status", "--json"], "/gated_credit/0"),
+        ] {
+            let value: serde_json::Value = serde_json::from_str(&text(verb)).unwrap();
+            let found = &value.pointer(at).unwrap_or_else(|| panic!("{verb:?}: {value}"));
+            let numbers = [&found["class"], &found["linux_least_bps"], &found["linux_most_bps"]];
+            assert_eq!(numbers, [1, 25_000_000, 32_773_437], "{verb:?}: {found}");
+        }
     });
 }

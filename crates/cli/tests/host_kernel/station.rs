@@ -157,8 +157,8 @@ impl Station {
 /// came up last, which says nothing where there are several.
 const SNAPSHOT: &str = "set -x; tc -d qdisc show; tc class show dev eth0; tc filter show dev eth0; \
                         tc filter show dev eth0 egress; \
-                        ip -d link show; ip addr show; ip neigh show | sort; \
-                        ip route show table all | sort; \
+                        ip -d link show; ip addr show; ip neigh show >/tmp/shown; \
+                        sort /tmp/shown; ip route show table all >/tmp/shown; sort /tmp/shown; \
                         ethtool -k eth0; sysctl net.core net.ipv4.conf.all";
 
 /// Lines that only one of two texts has.

@@ -14,6 +14,7 @@ use timewire_sched::qdisc::{
 };
 
 use super::foreign;
+use crate::snapshot::model::GatedCredit;
 
 /// All disciplines of an interface on transmit. Those for received frames (`clsact`, `ingress`) are
 /// not among them: nothing here touches them.
@@ -75,6 +76,15 @@ impl QdiscTree {
     /// Whether the kernel put all of it there by itself, or is asked to.
     pub fn is_of_kernel(&self) -> bool {
         self.nodes.iter().all(QdiscNode::is_of_kernel)
+    }
+
+    /// What classes with credit carry behind gates.
+    pub fn gated_credit(&self) -> Vec<GatedCredit> {
+        let each = self.nodes.iter().map(|node| {
+            let parent = node.place.strip_prefix("parent ").unwrap_or(&node.place);
+            (parent, format!("{} {}", node.kind, node.words).parse().ok())
+        });
+        GatedCredit::of(each)
     }
 
     /// Those that someone put there.

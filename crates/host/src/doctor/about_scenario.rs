@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use timewire_base::Span;
 use timewire_sched::carrier::ScheduleCarrier;
-use timewire_sched::scenario::{Carrier, CaseMac, Scenario};
+use timewire_sched::scenario::{Carrier, Scenario, Stream};
 
 use super::about_host::rounded_up;
 use super::about_link::{Link, tried};
@@ -25,28 +25,57 @@ pub(super) struct Ground<'a> {
     pub link: Option<Link<'a>>,
 }
 
-/// The findings about a scenario.
-pub(super) fn findings(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
-    let mut all = cases(scenario, ground);
-    all.extend(guard(scenario, ground));
-    all.extend(mac_times(scenario, ground));
-    match ground.link {
-        None => all.extend(laboratory(scenario, ground)),
-        Some(link) => all.extend(on_link(scenario, &link)),
+/// A carrier of the schedule, and who needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Needed {
+    /// Which.
+    pub carrier: ScheduleCarrier,
+    /// The cases with it, or what else asks for it.
+    pub by: String,
+}
+
+impl Needed {
+    /// Somebody asked for it on the command line.
+    pub(super) fn by_hand(carrier: ScheduleCarrier) -> Needed {
+        Needed { carrier, by: format!("the carrier {carrier}") }
     }
+}
+
+/// The carriers that the cases of a scenario need, each once.
+pub(super) fn of_cases(scenario: &Scenario) -> Vec<Needed> {
+    let mut by_word: BTreeMap<&str, (ScheduleCarrier, Vec<&str>)> = BTreeMap::new();
+    for case in &scenario.experiment.cases {
+        let Some(carrier) = ScheduleCarrier::of_case(case.mac) else { continue };
+        let of_word = by_word.entry(case.mac.word()).or_insert((carrier, Vec::new()));
+        of_word.1.push(case.name.as_str());
+    }
+    let needed = by_word.into_values().map(|(carrier, names)| {
+        let cases = if names.len() == 1 { "the case" } else { "the cases" };
+        Needed { carrier, by: format!("{cases} {}", names.join(", ")) }
+    });
+    needed.collect()
+}
+
+/// The findings about a scenario in the local laboratory.
+pub(super) fn findings(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
+    let needed = of_cases(scenario);
+    let mut all = carried(&needed, scenario.mac.carrier, ground, |_| mend::laboratory());
+    all.extend(guard(scenario, ground, &mend::laboratory()));
+    if needed.iter().any(|needed| needed.carrier == ScheduleCarrier::Mac) {
+        all.extend(mac_times(scenario, ground));
+    }
+    all.extend(laboratory(scenario, ground));
     all.extend(receive(scenario, ground));
     all
 }
 
-/// Whether a case asks for this road. A run leaves to the kernel what a card could do.
-pub(super) fn asks_for(scenario: &Scenario, road: Road) -> bool {
-    let mut cases = scenario.experiment.cases.iter();
-    cases.any(|case| roads_of(case.mac, scenario.mac.carrier).contains(&road))
+/// Whether one of these carriers is this road. A run leaves to the kernel what a card could do.
+pub(super) fn asks_for(needed: &[Needed], carrier: Carrier, road: Road) -> bool {
+    needed.iter().any(|needed| roads_of(needed.carrier, carrier).contains(&road))
 }
 
-/// The roads of which one is needed, the best first, by what carries a case.
-fn roads_of(mac: CaseMac, carrier: Carrier) -> Vec<Road> {
-    let Some(wanted) = ScheduleCarrier::of_case(mac) else { return Vec::new() };
+/// The roads of which one is needed, the best first.
+fn roads_of(wanted: ScheduleCarrier, carrier: Carrier) -> Vec<Road> {
     let is_asked = |road: &Road| match (road, carrier) {
         (road, _) if road.carrier() != Some(wanted) || road.is_in_the_card() => false,
         (Road::MacNative, carrier) => matches!(carrier, Carrier::Auto | Carrier::AfXdpNative),
@@ -57,19 +86,16 @@ fn roads_of(mac: CaseMac, carrier: Carrier) -> Vec<Road> {
     Road::BY_PREFERENCE.into_iter().filter(is_asked).collect()
 }
 
-/// Whether each case finds its carrier. Cases with the same one are one finding.
-fn cases(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
-    let mut by_word: BTreeMap<&str, (CaseMac, Vec<&str>)> = BTreeMap::new();
-    for case in &scenario.experiment.cases {
-        let of_word = by_word.entry(case.mac.word()).or_insert((case.mac, Vec::new()));
-        of_word.1.push(case.name.as_str());
-    }
+/// Whether each carrier can be had.
+pub(super) fn carried(
+    needed: &[Needed],
+    carrier: Carrier,
+    ground: &Ground<'_>,
+    mend: impl Fn(&Needed) -> String,
+) -> Vec<Finding> {
     let mut all = Vec::new();
-    for (mac, names) in by_word.into_values() {
-        let wanted = roads_of(mac, scenario.mac.carrier);
-        if wanted.is_empty() {
-            continue;
-        }
+    for one in needed {
+        let wanted = roads_of(one.carrier, carrier);
         let of = |road: &Road| ground.roads.iter().find(|found| found.carrier == *road);
         let found: Vec<&RoadFinding> = wanted.iter().filter_map(of).collect();
         let finding = match found.iter().find(|road| road.possible) {
@@ -77,17 +103,16 @@ fn cases(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
             None => {
                 let why = found.iter().map(|road| format!("{}: {}", road.carrier, road.why));
                 let why = why.collect::<Vec<_>>().join("; ");
-                Finding::new(Check::Carrier, State::Missing, why).mended_by(mend::laboratory())
+                Finding::new(Check::Carrier, State::Missing, why).mended_by(mend(one))
             }
         };
-        let cases = if names.len() == 1 { "the case" } else { "the cases" };
-        all.push(finding.needed_by(format!("{cases} {}", names.join(", "))));
+        all.push(finding.needed_by(one.by.clone()));
     }
     all
 }
 
-/// Whether frames may be as late as they can be here.
-fn guard(scenario: &Scenario, ground: &Ground<'_>) -> Option<Finding> {
+/// Whether frames may be as late as they can be here. `exact` is where they are not.
+pub(super) fn guard(scenario: &Scenario, ground: &Ground<'_>, exact: &str) -> Option<Finding> {
     let id = Check::Guard;
     let least = scenario.schedule.slots().iter().map(|slot| slot.guard).min()?;
     let class = ground.accuracy.class.word();
@@ -106,16 +131,12 @@ fn guard(scenario: &Scenario, ground: &Ground<'_>) -> Option<Finding> {
             State::Degraded,
             format!("{least}, and the class {class} has no bound"),
         )
-        .mended_by(mend::laboratory()),
+        .mended_by(exact),
     })
 }
 
 /// The times of Timewire's own MAC.
-fn mac_times(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
-    let has_mac = scenario.experiment.cases.iter().any(|case| case.mac.word() == "tdm");
-    if !has_mac {
-        return Vec::new();
-    }
+pub(super) fn mac_times(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Some(best) = ground.probes.wake_ups.last() {
         let (spin, late) = (scenario.mac.spin, rounded_up(best.p99_ns));
@@ -160,8 +181,12 @@ fn laboratory(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
     all
 }
 
-/// What a real interface must be like.
-fn on_link(scenario: &Scenario, link: &Link<'_>) -> Vec<Finding> {
+/// What a real interface must be like for some of the streams.
+pub(super) fn on_link<'s>(
+    scenario: &Scenario,
+    streams: impl Iterator<Item = &'s Stream>,
+    link: &Link<'_>,
+) -> Vec<Finding> {
     let mut all = Vec::new();
     let wanted = scenario.segment.rate.get() / 1_000_000;
     let rate = link.state.and_then(|state| state.speed_mbps);
@@ -176,8 +201,7 @@ fn on_link(scenario: &Scenario, link: &Link<'_>) -> Vec<Finding> {
         None => Finding::new(Check::LinkRate, State::Degraded, "the link states none")
             .mended_by(format!("ip link set {} up, with its cable connected", link.name)),
     });
-    let longest =
-        scenario.traffic.iter().map(|stream| u64::from(stream.message().get()) + 28).max();
+    let longest = streams.map(|stream| u64::from(stream.message().get()) + 28).max();
     if let Some(longest) = longest {
         let found = format!("{}, and the longest packet has {longest} bytes", link.settings.mtu);
         all.push(if longest <= link.settings.mtu {
@@ -191,7 +215,7 @@ fn on_link(scenario: &Scenario, link: &Link<'_>) -> Vec<Finding> {
 }
 
 /// Priorities on receive.
-fn receive(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
+pub(super) fn receive(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
     let needed = !scenario.queues.recv.is_empty()
         && scenario.experiment.cases.iter().any(|case| case.priorities);
     if !needed {

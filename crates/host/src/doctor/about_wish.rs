@@ -3,7 +3,8 @@
 //!
 //! Not here: carrying it out.
 
-use timewire_sched::qdisc::GatedRate;
+use timewire_base::Span;
+use timewire_sched::qdisc::{CreditRange, GatedRate};
 use timewire_sched::scenario::host::{
     Class, ClockWish, CreditWish, GateMode, Gates, Group, GroupPolicy, Hardware, HostWish,
     InterfaceWish, LaunchTime, MemberKind, Receive, RxFilter, Shaper, Timestamping, Timestamps,
@@ -490,18 +491,19 @@ impl Asked<'_> {
                     (open.any(|open| usize::try_from(open.get()) == Ok(class)), entry.interval)
                 })
                 .collect();
-            let (rate, port, hi) = match &shaper.credit {
+            let (rate, port, range) = match &shaper.credit {
                 CreditWish::Slopes(it) => {
-                    let hi = u64::try_from(it.hi_credit.0).unwrap_or(0);
-                    (it.idle_slope, it.port, hi.saturating_mul(8))
+                    let range = CreditRange::of_bytes(it.hi_credit.0, it.lo_credit.0);
+                    (it.idle_slope, it.port, range)
                 }
                 CreditWish::Reservation(it) => {
-                    let bits = u128::from(it.interference.get()) * 8 * u128::from(it.rate.get());
-                    let hi = u64::try_from(bits.div_ceil(u128::from(it.port.get().max(1))));
-                    (it.rate, it.port, hi.unwrap_or(u64::MAX))
+                    let (between, own) = (it.interference.get(), it.frame.get());
+                    let range =
+                        CreditRange::of_frames(it.rate, it.port, between.into(), own.into());
+                    (it.rate, it.port, range)
                 }
             };
-            let Some(gated) = GatedRate::of(rate, port, hi, &states) else { continue };
+            let Some(gated) = GatedRate::of(rate, port, range, &states) else { continue };
             let mend = match gated.open_ppm {
                 0 => "a gate that opens for the class".to_owned(),
                 open => {
@@ -538,26 +540,7 @@ impl Asked<'_> {
             return all;
         }
         if let Some(shortest) = gates.entries.iter().map(|entry| entry.interval).min() {
-            let class = self.accuracy.class.word();
-            let finding = match self.accuracy.allowance {
-                Some(allowance) if shortest >= allowance + allowance => {
-                    let found = format!("{shortest}, the class {class} allows for {allowance}");
-                    Finding::ok(Check::Gates, found)
-                }
-                Some(allowance) => {
-                    let found = format!(
-                        "{shortest}, and the class {class} asks for {} at least",
-                        allowance + allowance
-                    );
-                    Finding::new(Check::Gates, State::Degraded, found)
-                        .mended_by(format!("gates of {} and more", allowance + allowance))
-                }
-                None => {
-                    let found = format!("{shortest}, and the class {class} has no bound");
-                    Finding::new(Check::Gates, State::Degraded, found)
-                }
-            };
-            all.push(finding.of(self.link.name));
+            all.push(gate_length(shortest, self.accuracy).of(self.link.name));
         }
         all
     }
@@ -595,6 +578,27 @@ impl Asked<'_> {
             all.push(about_link::vlan_tag(&self.link, tags));
         }
         all
+    }
+}
+
+/// Whether the shortest gate is longer than the error of what opens and closes it.
+pub(super) fn gate_length(shortest: Span, accuracy: &Accuracy) -> Finding {
+    let class = accuracy.class.word();
+    match accuracy.allowance {
+        Some(allowance) if shortest >= allowance + allowance => {
+            let found = format!("{shortest}, the class {class} allows for {allowance}");
+            Finding::ok(Check::Gates, found)
+        }
+        Some(allowance) => {
+            let least = allowance + allowance;
+            let found = format!("{shortest}, and the class {class} asks for {least} at least");
+            Finding::new(Check::Gates, State::Degraded, found)
+                .mended_by(format!("gates of {least} and more"))
+        }
+        None => {
+            let found = format!("{shortest}, and the class {class} has no bound");
+            Finding::new(Check::Gates, State::Degraded, found)
+        }
     }
 }
 

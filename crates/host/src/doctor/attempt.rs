@@ -33,9 +33,19 @@ use crate::tool::{self, Tool};
 /// Results by what was tried.
 pub type Results = BTreeMap<Probe, Outcome>;
 
-/// Tries everything. `more` tries what this crate cannot, in the same place; what it answers
-/// counts.
-pub fn probe(more: &(dyn Fn(&Scratch) -> Results + Sync)) -> Probes {
+/// How much is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything.
+    All,
+    /// All but what takes long and decides about nothing that can be missing: how late threads
+    /// wake up.
+    Needs,
+}
+
+/// Tries what a host can do. `more` tries what this crate cannot, in the same place; what it
+/// answers counts.
+pub fn probe(extent: Extent, more: &(dyn Fn(&Scratch) -> Results + Sync)) -> Probes {
     let before = modules();
     let mut results = host();
     let tried = scratch::within(|scratch| {
@@ -60,7 +70,7 @@ pub fn probe(more: &(dyn Fn(&Scratch) -> Results + Sync)) -> Probes {
         kernel: read(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default(),
         privilege: privilege(),
         results,
-        wake_ups: wake_ups(),
+        wake_ups: if extent == Extent::All { wake_ups() } else { Vec::new() },
         hardware_clocks: hardware_clocks(Path::new("/dev")),
         offloads: BTreeMap::new(),
         modules_loaded: loaded,

@@ -57,6 +57,7 @@ fn open(road: Road, probes: &Probes, place: Place<'_>) -> Result<String, String>
         Road::TaprioAssist => {
             tried(Probe::TaprioTxtimeAssist)?;
             tried(Probe::Etf)?;
+            several_queues(place)?;
             Ok("every frame in its slot, by launch times that the kernel computes".to_owned())
         }
         Road::MacNative => {
@@ -84,10 +85,12 @@ fn open(road: Road, probes: &Probes, place: Place<'_>) -> Result<String, String>
         Road::Etf => {
             tried(Probe::Etf)?;
             tried(Probe::LaunchTimes)?;
+            several_queues(place)?;
             Ok("real-time frames in their slots, best effort at any time".to_owned())
         }
         Road::Cbs => {
             tried(Probe::Cbs)?;
+            several_queues(place)?;
             Ok("no slots, but a rate for each class".to_owned())
         }
         Road::Mqprio => {
@@ -98,7 +101,8 @@ fn open(road: Road, probes: &Probes, place: Place<'_>) -> Result<String, String>
     }
 }
 
-/// Classes need queues of their own; the laboratory makes its interfaces with enough.
+/// The classes of a carrier of the kernel need queues of their own; the laboratory makes its
+/// interfaces with enough.
 fn several_queues(place: Place<'_>) -> Result<(), String> {
     match place {
         Place::Link(link) if link.transmit_queues().1 < 2 => {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::{Serialize, Serializer};
-use timewire_base::{IfName, Span};
+use timewire_base::{IfName, Span, StationName};
 use timewire_sched::carrier::{ScheduleCarrier, SlotPromise};
 
 use super::class::AccuracyClass;
@@ -116,8 +116,27 @@ pub enum Subject {
     Scenario {
         /// Its name.
         name: String,
-        /// On a real interface; without one, in the local laboratory.
-        interface: Option<IfName>,
+        /// Where it would run.
+        #[serde(flatten)]
+        place: Place,
+    },
+}
+
+/// Where a scenario would run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "place", rename_all = "snake_case")]
+pub enum Place {
+    /// All of it in the local laboratory.
+    Laboratory {
+        /// The options that judge this host as one of the stations instead.
+        this_host: String,
+    },
+    /// One station of it on this host.
+    Station {
+        /// Which.
+        station: StationName,
+        /// On this interface.
+        interface: IfName,
     },
 }
 
@@ -396,6 +415,9 @@ checks! {
     /// The daemons that keep clocks on time
     ClockTools = "clock.tools",
         "clocks of hosts and cards are kept on time by them";
+    /// The error of the clock beside half the guard
+    ClockError = "clock.error",
+        "the clocks of two stations can be apart by the errors of both, and the guard is between";
     /// How late threads woke up here just now
     WakeUps = "clock.wake-ups",
         "a wake-up that is later than the schedule allows makes a frame late";
@@ -513,6 +535,9 @@ checks! {
     /// The time from the decision to send to the link
     Margin = "schedule.margin",
         "a frame that takes longer than this from the decision to the link ends after its slot";
+    /// How long before its launch time a frame is handed over
+    LaunchDelta = "schedule.launch-delta",
+        "a frame that is handed over after its launch time is dropped";
     /// The length of a gate that the kernel's timers can keep
     Gates = "schedule.gates",
         "a gate shorter than the error of the kernel's timers is a matter of luck";

@@ -11,9 +11,12 @@ use timewire_sched::scenario::host::HostFile;
 use super::about_host::{self, Needs};
 use super::about_link::{self, Link, tried};
 use super::about_scenario::{self, Ground};
+use super::about_station::{self, StationAsked};
 use super::carriers::{self, Place};
 use super::class;
-use super::finding::{Check, DOCTOR_SCHEMA, Diagnosis, Finding, State, Subject, Verdict};
+use super::finding::{
+    Check, DOCTOR_SCHEMA, Diagnosis, Finding, Place as Where, State, Subject, Verdict,
+};
 use super::{Probe, Probes, about_wish, mend};
 use crate::snapshot::Snapshot;
 
@@ -26,8 +29,10 @@ pub enum Question {
     Interface(IfName),
     /// A host file.
     HostFile(Box<HostFile>),
-    /// A scenario, in the local laboratory or on a real interface.
-    Scenario(Box<Scenario>, Option<IfName>),
+    /// A scenario, in the local laboratory.
+    Scenario(Box<Scenario>),
+    /// This host as a station of a scenario.
+    Station(Box<StationAsked>),
 }
 
 impl Question {
@@ -36,21 +41,34 @@ impl Question {
             Question::Host => Subject::Host,
             Question::Interface(name) => Subject::Interface { name: name.clone() },
             Question::HostFile(file) => Subject::HostFile { name: file.name.as_str().to_owned() },
-            Question::Scenario(scenario, interface) => Subject::Scenario {
-                name: scenario.name.as_str().to_owned(),
-                interface: interface.clone(),
-            },
+            Question::Scenario(scenario) => {
+                let names: Vec<_> =
+                    scenario.stations.iter().map(|station| station.name.as_str()).collect();
+                let names = if names.len() > LISTED { "NAME".to_owned() } else { names.join("|") };
+                let this_host = format!("--station {names} --interface INTERFACE");
+                let place = Where::Laboratory { this_host };
+                Subject::Scenario { name: scenario.name.as_str().to_owned(), place }
+            }
+            Question::Station(asked) => {
+                let (station, interface) = (asked.station.clone(), asked.interface.clone());
+                let place = Where::Station { station, interface };
+                Subject::Scenario { name: asked.scenario.name.as_str().to_owned(), place }
+            }
         }
     }
 
     /// The real interface that frames are sent through in turn.
     fn interface(&self) -> Option<&IfName> {
         match self {
-            Question::Interface(name) | Question::Scenario(_, Some(name)) => Some(name),
-            _ => None,
+            Question::Interface(name) => Some(name),
+            Question::Station(asked) => Some(&asked.interface),
+            Question::Host | Question::HostFile(_) | Question::Scenario(_) => None,
         }
     }
 }
+
+/// More stations are not listed in a line.
+const LISTED: usize = 8;
 
 /// Judges.
 pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagnosis {
@@ -58,8 +76,14 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
     let roads = carriers::roads(probes, link.map_or(Place::Virtual, Place::Link));
     let carrier = match question {
         Question::HostFile(_) => None,
-        Question::Scenario(scenario, _) => {
-            carriers::best(&roads, |road| about_scenario::asks_for(scenario, road))
+        Question::Scenario(scenario) => {
+            let needed = about_scenario::of_cases(scenario);
+            let of = scenario.mac.carrier;
+            carriers::best(&roads, |road| about_scenario::asks_for(&needed, of, road))
+        }
+        Question::Station(asked) => {
+            let (needed, of) = (asked.needed(), asked.scenario.mac.carrier);
+            carriers::best(&roads, |road| about_scenario::asks_for(&needed, of, road))
         }
         Question::Host | Question::Interface(_) => carriers::best(&roads, |_| true),
     };
@@ -82,10 +106,14 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
         Question::HostFile(file) => {
             findings.extend(about_wish::findings(snapshot, probes, &accuracy, &file.host));
         }
-        Question::Scenario(scenario, _) => {
+        Question::Scenario(_) | Question::Station(_) => {
             let (roads, accuracy) = (&roads[..], &accuracy);
             let ground = Ground { snapshot, probes, roads, accuracy, link };
-            findings.extend(about_scenario::findings(scenario, &ground));
+            findings.extend(match question {
+                Question::Station(asked) => about_station::findings(asked, &ground),
+                Question::Scenario(scenario) => about_scenario::findings(scenario, &ground),
+                _ => Vec::new(),
+            });
         }
     }
     for finding in &mut findings {
@@ -117,9 +145,8 @@ fn needs(question: &Question) -> Needs {
         Question::Host | Question::Interface(_) => Needs::default(),
         Question::HostFile(file) => about_wish::needs(&file.host),
         // The stations of a laboratory have one clock.
-        Question::Scenario(_, interface) => {
-            Needs { clock: interface.is_some(), ..Needs::default() }
-        }
+        Question::Scenario(_) => Needs::default(),
+        Question::Station(_) => Needs { clock: true, ..Needs::default() },
     }
 }
 

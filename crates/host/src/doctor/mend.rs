@@ -36,7 +36,7 @@ pub(super) fn otherwise(check: Check, interface: Option<&IfName>) -> String {
         | Check::SchedulingThrottling => {
             "a machine and kernel that are set up for real time: see `timewire doctor`".to_owned()
         }
-        Check::ClockTai | Check::ClockSynchronised => {
+        Check::ClockTai | Check::ClockSynchronised | Check::ClockError => {
             "a host file with `clock`: timewire apply FILE".to_owned()
         }
         Check::Link => "the name of an interface that `ip link` shows".to_owned(),
@@ -71,6 +71,7 @@ pub(super) fn otherwise(check: Check, interface: Option<&IfName>) -> String {
         Check::LabNetem | Check::LabTbf | Check::Carrier => laboratory(),
         Check::Guard => "a longer `guard` in `schedule`".to_owned(),
         Check::Spin | Check::Margin => "a longer `margin` or `spin` of the carrier".to_owned(),
+        Check::LaunchDelta => "a longer `launch_delta` in `mac`".to_owned(),
         Check::Gates => "longer gates, or a host that wakes up in time".to_owned(),
         Check::GroupsPolling => "a higher priority for the threads that receive".to_owned(),
         Check::Sysctl => "a name that `sysctl -a` shows".to_owned(),

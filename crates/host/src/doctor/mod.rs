@@ -9,6 +9,7 @@ mod about_groups;
 mod about_host;
 mod about_link;
 mod about_scenario;
+mod about_station;
 mod about_wish;
 pub mod attempt;
 mod carriers;
@@ -22,10 +23,12 @@ mod probes;
 mod scratch;
 mod text;
 
+pub use about_station::StationAsked;
 pub use about_wish::take_covering;
 pub use class::AccuracyClass;
 pub use finding::{
-    Accuracy, Check, DOCTOR_SCHEMA, Diagnosis, Finding, Road, RoadFinding, State, Subject, Verdict,
+    Accuracy, Check, DOCTOR_SCHEMA, Diagnosis, Finding, Place, Road, RoadFinding, State, Subject,
+    Verdict,
 };
 pub use judge::{Question, judge};
 pub use offload::try_offloads;

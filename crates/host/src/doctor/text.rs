@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Write};
 
-use super::finding::{Diagnosis, Finding, State, Subject, Verdict};
+use super::finding::{Diagnosis, Finding, Place, State, Subject, Verdict};
 
 /// As text, with a final newline. With `all`, what is well is told line by line.
 pub fn text(diagnosis: &Diagnosis, all: bool) -> String {
@@ -63,11 +63,11 @@ fn subject(subject: &Subject) -> String {
         Subject::Host => "this host".to_owned(),
         Subject::Interface { name } => format!("interface {name}"),
         Subject::HostFile { name } => format!("host file {name}"),
-        Subject::Scenario { name, interface: None } => {
-            format!("scenario {name}, in the local laboratory")
+        Subject::Scenario { name, place: Place::Laboratory { this_host } } => {
+            format!("scenario {name}, in the local laboratory (to judge this host: {this_host})")
         }
-        Subject::Scenario { name, interface: Some(interface) } => {
-            format!("scenario {name}, on {interface}")
+        Subject::Scenario { name, place: Place::Station { station, interface } } => {
+            format!("scenario {name}, this host as {station} on {interface}")
         }
     }
 }

@@ -2,17 +2,19 @@
 //! Credits: linux v6.12 `net/sched/sch_cbs.c`, in software. It counts in whole bytes, at the speed
 //! that the interface says it has: a veth says 10 Gbit/s.
 
-use timewire_base::Span;
-use timewire_lab::rig::{Bench, Flow, Rig, Statistics, Talker};
+use timewire_base::{BitsPerSecond, Span};
+use timewire_lab::rig::{Bench, Fate, Flow, Gates, Rig, Statistics, Talker};
 use timewire_lab::trial::{self, Trial};
+use timewire_sched::qdisc::{CreditRange, GatedRate};
 
-use super::play;
+use super::{play, us};
 
 pub const TRIALS: &[Trial] = &[
     Trial::new("t4_cbs_staircase", staircase),
     Trial::new("t4_cbs_forgives_what_exceeds_its_low_credit", low_credit),
     Trial::new("t4_cbs_does_not_shape_with_the_slope_of_another_port", wrong_port),
     Trial::new("t4_cbs_saves_no_credit_while_idle", idle),
+    Trial::new("t4_cbs_behind_gates_carries_what_is_told", gated),
 ];
 
 /// **Units**: bytes a second.
@@ -101,10 +103,83 @@ fn wrong_port() {
 fn idle() {
     let (idle, send) = (10_000, -9_990_000);
     let bench = shaped(idle, send, -2_000);
-    let flow = burst(3).every(super::us(100_000)).count(5);
+    let flow = burst(3).every(us(100_000)).count(5);
     let outcome = play(&bench, &[flow]);
     let expected = gap(idle, send, -2_000);
     outcome.flow(0).complete().each("error of the place", 0..=3_066, |fate| {
         fate.lateness().as_ns() - i64::from(fate.sequence % 3) * expected
     });
+}
+
+/// A class with credit on a port with gates: the child of `taprio`, open for the first part of a
+/// cycle.
+fn gated_class(idle: i64, (hi, low): (i64, i64), open: Span, cycle: Span) -> Bench {
+    let mut rig = Rig::new();
+    rig.station("a").station("b").link("a", "b").patience(Span::from_secs(3));
+    let map = "num_tc 3 map 2 2 1 0 2 2 2 2 2 2 2 2 2 2 2 2 queues 1@0 1@1 2@2";
+    let (open, shut) = (open.as_ns(), (cycle - open).as_ns());
+    let gates = format!("sched-entry S 1 {open} sched-entry S 6 {shut}");
+    let taprio = format!("root handle 100: taprio {map} base-time 0 clockid CLOCK_TAI {gates}");
+    rig.qdisc("a", "b", &taprio);
+    let slopes = format!("idleslope {idle} sendslope {}", idle - 10_000_000);
+    rig.qdisc("a", "b", &format!("parent 100:1 cbs {slopes} hicredit {hi} locredit {low}"));
+    let bench = rig.build().unwrap();
+    // The discipline below has stopped the gates (`taprio_reset`); the schedule starts them anew.
+    let again = format!("root handle 100: taprio base-time 0 clockid CLOCK_TAI {gates}");
+    bench.tc("a", "b", &format!("qdisc replace dev DEV {again}")).unwrap();
+    bench
+}
+
+/// What `plan`, `doctor` and the others tell of credit behind gates with Linux ([`GatedRate`]),
+/// held against the kernel, with frames always waiting: half a gate gives 50 Mbit/s neither the 50
+/// of the standard nor 25, but what the credit of a frame adds in each cycle.
+fn gated() {
+    let cycle = us(1_024);
+    let low = i64::from(LENGTH);
+    println!("frames of {LENGTH} bytes, bit/s, {}", trial::kernel_name());
+    println!(
+        "{:>9} {:>6} {:>9} {:>10} {:>10} {:>10}",
+        "idleslope", "open", "hicredit", "least", "sent", "most"
+    );
+    for (idle, open, hi) in [
+        (50_000, 512, 0),
+        (50_000, 512, 1_000),
+        (50_000, 512, 2_000),
+        (50_000, 512, 100_000),
+        (20_000, 256, 0),
+        (20_000, 256, 1_000),
+        (10_000, 768, 0),
+        (100_000, 64, 0),
+    ] {
+        let open = us(open);
+        let bench = gated_class(idle, (hi, -low), open, cycle);
+        let outcome = play(&bench, &[burst(400)]);
+        let gates = Gates::new(cycle).open(Span::ZERO, open);
+        let flow = outcome.flow(0);
+        flow.complete().inside(&gates);
+        // Whole cycles, from the first opening that has frames to the last.
+        let fates = flow.by_arrival();
+        let cycle_of = |fate: &Fate| fate.arrived().as_ns().div_euclid(cycle.as_ns());
+        let (first, last) = (cycle_of(&fates[0]) + 1, cycle_of(&fates[fates.len() - 1]));
+        let whole = fates.iter().filter(|&fate| (first..last).contains(&cycle_of(fate))).count();
+        let time = (last - first) * cycle.as_ns();
+        let sent = i64::try_from(whole).unwrap() * low * 8 * 1_000_000_000 / time;
+        let told = told(idle, (hi, -low), open, cycle);
+        let [least, most, standard] =
+            [told.linux_least_bps, told.linux_most_bps, told.standard_bps]
+                .map(|bps| i64::try_from(bps).unwrap());
+        println!("{idle:>9} {open:>6} {hi:>9} {least:>10} {sent:>10} {most:>10}");
+        // A cycle has whole frames, and over all of them one more or less.
+        let frame = low * 8 * 1_000_000_000 / time;
+        assert!(least - frame <= sent && sent <= most + frame, "{least} {sent} {most}");
+        // The bounds say something: what is sent is neither.
+        assert!(sent > least && (sent < standard || most >= standard), "{least} {sent} {standard}");
+    }
+}
+
+fn told(idle: i64, (hi, low): (i64, i64), open: Span, cycle: Span) -> GatedRate {
+    let [rate, port] = [idle * 1_000, PORT * 8]
+        .map(|bps| BitsPerSecond::new(u64::try_from(bps).unwrap()).unwrap());
+    let states = [(true, open), (false, cycle - open)];
+    GatedRate::of(rate, port, CreditRange::of_bytes(hi, low), &states).unwrap()
 }

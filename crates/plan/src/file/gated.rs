@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 use timewire_base::Span;
-use timewire_sched::qdisc::GatedRate;
+use timewire_sched::qdisc::{CreditRange, GatedRate};
 use timewire_sched::scenario::network::{NetPort, NetworkFile};
 
 use super::{ends, link_name};
@@ -45,8 +45,15 @@ pub fn gated_classes(file: &NetworkFile) -> Vec<GatedClass> {
             if let Some(last) = states.last_mut() {
                 last.1 += rest;
             }
-            let hi = credit.hi.map_or(0, |hi| u64::from(hi.get()).saturating_mul(8));
-            let rate = GatedRate::of(credit.rate, file.links[place].rate, hi, &states);
+            let port = file.links[place].rate;
+            let range = match (credit.hi, credit.lo) {
+                (Some(hi), Some(lo)) => {
+                    CreditRange::of_bytes(i64::from(hi.get()), -i64::from(lo.get()))
+                }
+                // Where Linux' are not given, those that it would have.
+                _ => CreditRange::of_frames(credit.rate, port, LONGEST, LONGEST),
+            };
+            let rate = GatedRate::of(credit.rate, port, range, &states);
             let class = u8::try_from(credit.class.get()).unwrap_or(7);
             let port = link_name(file, link);
             found.extend(rate.map(|rate| GatedClass { port, class, rate }));
@@ -54,6 +61,9 @@ pub fn gated_classes(file: &NetworkFile) -> Vec<GatedClass> {
     }
     found
 }
+
+/// The longest frame without a tag, with everything that is on the link. **Units**: bytes.
+const LONGEST: u64 = 1_538;
 
 /// A line for each class and rate, with the ports that have it.
 pub fn gated_text(classes: &[GatedClass]) -> String {

@@ -10,6 +10,7 @@
 mod agree;
 mod configured;
 mod gated;
+mod limits;
 mod planned;
 mod qdiscs;
 mod render;
@@ -21,6 +22,7 @@ mod yang;
 pub use agree::check_rendered;
 pub use configured::{FileUnread, Held, HoldError, hold, is_configuration, is_rendered_beside};
 pub use gated::{GatedClass, gated_classes, gated_text};
+pub use limits::{JudgedLimit, LimitVerdict, judged_limits};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render};
 pub use rest::{RestBound, Unbounded, bounds};

@@ -36,7 +36,7 @@ pub use credit::{
 pub use doubt::{Doubt, PortLimits};
 pub use error::{QdiscError, Refuser};
 pub use etf::{Etf, EtfFlags};
-pub use gated::GatedRate;
+pub use gated::{CreditRange, GatedRate};
 pub use mqprio::{ClassRate, Mqprio, MqprioHardware, MqprioOptions, MqprioShaper};
 pub use place::{ClassId, Handle, Place, SizeTable};
 pub use shown::ShownQdisc;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Bpf, Channels, Coalescing, Driver, EnergyEfficient, Feature, Irq, IrqState, LinkModes,
-    MacMerge, MacMergeState, Napi, NapiInstanceState, NtupleRule, Pause, QdiscCounters,
+    Bpf, Channels, Coalescing, Driver, EnergyEfficient, Feature, GatedCredit, Irq, IrqState,
+    LinkModes, MacMerge, MacMergeState, Napi, NapiInstanceState, NtupleRule, Pause, QdiscCounters,
     QdiscSettings, QdiscState, Reading, Rings, RxQueue, RxTxFilters, Timestamping, TxQueue,
 };
 
@@ -136,6 +136,9 @@ pub struct InterfaceState {
     pub mac_merge: Option<MacMergeState>,
     /// What the four disciplines for time-sensitive traffic do.
     pub qdiscs: Vec<QdiscState>,
+    /// What classes with credit carry behind gates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gated_credit: Vec<GatedCredit>,
     /// Interrupts, in the order of the settings.
     pub irqs: Vec<IrqState>,
     /// Polls, in the order of the settings.

@@ -35,7 +35,7 @@ pub use threads::{
     Irq, IrqState, Napi, NapiInstance, NapiInstanceState, Policy, RxQueue, ThreadScheduling,
     TxQueue,
 };
-pub use traffic::{Bpf, BpfProgram, QdiscCounters, QdiscSettings, QdiscState};
+pub use traffic::{Bpf, BpfProgram, GatedCredit, QdiscCounters, QdiscSettings, QdiscState};
 
 /// The format and its version. Fields may be added under the same version; readers leave fields
 /// alone that they do not know.

@@ -11,7 +11,7 @@ use super::ip::{self, number, text};
 use super::{ethtool, served, tc};
 use crate::snapshot::Reading;
 use crate::snapshot::model::{
-    Bpf, BpfProgram, InterfaceCounters, InterfaceSettings, InterfaceState, RxTxFilters,
+    Bpf, BpfProgram, GatedCredit, InterfaceCounters, InterfaceSettings, InterfaceState, RxTxFilters,
 };
 use crate::snapshot::source::{KernelThread, Merge, Output, Question, Source};
 
@@ -97,6 +97,13 @@ impl Reader<'_> {
             eee_active: eee.known().map(|(_, active)| *active),
             mac_merge: merge.known().map(|merge| merge.state.clone()),
             qdiscs: qdiscs.known().map(|qdiscs| qdiscs.state.clone()).unwrap_or_default(),
+            gated_credit: qdiscs
+                .known()
+                .map(|qdiscs| {
+                    let each = qdiscs.settings.iter();
+                    GatedCredit::of(each.map(|qdisc| (qdisc.parent.as_str(), qdisc.qdisc())))
+                })
+                .unwrap_or_default(),
             irqs: irqs.state,
             napi: polls,
             addresses: addresses.known().map(|(_, states)| states.clone()).unwrap_or_default(),
