@@ -8,6 +8,7 @@
 //! out (`timewire-mac`), reading a clock (`timewire-sys`).
 #![forbid(unsafe_code)]
 
+pub mod drops;
 mod id;
 mod length;
 mod quantity;

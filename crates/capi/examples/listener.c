@@ -21,8 +21,8 @@
 
 struct result {
 	size_t header; /* bytes before the message */
-	uint64_t known, other, lost, stamped;
-	uint32_t next;
+	uint64_t known, other, lost, skipped, stamped;
+	uint32_t next, not_sent;
 	int64_t least, most, sum;
 };
 
@@ -30,6 +30,7 @@ static void on_arrival(const tw_arrival *arrival, void *context)
 {
 	struct result *result = context;
 	tw_probe probe = { .size = sizeof(probe) };
+	uint32_t missing = 0, not_sent;
 	int64_t latency;
 
 	if (arrival->captured < result->header ||
@@ -40,7 +41,17 @@ static void on_arrival(const tw_arrival *arrival, void *context)
 	}
 	/* Sequence numbers wrap: a difference beyond half of them is a message from before. */
 	if (result->known && probe.seq - result->next < UINT32_MAX / 2)
-		result->lost += probe.seq - result->next;
+		missing = probe.seq - result->next;
+	/* What the talker says it did not send is not lost. */
+	if (probe.has_skipped) {
+		not_sent = result->known ? probe.skipped - result->not_sent : 0;
+		if (not_sent > missing)
+			not_sent = missing;
+		result->skipped += not_sent;
+		missing -= not_sent;
+		result->not_sent = probe.skipped;
+	}
+	result->lost += missing;
 	result->next = probe.seq + 1;
 	latency = arrival->user_ns - probe.time_ns;
 	if (!result->known || latency < result->least)
@@ -113,6 +124,8 @@ int main(int argc, char **argv)
 			break;
 	}
 	tw_receiver_drops(receiver, &drops);
+	if (result.skipped)
+		printf("skipped %llu\n", (unsigned long long)result.skipped);
 	printf("known %llu lost %llu other %llu stamped %llu drops %llu\n",
 	       (unsigned long long)result.known, (unsigned long long)result.lost,
 	       (unsigned long long)result.other, (unsigned long long)result.stamped,

@@ -177,7 +177,9 @@ int tw_address_format(const tw_address *address, char *text, size_t room);
 
 /*
  * With this header at the start of a message, Timewire's listeners know its stream, count what is
- * lost, and measure latency. The rest of the message is the program's own.
+ * lost, and measure latency. The rest of the message is the program's own. A talker that leaves out
+ * messages with a number, or whose kernel did not take them, says how many in `skipped`: they are
+ * not counted as lost then.
  */
 typedef struct tw_probe {
 	uint32_t size;      /* sizeof(tw_probe) */
@@ -185,12 +187,18 @@ typedef struct tw_probe {
 	int64_t time_ns;    /* when it is handed over, or its launch time */
 	uint32_t stream;    /* 0 to TW_PROBE_MAX_STREAM */
 	uint32_t is_launch; /* 1 when `time_ns` is the launch time, else 0 */
+	uint32_t skipped;   /* messages of the stream before this one that were not sent; wraps */
+	uint32_t has_skipped; /* 1 when `skipped` is said, else 0 */
 } tw_probe;
 
 #define TW_PROBE_LEN 18 /* bytes; the shortest message */
+#define TW_PROBE_LEN_SKIPPED 22 /* bytes; the shortest with `skipped` */
 #define TW_PROBE_MAX_STREAM 32767
 
-/* Writes the header to the first TW_PROBE_LEN bytes of a message of `length` bytes. Real time. */
+/*
+ * Writes the header to the first TW_PROBE_LEN bytes of a message of `length` bytes, or to the first
+ * TW_PROBE_LEN_SKIPPED with `has_skipped`. Real time.
+ */
 int tw_probe_write(uint8_t *message, size_t length, const tw_probe *probe);
 
 /*
@@ -347,6 +355,16 @@ int tw_transmitter_reports(tw_transmitter *transmitter, tw_report_fn on, void *c
 
 /* How many reports were lost because they were not asked for in time. Real time. */
 int tw_transmitter_lost_reports(tw_transmitter *transmitter, uint64_t *lost);
+
+/*
+ * Why messages did not leave, since it was opened: of each cause the frames, the causes that are
+ * possible, and what would be right. As JSON (`is_json` 1) it is the list `drop_causes` of the
+ * command's --json, else a line for each cause; empty when all left. Counts what
+ * tw_transmitter_reports() told and TW_ERROR_FULL. The library does not read the counters of
+ * queueing disciplines: where they would tell causes apart, all are named. As tw_address_format():
+ * cut to `room`, returns the whole length. Not real time.
+ */
+int tw_transmitter_drop_causes(tw_transmitter *transmitter, int is_json, char *text, size_t room);
 
 /* Returns the longest message in bytes. */
 int tw_transmitter_longest(tw_transmitter *transmitter);
@@ -515,6 +533,9 @@ typedef struct tw_stream_counters {
  * Errors: TW_ERROR_USAGE when there is no such stream.
  */
 int tw_talker_counters(tw_talker *talker, uint32_t stream, tw_stream_counters *counters);
+
+/* Why messages of all streams did not leave; as tw_transmitter_drop_causes(). Not while it runs. */
+int tw_talker_drop_causes(tw_talker *talker, int is_json, char *text, size_t room);
 
 /* In words how a port sends; as tw_transmitter_mode(). */
 int tw_talker_mode(tw_talker *talker, uint32_t port, char *text, size_t room);

@@ -17,6 +17,7 @@ Not here: control loops. The interpreter takes tens of microseconds for a call.
 """
 import ctypes as c
 import ctypes.util
+import json
 import os
 
 ABI_VERSION = 1
@@ -35,6 +36,7 @@ STAMP_SOFTWARE, STAMP_HARDWARE = 1, 2
 WAIT_BLOCK, WAIT_POLL, WAIT_BUSY_POLL = 0, 1, 2
 HAS_HARDWARE, HAS_DRIVER, HAS_KERNEL, HAS_FROM, HAS_TAG = 1, 2, 4, 8, 16
 PROBE_LEN = 18
+PROBE_LEN_SKIPPED = 22
 NO_LAUNCH = 0
 NO_END = 0
 SPIN_NONE = -1
@@ -61,7 +63,8 @@ class Probe(c.Structure):
     """The header by which the messages of a stream are known."""
 
     _fields_ = [("size", c.c_uint32), ("seq", c.c_uint32), ("time_ns", c.c_int64),
-                ("stream", c.c_uint32), ("is_launch", c.c_uint32)]
+                ("stream", c.c_uint32), ("is_launch", c.c_uint32),
+                ("skipped", c.c_uint32), ("has_skipped", c.c_uint32)]
 
 
 class TransmitterConfig(c.Structure):
@@ -201,6 +204,7 @@ def _load():
         "tw_transmitter_reports": [handle, _REPORT_FN, c.c_void_p],
         "tw_transmitter_longest": [handle],
         "tw_transmitter_hardware_address": [handle, c.c_char_p],
+        "tw_transmitter_drop_causes": [handle, c.c_int, c.c_char_p, c.c_size_t],
         "tw_transmitter_mode": [handle, c.c_char_p, c.c_size_t],
         "tw_transmitter_fd": [handle],
         "tw_transmitter_close": [handle],
@@ -208,6 +212,7 @@ def _load():
         "tw_talker_run": [handle, c.c_int64, _FILL_FN, c.c_void_p],
         "tw_talker_stop": [handle],
         "tw_talker_counters": [handle, c.c_uint32, c.POINTER(StreamCounters)],
+        "tw_talker_drop_causes": [handle, c.c_int, c.c_char_p, c.c_size_t],
         "tw_talker_mode": [handle, c.c_uint32, c.c_char_p, c.c_size_t],
         "tw_talker_close": [handle],
         "tw_receiver_open": [c.POINTER(ReceiverConfig), out],
@@ -269,11 +274,14 @@ def address(text):
     return result
 
 
-def probe_bytes(stream, seq, time_ns, is_launch=False):
-    """The header of a message as bytes, to put before its content."""
-    message = c.create_string_buffer(PROBE_LEN)
-    probe = Probe(c.sizeof(Probe), seq, time_ns, stream, int(is_launch))
-    _check(_lib.tw_probe_write(message, PROBE_LEN, c.byref(probe)))
+def probe_bytes(stream, seq, time_ns, is_launch=False, skipped=None):
+    """The header of a message as bytes, to put before its content. `skipped`: how many messages
+    of the stream were not sent, if that is to be said."""
+    length = PROBE_LEN if skipped is None else PROBE_LEN_SKIPPED
+    message = c.create_string_buffer(length)
+    probe = Probe(c.sizeof(Probe), seq, time_ns, stream, int(is_launch), skipped or 0,
+                  int(skipped is not None))
+    _check(_lib.tw_probe_write(message, length, c.byref(probe)))
     return message.raw
 
 
@@ -282,6 +290,13 @@ def parse_probe(message):
     probe = Probe(size=c.sizeof(Probe))
     found = _check(_lib.tw_probe_parse(bytes(message), len(message), c.byref(probe)))
     return probe if found else None
+
+
+def _drop_causes(call):
+    length = _check(call(None, 0))
+    text = c.create_string_buffer(length + 1)
+    _check(call(text, len(text)))
+    return json.loads(text.value)
 
 
 class _Handle:
@@ -379,6 +394,12 @@ class Transmitter(_Handle):
         return got
 
     @property
+    def drop_causes(self):
+        """Why messages did not leave: the list `drop_causes` of the command's --json."""
+        return _drop_causes(lambda text, room: _lib.tw_transmitter_drop_causes(
+            self._handle, 1, text, room))
+
+    @property
     def longest(self):
         return _check(_lib.tw_transmitter_longest(self._handle))
 
@@ -453,6 +474,12 @@ class Talker(_Handle):
         counters = StreamCounters(size=c.sizeof(StreamCounters))
         _check(_lib.tw_talker_counters(self._handle, stream, c.byref(counters)))
         return counters
+
+    @property
+    def drop_causes(self):
+        """Why messages of all streams did not leave; not while it runs."""
+        return _drop_causes(lambda text, room: _lib.tw_talker_drop_causes(
+            self._handle, 1, text, room))
 
     def mode(self, port=0):
         text = c.create_string_buffer(1024)

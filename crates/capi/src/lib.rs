@@ -45,14 +45,15 @@ pub use slots::{
 };
 pub use stream::{StreamConfig, StreamCounters};
 pub use talker::{
-    Fill, FillFn, TalkerConfig, tw_talker_close, tw_talker_counters, tw_talker_mode,
-    tw_talker_open, tw_talker_run, tw_talker_stop,
+    Fill, FillFn, TalkerConfig, tw_talker_close, tw_talker_counters, tw_talker_drop_causes,
+    tw_talker_mode, tw_talker_open, tw_talker_run, tw_talker_stop,
 };
 pub use transmit::{
     Report, ReportFn, TransmitterConfig, tw_transmitter_buffer, tw_transmitter_close,
-    tw_transmitter_fd, tw_transmitter_flush, tw_transmitter_hardware_address,
-    tw_transmitter_longest, tw_transmitter_lost_reports, tw_transmitter_mode, tw_transmitter_open,
-    tw_transmitter_reports, tw_transmitter_send, tw_transmitter_send_copy,
+    tw_transmitter_drop_causes, tw_transmitter_fd, tw_transmitter_flush,
+    tw_transmitter_hardware_address, tw_transmitter_longest, tw_transmitter_lost_reports,
+    tw_transmitter_mode, tw_transmitter_open, tw_transmitter_reports, tw_transmitter_send,
+    tw_transmitter_send_copy,
 };
 
 use std::ffi::{CStr, c_char};

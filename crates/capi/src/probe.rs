@@ -25,14 +25,18 @@ pub struct Probe {
     pub stream: u32,
     /// Whether the time is a launch time: 0 or 1.
     pub is_launch: u32,
+    /// Messages of the stream before this one that were not sent, if `has_skipped`; wraps.
+    pub skipped: u32,
+    /// Whether the talker says how many it skipped: 0 or 1.
+    pub has_skipped: u32,
 }
 
 // SAFETY: `repr(C)`, integers without padding between or behind them (asserted), the size first.
 unsafe impl raw::Sized32 for Probe {
-    const FIRST: usize = 24;
+    const FIRST: usize = 32;
     const NAME: &'static str = "tw_probe";
 }
-const _: () = assert!(size_of::<Probe>() == 24);
+const _: () = assert!(size_of::<Probe>() == 32);
 
 /// Writes the header to the start of a message.
 ///
@@ -48,10 +52,14 @@ pub unsafe extern "C" fn tw_probe_write(
         // SAFETY: the caller's promises are those that these ask for.
         let (message, probe) =
             unsafe { (raw::slice_mut(message, length, "the message")?, raw::structure(probe)?) };
-        if message.len() < probe::Probe::LEN {
+        raw::only(probe.has_skipped, 1, "has_skipped")?;
+        let (needed, skipped) = match probe.has_skipped {
+            0 => (probe::Probe::LEN, None),
+            _ => (probe::Probe::LEN_SKIPPED, Some(probe.skipped)),
+        };
+        if message.len() < needed {
             return Err(Failed::usage(format_args!(
-                "a message of {length} bytes has no room for the header of {}",
-                probe::Probe::LEN
+                "a message of {length} bytes has no room for the header of {needed}"
             )));
         }
         let stream = u16::try_from(probe.stream).ok().filter(|it| *it <= probe::Probe::MAX_STREAM);
@@ -65,7 +73,7 @@ pub unsafe extern "C" fn tw_probe_write(
         raw::only(probe.is_launch, 1, "is_launch")?;
         let time = Instant::from_ns(probe.time_ns);
         let is_launch = probe.is_launch == 1;
-        probe::Probe { stream, seq: probe.seq, time, is_launch, skipped: None }.write(message);
+        probe::Probe { stream, seq: probe.seq, time, is_launch, skipped }.write(message);
         Ok(0)
     })
 }
@@ -93,6 +101,8 @@ pub unsafe extern "C" fn tw_probe_parse(
             time_ns: found.time.as_ns(),
             stream: found.stream.into(),
             is_launch: found.is_launch.into(),
+            skipped: found.skipped.unwrap_or(0),
+            has_skipped: found.skipped.is_some().into(),
         };
         // SAFETY: it is not null and has at least the first version's size, which is all of ours;
         // of any alignment.

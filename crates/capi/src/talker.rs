@@ -9,15 +9,18 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
+use timewire_base::drops::{Heard, Socket};
 use timewire_base::{Instant, Span};
-use timewire_path::talker::{Draft, Filled, LiveCounters, Talker, TalkerError};
+use timewire_path::heard::Hear;
+use timewire_path::talker::{Draft, Filled, LiveCounters, StreamEvent, Talker, TalkerError};
+use timewire_path::transmit::{TransmitOptions, Transport};
 
 use crate::beside;
 use crate::error::{Answer, Failed, guard};
 use crate::handle::{self, Handle};
 use crate::raw;
 use crate::stream::{StreamConfig, StreamCounters};
-use crate::transmit::{TransmitterConfig, port_failed};
+use crate::transmit::{TransmitterConfig, give_causes, interface_name, port_failed};
 
 /// `tw_talker_config`.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +88,11 @@ pub type FillFn = Option<unsafe extern "C" fn(fill: *const Fill, context: *mut c
 pub(crate) struct OpenTalker {
     talker: Talker,
     live: Arc<LiveCounters>,
+    /// Of each port how it sends, and what it heard of messages that did not leave.
+    sockets: Vec<(Socket, Heard)>,
+    /// The port of each stream, in their order, and of each number.
+    port_of: Vec<usize>,
+    port_by_number: Vec<usize>,
 }
 
 fn talker_failed(error: &TalkerError) -> Failed {
@@ -127,7 +135,20 @@ impl TalkerConfig {
         let mut talker = Talker::new(&ports, &streams).map_err(|error| talker_failed(&error))?;
         talker.set_spin(Span::from_ns(spin));
         let live = talker.live();
-        Ok(OpenTalker { talker, live })
+        let socket = |(transport, options): &(Transport, TransmitOptions)| {
+            (options.socket(interface_name(transport)), Heard::default())
+        };
+        let mut port_by_number = vec![0; MOST_STREAMS];
+        for stream in &streams {
+            port_by_number[usize::from(stream.number)] = stream.port;
+        }
+        Ok(OpenTalker {
+            talker,
+            live,
+            sockets: ports.iter().map(socket).collect(),
+            port_of: streams.iter().map(|stream| stream.port).collect(),
+            port_by_number,
+        })
     }
 }
 
@@ -188,7 +209,11 @@ pub unsafe extern "C" fn tw_talker_run(
                 }
             };
             let stop = || beside::is_stopped(talker);
-            let ran = it.talker.run_filled(&stop, until, &mut ask, &mut |_| ());
+            let (ports, sockets) = (&it.port_by_number, &mut it.sockets);
+            let mut on = |event: StreamEvent| {
+                sockets[ports[usize::from(event.stream)]].1.event(&event.what);
+            };
+            let ran = it.talker.run_filled(&stop, until, &mut ask, &mut on);
             ran.map_err(|error| talker_failed(&error))?;
             Ok(c_int::from(beside::take_stop(talker)))
         })
@@ -222,6 +247,33 @@ pub unsafe extern "C" fn tw_talker_counters(
         // SAFETY: as before.
         unsafe { raw::give(&StreamCounters::new(&of, latest), counters, room) };
         Ok(0)
+    })
+}
+
+/// Why messages did not leave.
+///
+/// # Safety
+/// `text` is null or writable for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_talker_drop_causes(
+    talker: Handle,
+    is_json: c_int,
+    text: *mut c_char,
+    room: usize,
+) -> c_int {
+    guard(|| {
+        handle::with(talker, |it: &mut OpenTalker| -> Answer {
+            let mut sockets = it.sockets.clone();
+            let mut not_taken = vec![0; sockets.len()];
+            for (port, told) in it.port_of.iter().zip(&it.talker.report().streams) {
+                not_taken[*port] += told.counters.not_taken;
+            }
+            for ((_, heard), not_taken) in sockets.iter_mut().zip(not_taken) {
+                heard.complete(not_taken);
+            }
+            // SAFETY: the caller's promise is the one that this asks for.
+            unsafe { give_causes(&sockets, is_json, text, room) }
+        })
     })
 }
 

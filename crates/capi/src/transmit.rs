@@ -7,11 +7,14 @@ use std::ffi::{c_char, c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
+use timewire_base::drops::{Heard, Socket};
 use timewire_base::{IfName, Instant, SocketPriority};
+use timewire_path::heard::Hear;
 use timewire_path::transmit::{
     BusyPoll, LaunchClock, LaunchOptions, LaunchRefusal, NotSent, PortError, StampTime,
     TransmitOptions, Transmitter, Transport, TxReport, TxTap, TxTaps, XdpMode, XdpPort,
 };
+use timewire_sched::drops::decide;
 
 use crate::address::{self, Address};
 use crate::error::{Answer, Code, Failed, count, errno_of, guard};
@@ -115,6 +118,8 @@ pub(crate) struct OpenTransmitter {
     has_launch: bool,
     /// The length of the buffer that the caller was given and has not sent.
     lent: Option<usize>,
+    /// How it sends, and what it heard of messages that did not leave.
+    socket: (Socket, Heard),
 }
 
 /// An error of a port, with what to do about it.
@@ -279,7 +284,8 @@ impl OpenTransmitter {
             _ => (None, true),
         };
         let has_launch = options.launch.is_some();
-        Ok(OpenTransmitter { port, is_ipv4, has_destination, has_launch, lent: None })
+        let socket = (options.socket(interface_name(transport)), Heard::default());
+        Ok(OpenTransmitter { port, is_ipv4, has_destination, has_launch, lent: None, socket })
     }
 
     /// What a message is sent with.
@@ -323,10 +329,16 @@ fn full() -> Failed {
     Failed::with(Code::Full, 0, text)
 }
 
-fn not_sent(why: &NotSent) -> Failed {
+fn not_sent(why: &NotSent, heard: &mut Heard) -> Failed {
     match why {
-        NotSent::Full => full(),
-        NotSent::Refused(error) => Failed::system("the message", error),
+        NotSent::Full => {
+            heard.again += 1;
+            full()
+        }
+        NotSent::Refused(error) => {
+            heard.not_taken(errno_of(error));
+            Failed::system("the message", error)
+        }
     }
 }
 
@@ -368,7 +380,10 @@ pub unsafe extern "C" fn tw_transmitter_buffer(
         handle::with(transmitter, |it: &mut OpenTransmitter| {
             it.lent = None;
             it.is_too_long(length)?;
-            let buffer = it.port.message_buffer(length).ok_or_else(full)?;
+            let Some(buffer) = it.port.message_buffer(length) else {
+                it.socket.1.again += 1;
+                return Err(full());
+            };
             *to = buffer.as_mut_ptr();
             it.lent = Some(length);
             Ok(0)
@@ -402,7 +417,8 @@ pub unsafe extern "C" fn tw_transmitter_send(
                 None => return Err(Failed::usage("no buffer was given for this message")),
             }
             let (to, launch) = it.way(to, launch_ns)?;
-            let sent = it.port.send(length, to, launch).map_err(|why| not_sent(&why))?;
+            let sent = it.port.send(length, to, launch);
+            let sent = sent.map_err(|why| not_sent(&why, &mut it.socket.1))?;
             it.lent = None;
             if let Some(id) = id {
                 *id = sent.id;
@@ -434,7 +450,8 @@ pub unsafe extern "C" fn tw_transmitter_send_copy(
             it.lent = None;
             it.is_too_long(length)?;
             let (to, launch) = it.way(to, launch_ns)?;
-            let sent = it.port.send_copy(message, to, launch).map_err(|why| not_sent(&why))?;
+            let sent = it.port.send_copy(message, to, launch);
+            let sent = sent.map_err(|why| not_sent(&why, &mut it.socket.1))?;
             if let Some(id) = id {
                 *id = sent.id;
             }
@@ -503,15 +520,70 @@ pub unsafe extern "C" fn tw_transmitter_reports(
         handle::with(transmitter, |it: &mut OpenTransmitter| {
             it.lent = None;
             let mut told = 0_u64;
+            let heard = &mut it.socket.1;
             it.port
                 .reports(&mut |report| {
                     told += 1;
+                    heard.report(&report);
                     let report = report_of(&report);
                     // SAFETY: the caller's promise; the report lives until the call returns.
                     unsafe { on(&raw const report, context) };
                 })
                 .map_err(|error| Failed::system("the transmitter's error queue", &error))?;
             count(told)
+        })
+    })
+}
+
+/// The interface through which it sends, if it was told one.
+pub(crate) fn interface_name(transport: &Transport) -> Option<String> {
+    match transport {
+        Transport::Udp { device, .. } => device.as_ref().map(ToString::to_string),
+        Transport::Frames { interface } | Transport::Ring { interface } => {
+            Some(interface.to_string())
+        }
+        Transport::Xdp(port) => Some(port.interface.to_string()),
+    }
+}
+
+/// Why frames of these sockets did not leave, as JSON or as lines.
+///
+/// # Safety
+/// `text` is null or writable for `room` bytes.
+pub(crate) unsafe fn give_causes(
+    sockets: &[(Socket, Heard)],
+    is_json: c_int,
+    text: *mut c_char,
+    room: usize,
+) -> Answer {
+    let mut causes = decide(sockets, None);
+    for cause in &mut causes {
+        cause.not_counted = Some("the library does not read them; see tc -s qdisc".to_owned());
+    }
+    let told = match is_json {
+        0 => causes.iter().map(|cause| format!("{cause}\n")).collect(),
+        1 => serde_json::to_string(&causes).expect("invariant: texts and numbers"),
+        other => return Err(Failed::usage(format_args!("is_json {other}: it is 0 or 1"))),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { raw::give_text(&told, text, room) }
+}
+
+/// Why messages did not leave.
+///
+/// # Safety
+/// `text` is null or writable for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_transmitter_drop_causes(
+    transmitter: Handle,
+    is_json: c_int,
+    text: *mut c_char,
+    room: usize,
+) -> c_int {
+    guard(|| {
+        handle::with(transmitter, |it: &mut OpenTransmitter| {
+            // SAFETY: the caller's promise is the one that this asks for.
+            unsafe { give_causes(std::slice::from_ref(&it.socket), is_json, text, room) }
         })
     })
 }

@@ -119,7 +119,7 @@ fn layout() -> String {
         }
         "tw_probe" timewire::Probe {
             size = "size", seq = "seq", time_ns = "time_ns", stream = "stream",
-            is_launch = "is_launch"
+            is_launch = "is_launch", skipped = "skipped", has_skipped = "has_skipped"
         }
         "tw_transmitter_config" timewire::TransmitterConfig {
             size = "size", transport = "transport", interface = "interface", from = "from",

@@ -124,12 +124,14 @@ fn all_with_a_handle(handle: Handle) -> Vec<(&'static str, c_int)> {
             ("lost", tw_transmitter_lost_reports(handle, &raw mut number)),
             ("longest", tw_transmitter_longest(handle)),
             ("own", tw_transmitter_hardware_address(handle, [0; 6].as_mut_ptr())),
+            ("transmitter_drop_causes", tw_transmitter_drop_causes(handle, 0, text, 64)),
             ("transmitter_mode", tw_transmitter_mode(handle, text, 64)),
             ("transmitter_fd", tw_transmitter_fd(handle)),
             // Until a time that is over.
             ("run", tw_talker_run(handle, 1, Some(leave_out), context)),
             ("stop", tw_talker_stop(handle)),
             ("counters", tw_talker_counters(handle, 7, &raw mut counters)),
+            ("talker_drop_causes", tw_talker_drop_causes(handle, 0, text, 64)),
             ("talker_mode", tw_talker_mode(handle, 0, text, 64)),
             ("receive", tw_receiver_receive(handle, 0, Some(ignore_arrival), context)),
             (
@@ -211,6 +213,7 @@ fn t0_a_handle_of_another_kind_is_an_error_and_stays_open() {
             "reports",
             "lost",
             "longest",
+            "transmitter_drop_causes",
             "transmitter_mode",
             "transmitter_fd"
         ]
@@ -220,7 +223,7 @@ fn t0_a_handle_of_another_kind_is_an_error_and_stays_open() {
         ["receive", "take", "drops", "other queues", "address", "receiver_mode", "receiver_fd"]
     );
     let talker = open_talker();
-    assert_eq!(works(talker), ["run", "stop", "counters", "talker_mode"]);
+    assert_eq!(works(talker), ["run", "stop", "counters", "talker_drop_causes", "talker_mode"]);
     fails(tw_talker_close(slots), USAGE, "talker is closed");
     assert_eq!(tw_talker_close(talker), 0);
     fails(tw_slots_close(receiver), USAGE, "slots is closed");
@@ -263,10 +266,13 @@ fn t0_null_pointers_are_errors() {
             tw_transmitter_reports(transmitter, None, null_mut()),
             tw_transmitter_lost_reports(transmitter, null_mut()),
             tw_transmitter_hardware_address(transmitter, null_mut()),
+            tw_transmitter_drop_causes(transmitter, 0, null_mut(), room),
+            tw_transmitter_drop_causes(transmitter, 2, null_mut(), 0),
             tw_transmitter_mode(transmitter, null_mut(), room),
             tw_talker_open(null(), out),
             tw_talker_run(talker, 1, None, null_mut()),
             tw_talker_counters(talker, 7, null_mut()),
+            tw_talker_drop_causes(talker, 0, null_mut(), room),
             tw_talker_mode(talker, 0, null_mut(), room),
             tw_receiver_open(null(), out),
             tw_receiver_open(&raw const receiving, null_mut()),
@@ -287,7 +293,7 @@ fn t0_null_pointers_are_errors() {
             tw_receiver_mode(receiver, null_mut(), room),
         ]
     };
-    assert_eq!(results, [USAGE; 34]);
+    assert_eq!(results, [USAGE; 37]);
     assert_eq!(tw_talker_close(talker), 0);
     assert!(handle.is_null());
     for result in
@@ -456,6 +462,15 @@ fn t0_messages_that_cannot_be_are_errors_and_cost_nothing() {
         fails(write(&mut short, &probe), USAGE, "no room");
         fails(write(&mut message, &high), USAGE, "the highest is 32767");
         fails(write(&mut message, &bent), USAGE, "is_launch");
+        // The header with what was skipped is longer.
+        let skipped = Probe { has_skipped: 1, skipped: 7, seq: 9, ..probe };
+        fails(write(&mut message, &skipped), USAGE, "no room for the header of 22");
+        fails(write(&mut message, &Probe { has_skipped: 2, ..probe }), USAGE, "has_skipped");
+        let (mut longer, mut read) = ([0; 22], probe);
+        assert_eq!(write(&mut longer, &skipped), 0);
+        assert_eq!(tw_probe_parse(longer.as_ptr(), 22, &raw mut read), 1);
+        assert_eq!(read, skipped);
+        assert_eq!(tw_probe_parse(longer.as_ptr(), 21, &raw mut read), 0);
     }
     fails(tw_sleep_until(0, -1), USAGE, "negative");
 }

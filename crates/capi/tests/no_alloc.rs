@@ -58,7 +58,7 @@ unsafe extern "C" fn on_arrival(arrival: *const Arrival, context: *mut c_void) {
     // SAFETY: the library gives an arrival with its bytes, and the context that it was given, which
     // nobody else uses meanwhile.
     let (arrival, seen) = unsafe { (&*arrival, &mut *context.cast::<Seen>()) };
-    let mut probe = Probe { size: 24, ..Probe::default() };
+    let mut probe = Probe { size: 32, ..Probe::default() };
     let captured = usize::try_from(arrival.captured).unwrap();
     // SAFETY: as before.
     let known = unsafe { tw_probe_parse(arrival.bytes, captured, &raw mut probe) };
@@ -116,7 +116,7 @@ fn t3_sending_and_receiving_neither_allocate_nor_free() {
         }
         let mut buffer = null_mut();
         let (mut slot, mut drops) = (0, 0);
-        let probe = Probe { size: 24, seq, time_ns: tw_now(), ..Probe::default() };
+        let probe = Probe { size: 32, seq, time_ns: tw_now(), ..Probe::default() };
         // SAFETY: locals as large as is said, handles that are open, callbacks that fit.
         unsafe {
             if seq % 8 == 0 {

@@ -409,3 +409,75 @@ fn t3_a_callback_cannot_use_or_close_its_talker_but_stop_it() {
     assert_eq!(here.recv(&mut [0; 64]).unwrap(), 32);
     assert_eq!(tw_talker_close(talker), 0);
 }
+
+/// Why messages did not leave, as JSON and as lines.
+fn drop_causes(call: impl Fn(c_int, *mut std::ffi::c_char, usize) -> c_int) -> (String, String) {
+    let told = [1, 0].map(|is_json| {
+        let mut text = [0_u8; 2048];
+        assert!(call(is_json, text.as_mut_ptr().cast(), text.len()) >= 0, "{}", last());
+        CStr::from_bytes_until_nul(&text).unwrap().to_str().unwrap().to_owned()
+    });
+    let [json, lines] = told;
+    (json, lines)
+}
+
+#[test]
+fn t0_transmitters_and_talkers_say_why_messages_did_not_leave() {
+    // Nobody may send to a broadcast address unasked: `EACCES`.
+    let mut to = Address::default();
+    // SAFETY: a text that ends with a zero, and room for an address.
+    assert_eq!(unsafe { tw_address_parse(c"255.255.255.255:9".as_ptr(), &raw mut to) }, 0);
+    let open_port = TransmitterConfig { to: null(), ..port(c"") };
+    let talker = open(&config(&[open_port], &[StreamConfig { cycles: 3, to, ..stream(7) }]));
+    let talker = talker.unwrap_or_else(|_| panic!("{}", last()));
+    let mut transmitter = null_mut();
+    unsafe extern "C" fn fill(_: *const Fill, _: *mut c_void) -> c_int {
+        0
+    }
+    unsafe extern "C" fn ignore(_: *const Report, _: *mut c_void) {}
+    // SAFETY: a whole configuration, a handle, a callback that does nothing.
+    unsafe {
+        assert_eq!(tw_talker_run(talker, 0, Some(fill), null_mut()), 0, "{}", last());
+        assert_eq!(
+            tw_transmitter_open(&raw const open_port, &raw mut transmitter),
+            0,
+            "{}",
+            last()
+        );
+        for _ in 0..3 {
+            let sent = tw_transmitter_send_copy(
+                transmitter,
+                [1].as_ptr(),
+                1,
+                &raw const to,
+                0,
+                null_mut(),
+            );
+            assert_eq!(sent, 0, "{}", last());
+        }
+    }
+    let of_talker =
+        // SAFETY: room for as many bytes as is said.
+        drop_causes(|json, text, room| unsafe { tw_talker_drop_causes(talker, json, text, room) });
+    let of_port = || {
+        drop_causes(|json, text, room| {
+            // SAFETY: as before.
+            unsafe { tw_transmitter_drop_causes(transmitter, json, text, room) }
+        })
+    };
+    assert_eq!(of_port(), ("[]".to_owned(), String::new()));
+    tw_transmitter_flush(transmitter);
+    // SAFETY: a callback that does nothing.
+    assert!(unsafe { tw_transmitter_reports(transmitter, Some(ignore), null_mut()) } >= 3);
+    let of_port = of_port();
+    for (json, lines) in [&of_talker, &of_port] {
+        assert!(json.starts_with(r#"[{"frames":3,"candidates":[{"cause":"refused","#), "{json}");
+        assert!(json.contains(r#""errno":13}"#), "{json}");
+        assert!(
+            lines.starts_with("3 dropped: the kernel refused the message (errno 13). "),
+            "{lines}"
+        );
+    }
+    assert_eq!(of_talker, of_port);
+    assert_eq!((tw_talker_close(talker), tw_transmitter_close(transmitter)), (0, 0));
+}

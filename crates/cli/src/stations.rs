@@ -152,9 +152,9 @@ fn dry_run(script: &Script, json: bool) -> anyhow::Result<ExitCode> {
 
 fn table(summary: &Summary, directory: &Path) -> String {
     let mut text = String::new();
-    for PerformanceResult { number, values, failures, starts, left, unasked, checks, .. } in
-        &summary.results
-    {
+    for result in &summary.results {
+        let PerformanceResult { number, values, failures, starts, left, .. } = result;
+        let PerformanceResult { not_compared, unasked, checks, .. } = result;
         let values: Vec<String> = values.iter().map(|(k, v)| format!("{k}={v}")).collect();
         let misses = checks.iter().filter(|check| !check.ok).count();
         let how = match (failures.len(), misses) {
@@ -177,6 +177,9 @@ fn table(summary: &Summary, directory: &Path) -> String {
         }
         for (station, left) in left {
             let _ = writeln!(text, "      {station} is left changed: {}", left.join("; "));
+        }
+        for (station, what) in not_compared {
+            let _ = writeln!(text, "      {station}: not compared: {}", what.join("; "));
         }
         for station in unasked {
             let _ = writeln!(

@@ -9,6 +9,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use support::{BOTH_CASES, Host, Running, TIMEWIRE, Tiny, run, wait_until};
 
@@ -53,11 +54,15 @@ impl Station {
     }
 
     fn agent(&self) -> Running {
+        self.agent_with(&[])
+    }
+
+    fn agent_with(&self, environment: &[&str]) -> Running {
         let scratch = self.host.scratch();
         let (socket, directory) = (scratch.join("s0.sock"), scratch.join("agent"));
         let serve = ["agent", "serve", "--socket", &socket, "--dir", &directory];
         let state = self.state_directory();
-        let words = [&["env", &state, TIMEWIRE], &serve[..]].concat();
+        let words = [&["env", &state], environment, &[TIMEWIRE], &serve[..]].concat();
         let agent = self.host.spawn_in("s0", &words);
         wait_until("the agent serves", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
         agent
@@ -86,7 +91,8 @@ impl Station {
         assert_eq!(others.count(), 0, "{steps}: {failed:?}");
         let left = result["left"]["s0"].as_array().cloned().unwrap_or_default();
         let left = left.iter().map(|one| one.as_str().unwrap().to_owned()).collect();
-        (said.code, left, said.stderr)
+        let not_compared = &result["not_compared"];
+        (said.code, left, format!("not compared: {not_compared}; {}", said.stderr))
     }
 
     /// What the host is like, by other means than those of the product.
@@ -349,4 +355,26 @@ fn t3_what_runs_on_the_host_before_is_not_changed_unsaid() {
     assert!(station.host.processes_with("9876545").is_empty());
     let out = fs::read_to_string(station.host.scratch().path().join("killed/summary.json"));
     assert!(out.unwrap().contains("10.9.2.1/24"));
+}
+
+#[test]
+fn t3_what_is_not_known_before_and_after_is_named_and_the_run_inconclusive() {
+    let Some(mut station) = Station::start() else { return };
+    drop(station.agent.take());
+    let real = station.host.tool_words("s0", &["sh", "-c", "command -v ip"]);
+    let real = real.trim();
+    let scratch = station.host.scratch();
+    let ip = format!(
+        "#!/bin/sh\ncase \"$*\" in *rule*) echo no right to do so >&2; exit 2;; esac\n\
+         exec {real} \"$@\"\n"
+    );
+    let file = scratch.write("ip", &ip);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("PATH={}:/usr/sbin:/usr/bin:/sbin:/bin", scratch.path().display());
+    station.agent = Some(station.agent_with(&[&path]));
+    let rule = format!("run {real} rule add from 10.9.3.1 lookup 100");
+    let (code, left, said) = station.perform(&steps(&[&rule]));
+    assert_eq!((code, left.len()), (Some(1), 0), "{said}");
+    assert!(said.contains(r#"not compared: {"s0":["rule: "#), "{said}");
+    assert!(said.contains("no right to do so"), "{said}");
 }

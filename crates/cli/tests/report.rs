@@ -152,6 +152,7 @@ fn t1_gates() {
         rate_mbit: 1_000,
         scheduling: "sender as any program".to_owned(),
         classes: vec![class],
+        drop_causes: Vec::new(),
         absent: None,
         limits: Vec::new(),
         notes: vec!["<a note>".to_owned()],

@@ -33,6 +33,6 @@ pub use backoff::Backoff;
 pub use clock::{ClockBound, Now};
 pub use controller::Controller;
 pub use name::{ExperimentId, NameError, RecordName, WordName};
-pub use outcome::{FailureKind, Outcome, Record, Why};
+pub use outcome::{FailureKind, Outcome, Record, Restored, Why};
 pub use plan::{MAX_TASK, Part, Phase, Plan, PlanError, Retry, StationPlan, Step, Timing};
 pub use task::{Program, Task};

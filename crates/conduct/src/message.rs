@@ -15,11 +15,11 @@ use thiserror::Error;
 use timewire_base::{Instant, Span, StationName, Tai};
 
 use crate::name::{ExperimentId, RecordName};
-use crate::outcome::{Outcome, Why};
+use crate::outcome::{Outcome, Restored, Why};
 use crate::task::Task;
 
 /// The version of the messages; both sides must have the same.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Longest message.
 ///
 /// **Units**: bytes.
@@ -134,8 +134,8 @@ pub enum Standing {
     Restored {
         /// Why.
         why: Why,
-        /// What could not be put back.
-        left: Vec<String>,
+        /// What of it is not.
+        restored: Restored,
     },
     /// It is over.
     Forgotten,
@@ -313,7 +313,7 @@ mod tests {
         let message = ToAgent::new(&id(), Ask::Command { number: 7, what: What::Halt });
         let text = String::from_utf8(message.encode()).unwrap();
         let expected =
-            r#"{"version":3,"experiment":"e-1","ask":{"command":{"number":7,"what":"halt"}}}"#;
+            r#"{"version":4,"experiment":"e-1","ask":{"command":{"number":7,"what":"halt"}}}"#;
         assert_eq!(text, expected);
         assert_eq!(ToAgent::decode(text.as_bytes()).unwrap(), message);
         for bad in [

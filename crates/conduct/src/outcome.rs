@@ -31,10 +31,17 @@ pub enum Outcome {
         records: Vec<Record>,
     },
     /// No program of the experiment runs any more.
-    Restored {
-        /// What could not be put back; empty when the host is as it was.
-        left: Vec<String>,
-    },
+    Restored(Restored),
+}
+
+/// What a station says of its host, compared with what it was like before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restored {
+    /// What could not be put back; empty when all that was compared is as it was.
+    pub left: Vec<String>,
+    /// What could not be compared, and why: it is not known whether it is as it was.
+    pub not_compared: Vec<String>,
 }
 
 impl Outcome {

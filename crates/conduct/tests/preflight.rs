@@ -13,8 +13,8 @@ use timewire_conduct::agent::{self, Agent};
 use timewire_conduct::controller::{self, Action, End};
 use timewire_conduct::message::{Ask, FromAgent, Lack};
 use timewire_conduct::{
-    Controller, ExperimentId, Now, Part, Phase, Plan, Program, Retry, StationPlan, Step, Task,
-    Timing, WordName,
+    Controller, ExperimentId, Now, Part, Phase, Plan, Program, Restored, Retry, StationPlan, Step,
+    Task, Timing, WordName,
 };
 
 const MS: i64 = 1_000_000;
@@ -196,7 +196,7 @@ fn t0_what_is_wrong_with_a_station_is_told_in_time_and_nothing_is_begun() {
         let took = (came.at - 1_000 * MS) / MS;
         assert!(took <= within && !came.begun, "{kind:?}: {took} ms, begun: {}", came.begun);
         // Nobody is left changed, or has to be asked.
-        assert!(end.stations.values().all(|s| s.left == Some(Vec::new())), "{kind:?}");
+        assert!(end.stations.values().all(|s| s.restored == Some(Restored::default())), "{kind:?}");
         assert!(came.sent.iter().all(|sent| *sent <= 60), "{kind:?}: {:?} messages", came.sent);
     }
 }

@@ -2,85 +2,17 @@
 //! Why frames did not leave: the counters of the queueing disciplines before and after, joined with
 //! what the sockets heard.
 //!
-//! Not here: the decision ([`cause`]), sending (`traffic`, `avtp`, `measure`).
+//! Not here: the decision (`timewire_sched::drops`), sending (`traffic`, `avtp`, `measure`).
 
-pub mod cause;
+mod ports;
 
+pub use ports::PortDrops;
 use serde_json::Value as Json;
+pub use timewire_base::drops::{Candidate, Cause, DropCause, Heard, Socket};
 use timewire_host::tool::{self, Tool};
-use timewire_path::talker::StreamEventKind;
-use timewire_path::transmit::{LaunchClock, LaunchRefusal, TransmitOptions, TxReport};
+pub use timewire_path::heard::Hear;
+use timewire_sched::drops::{QdiscDrops, Refuser, decide, without_children};
 use timewire_sched::qdisc::{Qdisc, ShownQdisc};
-
-pub use cause::{Candidate, Cause, DropCause, Heard, QdiscDrops, Refuser, Socket};
-
-/// `EAGAIN`, `EBUSY`, `ENOBUFS`, from linux v6.12 `include/uapi/asm-generic/errno*.h`.
-const EAGAIN: i32 = 11;
-const EBUSY: i32 = 16;
-const ENOBUFS: i32 = 105;
-
-impl Socket {
-    /// As a port is opened.
-    pub fn of(interface: Option<String>, options: &TransmitOptions) -> Socket {
-        Socket {
-            interface,
-            launch: options.launch.map(|launch| cause::SocketLaunch {
-                is_tai: launch.clock == LaunchClock::Tai,
-                deadline: launch.deadline,
-            }),
-            priority: options.priority,
-        }
-    }
-}
-
-impl Heard {
-    /// Counts a report of a port.
-    pub fn report(&mut self, report: &TxReport) {
-        match report {
-            TxReport::NotTaken { error, .. } => {
-                self.not_taken(error.raw_os_error().unwrap_or(0));
-            }
-            TxReport::LaunchRefused { why, .. } => self.launch_refused(*why),
-            TxReport::Stamp { .. } | TxReport::Other { .. } => {}
-        }
-    }
-
-    /// Counts an event of a talker; nothing is allocated.
-    #[inline]
-    pub fn event(&mut self, what: &StreamEventKind) {
-        match what {
-            StreamEventKind::Sent { at, launch: Some(launch), .. } if launch < at => self.past += 1,
-            StreamEventKind::NotTaken { errno } => self.not_taken(*errno),
-            StreamEventKind::LaunchRefused { why, .. } => self.launch_refused(*why),
-            _ => {}
-        }
-    }
-
-    /// With all that was not taken, of which a talker without a free buffer tells no event.
-    pub fn complete(&mut self, not_taken: u64) {
-        let told = self.no_buffers.saturating_sub(self.invalid) + self.again + self.busy;
-        self.again += not_taken.saturating_sub(told);
-    }
-
-    /// Counts a send call that failed.
-    pub fn not_taken(&mut self, errno: i32) {
-        match errno {
-            ENOBUFS => self.no_buffers += 1,
-            EAGAIN => self.again += 1,
-            EBUSY => self.busy += 1,
-            _ => {}
-        }
-    }
-
-    /// Counts an entry of the error queue. The send call of a frame whose launch time is invalid
-    /// fails as well.
-    pub fn launch_refused(&mut self, why: LaunchRefusal) {
-        match why {
-            LaunchRefusal::Invalid => self.invalid += 1,
-            LaunchRefusal::Missed => self.missed += 1,
-        }
-    }
-}
 
 /// The counters of all queueing disciplines of this network namespace, or why they are not known.
 #[derive(Clone, Debug)]
@@ -116,7 +48,7 @@ impl QdiscCounts {
                 ..after.at.clone()
             });
         }
-        Ok(cause::without_children(found))
+        Ok(without_children(found))
     }
 }
 
@@ -160,7 +92,7 @@ pub fn causes(sockets: &[(Socket, Heard)], before: &QdiscCounts) -> Vec<DropCaus
         return Vec::new();
     }
     let counted = QdiscCounts::now().since(before);
-    let mut told = cause::decide(sockets, counted.as_deref().ok());
+    let mut told = decide(sockets, counted.as_deref().ok());
     for one in &mut told {
         one.not_counted = counted.as_ref().err().cloned();
     }

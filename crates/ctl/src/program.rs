@@ -17,9 +17,11 @@ use timewire_path::record::Recorder;
 use timewire_path::release::SlotTimer;
 use timewire_path::traffic::{self, FloodRate, Pace, Task};
 use timewire_trace::record::RecordHeader;
+use timewire_trace::summary::ProgramDrops;
 
 use crate::CtlError;
 use crate::control::Client;
+use crate::drops::{self, Heard, QdiscCounts};
 
 /// What a program is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -163,22 +165,26 @@ pub fn run(file: &Path) -> Result<(), CtlError> {
         Program::Client { task, server, pace, timeout, records } => {
             let pace = pace.resolve()?;
             let recorder = records.create()?;
-            let result = traffic::client(task, *server, pace, *timeout, &recorder);
-            records.close(recorder, result)
+            let told =
+                telling(file, task, || traffic::client(task, *server, pace, *timeout, &recorder));
+            records.close(recorder, told)
         }
         Program::Server { task, pace, drain, records } => {
             let pace = pace.resolve()?;
             let recorder = records.create()?;
-            let result = traffic::server(task, pace, *drain, &recorder);
-            records.close(recorder, result)
+            let told = telling(file, task, || traffic::server(task, pace, *drain, &recorder));
+            records.close(recorder, told)
         }
         Program::Pipeline { task, step, pace, drain, records } => {
             let pace = pace.resolve()?;
             let recorder = records.create()?;
-            let result = pipeline::pipeline(task, step, pace, *drain, &recorder);
-            records.close(recorder, result)
+            let told =
+                telling(file, task, || pipeline::pipeline(task, step, pace, *drain, &recorder));
+            records.close(recorder, told)
         }
-        Program::Flood { task, to, flow } => traffic::flood(task, *to, *flow).map_err(failed),
+        Program::Flood { task, to, flow } => {
+            telling(file, task, || traffic::flood(task, *to, *flow)).map_err(failed)
+        }
         Program::Sink { task } => traffic::sink(task).map_err(failed),
         Program::Observer { hub, ports, end, records } => {
             let recorder = records.create()?;
@@ -186,4 +192,21 @@ pub fn run(file: &Path) -> Result<(), CtlError> {
             records.close(recorder, result)
         }
     }
+}
+
+/// What the name of a file ends with that says why messages of a program did not leave.
+pub const DROPS: &str = ".drops.json";
+
+/// Runs what sends, and writes beside the program's file why messages did not leave, if any did
+/// not.
+fn telling(file: &Path, task: &Task, send: impl FnOnce() -> io::Result<Heard>) -> io::Result<()> {
+    let before = QdiscCounts::now();
+    let socket = task.socket_settings();
+    let drop_causes = drops::causes(&[(socket, send()?)], &before);
+    if drop_causes.is_empty() {
+        return Ok(());
+    }
+    let program = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let path = file.with_file_name(format!("{program}{DROPS}"));
+    fs::write(path, serde_json::to_vec_pretty(&ProgramDrops { program, drop_causes })?)
 }

@@ -24,6 +24,7 @@
 //! Not here: the bytes of a record file (`timewire_trace::record`).
 
 mod compare;
+mod dropped;
 mod simulated;
 mod traced;
 
@@ -394,6 +395,8 @@ impl RunDir {
             let analysis = self.analyse(id, case)?;
             let mut summary = analysis.case;
             notes.extend(analysis.notes);
+            summary.drop_causes = dropped::of_case(&self.case_path(id))?;
+            notes.extend(dropped::notes(id, &summary.drop_causes));
             courses.insert(id.clone(), analysis.courses);
             match traced {
                 Ok(traced) => summary.traced = traced,

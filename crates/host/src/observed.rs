@@ -10,6 +10,7 @@ mod read;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use drift::Drift;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,7 +21,8 @@ pub struct Observed {
     boot: String,
     /// The settings of a snapshot, without those of the process that read them.
     settings: Value,
-    /// Kernel parameters below `net`, `kernel` and `vm`, by their path below `/proc/sys`.
+    /// Kernel parameters below `net`, `kernel` and `vm`, by their path below `/proc/sys`; of a
+    /// long one its length and a checksum.
     sysctls: BTreeMap<String, String>,
     /// What of the network belongs to no interface, by its kind: rules, routes without an
     /// interface, neighbours that were given by hand, named namespaces.

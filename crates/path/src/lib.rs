@@ -8,6 +8,7 @@
 
 mod carrier;
 mod engine;
+pub mod heard;
 pub mod listen;
 pub mod mac;
 pub mod marks;

@@ -11,6 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
+use timewire_base::drops::Heard;
 use timewire_base::{Instant, Mono, Port, Span, Tai};
 use timewire_sys::clock;
 use timewire_sys::marker::{self, Markers, Point};
@@ -89,7 +90,7 @@ pub fn pipeline(
     pace: Pace,
     drain: Span,
     recorder: &Recorder,
-) -> io::Result<()> {
+) -> io::Result<Heard> {
     let sender = step.to.as_ref().map(|_| Sender::new(task, 0)).transpose()?;
     let mut worker = Worker {
         step,
@@ -100,12 +101,13 @@ pub fn pipeline(
         stamper: Stamper::new(recorder, task.station),
     };
     match step.from {
-        Source::Own(period) => worker.make(task, Pace::Every(period)),
+        Source::Own(period) => worker.make(task, Pace::Every(period))?,
         Source::Port(port) => {
             let socket = task.socket(port.get())?;
-            worker.forward(&socket, task.end + drain)
+            worker.forward(&socket, task.end + drain)?;
         }
     }
+    Ok(worker.sender.map_or_else(Heard::default, |sender| sender.heard()))
 }
 
 struct Worker<'a> {
@@ -182,13 +184,13 @@ impl Worker<'_> {
         }
         self.stamper.record(now(), Tap::Send, flow, seq);
         self.marks.sends(seq);
-        // One that the stack does not take is counted as lost: it does not arrive.
+        // One that the stack does not take is recorded as such.
         sender.send(&self.message, to, (flow, seq), &self.stamper)?;
         Ok(())
     }
 
-    fn take_refusals(&self) -> io::Result<()> {
-        let Some(sender) = &self.sender else { return Ok(()) };
+    fn take_refusals(&mut self) -> io::Result<()> {
+        let Some(sender) = &mut self.sender else { return Ok(()) };
         sender.take_refusals(self.step.place + 1, &self.stamper)
     }
 }

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
+use timewire_base::drops::{Heard, Socket, SocketLaunch};
 use timewire_base::{CyclicWindows, Instant, Port, SduLen, SocketPriority, Span, Tai};
 use timewire_mac::LaunchTimes;
 use timewire_sys::clock;
@@ -21,6 +22,7 @@ use timewire_sys::udp::{Received, StampedUdp};
 use timewire_trace::marker::udp_flow;
 use timewire_trace::record::{Record, Tap};
 
+use crate::heard::Hear;
 use crate::message::{MIN_MESSAGE, seq_of, stamp};
 use crate::record::Recorder;
 use crate::release::SlotTimer;
@@ -33,6 +35,10 @@ pub const RESPONSE: u16 = 1;
 
 /// The longest time a server waits before it looks at the clock again.
 pub(crate) const LOOK: Span = Span::from_ms(20);
+/// linux v6.12 `include/uapi/asm-generic/errno*.h`.
+const EBUSY: i32 = 16;
+const ENOBUFS: i32 = 105;
+
 /// How often a flood wakes to send what is due.
 const FLOOD_TICK: Span = Span::from_ms(1);
 
@@ -103,6 +109,16 @@ pub struct LaunchTask {
 }
 
 impl Task {
+    /// How its messages are sent, to find out why some did not leave.
+    pub fn socket_settings(&self) -> Socket {
+        let launch = self.launch.as_ref();
+        Socket {
+            interface: None,
+            launch: launch.map(|_| SocketLaunch { is_tai: true, deadline: false }),
+            priority: self.priority.and_then(|it| SocketPriority::new(it.into()).ok()),
+        }
+    }
+
     /// A socket at its address and this port.
     pub(crate) fn socket(&self, port: u16) -> io::Result<StampedUdp> {
         let socket = StampedUdp::bind(SocketAddrV4::new(self.address, port))?;
@@ -118,6 +134,8 @@ impl Task {
 pub(crate) struct Sender {
     socket: StampedUdp,
     launch: Option<Launcher>,
+    /// Of messages that did not leave.
+    heard: Heard,
 }
 
 struct Launcher {
@@ -130,11 +148,14 @@ struct Launcher {
 impl Sender {
     pub(crate) fn new(task: &Task, port: u16) -> io::Result<Sender> {
         let socket = task.socket(port)?;
-        let Some(task) = task.launch.clone() else { return Ok(Sender { socket, launch: None }) };
+        let heard = Heard::default();
+        let Some(task) = task.launch.clone() else {
+            return Ok(Sender { socket, launch: None, heard });
+        };
         socket.set_launch(LaunchMode { deadline: false, report: true })?;
         let times = LaunchTimes::new(task.windows.clone(), task.margin);
         let last = VecDeque::with_capacity(REMEMBERED);
-        Ok(Sender { socket, launch: Some(Launcher { times, task, last }) })
+        Ok(Sender { socket, launch: Some(Launcher { times, task, last }), heard })
     }
 
     /// Where it sends from.
@@ -150,9 +171,25 @@ impl Sender {
         (flow, seq): (u16, u32),
         stamper: &Stamper<'_>,
     ) -> io::Result<bool> {
-        let Some(launcher) = &mut self.launch else {
-            return taken(self.socket.send_to(message, to.into()));
+        let sent = match &mut self.launch {
+            None => self.socket.send_to(message, to.into()),
+            Some(_) => self.send_at(message, to, (flow, seq), stamper)?,
         };
+        let is_taken = taken(sent, &mut self.heard)?;
+        if !is_taken {
+            stamper.record(now(), Tap::NotTaken, flow, seq);
+        }
+        Ok(is_taken)
+    }
+
+    fn send_at(
+        &mut self,
+        message: &[u8],
+        to: SocketAddrV4,
+        (flow, seq): (u16, u32),
+        stamper: &Stamper<'_>,
+    ) -> io::Result<io::Result<()>> {
+        let launcher = self.launch.as_mut().expect("invariant: called with launch times");
         let task = &launcher.task;
         let Some(on_link) = launcher.times.next(now(), task.busy) else {
             return Err(io::Error::other("no window has room for a message"));
@@ -163,14 +200,23 @@ impl Sender {
             launcher.last.pop_front();
         }
         launcher.last.push_back((launch.as_ns(), seq));
-        taken(self.socket.send_at(message, to, launch))
+        self.heard.past += u64::from(launch < now());
+        Ok(self.socket.send_at(message, to, launch))
+    }
+
+    /// What became of messages that did not leave.
+    pub(crate) fn heard(&self) -> Heard {
+        self.heard
     }
 
     /// Records what the queueing discipline said of launch times that it did not keep.
-    pub(crate) fn take_refusals(&self, flow: u16, stamper: &Stamper<'_>) -> io::Result<()> {
-        let Some(launcher) = &self.launch else { return Ok(()) };
+    pub(crate) fn take_refusals(&mut self, flow: u16, stamper: &Stamper<'_>) -> io::Result<()> {
+        let Some(launcher) = &self.launch else {
+            return if self.socket.takes_errors() { drain(&self.socket) } else { Ok(()) };
+        };
         while let Some(report) = error_queue::take(self.socket.as_fd())? {
             let Report::Refused { why, launch_ns } = report else { continue };
+            self.heard.launch_refused(why);
             let found = launcher.last.iter().find(|(launch, _)| *launch == launch_ns);
             let Some(&(_, seq)) = found else {
                 stamper.recorder.add_lost(1);
@@ -280,7 +326,8 @@ pub(crate) fn message_buffer(task: &Task) -> Vec<u8> {
     vec![0; length.max(MIN_MESSAGE)]
 }
 
-/// Sends requests to `server` and waits for each response, `timeout` at most.
+/// Sends requests to `server` and waits for each response, `timeout` at most. What it heard of
+/// messages that did not leave.
 ///
 /// **Errors**: the socket cannot be made, or sending fails for another reason than a full queue.
 pub fn client(
@@ -289,7 +336,7 @@ pub fn client(
     mut pace: Pace,
     timeout: Span,
     recorder: &Recorder,
-) -> io::Result<()> {
+) -> io::Result<Heard> {
     let mut sender = Sender::new(task, 0)?;
     let to = SocketAddrV4::new(server, task.port.get());
     let stamper = Stamper::new(recorder, task.station);
@@ -307,14 +354,15 @@ pub fn client(
         stamper.record(sent, Tap::Send, REQUEST, seq);
         marks.sends(to.into(), seq);
         if !sender.send(&message, to, (REQUEST, seq), &stamper)? {
-            // Counted as lost by its missing arrival; give the full queue a moment.
+            // Recorded as not taken; give the full queue a moment.
             clock::sleep_until(sent + FLOOD_TICK);
             continue;
         }
         await_response(&sender.socket, seq, sent + timeout, &stamper, &mut marks)?;
         sender.take_refusals(REQUEST, &stamper)?;
     }
-    sender.take_refusals(REQUEST, &stamper)
+    sender.take_refusals(REQUEST, &stamper)?;
+    Ok(sender.heard())
 }
 
 /// Receives until the response `seq` came or the time is over. A late response of an earlier
@@ -350,7 +398,7 @@ fn await_response(
 /// Answers requests until `drain` after the end, so that the last ones are answered too.
 ///
 /// **Errors**: as [`client`].
-pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> io::Result<()> {
+pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> io::Result<Heard> {
     let mut sender = Sender::new(task, task.port.get())?;
     sender.socket.set_timeout(LOOK)?;
     let stamper = Stamper::new(recorder, task.station);
@@ -363,7 +411,7 @@ pub fn server(task: &Task, mut pace: Pace, drain: Span, recorder: &Recorder) -> 
         let at = now();
         sender.take_refusals(RESPONSE, &stamper)?;
         if at >= task.end + drain {
-            return Ok(());
+            return Ok(sender.heard());
         }
         let Some(message) = message else { continue };
         let Some(seq) = seq_of(&into[..message.length]) else {
@@ -402,17 +450,17 @@ pub struct FloodRate {
 /// measured; it has no mark, so nobody takes it for a measured message.
 ///
 /// **Errors**: as [`client`].
-pub fn flood(task: &Task, to: Ipv4Addr, flow: FloodRate) -> io::Result<()> {
+pub fn flood(task: &Task, to: Ipv4Addr, flow: FloodRate) -> io::Result<Heard> {
     let socket = task.socket(0)?;
     let to = SocketAddr::from((to, task.port.get()));
     let message = message_buffer(task);
     let per_message = u64::from(wire_bytes(task.message)) * 8;
     clock::sleep_until(task.start);
-    let mut sent = 0_u64;
+    let (mut sent, mut heard) = (0_u64, Heard::default());
     loop {
         let tick = now();
         if tick >= task.end {
-            return Ok(());
+            return Ok(heard);
         }
         let elapsed = u128::try_from((tick - task.start).as_ns()).unwrap_or(0);
         let due = elapsed * u128::from(flow.bits_per_second)
@@ -423,7 +471,10 @@ pub fn flood(task: &Task, to: Ipv4Addr, flow: FloodRate) -> io::Result<()> {
         let per_tick = (flow.bits_per_second / 1_000 / per_message + 1).max(flow.burst);
         sent = sent.max(due.saturating_sub(2 * per_tick));
         while sent < due {
-            send(&socket, &message, to)?;
+            taken(socket.send_to(&message, to), &mut heard)?;
+            if socket.takes_errors() {
+                drain(&socket)?;
+            }
             sent += 1;
         }
         clock::sleep_until(tick + FLOOD_TICK);
@@ -439,23 +490,23 @@ pub fn sink(task: &Task) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends one message; whether the stack took it.
-fn send(socket: &StampedUdp, message: &[u8], to: SocketAddr) -> io::Result<bool> {
-    taken(socket.send_to(message, to))
+/// Takes what ICMP messages said out of the error queue.
+fn drain(socket: &StampedUdp) -> io::Result<()> {
+    while error_queue::take(socket.as_fd())?.is_some() {}
+    Ok(())
 }
 
-/// Whether the stack took a message. A full queue is no failure of the program.
-fn taken(sent: io::Result<()>) -> io::Result<bool> {
-    match sent {
-        Ok(()) => Ok(true),
-        Err(error)
-            if error.kind() == io::ErrorKind::WouldBlock
-                || error.raw_os_error() == Some(105 /* ENOBUFS */) =>
-        {
-            Ok(false)
-        }
-        // A refused earlier message is told on the next send; the next one may well arrive.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
-        Err(error) => Err(error),
+/// Whether the stack took a message; why not, is counted. A full queue is no failure of the
+/// program, and neither is the error of an earlier message: the next one may well arrive.
+fn taken(sent: io::Result<()>, heard: &mut Heard) -> io::Result<bool> {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, WouldBlock};
+    let Err(error) = sent else { return Ok(true) };
+    let kind = error.kind();
+    let Some(errno) = error.raw_os_error() else { return Err(error) };
+    let is_full = kind == WouldBlock || matches!(errno, EBUSY | ENOBUFS);
+    if is_full || matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable) {
+        heard.not_taken(errno);
+        return Ok(false);
     }
+    Err(error)
 }

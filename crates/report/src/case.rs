@@ -60,6 +60,10 @@ fn gist(case: &CaseSummary) -> String {
     let of_class = || case.streams.iter().filter(|s| s.class == StreamClass::RealTime);
     let (lost, late): (u64, u64) =
         (of_class().map(|s| s.lost).sum(), of_class().map(|s| s.late).sum());
+    let skipped: u64 = of_class().map(|s| s.skipped).sum();
+    if skipped > 0 {
+        put!(&mut text, "; skipped {skipped}");
+    }
     put!(&mut text, "; lost {lost}, late {late}");
     if case.tdm {
         put!(&mut text, ", outside slots {}", case.wire.outside_slots);
@@ -207,8 +211,12 @@ fn wire(out: &mut String, case: &CaseSummary) {
             ),
             _ => String::new(),
         };
+        let skipped = match stream.skipped {
+            0 => String::new(),
+            count => format!("{} skipped, ", digits(count)),
+        };
         let counts = format!(
-            "{} sent, {} received, {} lost{late}",
+            "{} sent, {} received, {skipped}{} lost{late}",
             digits(stream.sent),
             digits(stream.received),
             digits(stream.lost)

@@ -284,7 +284,7 @@ fn guide(out: &mut String) {
 }
 
 /// Terms and what they mean; markup on purpose, nothing here comes from a run.
-const GUIDE: [(&str, &str); 12] = [
+const GUIDE: [(&str, &str); 13] = [
     (
         "transfer",
         "<code>Send → Receive</code>: from the moment before the sending program calls the \
@@ -306,6 +306,7 @@ const GUIDE: [(&str, &str); 12] = [
     ),
     ("pk-pk", "Peak to peak: the largest value minus the smallest."),
     ("stddev", "Standard deviation of the sample (n − 1)."),
+    ("skipped", "Messages with a number that were not sent, since the kernel did not take them."),
     ("lost", "Messages sent and never received."),
     (
         "late",

@@ -81,6 +81,10 @@ fn carriers(out: &mut String, scenario: &Scenario<'_>) {
         for (stream, launch) in launches(case) {
             put!(out, "launch times of {}, {}: {}\n", plain(&stream.name), place(), launch);
         }
+        for stream in case.streams.iter().filter(|stream| stream.skipped > 0) {
+            let (name, count) = (plain(&stream.name), stream.skipped);
+            put!(out, "skipped by {name}, {}: {count} messages were not sent\n", place());
+        }
         for reserved in &case.reserved {
             let text = reserved_text(reserved);
             put!(out, "rate of {}, {}: {text}\n", plain(&reserved.station), place());

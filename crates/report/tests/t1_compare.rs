@@ -38,6 +38,7 @@ fn side(directory: &str, (seed, factor): (u64, f64), lost: usize, outside: usize
         transfer: source.take(6_000, factor),
         slot_wait: source.take(6_000, factor),
         receive: Vec::new(),
+        skipped: spread(0),
         lost: spread(lost),
         late: spread(0),
     };
@@ -72,6 +73,20 @@ fn t1_a_run_is_the_same_as_itself() {
     assert!(found.environment.is_empty() && found.scenarios.is_empty());
     assert!(table(&found, true, false).contains("(the very same values)"));
     assert!(html(&found, &a, &a).contains("<p>Nothing that was recorded.</p>"));
+}
+
+#[test]
+fn t1_what_was_skipped_is_a_count_of_its_own() {
+    let a = side("a", (1, 1.0), 0, 0);
+    let mut b = side("b", (1, 1.0), 0, 0);
+    let has = |found: &Comparison| found.cases[0].metrics.iter().any(|it| it.metric == "skipped");
+    assert!(!has(&against(&a, &a)));
+    b.cases[0].streams[0].skipped = (0..6_000).map(|at| at * 7_919 % 1_000 < 30).collect();
+    let found = against(&a, &b);
+    assert!(has(&found));
+    assert_eq!(verdict(&found, "skipped"), Verdict::Worse);
+    assert_ne!(verdict(&found, "lost"), Verdict::Worse);
+    assert!(table(&found, true, false).contains("skipped"));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 pub mod carrier;
 pub mod desired;
+pub mod drops;
 pub mod groups;
 pub mod qdisc;
 pub mod scenario;

@@ -4,6 +4,7 @@
 //!
 //! Not here: hardware stamps.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -28,15 +29,18 @@ pub struct Received {
 
 /// A UDP socket with receive stamps (IPv4).
 #[derive(Debug)]
-pub struct StampedUdp(UdpSocket);
+pub struct StampedUdp(UdpSocket, Cell<bool>);
 
 impl StampedUdp {
-    /// Binds a socket and asks for stamps.
+    /// Binds a socket and asks for stamps, and for the errors of sending: without `IP_RECVERR` the
+    /// kernel tells of no frame that a queueing discipline drops (linux v6.12
+    /// `net/ipv4/udp.c:udp_send_skb`).
     pub fn bind(address: SocketAddrV4) -> io::Result<StampedUdp> {
         let socket = UdpSocket::bind(address)?;
         let one: libc::c_int = 1;
         set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &one)?;
-        Ok(StampedUdp(socket))
+        set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, &one)?;
+        Ok(StampedUdp(socket, Cell::new(false)))
     }
 
     /// The address that it is bound to.
@@ -54,7 +58,7 @@ impl StampedUdp {
 
     /// Sends one message.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
-        self.0.send_to(bytes, to).map(drop)
+        self.told(self.0.send_to(bytes, to).map(drop))
     }
 
     /// Lets messages have a launch time of TAI ([`StampedUdp::send_at`]).
@@ -87,7 +91,20 @@ impl StampedUdp {
         // SAFETY: the header points to `bytes` and `name`, which the kernel only reads, and to
         // `control`; all live until the call returns.
         let sent = unsafe { libc::sendmsg(self.0.as_raw_fd(), &raw const header, 0) };
-        check_len(sent).map(drop)
+        self.told(check_len(sent).map(drop))
+    }
+
+    /// Remembers an error that an earlier message brought: it is in the error queue, too.
+    fn told<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        if result.as_ref().is_err_and(is_of_earlier) {
+            self.1.set(true);
+        }
+        result
+    }
+
+    /// Whether the error queue has errors of earlier messages, once.
+    pub fn takes_errors(&self) -> bool {
+        self.1.replace(false)
     }
 
     /// How long [`StampedUdp::receive`] waits.
@@ -96,7 +113,7 @@ impl StampedUdp {
         self.0.set_read_timeout(Some(Duration::from_nanos(ns)))
     }
 
-    /// Receives one message; `None` when the time is over.
+    /// Receives one message; `None` when the time is over, or an earlier message brought an error.
     pub fn receive(&self, into: &mut [u8]) -> io::Result<Option<Received>> {
         let mut control = [0_u64; 8];
         // SAFETY: all-zero is valid for these structs: null pointers and plain integers.
@@ -119,6 +136,10 @@ impl StampedUdp {
                     io::ErrorKind::WouldBlock
                     | io::ErrorKind::TimedOut
                     | io::ErrorKind::Interrupted => Ok(None),
+                    _ if is_of_earlier(&error) => {
+                        self.1.set(true);
+                        Ok(None)
+                    }
                     _ => Err(error),
                 };
             }
@@ -129,6 +150,12 @@ impl StampedUdp {
         let extras = unsafe { Extras::of(&header) };
         Ok(Some(Received { length, from, stamp: extras.stamp }))
     }
+}
+
+/// Whether an ICMP message said so of an earlier message.
+fn is_of_earlier(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }
 
 impl AsFd for StampedUdp {

@@ -164,6 +164,7 @@ pub fn analyse(mut input: CaseInput) -> Result<Analysis, AnalyseError> {
         wire,
         macs: input.macs,
         reserved,
+        drop_causes: Vec::new(),
         traced: None,
     };
     Ok(Analysis { case, notes: notes.list, courses })

@@ -448,8 +448,16 @@ fn messages(
     if stream.sent == 0 {
         return Err(NotJudged(format!("no message of {} was sent in {}", stream.name, case.id)));
     }
-    let value = Value::Share { part: part(stream), whole: stream.sent, unknown: 0 };
-    Ok(Measured { value, caveat: String::new() })
+    // What was not sent could have been lost or late.
+    let (part, unknown) = (part(stream), stream.skipped);
+    let value = Value::Share { part, whole: stream.sent, unknown };
+    let caveat = match unknown {
+        0 => String::new(),
+        count => {
+            format!("{count} messages in {} were skipped: the kernel did not take them", case.id)
+        }
+    };
+    Ok(Measured { value, caveat })
 }
 
 fn launch<'a>(

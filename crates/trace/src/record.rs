@@ -123,11 +123,13 @@ pub enum Tap {
     /// A queueing discipline dropped it, because its launch time was over when its turn came. The
     /// stamp is the launch time.
     LaunchMissed = 16,
+    /// The kernel did not take it: its send call failed. The stamp is when it did.
+    NotTaken = 17,
 }
 
 impl Tap {
     /// Every tap, by its number.
-    pub const ALL: [Tap; 16] = [
+    pub const ALL: [Tap; 17] = [
         Tap::Scheduled,
         Tap::Wake,
         Tap::Send,
@@ -144,6 +146,7 @@ impl Tap {
         Tap::Segment,
         Tap::LaunchRefused,
         Tap::LaunchMissed,
+        Tap::NotTaken,
     ];
 
     /// The number in a record: 1 to 16.
@@ -176,6 +179,7 @@ impl Tap {
             Tap::Segment => "Segment",
             Tap::LaunchRefused => "LaunchRefused",
             Tap::LaunchMissed => "LaunchMissed",
+            Tap::NotTaken => "NotTaken",
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use timewire_base::drops::DropCause;
 
 use crate::stats::Distribution;
 use crate::sync::SyncSummary;
@@ -241,9 +242,22 @@ pub struct CaseSummary {
     /// What became of each station's reserved rate; empty where none was reserved.
     #[serde(default)]
     pub reserved: Vec<ReservedSummary>,
+    /// Why messages and flood of a program did not leave, of each that had some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop_causes: Vec<ProgramDrops>,
     /// What its capture says of the messages; `None` where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traced: Option<TracedSummary>,
+}
+
+/// Why messages of a program did not leave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramDrops {
+    /// Which: role, stream and station.
+    pub program: String,
+    /// Why, with how many.
+    pub drop_causes: Vec<DropCause>,
 }
 
 /// What the capture of a case says of the measured messages.
@@ -321,6 +335,9 @@ pub struct StreamSummary {
     pub class: StreamClass,
     /// Messages sent (requests and responses).
     pub sent: u64,
+    /// Messages that had a number and were not sent, since the kernel did not take them.
+    #[serde(default)]
+    pub skipped: u64,
     /// Messages received.
     pub received: u64,
     /// Messages sent and never received.
@@ -511,6 +528,7 @@ mod tests {
                     name: "control".to_owned(),
                     class: StreamClass::RealTime,
                     sent: 4,
+                    skipped: 1,
                     received: 3,
                     lost: 1,
                     late: 0,
@@ -534,6 +552,7 @@ mod tests {
                     stamp_bound_max_ns: None,
                     phases: Vec::new(),
                 },
+                drop_causes: Vec::new(),
                 macs: Vec::new(),
                 reserved: Vec::new(),
                 traced: None,

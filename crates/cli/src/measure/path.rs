@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use timewire_base::{IfName, Span, parse_bytes, parse_span};
+use timewire_ctl::drops::DropCause;
 use timewire_ctl::measure::path::{
     self, FarClockReport, PORT, PathReport, PathSpec, StepReport, TrialReport,
 };
@@ -160,6 +161,10 @@ fn table(report: &PathReport) -> String {
         Some(_) => {}
     }
     report.steps.iter().for_each(|step| out += &of_step(step));
+    let trials = report.search.iter().chain(report.steps.iter().map(|step| &step.trial));
+    let mut causes = Vec::new();
+    trials.for_each(|trial| DropCause::merge(&mut causes, &trial.drop_causes));
+    causes.iter().for_each(|cause| out += &format!("{cause}\n"));
     out
 }
 

@@ -237,6 +237,7 @@ fn table(report: &ReceiveReport) -> String {
         );
         put(&mut out, &header);
         of.stages.iter().for_each(|stage| put(&mut out, &row(stage)));
+        of.drop_causes.iter().for_each(|cause| put(&mut out, &format!("  {cause}\n")));
         if let Some(why) = of.card.why.as_ref().filter(|_| report.place != "bench") {
             put(&mut out, &format!("  no times from the card: {why}\n"));
         }

@@ -258,6 +258,18 @@ fn findings(out: &mut Vec<Finding>, result: &Json, number: &str) {
         let limit = format!("{station} is put back");
         out.push(judged(number, limit, what.join("; "), false));
     }
+    let not_compared = result.get("not_compared").and_then(Json::as_object);
+    for (station, what) in not_compared.into_iter().flatten() {
+        for what in list(what, "") {
+            out.push(Finding {
+                id: number.to_owned(),
+                outcome: Outcome::NotJudged,
+                limit: format!("{station} is put back"),
+                measured: format!("not compared: {}", words(what, "")),
+                note: "it is not known whether it is as it was".to_owned(),
+            });
+        }
+    }
     for station in list(result, "/unasked") {
         out.push(Finding {
             id: number.to_owned(),

@@ -171,6 +171,9 @@ fn launch_errors(
 pub fn gates(directory: &Path) -> anyhow::Result<Sheet> {
     let found: Gates = read(directory, "gates.json")?;
     let mut sheet = empty("measure launch", "How frames keep to their gates".to_owned());
+    for cause in &found.drop_causes {
+        sheet.findings.push(note("drop_causes", cause.to_string()));
+    }
     sheet.complete = !found.ended_early;
     sheet.facts = vec![
         ("Between".to_owned(), found.place.clone()),

@@ -20,6 +20,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
+use timewire_ctl::drops::DropCause;
 use timewire_ctl::rundir::RunDir;
 use timewire_report::sheet::{
     SHEET_SCHEMA, Sheet, Standing, Table, sheet_html, sheet_markdown, summary_markdown,
@@ -284,4 +285,14 @@ fn aligned(table: &Table) -> String {
 /// Text that cannot steer the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Why messages did not leave, of the list of an object.
+fn drop_causes(sheet: &mut Sheet, found: &Json, of: &str) {
+    for cause in list(found, "/drop_causes") {
+        let told = serde_json::from_value::<DropCause>(cause.clone());
+        let told = told.map_or_else(|_| format!("not understood: {cause}"), |it| it.to_string());
+        let of = if of.is_empty() { String::new() } else { format!("{of}: ") };
+        sheet.findings.push(note("drop_causes", format!("{of}{told}")));
+    }
 }

@@ -10,7 +10,7 @@ use timewire_report::sheet::{Drawing, SPREAD_HEAD, Section, Sheet, Spread, Table
 use timewire_trace::course::Course;
 use timewire_trace::stream::histogram::HistogramSummary;
 
-use super::{count, empty, fact, judged, list, note, read_versioned, words};
+use super::{count, drop_causes, empty, fact, judged, list, note, read_versioned, words};
 
 /// The receive path.
 pub fn receive(directory: &Path) -> anyhow::Result<Sheet> {
@@ -41,6 +41,7 @@ pub fn receive(directory: &Path) -> anyhow::Result<Sheet> {
             let limit = format!("{name} receives something");
             sheet.findings.push(judged("received", limit, "nothing came".to_owned(), false));
         }
+        drop_causes(&mut sheet, combination, &name);
         for refused in list(combination, "/refused") {
             sheet.findings.push(note("refused", format!("{name}: {}", words(refused, ""))));
         }
@@ -128,6 +129,7 @@ pub fn path(directory: &Path) -> anyhow::Result<Sheet> {
         let of = ["/rate", "/planned"].map(|key| count(trial, key).to_string());
         let lost = sent.saturating_sub(received);
         let rest = [sent, received, lost].map(|count| count.to_string());
+        drop_causes(&mut sheet, trial, &load);
         trials.rows.push([vec![load], of.to_vec(), rest.to_vec()].concat());
     }
     let title = "Trials".to_owned();

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde_json::Value as Json;
-use timewire_ctl::drops::DropCause;
 use timewire_ctl::traffic::expect::Expectations;
 use timewire_ctl::traffic::listen::{LISTEN_SCHEMA, ListenSnapshot};
 use timewire_report::hdr::HdrSeries;
@@ -18,7 +17,7 @@ use timewire_trace::course::Course;
 use timewire_trace::record::{RecordFile, Tap};
 use timewire_trace::summary::{Fact, Finding, Outcome};
 
-use super::{count, empty, fact, judged, list, note, read, read_versioned, us, words};
+use super::{count, drop_causes, empty, fact, judged, list, note, read, read_versioned, us, words};
 
 /// Streams of which figures are made; tables have them all.
 const DRAWN: usize = 4;
@@ -126,11 +125,7 @@ fn counted(sheet: &mut Sheet, found: &Json) {
             sheet.findings.push(judged(key, limit.to_owned(), measured, false));
         }
     }
-    for cause in list(found, "/drop_causes") {
-        if let Ok(cause) = serde_json::from_value::<DropCause>(cause.clone()) {
-            sheet.findings.push(note("drop_causes", cause.to_string()));
-        }
-    }
+    drop_causes(sheet, found, "");
     let (planned, sent) = (count(found, "/total/planned"), count(found, "/total/sent"));
     let limit = "every message that was planned is sent".to_owned();
     sheet.findings.push(judged("sent", limit, format!("{sent} of {planned}"), sent == planned));

@@ -1,18 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why frames of a talker did not leave: real disciplines drop them, and `talk` names the cause,
-//! the discipline and what would be right.
+//! Why frames did not leave: real disciplines drop them, and who sent them names the cause, the
+//! discipline and what would be right.
 //!
 //! Not here: the decision from counters alone (`timewire-ctl`).
 
+use std::fs;
+use std::net::Ipv4Addr;
+
 use serde_json::Value as Json;
+use timewire_base::{Port, Span};
+use timewire_ctl::program::{Program, ProgramPace, Records};
 use timewire_lab::trial::Trial;
+use timewire_path::pipeline::{Next, Source, Step};
+use timewire_path::traffic::{FloodRate, Task};
 use timewire_sched::qdisc::ShownQdisc;
+use timewire_sys::clock;
+use timewire_trace::record::{RecordFile, RecordHeader, Tap};
 
 use super::station::{Station, pair};
 
-pub const TRIALS: &[Trial] =
-    &[Trial::new("t4_talk_names_why_etf_taprio_and_full_queues_drop_its_frames", named)
-        .since(6, 3)];
+pub const TRIALS: &[Trial] = &[
+    Trial::new("t4_talk_names_why_etf_taprio_and_full_queues_drop_its_frames", named).since(6, 3),
+    Trial::new("t4_every_sender_names_why_its_frames_did_not_leave", every_sender).since(6, 3),
+];
 
 /// The discipline, the words of `talk`, which causes are told, and of which discipline.
 type Row = (&'static str, &'static str, &'static [&'static str], &'static str);
@@ -103,4 +113,126 @@ fn named() {
     ]);
     let told: Json = serde_json::from_str(&ended.well()).unwrap();
     assert_eq!(told["drop_causes"], serde_json::json!([]));
+}
+
+/// The `drop_causes` of programs whose sockets have no launch times, on an `etf`.
+const UNTIMED: [&str; 3] = [
+    "avtp crf talk --interface eth0 --stream 7 --vlan none --packets 40 --json",
+    "talk ff:ff:ff:ff:ff:ff --interface eth0 --cycle 1ms --count 40 --json",
+    "talk 10.9.0.2:7000 --interface eth0 --cycle 1ms --count 40 --json",
+];
+
+fn every_sender() {
+    let bench = pair();
+    let station = Station::of(&bench, "a");
+    for words in [
+        "address replace 10.9.0.1/24 dev eth0",
+        "neigh replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent",
+    ] {
+        station.run("ip", &words.split(' ').collect::<Vec<_>>()).well();
+    }
+    bench.tc("a", "b", ETF).unwrap();
+    for words in UNTIMED {
+        let ended = station.timewire(&words.split(' ').collect::<Vec<_>>());
+        let told: Json = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+        names_etf(words, &told["drop_causes"], "no_launch_time", 40);
+    }
+    // Programs of scenarios, each in a process of its own as there.
+    for (role, is_recorded) in [("client", true), ("pipeline", true), ("flood", false)] {
+        let file = format!("/tmp/drops-{role}.json");
+        fs::write(&file, serde_json::to_vec(&program(role)).unwrap()).unwrap();
+        station.timewire(&["__program", &file]).well();
+        let told = fs::read(format!("/tmp/drops-{role}.drops.json")).unwrap();
+        let told: Json = serde_json::from_slice(&told).unwrap();
+        assert_eq!(told["program"], format!("drops-{role}"));
+        let frames = told["drop_causes"][0]["frames"].as_u64().unwrap();
+        assert!(frames > 0, "{role}: {told}");
+        names_etf(role, &told["drop_causes"], "no_launch_time", frames);
+        if is_recorded {
+            let bytes = fs::read(format!("/tmp/drops-{role}.twr")).unwrap();
+            let records = RecordFile::decode(&bytes).unwrap().records;
+            let not_taken = records.iter().filter(|it| it.tap == Tap::NotTaken).count();
+            assert_eq!(u64::try_from(not_taken).unwrap(), frames, "{role}");
+        }
+    }
+    bench.tc("a", "b", "qdisc del dev DEV root").unwrap();
+    // A frame that is longer than every window of its class.
+    let ended = station.timewire(&[
+        "measure",
+        "launch",
+        "--count",
+        "40",
+        "--size",
+        "1400B",
+        "--json",
+        "--interface",
+        "eth0",
+        "--whole-interface",
+        "--gates",
+        "S 1 640ns, S 2 319360ns",
+    ]);
+    let told: Json = serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    let causes = &told["drop_causes"][0];
+    assert_eq!(causes["frames"], 40, "{told}");
+    assert_eq!(causes["candidates"][0]["qdisc"], "taprio", "{causes}");
+}
+
+#[track_caller]
+fn names_etf(who: &str, causes: &Json, cause: &str, frames: u64) {
+    let [one] = &causes.as_array().unwrap()[..] else { panic!("{who}: {causes}") };
+    let [candidate] = &one["candidates"].as_array().unwrap()[..] else { panic!("{who}: {one}") };
+    assert_eq!(one["frames"], frames, "{who}: {one}");
+    assert_eq!(
+        ["cause", "qdisc", "handle", "interface"].map(|key| candidate[key].as_str().unwrap()),
+        [cause, "etf", "100:", "eth0"],
+        "{who}"
+    );
+}
+
+fn program(role: &str) -> Program {
+    let start = clock::now() + Span::from_ms(300);
+    let address = Ipv4Addr::new(10, 9, 0, 1);
+    let task = Task {
+        address,
+        port: Port::new(7_000).unwrap(),
+        message: 64,
+        start,
+        end: start + Span::from_ms(20),
+        station: 0,
+        priority: None,
+        launch: None,
+    };
+    let header = RecordHeader {
+        writer: role.to_owned(),
+        clocks: timewire_path::clocks(),
+        stations: vec!["a".to_owned()],
+        flows: vec!["one".to_owned(), "two".to_owned()],
+        ..RecordHeader::default()
+    };
+    let records = Records { path: format!("/tmp/drops-{role}.twr").into(), header };
+    let to = Ipv4Addr::new(10, 9, 0, 2);
+    match role {
+        "client" => Program::Client {
+            task,
+            server: to,
+            pace: ProgramPace::Closed,
+            timeout: Span::from_ms(5),
+            records,
+        },
+        "pipeline" => Program::Pipeline {
+            step: Step {
+                place: 0,
+                from: Source::Own(Span::from_ms(1)),
+                to: Some(Next { address: to, port: task.port }),
+                components: 1,
+                compute: Span::ZERO,
+                is_paced: false,
+            },
+            task,
+            pace: ProgramPace::Closed,
+            drain: Span::ZERO,
+            records,
+        },
+        _ => Program::Flood { task, to, flow: FloodRate { bits_per_second: 10_000_000, burst: 1 } },
+    }
 }

@@ -11,7 +11,7 @@ use timewire_base::{Instant, Span, StationName, Tai};
 use super::MAX_FORGOTTEN;
 use crate::message::What;
 use crate::name::{ExperimentId, RecordName};
-use crate::outcome::{Outcome, Why};
+use crate::outcome::{Outcome, Restored, Why};
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,8 +58,8 @@ pub enum Entry {
     Restored {
         /// Of which experiment.
         experiment: ExperimentId,
-        /// What could not be put back.
-        left: Vec<String>,
+        /// What of it is not.
+        restored: Restored,
     },
     /// The controller has a record.
     Received {

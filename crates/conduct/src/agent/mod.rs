@@ -15,7 +15,7 @@ use timewire_base::{Instant, Mono, Span, StationName, Tai};
 use crate::clock::Now;
 use crate::message::{Answer, Ask, FromAgent, Lack, Standing, ToAgent, VERSION, What};
 use crate::name::{ExperimentId, RecordName};
-use crate::outcome::{FailureKind, Outcome, Why};
+use crate::outcome::{FailureKind, Outcome, Restored, Why};
 use crate::plan::LEASES;
 use crate::task::Task;
 pub use entry::{Entry, Kind, compact};
@@ -48,8 +48,8 @@ pub enum Event {
     Restored {
         /// Of which experiment.
         experiment: ExperimentId,
-        /// What could not be put back.
-        left: Vec<String>,
+        /// What of it is not.
+        restored: Restored,
     },
     /// A piece of a record was read, or could not be.
     Read {
@@ -198,7 +198,9 @@ impl Agent {
             Event::Surveyed { experiment, outcome } => {
                 self.surveyed(now, &experiment, outcome, &mut out);
             }
-            Event::Restored { experiment, left } => self.restored(&experiment, left, &mut out),
+            Event::Restored { experiment, restored } => {
+                self.restored(&experiment, restored, &mut out);
+            }
             Event::Read { experiment, record, offset, bytes } => {
                 let answer = match bytes {
                     Ok(bytes) => Answer::Piece { record, offset, bytes },
@@ -322,7 +324,7 @@ impl Agent {
                 }
                 What::Halt => Outcome::Done { exit: None },
                 What::Keep => Outcome::Kept { records: Vec::new() },
-                What::Restore => Outcome::Restored { left: Vec::new() },
+                What::Restore => Outcome::Restored(Restored::default()),
             };
             let answer = Answer::Ended { number, outcome, began: None };
             return self.answer(experiment, answer, out);
@@ -361,8 +363,8 @@ impl Agent {
                 Some(Outcome::failed(FailureKind::Late, format!("it came {late} too late")))
             }
             (_, Standing::Held) | (What::Keep, Standing::Restored { .. }) => None,
-            (What::Restore, Standing::Restored { left, .. }) => {
-                Some(Outcome::Restored { left: left.clone() })
+            (What::Restore, Standing::Restored { restored, .. }) => {
+                Some(Outcome::Restored(restored.clone()))
             }
             (What::Task { .. }, Standing::Restoring { why } | Standing::Restored { why, .. }) => {
                 Some(Outcome::failed(FailureKind::Lapsed, format!("it put its host back: {why}")))
@@ -424,13 +426,14 @@ impl Agent {
         self.answer(&experiment, answer, out);
     }
 
-    fn restored(&mut self, experiment: &ExperimentId, left: Vec<String>, out: &mut Vec<Action>) {
+    fn restored(&mut self, experiment: &ExperimentId, restored: Restored, out: &mut Vec<Action>) {
         let Standing::Restoring { why } = self.standing(experiment) else { return };
         let running = self.known_mut(experiment).running();
-        self.write(Entry::Restored { experiment: experiment.clone(), left: left.clone() }, out);
+        let id = experiment.clone();
+        self.write(Entry::Restored { experiment: id, restored: restored.clone() }, out);
         for (number, kind) in running {
             let outcome = match kind {
-                Kind::Restore => Outcome::Restored { left: left.clone() },
+                Kind::Restore => Outcome::Restored(restored.clone()),
                 // Its end is still to be told; records can be closed on a restored host.
                 Kind::Keep => continue,
                 Kind::Task | Kind::Halt => {
@@ -441,7 +444,7 @@ impl Agent {
         }
         let known = self.known_mut(experiment);
         // Nothing was asked of it, so there is nothing that a controller could come for.
-        if known.commands.is_empty() && left.is_empty() {
+        if known.commands.is_empty() && restored.left.is_empty() {
             self.over(experiment, out);
         }
     }

@@ -135,9 +135,9 @@ impl Agent {
             Entry::Started { number, kind, .. } => known.begin(*number, *kind),
             Entry::Ended { number, outcome, began, .. } => known.end(*number, outcome, *began),
             Entry::Restoring { why, .. } => known.standing = Standing::Restoring { why: *why },
-            Entry::Restored { left, .. } => {
+            Entry::Restored { restored, .. } => {
                 if let Standing::Restoring { why } = known.standing {
-                    known.standing = Standing::Restored { why, left: left.clone() };
+                    known.standing = Standing::Restored { why, restored: restored.clone() };
                 }
             }
             Entry::Received { record, .. } => {

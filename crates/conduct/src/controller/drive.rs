@@ -71,7 +71,7 @@ impl Station {
             Phase::Open | Phase::Run => has_clock,
             Phase::Finish | Phase::Close => true,
             Phase::Report => self.records.iter().all(settled),
-            Phase::Teardown => self.left.is_some() && (self.forgotten || !self.has_all()),
+            Phase::Teardown => self.restored.is_some() && (self.forgotten || !self.has_all()),
         };
         let is_idle = self.jobs.is_empty() && self.outstanding.is_none();
         !self.active || self.abandoned || (is_idle && is_settled)
@@ -105,7 +105,7 @@ impl Station {
         };
         match group.phase {
             Phase::Report => self.records.iter().find_map(of_record),
-            Phase::Teardown if self.left.is_some() && self.has_all() && !self.forgotten => {
+            Phase::Teardown if self.restored.is_some() && self.has_all() && !self.forgotten => {
                 // One that was stored before a restart of the controller may not be dropped yet.
                 Some(self.records.iter().find_map(of_record).unwrap_or(Ask::Forget))
             }
@@ -497,7 +497,7 @@ impl Controller {
             }
             Standing::Unknown => {
                 // It never took part, or has forgotten: there is nothing left to be told.
-                station.forgotten |= phase == Phase::Teardown && station.left.is_some();
+                station.forgotten |= phase == Phase::Teardown && station.restored.is_some();
                 (station.begun && phase < Phase::Report).then_some(None)
             }
             Standing::Forgotten => {

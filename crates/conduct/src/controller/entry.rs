@@ -12,7 +12,7 @@ use timewire_base::{Instant, Span, StationName, Tai};
 use super::start::Start;
 use crate::clock::ClockBound;
 use crate::name::{ExperimentId, RecordName};
-use crate::outcome::{FailureKind, Outcome, Record, Why};
+use crate::outcome::{FailureKind, Outcome, Record, Restored, Why};
 use crate::plan::{Phase, Plan};
 
 /// An entry.
@@ -205,9 +205,9 @@ pub struct End {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StationEnd {
-    /// What could not be put back; `None` when the station could not be asked: it puts its host
-    /// back by itself when its lease ends.
-    pub left: Option<Vec<String>>,
+    /// What of its host is not as it was; `None` when the station could not be asked: it puts its
+    /// host back by itself when its lease ends.
+    pub restored: Option<Restored>,
     /// The records that are here.
     pub records: Vec<Record>,
     /// Those that the station keeps.

@@ -236,7 +236,7 @@ impl Controller {
                 kept.into_iter().map(|kept| kept.record.clone()).collect()
             };
             StationEnd {
-                left: station.left.clone(),
+                restored: station.restored.clone(),
                 records: records(stored),
                 missing: records(missing),
             }

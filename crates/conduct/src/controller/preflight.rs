@@ -15,6 +15,7 @@ use super::{Action, Cause, Controller, Entry};
 use crate::clock::Now;
 use crate::message::{Ask, Lack, ToAgent};
 use crate::name::ExperimentId;
+use crate::outcome::Restored;
 use crate::plan::{Phase, Timing};
 use crate::task::Task;
 
@@ -179,7 +180,7 @@ impl Controller {
     /// Ends an experiment that has changed nothing.
     fn close(&mut self, out: &mut Vec<Action>) {
         for station in self.stations.values_mut().filter(|station| !station.begun) {
-            station.left = Some(Vec::new());
+            station.restored = Some(Restored::default());
         }
         self.write(Entry::Closed, out);
         out.push(Action::End(self.end()));

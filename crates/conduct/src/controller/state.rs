@@ -13,7 +13,7 @@ use super::{ActualStart, Cause, Controller, Entry, Failure, Start};
 use crate::clock::{ClockEstimate, Now};
 use crate::message::What;
 use crate::name::RecordName;
-use crate::outcome::{FailureKind, Outcome, Record};
+use crate::outcome::{FailureKind, Outcome, Record, Restored};
 use crate::plan::{Part, Phase, Retry, StationPlan};
 
 /// The stations of one order in one phase.
@@ -88,7 +88,7 @@ pub(super) struct Station {
     /// It has said which records there are.
     pub has_told: bool,
     pub records: Vec<Kept>,
-    pub left: Option<Vec<String>>,
+    pub restored: Option<Restored>,
     /// It has said once that it takes part.
     pub begun: bool,
     /// The last question for a clock before that.
@@ -128,7 +128,7 @@ impl Station {
             start: None,
             has_told: false,
             records: Vec::new(),
-            left: None,
+            restored: None,
             begun: false,
             begun_after: 0,
             forgotten: false,
@@ -229,7 +229,7 @@ impl Station {
     }
 
     fn is_restored(&self) -> bool {
-        self.left.as_ref().is_some_and(Vec::is_empty)
+        self.restored.as_ref().is_some_and(|restored| restored.left.is_empty())
     }
 
     /// Whether all records that it keeps are here; not known before it has told of them.
@@ -286,9 +286,9 @@ impl Station {
                     }
                 }
             }
-            Outcome::Restored { left } => {
-                self.left = Some(left.clone());
-                let left = left.clone();
+            Outcome::Restored(restored) => {
+                self.restored = Some(restored.clone());
+                let left = restored.left.clone();
                 cause = Some(Cause::Left { left }).filter(|_| !self.is_restored());
             }
             Outcome::Done { .. } => {}

@@ -12,8 +12,8 @@ use timewire_conduct::controller::{ActualStart, End};
 use timewire_conduct::journal::{self, Side};
 use timewire_conduct::message::{FromAgent, ToAgent};
 use timewire_conduct::{
-    Agent, Controller, FailureKind, Now, Outcome, Phase, Plan, Record, RecordName, Task, agent,
-    controller,
+    Agent, Controller, FailureKind, Now, Outcome, Phase, Plan, Record, RecordName, Restored, Task,
+    agent, controller,
 };
 
 use crate::chance::{Chance, Fate, Kill, MS};
@@ -384,7 +384,7 @@ impl World {
             }
             agent::Action::Restore { experiment } => {
                 host.restoring = true;
-                let restored = agent::Event::Restored { experiment, left: Vec::new() };
+                let restored = agent::Event::Restored { experiment, restored: Restored::default() };
                 self.after(RESTORING, Happening::Agent(index, life, restored));
             }
             agent::Action::Read { experiment, record, offset } => {
@@ -604,7 +604,7 @@ impl World {
         };
         for host in &self.hosts {
             let told = &end.stations[&host.name];
-            let is_told = told.left.as_ref().is_some_and(Vec::is_empty);
+            let is_told = told.restored.as_ref().is_some_and(|it| it.left.is_empty());
             assert!(!is_told || !host.changed, "{} is said to be as it was", host.name);
             for record in &told.records {
                 let stored = self.store.get(&(host.name.clone(), record.name.clone()));
@@ -624,7 +624,7 @@ impl World {
                 assert!(self.done.contains(&(index, step.clone())), "{index}: {step} was not done");
             }
             let told = &end.stations[&station.name];
-            assert_eq!(told.left.as_deref(), Some(&[][..]));
+            assert_eq!(told.restored, Some(Restored::default()));
             assert_eq!((told.records.len(), told.missing.len()), (3, 0));
         }
         let within = self.plan.timing.clock_within.as_ns();

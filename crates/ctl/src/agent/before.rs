@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use timewire_base::IfName;
+use timewire_conduct::Restored;
 use timewire_host::apply::keeper::{self, Undoing};
 use timewire_host::groups::{ModelStatus, RowStatus};
-use timewire_host::observed::Observed;
+use timewire_host::observed::{Drift, Observed};
 use timewire_host::{HostError, journal};
 
 use super::ledger;
@@ -68,7 +69,7 @@ impl Before {
 
     /// Undoes what is found to undo, lets watchdogs do their work, and compares; what could not be
     /// undone and what differs. The programs of the experiment have ended.
-    pub fn put_back(&self, await_watchdogs: impl FnOnce() -> Vec<String>) -> Vec<String> {
+    pub fn put_back(&self, await_watchdogs: impl FnOnce() -> Vec<String>) -> Restored {
         let mut left = Vec::new();
         let is_comparable = !self.host.is_of_another_boot();
         if is_comparable {
@@ -77,23 +78,25 @@ impl Before {
         }
         left.extend(await_watchdogs());
         left.extend(recovered());
-        if is_comparable {
-            left.extend(self.settled_drift());
-        }
-        left
+        let mut restored = if is_comparable { self.settled_drift() } else { Restored::default() };
+        left.append(&mut restored.left);
+        Restored { left, ..restored }
     }
 
     /// What differs once the host had time to settle.
-    fn settled_drift(&self) -> Vec<String> {
+    fn settled_drift(&self) -> Restored {
         let give_up = Instant::now() + SETTLE;
         let mut pause = LOOK;
         loop {
             let drift = match Before::observe() {
                 Ok(now) => self.drift(&now),
-                Err(why) => vec![format!("it cannot be told whether the host is as before: {why}")],
+                Err(why) => Restored {
+                    left: vec![format!("it cannot be told whether the host is as before: {why}")],
+                    not_compared: Vec::new(),
+                },
             };
             let left = give_up.saturating_duration_since(Instant::now());
-            if drift.is_empty() || left.is_zero() {
+            if drift.left.is_empty() || left.is_zero() {
                 return drift;
             }
             // An observation asks a score of programs.
@@ -128,15 +131,16 @@ impl Before {
         new.filter_map(stop).collect()
     }
 
-    fn drift(&self, now: &Before) -> Vec<String> {
-        let mut found = self.host.drift(&now.host);
-        if let Ok(before) = &self.receive {
-            match &now.receive {
-                Ok(now) => differing(before, now, |name, how| {
-                    found.push(format!("receive priority on {name} {how}"));
-                }),
-                Err(why) => found.push(format!("receive priority cannot be asked for: {why}")),
+    fn drift(&self, now: &Before) -> Restored {
+        let Drift { changed: mut found, mut not_compared } = self.host.drift(&now.host);
+        match (&self.receive, &now.receive) {
+            (Ok(before), Ok(now)) => differing(before, now, |name, how| {
+                found.push(format!("receive priority on {name} {how}"));
+            }),
+            (Ok(_), Err(why)) => {
+                found.push(format!("receive priority cannot be asked for: {why}"));
             }
+            (Err(why), _) => not_compared.push(format!("rules of receive priority: {why}")),
         }
         for (name, before) in &self.macs {
             match now.macs.get(name) {
@@ -150,7 +154,7 @@ impl Before {
         if self.groups.is_some() && self.groups != now.groups {
             found.push("the scheduling groups are not those of before".to_owned());
         }
-        found
+        Restored { left: found, not_compared }
     }
 }
 

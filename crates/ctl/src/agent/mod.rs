@@ -181,10 +181,10 @@ impl AgentService {
         }
         let mut all = Vec::new();
         for (experiment, _, standing) in self.machine.experiments() {
-            if let Standing::Restored { left, .. } = standing
+            if let Standing::Restored { restored, .. } = standing
                 && held.contains(experiment)
             {
-                all.extend(left.iter().cloned());
+                all.extend(restored.left.iter().cloned());
             }
         }
         Ok(all)
@@ -281,7 +281,7 @@ impl AgentService {
                     let tasks = self.tasks_of(&experiment);
                     self.spawn(experiment, move |part, experiment| Event::Restored {
                         experiment,
-                        left: part.restore(&tasks),
+                        restored: part.restore(&tasks),
                     })?;
                 }
                 Action::Read { experiment, record, offset } => {

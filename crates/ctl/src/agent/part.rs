@@ -14,7 +14,7 @@ use std::time::Duration;
 use timewire_base::{Instant, Mono, Span, Tai};
 use timewire_conduct::message::MAX_PIECE;
 use timewire_conduct::{
-    ExperimentId, FailureKind, Outcome, Program, Record, RecordName, Task, WordName,
+    ExperimentId, FailureKind, Outcome, Program, Record, RecordName, Restored, Task, WordName,
 };
 use timewire_host::apply::{self, Failure, keeper};
 use timewire_host::snapshot::Snapshot;
@@ -177,11 +177,12 @@ impl Part {
     }
 
     /// Puts the host back, with all that is found to undo; what differs from before is left.
-    pub fn restore(&self, tasks: &[u32]) -> Vec<String> {
+    pub fn restore(&self, tasks: &[u32]) -> Restored {
         self.halt(tasks);
         end_marked(&self.mark);
         let mut held = std::mem::take(&mut self.state().held);
-        let mut left = Vec::new();
+        let mut restored = Restored::default();
+        let left = &mut restored.left;
         while let Some(last) = held.pop() {
             if let Err(error) = last.end() {
                 left.push(error.to_string());
@@ -192,7 +193,11 @@ impl Part {
             left.push(error.to_string());
         }
         match self.before.as_deref().map(Before::load) {
-            Some(Ok(before)) => left.extend(before.put_back(|| await_watchdogs(&self.mark))),
+            Some(Ok(before)) => {
+                let compared = before.put_back(|| await_watchdogs(&self.mark));
+                left.extend(compared.left);
+                restored.not_compared = compared.not_compared;
+            }
             None => {
                 left.extend(await_watchdogs(&self.mark));
                 left.extend(before::recovered());
@@ -203,7 +208,7 @@ impl Part {
                 left.push(format!("it is not known what the host was like before: {why}"));
             }
         }
-        left
+        restored
     }
 
     /// The files that are there, as records.

@@ -15,7 +15,7 @@ use timewire_path::transmit::{
 use timewire_sys::event::{self, EndRequests};
 use timewire_sys::{Sending, clock, sending_of};
 
-use crate::drops::{self, DropCause, Heard, QdiscCounts, Socket};
+use crate::drops::{self, DropCause, Hear, Heard, QdiscCounts, Socket};
 
 use super::{Route, StreamError, Times, TimesSummary};
 
@@ -119,7 +119,7 @@ impl Sender {
             ..TransmitOptions::default()
         };
         let transport = Transport::Frames { interface: outlet.interface.clone() };
-        let socket = Socket::of(Some(outlet.interface.to_string()), &options);
+        let socket = options.socket(Some(outlet.interface.to_string()));
         let before = QdiscCounts::now();
         // A sleep ends 50 us late otherwise; where that is refused, the report shows it.
         let _ = clock::set_timer_slack(Span::from_ns(1));

@@ -46,6 +46,8 @@ pub struct PerformanceResult {
     pub starts: Vec<StartResult>,
     /// Stations that were left changed, or that could not be asked.
     pub left: BTreeMap<String, Vec<String>>,
+    /// What stations could not compare with what it was before, and why: it may be changed.
+    pub not_compared: BTreeMap<String, Vec<String>>,
     /// Stations that could not be asked whether their host is back.
     pub unasked: Vec<String>,
     /// The limits.
@@ -135,16 +137,18 @@ impl Summary {
         }
     }
 
-    /// 0: all was done, and all numbers are within their limits; 1: not all are; 2: something
+    /// 0: all was done, and all numbers are within their limits; 1: not all are, or it is
+    /// not known of all of a host whether it is as it was; 2: something
     /// failed or was not done; 3: a host was left changed.
     pub fn exit_code(&self) -> u8 {
         let is_left = self.results.iter().any(|result| !result.left.is_empty());
         let has_failed = self.results.iter().any(|result| !result.failures.is_empty());
         let misses = self.results.iter().flat_map(|r| &r.checks).any(|check| !check.ok);
+        let is_unknown = self.results.iter().any(|result| !result.not_compared.is_empty());
         match () {
             () if is_left => 3,
             () if has_failed || self.results.len() < self.performances => 2,
-            () if misses => 1,
+            () if misses || is_unknown => 1,
             () => 0,
         }
     }
@@ -156,13 +160,17 @@ fn result(
     performance: &Performance,
     end: &End,
 ) -> PerformanceResult {
-    let mut left = BTreeMap::new();
+    let (mut left, mut not_compared) = (BTreeMap::new(), BTreeMap::new());
     let mut unasked = Vec::new();
     for (station, told) in &end.stations {
-        match &told.left {
-            None => unasked.push(station.to_string()),
-            Some(some) if !some.is_empty() => drop(left.insert(station.to_string(), some.clone())),
-            Some(_) => {}
+        let Some(told) = &told.restored else {
+            unasked.push(station.to_string());
+            continue;
+        };
+        for (what, of_all) in [(&told.left, &mut left), (&told.not_compared, &mut not_compared)] {
+            if !what.is_empty() {
+                of_all.insert(station.to_string(), what.clone());
+            }
         }
     }
     // Numbers of a performance that failed say nothing.
@@ -180,6 +188,7 @@ fn result(
         failures: end.failures.iter().map(ToString::to_string).collect(),
         starts: end.starts.iter().map(StartResult::of).collect(),
         left,
+        not_compared,
         unasked,
         checks,
     }
@@ -336,6 +345,7 @@ mod tests {
             failures: Vec::new(),
             starts: Vec::new(),
             left: BTreeMap::new(),
+            not_compared: BTreeMap::new(),
             unasked: Vec::new(),
             checks: Vec::new(),
         };

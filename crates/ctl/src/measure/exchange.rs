@@ -20,6 +20,7 @@ use timewire_sys::event::{self, EndRequests};
 use super::MeasureError;
 use super::bench::{End, Pair};
 use super::receive::plan::{Over, Waiting};
+use crate::drops::{DropCause, PortDrops};
 
 /// The stream of the talker.
 pub(super) const STREAM: u16 = 1;
@@ -100,6 +101,8 @@ pub(super) fn messages_in(time: Span, rate: u32) -> u64 {
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) port: (Transport, TransmitOptions),
+    /// Where frames leave, if that is known.
+    pub(super) interface: Option<IfName>,
     pub(super) to: Destination,
     pub(super) rate: u32,
     pub(super) count: Option<u64>,
@@ -111,6 +114,7 @@ pub(super) struct Sending {
 #[derive(Debug)]
 pub(super) struct Ready {
     talker: Talker,
+    drops: PortDrops,
     /// When the first message is due.
     pub(super) start: Instant<Tai>,
     /// From one message to the next.
@@ -128,24 +132,32 @@ impl Sending {
             send_late: true,
             ..StreamSpec::new(STREAM, self.to, cadence, self.payload)
         };
-        let mut talker = Talker::new(&[self.port], &[stream])?;
+        let (ports, streams) = ([self.port], [stream]);
+        let drops = PortDrops::new(&ports, &streams, self.interface.as_ref());
+        let mut talker = Talker::new(&ports, &streams)?;
         // A thread that spins up to the next message of a fast stream would never sleep.
         talker.set_spin(Span::from_us(60).min(Span::from_ns(cycle.as_ns() / 2)));
-        Ok(Ready { talker, start, cycle })
+        Ok(Ready { talker, drops, start, cycle })
     }
 }
 
 impl Ready {
-    /// Sends all, and says how many there were.
+    /// Sends all, and says how many there were, and why some did not leave.
     pub(super) fn talk(
         mut self,
         signals: &Signals,
         each: &mut dyn FnMut(StreamEvent),
-    ) -> Result<StreamReport, MeasureError> {
-        self.talker.run(&signals.stop, None, each)?;
-        let report = self.talker.report().streams.swap_remove(0);
+    ) -> Result<(StreamReport, Vec<DropCause>), MeasureError> {
+        let drops = &mut self.drops;
+        self.talker.run(&signals.stop, None, &mut |event| {
+            drops.note(&event);
+            each(event);
+        })?;
+        let mut whole = self.talker.report();
+        let causes = self.drops.causes(&whole);
+        let report = whole.streams.swap_remove(0);
         signals.sent.store(report.counters.sent, Ordering::Release);
-        Ok(report)
+        Ok((report, causes))
     }
 }
 

@@ -11,7 +11,6 @@ mod directory;
 mod error;
 pub mod expect;
 pub mod listen;
-mod lost;
 mod marks;
 pub mod metrics;
 mod numbers;

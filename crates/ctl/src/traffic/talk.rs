@@ -24,11 +24,10 @@ use timewire_trace::record::{Record, Tap};
 use timewire_trace::stream::histogram::HistogramSummary;
 
 use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK};
-use super::lost::PortDrops;
 use super::marks::TalkMarks;
 use super::plan::{Plan, Wish, plan};
 use super::{ThreadWish, TrafficError};
-use crate::drops::{DropCause, QdiscCounts};
+use crate::drops::{DropCause, PortDrops};
 use crate::stamping;
 
 /// The `schema` field of what a talker did.
@@ -199,7 +198,7 @@ pub fn run(
     let recorder = directory.as_mut().and_then(Directory::take_recorder);
     on(&TalkEvent::Talking { ports: &ports, notes: &notes })
         .map_err(TrafficError::system("print"))?;
-    let before = QdiscCounts::now();
+    let mut drops = PortDrops::new(&made.ports, &made.streams, request.wish.interface.as_ref());
     let (stop, live) = (AtomicBool::new(false), talker.live());
     let start = clock::now::<Tai>();
     let end = request.duration.map(|duration| start.saturating_add(duration));
@@ -211,7 +210,6 @@ pub fn run(
             let ended = request.thread.enter().and_then(|notes| {
                 let flows = Flows::new(&made.streams);
                 let marks = TalkMarks::new();
-                let mut drops = PortDrops::new(made);
                 let mut on = |event: StreamEvent| {
                     drops.note(&event);
                     // Mostly nobody wants to hear of it, and what tells is all in one place.
@@ -260,7 +258,7 @@ pub fn run(
     }
     let elapsed = clock::now::<Tai>() - start;
     let report = talker.report();
-    let drop_causes = drops.causes(&made, request.wish.interface.as_ref(), &report, &before);
+    let drop_causes = drops.causes(&report);
     let mut outcome = outcome(&made, ports, report, elapsed, ended_early);
     outcome.drop_causes = drop_causes;
     if let Some(directory) = directory {

@@ -13,13 +13,21 @@ use super::Observed;
 /// A longer value is cut in a message. **Units**: characters.
 const SHOWN: usize = 120;
 
+/// What an earlier and a later observation of a host say of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// A sentence for each difference; interfaces first.
+    pub changed: Vec<String>,
+    /// What could not be read before, and why. Whether it was changed nobody knows.
+    pub not_compared: Vec<String>,
+}
+
 impl Observed {
-    /// What is not in a later observation as it is in this one; nothing where all is.
-    ///
-    /// **Shape**: a sentence for each difference; interfaces first.
-    pub fn drift(&self, later: &Observed) -> Vec<String> {
-        let mut found = Vec::new();
-        compare("", &self.settings, &later.settings, &mut found);
+    /// What is not in a later observation as it is in this one, and what cannot be compared.
+    pub fn drift(&self, later: &Observed) -> Drift {
+        let mut drift = Drift::default();
+        compare("", &self.settings, &later.settings, &mut drift);
+        let Drift { changed: mut found, mut not_compared } = drift;
         for (name, before) in &self.sysctls {
             // One that appears or goes belongs to a module or an interface.
             if let Some(after) = later.sysctls.get(name).filter(|after| *after != before) {
@@ -48,7 +56,9 @@ impl Observed {
         {
             found.push(format!("{what}: not known whether it is as before: {why}"));
         }
-        found
+        // What it is like now says nothing where it was not known before.
+        not_compared.extend(self.unknown.iter().map(|(what, why)| format!("{what}: {why}")));
+        Drift { changed: found, not_compared }
     }
 
     fn drift_of_threads(&self, later: &Observed, found: &mut Vec<String>) {
@@ -97,15 +107,21 @@ fn is_link_local(prefix: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local())
 }
 
+/// Why a value of a setting could not be read.
+fn unreadable(value: &Value) -> Option<&str> {
+    let only = value.as_object().filter(|object| object.len() == 1)?;
+    only.get("unreadable")?.as_str()
+}
+
 /// The texts of a list that has nothing else.
 fn texts(value: &Value) -> Option<BTreeSet<String>> {
     let list = value.as_array()?;
     list.iter().map(|one| one.as_str().map(str::to_owned)).collect()
 }
 
-fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
-    if before == after {
-        return;
+fn compare(path: &str, before: &Value, after: &Value, drift: &mut Drift) {
+    if let Some(why) = unreadable(before) {
+        return drift.not_compared.push(format!("{path}: {}", cut(why)));
     }
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path} {key}") };
     if let (Some(old), Some(mut new)) = (texts(before), texts(after)) {
@@ -113,10 +129,13 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
             // The kernel's own, a moment after an interface has its carrier.
             new.retain(|address| old.contains(address) || !is_link_local(address));
         }
-        return sets(path, &old, &new, found);
+        return sets(path, &old, &new, &mut drift.changed);
     }
     let (Value::Object(old), Value::Object(new)) = (before, after) else {
-        return found.push(format!("{path}: {} -> {}", shown(before), shown(after)));
+        if before != after {
+            drift.changed.push(format!("{path}: {} -> {}", shown(before), shown(after)));
+        }
+        return;
     };
     // Only the words of these two say nothing.
     let is_frame = path.is_empty() || path == "interfaces";
@@ -127,8 +146,9 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<String>) {
             ("interfaces", name) => format!("interface {name}"),
             (_, key) => below(key),
         };
+        let found = &mut drift.changed;
         match (old.get(key), new.get(key)) {
-            (Some(old), Some(new)) => compare(&name, old, new, found),
+            (Some(old), Some(new)) => compare(&name, old, new, drift),
             (Some(_), None) if is_frame => found.push(format!("{name} is gone")),
             (None, Some(_)) if is_frame => found.push(format!("{name} was added")),
             (Some(old), None) => found.push(format!("{name}: {} -> none", shown(old))),
@@ -168,7 +188,7 @@ mod tests {
 
     #[test]
     fn t0_each_difference_is_named_and_equal_hosts_have_none() {
-        assert!(observed().drift(&observed()).is_empty());
+        assert_eq!(observed().drift(&observed()), Drift::default());
         type Change = fn(&mut Observed);
         let cases: [(Change, &[&str]); 10] = [
             (
@@ -228,7 +248,26 @@ mod tests {
         for (change, expected) in cases {
             let mut later = observed();
             change(&mut later);
-            assert_eq!(observed().drift(&later), expected);
+            assert_eq!(observed().drift(&later).changed, expected);
+            assert!(observed().drift(&later).not_compared.is_empty());
         }
+    }
+
+    #[test]
+    fn t0_what_is_not_known_before_is_not_compared_whatever_comes_later() {
+        let mut before = observed();
+        before.settings["interfaces"]["eth0"]["mtu"] = json!({"unreadable": "EPERM"});
+        before.unknown.insert("rule".into(), "there is no `ip`".into());
+        before.network.clear();
+        let named = ["interface eth0 mtu: EPERM", "rule: there is no `ip`"];
+        for later in [before.clone(), observed()] {
+            let drift = before.drift(&later);
+            assert_eq!(
+                (drift.changed.len(), drift.not_compared),
+                (0, named.map(str::to_owned).to_vec())
+            );
+        }
+        // What could be read before and cannot now is a difference.
+        assert_eq!(observed().drift(&before).changed.len(), 2);
     }
 }

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -16,7 +18,7 @@ use super::{Observed, Thread};
 use crate::HostError;
 use crate::apply::keeper;
 use crate::journal::{self, boot_id, own_netns};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{KERNEL_THREADS_UNSEEN, Snapshot};
 use crate::tool::{self, Tool};
 
 /// Parts of a snapshot's settings that belong to the process that reads them, or are read here in
@@ -43,7 +45,10 @@ const LIVE_SYSCTLS: [&str; 9] = [
     "net/ipv4/tcp_available_",
     "vm/stat_refresh",
 ];
-/// Longer values are tables, not parameters. **Units**: bytes.
+/// Cannot be read until it is set: linux v6.12 `net/ipv6/addrconf.c:addrconf_sysctl_stable_secret`.
+const STABLE_SECRET: &str = "/stable_secret";
+const EIO: i32 = 5;
+/// Of a longer value a checksum is kept. **Units**: bytes.
 const VALUE_BYTES: usize = 4_096;
 /// Of more threads the scheduling is not observed.
 const MAX_THREADS: usize = 20_000;
@@ -56,6 +61,11 @@ impl Observed {
         let mut unknown = BTreeMap::new();
         let settings = serde_json::to_value(Snapshot::of_this_host(&[])?.settings);
         let mut settings = settings.expect("invariant: settings have a form in JSON");
+        // Programs of a namespace that does not see them cannot change them either.
+        let softirq = settings.pointer("/host/softirq_threads/unreadable");
+        if softirq.is_some_and(|why| why == KERNEL_THREADS_UNSEEN) {
+            remove(&mut settings, &["host", "softirq_threads"]);
+        }
         NOT_OF_THE_HOST.iter().for_each(|path| remove(&mut settings, path));
         if let Some(interfaces) = settings.get_mut("interfaces").and_then(Value::as_object_mut) {
             interfaces.values_mut().for_each(|interface| remove(interface, &["sysctls"]));
@@ -76,7 +86,8 @@ impl Observed {
         }
         let mut sysctls = BTreeMap::new();
         for below in SYSCTLS {
-            sysctls_below(&Path::new("/proc/sys").join(below), below, &mut sysctls);
+            let root = Path::new("/proc/sys").join(below);
+            sysctls_below(&root, below, &mut sysctls, &mut unknown);
         }
         let applied = keeper::status()?.saved.map(|saved| saved.head.name);
         let owners = journal::owners(netns)?;
@@ -119,26 +130,45 @@ const NETWORK: [Kind; 4] = [
     }),
     ("neighbour", || words(&[&["neigh", "show", "nud", "permanent"]])),
     ("network namespace", || {
-        let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-        Ok(names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+        let names = match fs::read_dir("/run/netns") {
+            Ok(names) => names,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            Err(error) => return Err(format!("/run/netns: {error}")),
+        };
+        let name = |entry: io::Result<fs::DirEntry>| {
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+        };
+        names.map(name).collect::<Result<_, _>>().map_err(|error| format!("/run/netns: {error}"))
     }),
 ];
 
-/// The lines of `ip` for these; a family that the kernel lacks has none.
+/// The lines of `ip` for these; a family, or a kind of line, that the kernel lacks has none.
 fn words(all: &[&[&str]]) -> Lines {
     let mut lines = BTreeSet::new();
     for words in all {
         match tool::run(Tool::Ip, words) {
             Ok(text) => lines.extend(text.lines().map(|line| line.trim().to_owned())),
             Err(HostError::ToolMissing { .. }) => return Err("there is no `ip`".to_owned()),
-            Err(_) if words[0] == "-6" => {}
+            Err(error) if is_not_supported(&error.to_string()) => {}
             Err(error) => return Err(error.to_string()),
         }
     }
     Ok(lines)
 }
 
-fn sysctls_below(directory: &Path, name: &str, found: &mut BTreeMap<String, String>) {
+/// Whether the kernel lacks what `ip` asked for (`EOPNOTSUPP`, `EAFNOSUPPORT`).
+fn is_not_supported(error: &str) -> bool {
+    ["Operation not supported", "Address family not supported"].iter().any(|it| error.contains(it))
+}
+
+/// Reads those that can be read at all. One that this process has no right to read, its programs
+/// cannot change either.
+fn sysctls_below(
+    directory: &Path,
+    name: &str,
+    found: &mut BTreeMap<String, String>,
+    unknown: &mut BTreeMap<String, String>,
+) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = format!("{name}/{}", entry.file_name().to_string_lossy());
         if LIVE_SYSCTLS.iter().any(|live| name.starts_with(live)) {
@@ -146,14 +176,36 @@ fn sysctls_below(directory: &Path, name: &str, found: &mut BTreeMap<String, Stri
         }
         let Ok(about) = entry.metadata() else { continue };
         if about.is_dir() {
-            sysctls_below(&entry.path(), &name, found);
-        } else if about.permissions().mode() & 0o444 != 0
-            && let Ok(text) = fs::read_to_string(entry.path())
-            && text.len() <= VALUE_BYTES
-        {
-            found.insert(name, text.trim_end().to_owned());
+            sysctls_below(&entry.path(), &name, found, unknown);
+            continue;
+        }
+        if about.permissions().mode() & 0o444 == 0 {
+            continue;
+        }
+        match fs::read(entry.path()) {
+            Ok(bytes) => drop(found.insert(name, sysctl_value(&bytes))),
+            // A secret that nobody has set.
+            Err(error) if error.raw_os_error() == Some(EIO) && name.ends_with(STABLE_SECRET) => {
+                found.insert(name, "not set".to_owned());
+            }
+            // Gone with its interface or module meanwhile, or of another owner.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {}
+            Err(error) => {
+                unknown.insert(format!("sysctl {}", name.replace('/', ".")), error.to_string());
+            }
         }
     }
+}
+
+/// A value as it is kept.
+fn sysctl_value(bytes: &[u8]) -> String {
+    if bytes.len() > VALUE_BYTES {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(bytes);
+        return format!("{} bytes, checksum {:016x}", bytes.len(), hasher.finish());
+    }
+    String::from_utf8_lossy(bytes).trim_end().to_owned()
 }
 
 /// The threads of the processes of a network namespace, but for this one's; whether that is all.

@@ -14,6 +14,7 @@ pub mod source;
 pub use difference::Difference;
 pub use facts::{Fact, Level, facts};
 pub use model::{Reading, Snapshot};
+pub(crate) use source::KERNEL_THREADS_UNSEEN;
 
 use std::path::Path;
 

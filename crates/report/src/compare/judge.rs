@@ -132,6 +132,10 @@ fn stream(found: &mut Vec<Prepared>, id: &str, (a, b): (&StreamSeries, &StreamSe
         found.extend(times((&a.name, what), (of_a, of_b), (seed, &place)));
     }
     let equal = a == b;
+    // Where nobody skipped anything there is nothing to compare.
+    if a.skipped.contains(&true) || b.skipped.contains(&true) {
+        found.push(share(Some(&a.name), "skipped", (&a.skipped, &b.skipped), equal));
+    }
     found.push(share(Some(&a.name), "lost", (&a.lost, &b.lost), equal));
     found.push(share(Some(&a.name), "late", (&a.late, &b.late), equal));
 }

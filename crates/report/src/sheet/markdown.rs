@@ -23,12 +23,21 @@ pub fn of_summary(summary: &Summary) -> String {
         out.push_str("\nThe run was cut short; the figures cover what was recorded until then.\n");
     }
     findings(&mut out, &summary.findings);
-    let head = ["case", "stream", "sent", "lost", "late", "p50", "p99", "p99.9", "max", "outside"];
+    let streams = || summary.cases.iter().flat_map(|case| &case.streams);
+    let has_skipped = streams().any(|it| it.class == StreamClass::RealTime && it.skipped > 0);
+    let mut head =
+        vec!["case", "stream", "sent", "lost", "late", "p50", "p99", "p99.9", "max", "outside"];
+    if has_skipped {
+        head.insert(3, "skipped");
+    }
     let mut table = Table::new("Transfer times of real time, µs", 2, &head);
     for case in &summary.cases {
         for stream in case.streams.iter().filter(|it| it.class == StreamClass::RealTime) {
             let mut row = vec![case.id.clone(), stream.name.clone()];
             row.extend([stream.sent, stream.lost, stream.late].map(|count| count.to_string()));
+            if has_skipped {
+                row.insert(3, stream.skipped.to_string());
+            }
             match &stream.transfer {
                 Some(t) => row.extend([t.p50_ns, t.p99_ns, t.p999_ns, t.max_ns].map(us)),
                 None => row.extend(["–"; 4].map(str::to_owned)),

@@ -58,6 +58,8 @@ pub(super) struct Message {
     pub segment_ns: Option<i64>,
     pub rx_sw_ns: Option<i64>,
     pub received_ns: Option<i64>,
+    /// The kernel did not take it.
+    pub is_skipped: bool,
 }
 
 /// The messages of each stream, of all its flows, in the order in which they were sent.
@@ -74,6 +76,7 @@ pub(super) fn messages(input: &CaseInput) -> Vec<Vec<Message>> {
                 // As in the summary: a message counts there once it is received.
                 rx_sw_ns: received_ns.and_then(|_| flow.rx_sw.of(seq)),
                 received_ns,
+                is_skipped: flow.is_skipped(seq),
             }
         };
         sent.map(message).collect::<Vec<_>>()
@@ -116,13 +119,14 @@ struct FlowStamps {
     scheduled: Stamps,
     refused: Stamps,
     missed: Stamps,
+    not_taken: Stamps,
 }
 
 impl FlowStamps {
     fn new() -> FlowStamps {
-        let [send, segment, rx_sw, receive, scheduled, refused, missed] =
-            [const { Stamps(Vec::new()) }; 7];
-        FlowStamps { send, segment, rx_sw, receive, scheduled, refused, missed }
+        let [send, segment, rx_sw, receive, scheduled, refused, missed, not_taken] =
+            [const { Stamps(Vec::new()) }; 8];
+        FlowStamps { send, segment, rx_sw, receive, scheduled, refused, missed, not_taken }
     }
 
     fn at_mut(&mut self, tap: Tap) -> Option<&mut Stamps> {
@@ -134,13 +138,19 @@ impl FlowStamps {
             Tap::Scheduled => Some(&mut self.scheduled),
             Tap::LaunchRefused => Some(&mut self.refused),
             Tap::LaunchMissed => Some(&mut self.missed),
+            Tap::NotTaken => Some(&mut self.not_taken),
             _ => None,
         }
     }
 
+    /// Whether a message was not sent, since the kernel did not take it.
+    fn is_skipped(&self, seq: u32) -> bool {
+        self.not_taken.of(seq).is_some() && self.receive.of(seq).is_none()
+    }
+
     /// Sorts, counts each message once per tap, and notes what does not fit together.
     fn sort(&mut self, flow: &str, notes: &mut Notes) {
-        let launch = [Tap::Scheduled, Tap::LaunchRefused, Tap::LaunchMissed];
+        let launch = [Tap::Scheduled, Tap::LaunchRefused, Tap::LaunchMissed, Tap::NotTaken];
         for tap in [Tap::Send, Tap::Segment, Tap::RxSw, Tap::Receive].into_iter().chain(launch) {
             let Some(stamps) = self.at_mut(tap) else {
                 continue;
@@ -196,6 +206,7 @@ pub(super) fn is_late(transfer_ns: i64, deadline_ns: i64) -> bool {
 #[derive(Default)]
 struct Tally {
     sent: u64,
+    skipped: u64,
     received: u64,
     late: u64,
     backwards: u64,
@@ -212,7 +223,9 @@ impl Tally {
     fn of(input: &CaseInput, deadline_ns: i64, flow: &FlowStamps) -> Tally {
         let mut tally = Tally::default();
         for &(seq, sent_ns) in flow.send.0.iter().filter(|&&(_, at)| input.measures(at)) {
-            tally.sent += 1;
+            let is_skipped = flow.is_skipped(seq);
+            tally.sent += u64::from(!is_skipped);
+            tally.skipped += u64::from(is_skipped);
             let segment_ns = flow.segment.of(seq);
             if let Some(segment_ns) = segment_ns {
                 tally.slot_wait.push(segment_ns.saturating_sub(sent_ns));
@@ -241,6 +254,7 @@ impl Tally {
 
     fn add(&mut self, other: &Tally) {
         self.sent += other.sent;
+        self.skipped += other.skipped;
         self.received += other.received;
         self.late += other.late;
         self.backwards += other.backwards;
@@ -280,6 +294,7 @@ fn summarise_stream(
         class: stream.class,
         sent: all.sent,
         received: all.received,
+        skipped: all.skipped,
         lost: all.sent - all.received,
         late: all.late,
         deadline_ns,

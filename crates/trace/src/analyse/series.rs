@@ -38,6 +38,8 @@ pub struct StreamSeries {
     pub slot_wait: Vec<i64>,
     /// `RxSw -> Receive` of each message received with a stamp of the kernel.
     pub receive: Vec<i64>,
+    /// For each message that was to be sent, whether the kernel did not take it.
+    pub skipped: Vec<bool>,
     /// For each message sent, whether it was never received.
     pub lost: Vec<bool>,
     /// For each message sent, whether it was received after its deadline.
@@ -110,15 +112,16 @@ fn of_stream(
     deadline_ns: i64,
 ) -> StreamSeries {
     let since = |from: i64, to: i64| to.saturating_sub(from);
+    let sent = || messages.iter().filter(|m| !m.is_skipped);
     StreamSeries {
         name,
         class,
         transfer: messages.iter().filter_map(|m| Some(since(m.sent_ns, m.received_ns?))).collect(),
         slot_wait: messages.iter().filter_map(|m| Some(since(m.sent_ns, m.segment_ns?))).collect(),
         receive: messages.iter().filter_map(|m| Some(since(m.rx_sw_ns?, m.received_ns?))).collect(),
-        lost: messages.iter().map(|m| m.received_ns.is_none()).collect(),
-        late: messages
-            .iter()
+        skipped: messages.iter().map(|m| m.is_skipped).collect(),
+        lost: sent().map(|m| m.received_ns.is_none()).collect(),
+        late: sent()
             .map(|m| m.received_ns.is_some_and(|at| is_late(since(m.sent_ns, at), deadline_ns)))
             .collect(),
     }

@@ -448,6 +448,29 @@ fn t0_launch_times_are_compared_with_the_segment_and_refusals_are_counted() {
 }
 
 #[test]
+fn t0_what_the_kernel_did_not_take_is_skipped_and_not_lost() {
+    let stamps = [
+        (Tap::Send, 0, 1, 6_000),
+        (Tap::Receive, 0, 1, 6_100),
+        (Tap::Send, 0, 2, 7_000),
+        (Tap::NotTaken, 0, 2, 7_001),
+        (Tap::Send, 0, 3, 8_000),
+        // Before the measured interval.
+        (Tap::Send, 0, 4, 5_000),
+        (Tap::NotTaken, 0, 4, 5_001),
+    ];
+    let files = || CaseInput { endpoints: vec![file(&stamps)], ..input() };
+    let analysis = analyse(files()).unwrap();
+    let counts = |s: &StreamSummary| (s.sent, s.skipped, s.received, s.lost);
+    assert_eq!(counts(stream(&analysis)), (2, 1, 1, 1));
+    let series = &series(files()).unwrap().streams[0];
+    assert_eq!(
+        (&series.skipped[..], &series.lost[..]),
+        (&[false, true, false][..], &[false, true][..])
+    );
+}
+
+#[test]
 fn t0_a_reserved_rate_is_kept_in_every_interval() {
     // 129 bytes of each frame count, 1032 bits: one each 1032 us, and one at once.
     let reserved = vec![ReservedInput {

@@ -16,7 +16,7 @@ use timewire_lab::ns;
 use timewire_path::probe::Probe;
 use timewire_path::talker::{
     Cadence, Destination, FrameContent, FrameHeader, StreamEvent, StreamEventKind, StreamSpec,
-    Talker, TalkerError, TalkerReport,
+    Talker, TalkerError,
 };
 use timewire_path::transmit::{
     LaunchOptions, LaunchRefusal, StampTime, TransmitOptions, Transport, TxTap, TxTaps,
@@ -30,7 +30,7 @@ use super::result::{CardClockSeen, Fate, Sample, Shot};
 use super::way::Unavailable;
 use super::{Request, Tap, Way, has_hardware, run_real_time};
 use crate::CtlError;
-use crate::drops::{self, DropCause, Heard as Dropped, QdiscCounts, Socket};
+use crate::drops::{DropCause, PortDrops};
 
 /// Where the frames go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,9 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
     let mut notes = Vec::new();
     let (sender, phc) = sender_tap(shooting);
     let unavailable = |why: Unavailable| Taken { shot: Err(why), ended: false, notes: Vec::new() };
-    let mut talker = match talker(shooting, sender) {
+    let (port, stream) = port_and_stream(shooting, sender);
+    let (ports, streams) = ([port], [stream]);
+    let mut talker = match Talker::new(&ports, &streams) {
         Ok(talker) => talker,
         Err(error) => return Ok(unavailable(refused(&error))),
     };
@@ -108,7 +110,8 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
     let over = Wake::new().map_err(invalid("make an event"))?;
     let mut samples = vec![Sample::default(); usize::try_from(shooting.frames).unwrap_or(0)];
     let lead = shooting.mac.map_or(Span::ZERO, |_| mac_lead(shooting.cycle));
-    let (counted, mut dropped) = (QdiscCounts::now(), Dropped::default());
+    let stack = shooting.mac.map_or(&shooting.studio.interface, |(stack, _)| stack);
+    let mut dropped = PortDrops::new(&ports, &streams, Some(stack));
     let (sent, arrived, ended) = thread::scope(|scope| {
         let hearing = listener.map(|socket| {
             let (over, run) = (&over, shooting.run);
@@ -117,7 +120,7 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
         let sending = scope.spawn(|| {
             let note = shooting.request.real_time.then(run_real_time).flatten();
             let mut on = |event: StreamEvent| {
-                dropped.event(&event.what);
+                dropped.note(&event);
                 note_event(&mut samples, event, lead);
             };
             let result = talker.run(&stop, None, &mut on);
@@ -159,7 +162,7 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
         }
     }
     let report = talker.report();
-    let drop_causes = drop_causes(shooting, dropped, &report, &counted);
+    let drop_causes: Vec<DropCause> = dropped.causes(&report);
     if !report.stamp_faults.is_empty() {
         notes.push(format!("transmit stamps not as they should be: {}", report.stamp_faults));
     }
@@ -182,18 +185,6 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
     let &Shooting { way, cycle, repeat, .. } = shooting;
     let shot = Shot { way, cycle, repeat, sender, has_peer, card, samples, drop_causes };
     Ok(Taken { shot: Ok(shot), ended, notes })
-}
-
-fn drop_causes(
-    shooting: &Shooting<'_>,
-    mut dropped: Dropped,
-    report: &TalkerReport,
-    counted: &QdiscCounts,
-) -> Vec<DropCause> {
-    dropped.complete(report.streams.iter().map(|stream| stream.counters.not_taken).sum());
-    let interface = shooting.mac.map_or(&shooting.studio.interface, |(stack, _)| stack);
-    let socket = Socket::of(Some(interface.to_string()), &options(shooting, None));
-    drops::causes(&[(socket, dropped)], counted)
 }
 
 /// Where the sender's side stamps, and with which card's clock.
@@ -226,7 +217,10 @@ fn options(shooting: &Shooting<'_>, sender: Option<Tap>) -> TransmitOptions {
     }
 }
 
-fn talker(shooting: &Shooting<'_>, sender: Option<Tap>) -> Result<Talker, TalkerError> {
+fn port_and_stream(
+    shooting: &Shooting<'_>,
+    sender: Option<Tap>,
+) -> ((Transport, TransmitOptions), StreamSpec) {
     let &Shooting { request, studio, way, cycle, .. } = shooting;
     let has_launch = way.has_launch_times();
     let lead = has_launch.then(|| shooting.delta + request.ahead_of(cycle));
@@ -251,7 +245,7 @@ fn talker(shooting: &Shooting<'_>, sender: Option<Tap>) -> Result<Talker, Talker
         ..StreamSpec::new(shooting.run, to, cadence, payload)
     };
     let interface = shooting.mac.map_or(&studio.interface, |(stack, _)| stack).clone();
-    Talker::new(&[(Transport::Frames { interface }, options)], &[stream])
+    ((Transport::Frames { interface }, options), stream)
 }
 
 /// The first launch time: a while from now, and a multiple of the cycle since TAI began, so that

@@ -27,6 +27,7 @@ use super::bench::{Pair, PairSpec};
 use super::card_clock::CardStamps;
 use super::exchange::messages_in;
 use super::receive::plan::{Over, Waiting};
+use crate::drops::DropCause;
 use crate::{CardStamping, stamping};
 use search::{Search, share_of};
 use taps::{FarClock, StageSummary, stages};
@@ -144,12 +145,15 @@ pub struct TrialReport {
     pub received: u64,
     /// Whether the talker sent as fast as it was to, to a hundredth.
     pub kept_pace: bool,
+    /// Why messages did not leave.
+    pub drop_causes: Vec<DropCause>,
 }
 
 impl TrialReport {
     fn of(rate: u32, trial: &Trial) -> TrialReport {
         let Trial { planned, sent, received, kept_pace, .. } = *trial;
-        TrialReport { rate, planned, sent, received, kept_pace }
+        let drop_causes = trial.drop_causes.clone();
+        TrialReport { rate, planned, sent, received, kept_pace, drop_causes }
     }
 
     /// Messages that were sent and did not come.

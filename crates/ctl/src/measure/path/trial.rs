@@ -21,6 +21,7 @@ use super::reflect::{Answered, answer, read};
 use super::taps::{Passage, Point};
 use super::{PathSpec, Way};
 use crate::CardStamping;
+use crate::drops::DropCause;
 use crate::measure::MeasureError;
 use crate::measure::bench::End;
 use crate::measure::card_clock::{CardStamps, Look, Mapping, look};
@@ -47,6 +48,8 @@ pub(super) struct Trial {
     pub(super) passages: Vec<Passage>,
     pub(super) card: CardStamps,
     pub(super) interrupted: bool,
+    /// Why messages did not leave.
+    pub(super) drop_causes: Vec<DropCause>,
 }
 
 impl Trial {
@@ -62,6 +65,7 @@ struct Talked {
     sent: u64,
     stamps_missing: u64,
     kept_pace: bool,
+    drop_causes: Vec<DropCause>,
     passages: Vec<Passage>,
 }
 
@@ -147,6 +151,7 @@ fn join(
         sent: talked.sent,
         received: u64::try_from(received).unwrap_or(u64::MAX),
         kept_pace: talked.kept_pace,
+        drop_causes: talked.drop_causes,
         stamps_missing: talked.stamps_missing,
         passages: passages.collect(),
         card: match mapping {
@@ -201,14 +206,20 @@ fn talk(
     signals: &Signals,
 ) -> Result<Talked, MeasureError> {
     let (port, to) = port_of(spec, way);
+    let interface = match way {
+        Way::Bench(pair) => Some(pair.interface()),
+        Way::Peer { interface, .. } => interface.clone(),
+    };
     let port = (port, TransmitOptions { taps, ..TransmitOptions::default() });
-    let talker = Sending { port, to, rate, count: Some(count), payload: spec.payload }.ready()?;
+    let talker =
+        Sending { port, interface, to, rate, count: Some(count), payload: spec.payload }.ready()?;
     let (start, cycle) = (talker.start, talker.cycle);
     let room = usize::try_from(count.min(MOST)).unwrap_or(0);
     let mut passages = vec![Passage::default(); room];
     let mut last = start;
     let each = &mut |event| note(&event, &mut passages, &mut last);
-    let counters = talker.talk(signals, each)?.counters;
+    let (report, drop_causes) = talker.talk(signals, each)?;
+    let counters = report.counters;
     // A hundredth and a scheduler's turn more than the plan.
     let planned = cycle.as_ns().saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
     let allowed = Span::from_ns(planned / 100 * 101) + Span::from_ms(5);
@@ -217,6 +228,7 @@ fn talk(
         sent: counters.sent,
         stamps_missing: counters.stamps_missing,
         kept_pace: last - start <= allowed,
+        drop_causes,
         passages,
     })
 }

@@ -17,6 +17,7 @@ use super::ReceiveSpec;
 use super::plan::{Combination, Dimension};
 use super::round::Round;
 use super::sample::{Part, Sample, Stage, distribution, thinned};
+use crate::drops::DropCause;
 use crate::measure::card_clock::CardStamps;
 
 /// The `schema` field.
@@ -66,6 +67,8 @@ pub struct CombinationReport {
     pub sent: Option<u64>,
     /// Messages that the kernel did not take from the talker.
     pub not_sent: u64,
+    /// Why.
+    pub drop_causes: Vec<DropCause>,
     /// Messages that came, each once.
     pub received: u64,
     /// Sent and not received; when others send, numbers that are missing between others.
@@ -331,6 +334,7 @@ impl Gathered {
             rounds: 0,
             sent: None,
             not_sent: 0,
+            drop_causes: Vec::new(),
             received: 0,
             lost: 0,
             duplicate: 0,
@@ -357,6 +361,7 @@ impl Gathered {
         report.rounds += 1;
         report.mode = round.mode;
         report.refused = round.refused;
+        DropCause::merge(&mut report.drop_causes, &round.drop_causes);
         report.received += round.sequence.received;
         report.lost += match &round.talker {
             Some(talker) => {
@@ -474,6 +479,7 @@ mod tests {
             mode: "a way".to_owned(),
             refused: Vec::new(),
             talker: None,
+            drop_causes: Vec::new(),
             sequence: SequenceCounts { received: 4, ..SequenceCounts::default() },
             foreign: 1,
             dropped: 0,

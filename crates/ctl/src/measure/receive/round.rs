@@ -31,6 +31,7 @@ use super::sample::Sample;
 use super::world::{World, schedule, settle};
 use super::{Place, ReceiveSpec};
 use crate::CardStamping;
+use crate::drops::DropCause;
 use crate::measure::MeasureError;
 use crate::measure::bench::End;
 use crate::measure::card_clock::{self, CardStamps, Mapping};
@@ -48,6 +49,8 @@ pub(super) struct Round {
     pub(super) refused: Vec<String>,
     /// What the talker of the bench did.
     pub(super) talker: Option<StreamReport>,
+    /// Why messages of it did not leave.
+    pub(super) drop_causes: Vec<DropCause>,
     /// What the sequence numbers say.
     pub(super) sequence: SequenceCounts,
     /// Frames that did not belong to the stream.
@@ -125,7 +128,9 @@ fn measure(
         (received, talked, interrupted)
     });
     let mut round = result?;
-    round.talker = talked.transpose()?;
+    if let Some((talker, drop_causes)) = talked.transpose()? {
+        (round.talker, round.drop_causes) = (Some(talker), drop_causes);
+    }
     round.interrupted = interrupted;
     Ok(round)
 }
@@ -144,7 +149,7 @@ fn talk(
     place: &Place,
     of: &Combination,
     signals: &Signals,
-) -> Result<StreamReport, MeasureError> {
+) -> Result<(StreamReport, Vec<DropCause>), MeasureError> {
     let Place::Bench(pair) = place else {
         return Err(MeasureError::Invalid("only the bench has a talker".to_owned()));
     };
@@ -153,7 +158,9 @@ fn talk(
     let (port, to) = bench_frames(pair, PORT);
     let port = (port, TransmitOptions::default());
     let count = count_of(spec, of);
-    let talker = Sending { port, to, rate, count, payload: spec.payload }.ready()?;
+    let talker =
+        Sending { port, interface: Some(pair.interface()), to, rate, count, payload: spec.payload }
+            .ready()?;
     if let Some(cpu) = spec.talker_cpu {
         timewire_sys::scheduler::set_affinity(0, &[cpu])
             .map_err(|error| MeasureError::kernel(format!("run on CPU {cpu}"), error))?;
@@ -243,6 +250,7 @@ fn receive(
         mode: receiver.mode().to_owned(),
         refused: receiver.refused().to_vec(),
         talker: None,
+        drop_causes: Vec::new(),
         sequence: log.watch.finish(),
         foreign: log.foreign,
         dropped,

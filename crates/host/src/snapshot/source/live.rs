@@ -241,11 +241,7 @@ fn kernel_threads() -> Reading<Vec<KernelThread>> {
         });
     }
     found.sort_by(|a, b| (&a.name, a.pid).cmp(&(&b.name, b.pid)));
-    if any {
-        Reading::Known(found)
-    } else {
-        Reading::Unreadable("threads of the kernel cannot be seen from this namespace".to_owned())
-    }
+    if any { Reading::Known(found) } else { Reading::Unreadable(KERNEL_THREADS_UNSEEN.to_owned()) }
 }
 
 /// The numbers of all processes, and their `stat`.
@@ -357,6 +353,10 @@ fn tcx(interface: &str) -> Reading<Value> {
         })
     })
 }
+
+/// Why the threads of the kernel are not known in another namespace of processes than the first.
+pub(crate) const KERNEL_THREADS_UNSEEN: &str =
+    "threads of the kernel cannot be seen from this namespace";
 
 #[cfg(test)]
 mod tests {

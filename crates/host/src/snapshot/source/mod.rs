@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::Reading;
 use super::model::{MacMerge, MacMergeState};
 
+pub(crate) use live::KERNEL_THREADS_UNSEEN;
 pub use live::{Live, in_network, with_own_sysfs};
 pub use record::{Record, Recording};
 pub use redact::Redacting;

@@ -40,6 +40,7 @@ use super::shot::{self, ETHERTYPE, HEADER, PATIENCE, SETTLE, SOON, Studio};
 use super::way::{self, Unavailable};
 use super::{LONGEST, MOST_FRAMES, Place, SHORTEST, Tap, has_hardware, run_real_time};
 use crate::CtlError;
+use crate::drops::{DropCause, PortDrops};
 use plan::Plan;
 use result::{Absent, Frame, Measured, SCHEMA, Shot};
 
@@ -203,6 +204,7 @@ fn frame_of(request: &Request, plan: &Plan, rate: Rate) -> Measured {
         rate_mbit: rate.0,
         scheduling: super::scheduling(request.real_time),
         classes: Vec::new(),
+        drop_causes: Vec::new(),
         absent: None,
         limits: Vec::new(),
         notes: plan.notes.clone(),
@@ -211,7 +213,7 @@ fn frame_of(request: &Request, plan: &Plan, rate: Rate) -> Measured {
 }
 
 fn measured(request: &Request, plan: Plan, taken: Taken, has_peer: bool) -> (Measured, Vec<Shot>) {
-    let Taken { shots, sender, card, rate, ended, notes } = taken;
+    let Taken { shots, sender, card, rate, ended, notes, drop_causes } = taken;
     let mut whole = frame_of(request, &plan, rate);
     let length = Span::from_ns(whole.frame_ns);
     let shown = request.at.unwrap_or(sender);
@@ -222,6 +224,7 @@ fn measured(request: &Request, plan: Plan, taken: Taken, has_peer: bool) -> (Mea
     whole.classes = shots.iter().map(of).collect();
     whole.limits = result::checked(&request.limits, &whole.classes);
     whole.notes.extend(notes);
+    whole.drop_causes = drop_causes;
     whole.ended_early = ended;
     (whole, shots)
 }
@@ -255,6 +258,7 @@ struct Taken {
     rate: Rate,
     ended: bool,
     notes: Vec<String>,
+    drop_causes: Vec<DropCause>,
 }
 
 /// Sends in all classes, and gathers the stamps.
@@ -274,7 +278,9 @@ fn take(
         (Some(Tap::TxHardware), None) => (Tap::TxHardware, None),
         (_, Some(phc)) => (Tap::TxHardware, phc),
     };
-    let mut talker = match talker(request, plan, studio, sender) {
+    let (ports, streams) = ports_and_streams(request, plan, studio, sender);
+    let mut drops = PortDrops::new(&ports, &streams, Some(&studio.interface));
+    let mut talker = match Talker::new(&ports, &streams) {
         Ok(talker) => talker,
         Err(error) => return Ok(Err(shot::refused(&error))),
     };
@@ -296,7 +302,10 @@ fn take(
             listener.map(|socket| scope.spawn(move || shot::listen(socket, 1..=last, over)));
         let sending = scope.spawn(|| {
             let note = request.real_time.then(run_real_time).flatten();
-            let result = talker.run(&stop, None, &mut |event| note_event(&mut shots, event));
+            let result = talker.run(&stop, None, &mut |event| {
+                drops.note(&event);
+                note_event(&mut shots, event);
+            });
             // Whoever waits for it would wait for ever.
             done.set().expect("invariant: an event counter takes one");
             (result, note)
@@ -334,6 +343,7 @@ fn take(
         }
     }
     let report = talker.report();
+    let drop_causes = drops.causes(&report);
     if !report.stamp_faults.is_empty() {
         notes.push(format!("transmit stamps not as they should be: {}", report.stamp_faults));
     }
@@ -350,7 +360,7 @@ fn take(
         _ => None,
     };
     let rate = Rate::of(&studio.interface);
-    Ok(Ok(Taken { shots, sender, card, rate, ended, notes }))
+    Ok(Ok(Taken { shots, sender, card, rate, ended, notes, drop_causes }))
 }
 
 impl plan::PlannedClass {
@@ -365,12 +375,12 @@ impl plan::PlannedClass {
 }
 
 /// A port and a stream for each class; streams are numbered from 1.
-fn talker(
+fn ports_and_streams(
     request: &Request,
     plan: &Plan,
     studio: &Studio,
     sender: Tap,
-) -> Result<Talker, timewire_path::talker::TalkerError> {
+) -> (Vec<(Transport, TransmitOptions)>, Vec<StreamSpec>) {
     let cycle = request.every(plan.cycle);
     // Not before the gates work: they do from the cycle after the next on.
     let start = clock::now::<Tai>().max(plan.base) + SOON + plan.cycle + plan.cycle;
@@ -407,7 +417,7 @@ fn talker(
             ..StreamSpec::new(number, to, Cadence::Cycle { start, cycle }, payload)
         });
     }
-    Talker::new(&ports, &streams)
+    (ports, streams)
 }
 
 fn frame(shots: &mut [Shot], stream: u16, seq: u32) -> Option<&mut Frame> {

@@ -10,6 +10,7 @@ use timewire_trace::gate::{self, GateTimes, GatedFrame};
 use super::super::Tap;
 use super::super::limit::{self, Checked, FIGURES, Limit, Names};
 use super::super::result::{CARD_LIMIT, CardClockSeen, Counts, Errors, Fate};
+use crate::drops::DropCause;
 
 /// The format of [`Measured`] as JSON.
 pub const SCHEMA: &str = "timewire.measure-gates/1";
@@ -208,6 +209,8 @@ pub struct Measured {
     pub scheduling: String,
     /// Each class whose gate is open at some time.
     pub classes: Vec<Class>,
+    /// Why frames did not leave.
+    pub drop_causes: Vec<DropCause>,
     /// Why nothing could be measured.
     pub absent: Option<Absent>,
     /// The limits that were set, of each class.

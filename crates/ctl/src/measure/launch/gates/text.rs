@@ -44,6 +44,7 @@ impl Measured {
                 line(format!("class {}: not judged at {}: {why}", class.class, class.shown));
             }
         }
+        self.drop_causes.iter().for_each(|cause| line(cause.to_string()));
         self.limits.iter().for_each(|limit| line(limit.to_string()));
         self.notes.iter().for_each(|note| line(format!("note: {note}")));
         if self.ended_early {

@@ -6,249 +6,12 @@
 //! `net/sched/sch_taprio.c:taprio_enqueue, taprio_enqueue_one, find_entry_to_transmit`,
 //! `net/sched/sch_mqprio.c:mqprio_dump`, `include/net/sch_generic.h:qdisc_drop`.
 //!
-//! Not here: reading the counters (`super`).
+//! Not here: the causes (`timewire_base::drops`), reading the counters (`timewire-ctl`).
 
-use std::fmt;
+use timewire_base::TrafficClass;
+use timewire_base::drops::{Candidate, Cause, DropCause, Heard, Socket};
 
-use serde::{Deserialize, Serialize};
-use timewire_base::{SocketPriority, TrafficClass};
-use timewire_sched::qdisc::{TaprioMode, TaprioOptions};
-
-/// Why a frame did not leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// `etf` takes frames of sockets with launch times only.
-    NoLaunchTime,
-    /// The launch times of the socket are of another clock than those of `etf`.
-    LaunchClock,
-    /// One of the socket and `etf` is in deadline mode, the other is not.
-    LaunchMode,
-    /// The launch time had passed as the frame came to `etf`.
-    LaunchPast,
-    /// The launch time was before that of a frame that `etf` had let go already.
-    LaunchOutOfOrder,
-    /// The launch time passed while the frame waited in `etf`.
-    LaunchMissed,
-    /// With its launch time, the frame fits no entry in which its gate is open.
-    OutsideGate,
-    /// Its gate is always open, and the frame would be sent across the end of an entry.
-    AcrossEntry,
-    /// The frame is longer than the longest opening of its gate, or than the max-sdu of its class.
-    FrameTooLong,
-    /// The limit of a queueing discipline is reached.
-    QueueFull,
-    /// A queueing discipline dropped the frame by a rule of its own.
-    QdiscRule,
-    /// The send buffer of the socket, or the ring, is full.
-    SocketBufferFull,
-    /// The transmit ring of the NIC is full.
-    NicQueueFull,
-    /// The kernel dropped the frame outside of the queueing disciplines.
-    Elsewhere,
-}
-
-impl Cause {
-    const fn text(self) -> &'static str {
-        match self {
-            Cause::NoLaunchTime => {
-                "the socket has no launch times (SO_TXTIME), and etf drops all frames without one"
-            }
-            Cause::LaunchClock => "the launch times are not of the clock of etf",
-            Cause::LaunchMode => "only one of the socket and etf is in deadline mode",
-            Cause::LaunchPast => "the launch time had passed as the frame came to etf",
-            Cause::LaunchOutOfOrder => {
-                "the launch time was before that of a frame that etf had sent already"
-            }
-            Cause::LaunchMissed => "the launch time passed while the frame waited in etf",
-            Cause::OutsideGate => {
-                "with its launch time the frame fits no entry in which its gate is open"
-            }
-            Cause::AcrossEntry => {
-                "the launch time is so shortly before the end of a gate entry that the frame \
-                 crosses it; taprio drops it though the gate stays open"
-            }
-            Cause::FrameTooLong => {
-                "the frame is longer than the longest opening of its gate, or than the max-sdu of \
-                 its class"
-            }
-            Cause::QueueFull => "the limit of the queue is reached",
-            Cause::QdiscRule => "a rule of that queueing discipline",
-            Cause::SocketBufferFull => "the buffer of the socket is full",
-            Cause::NicQueueFull => "the transmit ring of the NIC is full",
-            Cause::Elsewhere => {
-                "the kernel dropped the frame outside of the queueing disciplines, such as in the \
-                 driver"
-            }
-        }
-    }
-
-    /// What would be right.
-    const fn advice(self) -> &'static str {
-        match self {
-            Cause::NoLaunchTime => {
-                "send with launch times (--launch), or with a priority of a class without etf"
-            }
-            Cause::LaunchClock => "use launch times of CLOCK_TAI",
-            Cause::LaunchMode => "use --deadline with an etf in deadline mode, and only there",
-            Cause::LaunchPast => "hand frames over earlier: a longer --launch",
-            Cause::LaunchOutOfOrder => {
-                "hand frames over earlier (a longer --launch), or in the order of launch times"
-            }
-            Cause::LaunchMissed => "use a longer delta of etf, and hand frames over earlier",
-            Cause::OutsideGate => "choose launch times inside the openings of the gate (--offset)",
-            Cause::AcrossEntry => {
-                "choose launch times away from the ends of entries (--offset), or use fewer entries"
-            }
-            Cause::FrameTooLong => "use shorter frames, a longer opening or another class",
-            Cause::QueueFull => "send less at once, or use a longer limit",
-            Cause::QdiscRule => "look at its settings with tc -s qdisc show",
-            Cause::SocketBufferFull => "use a larger --buffer, or send less at once",
-            Cause::NicQueueFull => "send less at once, or use a longer ring (ethtool -G)",
-            Cause::Elsewhere => "look at the counters of the NIC with ethtool -S",
-        }
-    }
-}
-
-/// A cause, and the queueing discipline that it is of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Candidate {
-    /// The cause.
-    pub cause: Cause,
-    /// Where; `None` of a cause that is of no discipline, or where that is not known.
-    pub interface: Option<String>,
-    /// Kind of the discipline.
-    pub qdisc: Option<String>,
-    /// Its handle; `0:` of one that the kernel made.
-    pub handle: Option<String>,
-    /// `root`, or the class that it is in.
-    pub parent: Option<String>,
-}
-
-impl Candidate {
-    fn bare(cause: Cause) -> Candidate {
-        Candidate { cause, interface: None, qdisc: None, handle: None, parent: None }
-    }
-
-    fn at(cause: Cause, qdisc: &QdiscDrops) -> Candidate {
-        Candidate {
-            cause,
-            interface: Some(qdisc.interface.clone()),
-            qdisc: Some(qdisc.kind.clone()),
-            handle: Some(qdisc.handle.clone()),
-            parent: Some(qdisc.parent.clone()),
-        }
-    }
-}
-
-impl fmt::Display for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let (Some(interface), Some(qdisc), Some(handle)) =
-            (&self.interface, &self.qdisc, &self.handle)
-        {
-            write!(f, "{qdisc} {handle}")?;
-            if let Some(parent) = self.parent.as_ref().filter(|parent| *parent != "root") {
-                write!(f, " parent {parent}")?;
-            }
-            write!(f, " of {interface}: ")?;
-        }
-        write!(f, "{}. {}", self.cause.text(), capital(self.cause.advice()))
-    }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// Frames that did not leave, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DropCause {
-    /// How many.
-    pub frames: u64,
-    /// One where the cause is certain, otherwise all that are possible.
-    pub candidates: Vec<Candidate>,
-    /// Why the counters of the queueing disciplines are not known; `None` where they are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_counted: Option<String>,
-}
-
-impl DropCause {
-    /// Adds frames to those that have the same candidates.
-    pub fn merge(all: &mut Vec<DropCause>, more: &[DropCause]) {
-        for one in more {
-            match all.iter_mut().find(|it| it.candidates == one.candidates) {
-                Some(known) => known.frames += one.frames,
-                None => all.push(one.clone()),
-            }
-        }
-    }
-}
-
-impl fmt::Display for DropCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told: Vec<String> = self.candidates.iter().map(ToString::to_string).collect();
-        match &told[..] {
-            [one] => write!(f, "{} dropped: {one}", self.frames)?,
-            _ => write!(f, "{} dropped, one of: {}", self.frames, told.join("; or "))?,
-        }
-        match &self.not_counted {
-            Some(why) => write!(f, " (the counters of queueing disciplines are not known: {why})"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// How a socket sends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Socket {
-    /// The interface that it was told.
-    pub interface: Option<String>,
-    /// Of `SO_TXTIME`; `None` without.
-    pub launch: Option<SocketLaunch>,
-    /// Its priority.
-    pub priority: Option<SocketPriority>,
-}
-
-/// How launch times of a socket are meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketLaunch {
-    /// Of `CLOCK_TAI`.
-    pub is_tai: bool,
-    /// They are the latest moment.
-    pub deadline: bool,
-}
-
-/// What a socket heard of frames that did not leave. **Units**: frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// The send call failed with `ENOBUFS`: also those of `invalid`.
-    pub no_buffers: u64,
-    /// `EAGAIN`, or no buffer was free before the call.
-    pub again: u64,
-    /// `EBUSY`.
-    pub busy: u64,
-    /// Error queue: `SO_EE_CODE_TXTIME_INVALID_PARAM`.
-    pub invalid: u64,
-    /// Error queue: `SO_EE_CODE_TXTIME_MISSED`.
-    pub missed: u64,
-    /// Frames whose launch time had passed before they were handed over.
-    pub past: u64,
-}
-
-impl Heard {
-    /// Whether all frames left.
-    pub fn is_empty(&self) -> bool {
-        let Heard { no_buffers, again, busy, invalid, missed, past: _ } = *self;
-        no_buffers + again + busy + invalid + missed == 0
-    }
-
-    /// Frames whose send call failed with `ENOBUFS`, without those whose launch time is told as
-    /// invalid.
-    fn unexplained(&self) -> u64 {
-        self.no_buffers.saturating_sub(self.invalid)
-    }
-}
+use crate::qdisc::{TaprioMode, TaprioOptions};
 
 /// What a queueing discipline refuses frames for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,7 +118,7 @@ const HAS_LIMIT: [&str; 3] = ["pfifo", "bfifo", "pfifo_fast"];
 const WITHOUT_CHILDREN: [&str; 2] = ["taprio", "cbs"];
 
 /// Takes the drops of children out of the counters of disciplines that have them in theirs.
-pub(super) fn without_children(mut all: Vec<QdiscDrops>) -> Vec<QdiscDrops> {
+pub fn without_children(mut all: Vec<QdiscDrops>) -> Vec<QdiscDrops> {
     let before = all.clone();
     for one in &mut all {
         if WITHOUT_CHILDREN.contains(&one.kind.as_str()) || one.handle == "0:" {
@@ -389,6 +152,8 @@ pub fn decide(sockets: &[(Socket, Heard)], qdiscs: Option<&[QdiscDrops]>) -> Vec
         refused(socket, heard.unexplained(), near, (all_invalid, all_refused), &mut add);
         add(heard.again, vec![Candidate::bare(Cause::SocketBufferFull)]);
         add(heard.busy, vec![Candidate::bare(Cause::NicQueueFull)]);
+        let errno = Some(heard.refused_errno);
+        add(heard.refused, vec![Candidate { errno, ..Candidate::bare(Cause::Refused) }]);
     }
     told
 }
@@ -414,7 +179,7 @@ fn of_etf(
         [] => causes.iter().map(|cause| Candidate::bare(*cause)).collect(),
         found => {
             let of = |it: &QdiscDrops| -> Vec<Candidate> {
-                causes.iter().map(|cause| Candidate::at(*cause, it)).collect()
+                causes.iter().map(|cause| at(*cause, it)).collect()
             };
             found.iter().flat_map(|it| of(it)).collect()
         }
@@ -473,7 +238,7 @@ fn refused(
         }
     }
     let candidates = |it: &QdiscDrops| -> Vec<Candidate> {
-        it.why(socket).into_iter().map(|cause| Candidate::at(cause, it)).collect()
+        it.why(socket).into_iter().map(|cause| at(cause, it)).collect()
     };
     let counted: u64 = left.iter().map(|(_, own)| own).sum();
     if frames == all_refused && counted <= frames {
@@ -486,6 +251,17 @@ fn refused(
         all.push(Candidate::bare(Cause::Elsewhere));
     }
     add(frames, all);
+}
+
+fn at(cause: Cause, qdisc: &QdiscDrops) -> Candidate {
+    Candidate {
+        cause,
+        interface: Some(qdisc.interface.clone()),
+        qdisc: Some(qdisc.kind.clone()),
+        handle: Some(qdisc.handle.clone()),
+        parent: Some(qdisc.parent.clone()),
+        errno: None,
+    }
 }
 
 #[cfg(test)]

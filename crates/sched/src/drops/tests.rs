@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
+use timewire_base::SocketPriority;
+use timewire_base::drops::SocketLaunch;
+
 use super::*;
 
 fn qdisc(kind: &str, refuser: Refuser, (drops, overlimits): (u64, u64)) -> QdiscDrops {
