@@ -10,6 +10,7 @@ use timewire_lab::qemu::card::Stamped;
 use timewire_sched::carrier::{Asked, ScheduleCarrier};
 
 use crate::clock::Clocks;
+use crate::traffic::parse_time;
 
 /// Deterministic Ethernet on ordinary Linux.
 ///
@@ -164,6 +165,10 @@ pub struct Run {
     /// tls://HOST:PORT, unix:/PATH, ssh://HOST, netns:NAME or local
     #[arg(long, value_name = "FILE")]
     pub map: Option<PathBuf>,
+    /// Of an experiment file: the clocks of its stations are at most so far apart; its programs
+    /// have it in TIMEWIRE_CLOCK_ERROR
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub clock_error: Option<Span>,
     /// Use the scenarios' quick_duration
     #[arg(long)]
     pub quick: bool,

@@ -30,8 +30,8 @@ use timewire_ctl::avtp::{
 };
 use timewire_sys::sending_of;
 
-use crate::traffic::parse_time;
-use crate::{listen as listening, output};
+use crate::output;
+use crate::traffic::{self, parse_time};
 use names::{StreamName, VlanWish};
 
 #[derive(Debug, Subcommand)]
@@ -485,7 +485,7 @@ fn run_listen(of: &Listen) -> anyhow::Result<ExitCode> {
         out: of.out.clone(),
         force: of.force,
         limits: until.limits(),
-        clock_error: listening::clock_error(*clock_error)?,
+        clock_error: traffic::clock_error(*clock_error)?,
         late: match of.late {
             LateChoice::Keep => Late::Keep,
             LateChoice::Drop => Late::Discard,
@@ -536,7 +536,7 @@ fn crf_listen(of: &CrfListen) -> anyhow::Result<ExitCode> {
         to: *to,
         window: of.window,
         limits: until.limits(),
-        clock_error: listening::clock_error(*clock_error)?,
+        clock_error: traffic::clock_error(*clock_error)?,
     };
     let followed = crf::follow(&spec, &mut || ready(interface))?;
     print(&followed, *json, &show::followed(&followed))?;
@@ -583,7 +583,7 @@ fn can_listen(of: &Inward) -> anyhow::Result<ExitCode> {
     };
     let gathered = can::listen(
         (&of.interface, of.to),
-        listening::clock_error(of.clock_error)?,
+        traffic::clock_error(of.clock_error)?,
         stream,
         of.until.limits(),
         &mut || ready(&of.interface),

@@ -14,6 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use timewire_base::{IfName, Span, Utc, parse_span};
 use timewire_ctl::clock::{self as keep, ClockStatus, Closes, Start, Watch};
+use timewire_ctl::traffic::clocks::{ClockBasis, ClockBound};
 use timewire_host::clock::client::{Client, ClientError, PtpState};
 use timewire_host::clock::config::ClockPlan;
 use timewire_host::clock::leap::{self, LeapSeconds};
@@ -24,7 +25,7 @@ use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::{ClockRole, ClockWish, HostFile};
 use timewire_sys::steering::{self, Steered};
 
-use crate::traffic::parse_interval;
+use crate::traffic::{clock_error, parse_interval, parse_time};
 use crate::{input, output};
 
 /// Where a `ptp4l` listens that nobody told otherwise.
@@ -139,6 +140,10 @@ pub struct Status {
     /// Ask the `ptp4l` of this socket instead
     #[arg(long, value_name = "PATH", conflicts_with = "name")]
     pub socket: Option<PathBuf>,
+    /// This host's clock is at most so far from what gives the time [default: that of
+    /// TIMEWIRE_CLOCK_ERROR]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub clock_error: Option<Span>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -310,9 +315,10 @@ fn recover() -> anyhow::Result<()> {
 }
 
 fn show(args: &Status) -> anyhow::Result<ExitCode> {
+    let bound = ClockBound::stated(clock_error(args.clock_error)?);
     loop {
         let (text, on_time) = match &args.socket {
-            Some(socket) => of_socket(socket, args.json)?,
+            Some(socket) => of_socket(socket, args.json, &bound)?,
             None if args.name.is_none() && keep::running()?.is_empty() => {
                 let found = keep::ptp4l_instances();
                 let Some(first) = found.first() else {
@@ -325,13 +331,16 @@ fn show(args: &Status) -> anyhow::Result<ExitCode> {
                     let others = others.collect::<Vec<_>>().join(", ");
                     say!("note: there are others, for `--socket`: {others}");
                 }
-                of_socket(&first.socket, args.json)?
+                of_socket(&first.socket, args.json, &bound)?
             }
             None => {
                 let status = keep::find(args.name.as_deref())?;
                 let text = match args.json {
-                    true => one_json(&status, args.watch)?,
-                    false => describe(&status),
+                    true => {
+                        let told = OfClock { status: &status, clock_error: &bound };
+                        one_json(&told, args.watch)?
+                    }
+                    false => describe(&status, &bound),
                 };
                 (text, status.guard.on_time)
             }
@@ -344,6 +353,14 @@ fn show(args: &Status) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// How a watched clock is, and what the user says of it.
+#[derive(Serialize)]
+struct OfClock<'a> {
+    #[serde(flatten)]
+    status: &'a ClockStatus,
+    clock_error: &'a ClockBound,
+}
+
 /// One object; one line each when there are many.
 fn one_json(value: &impl Serialize, one_of_many: bool) -> anyhow::Result<String> {
     let text = match one_of_many {
@@ -354,7 +371,7 @@ fn one_json(value: &impl Serialize, one_of_many: bool) -> anyhow::Result<String>
 }
 
 /// How the `ptp4l` of a socket is, and whether it follows a clock or gives the time.
-fn of_socket(socket: &Path, json: bool) -> anyhow::Result<(String, bool)> {
+fn of_socket(socket: &Path, json: bool, bound: &ClockBound) -> anyhow::Result<(String, bool)> {
     #[derive(Serialize)]
     struct Told<'a> {
         schema: &'static str,
@@ -362,6 +379,7 @@ fn of_socket(socket: &Path, json: bool) -> anyhow::Result<(String, bool)> {
         hears: timewire_host::clock::client::Hears,
         #[serde(flatten)]
         state: &'a PtpState,
+        clock_error: &'a ClockBound,
     }
     let directory = timewire_host::journal::runtime_dir()?;
     fs::create_dir_all(&directory).context("cannot make the directory of sockets")?;
@@ -373,20 +391,31 @@ fn of_socket(socket: &Path, json: bool) -> anyhow::Result<(String, bool)> {
     let follows = state.status.giver_present;
     let gives = state.parent.grandmaster == state.default.clock;
     let text = if json {
-        let told =
-            Told { schema: "timewire.ptp-state/1", socket, hears: client.hears(), state: &state };
+        let told = Told {
+            schema: "timewire.ptp-state/1",
+            socket,
+            hears: client.hears(),
+            state: &state,
+            clock_error: bound,
+        };
         serde_json::to_string_pretty(&told)? + "\n"
     } else {
-        describe_state(&state, client.hears().domain)
+        describe_state(&state, client.hears().domain, bound)
     };
     Ok((text, follows || gives))
 }
 
-fn describe_state(state: &PtpState, domain: u8) -> String {
+fn describe_state(state: &PtpState, domain: u8, bound: &ClockBound) -> String {
     let mut text = format!("clock {}, domain {domain}\n", state.default.clock);
     let giver = state.parent.grandmaster;
     if state.status.giver_present {
-        let _ = writeln!(text, "  follows {giver}, off by {}ns", state.status.offset_ns);
+        // Its own stamps, which it takes for exact.
+        let error = match bound.basis {
+            ClockBasis::Unknown => "clock error unknown (state it with --clock-error)".to_owned(),
+            ClockBasis::Stated | ClockBasis::OneClock => bound.describe(),
+        };
+        let offset = Span::from_ns(state.status.offset_ns);
+        let _ = writeln!(text, "  follows {giver}, by its own stamps off by {offset}; {error}");
     } else if giver == state.default.clock {
         let _ = writeln!(text, "  follows no other clock");
     }
@@ -411,7 +440,7 @@ fn describe_state(state: &PtpState, domain: u8) -> String {
     text
 }
 
-fn describe(status: &ClockStatus) -> String {
+fn describe(status: &ClockStatus, bound: &ClockBound) -> String {
     let guard = &status.guard;
     let since = Span::from_ns(guard.for_ns / 1_000_000 * 1_000_000);
     let mut text = format!("clock `{}` (process {}): ", status.name, status.pid);
@@ -425,14 +454,13 @@ fn describe(status: &ClockStatus) -> String {
             let _ = writeln!(text, "  {good} good samples of {needed}");
         }
     }
-    let offset = status.offset_ns.map(|offset| Span::from_ns(offset).to_string());
-    let error = Span::from_ns(status.offset_error_ns.unwrap_or(0));
+    let giver = status.giver.as_deref().unwrap_or("nobody");
+    let off = bound.off_by(status.offset_ns.zip(status.offset_error_ns), giver);
     let (limit, silence) =
         (Span::from_ns(guard.offset_limit_ns), Span::from_ns(guard.silence_limit_ns));
     let _ = writeln!(
         text,
-        "  off by {} (comparing {error}), limit {limit}; silence limit {silence}; lost {} times",
-        offset.as_deref().unwrap_or("nobody knows what"),
+        "  {off}; limit {limit}; silence limit {silence}; lost {} times",
         guard.losses
     );
     match (&status.silent, &status.giver) {

@@ -56,6 +56,11 @@ pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
 }
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
+    if args.clock_error.is_some() {
+        anyhow::bail!(
+            "--clock-error is for experiment files; the stations of a scenario share a clock"
+        );
+    }
     let mut scripts: Vec<Script> = Vec::new();
     for file in &args.files {
         let (scenario, text) =

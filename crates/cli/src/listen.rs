@@ -13,7 +13,6 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use timewire_base::{IfName, Instant, Span, parse_bytes, parse_span};
-use timewire_ctl::campaign::CLOCK_ERROR;
 use timewire_ctl::traffic::expect::{Expectations, Judged};
 use timewire_ctl::traffic::listen::{
     self, ListenEvent, ListenRequest, ListenSnapshot, final_object,
@@ -31,8 +30,8 @@ use timewire_trace::stream::phase::PhaseCycle;
 
 use crate::output;
 use crate::traffic::{
-    BusyPollArg, Mode, Way, arguments, parse_card, parse_count, parse_ethertype, parse_fifo,
-    parse_interval, parse_socket, parse_time, thread,
+    BusyPollArg, Mode, Way, arguments, clock_error, parse_card, parse_count, parse_ethertype,
+    parse_fifo, parse_interval, parse_socket, parse_time, thread,
 };
 
 #[derive(Debug, Args)]
@@ -355,17 +354,6 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
         prometheus: args.prometheus,
         told: json!({"arguments": arguments(), "most_streams": MAX_STREAMS}),
     })
-}
-
-/// What is said of the clocks, here or by who made this station.
-pub fn clock_error(stated: Option<Span>) -> anyhow::Result<Option<Span>> {
-    match std::env::var(CLOCK_ERROR) {
-        Ok(text) if stated.is_none() => match parse_time(&text) {
-            Ok(error) => Ok(Some(error)),
-            Err(error) => bail!("{CLOCK_ERROR}: {error}"),
-        },
-        _ => Ok(stated),
-    }
 }
 
 fn source(args: &Listen) -> anyhow::Result<Source> {

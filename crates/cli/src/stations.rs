@@ -54,7 +54,11 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     if place.lab != Laboratory::Uml && (place.kernel.is_some() || place.time.is_some()) {
         bail!("--kernel and --time are for `--lab uml`; the stations' kernels are as they are");
     }
-    let script = script(path, "nothing was run")?;
+    if args.clock_error.is_some() && place.lab == Laboratory::Uml {
+        bail!("--clock-error is for stations that are there; those of --lab uml share a clock");
+    }
+    let mut script = script(path, "nothing was run")?;
+    script.clock_error = args.clock_error;
     if args.dry_run {
         return dry_run(&script, args.output.json);
     }
@@ -92,7 +96,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
 pub fn script(path: &Path, what: &'static str) -> anyhow::Result<Script> {
     let (file, text) = input::read(path, FileKind::Experiment, what, ExperimentFile::parse)?;
     let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    Ok(Script { file, text, beside })
+    Ok(Script { file, text, beside, clock_error: None })
 }
 
 /// The map at this path, and its text; `what` is not done when it is none.

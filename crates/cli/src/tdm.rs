@@ -283,7 +283,10 @@ fn describe(status: &Status) -> String {
         text += &format!("  clock lost {} times{kept}\n", sync.losses);
     }
     if let Some(said) = status.sync.as_ref().and_then(|sync| sync.said.as_ref()) {
-        let off = said.offset_ns.map(|offset| format!(", off by {offset}")).unwrap_or_default();
+        // A difference of clocks without the error of its comparison is none.
+        let off = said.offset_ns.zip(said.offset_error_ns);
+        let off = off.map(|(off, error)| format!(", off by {off} (comparing {error})"));
+        let off = off.unwrap_or_default();
         let why = said.why.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
         text += &format!("  last word by {}{off}{why}\n", said.by);
     }

@@ -11,11 +11,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use timewire_base::{IfName, Span};
 use timewire_ctl::top::{Look, Room, view};
+use timewire_ctl::traffic::clocks::ClockBound;
 use timewire_sys::event::{self, EndRequests};
 use timewire_sys::terminal;
 
 use crate::output;
-use crate::traffic::parse_time;
+use crate::traffic::{clock_error, parse_time};
 
 #[derive(Debug, Args)]
 pub struct Top {
@@ -25,6 +26,10 @@ pub struct Top {
     /// From one look to the next, at least 200ms
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "2s")]
     pub interval: Span,
+    /// This host's clock is at most so far from what gives the time [default: that of
+    /// TIMEWIRE_CLOCK_ERROR]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub clock_error: Option<Span>,
     /// Look once and end: counts, no rates
     #[arg(long)]
     pub once: bool,
@@ -43,11 +48,12 @@ pub fn run(args: &Top) -> anyhow::Result<ExitCode> {
             args.interval
         );
     }
+    let clock_error = ClockBound::stated(clock_error(args.clock_error)?);
     let requests = EndRequests::new().context("cannot wait for signals")?;
     let mut screen = Screen { drawn: 0, is_live: !args.json && io::stdout().is_terminal() };
     let mut before: Option<Look> = None;
     loop {
-        let look = Look::take(&args.interfaces)?;
+        let look = Look::take(&args.interfaces, clock_error.clone())?;
         if args.json {
             output::json_line(&look)?;
         } else {

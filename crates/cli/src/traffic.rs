@@ -7,6 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
 use timewire_base::{Span, parse_span};
+use timewire_ctl::campaign::CLOCK_ERROR;
 use timewire_ctl::traffic::ThreadWish;
 use timewire_path::listen::BusyPoll;
 use timewire_sched::scenario::host::{CardAddress, CpuList, EtherType};
@@ -63,6 +64,19 @@ pub fn parse_interval(text: &str) -> Result<Span, String> {
 pub fn parse_time(text: &str) -> Result<Span, String> {
     let span = parse_span(text).map_err(|error| error.to_string())?;
     if span.is_negative() { Err(format!("{span} is negative")) } else { Ok(span) }
+}
+
+/// How far clocks are apart at most, as `--clock-error` says, or who made this station.
+///
+/// **Errors**: `TIMEWIRE_CLOCK_ERROR` is no time.
+pub fn clock_error(option: Option<Span>) -> anyhow::Result<Option<Span>> {
+    match std::env::var(CLOCK_ERROR) {
+        Ok(text) if option.is_none() => match parse_time(&text) {
+            Ok(error) => Ok(Some(error)),
+            Err(error) => anyhow::bail!("{CLOCK_ERROR}: {error}"),
+        },
+        _ => Ok(option),
+    }
 }
 
 /// How often to look by itself: `200us`, or with the most frames at a look `200us:16`.

@@ -175,3 +175,61 @@ fn t3_a_margin_of_another_station_has_a_bound_or_is_not_told() {
     }
     host.is_clean();
 }
+
+/// Every verb that tells a difference of two clocks and takes a bound by hand, with what it needs
+/// to get as far.
+const STATED: [&str; 8] = [
+    "listen 127.0.0.1:0",
+    "top --once",
+    "clock status",
+    "trace show no-capture",
+    "run no-file",
+    "avtp listen --interface lo --out got",
+    "avtp crf listen --interface lo",
+    "avtp can listen --interface lo --stream 02:00:00:00:00:01/7",
+];
+
+/// One option for all of them: the same name, the same times, and but for `run`, which gives it on,
+/// the same default.
+#[test]
+fn t3_a_bound_is_stated_in_the_same_way_everywhere() {
+    let Some(host) = pair() else { return };
+    for words in STATED {
+        let verb: Vec<&str> = words.split(' ').collect();
+        let help = host.timewire(&[&verb[..], &["--help"]].concat()).done();
+        assert!(help.stdout.contains("--clock-error <TIME>"), "{words}: {help:?}");
+        assert!(help.stdout.contains("TIMEWIRE_CLOCK_ERROR"), "{words}: {help:?}");
+        for wrong in ["5", "-5us", "soon"] {
+            let option = format!("--clock-error={wrong}");
+            let said = host.timewire(&[&verb[..], &[option.as_str()]].concat());
+            assert_eq!(said.code, Some(2), "{words} {wrong}: {said:?}");
+            assert!(said.stderr.contains("'--clock-error <TIME>'"), "{words} {wrong}: {said:?}");
+        }
+        if verb[0] == "run" {
+            continue;
+        }
+        // A wrong variable is told before anything else that stands in the way.
+        let env = [&["env", "TIMEWIRE_CLOCK_ERROR=5", TIMEWIRE], &verb[..]].concat();
+        let said = host.spawn_in("", &env).end();
+        assert_eq!(said.code, Some(2), "{words}: {said:?}");
+        assert!(said.stderr.contains("TIMEWIRE_CLOCK_ERROR: "), "{words}: {said:?}");
+    }
+    // Stations that share a clock have none to state.
+    let tdm = format!("{}/../../scenarios/tdm-64.yaml", env!("CARGO_MANIFEST_DIR"));
+    let said = host.timewire(&["run", &tdm, "--dry-run", "--clock-error", "5us"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("--clock-error is for experiment files"), "{said:?}");
+    // What is stated is told in the same words, and unknown is unknown.
+    let told = "clock error ±5us, as --clock-error states";
+    let top = |more: &[&str]| host.timewire(&[&["top", "--once"], more].concat()).done();
+    assert!(!top(&[]).stdout.contains("clock error"));
+    assert!(top(&["--clock-error", "5us"]).stdout.contains(told));
+    let json = top(&["--clock-error", "5us", "--json"]).json();
+    assert_eq!(
+        (&json["clock_error"]["basis"], &json["clock_error"]["error_ns"]),
+        (&"stated".into(), &5_000.into())
+    );
+    let json = top(&["--json"]).json();
+    assert_eq!(json["clock_error"]["reason"], UNKNOWN);
+    host.is_clean();
+}

@@ -43,6 +43,11 @@ impl Stations {
 
     /// Performs a file after putting small numbers in place of its own.
     fn run(&self, name: &str, tiny: &[(&str, &str)]) -> (Said, Json) {
+        self.run_with(name, tiny, &[])
+    }
+
+    /// The same with more options.
+    fn run_with(&self, name: &str, tiny: &[(&str, &str)], more: &[&str]) -> (Said, Json) {
         let mut text = shipped(name);
         for (from, to) in tiny {
             assert!(text.contains(from), "{name} has no `{from}`");
@@ -53,7 +58,7 @@ impl Stations {
         let path = format!("PATH={}:{path}", self.host.scratch().join("bin"));
         let out = self.out(name);
         let run = ["run", name, "--map", "stations.yaml", "--out", &out, "--json"];
-        let words = [&["env", &path, TIMEWIRE], &run[..]].concat();
+        let words = [&["env", &path, TIMEWIRE], &run[..], more].concat();
         let said = self.host.spawn_in("", &words).end();
         assert!(!said.stdout.is_empty(), "{said:?}");
         let summary = said.json();
@@ -154,6 +159,29 @@ fn t3_a_cycle_is_kept_between_two_stations() {
     let (said, summary) = stations.run("cycles.yaml", &tiny);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(summary["results"][0]["checks"][0]["why"], "too small", "{said:?}");
+}
+
+/// What `run` is told of the clocks, its listeners tell; without it they tell no latency.
+#[test]
+fn t3_a_run_states_how_far_clocks_are_apart() {
+    let Some(stations) = Stations::start() else { return };
+    let name = "cycles.yaml";
+    let tiny = [
+        ("10ms, 1ms, 250us", "1ms"),
+        ("64B, 1400B", "64B"),
+        ("1000", "50"),
+        ("repeats: 2", "repeats: 1"),
+    ];
+    for (more, bound) in [(&[][..], None), (&["--clock-error", "5us"][..], Some(5_000))] {
+        let (said, summary) = stations.run_with(name, &tiny, more);
+        all_are_done(&said, &summary, 1, 5);
+        let heard = stations.record(name, "0001", "listener/listen.out");
+        let last: Json = serde_json::from_str(heard.lines().last().unwrap()).unwrap();
+        let stream = &last["data"]["heard"]["streams"][0];
+        assert_eq!(stream["clock"]["error_ns"].as_i64(), bound, "{stream}");
+        assert_eq!(stream["between"].is_null(), bound.is_none(), "{stream}");
+        fs::remove_dir_all(stations.out(name)).unwrap();
+    }
 }
 
 #[test]

@@ -112,6 +112,8 @@ pub struct OnTime {
     pub hold_ns: Option<Span>,
     /// How far it is off.
     pub offset_ns: Option<Span>,
+    /// The error of comparing it.
+    pub offset_error_ns: Option<Span>,
     /// Who says it.
     pub by: String,
     /// Why it is not.

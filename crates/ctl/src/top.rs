@@ -22,6 +22,7 @@ use timewire_sched::tdm::TdmSchedule;
 use crate::clock::{self, ClockStatus, Ptp4l};
 use crate::control::{self, Client, Status};
 use crate::groups::{self, GroupRequest, GroupResponse};
+use crate::traffic::clocks::ClockBound;
 
 pub use threads::{ProgramLook, ThreadLook};
 pub use view::{Room, view};
@@ -40,6 +41,8 @@ pub struct Look {
     pub clock: Option<ClockState>,
     /// Clocks that are watched.
     pub clocks: Vec<ClockStatus>,
+    /// How far this host's clock is from what gives the time, as the user says.
+    pub clock_error: ClockBound,
     /// `ptp4l`s that run here, and where each takes questions.
     pub ptp4l: Vec<Ptp4l>,
     /// MACs.
@@ -100,7 +103,10 @@ impl Look {
     /// Looks at this host; at these interfaces, or at all of this network namespace.
     ///
     /// **Errors**: there is no such interface. Anything else that cannot be read is a note.
-    pub fn take(interfaces: &[IfName]) -> Result<Look, timewire_host::HostError> {
+    pub fn take(
+        interfaces: &[IfName],
+        clock_error: ClockBound,
+    ) -> Result<Look, timewire_host::HostError> {
         let snapshot = Snapshot::of_this_host(interfaces)?;
         let mut notes = Vec::new();
         let clock = match &snapshot.state.host.clock {
@@ -112,6 +118,7 @@ impl Look {
         };
         let (programs, threads) = threads::of_host(Path::new("/proc"));
         Ok(Look {
+            clock_error,
             schema: TOP_SCHEMA,
             taken_utc_ns: snapshot.state.host.taken_utc_ns,
             clock,

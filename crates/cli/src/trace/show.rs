@@ -35,7 +35,7 @@ use super::{open, parse_flow};
 use crate::input;
 use crate::new_file::NewFile;
 use crate::output::{self, ProgressLine};
-use crate::traffic::{parse_interval, parse_time};
+use crate::traffic::{clock_error, parse_interval, parse_time};
 
 #[derive(Debug, Args)]
 pub struct Show {
@@ -73,8 +73,8 @@ pub struct Show {
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Judge")]
     pub below: Option<Span>,
     /// The clocks of two hosts are at most so far apart, where neither packets nor synchronisation
-    /// tell it
-    #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Judge")]
+    /// tell it [default: that of TIMEWIRE_CLOCK_ERROR]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Judge")]
     pub clock_error: Option<Span>,
     /// When stations may send: a scenario, `case.json` of a run, or what `tdm show --json` prints
     #[arg(long, value_name = "FILE", help_heading = "Judge")]
@@ -362,6 +362,7 @@ fn filter(args: &Show) -> anyhow::Result<Filter> {
 }
 
 pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
+    let stated = clock_error(args.clock_error)?;
     let wanted = Wanted {
         filter: filter(args)?,
         keep: Keep {
@@ -376,7 +377,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         captures: args.files.clone(),
         wanted,
         schedules: schedules(args)?,
-        clock_error_ns: args.clock_error.map(|error| error.as_ns().unsigned_abs()),
+        clock_error_ns: stated.map(|error| error.as_ns().unsigned_abs()),
         ..Study::default()
     };
     let make = |file: &Option<PathBuf>| {

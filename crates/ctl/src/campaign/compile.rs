@@ -20,7 +20,7 @@ use timewire_sched::scenario::experiment_file::{
 use timewire_sched::scenario::{Text, Word};
 use timewire_sys::beneath::Beneath;
 
-use super::Script;
+use super::{CLOCK_ERROR, Script};
 use crate::CtlError;
 
 /// One combination of values, once.
@@ -400,6 +400,9 @@ impl Texts<'_> {
             let value = self.values.get(variable.name.as_str())?;
             Some((variable.in_environment(), value.clone()))
         });
+        let clock_error = self.script.clock_error.map(|error| (CLOCK_ERROR, error.to_string()));
+        let clock_error = clock_error.map(|(name, error)| (name.to_owned(), error));
+        let environment = environment.chain(clock_error);
         Ok(Program {
             name: self.word(name)?,
             command: command.collect::<Result<_, _>>()?,
@@ -470,7 +473,7 @@ mod tests {
              run: {{steps: [{{run: [echo, '{more}'], name: e}}]}}\n"
         );
         let file = ExperimentFile::parse("e", &text).unwrap();
-        Script { file, text, beside: PathBuf::from(".") }
+        Script { file, text, beside: PathBuf::from("."), clock_error: None }
     }
 
     #[test]
@@ -503,7 +506,7 @@ mod tests {
                  close: {{steps: [{steps}]}}\n"
             );
             let file = ExperimentFile::parse("e", &text).map_err(|errors| errors.to_string())?;
-            let script = Script { file, text, beside: PathBuf::from(".") };
+            let script = Script { file, text, beside: PathBuf::from("."), clock_error: None };
             let all = performances(&script, "0").map_err(|error| error.to_string())?;
             let step = &all[0].plan.stations[0].parts[&Phase::Open].steps[0];
             Ok::<_, String>(step.task.program().unwrap().accept.clone())
@@ -535,6 +538,7 @@ mod tests {
                 file: ExperimentFile::parse("e", &text).unwrap(),
                 text,
                 beside: beside.clone(),
+                clock_error: None,
             };
             performances(&script, "0")
         };
@@ -623,7 +627,9 @@ mod tests {
         let text = script("").text.replace("steps: [", "steps: [{put: f, from: most}, ");
         let text = text.replace("repeats: 2", "repeats: 11");
         let file = ExperimentFile::parse("e", &text).unwrap();
-        let error = performances(&Script { file, text, beside: beside.clone() }, "0").unwrap_err();
+        let error =
+            performances(&Script { file, text, beside: beside.clone(), clock_error: None }, "0")
+                .unwrap_err();
         assert!(error.to_string().contains("together"), "{error}");
         fs::remove_dir_all(&beside).unwrap();
     }

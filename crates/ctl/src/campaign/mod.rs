@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use timewire_base::Utc;
+use timewire_base::{Span, Utc};
 use timewire_conduct::Plan;
 use timewire_conduct::controller::End;
 use timewire_sched::scenario::experiment_file::ExperimentFile;
@@ -37,6 +37,9 @@ pub struct Script {
     pub text: String,
     /// Where files that it names are.
     pub beside: PathBuf,
+    /// The clocks of its stations are at most so far apart, as the user says; its programs know it
+    /// by [`CLOCK_ERROR`].
+    pub clock_error: Option<Span>,
 }
 
 /// What is told while it goes on.

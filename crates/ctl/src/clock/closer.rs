@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use timewire_base::{IfName, Instant, Mono, Span};
 use timewire_bpf::egress::EgressGate;
+use timewire_sys::phc::Relation;
 use timewire_sys::{clock, interface_index};
 
 use super::status::CloseStatus;
@@ -63,7 +64,7 @@ impl Closer {
     pub(super) fn tell(
         &mut self,
         until: Option<Instant<Mono>>,
-        offset: Option<Span>,
+        offset: Option<Relation>,
         why: Option<&str>,
     ) {
         let result = match &mut self.kind {
@@ -75,7 +76,8 @@ impl Closer {
                 }
                 let word = OnTime {
                     hold_ns: until.map(|until| until - now),
-                    offset_ns: offset,
+                    offset_ns: offset.map(|offset| offset.ahead),
+                    offset_error_ns: offset.map(|offset| offset.error),
                     by: format!("process {}", std::process::id()),
                     why: why.map(str::to_owned),
                 };

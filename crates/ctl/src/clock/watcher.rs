@@ -217,7 +217,7 @@ impl Watcher {
         };
         let actions = self.guard.on(clock::now(), said);
         let why = self.guard.loss().map(|loss| loss.to_string());
-        let offset = look.offset().map(|offset| offset.ahead);
+        let offset = look.offset();
         for closer in &mut self.closers {
             closer.tell(actions.open_until, offset, why.as_deref());
         }

@@ -8,6 +8,7 @@ use timewire_base::Span;
 use super::{InterfaceLook, Look, QdiscLook, ThreadLook, slots_of};
 use crate::clock::ClockStatus;
 use crate::control::Status;
+use crate::traffic::clocks::ClockBasis;
 
 /// How much of it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,23 +62,18 @@ fn clock(lines: &mut Vec<String>, look: &Look) {
             ));
         }
     }
+    if look.clock_error.basis == ClockBasis::Stated && look.clocks.is_empty() {
+        lines.push(format!("  {}", look.clock_error.describe()));
+    }
     for ClockStatus { name, guard, offset_ns, offset_error_ns, giver, .. } in &look.clocks {
-        // A difference of clocks without the error of its comparison is none.
-        let off = match (offset_ns, offset_error_ns) {
-            (Some(ns), Some(error)) => {
-                format!("{} (comparing {})", Span::from_ns(*ns), Span::from_ns(*error))
-            }
-            _ => "unknown".to_owned(),
-        };
         let how = match &guard.why {
             None => "on time".to_owned(),
             Some(why) => format!("NOT on time: {why}"),
         };
         let giver = giver.as_deref().unwrap_or("nobody");
-        lines.push(format!(
-            "  watched as `{name}`: {how}; off by {off} from {giver}, lost {} times",
-            guard.losses
-        ));
+        // A difference of clocks without the error of its comparison is none.
+        let off = look.clock_error.off_by(offset_ns.zip(*offset_error_ns), giver);
+        lines.push(format!("  watched as `{name}`: {how}; {off}; lost {} times", guard.losses));
     }
     for found in look.ptp4l.iter().filter(|found| found.watched_as.is_none()) {
         let whose = found.whose();
@@ -254,6 +250,7 @@ mod tests {
 
     use super::super::{ProgramLook, TOP_SCHEMA};
     use super::*;
+    use crate::traffic::clocks::ClockBound;
 
     fn look(seconds: i64, packets: u64) -> Look {
         let counters = [("rx_packets", packets), ("rx_bytes", packets * 125), ("tx_dropped", 3)];
@@ -276,6 +273,7 @@ mod tests {
             taken_utc_ns: seconds * 1_000_000_000,
             clock: None,
             clocks: Vec::new(),
+            clock_error: ClockBound::stated(None),
             ptp4l: Vec::new(),
             macs: Vec::new(),
             interfaces: vec![InterfaceLook {

@@ -76,6 +76,25 @@ impl ClockBound {
         }
     }
 
+    /// How far a clock is off from what gives the time, by a comparison with its own error: both,
+    /// or the bound that was stated, or neither.
+    pub fn off_by(&self, compared: Option<(i64, i64)>, giver: &str) -> String {
+        let stated = || match self.basis {
+            ClockBasis::Stated => format!("; {}", self.describe()),
+            ClockBasis::OneClock | ClockBasis::Unknown => String::new(),
+        };
+        match (compared, self.error_ns) {
+            (Some((offset, error)), _) => {
+                let (offset, error) = (Span::from_ns(offset), Span::from_ns(error));
+                format!("off by {offset} (comparing {error}) from {giver}{}", stated())
+            }
+            (None, Some(error)) => {
+                format!("off by at most {} from {giver}{}", Span::from_ns(error), stated())
+            }
+            (None, None) => format!("off from {giver}: {}", self.describe()),
+        }
+    }
+
     /// A time as text. One that is within the error is told as the most that it can be: nothing
     /// below the error is claimed.
     pub fn within(&self, ns: i64, text: impl Fn(i64) -> String) -> String {
@@ -165,6 +184,29 @@ fn is_own(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By the comparison that there is and what is stated.
+    #[test]
+    fn t0_a_clock_that_is_off_is_told_with_its_error_or_not_at_all() {
+        let us = Some(Span::from_us(5));
+        for (compared, stated, told) in [
+            (Some((-40, 7)), None, "off by -40ns (comparing 7ns) from x"),
+            (
+                Some((-40, 7)),
+                us,
+                "off by -40ns (comparing 7ns) from x; clock error ±5us, as --clock-error states",
+            ),
+            (None, us, "off by at most 5us from x; clock error ±5us, as --clock-error states"),
+            (
+                None,
+                None,
+                "off from x: clock error unknown; not shown (state it with --clock-error)",
+            ),
+        ] {
+            assert_eq!(ClockBound::stated(stated).off_by(compared, "x"), told);
+        }
+    }
+
     use timewire_path::listen::UdpPlace;
 
     #[test]

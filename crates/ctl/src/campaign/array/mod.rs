@@ -310,7 +310,8 @@ pub fn open(directory: &Path) -> Result<Array, CtlError> {
     let (experiment, map) = (text(TEXT)?, text(MAP)?);
     let file = ExperimentFile::parse(TEXT, &experiment).map_err(invalid)?;
     let map = StationMap::parse(MAP, &map).map_err(invalid)?;
-    let script = Script { file, text: experiment, beside: directory.join(FILES) };
+    let script =
+        Script { file, text: experiment, beside: directory.join(FILES), clock_error: None };
     let performances = performances(&script, &head.run)?;
     let points = points(&script, &performances, head.tasks)?;
     let expected = head.digests.get(POINTS);

@@ -50,7 +50,7 @@ fn script(scratch: &Scratch) -> Script {
     fs::write(scratch.0.join(FILE), "text ${v}\n\tof \"a\" file: \u{2028}\\n\n").unwrap();
     fs::write(scratch.0.join("bytes"), [0xff, 0, b'\n']).unwrap();
     let file = ExperimentFile::parse("e", &text).unwrap_or_else(|errors| panic!("{errors}"));
-    Script { file, text, beside: scratch.0.clone() }
+    Script { file, text, beside: scratch.0.clone(), clock_error: None }
 }
 
 fn wish(tasks: Option<usize>, target: Target) -> Wish {
