@@ -92,10 +92,11 @@ pub struct Sim {
     json: bool,
 }
 
-/// Exit code 0: all limits hold; 1: one does not; 2: it was ended on request.
+/// Exit code 0: all limits hold; 1: one does not, or is inconclusive; 2: it was ended on request.
 pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     let (file, text) = read(&args.file, "nothing was simulated")?;
-    let mut network = build::network(&file, directory_of(&args.file))?;
+    let (mut network, unread) = build::network(&file, directory_of(&args.file))?;
+    unread.iter().for_each(|what| say!("note: {what}"));
     network.seed = args.seed.unwrap_or(network.seed);
     let seed = network.seed;
     let is_cyclic = |stream: &StreamSpec| matches!(stream.traffic, Traffic::Cyclic { .. });
@@ -120,7 +121,7 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
         say!("note: {WORDS} in the search, so nothing was written to {}", out.display());
     }
     let mut cut = None;
-    let report = match (found, &directory) {
+    let mut report = match (found, &directory) {
         (Some(report), None) => report,
         (found, directory) => {
             let jobs = args.jobs.map_or_else(processors, usize::from);
@@ -138,6 +139,7 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
             report
         }
     };
+    report.not_read(unread);
     let written = match directory {
         Some(directory) => {
             let directory = directory.finish(&file, &report, cut.as_ref())?;
@@ -191,7 +193,7 @@ pub fn directory_of(file: &Path) -> &Path {
 
 /// One run of a file with its own seed; `beside` is where the files are that it names.
 pub fn simulate(file: &NetworkFile, beside: &Path, ending: &Ending) -> anyhow::Result<Report> {
-    let network = build::network(file, beside)?;
+    let (network, unread) = build::network(file, beside)?;
     let seed = network.seed;
     let mut progress = ProgressLine::new();
     let runs = Runs { network, runs: 1, jobs: 1, checkpoint: None, directory: None, ending };
@@ -200,6 +202,7 @@ pub fn simulate(file: &NetworkFile, beside: &Path, ending: &Ending) -> anyhow::R
     let Ran { outcome, cut } = told.map_err(|failed| failed.named(file))?;
     let mut report = Report::of(file, seed, 1, &outcome);
     cut.iter().for_each(|cut| report.cut(cut, 1));
+    report.not_read(unread);
     Ok(report)
 }
 
@@ -310,7 +313,7 @@ mod tests {
         };
         let bad = |limits: &str| {
             let file = file(limits);
-            let network = build::network(&file, Path::new("")).unwrap();
+            let network = build::network(&file, Path::new("")).unwrap().0;
             badness(&file, &Simulation::run(&network).unwrap())
         };
         // 113 bytes at 80 ns and 500 ns of delay, always the same.

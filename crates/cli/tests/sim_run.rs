@@ -283,6 +283,44 @@ fn t2_a_capture_is_replayed_by_its_tags() {
 }
 
 #[test]
+fn t2_limits_of_a_capture_that_was_not_read_whole_are_inconclusive() {
+    let place = directory("replay-unread");
+    let mut bytes = capture(&[(1_000, 100, None), (9_000, 400, None)]);
+    let text_of = |limits: &str| {
+        format!(
+            "timewire: 1\nkind: network\nname: again\nduration: 1ms\nstations:\n- {{ name: a }}\n\
+             - {{ name: b }}\nlinks:\n- {{ between: [a, b], delay: 0ns }}\nstreams:\n- {{ name: s, \
+             from: a, to: b, traffic: {{ kind: replay, file: plant.pcap }} }}\n{limits}"
+        )
+    };
+    let limits = "limits:\n- { id: soon, metric: latency_max, stream: s, at_most: 1ms }\n";
+    let sim = |limits: &str, more: &[&str]| {
+        let file = network(&place, &text_of(limits));
+        timewire(&[&["sim", text(&file)], more].concat())
+    };
+    fs::write(place.join("plant.pcap"), &bytes).unwrap();
+    let (code, stdout, _) = sim(limits, &["--json"]);
+    assert_eq!(code, 0, "{stdout}");
+    // Frames end with check sequences of four bytes, which are not told from data.
+    bytes[23] = 0x24;
+    fs::write(place.join("plant.pcap"), &bytes).unwrap();
+    let (code, stdout, stderr) = sim(limits, &["--json"]);
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    let told = report["inconclusive"][0].as_str().unwrap();
+    assert!(told.contains("not read: 1 interfaces whose frames end with check"), "{told}");
+    assert_eq!((code, report["limits"][0]["good"].as_bool()), (1, Some(true)), "{stderr}");
+    let (code, shown, _) = sim(limits, &["--out", text(&place.join("run"))]);
+    assert_eq!(code, 1);
+    assert!(shown.contains("inconclusive: ") && shown.contains("limits are judged without it"));
+    let summary = fs::read_to_string(place.join("run/summary.json")).unwrap();
+    let summary: Value = serde_json::from_str(&summary).unwrap();
+    let findings = summary["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|it| it["id"] == "again/traffic"), "{findings:?}");
+    // Without limits there is nothing to judge.
+    assert_eq!(sim("", &[]).0, 0);
+}
+
+#[test]
 fn t2_software_takes_the_times_that_a_run_recorded() {
     let place = directory("recorded");
     let (file, out) = (network(&place, NETWORK), place.join("run"));

@@ -217,3 +217,44 @@ fn t1_what_is_not_read_makes_a_judgement_inconclusive() {
     let (_, info, _) = limited(&["trace", "info", capture]);
     assert!(info.contains(said), "{info}");
 }
+
+#[test]
+fn t1_talkers_with_one_number_are_two_streams_in_every_output_and_the_clash_is_named() {
+    let place = Place::new("clash");
+    let capture = place.0.join("two.twc");
+    let name = |of: u32| format!("stream 3, UDP 10.0.0.{of}:7000 > 10.0.0.9:7001");
+    let flow = |of: u32| of << 16 | 3;
+    let notes = [1, 2].map(|of| Note::Flow { flow: flow(of), name: name(of) });
+    let of_flow = |(number, of): (u64, u32)| {
+        let tag = (u64::from(flow(of)) << 32) | (number / 2);
+        packet(number, 6).into_iter().map(move |event| Event { tag, ..event })
+    };
+    let events: Vec<Event> = (0..20).zip([1, 2].into_iter().cycle()).flat_map(of_flow).collect();
+    write(&capture, &header("one", "boot 1"), &events, &notes);
+    let capture = capture.to_str().unwrap();
+    let file = |name: &str| place.0.join(name).to_str().unwrap().to_owned();
+    let (csv, jsonl, html) = (file("a.csv"), file("a.jsonl"), file("a.html"));
+    let outputs = ["--csv", &csv, "--jsonl", &jsonl, "--html", &html];
+    let show = ["trace", "show", "--all", "--worst", "9"];
+    let (code, text, error) = limited(&[&show[..], &outputs, &[capture]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    let (_, json, _) = limited(&["trace", "show", "--json", "--all", capture]);
+    let told: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let clash = &told["clashes"][0];
+    assert_eq!((&clash["stream"], &clash["one_row"]), (&3.into(), &false.into()), "{told}");
+    let said = "clash: stream number 3 is of several talkers, each a stream: ";
+    assert!(text.contains(said), "{text}");
+    let files = [&csv, &jsonl, &html].map(|path| fs::read_to_string(path).unwrap());
+    for of in [1, 2] {
+        assert!(text.contains(&name(of)), "{text}");
+        assert!(clash["flows"].as_array().unwrap().contains(&name(of).into()));
+        for (output, path) in files.iter().zip([&csv, &jsonl, &html]) {
+            let shown = output.replace("\\u003e", ">").replace("&gt;", ">");
+            assert!(shown.contains(&name(of)), "{path}");
+        }
+        let row = told["rows"].as_array().unwrap();
+        assert!(row.iter().any(|row| row["flow"] == name(of)), "{told}");
+    }
+    // Journeys of both have the same numbers, and are never taken for one another.
+    assert_eq!(files[0].lines().count(), 1 + 20);
+}

@@ -24,6 +24,7 @@
 
 mod error;
 mod listener;
+mod others;
 mod xdp;
 
 use std::fmt;
@@ -41,6 +42,7 @@ pub use error::ListenError;
 pub use listener::{
     Known, Listener, ListenerCounters, ListenerOptions, StreamKey, StreamSource, WaySummaries,
 };
+pub use others::{OtherKind, OtherReason};
 pub use timewire_bpf::listen::ListenCounters;
 pub use timewire_sys::BusyPoll;
 pub use timewire_sys::filter::FrameFilter;

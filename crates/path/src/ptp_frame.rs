@@ -100,6 +100,14 @@ pub fn probe_of_frame(frame: &[u8]) -> Option<Probe> {
     Probe::parse(content)
 }
 
+/// The port that a frame with UDP goes to.
+pub(crate) fn udp_destination_port(frame: &[u8]) -> Option<u16> {
+    udp_source(frame)?;
+    let (_, content) = parts_of(frame)?;
+    let at = content.as_ptr().addr().checked_sub(frame.as_ptr().addr() + UDP - 2)?;
+    Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk::<2>()?))
+}
+
 /// Who sent a frame: of UDP the address and port, else the address of the frame.
 pub(crate) fn source_of_frame(frame: &[u8]) -> StreamSource {
     let Some(from) = frame.get(6..12).and_then(|from| from.first_chunk::<6>()) else {

@@ -230,6 +230,9 @@ fn limits(sheet: &mut Sheet, told: &Json, heard: &ListenSnapshot) -> anyhow::Res
     for clash in heard.clashes() {
         sheet.findings.push(note("clash", clash));
     }
+    for other in &heard.not_understood {
+        sheet.findings.push(note("not_understood", other.describe()));
+    }
     for why in &heard.inconclusive {
         let outcome = Outcome::NotJudged;
         sheet.findings.push(Finding {

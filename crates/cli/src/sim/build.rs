@@ -3,6 +3,7 @@
 //!
 //! Not here: the file (`timewire-sched`), the simulation (`timewire-sim`).
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,9 +25,11 @@ use timewire_sim::net::{
 
 /// The network of a file that was checked, and of the files beside it that it names.
 ///
+/// With what of those was not read: what follows of the traffic is not known.
+///
 /// **Errors**: one of those cannot be read.
-pub fn network(file: &NetworkFile, beside: &Path) -> anyhow::Result<Network> {
-    let beside = Beside(beside);
+pub fn network(file: &NetworkFile, beside: &Path) -> anyhow::Result<(Network, Vec<String>)> {
+    let beside = Beside(beside, RefCell::default());
     let mut network = Network::empty(file.duration, file.seed.get());
     network.warm_up = file.warm_up;
     network.tolerance = file.tolerance;
@@ -68,7 +71,7 @@ pub fn network(file: &NetworkFile, beside: &Path) -> anyhow::Result<Network> {
     }
     let faults = file.faults.iter().map(|it| fault(file, &network, it));
     network.faults = faults.collect::<anyhow::Result<_>>()?;
-    Ok(network)
+    Ok((network, beside.1.into_inner()))
 }
 
 fn node(file: &NetworkFile, name: &StationName) -> anyhow::Result<usize> {
@@ -83,7 +86,7 @@ fn stream_number(file: &NetworkFile, name: &Name) -> anyhow::Result<usize> {
 }
 
 /// Times and frames that are in files beside that of the network.
-struct Beside<'a>(&'a Path);
+struct Beside<'a>(&'a Path, RefCell<Vec<String>>);
 
 impl Beside<'_> {
     fn station(&self, station: &NetStation) -> anyhow::Result<NodeSpec> {
@@ -181,7 +184,7 @@ impl Beside<'_> {
                 from_cause: it.from_start,
             },
             NetTraffic::Replay(it) => {
-                let frames = Arc::new(super::replay::read(self.0, it)?);
+                let frames = Arc::new(super::replay::read(self.0, it, &mut self.1.borrow_mut())?);
                 Traffic::Replay { frames, offset: it.offset }
             }
         })

@@ -17,11 +17,11 @@ use timewire_trace::pcap::PcapReader;
 /// The longest frame that a link takes: a jumbo frame with a tag. **Units**: bytes.
 const LONGEST: u32 = 9_018;
 
-/// Reads the frames of a stream.
+/// Reads the frames of a stream; what of the capture is not read goes to `unread`.
 ///
 /// **Errors**: the file cannot be read or has none of them; a frame that no link takes; more than a
 /// simulation keeps.
-pub fn read(beside: &Path, wanted: &NetReplay) -> anyhow::Result<Replay> {
+pub fn read(beside: &Path, wanted: &NetReplay, unread: &mut Vec<String>) -> anyhow::Result<Replay> {
     let path = beside.join(wanted.file.as_str());
     let shown = path.display();
     let file = File::open(&path).with_context(|| format!("cannot read the capture {shown}"))?;
@@ -53,7 +53,7 @@ pub fn read(beside: &Path, wanted: &NetReplay) -> anyhow::Result<Replay> {
         taken.push((frame.at_ns, u16::try_from(frame.original_len).unwrap_or(u16::MAX)));
     }
     for (what, count) in reader.unread() {
-        say!("note: {shown}: not read: {count} {what}");
+        unread.push(format!("{shown}: not read: {count} {what}"));
     }
     if taken.is_empty() {
         bail!("cannot replay {shown}: none of its {number} packets is one that is asked for");

@@ -39,6 +39,9 @@ pub struct Report {
     hops: u64,
     collisions: u64,
     violations: Vec<String>,
+    /// What of replayed captures was not read. Limits are inconclusive then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inconclusive: Vec<String>,
     /// What classes with credit carry behind gates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gated_credit: Vec<GatedClass>,
@@ -120,6 +123,7 @@ impl Report {
             hops: outcome.hops,
             collisions: outcome.collisions,
             gated_credit: gated_classes(file),
+            inconclusive: Vec::new(),
             violations: outcome
                 .violations
                 .iter()
@@ -161,9 +165,15 @@ impl Report {
         Some(format!("{WORDS}: {what}; limits are judged by that alone\n"))
     }
 
-    /// Whether all limits hold, and the simulator made no mistake.
+    /// What of replayed captures was not read: the traffic was another, perhaps.
+    pub fn not_read(&mut self, what: Vec<String>) {
+        self.inconclusive = what;
+    }
+
+    /// Whether all limits hold, for traffic that was read whole, and the simulator made no mistake.
     pub fn is_good(&self) -> bool {
-        self.violations.is_empty() && self.limits.iter().all(|limit| limit.good)
+        let is_known = self.inconclusive.is_empty() || self.limits.is_empty();
+        is_known && self.violations.is_empty() && self.limits.iter().all(|limit| limit.good)
     }
 
     pub fn table(&self) -> String {
@@ -217,6 +227,9 @@ impl Report {
                 "{word} {}: {} of {} is {measured}, at most {}",
                 limit.id, limit.metric, limit.stream, limit.at_most
             );
+        }
+        for what in self.inconclusive.iter().filter(|_| !self.limits.is_empty()) {
+            let _ = writeln!(text, "inconclusive: {what}; limits are judged without it");
         }
         text += &self.cut_line().unwrap_or_default();
         for violation in &self.violations {

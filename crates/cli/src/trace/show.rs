@@ -561,6 +561,13 @@ fn as_text(studied: &Studied, names: &Names) -> String {
     let (counts, rows) = (analysis.counts(), analysis.rows());
     let input = JourneysInput { counts: &counts, rows: &rows, longest: analysis.longest(), names };
     text += &journeys::text(&input);
+    let (clashes, more) = analysis.known().clashes();
+    for clash in &clashes {
+        text += &format!("clash: {}\n", clash.describe());
+    }
+    if more > 0 {
+        text += &format!("clash: {more} more numbers are of several talkers\n");
+    }
     for chain in analysis.chains() {
         text += &chain_text(&chain);
     }
@@ -622,6 +629,7 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
                 "has_name": known.has_reason(capture, reason), "journeys": count })
     });
     let drops: Vec<Json> = drops.collect();
+    let (clashes, more_clashes) = known.clashes();
     let longest = analysis.longest().iter().map(|judged| {
         serde_json::from_str(&export::json_line(&judged.journey, known, Some(&judged.sentence)))
     });
@@ -635,6 +643,8 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
         "unmatched_receives": counts.unmatched_receives,
         "journeys": journeys,
         "drops": drops,
+        "clashes": clashes,
+        "more_clashes": more_clashes,
         "left_out": counts.left_out,
         "unread": unread(studied),
         "rows": rows,

@@ -23,6 +23,9 @@ struct Simulation {
     violations: Vec<String>,
     /// There when it was ended on request.
     ended_early: Option<serde::de::IgnoredAny>,
+    /// What of replayed captures was not read.
+    #[serde(default)]
+    inconclusive: Vec<String>,
 }
 
 /// The `schema` of what `timewire sim` prints as JSON.
@@ -53,7 +56,8 @@ pub(super) fn findings(directory: &RunDir, network: &str) -> Result<Vec<Finding>
     if !path.exists() {
         return Ok(vec![cut_short(network)]);
     }
-    let Simulation { schema, warm_up_ns, limits, violations, ended_early } = read_json(&path)?;
+    let Simulation { schema, warm_up_ns, limits, violations, ended_early, inconclusive } =
+        read_json(&path)?;
     let warm_up = Span::from_ns(warm_up_ns);
     if schema != SIMULATION_SCHEMA {
         let why = format!("it has the schema `{schema}`; this program reads `{SIMULATION_SCHEMA}`");
@@ -64,6 +68,15 @@ pub(super) fn findings(directory: &RunDir, network: &str) -> Result<Vec<Finding>
     if ended_early.is_some() {
         let note = "the simulation was ended on request; the limits are judged by what there was";
         found.push(Finding { note: note.to_owned(), ..cut_short(network) });
+    }
+    if !limits.is_empty() {
+        found.extend(inconclusive.into_iter().map(|what| Finding {
+            id: format!("{network}/traffic"),
+            outcome: Outcome::NotJudged,
+            limit: "all that was replayed is known".to_owned(),
+            measured: what,
+            note: "the limits are judged without it".to_owned(),
+        }));
     }
     found.extend(violations.into_iter().map(|what| Finding {
         id: format!("{network}/simulator"),

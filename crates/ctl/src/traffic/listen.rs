@@ -34,6 +34,7 @@ use super::clocks::{ClockBound, Clocks};
 use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK, SENDER_CLOCK};
 use super::marks::ListenMarks;
 use super::metrics::Exposition;
+use super::others::OtherMessages;
 use super::reflect::{Answers, Reflector};
 use super::{ThreadWish, TrafficError};
 use crate::stamping;
@@ -101,6 +102,8 @@ pub struct ListenSnapshot {
     pub messages: u64,
     /// Messages without a header of ours.
     pub others: u64,
+    /// What those were: each kind, of the first 64; more are in one entry at the end.
+    pub not_understood: Vec<OtherMessages>,
     /// Messages of streams beyond [`MAX_STREAMS`].
     pub no_room: u64,
     /// Messages that were lost between kernel and program, because it was too slow.
@@ -637,6 +640,7 @@ impl Ears {
             elapsed_ns: (now - self.start).as_ns(),
             messages: counters.known,
             others: counters.unknown,
+            not_understood: OtherMessages::of(&self.listener),
             no_room: counters.no_room,
             dropped,
             other_queues,
@@ -766,6 +770,7 @@ pub(super) mod tests {
             elapsed_ns: 101_000_000,
             messages: 105,
             others: 3,
+            not_understood: Vec::new(),
             no_room: 0,
             dropped: 0,
             other_queues: None,

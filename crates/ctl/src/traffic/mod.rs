@@ -14,6 +14,7 @@ pub mod listen;
 mod marks;
 pub mod metrics;
 mod numbers;
+pub mod others;
 pub mod plan;
 mod reflect;
 pub mod talk;

@@ -36,8 +36,11 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
     let inconclusive: String =
         heard.inconclusive.iter().map(|why| format!("inconclusive: {why}\n")).collect();
     let clashes: String = heard.clashes().iter().map(|it| format!("clash: {it}\n")).collect();
+    // What is redrawn has no room for them.
+    let others = heard.not_understood.iter().filter(|_| room.lines.is_none());
+    let others: String = others.map(|it| format!("not understood: {}\n", it.describe())).collect();
     if heard.streams.is_empty() {
-        return out + "no stream yet\n" + &inconclusive;
+        return out + "no stream yet\n" + &others + &inconclusive;
     }
     let mut streams: Vec<&HeardStream> = heard.streams.iter().collect();
     let most = room.lines.map_or(usize::MAX, |lines| lines.saturating_sub(AROUND).max(3));
@@ -80,7 +83,7 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
             out += &cut(&phase_line(&stream, phase), room.columns);
         }
     }
-    out + &ways(heard) + &clocks(&streams) + &clashes + &inconclusive
+    out + &ways(heard) + &clocks(&streams) + &clashes + &others + &inconclusive
 }
 
 const HEAD: [&str; 14] = [

@@ -17,6 +17,7 @@ use timewire_trace::stream::sequence::SequenceLimits;
 use timewire_trace::stream::{self, StreamConfig, StreamSnapshot, StreamStats};
 
 use super::Arrival;
+use super::others::{OtherKind, Others};
 use crate::probe::Probe;
 use crate::ptp_frame::{is_right_behind_ethertype, probe_of_frame, source_of_frame};
 
@@ -196,6 +197,7 @@ pub struct Listener {
     usual: Option<Usual>,
     ways: Ways,
     counters: ListenerCounters,
+    others: Others,
 }
 
 /// A message as the listener knows it.
@@ -229,6 +231,7 @@ impl Listener {
                 driver_to_user: histogram(),
             },
             counters: ListenerCounters::default(),
+            others: Others::new(),
         }
     }
 
@@ -297,6 +300,8 @@ impl Listener {
         };
         let Some(probe) = probe else {
             self.counters.unknown += 1;
+            let from = arrival.from.map_or(StreamSource::Unknown, StreamSource::Udp);
+            self.others.count(arrival.bytes, (!self.is_frames).then_some(from));
             return None;
         };
         let at = match (hardware, arrival.driver, arrival.kernel) {
@@ -429,6 +434,12 @@ impl Listener {
     /// What was counted beside the streams.
     pub fn counters(&self) -> ListenerCounters {
         self.counters
+    }
+
+    /// What the messages without our header were, each kind with how many; and how many more there
+    /// were, of kinds for which there was no room.
+    pub fn others(&self) -> (&[(OtherKind, u64)], u64) {
+        (self.others.kinds(), self.others.more())
     }
 
     /// Every stream as it is now, by number and source; ends an interval and begins the next.

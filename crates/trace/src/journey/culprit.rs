@@ -3,11 +3,12 @@
 //!
 //! Not here: which journeys are asked about (`worst`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use timewire_base::{CyclicWindows, Instant, Phase};
 
+use super::clash::{self, Clash};
 use super::context::{Busy, Context, Kind};
 use super::table::ratio;
 use super::{ClockMap, Journey, Parts, Point, Stage};
@@ -93,6 +94,8 @@ pub struct Known {
     headers: BTreeMap<usize, CaptureHeader>,
     qdiscs: BTreeMap<(usize, u32), String>,
     flows: BTreeMap<u32, String>,
+    /// Flows that had another name before: two that have one hash.
+    shared: BTreeMap<u32, BTreeSet<String>>,
     pub(super) points: BTreeMap<(usize, u64), String>,
     samples: BTreeMap<usize, ClockSample>,
     /// Steps of the clock: between two instants of the capture, by how much.
@@ -110,6 +113,8 @@ const STEERED_PPM: u128 = 1_000;
 
 /// Most names of a kind, and most steps of clocks, that are kept at all.
 const MOST_HELD: usize = 1 << 18;
+/// Most flows with several names, and most names of one.
+const MOST_SHARED: usize = 64;
 /// Most names of a kind that one who forgets keeps.
 const MOST_NAMES: usize = 16_384;
 /// Most steps of clocks that one who forgets keeps.
@@ -135,7 +140,14 @@ impl Known {
                 self.points.insert((capture, *point), name.clone());
             }
             Note::Flow { flow, name } => {
-                self.flows.insert(*flow, name.clone());
+                let before = self.flows.insert(*flow, name.clone());
+                let Some(before) = before.filter(|before| before != name) else { return };
+                if self.shared.len() < MOST_SHARED || self.shared.contains_key(flow) {
+                    let names = self.shared.entry(*flow).or_default();
+                    if names.len() < MOST_SHARED {
+                        names.extend([before, name.clone()]);
+                    }
+                }
             }
             Note::Qdisc { handle, kind, .. } => {
                 self.qdiscs.insert((capture, *handle), kind.clone());
@@ -219,6 +231,11 @@ impl Known {
     /// A flow in words, or its number.
     pub fn flow(&self, flow: u32) -> String {
         self.flows.get(&flow).cloned().unwrap_or_else(|| format!("flow {flow:08x}"))
+    }
+
+    /// Streams that have one number, or one hash; and how many more such there are.
+    pub fn clashes(&self) -> (Vec<Clash>, usize) {
+        clash::clashes(self.flows.values().map(String::as_str), &self.shared)
     }
 
     /// The reason of a drop in words.
