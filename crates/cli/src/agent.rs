@@ -21,6 +21,7 @@ use timewire_remote::{
 };
 use timewire_sys::privilege::keep_capabilities;
 
+use crate::ending;
 use crate::output;
 use crate::traffic::parse_socket;
 
@@ -173,6 +174,7 @@ fn offer(args: &Pair) -> anyhow::Result<ExitCode> {
     let peers = args.keys.peers();
     // Strangers are listened to from here on.
     keep_capabilities(&[]).context("cannot give privileges away")?;
+    ending::exit_on_request()?;
     let at = |address: SocketAddr| {
         let log = Arc::new(|line: &str| say!("note: {line}"));
         Offer::new(address, &identity, &peers, &name, limits, log)
@@ -209,6 +211,7 @@ fn offer(args: &Pair) -> anyhow::Result<ExitCode> {
 }
 
 fn give_code(agent: &str, args: &Pair) -> anyhow::Result<ExitCode> {
+    ending::exit_on_request()?;
     let code = match &args.code {
         Some(code) => code.clone(),
         None => {
@@ -307,6 +310,7 @@ fn find(args: &Find) -> anyhow::Result<ExitCode> {
     let time = duration(args.time)?;
     let peers = args.keys.peers();
     keep_capabilities(&[]).context("cannot give privileges away")?;
+    ending::exit_on_request()?;
     let found = find_agents(time)?;
     let known = |agent: &FoundAgent| -> Result<bool, RemoteError> {
         Ok(peers.find(Role::Agent, agent.announcement.fingerprint)?.is_some())

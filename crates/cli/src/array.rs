@@ -15,7 +15,7 @@ use timewire_ctl::campaign::{Reach, own_agent_directory};
 use timewire_ctl::conductor::Connect;
 use timewire_sys::event::EndRequests;
 
-use crate::{output, stations};
+use crate::{ending, output, stations};
 
 #[derive(Debug, Subcommand)]
 pub enum ArrayCommand {
@@ -151,8 +151,14 @@ pub fn run(command: ArrayCommand) -> anyhow::Result<ExitCode> {
             make(&wish, Target::Kubernetes(Kubernetes { program, image, claim, cpu, memory }))
         }
         ArrayCommand::Task(args) => task(&args),
-        ArrayCommand::Status(args) => status(&args),
-        ArrayCommand::Merge(args) => merge(&args),
+        ArrayCommand::Status(args) => {
+            ending::exit_on_request()?;
+            status(&args)
+        }
+        ArrayCommand::Merge(args) => {
+            ending::exit_on_request()?;
+            merge(&args)
+        }
     }
 }
 

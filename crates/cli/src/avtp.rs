@@ -7,7 +7,8 @@ mod names;
 mod show;
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ use timewire_ctl::avtp::{
 };
 use timewire_sys::sending_of;
 
+use crate::ending::Ending;
 use crate::output;
 use crate::traffic::{self, parse_time};
 use names::{StreamName, VlanWish};
@@ -552,17 +554,17 @@ fn crf_listen(of: &CrfListen) -> anyhow::Result<ExitCode> {
 }
 
 fn can_talk(talk: &CanTalk) -> anyhow::Result<ExitCode> {
-    let mut lines: Box<dyn BufRead> = if talk.file.as_os_str() == "-" {
-        Box::new(io::stdin().lock())
-    } else {
-        let file = File::open(&talk.file);
-        Box::new(BufReader::new(
-            file.with_context(|| format!("cannot read {}", talk.file.display()))?,
-        ))
+    let file = match talk.file.as_os_str() == "-" {
+        true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        false => File::open(&talk.file),
     };
+    let file = file.with_context(|| format!("cannot read {}", talk.file.display()))?;
+    let ending = Ending::new()?;
+    let mut lines = BufReader::new(ending.reading(file));
     let stream = talk.out.stream()?;
     let carrier = talk.transit.map_or(Carrier::Ntscf, Carrier::Tscf);
-    let sent = can::talk(stream, carrier, &talk.out.outlet(None)?, lines.as_mut())?;
+    let sent =
+        can::talk(stream, carrier, &talk.out.outlet(None)?, &mut lines, &mut || ending.is_asked())?;
     print(&sent, talk.json, &show::sent(&stream.to_string(), &sent))?;
     Ok(code_of(&sent))
 }

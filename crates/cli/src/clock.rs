@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -25,6 +24,7 @@ use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::{ClockRole, ClockWish, HostFile};
 use timewire_sys::steering::{self, Steered};
 
+use crate::ending::Ending;
 use crate::traffic::{clock_error, parse_interval, parse_time};
 use crate::{input, output};
 
@@ -316,6 +316,7 @@ fn recover() -> anyhow::Result<()> {
 
 fn show(args: &Status) -> anyhow::Result<ExitCode> {
     let bound = ClockBound::stated(clock_error(args.clock_error)?);
+    let ending = args.watch.then(Ending::new).transpose()?;
     loop {
         let (text, on_time) = match &args.socket {
             Some(socket) => of_socket(socket, args.json, &bound)?,
@@ -346,10 +347,9 @@ fn show(args: &Status) -> anyhow::Result<ExitCode> {
             }
         };
         output::print(&text)?;
-        if !args.watch {
+        if ending.as_ref().is_none_or(|ending| ending.rest(Span::from_secs(1))) {
             return Ok(ExitCode::from(u8::from(!on_time)));
         }
-        std::thread::sleep(Duration::from_secs(1));
     }
 }
 

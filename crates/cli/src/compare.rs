@@ -15,7 +15,7 @@ use timewire_ctl::rundir::{HostsBefore, RunDir};
 use timewire_report::compare::{self, Changed, Comparison, Hosts, Overall, Rules, Side};
 use timewire_trace::summary::Summary;
 
-use crate::output;
+use crate::{ending, output};
 
 #[derive(Debug, Args)]
 pub struct Compare {
@@ -99,6 +99,7 @@ fn confidence(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &Compare) -> anyhow::Result<ExitCode> {
+    ending::exit_on_request()?;
     let [a, b] = [&args.a, &args.b].map(|path| -> anyhow::Result<_> {
         let directory = RunDir::open(path)?;
         let summary = directory.summarise()?;

@@ -21,6 +21,7 @@ use timewire_sched::carrier;
 use timewire_sched::scenario::host::HostFile;
 use timewire_sched::scenario::{CaseMac, FileKind, Scenario};
 
+use crate::ending::{self, Ending, WORDS};
 use crate::{input, output};
 
 /// What is asked, and about which host.
@@ -73,7 +74,13 @@ pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
         }
         (None, None) => {
             let snapshot = Snapshot::of_this_host(&[])?;
+            // What is tried on an interface is taken back first.
+            let ending = args.try_offload.as_ref().map(|_| Ending::new()).transpose()?;
+            if ending.is_none() {
+                ending::exit_on_request()?;
+            }
             let probes = probes_of_this_host(Extent::All, &snapshot, args.try_offload.as_ref())?;
+            anyhow::ensure!(!ending.is_some_and(|ending| ending.is_asked()), "{WORDS}");
             (snapshot, probes)
         }
     };

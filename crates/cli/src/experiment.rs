@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use timewire_base::CyclicWindows;
@@ -13,17 +12,18 @@ use timewire_ctl::CtlError;
 use timewire_ctl::experiment::{self, Options, Script};
 use timewire_ctl::rundir::{CaseMeta, RunDir};
 use timewire_host::doctor::Diagnosis;
+use timewire_lab::LabError;
 use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Machine, Time};
 use timewire_report::{Extras, LongJourney, TableOptions};
 use timewire_sched::carrier::Asked;
 use timewire_sched::scenario::{FileKind, Scenario};
-use timewire_sys::event::EndRequests;
 use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
 
 use crate::args::{CarrierChoice, Demo, Laboratory, Output, Run, Where};
 use crate::compare::Baseline;
 use crate::doctor;
+use crate::ending::Ending;
 use crate::input;
 use crate::lab;
 use crate::output::{self, ProgressLine};
@@ -263,21 +263,17 @@ fn in_machine(
     }
 }
 
-/// The exit code of a machine's command; none when somebody asked this process to end before.
+/// The exit code of a machine's command; none when somebody asked this process to end before: the
+/// machine ends with it, and the records stay.
 pub fn code_of(machine: Machine, kernel: &Kernel) -> anyhow::Result<Option<u8>> {
-    // Before the machine starts: it dies with the first of both, and the records stay.
-    let requests = EndRequests::new().context("cannot wait for signals")?;
-    let mut running = machine.start(kernel)?;
-    while !running.has_ended()? {
-        if requests.take() {
-            return Ok(None);
-        }
-        std::thread::sleep(LOOK);
+    let ending = Ending::new()?;
+    match lab::run_until_asked(machine, kernel, &ending) {
+        Ok(finished) => Ok(Some(finished.outcome.code)),
+        Err(error) => match error.downcast_ref() {
+            Some(LabError::EndRequested) => Ok(None),
+            _ => Err(error),
+        },
     }
-    if requests.take() {
-        return Ok(None);
-    }
-    Ok(Some(running.wait()?.outcome.code))
 }
 
 /// What was asked of this process, for the one in the machine.
@@ -299,8 +295,6 @@ pub fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<Stri
     Ok(command)
 }
 
-/// How often the machine and the user are looked at.
-const LOOK: Duration = Duration::from_millis(5);
 /// Enough for four stations with their buffers.
 pub const RUN_MEMORY_MIB: u32 = 1_024;
 

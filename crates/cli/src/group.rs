@@ -6,7 +6,6 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
@@ -17,6 +16,7 @@ use timewire_host::groups::{Kept, MemberStatus, ModelStatus, RowStatus};
 use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::HostFile;
 
+use crate::ending::Ending;
 use crate::{input, output};
 
 /// What is done with groups.
@@ -180,6 +180,7 @@ fn status() -> anyhow::Result<ModelStatus> {
 }
 
 fn watch(args: &Show) -> anyhow::Result<ExitCode> {
+    let ending = Ending::new()?;
     let mut before: Option<ModelStatus> = None;
     loop {
         let now = status()?;
@@ -190,7 +191,9 @@ fn watch(args: &Show) -> anyhow::Result<ExitCode> {
             output::print(&format!("{clear}{}", describe(&now, before.as_ref())))?;
         }
         before = Some(now);
-        std::thread::sleep(Duration::from_secs(1));
+        if ending.rest(Span::from_secs(1)) {
+            return Ok(ExitCode::SUCCESS);
+        }
     }
 }
 

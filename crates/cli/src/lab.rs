@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `lab`: which laboratories there are, their kernels, and commands inside them.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -11,21 +12,29 @@ use serde::Serialize;
 use timewire_lab::LabError;
 use timewire_lab::doctor::{self, Check, Level};
 use timewire_lab::qemu;
+use timewire_lab::tools;
 use timewire_lab::uml::{About, Connection, Finished, Kernel, Machine, Time};
 use timewire_sys::Randomness;
 use timewire_sys::machine::TerminalSettings;
 
 use crate::args::{Exec, In, LabCommand, LabTime, Qemu, Shell, Uml};
+use crate::ending::{self, Ending, WORDS};
 use crate::output::{self, ProgressLine};
 use crate::segment;
 
 pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
-        LabCommand::Doctor { json } => doctor(json),
+        LabCommand::Doctor { json } => {
+            ending::exit_on_request()?;
+            doctor(json)
+        }
         LabCommand::Uml(args) => uml(&args),
         LabCommand::Qemu(args) => qemu(&args),
         LabCommand::Exec(args) => exec(args),
-        LabCommand::Stamps { cards } => match qemu::card::keep_stamping(&cards)? {},
+        LabCommand::Stamps { cards } => {
+            ending::exit_on_request()?;
+            match qemu::card::keep_stamping(&cards)? {}
+        }
         LabCommand::Shell(args) => shell(args),
         LabCommand::Segment(args) => segment::run(&args),
         LabCommand::Clean => clean(),
@@ -101,16 +110,24 @@ fn what_it_is(laboratory: &str) -> &'static str {
     }
 }
 
+/// Gets a kernel. A request to end kills what makes it, which takes back what it has begun.
+fn gotten<K>(get: impl FnOnce() -> Result<K, LabError>) -> anyhow::Result<K> {
+    ending::on_request(tools::end_all)?;
+    let got = get();
+    anyhow::ensure!(!tools::is_ended() || got.is_ok(), "{WORDS}; nothing of the kernel was kept");
+    Ok(got?)
+}
+
 fn uml(args: &Uml) -> anyhow::Result<ExitCode> {
     let kernels = if args.list {
         Kernel::cached()?
     } else {
         let mut line = ProgressLine::new();
         let mut tell = |step: &str| line.line(step);
-        let made = match (&args.kernel, args.prebuilt) {
+        let made = gotten(|| match (&args.kernel, args.prebuilt) {
             (_, true) => Kernel::fetch_prebuilt(&mut tell),
             (series, false) => Kernel::build(series.as_deref(), &mut tell),
-        };
+        });
         line.clear();
         vec![made?]
     };
@@ -145,7 +162,8 @@ fn qemu(args: &Qemu) -> anyhow::Result<ExitCode> {
         qemu::Kernel::cached()?
     } else {
         let mut line = ProgressLine::new();
-        let kernel = qemu::Kernel::fetch(args.kernel.as_deref(), &mut |step| line.line(step));
+        let mut tell = |step: &str| line.line(step);
+        let kernel = gotten(|| qemu::Kernel::fetch(args.kernel.as_deref(), &mut tell));
         line.clear();
         vec![kernel?]
     };
@@ -201,11 +219,14 @@ pub fn machine_like_this(command: Vec<String>, time: Time) -> anyhow::Result<Mac
     Ok(machine)
 }
 
+/// Exit code: that of the command; 2: it was ended on request.
 fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     let stats = args.stats;
+    // Before the machine starts: it is to end with this process, and not by itself.
+    let ending = Ending::new()?;
     let finished = match args.place {
-        In::Uml => exec_in_uml(args)?,
-        In::Qemu => exec_in_qemu(args)?,
+        In::Uml => exec_in_uml(args, &ending)?,
+        In::Qemu => exec_in_qemu(args, &ending)?,
     };
     if stats {
         let spent = finished.outcome.ended_ns - finished.outcome.started_ns;
@@ -215,7 +236,7 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(finished.outcome.code))
 }
 
-fn exec_in_uml(args: Exec) -> anyhow::Result<Finished> {
+fn exec_in_uml(args: Exec, ending: &Ending) -> anyhow::Result<Finished> {
     if args.cards.is_some() {
         anyhow::bail!("--cards is for `--in qemu`; User-Mode Linux has no network cards");
     }
@@ -226,11 +247,11 @@ fn exec_in_uml(args: Exec) -> anyhow::Result<Finished> {
     let mut machine = machine_like_this(args.command, time_for(args.kernel.time, &kernel))?;
     machine.memory_mib = args.kernel.memory.unwrap_or(machine.memory_mib);
     machine.writable = writable(&args.kernel.writable)?;
-    machine.connection = to_our_descriptors(input(args.stdin)?)?;
-    Ok(machine.run(&kernel)?)
+    machine.connection = to_our_descriptors(input(args.stdin, ending)?)?;
+    run_until_asked(machine, &kernel, ending)
 }
 
-fn exec_in_qemu(args: Exec) -> anyhow::Result<Finished> {
+fn exec_in_qemu(args: Exec, ending: &Ending) -> anyhow::Result<Finished> {
     if args.kernel.prebuilt || args.kernel.time.is_some() {
         anyhow::bail!(
             "--prebuilt and --time are for `--in uml`; the emulated kernel is always the \
@@ -251,15 +272,31 @@ fn exec_in_qemu(args: Exec) -> anyhow::Result<Finished> {
         machine.directory = "/".into();
         machine.sealed = Some(programs);
     }
-    machine.connection = to_our_descriptors(input(args.stdin)?)?;
-    Ok(machine.run(&kernel)?)
+    machine.connection = to_our_descriptors(input(args.stdin, ending)?)?;
+    Ok(machine.run_while(&kernel, &mut || !ending.is_asked())?)
+}
+
+/// Runs a machine to its end.
+///
+/// **Errors**: as [`Machine::run`]; [`LabError::EndRequested`].
+pub fn run_until_asked(
+    machine: Machine,
+    kernel: &Kernel,
+    ending: &Ending,
+) -> anyhow::Result<Finished> {
+    Ok(machine.start(kernel)?.wait_while(&mut || !ending.is_asked())?)
 }
 
 /// Standard input to its end, or nothing.
-fn input(wanted: bool) -> anyhow::Result<Vec<u8>> {
+fn input(wanted: bool, ending: &Ending) -> anyhow::Result<Vec<u8>> {
     let mut input = Vec::new();
     if wanted {
-        io::stdin().read_to_end(&mut input).context("cannot read standard input")?;
+        let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+        let stdin = stdin.context("cannot copy standard input")?;
+        ending.reading(stdin).read_to_end(&mut input).context("cannot read standard input")?;
+        if ending.is_asked() {
+            return Err(LabError::EndRequested.into());
+        }
     }
     Ok(input)
 }
@@ -294,8 +331,9 @@ fn shell(args: Shell) -> anyhow::Result<ExitCode> {
          `exit` ends it",
         about.release
     );
+    let ending = Ending::new()?;
     let settings = TerminalSettings::make_raw(stdin.as_fd()).context("cannot use the terminal")?;
-    let finished = machine.run(&kernel);
+    let finished = run_until_asked(machine, &kernel, &ending);
     drop(settings);
     Ok(ExitCode::from(finished?.outcome.code))
 }

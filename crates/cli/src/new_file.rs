@@ -113,6 +113,14 @@ fn is_there(path: &Path) -> anyhow::Error {
     anyhow::anyhow!("cannot write {}: it is there; --force writes over it", path.display())
 }
 
+/// Removes what is written of all files that are not whole: this process ends at once.
+pub fn remove_unfinished() {
+    for beside in all_beside().iter() {
+        // There is nobody to tell.
+        let _ = fs::remove_file(beside);
+    }
+}
+
 impl NewFile {
     fn cannot(&self, source: io::Error) -> io::Error {
         io::Error::new(source.kind(), CannotWrite { path: self.path.clone(), source })

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Args;
 use timewire_base::{Span, parse_span};
-use timewire_plan::check::check as judge;
+use timewire_plan::check::check_while as judge;
 use timewire_plan::exchange::{
     Tsnbench, Tsnkit, TsnkitPlan, read_tsnbench, read_tsnkit, write_tsnkit,
 };
@@ -156,7 +156,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         !effort.asked || !plan.admitted.is_empty(),
         "{WORDS} before any stream had a place: there is no plan, and nothing was written"
     );
-    effort.checked = refute(problem, &plan)?;
+    effort.checked = refute(problem, &plan, &ending)?;
     if let Some(mut file) = drawing {
         let svg = gantt::svg(problem, &plan, explained);
         let svg = svg.map_err(|why| {
@@ -200,25 +200,31 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     if effort.asked && args.explain.is_some() {
         say!("note: the search was {WORDS}; this is of the best plan until then");
     }
-    if effort.asked || more.as_ref().is_some_and(file::More::is_cut) {
+    if effort.asked || ending.is_asked() || more.as_ref().is_some_and(file::More::is_cut) {
         return Ok(ExitCode::from(CODE));
     }
     let good = plan.refused.is_empty() && more.is_none_or(|more| more.is_good());
     Ok(ExitCode::from(u8::from(!good)))
 }
 
-/// Holds the plan against what shares nothing with the search; whether that could be done.
+/// Holds the plan against what shares nothing with the search; whether that could be done. A
+/// request to end the search does not end this; another does.
 ///
 /// **Errors**: something contradicts it, which is a mistake of the search.
-fn refute(problem: &Problem, plan: &Plan) -> anyhow::Result<bool> {
-    let report = match judge(problem, plan) {
+fn refute(problem: &Problem, plan: &Plan, ending: &Ending) -> anyhow::Result<bool> {
+    let report = match judge(problem, plan, &mut || !ending.is_asked_anew()) {
         Ok(report) => report,
         Err(error) => {
             say!("note: the plan was not checked: {error}");
             return Ok(false);
         }
     };
-    let Some(first) = report.findings.first() else { return Ok(true) };
+    let Some(first) = report.findings.first() else {
+        if report.ended_early {
+            say!("note: the check of the plan was {WORDS}; the plan was not checked");
+        }
+        return Ok(!report.ended_early);
+    };
     let more = report.findings.len() - 1;
     anyhow::bail!(
         "the plan does not hold, which is a mistake of this program: {} (and {more} more)",

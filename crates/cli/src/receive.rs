@@ -16,6 +16,7 @@ use timewire_ctl::receive::{self, ClassStatus, Notes, ReceiveStatus};
 use timewire_sched::scenario::FileKind;
 use timewire_sched::scenario::host::{HostFile, Receive};
 
+use crate::ending::Ending;
 use crate::{input, output};
 
 #[derive(Debug, Subcommand)]
@@ -223,20 +224,18 @@ fn parse_match(text: &str) -> Result<Json, String> {
 type Rates = BTreeMap<(String, String), f64>;
 
 fn watch(show: &Show, interval: Span) -> anyhow::Result<ExitCode> {
-    let Ok(interval) = u64::try_from(interval.as_ns()).map(Duration::from_nanos) else {
-        bail!("{interval} is no interval");
-    };
-    if interval < Duration::from_millis(10) {
+    if interval < Span::from_ms(10) {
         bail!("less than 10ms between two looks is too short");
     }
+    let ending = Ending::new()?;
     let look = || receive::show(show.interface.as_ref()).map(|found| (found, Instant::now()));
     let (mut before, mut at) = look()?;
-    loop {
-        std::thread::sleep(interval);
+    while !ending.rest(interval) {
         let (now, when) = look()?;
         print(&now, show.json, &rates(&before, &now, when - at))?;
         (before, at) = (now, when);
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn rates(before: &[ReceiveStatus], now: &[ReceiveStatus], passed: Duration) -> Rates {

@@ -18,9 +18,11 @@ use timewire_sim::{Loss, SegmentConfig, SegmentKind, SimTime, StationClock};
 use timewire_sys::event::EndRequests;
 
 use crate::args::SegmentArgs;
+use crate::ending::{CODE, WORDS};
 use crate::{input, output};
 
-/// Exit code 0: all commands ended well; 1: one ended with another code, or with the duration.
+/// Exit code 0: all commands ended well; 1: one ended with another code, or with the duration; 2:
+/// it was ended on request.
 pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
     let (file, text) =
         input::read(&args.file, FileKind::Segment, "nothing was run", SegmentFile::parse)?;
@@ -41,6 +43,9 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
         output::json(&summary)?;
     } else {
         output::print(&table(&summary, &out))?;
+    }
+    if summary.ended_early {
+        return Ok(ExitCode::from(CODE));
     }
     let ended_well = summary.stations.iter().all(|station| station.exit_code == Some(0));
     Ok(ExitCode::from(u8::from(!ended_well)))
@@ -112,6 +117,9 @@ fn table(summary: &Summary, out: &Path) -> String {
         );
     }
     let (simulated, host) = (summary.simulated_ns, summary.host_ns.max(1));
+    if summary.ended_early {
+        let _ = writeln!(text, "{WORDS}: this is what there was until then");
+    }
     // Thousandths, rounded down.
     let ratio = u128::from(simulated) * 1_000 / u128::from(host);
     let _ = writeln!(

@@ -7,14 +7,14 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use timewire_base::{IfName, Span};
 use timewire_ctl::top::{Look, Room, view};
 use timewire_ctl::traffic::clocks::ClockBound;
-use timewire_sys::event::{self, EndRequests};
 use timewire_sys::terminal;
 
+use crate::ending::Ending;
 use crate::output;
 use crate::traffic::{clock_error, parse_time};
 
@@ -49,7 +49,7 @@ pub fn run(args: &Top) -> anyhow::Result<ExitCode> {
         );
     }
     let clock_error = ClockBound::stated(clock_error(args.clock_error)?);
-    let requests = EndRequests::new().context("cannot wait for signals")?;
+    let ending = Ending::new()?;
     let mut screen = Screen { drawn: 0, is_live: !args.json && io::stdout().is_terminal() };
     let mut before: Option<Look> = None;
     loop {
@@ -63,9 +63,7 @@ pub fn run(args: &Top) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         before = Some(look);
-        // Ended early by a signal that is none of ours, it only looks a little sooner.
-        let _ = event::wait_readable(&[requests.as_fd()], Some(args.interval));
-        if requests.take() {
+        if ending.rest(args.interval) {
             return Ok(ExitCode::SUCCESS);
         }
     }

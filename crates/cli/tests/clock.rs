@@ -11,6 +11,7 @@ use std::fs;
 use std::process::Command;
 
 use serde_json::Value as Json;
+use support::interrupted::{WAYS, end, hears_as};
 use support::{Host, Scratch, timewire, wait_until};
 use timewire_base::SocketPriority;
 use timewire_lab::ns;
@@ -153,6 +154,36 @@ fn t3_a_clock_is_kept_shown_and_given_back() {
     assert_eq!(host.list("/run/timewire/clock"), Vec::<String>::new());
     assert_eq!(host.list("/run/timewire/journal"), Vec::<String>::new());
     assert!(host.processes_with("ptp4l").is_empty());
+}
+
+#[test]
+fn t3_a_clock_that_is_asked_to_end_leaves_nothing() {
+    if !linuxptp() {
+        return;
+    }
+    let Some(host) = pair() else { return };
+    host.scratch().write("give.yaml", &file("va", "transmitter", ""));
+    let start = ["clock", "start", "give.yaml", "--name", "give"];
+    let watch = ["clock", "watch", "--name", "look", "--role", "transmitter", "--socket"];
+    let watch = [&watch[..], &["/run/timewire/clock/give/ptp4l"]].concat();
+    let gives = || is_on_time(&host, "give");
+    let begin =
+        |words: &[&str]| host.spawn_in("", &[&["setsid", support::TIMEWIRE], words].concat());
+    for way in WAYS {
+        let running = begin(&start);
+        wait_until("it gives the time", gives);
+        // It ends with what it found, as far as it came.
+        let said = end(begin(&watch), &watch, || status(&host, "look").is_some(), way);
+        assert_eq!(said.code, Some(0), "{way:?}: {said:?}");
+        let show = ["clock", "status", "--name", "give", "--watch"];
+        let said = end(begin(&show), &show, || hears_as(&host, "--watch"), way);
+        assert_eq!(said.code, Some(0), "{way:?}: {said:?}");
+        let said = end(running, &start, gives, way);
+        assert_eq!(said.code, Some(0), "{way:?}: {said:?}");
+        assert!(host.processes().iter().all(|it| !it.command.contains("ptp4l")), "{way:?}");
+        assert_eq!(host.list("/run/timewire/clock"), Vec::<String>::new());
+        assert_eq!(host.list("/run/timewire/journal"), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod support;
 
 use std::fs;
 
+use support::interrupted::{To, end, hears_as};
 use support::{Host, Running, Said, Scratch, timewire, wait_until};
 
 const TREE: &str = "timewire: 1
@@ -203,6 +204,12 @@ fn t3_signals_end_the_groups_and_put_all_back() {
         let pid = one.inside().to_string();
         host.timewire(&["group", "add", "control", &pid, "--priority", "1"]).done();
         assert_eq!(scheduling(&one), (1, 40));
+        if signal != "KILL" {
+            let show = ["group", "show", "--watch"];
+            let running = host.spawn_in("", &[&["setsid", support::TIMEWIRE], &show[..]].concat());
+            let said = end(running, &show, || hears_as(&host, "--watch"), (signal, To::Alone));
+            assert_eq!(said.code, Some(0), "{said:?}");
+        }
         keeper.signal(signal);
         let said = keeper.end();
         assert_eq!(said.code == Some(0), signal != "KILL", "{said:?}");

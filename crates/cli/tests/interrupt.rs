@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Ctrl-C in a terminal, which goes to all processes of the foreground at once: every command that
 //! takes long keeps what there is, says so in the same words, ends with its documented code, and
-//! leaves nothing. A table over those commands, each for SIGINT and SIGTERM.
+//! leaves nothing. A table over those commands that measure and compute, each for SIGINT and
+//! SIGTERM, to all of its processes and to itself alone.
 //!
-//! Not here: what a single process does with a signal (the tests of each command).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! Not here: all other commands (`interrupt_others.rs`).
 
 mod support;
 
 use std::fs;
-use std::process::Command;
 
 use serde_json::Value;
-use support::{BOTH_CASES, Host, Said, TIMEWIRE, Tiny, run, wait_until};
+use support::interrupted::{Condition, WAYS, computes, interrupted};
+use support::{BOTH_CASES, Host, Tiny, run, wait_until};
 
 /// Frames that an interface of a namespace has sent.
 fn sent(host: &Host, netns: &str, interface: &str) -> u64 {
@@ -86,23 +86,41 @@ fn crowded_network() -> String {
     text
 }
 
-/// Whether a command looks at signals itself, and has worked for a while since: what it computes
-/// is seen nowhere else.
-fn computes(host: &Host) -> bool {
-    host.processes().iter().filter(|process| process.command.starts_with(TIMEWIRE)).any(|process| {
-        let read = |file: &str| {
-            fs::read_to_string(format!("/proc/{}/{file}", process.pid)).unwrap_or_default()
-        };
-        let status = read("status");
-        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-        let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        // After the name, which is in parentheses: user and system time of all threads, in ticks.
-        let stat = read("stat");
-        let fields = stat.rsplit(')').next().unwrap_or("").split_whitespace().skip(11).take(2);
-        let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
-        // SIGINT is the second signal.
-        blocked.is_some_and(|mask| mask & 2 != 0) && ticks > 30
-    })
+/// Streams without starts through many bridges, none of which can be in time, whatever its start.
+fn late_network() -> String {
+    let bridges: Vec<String> = (0..16).map(|number| format!("x{number}")).collect();
+    let chain: Vec<&str> =
+        ["a"].into_iter().chain(bridges.iter().map(String::as_str)).chain(["b"]).collect();
+    let pairs = chain.windows(2).map(|two| format!("{{ between: [{}, {}] }}", two[0], two[1]));
+    let names = bridges.iter().map(|name| format!("{{ name: {name} }}"));
+    let mut text = format!(
+        "timewire: 1\nkind: network\nname: late\nduration: 1s\n\
+         stations: [{{ name: a }}, {{ name: b }}]\nbridges: [{}]\nlinks: [{}]\nstreams:\n",
+        names.collect::<Vec<_>>().join(", "),
+        pairs.collect::<Vec<_>>().join(", ")
+    );
+    for number in 0..1_000 {
+        text += &format!(
+            "- {{ name: s{number}, from: a, to: b, class: 7, message: 59B, \
+             place: {{ latency: 1us }}, traffic: {{ kind: cyclic, period: 10s }} }}\n"
+        );
+    }
+    text
+}
+
+/// Gates of its talker that make many starts worth a look.
+fn many_gates() -> String {
+    let mut text =
+        "timewire: 1\nname: a\nhost:\n  interfaces:\n    - name: eth0\n      transmit:\n        \
+        handle: 100\n        overhead: 24B\n        classes:\n          \
+        - { queues: 1@0 }\n          - { priorities: [7], queues: 1@1 }\n        \
+        gates:\n          base_time: 0ns\n          entries:\n"
+            .to_owned();
+    for _ in 0..15 {
+        text += "            - { open: [1], interval: 30us }\n            \
+                 - { open: [0], interval: 20us }\n";
+    }
+    text + "            - { open: [0], interval: 250us }\n"
 }
 
 /// Frames between the stations of a measurement.
@@ -112,24 +130,10 @@ fn sent_on_bench(host: &Host) -> u64 {
     benches.map(|name| sent(host, name, "eth0")).sum()
 }
 
-/// What is waited for before the signal.
-type Condition = fn(&Host) -> bool;
-
 /// A command, what is waited for, its exit codes, what it says and which files it leaves in `out`.
 type Row<'a> = (&'a [&'a str], Condition, &'a [i32], &'a str, &'a [&'a str]);
 
 const REQUEST: &str = "ended on request";
-
-/// The command in a session of its own, as a terminal has it, ended with all its processes.
-fn interrupted(host: &Host, words: &[&str], condition: Condition, signal: &str) -> Said {
-    let mut running = host.spawn_in("", &[&["setsid", TIMEWIRE], words].concat());
-    wait_until("it is under way", || condition(host) || running.has_ended());
-    assert!(!running.has_ended(), "{words:?} ended by itself: {:?}", running.end());
-    let group = format!("-{}", running.pid());
-    let done = Command::new("kill").args([&format!("-{signal}"), "--", &group]).status();
-    assert!(done.unwrap().success(), "{words:?}: no group {group}");
-    running.end()
-}
 
 #[test]
 fn t3_every_long_command_keeps_what_there_is() {
@@ -151,7 +155,7 @@ fn t3_every_long_command_keeps_what_there_is() {
             .flat_map(|case| fs::read_dir(case.path()).into_iter().flatten().flatten())
             .any(|file| file.path().extension().is_some_and(|e| e == "twr"))
     };
-    let table: [Row<'_>; 7] = [
+    let table: [Row<'_>; 8] = [
         (&plain, on_bench, &[2], REQUEST, &["frames.csv", "launch.json", "launch.txt"]),
         (&mac, on_bench, &[2], REQUEST, &["frames.csv", "launch.json", "launch.txt"]),
         (
@@ -169,6 +173,7 @@ fn t3_every_long_command_keeps_what_there_is() {
             &["path.json"],
         ),
         (&["run", &file], in_case, &[2], REQUEST, &["run.json"]),
+        (&["demo", "--quick"], in_case, &[2], REQUEST, &["run.json"]),
         // These end with what they found: on a busy machine a message is late.
         (
             &["talk", "127.0.0.1:9009", "--cycle", "1ms"],
@@ -182,7 +187,7 @@ fn t3_every_long_command_keeps_what_there_is() {
     // Messages for the listener.
     let _talker = host.spawn(&["talk", "127.0.0.1:9009", "--cycle", "1ms"]);
     for (words, condition, codes, says, files) in table {
-        for signal in ["INT", "TERM"] {
+        for way in WAYS {
             let out = host.scratch().path().join("out");
             let _ = fs::remove_dir_all(&out);
             let directory = out.display().to_string();
@@ -190,13 +195,13 @@ fn t3_every_long_command_keeps_what_there_is() {
             if !files.is_empty() {
                 all.extend(["--out", &directory]);
             }
-            let said = interrupted(&host, &all, condition, signal);
+            let said = interrupted(&host, &all, condition, way);
             let is_right = said.code.is_some_and(|code| codes.contains(&code));
-            assert!(is_right, "{signal} {words:?}: {said:?}");
+            assert!(is_right, "{way:?} {words:?}: {said:?}");
             let told = said.stdout.clone() + &said.stderr;
-            assert!(told.contains(says), "{signal} {words:?}: {said:?}");
+            assert!(told.contains(says), "{way:?} {words:?}: {said:?}");
             for file in files {
-                assert!(out.join(file).exists(), "{signal} {words:?}: no {file}: {said:?}");
+                assert!(out.join(file).exists(), "{way:?} {words:?}: no {file}: {said:?}");
             }
             wait_until("its stations are gone", || {
                 host.list("/run/netns").iter().all(|name| !name.starts_with("tw"))
@@ -221,7 +226,13 @@ fn t3_every_long_computation_keeps_what_there_is() {
     let files = &["run.json", "end.json", "simulation.json", "report.html"];
     let best = "; ended on request: this is the best plan until then";
     let worst = "of 1000000 phases were tried";
-    let table: [Row<'_>; 9] = [
+    let drawn = host.scratch().join("drawn.svg");
+    let late = host.scratch().write("late.yaml", &late_network());
+    let gates = host.scratch().join("gates");
+    fs::create_dir(&gates).unwrap();
+    host.scratch().write("gates/a.host.yaml", &many_gates());
+    let found = "ended on request: this is what was found until then";
+    let table: [Row<'_>; 11] = [
         (&["sim", &long], computes, &[2], of_first, &[]),
         (&["sim", &long, "--json"], computes, &[2], "\"ended_early\": {", &[]),
         (&["sim", &long], computes, &[2], of_first, files),
@@ -230,25 +241,29 @@ fn t3_every_long_computation_keeps_what_there_is() {
         (&["sim", &short, "--worst=1000000"], computes, &[2], worst, &[]),
         (&["sim", &long, "--worst"], computes, &[2], "ended on request in the first trial", &[]),
         (&["plan", &crowd, "--time-limit", "600s"], computes, &[2], best, &[]),
+        (&["plan", &crowd, "--time-limit", "600s", "--gantt", &drawn], computes, &[2], best, &[]),
+        (&["plan", &late, "--check", &gates], computes, &[2], found, &[]),
         (&["plan", &long, "--simulate"], computes, &[2], of_first, &[]),
     ];
     for (words, condition, codes, says, files) in table {
-        for signal in ["INT", "TERM"] {
+        for way in WAYS {
             let out = host.scratch().path().join("out");
             let _ = fs::remove_dir_all(&out);
             let _ = fs::remove_file(&kept);
+            let _ = fs::remove_file(&drawn);
             let directory = out.display().to_string();
             let mut all = words.to_vec();
             if !files.is_empty() {
                 all.extend(["--out", &directory]);
             }
-            let said = interrupted(&host, &all, condition, signal);
-            assert_eq!(said.code, codes.first().copied(), "{signal} {words:?}: {said:?}");
+            let said = interrupted(&host, &all, condition, way);
+            assert_eq!(said.code, codes.first().copied(), "{way:?} {words:?}: {said:?}");
             let told = said.stdout.clone() + &said.stderr;
-            assert!(told.contains(says), "{signal} {words:?}: {said:?}");
+            assert!(told.contains(says), "{way:?} {words:?}: {said:?}");
             for file in files {
-                assert!(out.join(file).exists(), "{signal} {words:?}: no {file}: {said:?}");
+                assert!(out.join(file).exists(), "{way:?} {words:?}: no {file}: {said:?}");
             }
+            assert_eq!(words.contains(&"--gantt"), fs::exists(&drawn).unwrap(), "{words:?}");
             if !files.is_empty() {
                 let said = host.timewire(&["report", &directory]);
                 assert!(said.stdout.contains("was ended on request"), "{words:?}: {said:?}");

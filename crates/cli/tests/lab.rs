@@ -8,7 +8,7 @@
 mod support;
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use support::{BOTH_CASES, PLAIN_CASE, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until};
@@ -200,6 +200,98 @@ fn owner_id() -> u32 {
 fn parent(process: &std::path::Path) -> Option<u32> {
     let stat = fs::read_to_string(process.join("stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A command on a terminal of its own: what it said, and its exit code. Once it has said `begun`,
+/// these keys are pressed, each after the words before it were said.
+fn on_terminal(arguments: &[&str], keys: &[(&str, &str)]) -> Option<(String, Option<i32>)> {
+    let quoted = |word: &&str| format!("'{word}'");
+    let words: Vec<String> = [&[TIMEWIRE], arguments].concat().iter().map(quoted).collect();
+    let mut command = Command::new("script");
+    let line = format!("exec {}", words.join(" "));
+    command.args(["-qefc", &line, "/dev/null"]).env("SHELL", "/bin/sh");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else {
+        eprintln!("SKIP: no `script`, which makes terminals");
+        return None;
+    };
+    let mut keyboard = child.stdin.take().unwrap();
+    let mut screen = child.stdout.take().unwrap();
+    let (mut said, mut keys, mut buffer) = (String::new(), keys.iter(), [0; 4096]);
+    let mut next = keys.next();
+    while let Ok(count @ 1..) = screen.read(&mut buffer) {
+        said.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        while let Some((_, press)) = next.filter(|(after, _)| said.contains(after)) {
+            keyboard.write_all(press.as_bytes()).unwrap();
+            next = keys.next();
+        }
+    }
+    Some((said, child.wait().unwrap().code()))
+}
+
+const CTRL_C: &str = "\u{3}";
+
+#[test]
+fn t4_ctrl_c_in_a_terminal_ends_a_command_with_its_machine() {
+    if !kernel() {
+        return;
+    }
+    const GOES_ON: &str = "echo be''gun; while :; do sleep 1000; done";
+    for place in [&["--time", "wall"][..], &[], &["--in", "qemu"]] {
+        if place.contains(&"qemu") && exec(&["--in", "qemu", "--", "true"]).code != Some(0) {
+            eprintln!("SKIP: no emulated machine here; `timewire lab qemu` gets one");
+            continue;
+        }
+        let script = GOES_ON.replace("''", "\"\"");
+        let words = [&["lab", "exec"], place, &["--", "sh", "-c", &script]].concat();
+        let Some((said, code)) = on_terminal(&words, &[("begun", CTRL_C)]) else { return };
+        assert_eq!(code, Some(2), "{place:?}: {said}");
+        assert!(said.contains("begun\r\n") && said.contains("ended on request"), "{said}");
+    }
+}
+
+#[test]
+fn t4_a_shell_has_the_terminal_and_its_ctrl_c() {
+    if !kernel() {
+        return;
+    }
+    // What is typed is shown too, so that no answer may be a word of it.
+    let keys = [
+        ("# ", "echo be\"\"gun; sleep 100000\r"),
+        ("begun\r\n", CTRL_C),
+        ("^C", "echo $((30 + 12)) is \"the\" answer\r"),
+        ("42 is the answer", "exit 7\r"),
+    ];
+    let Some((said, code)) = on_terminal(&["lab", "shell", "--time", "wall"], &keys) else {
+        return;
+    };
+    assert_eq!(code, Some(7), "{said}");
+}
+
+#[test]
+fn t4_a_machine_without_memory_says_so() {
+    if !kernel() {
+        return;
+    }
+    // `tail` keeps a line, which never ends.
+    let eats = ["--", "sh", "-c", "head -c 400000000 /dev/zero | tail | wc -c"];
+    let hungry: [(&[&str], u32); 3] = [
+        (&["--memory", "128"], 128),
+        (&["--memory", "128", "--time", "wall"], 128),
+        (&["--in", "qemu", "--memory", "64"], 64),
+    ];
+    for (place, mib) in hungry {
+        if place.contains(&"qemu") && exec(&["--in", "qemu", "--", "true"]).code != Some(0) {
+            eprintln!("SKIP: no emulated machine here; `timewire lab qemu` gets one");
+            continue;
+        }
+        let said = exec(&[place, &eats].concat());
+        assert_eq!(said.code, Some(2), "{said:?}");
+        let words = format!("machine ran out of memory ({mib} MiB)");
+        assert!(said.stderr.contains(&words), "{said:?}");
+        assert!(said.stderr.contains(&format!("--memory {}", 2 * mib)), "{said:?}");
+        assert!(!said.stderr.contains("Call Trace"), "{said:?}");
+    }
 }
 
 #[test]

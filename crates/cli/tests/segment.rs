@@ -153,8 +153,16 @@ fn t4_a_segment_ends_when_it_is_asked_to_even_while_a_station_spins() {
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let said = end_of(child);
-    assert!(said.code == Some(2) && said.stderr.contains("it was asked to end"), "{said:?}");
+    assert!(said.code == Some(2) && said.stderr.is_empty(), "{said:?}");
     assert!(!kernel.is_alive());
+    // What there is until then is kept, and has a report.
+    let out = scratch.join("out");
+    let summary = fs::read_to_string(format!("{out}/summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    assert_eq!(summary["ended_early"], true, "{summary}");
+    assert!(summary["stations"][0]["exit_code"].is_null(), "{summary}");
+    let said = timewire(&["report", &out]);
+    assert!(said.stdout.contains("was ended on request"), "{said:?}");
 }
 
 #[test]

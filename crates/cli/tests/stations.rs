@@ -388,7 +388,7 @@ fn t3_ctrl_c_ends_an_experiment_with_its_records_and_hosts_back() {
     controller.signal("INT");
     let said = controller.end();
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.stderr.contains("it was asked to end"), "{said:?}");
+    assert!(said.stderr.contains("ended on request"), "{said:?}");
     stations.are_restored();
     let record = fs::read_to_string(stations.out().join("0001/records/s0/work.out")).unwrap();
     assert_eq!(record, "1\nseen\n");

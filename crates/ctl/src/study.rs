@@ -32,7 +32,7 @@ const MOST_TAGS: usize = 1 << 18;
 /// Most events that are kept of each capture to find those of one kernel.
 const MOST_EVENTS: usize = 1 << 16;
 /// Events after which progress is told.
-const TOLD_EVERY: u64 = 1 << 16;
+const TOLD_EVERY: u64 = 1 << 14;
 
 /// What is asked.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +107,8 @@ pub struct Studied {
     pub clocks: Clocks,
     /// Tables, worst journeys, chains.
     pub analysis: Analysis<Clocks>,
+    /// Whether it was ended before all events were gone through.
+    pub ended_early: bool,
 }
 
 /// Who is told what passes while captures are read.
@@ -148,19 +150,21 @@ struct Pairs {
 
 impl Study {
     /// Reads the captures and analyses them. `also` sees every event and journey; `progress` is
-    /// told the share that is done, 0 to 1.
+    /// told the share that is done, 0 to 1, and says whether to go on: without, what comes of it is
+    /// of the events until then.
     ///
-    /// **Errors**: a file that is no capture, or cannot be read; hosts whose clocks nothing joins.
+    /// **Errors**: a file that is no capture, or cannot be read; hosts whose clocks nothing joins;
+    /// an end before any journey could be found.
     pub fn run(
         &self,
         also: &mut impl Audience,
-        progress: &mut dyn FnMut(f64),
+        progress: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Studied, StudyError> {
         if self.captures.is_empty() {
             return Err(StudyError::Nothing);
         }
         let bytes: u64 = self.captures.iter().map(|file| size(file)).sum::<Result<_, _>>()?;
-        let mut done = Done { bytes: 2 * bytes, read: 0, told: progress };
+        let mut done = Done { bytes: 2 * bytes, read: 0, told: progress, is_over: false };
         let mut pairs =
             Pairs { crossings: None, twins: Twins::new(self.captures.len(), MOST_EVENTS) };
         let mut firsts = self.first(&mut pairs, &mut done)?;
@@ -187,7 +191,7 @@ impl Study {
         self.second((&clocks, &twins), &mut analysis, also, &mut done)?;
         analysis.finish(also);
         let captures = firsts.into_iter().map(|first| first.report).collect();
-        Ok(Studied { captures, clocks, analysis })
+        Ok(Studied { captures, clocks, analysis, ended_early: done.is_over })
     }
 
     fn first(&self, pairs: &mut Pairs, done: &mut Done<'_>) -> Result<Vec<First>, StudyError> {
@@ -255,6 +259,9 @@ impl Study {
             if count.is_multiple_of(TOLD_EVERY) {
                 done.read = before + readers.iter().map(Reader::bytes).sum::<u64>();
                 done.tell();
+                if done.is_over {
+                    break;
+                }
             }
         }
         Ok(())
@@ -281,14 +288,16 @@ fn step(
 struct Done<'a> {
     bytes: u64,
     read: u64,
-    told: &'a mut dyn FnMut(f64),
+    told: &'a mut dyn FnMut(f64) -> bool,
+    /// Nobody wants to go on.
+    is_over: bool,
 }
 
 impl Done<'_> {
     fn tell(&mut self) {
         #[expect(clippy::cast_precision_loss, reason = "a share for people")]
         let share = self.read as f64 / self.bytes.max(1) as f64;
-        (self.told)(share.min(1.0));
+        self.is_over |= !(self.told)(share.min(1.0));
     }
 }
 
@@ -332,6 +341,9 @@ fn first(
                 if events.is_multiple_of(TOLD_EVERY) {
                     done.read = before + reader.bytes();
                     done.tell();
+                    if done.is_over {
+                        return Err(StudyError::EndRequested);
+                    }
                 }
             }
             Some(Item::Note(Note::Losses(now))) => losses.counted(now),

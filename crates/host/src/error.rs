@@ -136,7 +136,7 @@ pub enum HostError {
         path: PathBuf,
     },
     /// The user, or a service manager, asked to end.
-    #[error("it was asked to end")]
+    #[error("ended on request")]
     Interrupted,
     /// Nothing waits to be confirmed.
     #[error("nothing is applied that waits to be confirmed")]

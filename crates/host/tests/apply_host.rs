@@ -365,7 +365,7 @@ fn asked_to_end(name: &IfName, then: &str) {
         });
         sh(&format!("kill -INT {}", process.child.id()));
         let said = process.hear();
-        if said.contains("asked to end") {
+        if said.contains("ended on request") {
             assert!(said.contains("left: []"), "{said}");
             interrupted += 1;
             process.end();

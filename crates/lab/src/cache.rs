@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use timewire_sys::namespace;
 
-use crate::LabError;
+use crate::{LabError, tools};
 
 /// The cache's directory; it is made when it is not there.
 ///
@@ -143,6 +143,9 @@ impl Lock {
         let failed = LabError::file("lock", &path);
         let mut told = false;
         loop {
+            if tools::is_ended() {
+                return Err(LabError::EndRequested);
+            }
             match namespace::try_lock(&file) {
                 Ok(true) => return Ok(Lock { _file: file }),
                 Ok(false) if !told => {

@@ -7,8 +7,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use crate::tools;
 use crate::{LabError, cache};
 
 /// A package as it can be had now.
@@ -220,8 +221,8 @@ impl Packages {
         if let Some(suite) = &self.preferred {
             command.args(["-o", &format!("APT::Default-Release={suite}")]);
         }
-        command.args(arguments).current_dir(directory).env("LC_ALL", "C").stdin(Stdio::null());
-        let output = command.output().map_err(|error| LabError::Packages {
+        command.args(arguments).current_dir(directory).env("LC_ALL", "C");
+        let output = tools::output(command).map_err(|error| LabError::Packages {
             what: format!("start {program}"),
             why: error.to_string(),
         })?;
@@ -264,12 +265,9 @@ struct Said {
 pub fn unpack(package: &Path, into: &Path) -> Result<(), LabError> {
     let failed =
         |why: String| LabError::Packages { what: format!("unpack {}", package.display()), why };
-    let output = Command::new("dpkg-deb")
-        .arg("--extract")
-        .args([package, into])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new("dpkg-deb");
+    command.arg("--extract").args([package, into]);
+    let output = tools::output(command).map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
         return Ok(());
     }

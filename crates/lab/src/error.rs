@@ -119,6 +119,19 @@ pub enum LabError {
         /// The last lines of its kernel.
         log: String,
     },
+    /// A machine of the laboratory has too little memory for what runs in it.
+    #[error("{machine} ran out of memory ({mib} MiB){}", by(.program))]
+    OutOfMemory {
+        /// Which machine, as the subject of a sentence.
+        machine: String,
+        /// What it has.
+        mib: u32,
+        /// The program that asked for more, where its kernel told.
+        program: Option<String>,
+    },
+    /// Somebody asked to end before the machine had.
+    #[error("ended on request; what was written until then is kept")]
+    EndRequested,
     /// There is no such station.
     #[error("the laboratory has no station {name}")]
     NoStation {
@@ -137,6 +150,12 @@ impl LabError {
                 Some(format!("`{command}` gets it; `timewire lab doctor` tells what is possible"))
             }
             LabError::Host(error) => error.hint().map(str::to_owned),
+            LabError::OutOfMemory { mib, .. } => Some(format!(
+                "give it more: `--memory {}` of `lab exec` and `lab shell`, `memory_mib: {}` of \
+                 a station in a segment file",
+                mib * 2,
+                mib * 2
+            )),
             _ => None,
         }
     }
@@ -154,6 +173,10 @@ impl LabError {
         let path = path.to_owned();
         move |source| LabError::File { what, path: path.clone(), source }
     }
+}
+
+fn by(program: &Option<String>) -> String {
+    program.as_ref().map_or(String::new(), |name| format!(" when `{name}` asked for more"))
 }
 
 fn last_words(log: &str) -> String {

@@ -16,6 +16,7 @@ pub mod ns;
 pub mod privilege;
 pub mod qemu;
 pub mod rig;
+pub mod tools;
 pub mod trial;
 pub mod uml;
 

@@ -8,12 +8,12 @@
 #![allow(clippy::disallowed_methods, reason = "how long to go on is told from outside")]
 
 use timewire_base::{BitsPerSecond, Span};
-use timewire_plan::check::{Verdict, check};
+use timewire_plan::check::{Verdict, check, check_while};
 use timewire_plan::model::{
     Certificate, DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId,
     Plan, PortGates, Problem, Release, Reserve, Role, Route, Stream,
 };
-use timewire_plan::synth::{Budget, Change, Options, Planner, plan};
+use timewire_plan::synth::{Budget, Change, Options, Planner, Progress, plan};
 
 struct Random(u64);
 
@@ -267,6 +267,78 @@ fn t0_what_is_planned_holds_and_what_is_refused_has_a_reason() {
     println!("{count} plans: {seen:?}");
     assert!(seen.admitted > 10_000, "{seen:?}");
     assert!(seen.proven[..7].iter().all(|count| *count > 10), "{seen:?}");
+}
+
+/// Wherever the search is ended, at whatever question whether to go on: every stream has an answer,
+/// and what is planned until then holds.
+#[test]
+fn t0_a_search_that_is_ended_at_any_question_gives_a_plan_that_holds() {
+    let (mut seen, mut none, mut parts) = (Seen::default(), 0, 0);
+    for seed in 0..1_500 {
+        let problem = problem(seed);
+        let search = |most: usize| {
+            let mut planner = Planner::new(problem.clone(), Options { seed, routes: 3 });
+            let mut asked = 0;
+            let mut go_on = |_: &Progress| {
+                asked += 1;
+                asked <= most
+            };
+            let cut = planner.run(&mut Budget { work: 100_000, go_on: &mut go_on });
+            (planner.plan(), asked, cut)
+        };
+        let (whole, questions, _) = search(usize::MAX);
+        let mut random = Random::new(seed);
+        for most in [0, random.below(questions + 1), random.below(questions + 1)] {
+            let (plan, asked, cut) = search(most);
+            assert!(asked > most || plan == whole, "seed {seed}: {most} questions");
+            let answers = plan.admitted.len() + plan.refused.len();
+            assert_eq!(answers, problem.streams().len(), "seed {seed}: {most} questions");
+            look(seed, &problem, &plan, &mut seen);
+            none += usize::from(cut && plan.admitted.is_empty());
+            parts += usize::from(cut && !plan.admitted.is_empty());
+        }
+    }
+    println!("{seen:?}: {none} without any, {parts} in part");
+    assert!(none > 100 && parts > 100, "{none} without any, {parts} in part");
+}
+
+/// A check that is ended says that, and has found nothing that the whole one does not find.
+#[test]
+fn t0_a_check_that_is_ended_at_any_question_says_so() {
+    let mut parts = 0;
+    for seed in 0..600 {
+        let problem = problem(seed);
+        let mut plan = plan(problem.clone(), Options { seed, routes: 3 }, 20_000);
+        // Starts that were planned for others.
+        let mut random = Random::new(seed);
+        for admission in &mut plan.admitted {
+            for sent in &mut admission.transmissions {
+                if random.rarely(4) {
+                    sent.start = ns(random.below(1_000_000));
+                }
+            }
+        }
+        let mut questions = 0;
+        let whole = check_while(&problem, &plan, &mut || {
+            questions += 1;
+            true
+        });
+        let whole = whole.unwrap();
+        assert!(!whole.ended_early);
+        for most in [0, random.below(questions), random.below(questions)] {
+            let mut asked = 0;
+            let part = check_while(&problem, &plan, &mut || {
+                asked += 1;
+                asked <= most
+            });
+            let part = part.unwrap();
+            assert!(part.ended_early && !part.is_clean(), "seed {seed}: {most} of {questions}");
+            let known = |it| whole.findings.contains(it);
+            assert!(part.findings.iter().all(known), "seed {seed}: {most} of {questions}");
+            parts += usize::from(!part.findings.is_empty());
+        }
+    }
+    assert!(parts > 100, "{parts} with findings");
 }
 
 /// The same when half of the streams come later, and some go: each plan on the way holds, and a

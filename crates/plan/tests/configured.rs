@@ -132,7 +132,7 @@ fn rendered(text: &str) -> Cell {
 
 impl Cell {
     fn hold(&self) -> Held {
-        let held = hold(&self.network, &self.given, &self.files);
+        let held = hold(&self.network, &self.given, &self.files, &mut || true);
         held.unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -469,7 +469,7 @@ fn t1_a_deadline_that_gates_break_is_found() {
     let text = text.replace("place: { latency: 100us }", "place: { latency: 10us }");
     let network = NetworkFile::parse("test", &text).unwrap();
     let given = file::problem(&network).unwrap();
-    let held = hold(&network, &given, &cell.files).unwrap();
+    let held = hold(&network, &given, &cell.files, &mut || true).unwrap();
     let rules: Vec<Rule> = held.configured.report.findings.iter().map(|it| it.rule).collect();
     assert_eq!(rules, [Rule::Latency]);
 }
@@ -506,7 +506,7 @@ fn t0_numbers_at_their_ends_are_gone_through() {
     rows += "stream,frame,interface,priority,interval_ns,start_ns,launch_ns,bytes\n";
     rows += "s,0,eth0,7,999999999989,0,,104\n";
     *cell.text("a.launch.csv") = rows.into_bytes();
-    let held = hold(&network, &given, &cell.files).unwrap();
+    let held = hold(&network, &given, &cell.files, &mut || true).unwrap();
     let rules: BTreeSet<Rule> =
         held.configured.report.findings.iter().map(|finding| finding.rule).collect();
     assert!(rules.contains(&Rule::GateShut) && rules.contains(&Rule::PortCycle), "{rules:?}");
@@ -517,7 +517,7 @@ fn t0_files_that_are_none_are_refused_with_their_name() {
     let change = |name: &str, bytes: &[u8]| {
         let mut cell = cell();
         cell.files.push((name.to_owned(), bytes.to_vec()));
-        hold(&cell.network, &cell.given, &cell.files).unwrap_err().to_string()
+        hold(&cell.network, &cell.given, &cell.files, &mut || true).unwrap_err().to_string()
     };
     let cases: &[(&str, &[u8], &str)] = &[
         ("south.yang.json", b"{}", "no station or bridge `south`"),
@@ -614,7 +614,7 @@ proptest! {
             places(data, "", &mut all);
             *data.pointer_mut(&all[place.index(all.len())]).unwrap() = value;
         });
-        let _ = hold(&cell.network, &cell.given, &cell.files);
+        let _ = hold(&cell.network, &cell.given, &cell.files, &mut || true);
     }
 
     /// Bytes that are cut, changed or anything.
@@ -629,9 +629,9 @@ proptest! {
         let file = which.index(cell.files.len());
         let at = place.index(cell.files[file].1.len());
         cell.files[file].1[at] = byte;
-        let _ = hold(&cell.network, &cell.given, &cell.files);
+        let _ = hold(&cell.network, &cell.given, &cell.files, &mut || true);
         cell.files[file].1.truncate(at);
-        let _ = hold(&cell.network, &cell.given, &cell.files);
+        let _ = hold(&cell.network, &cell.given, &cell.files, &mut || true);
         prop_assert!(read_gates("gates", &noise).is_err());
         prop_assert!(read_launches("launches", &noise).is_err());
     }

@@ -92,7 +92,7 @@ fn held(files: &[(&str, String)]) -> Result<Held, String> {
     let given = file::problem(&network).unwrap();
     let files: Vec<_> =
         files.iter().map(|(name, text)| ((*name).to_owned(), text.clone().into_bytes())).collect();
-    hold(&network, &given, &files).map_err(|error| error.to_string())
+    hold(&network, &given, &files, &mut || true).map_err(|error| error.to_string())
 }
 
 fn rules(held: &Held) -> Vec<Rule> {

@@ -102,6 +102,9 @@ pub fn spawn(
 /// one is given, and dies with the calling thread. Its addresses are the same in every run: how
 /// much memory a kernel has that runs as a program depends on where its parts are.
 ///
+/// It has a session of its own: Ctrl-C in the caller's terminal is for the caller, and a terminal
+/// that it is given is no controlling terminal of it, so that no access stops it (`SIGTTOU`).
+///
 /// **Errors**: those of [`Command::spawn`]; a number that another of the descriptors has now; no
 /// way to keep the host's randomness from it.
 pub fn spawn_machine(
@@ -112,6 +115,8 @@ pub fn spawn_machine(
 ) -> io::Result<Child> {
     let parent = std::process::id();
     prepared(command, move || {
+        // SAFETY: setsid() has no preconditions; a new child leads no group, so it cannot fail.
+        check(unsafe { libc::setsid() })?;
         if let Some(cpu) = cpu {
             crate::scheduler::set_affinity(0, &[cpu])?;
         }
@@ -136,7 +141,7 @@ pub(crate) fn prepared(
     prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
 ) -> io::Result<Child> {
     // SAFETY: between fork and exec the closures of this crate make only system calls (setns,
-    // dup2, prctl, getppid, personality, sched_setaffinity, sigprocmask) that are
+    // setsid, dup2, prctl, getppid, personality, sched_setaffinity, sigprocmask) that are
     // async-signal-safe; they allocate nothing, take no lock, and their errors are raw OS errors.
     unsafe { command.pre_exec(prepare) };
     command.spawn()

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::{Value, json};
-use timewire_plan::check::{Finding, Report, Rule, check};
+use timewire_plan::check::{Finding, Report, Rule, check_while};
 use timewire_plan::exchange::{TsnkitTables, read_tsnkit_result};
 use timewire_plan::file::{self, FileUnread};
 use timewire_plan::model::Problem;
@@ -19,6 +19,7 @@ use timewire_plan::words;
 use timewire_sched::unread::Unread;
 
 use super::{PlanArgs, file::OwnFile};
+use crate::ending::{CODE, Ending, WORDS};
 use crate::output;
 
 /// What `--json` prints.
@@ -41,6 +42,8 @@ struct Found {
     /// What was taken for something that no file tells.
     taken: Vec<String>,
     files: Vec<String>,
+    /// Whether it was ended before all was looked at.
+    ended_early: bool,
 }
 
 /// What is said of the streams.
@@ -52,7 +55,8 @@ enum Verdict {
     Inconclusive,
 }
 
-/// Exit code 0: nothing contradicts the streams; 1: something does, or may.
+/// Exit code 0: nothing contradicts the streams; 1: something does, or may; 2: it was ended on
+/// request.
 pub fn run(args: &PlanArgs, path: &Path) -> anyhow::Result<ExitCode> {
     let found = match &args.file {
         Some(file) => directory(&OwnFile::read(file, args.streams.as_deref())?, path)?,
@@ -62,6 +66,9 @@ pub fn run(args: &PlanArgs, path: &Path) -> anyhow::Result<ExitCode> {
         true => output::json(&found.json())?,
         false => output::print(&found.text())?,
     };
+    if found.ended_early {
+        return Ok(ExitCode::from(CODE));
+    }
     Ok(ExitCode::from(u8::from(found.verdict() != Verdict::Pass)))
 }
 
@@ -89,7 +96,8 @@ fn tables(args: &PlanArgs, prefix: &Path) -> anyhow::Result<Found> {
         delay: delay.as_ref().map(part),
     };
     let result = read_tsnkit_result(&problem, &tables)?;
-    let mut report = check(&result.problem, &result.plan)?;
+    let ending = Ending::new()?;
+    let mut report = check_while(&result.problem, &result.plan, &mut || !ending.is_asked())?;
     // The tables do not say how many entries and how much spare time there is.
     report.findings.retain(|it| !matches!(it.rule, Rule::GateSpare | Rule::GateCount));
     let (mut notes, mut not_checked) = (Vec::new(), Vec::new());
@@ -107,13 +115,15 @@ fn tables(args: &PlanArgs, prefix: &Path) -> anyhow::Result<Found> {
     let files = files.into_iter().flatten().map(|(name, _)| name).collect();
     let problem = result.problem;
     let (unread, open, taken) = (Vec::new(), Vec::new(), Vec::new());
-    Ok(Found { problem, report, notes, not_checked, unread, open, taken, files })
+    let ended_early = report.ended_early;
+    Ok(Found { problem, report, notes, not_checked, unread, open, taken, files, ended_early })
 }
 
 /// The configurations of the nodes of a network.
 fn directory(own: &OwnFile, path: &Path) -> anyhow::Result<Found> {
     let (files, others) = listed(path)?;
-    let held = own.hold(&files)?;
+    let ending = Ending::new()?;
+    let held = own.hold(&files, &mut || !ending.is_asked())?;
     let problem = own.problem();
     let names = |all: &[timewire_plan::model::StreamId]| {
         let names: Vec<&str> =
@@ -154,6 +164,7 @@ fn directory(own: &OwnFile, path: &Path) -> anyhow::Result<Found> {
         unread: Unread::at("the whole file, of no name that is read"),
     }));
     Ok(Found {
+        ended_early: held.configured.report.ended_early,
         report: held.configured.report,
         notes: held.notes,
         not_checked,
@@ -197,7 +208,7 @@ fn listed(path: &Path) -> anyhow::Result<(Files, Vec<String>)> {
 impl Found {
     fn verdict(&self) -> Verdict {
         let is_clean = self.report.findings.is_empty() && self.notes.is_empty();
-        let is_clear = self.unread.is_empty() && self.open.is_empty();
+        let is_clear = self.unread.is_empty() && self.open.is_empty() && !self.ended_early;
         match (is_clean, is_clear) {
             (false, _) => Verdict::Fail,
             (true, false) => Verdict::Inconclusive,
@@ -234,6 +245,9 @@ impl Found {
         }
         for line in self.taken.iter().chain(&self.not_checked) {
             let _ = writeln!(text, "not checked: {line}");
+        }
+        if self.ended_early {
+            let _ = writeln!(text, "{WORDS}: this is what was found until then");
         }
         let verdict = match self.verdict() {
             Verdict::Pass => "nothing contradicts the streams",
@@ -273,6 +287,7 @@ impl Found {
             "verdict": self.verdict(),
             "findings": self.report.findings.iter().map(row).collect::<Vec<Value>>(),
             "left_out": self.report.left_out,
+            "ended_early": self.ended_early,
             "notes": self.notes,
             "not_interpreted": self.unread,
             "undecided": self.open,

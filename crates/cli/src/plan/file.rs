@@ -20,7 +20,7 @@ use timewire_sched::scenario::network::NetworkFile;
 use timewire_sched::unread::Unread;
 
 use super::PlanArgs;
-use crate::ending::Ending;
+use crate::ending::{Ending, WORDS};
 use crate::new_file::NewFile;
 use crate::sim;
 
@@ -108,8 +108,12 @@ impl OwnFile {
     }
 
     /// What contradicts the streams in configurations of the nodes.
-    pub fn hold(&self, files: &[(String, Vec<u8>)]) -> anyhow::Result<Held> {
-        Ok(file::hold(&self.file, &self.given, files)?)
+    pub fn hold(
+        &self,
+        files: &[(String, Vec<u8>)],
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> anyhow::Result<Held> {
+        Ok(file::hold(&self.file, &self.given, files, go_on)?)
     }
 
     pub fn problem(&self) -> Problem {
@@ -153,8 +157,16 @@ impl OwnFile {
                 "no stream has a place in the plan, so nothing was written; without --render the \
                  reasons are shown"
             );
-            let mut files = file::render(&self.file, &self.given, plan)
-                .context("the plan is nothing that Linux takes; nothing was written")?;
+            let mut go_on = || !ending.is_asked_anew();
+            let rendered = file::render_while(&self.file, &self.given, plan, &mut go_on);
+            let mut files = match rendered {
+                Err(file::RenderError::Ended) => {
+                    anyhow::bail!("{WORDS}; nothing was written to {}", dir.display())
+                }
+                other => {
+                    other.context("the plan is nothing that Linux takes; nothing was written")?
+                }
+            };
             files.push(file::Rendered {
                 name: "planned.network.json".to_owned(),
                 text: format!("{:#}\n", planned()?.to_json()),

@@ -27,6 +27,7 @@ use timewire_report::sheet::{
 };
 use timewire_trace::summary::{Fact, FactLevel, Finding, Outcome};
 
+use crate::ending;
 use crate::experiment;
 use crate::new_file::NewFile;
 use crate::output;
@@ -60,6 +61,9 @@ pub struct Report {
 const PAGE: &str = "report.html";
 
 pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
+    if args.serve.is_none() {
+        ending::exit_on_request()?;
+    }
     let directory = &args.directory;
     let kind = Kind::of(directory);
     if kind.is_none()

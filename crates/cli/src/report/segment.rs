@@ -133,7 +133,7 @@ pub(super) fn sheet(directory: &Path) -> anyhow::Result<Sheet> {
         None => "Kernels on a simulated segment".to_owned(),
     };
     let mut sheet = empty("lab segment", title);
-    sheet.complete = summary.is_some();
+    sheet.complete = summary.as_ref().is_some_and(|summary| !was_ended(summary));
     facts(&mut sheet, &frames, summary.as_ref(), file.as_ref());
     match &summary {
         Some(summary) => stations(&mut sheet, directory, summary, file.as_ref()),
@@ -154,9 +154,19 @@ pub(super) fn sheet(directory: &Path) -> anyhow::Result<Sheet> {
         fact("laboratory", "computing", "takes no time".to_owned()),
     ];
     sheet.environment.extend(kernel.map(|kernel| fact("laboratory", "kernel", kernel)));
-    let cut = "The run did not come to its end: there is no summary.json.".to_owned();
-    sheet.judge(summary.is_none().then_some(cut));
+    sheet.judge(match &summary {
+        None => Some("The run did not come to its end: there is no summary.json.".to_owned()),
+        Some(summary) if was_ended(summary) => {
+            Some("The run was ended on request; this is what there was until then.".to_owned())
+        }
+        Some(_) => None,
+    });
     Ok(sheet)
+}
+
+/// Whether it was ended on request.
+fn was_ended(summary: &Json) -> bool {
+    summary["ended_early"] == true
 }
 
 fn facts(sheet: &mut Sheet, frames: &Frames, summary: Option<&Json>, file: Option<&SegmentFile>) {
@@ -197,7 +207,10 @@ fn stations(sheet: &mut Sheet, directory: &Path, summary: &Json, file: Option<&S
         if code != Some(0) {
             finding.note = last_words(&directory.join(&name).join("stderr"));
         }
-        sheet.findings.push(finding);
+        // One that was ended with the laboratory has not come to an end of its own.
+        if code.is_some() || !was_ended(summary) {
+            sheet.findings.push(finding);
+        }
         table.rows.push(vec![
             name,
             code.map_or("ended".to_owned(), |code| code.to_string()),

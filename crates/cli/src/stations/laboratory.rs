@@ -14,6 +14,7 @@ use timewire_lab::uml::Kernel;
 use timewire_sched::scenario::experiment_file::{ExperimentFile, NetworkWish, StationMap};
 
 use crate::args::Run;
+use crate::ending::WORDS;
 use crate::experiment::{RUN_MEMORY_MIB, code_of, inner_command};
 use crate::lab;
 
@@ -47,7 +48,7 @@ pub fn in_machine(args: &Run, directory: &Path) -> anyhow::Result<ExitCode> {
     machine.connection = lab::to_our_descriptors(Vec::new())?;
     match code_of(machine, &kernel)? {
         Some(code) => Ok(ExitCode::from(code)),
-        None => bail!("the experiment was ended; the same command goes on with what is not done"),
+        None => bail!("{WORDS}; the same command goes on with what is not done"),
     }
 }
 

@@ -4,7 +4,6 @@
 //! Not here: the file itself (`timewire_trace::capture`).
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,14 +15,14 @@ use timewire_base::Span;
 use timewire_report::parquet::ParquetWriter;
 use timewire_trace::align::Twins;
 use timewire_trace::capture::{
-    COLUMNS, CaptureError, CaptureHeader, Cut, Format, Info, Item, Merge, Names, ONCE, Reader,
-    Writer, export as write_events, export_packets, rows, sees_packets,
+    COLUMNS, CaptureError, CaptureHeader, Cut, Format, Info, Item, Merge, Names, ONCE, Writer,
+    export as write_events, export_packets, rows, sees_packets,
 };
 use timewire_trace::event::Hook;
 use timewire_trace::filter::Filter;
 use timewire_trace::table::Column;
 
-use super::{hook_of, of, open, parse_flow};
+use super::{Capture, code_of, hook_of, is_whole, of, open, parse_flow, was_ended};
 use crate::new_file::{NewFile, cannot_write};
 use crate::output;
 use crate::traffic::parse_time;
@@ -159,9 +158,14 @@ pub fn info(args: &InfoArgs) -> anyhow::Result<ExitCode> {
             data["clock"] = clock(&names).0;
             data["counters"] = counters(&names);
             data["histograms"] = histograms(&names);
+            data["ended_early"] = json!(was_ended()?);
             output::print(&format!("{data}\n"))?;
         } else {
             output::print(&text(file, &info, &names))?;
+        }
+        if was_ended()? {
+            let events = info.events;
+            return code_of(|| format!("the first {events} events of {}", file.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -265,6 +269,7 @@ fn text(file: &Path, info: &Info, names: &Names) -> String {
 pub fn cut(args: &CutArgs) -> anyhow::Result<ExitCode> {
     let filter = args.filter.as_deref().map(Filter::parse).transpose()?;
     let (info, names) = about(&args.file)?;
+    is_whole()?;
     let first = info.first_ns.unwrap_or(0);
     let at = |after: Span| first.saturating_add(u64::try_from(after.as_ns()).unwrap_or(0));
     let mut stations = BTreeSet::new();
@@ -284,11 +289,14 @@ pub fn cut(args: &CutArgs) -> anyhow::Result<ExitCode> {
     let report = cut.copy(&mut open(&args.file)?, &names, &mut writer);
     let report = report.map_err(failed(&args.file))?;
     writer.finish()?.finish()?;
+    let part = || format!("the first {} events", report.kept + report.left_out);
     if args.json {
         let (kept, left_out) = (report.kept, report.left_out);
         let undecided = report.undecided;
-        let data = json!({ "kept": kept, "left_out": left_out, "undecided": undecided });
-        return output::print(&format!("{data}\n"));
+        let data = json!({ "kept": kept, "left_out": left_out, "undecided": undecided,
+                           "ended_early": was_ended()? });
+        output::print(&format!("{data}\n"))?;
+        return code_of(part);
     }
     let mut text = format!("{} events kept, {} left out\n", report.kept, report.left_out);
     if report.undecided > 0 {
@@ -296,7 +304,8 @@ pub fn cut(args: &CutArgs) -> anyhow::Result<ExitCode> {
         text +=
             &format!("of {undecided} of those the capture does not tell what the filter asks\n");
     }
-    output::print(&text)
+    output::print(&text)?;
+    code_of(part)
 }
 
 fn station_of(header: &CaptureHeader, name: &str) -> anyhow::Result<u8> {
@@ -314,17 +323,22 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
     let sources: Vec<_> = all.iter().map(|(info, names)| (&info.header, names)).collect();
     let merge = Merge::new(&sources)?;
     not_twins(&args.files)?;
+    is_whole()?;
     let out = NewFile::create(&args.out, args.force)?;
     let mut writer = Writer::new(out, merge.header())?;
     let mut readers: Vec<_> = args.files.iter().map(|file| open(file)).collect::<Result<_, _>>()?;
     let report = merge.copy(&mut readers, &mut writer).map_err(either)?;
     writer.finish()?.finish()?;
+    let part = || format!("the first {} events", report.events.iter().sum::<u64>());
     if args.json {
-        return output::print(&format!("{}\n", json!({ "events": report.events })));
+        let data = json!({ "events": report.events, "ended_early": was_ended()? });
+        output::print(&format!("{data}\n"))?;
+        return code_of(part);
     }
     let each = args.files.iter().zip(&report.events);
     let lines = each.map(|(file, events)| format!("{events:>12} {}\n", file.display()));
-    output::print(&lines.collect::<String>())
+    output::print(&lines.collect::<String>())?;
+    code_of(part)
 }
 
 /// Captures of one kernel that saw the same packets are not to be merged: each packet would be
@@ -365,6 +379,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
         bail!("--hooks is of --as pcapng; `timewire trace cut --hooks` makes a part of a capture");
     }
     let (_, names) = about(&args.file)?;
+    is_whole()?;
     let mut reader = open(&args.file)?;
     match &args.out {
         Some(out) => {
@@ -372,7 +387,8 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             let said =
                 write_as(args, &mut reader, &names, &mut file).map_err(failed(&args.file))?;
             file.finish()?;
-            output::print(&said)
+            output::print(&said)?;
+            code_of(|| said.trim_end().to_owned())
         }
         None => {
             let mut stdout = BufWriter::new(io::stdout());
@@ -380,7 +396,10 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
             let flushed = written.and_then(|_| Ok(stdout.flush()?));
             match flushed {
                 Err(CaptureError::Io(error)) => Err(error.into()),
-                other => Ok(other.map(|()| ExitCode::SUCCESS)?),
+                other => {
+                    other?;
+                    code_of(|| "a part of the capture".to_owned())
+                }
             }
         }
     }
@@ -389,7 +408,7 @@ pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
 /// Writes it; what there is to say of that.
 fn write_as(
     args: &ExportArgs,
-    reader: &mut Reader<File>,
+    reader: &mut Capture,
     names: &Names,
     out: &mut (impl Write + Send),
 ) -> Result<String, CaptureError> {

@@ -17,6 +17,8 @@ use timewire_ctl::study::StudyError;
 use timewire_trace::capture::{CaptureError, Reader};
 use timewire_trace::event::Hook;
 
+use crate::ending::{CODE, Ending, Reading, WORDS};
+
 pub use show::{run_page, run_perfetto, windows_of};
 
 /// What is done with captures.
@@ -54,11 +56,40 @@ pub fn run(command: TraceCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A capture, to be read.
-fn open(file: &Path) -> anyhow::Result<Reader<File>> {
+/// A capture, to be read: it ends where somebody asks this process to end.
+type Capture = Reader<Reading<'static, File>>;
+
+fn open(file: &Path) -> anyhow::Result<Capture> {
     let opened =
         File::open(file).map_err(|source| StudyError::Open { file: file.to_owned(), source })?;
-    Ok(Reader::new(opened).map_err(of(file))?)
+    let ending = Ending::of_this_process()?;
+    let reader = Reader::new(ending.reading(opened));
+    if reader.is_err() {
+        is_whole()?;
+    }
+    Ok(reader.map_err(of(file))?)
+}
+
+/// Whether all was read of what was opened so far.
+fn was_ended() -> anyhow::Result<bool> {
+    Ok(Ending::of_this_process()?.is_asked())
+}
+
+/// What is read before anything can be made of captures was read.
+///
+/// **Errors**: somebody asked this process to end.
+fn is_whole() -> anyhow::Result<()> {
+    anyhow::ensure!(!was_ended()?, "{WORDS}; nothing was written");
+    Ok(())
+}
+
+/// Says that what was told or written is of a part of the captures, if it is; the exit code.
+fn code_of(read: impl FnOnce() -> String) -> anyhow::Result<ExitCode> {
+    if !was_ended()? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!("{WORDS}: this is of {}", read());
+    Ok(ExitCode::from(CODE))
 }
 
 /// What became of a capture that is read.

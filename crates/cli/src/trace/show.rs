@@ -31,7 +31,8 @@ use timewire_trace::journey::worst::{Judged, Keep};
 use timewire_trace::journey::{Journey, Observer, Parts, Point, export};
 use timewire_trace::table::{csv_head, csv_line};
 
-use super::{open, parse_flow};
+use super::{code_of, is_whole, open, parse_flow};
+use crate::ending::Ending;
 use crate::input;
 use crate::new_file::NewFile;
 use crate::output::{self, ProgressLine};
@@ -285,7 +286,7 @@ fn study_run(
         jsonl: None,
         failed: None,
     };
-    let studied = study.run(&mut writing, &mut |_| {})?;
+    let studied = study.run(&mut writing, &mut |_| true)?;
     let mut gather = writing.page.take().context("the page is there")?;
     show_schedules(&mut gather, &study, &studied);
     Ok((gather, studied, writing.names))
@@ -405,8 +406,11 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         csv.write_all(csv_head(&export::columns()).as_bytes())?;
     }
     let mut progress = ProgressLine::new();
+    let ending = Ending::of_this_process()?;
+    is_whole()?;
     let studied = study.run(&mut writing, &mut |share| {
         progress.line(&format!("{:.0} %", share * 100.0));
+        !ending.is_asked()
     });
     progress.clear();
     let studied = studied?;
@@ -440,6 +444,9 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     } else {
         output::print(&as_text(&studied, &writing.names))?;
     }
+    if studied.ended_early {
+        return code_of(|| part(&studied));
+    }
     let kept = |chain: &ChainReport| chain.missed == 0 && chain.complete > 0;
     let missed = !studied.analysis.chains().iter().all(kept);
     let above = args.below.is_some() && studied.analysis.worst().count_above() > 0;
@@ -450,6 +457,13 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         say!("inconclusive: {}", unread.join("; "));
     }
     Ok(if missed || above || inconclusive { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// What was gone through of captures.
+fn part(studied: &Studied) -> String {
+    let captures = studied.captures.iter().filter(|capture| capture.twin.is_none());
+    let all: u64 = captures.map(|capture| capture.events).sum();
+    format!("the first {} of {all} events", studied.analysis.counts().events)
 }
 
 /// What was read and not understood, had no room, or is in a capture that is left out: a limit that
@@ -639,6 +653,7 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
         "clocks": studied.clocks.aligned(),
         "agreements": studied.clocks.agreements(),
         "events": counts.events,
+        "ended_early": studied.ended_early,
         "late": counts.late,
         "unmatched_receives": counts.unmatched_receives,
         "journeys": journeys,

@@ -5,6 +5,8 @@
 //! Not here: anything that knows what a command should say.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod interrupted;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -182,7 +182,7 @@ impl fmt::Display for Cause {
             Cause::Record { record, why } => write!(f, "record {record}: {why}"),
             Cause::Left { left } => write!(f, "not put back: {}", left.join("; ")),
             Cause::NotReady { why } => f.write_str(why),
-            Cause::EndRequested => write!(f, "it was asked to end"),
+            Cause::EndRequested => write!(f, "ended on request"),
         }
     }
 }

@@ -122,7 +122,8 @@ impl Line {
 /// Room for the longest message. **Units**: bytes.
 const ROOM: usize = 80;
 
-/// Sends lines as they come, each as a packet, to their end. A launch time of the outlet has no
+/// Sends lines as they come, each as a packet, to their end or until `is_over`, which is asked after
+/// each line, and drops that line. A launch time of the outlet has no
 /// meaning here: a frame goes at once.
 ///
 /// **Errors**: no such interface, no privilege, the interface failed; a line that is no CAN frame:
@@ -132,14 +133,21 @@ pub fn talk(
     carrier: Carrier,
     outlet: &Outlet,
     lines: &mut dyn BufRead,
+    is_over: &mut dyn FnMut() -> bool,
 ) -> Result<Sent, StreamError> {
     let mut talker = ControlTalker::new(stream, carrier, ROOM)?;
     let mut sender = Sender::open(outlet)?;
     let mut text = String::new();
     let wrong = |number: usize, why: String| StreamError::Invalid(format!("line {number}: {why}"));
+    let mut ended_early = false;
     for number in 1.. {
         text.clear();
         let read = lines.read_line(&mut text);
+        // The line may be cut short, then.
+        ended_early = is_over();
+        if ended_early {
+            break;
+        }
         if read.map_err(|error| wrong(number, error.to_string()))? == 0 {
             break;
         }
@@ -154,7 +162,7 @@ pub fn talk(
             sender.flush()?;
         }
     }
-    sender.done(false)
+    sender.done(ended_early)
 }
 
 /// What came of a stream of CAN frames.

@@ -33,6 +33,9 @@ pub enum StudyError {
         /// Why not.
         source: CaptureError,
     },
+    /// Somebody asked to end before any journey could be found.
+    #[error("ended on request; nothing was written")]
+    EndRequested,
     /// Hosts whose clocks cannot be compared.
     #[error(
         "the clocks of {} cannot be brought onto that of {reference}: their captures have no \

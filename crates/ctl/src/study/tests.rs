@@ -144,7 +144,12 @@ fn t1_two_hosts_without_synchronisation_have_journeys_with_a_bound() {
     let study = Study { captures: captures(&directory.0, true), ..Study::default() };
     let mut journeys: Vec<Journey> = Vec::new();
     let mut told = 0;
-    let studied = study.run(&mut journeys, &mut |_| told += 1).unwrap();
+    let studied = study
+        .run(&mut journeys, &mut |_| {
+            told += 1;
+            true
+        })
+        .unwrap();
     assert_eq!(journeys.len(), 1_000);
     for journey in &journeys {
         assert_eq!((journey.status, journey.outcome), (Status::Complete, Outcome::Received));
@@ -173,14 +178,14 @@ fn t1_two_hosts_without_synchronisation_have_journeys_with_a_bound() {
 fn t1_hosts_that_nothing_joins_are_named() {
     let directory = Place::new();
     let study = Study { captures: captures(&directory.0, false), ..Study::default() };
-    let error = study.run(&mut Vec::<Journey>::new(), &mut |_| ()).unwrap_err();
+    let error = study.run(&mut Vec::<Journey>::new(), &mut |_| true).unwrap_err();
     let said = error.to_string();
     assert!(said.contains("the clocks of b cannot be brought onto that of a"), "{said}");
     assert!(said.contains("500 were found from the first host to the second and 0 back"), "{said}");
     // One alone needs no other clock.
     let alone = Study { captures: vec![study.captures[0].clone()], ..Study::default() };
     let mut journeys: Vec<Journey> = Vec::new();
-    alone.run(&mut journeys, &mut |_| ()).unwrap();
+    alone.run(&mut journeys, &mut |_| true).unwrap();
     assert_eq!(journeys.len(), 500);
     assert!(journeys.iter().all(|journey| journey.outcome == Outcome::Sent));
 }
@@ -192,7 +197,7 @@ fn t1_files_that_are_no_captures_are_refused() {
     std::fs::write(&file, "hello").unwrap();
     let of = |captures: Vec<PathBuf>| {
         let study = Study { captures, ..Study::default() };
-        study.run(&mut Vec::<Journey>::new(), &mut |_| ()).unwrap_err().to_string()
+        study.run(&mut Vec::<Journey>::new(), &mut |_| true).unwrap_err().to_string()
     };
     assert!(of(vec![file]).contains("no.twc: this is no capture"));
     assert!(of(vec![directory.0.join("none")]).contains("cannot open"));
@@ -242,7 +247,7 @@ fn t1_journeys_around_a_loss_are_lossy_and_the_others_are_not() {
     writer.finish().unwrap();
     let study = Study { captures: vec![file], ..Study::default() };
     let mut journeys: Vec<Journey> = Vec::new();
-    let studied = study.run(&mut journeys, &mut |_| ()).unwrap();
+    let studied = study.run(&mut journeys, &mut |_| true).unwrap();
     assert_eq!(studied.captures[0].lost(), 7);
     let lossy = |from: i64, to: i64| {
         let these = journeys.iter().filter(|journey| {
@@ -262,11 +267,11 @@ fn t1_a_bound_of_the_clocks_can_be_stated() {
     let seconds: Vec<u64> = (4..=17).collect();
     let captures = sampled(&directory.0, false, &seconds);
     let mut study = Study { captures, ..Study::default() };
-    let error = study.run(&mut Vec::<Journey>::new(), &mut |_| {}).unwrap_err();
+    let error = study.run(&mut Vec::<Journey>::new(), &mut |_| true).unwrap_err();
     assert!(error.hint().unwrap().contains("--clock-error"), "{error}");
     study.clock_error_ns = Some(5_001);
     let mut journeys: Vec<Journey> = Vec::new();
-    let studied = study.run(&mut journeys, &mut |_| {}).unwrap();
+    let studied = study.run(&mut journeys, &mut |_| true).unwrap();
     let [_, b] = studied.clocks.aligned() else { panic!() };
     assert!(b.stated && matches!(b.way, ClockWay::Synchronised { .. }), "{b:?}");
     // Half of it for each host, and the errors of reading their clocks.

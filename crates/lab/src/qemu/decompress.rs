@@ -10,9 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use timewire_sys::namespace::{self, OnParentDeath};
-
-use crate::LabError;
+use crate::{LabError, tools};
 
 /// Unpacks bytes with `xz`, `zstd` or `gzip`; `of` names their source in errors.
 ///
@@ -21,7 +19,7 @@ pub fn with(program: &'static str, packed: &[u8], of: &Path) -> Result<Vec<u8>, 
     let failed = |why: String| LabError::Packages { what: format!("unpack {}", of.display()), why };
     let mut command = Command::new(program);
     command.arg("-dc").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = namespace::spawn(command, None, OnParentDeath::Kill).map_err(|source| {
+    let mut child = tools::spawn(command).map_err(|source| {
         let package = if program == "xz" { "xz-utils" } else { program };
         LabError::Missing {
             what: format!("`{program}`, which unpacks kernels ({source})"),
@@ -32,7 +30,7 @@ pub fn with(program: &'static str, packed: &[u8], of: &Path) -> Result<Vec<u8>, 
     let output = thread::scope(|scope| {
         // A program that stops reading says why on stderr; that is the better message.
         scope.spawn(move || drop(stdin.write_all(packed)));
-        child.wait_with_output()
+        tools::output_of(&mut child)
     });
     let output = output.map_err(|source| failed(format!("`{program}`: {source}")))?;
     if output.status.success() {

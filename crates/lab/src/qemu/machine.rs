@@ -81,6 +81,18 @@ impl Machine {
     /// **Errors**: it did not start, its command could not be started in it, it ended without an
     /// outcome (its last words are in the error), or the limit was reached.
     pub fn run(self, kernel: &Kernel) -> Result<Finished, LabError> {
+        self.run_while(kernel, &mut || true)
+    }
+
+    /// The same, or until that is not wanted any more, which is asked in between; then it is
+    /// killed. What its command has written to files of the host is kept.
+    ///
+    /// **Errors**: as [`Machine::run`]; [`LabError::EndRequested`].
+    pub fn run_while(
+        self,
+        kernel: &Kernel,
+        is_wanted: &mut dyn FnMut() -> bool,
+    ) -> Result<Finished, LabError> {
         self.check()?;
         let to = match &self.connection {
             Connection::Kept => None,
@@ -99,22 +111,38 @@ impl Machine {
         drop(control.create(LOG)?);
         let words = [grows(&control, OUTPUT)?, grows(&control, ERRORS)?];
         let command = self.emulator(kernel, &control)?;
-        let sealed = self.sealed.is_some();
+        let archive = fs::metadata(control.path().join(INITRD)).map_or(0, |file| file.len());
+        let (sealed, mib) = (self.sealed.is_some(), self.memory_mib);
         let started = Instant::now();
         let until = self.limit.map(|limit| started + limit);
         let failed = LabError::file("start", &kernel.emulator());
         let mut child = spawn(command, sealed).map_err(failed)?;
-        let Followed { status, output, errors, own } = follow(&mut child, words, to, until);
+        let mut end = || match until.is_some_and(|until| Instant::now() > until) {
+            true => Some(End::Limit),
+            false => (!is_wanted()).then_some(End::Request),
+        };
+        let Followed { status, output, errors, own } = follow(&mut child, words, to, &mut end);
         let host_time = started.elapsed();
         let why = |why: String| LabError::Guest { why, log: control.last_words() };
-        let status = status
-            .map_err(|error| why(format!("cannot wait for it: {error}")))?
-            .ok_or_else(|| why("it did not end within its time on the host".to_owned()))?;
-        // Before its kernel speaks, the emulator does.
-        let outcome = control.outcome(status).map_err(|error| match error {
+        let status = match status.map_err(|error| why(format!("cannot wait for it: {error}")))? {
+            Ok(status) => status,
+            Err(End::Limit) => {
+                return Err(why("it did not end within its time on the host".to_owned()));
+            }
+            Err(End::Request) => return Err(LabError::EndRequested),
+        };
+        let outcome = control.outcome(status, mib).map_err(|error| match error {
+            // Before its kernel speaks, the emulator does.
             LabError::Guest { why, log } if log.is_empty() => {
                 let log = String::from_utf8_lossy(&own).into_owned();
-                LabError::Guest { why, log }
+                // Neither does when there is no room to unpack what the kernel is given.
+                match log.contains(NO_ROOM) || archive > u64::from(mib) << 19 {
+                    true => {
+                        let machine = "the laboratory's machine".to_owned();
+                        LabError::OutOfMemory { machine, mib, program: None }
+                    }
+                    false => LabError::Guest { why, log },
+                }
             }
             error => error,
         })?;
@@ -173,7 +201,7 @@ impl Machine {
         let modules = kernel.modules();
         let mut archive = fs::read(&modules).map_err(LabError::file("read", &modules))?;
         archive.extend(first.archive);
-        let initrd = control.path().join("initrd");
+        let initrd = control.path().join(INITRD);
         fs::write(&initrd, archive).map_err(LabError::file("write", &initrd))?;
         let mut command = kernel.emulator_command();
         command.args(FIXED).arg("-m").arg(self.memory_mib.to_string());
@@ -262,10 +290,17 @@ fn spawn(command: Command, on_one_cpu: bool) -> io::Result<Child> {
     namespace::spawn_machine(command, Vec::new(), cpu, Randomness::OfTheHost)
 }
 
+/// Why a machine was killed.
+#[derive(Clone, Copy)]
+enum End {
+    Limit,
+    Request,
+}
+
 /// A machine to its end.
 struct Followed {
-    /// `None` means that it was killed.
-    status: io::Result<Option<ExitStatus>>,
+    /// How it ended, or why it was killed.
+    status: io::Result<Result<ExitStatus, End>>,
     /// Words of its command, where they were to be kept.
     output: Vec<u8>,
     errors: Vec<u8>,
@@ -279,7 +314,7 @@ fn follow(
     child: &mut Child,
     [output, errors]: [File; 2],
     to: Option<[OwnedFd; 2]>,
-    until: Option<Instant>,
+    end: &mut dyn FnMut() -> Option<End>,
 ) -> Followed {
     let stderr = child.stderr.take().expect("invariant: stderr was piped");
     let (to, errors_to) = match to {
@@ -298,7 +333,7 @@ fn follow(
             let _ = stderr.read_to_end(&mut words);
             words
         });
-        let status = wait(child, until);
+        let status = wait(child, end);
         has_ended.store(true, Ordering::Release);
         let words = |thread: thread::ScopedJoinHandle<'_, Vec<u8>>| {
             thread.join().expect("invariant: reading does not panic")
@@ -339,15 +374,18 @@ impl Grows<'_> {
     }
 }
 
-fn wait(child: &mut Child, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+fn wait(
+    child: &mut Child,
+    end: &mut dyn FnMut() -> Option<End>,
+) -> io::Result<Result<ExitStatus, End>> {
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+            return Ok(Ok(status));
         }
-        if until.is_some_and(|until| Instant::now() > until) {
+        if let Some(end) = end() {
             child.kill()?;
             child.wait()?;
-            return Ok(None);
+            return Ok(Err(end));
         }
         thread::sleep(LOOK);
     }
@@ -359,6 +397,9 @@ const OUTPUT: &str = "stdout";
 const ERRORS: &str = "stderr";
 const SEALED_JOB: &str = "/job.json";
 const LOG: &str = "kernel.log";
+const INITRD: &str = "initrd";
+/// What the emulator says of an archive that its machine has no room for.
+const NO_ROOM: &str = "initrd is too large";
 /// Half of it can have files: this program with what it needs, unpacked, and what a command writes.
 const MEMORY_MIB: u32 = 1024;
 const LOOK: Duration = Duration::from_millis(10);

@@ -23,12 +23,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
-use timewire_sys::namespace::{self, OnParentDeath};
 
 use super::config::{self, Series};
-use crate::LabError;
 use crate::cache::{self, Work};
 use crate::deb::{self, Candidate, Packages};
+use crate::{LabError, tools};
 
 /// Version of `about.json`.
 const ABOUT_SCHEMA: &str = "timewire.lab-kernel/1";
@@ -442,13 +441,13 @@ pub(super) fn run_logged(
     let errors = File::create(&path).map_err(LabError::file("create", &path))?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
     let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = namespace::spawn(command, None, OnParentDeath::Kill)
+    let mut child = tools::spawn(command)
         .map_err(|error| failed(format!("cannot start {program}: {error}")))?;
     let stdout = child.stdout.take().expect("invariant: standard output was piped");
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
         on_line(&line);
     }
-    let status = child.wait().map_err(|error| failed(error.to_string()))?;
+    let status = tools::wait(&mut child).map_err(|error| failed(error.to_string()))?;
     if status.success() {
         return Ok(());
     }

@@ -10,10 +10,13 @@
 //! Not here: kernels (`kernel`), what happens inside (`crate::guest`).
 
 use std::fs::{self, File};
+use std::io::{self, IsTerminal, PipeReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::{Duration, Instant as HostInstant};
 
 use timewire_base::{Instant, Utc};
@@ -152,8 +155,9 @@ impl Machine {
         }
         let limit = self.limit.map(|limit| HostInstant::now() + limit);
         let started = HostInstant::now();
-        let child = self.spawn(kernel, &control)?;
-        Ok(Running { child: Some(child), control, limit, started })
+        let mib = self.memory_mib;
+        let (child, relays) = self.spawn(kernel, &control)?;
+        Ok(Running { child: Some(child), control, limit, started, mib, relays })
     }
 
     fn job(&self, kernel: &Kernel, control: &Path) -> Job {
@@ -177,7 +181,11 @@ impl Machine {
         }
     }
 
-    fn spawn(self, kernel: &Kernel, control: &Control) -> Result<Child, LabError> {
+    fn spawn(
+        self,
+        kernel: &Kernel,
+        control: &Control,
+    ) -> Result<(Child, Vec<Receiver<()>>), LabError> {
         let failed = |what: &str| LabError::file("prepare a machine:", Path::new(what));
         let log = control.create("kernel.log")?;
         let mut command = Command::new(kernel.program());
@@ -198,9 +206,16 @@ impl Machine {
         let (cpu, randomness) = (self.cpu.or_else(next_cpu), self.randomness);
         let mut descriptors = self.descriptors;
         descriptors.extend([(OwnedFd::from(log), KERNEL_FD), (directory.into(), CONTROL_FD)]);
+        let mut relays = Vec::new();
         match self.connection {
             Connection::Descriptors { output, errors, .. } => {
-                descriptors.extend([(output, OUT_FD), (errors, ERR_FD)]);
+                for (descriptor, number) in [(output, OUT_FD), (errors, ERR_FD)] {
+                    let descriptor = match descriptor.is_terminal() {
+                        true => relayed(descriptor, &mut relays).map_err(failed("a pipe"))?,
+                        false => descriptor,
+                    };
+                    descriptors.push((descriptor, number));
+                }
             }
             Connection::Terminal(terminal) => {
                 let copy = terminal.as_fd().try_clone_to_owned().map_err(failed("terminal"))?;
@@ -208,8 +223,9 @@ impl Machine {
             }
             Connection::Kept => {}
         }
-        namespace::spawn_machine(command, descriptors, cpu, randomness)
-            .map_err(LabError::file("start", &kernel.program()))
+        let child = namespace::spawn_machine(command, descriptors, cpu, randomness)
+            .map_err(LabError::file("start", &kernel.program()))?;
+        Ok((child, relays))
     }
 
     /// The same in every run: it is part of what the kernel's random numbers are made from.
@@ -265,6 +281,21 @@ fn next_cpu() -> Option<u32> {
     cpus.get(usize::try_from(turn).unwrap_or(0) % cpus.len()).copied()
 }
 
+/// The writing end of a pipe whose bytes go to a terminal. The kernel would set up a terminal of
+/// its own accord so that Ctrl-C is a byte like any other, for nobody.
+fn relayed(terminal: OwnedFd, relays: &mut Vec<Receiver<()>>) -> io::Result<OwnedFd> {
+    let (reader, writer) = io::pipe()?;
+    let (tell, done) = channel();
+    let pass_on = move |mut reader: PipeReader| {
+        // A terminal that is gone does not end the machine.
+        let _ = io::copy(&mut reader, &mut File::from(terminal));
+        let _ = tell.send(());
+    };
+    thread::Builder::new().name("words".to_owned()).spawn(move || pass_on(reader))?;
+    relays.push(done);
+    Ok(writer.into())
+}
+
 fn hostfs(of_host: &Path, at: &Path) -> Share {
     Share {
         path: at.to_owned(),
@@ -281,6 +312,9 @@ pub struct Running {
     control: Control,
     limit: Option<HostInstant>,
     started: HostInstant,
+    mib: u32,
+    /// Each tells when all words to a terminal are there.
+    relays: Vec<Receiver<()>>,
 }
 
 /// How a machine ended.
@@ -314,9 +348,24 @@ impl Running {
             }
         };
         let host_time = self.started.elapsed();
-        let outcome = self.control.outcome(status)?;
+        let _ = self.relays.iter().all(|relay| relay.recv_timeout(AFTER_THE_END).is_ok());
+        let outcome = self.control.outcome(status, self.mib)?;
         let kept = |name: &str| fs::read(self.control.path().join(name)).unwrap_or_default();
         Ok(Finished { outcome, output: kept("stdout"), errors: kept("stderr"), host_time })
+    }
+
+    /// Waits for its end, or until that is not wanted any more, which is asked in between; then it
+    /// is killed. What its command has written to files of the host is kept.
+    ///
+    /// **Errors**: as [`Running::wait`]; [`LabError::EndRequested`].
+    pub fn wait_while(mut self, is_wanted: &mut dyn FnMut() -> bool) -> Result<Finished, LabError> {
+        while !self.has_ended()? {
+            if !is_wanted() {
+                return Err(LabError::EndRequested);
+            }
+            thread::sleep(LOOK);
+        }
+        self.wait()
     }
 
     /// Whether it has ended.
@@ -340,6 +389,7 @@ impl Drop for Running {
             // Both fail only when it has ended already.
             let _ = child.kill();
             let _ = child.wait();
+            let _ = self.relays.iter().all(|relay| relay.recv_timeout(AFTER_THE_END).is_ok());
         }
     }
 }
@@ -355,7 +405,7 @@ fn wait_until(child: &mut Child, limit: HostInstant) -> Result<ExitStatus, LabEr
                     log: String::new(),
                 });
             }
-            None => std::thread::sleep(LOOK),
+            None => thread::sleep(LOOK),
         }
     }
 }
@@ -387,11 +437,16 @@ impl Control {
         fs::write(&path, text).map_err(LabError::file("write", &path))
     }
 
-    pub(crate) fn outcome(&self, status: ExitStatus) -> Result<Outcome, LabError> {
+    /// What became of the command of a machine that has ended and had so much memory.
+    pub(crate) fn outcome(&self, status: ExitStatus, mib: u32) -> Result<Outcome, LabError> {
         let failed = |why: String| LabError::Guest { why, log: self.last_words() };
         let path = self.path().join("outcome.json");
-        let text = fs::read_to_string(&path)
-            .map_err(|_| failed(format!("it ended ({status}) before its command did")))?;
+        let text = fs::read_to_string(&path).map_err(|_| {
+            match out_of_memory(&self.kernel_log(), mib) {
+                Some(error) => error,
+                None => failed(format!("it ended ({status}) before its command did")),
+            }
+        })?;
         let outcome: Outcome = serde_json::from_str(&text)
             .map_err(|error| failed(format!("its outcome cannot be read: {error}")))?;
         match outcome.failure {
@@ -400,12 +455,38 @@ impl Control {
         }
     }
 
-    pub(crate) fn last_words(&self) -> String {
+    fn kernel_log(&self) -> String {
         let log = fs::read(self.path().join("kernel.log")).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log).replace('\r', "");
+        String::from_utf8_lossy(&log).replace('\r', "")
+    }
+
+    pub(crate) fn last_words(&self) -> String {
+        let log = self.kernel_log();
         let lines: Vec<_> = log.lines().filter(|line| !line.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
     }
+}
+
+/// Whether a kernel says that it had too little memory.
+///
+/// **Source**: linux v6.12 `mm/oom_kill.c:check_panic_on_oom`, `out_of_memory`, `dump_header`;
+/// `mem_cgroup_out_of_memory`; `init/initramfs.c:do_copy`.
+fn out_of_memory(log: &str, mib: u32) -> Option<LabError> {
+    // A control group that ran out of its own memory is told of in other words.
+    const SAYS: [&str; 3] = [
+        "Out of memory",
+        "System is deadlocked on memory",
+        "Initramfs unpacking failed: write error",
+    ];
+    if !SAYS.iter().any(|says| log.contains(says)) {
+        return None;
+    }
+    // `[   12.345678] NAME invoked oom-killer: gfp_mask=...`
+    let program = log.lines().find_map(|line| {
+        let before = line.split_once(" invoked oom-killer")?.0;
+        Some(before.rsplit_once("] ").map_or(before, |(_, name)| name).trim().to_owned())
+    });
+    Some(LabError::OutOfMemory { machine: "the laboratory's machine".to_owned(), mib, program })
 }
 
 const EPOCH_NS: i64 = 1_767_225_600_000_000_000;
@@ -414,9 +495,48 @@ pub(crate) const JOB: &str = "job.json";
 pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const LAST_LINES: usize = 15;
 const LOOK: Duration = Duration::from_millis(5);
+/// For the last words of a machine that has ended.
+const AFTER_THE_END: Duration = Duration::from_secs(1);
 /// Numbers that no other descriptor of the kernel's program has.
 const CONTROL_FD: i32 = 59;
 const KERNEL_FD: i32 = 60;
 const IN_FD: i32 = 61;
 const OUT_FD: i32 = 62;
 const ERR_FD: i32 = 63;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_a_kernel_without_memory_is_told_from_one_that_failed() {
+        let program = |log: &str| match out_of_memory(log, 128) {
+            Some(LabError::OutOfMemory { mib: 128, program, .. }) => Some(program),
+            _ => None,
+        };
+        let killer = "[    0.000000] tail invoked oom-killer: gfp_mask=0x140cca\nMem-Info:\n\
+            [    0.000000] Kernel panic - not syncing: Out of memory: system-wide";
+        assert_eq!(program(killer), Some(Some("tail".to_owned())));
+        for log in [
+            "[    1.0] Kernel panic - not syncing: Out of memory: system-wide panic_on_oom",
+            "[    1.0] Kernel panic - not syncing: System is deadlocked on memory",
+            "[    0.5] Initramfs unpacking failed: write error",
+        ] {
+            assert_eq!(program(log), Some(None), "{log}");
+        }
+        for log in [
+            "",
+            "[    1.0] Kernel panic - not syncing: Attempted to kill init!",
+            "[    1.0] Freeing unused kernel image (initmem) memory: 2048K",
+        ] {
+            assert_eq!(program(log), None, "{log}");
+        }
+    }
+
+    #[test]
+    fn t0_a_group_that_ran_out_of_its_own_memory_is_no_machine_that_did() {
+        let log = "[    1.0] tail invoked oom-killer: gfp_mask=0x140cca\n\
+            [    1.0] Memory cgroup out of memory: Killed process 26 (tail)";
+        assert!(out_of_memory(log, 128).is_none());
+    }
+}

@@ -14,7 +14,9 @@ use timewire_base::Span;
 use super::alone::{self, Alone, Starts};
 use super::finding::Findings;
 use super::times::{forwarding, occupancy};
-use super::{CheckError, Finding, MOST_INSTANCES, Report, Rule, check, greatest_common_divisor};
+use super::{
+    CheckError, Finding, MOST_INSTANCES, Report, Rule, check_while, greatest_common_divisor,
+};
 use crate::model::{
     Admission, GateWindow, LinkId, Plan, PortGates, Problem, Role, Route, Stream, StreamId,
     Transmission,
@@ -65,16 +67,19 @@ pub struct Configured {
 /// Everything that contradicts the streams. `others` has a bit for each priority that frames
 /// without a place have.
 ///
+/// It goes on as long as `go_on` says so, as [`super::check_while`].
+///
 /// **Errors**: cycles that are too long to go through.
 pub fn check_configured(
     problem: &Problem,
     configuration: &Configuration,
     others: u8,
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Configured, CheckError> {
     let network = problem.network();
     let ports = configuration.ports.iter().map(|port| (port.link, Port::new(port)));
     let view = View { problem, ports: ports.collect() };
-    let mut findings = Findings::new();
+    let mut findings = Findings::new(go_on);
     for port in &configuration.ports {
         device(problem, port, &mut findings);
     }
@@ -82,6 +87,9 @@ pub fn check_configured(
     let mut undecided = Vec::new();
     let mut plan = Plan { cycle: problem.cycle(), ..Plan::default() };
     for (index, stream) in problem.streams().iter().enumerate() {
+        if findings.is_over() {
+            break;
+        }
         let id = StreamId::from_index(index);
         let Route::Given(trees) = &stream.route else {
             without_way.push(id);
@@ -116,6 +124,11 @@ pub fn check_configured(
             }
         }
     }
+    if findings.is_over() {
+        // The rest would be told of streams that were not looked at.
+        let report = findings.report(Vec::new(), 0, 0);
+        return Ok(Configured { plan, report, without_starts, undecided, without_way });
+    }
     let used = view.passes(&plan, others, &mut findings)?;
     let streams = &without_starts;
     let (problem, mut plan) = (problem.clone(), plan);
@@ -125,7 +138,7 @@ pub fn check_configured(
         finding.rule == Rule::StreamMissing
             && finding.streams.iter().all(|id| streams.contains(id) || without_way.contains(id))
     };
-    let judged = check(&problem, &plan)?;
+    let judged = check_while(&problem, &plan, &mut || !findings.is_over())?;
     for finding in judged.findings {
         // Numbers of the list that the plan does not have; states were judged as they are.
         let of_the_list = matches!(
@@ -148,7 +161,7 @@ pub fn check_configured(
 }
 
 /// What a device cannot have.
-fn device(problem: &Problem, port: &PortStates, findings: &mut Findings) {
+fn device(problem: &Problem, port: &PortStates, findings: &mut Findings<'_>) {
     let network = problem.network();
     let limits = &network.node(network.link(port.link).from).limits;
     let finding = |rule| Finding::of(rule).link(port.link);
@@ -350,7 +363,7 @@ impl View<'_> {
         &self,
         plan: &Plan,
         others: u8,
-        findings: &mut Findings,
+        findings: &mut Findings<'_>,
     ) -> Result<BTreeSet<LinkId>, CheckError> {
         let network = self.problem.network();
         let (mut used, mut instances) = (BTreeSet::new(), 0_u64);

@@ -282,26 +282,42 @@ pub struct Report {
     pub transmissions: usize,
     /// Transmissions gone through: those of each link's cycle.
     pub instances: u64,
+    /// Whether it was ended before all was looked at: there may be more findings.
+    pub ended_early: bool,
 }
 
 impl Report {
-    /// Nothing contradicts the plan.
+    /// Nothing contradicts the plan, and all was looked at.
     pub fn is_clean(&self) -> bool {
-        self.findings.is_empty()
+        self.findings.is_empty() && !self.ended_early
     }
 }
 
 /// So many are kept.
 const MOST: usize = 1_000;
 
-pub(super) struct Findings {
+pub(super) struct Findings<'a> {
     kept: Vec<Finding>,
     left_out: u64,
+    /// Asked once in a while.
+    go_on: &'a mut dyn FnMut() -> bool,
+    is_over: bool,
 }
 
-impl Findings {
-    pub(super) fn new() -> Findings {
-        Findings { kept: Vec::new(), left_out: 0 }
+impl Findings<'_> {
+    pub(super) fn new(go_on: &mut dyn FnMut() -> bool) -> Findings<'_> {
+        Findings { kept: Vec::new(), left_out: 0, go_on, is_over: false }
+    }
+
+    /// Whether nobody wants more to be looked at.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.is_over = self.is_over || !(self.go_on)();
+        self.is_over
+    }
+
+    /// The same, asked at some of many.
+    pub(super) fn is_over_at(&mut self, number: usize) -> bool {
+        if number.is_multiple_of(ASK) { self.is_over() } else { self.is_over }
     }
 
     pub(super) fn add(&mut self, finding: Finding) {
@@ -318,6 +334,16 @@ impl Findings {
         instances: u64,
         transmissions: usize,
     ) -> Report {
-        Report { findings: self.kept, left_out: self.left_out, verdicts, transmissions, instances }
+        Report {
+            findings: self.kept,
+            left_out: self.left_out,
+            verdicts,
+            transmissions,
+            instances,
+            ended_early: self.is_over,
+        }
     }
 }
+
+/// Transmissions between two questions.
+const ASK: usize = 1 << 14;

@@ -17,7 +17,7 @@ pub(super) fn check(
     plan: &Plan,
     sent: &[Sent],
     links: &mut Links,
-    findings: &mut Findings,
+    findings: &mut Findings<'_>,
 ) {
     let network = problem.network();
     for gates in &plan.gates {
@@ -56,7 +56,10 @@ pub(super) fn check(
             }
             continue;
         };
-        for instance in &link.instances {
+        for (number, instance) in link.instances.iter().enumerate() {
+            if findings.is_over_at(number) {
+                return;
+            }
             let here = &sent[instance.place];
             if !gates.covers(here.queue, instance.start, here.occupancy) {
                 let finding = Finding::of(Rule::GateShut).link(id).streams(&[here.stream]);
@@ -67,7 +70,7 @@ pub(super) fn check(
 }
 
 /// In order, within the cycle, without overlap.
-fn windows(gates: &PortGates, queues: u8, findings: &mut Findings) -> bool {
+fn windows(gates: &PortGates, queues: u8, findings: &mut Findings<'_>) -> bool {
     let mut until = 0;
     for window in &gates.windows {
         let (start, end) = (window.start.as_ns(), window.end.as_ns());
@@ -99,7 +102,12 @@ fn open(windows: &[GateWindow], queues: u8) -> Vec<Vec<(i64, i64)>> {
 }
 
 /// The time within windows that nobody uses is what is declared.
-fn spare(gates: &PortGates, link: &super::links::OnLink, sent: &[Sent], findings: &mut Findings) {
+fn spare(
+    gates: &PortGates,
+    link: &super::links::OnLink,
+    sent: &[Sent],
+    findings: &mut Findings<'_>,
+) {
     let open: i64 = gates.windows.iter().map(|it| (it.end - it.start).as_ns()).sum();
     let used: i128 = link.instances.iter().map(|it| i128::from(sent[it.place].occupancy)).sum();
     let spare = i64::try_from(i128::from(open) - used).unwrap_or(i64::MIN);
@@ -138,7 +146,7 @@ fn entries(gates: &PortGates) -> Vec<Entry> {
     entries
 }
 
-fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
+fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings<'_>) {
     let list = entries(gates);
     let finding = |rule| Finding::of(rule).link(gates.link);
     let longest = limits.interval_max.map_or(i64::MAX, |most| most.as_ns());
@@ -174,7 +182,7 @@ fn device(gates: &PortGates, limits: &DeviceLimits, findings: &mut Findings) {
 }
 
 /// Whether two ports of a device whose ports may not do so change gates at the same instant.
-fn together(problem: &Problem, plan: &Plan, links: &Links, findings: &mut Findings) {
+fn together(problem: &Problem, plan: &Plan, links: &Links, findings: &mut Findings<'_>) {
     let network = problem.network();
     let mut before: Vec<(NodeId, i64, Vec<i64>)> = Vec::new();
     for gates in &plan.gates {
@@ -216,7 +224,7 @@ fn common_divisor(mut a: i64, mut b: i64) -> i64 {
 
 /// How often each queue opens: from shut to open, the turn of the cycle included. Those of others
 /// open in each gap between windows.
-fn openings(gates: &PortGates, list: &[Entry], most: u32, findings: &mut Findings) {
+fn openings(gates: &PortGates, list: &[Entry], most: u32, findings: &mut Findings<'_>) {
     let mut counts = [0_u32; 257];
     for (index, entry) in list.iter().enumerate() {
         let before = index.checked_sub(1).unwrap_or(list.len() - 1);

@@ -75,13 +75,16 @@ impl Links {
     }
 
     /// No two at once.
-    pub(super) fn overlaps(&self, sent: &[Sent], findings: &mut Findings) {
+    pub(super) fn overlaps(&self, sent: &[Sent], findings: &mut Findings<'_>) {
         for link in &self.links {
             let mut told = BTreeSet::new();
             // Who holds the link for longest so far; the first round is the cycle before.
             let mut holder: Option<(i64, usize)> = None;
             for round in [-link.cycle, 0] {
-                for instance in &link.instances {
+                for (number, instance) in link.instances.iter().enumerate() {
+                    if findings.is_over_at(number) {
+                        return;
+                    }
                     let here = &sent[instance.place];
                     let start = instance.start + round;
                     if let Some((until, other)) =
@@ -112,10 +115,13 @@ impl Links {
     ///
     /// First without regard to what is sent before, which gives upper bounds; then each round takes
     /// the bounds of the round before.
-    pub(super) fn earliness(&self, sent: &mut [Sent]) {
+    pub(super) fn earliness(&self, sent: &mut [Sent], findings: &mut Findings<'_>) {
         for round in 0..ROUNDS {
             let mut changed = false;
             for place in 0..sent.len() {
+                if findings.is_over() {
+                    return;
+                }
                 let before = sent[place].before.map_or(0, |before| sent[before].early);
                 let wait = sent[place].wait + before;
                 let early = if wait == 0 { 0 } else { self.early(sent, place, wait, round > 0) };
@@ -150,7 +156,7 @@ impl Links {
 
     /// No frame is there in another's turn: the frame of another stream that starts before it, in
     /// the same queue or where no gate keeps them apart, has surely started when it comes.
-    pub(super) fn isolation(&self, problem: &Problem, sent: &[Sent], findings: &mut Findings) {
+    pub(super) fn isolation(&self, problem: &Problem, sent: &[Sent], findings: &mut Findings<'_>) {
         let network = problem.network();
         for (index, link) in self.links.iter().enumerate() {
             let talks = network.node(network.links()[index].from).role == Role::EndStation;
@@ -161,7 +167,10 @@ impl Links {
             // By queue: the last transmission, and the last one of another stream than that.
             let mut last: Vec<[Option<(i64, usize)>; 2]> = vec![[None; 2]; 256];
             for round in [-link.cycle, 0] {
-                for instance in &link.instances {
+                for (number, instance) in link.instances.iter().enumerate() {
+                    if findings.is_over_at(number) {
+                        return;
+                    }
                     let here = &sent[instance.place];
                     let start = instance.start + round;
                     let queue = if link.gates.is_some() { usize::from(here.queue) } else { 0 };

@@ -73,22 +73,41 @@ impl Sent {
 ///
 /// **Errors**: cycles that are too long to go through.
 pub fn check(problem: &Problem, plan: &Plan) -> Result<Report, CheckError> {
-    let mut findings = Findings::new();
+    check_while(problem, plan, &mut || true)
+}
+
+/// The same, as long as `go_on` says so, which is asked once in a while: the report of one that was
+/// ended says that, and has what was found until then.
+///
+/// **Errors**: as [`check`].
+pub fn check_while(
+    problem: &Problem,
+    plan: &Plan,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Report, CheckError> {
+    let mut findings = Findings::new(go_on);
     let mut sent = routes::derive(problem, plan, &mut findings);
     times::causality(problem, &mut sent, &mut findings);
     let mut links = links::Links::new(problem, &sent)?;
     gates::check(problem, plan, &sent, &mut links, &mut findings);
     links.overlaps(&sent, &mut findings);
-    links.earliness(&mut sent);
+    links.earliness(&mut sent, &mut findings);
+    if findings.is_over() {
+        // What follows takes how early each frame can be, which is not known.
+        return Ok(findings.report(Vec::new(), links.instances(), sent.len()));
+    }
     reserve::check(problem, plan, &sent, &mut findings);
     links.isolation(problem, &sent, &mut findings);
     times::messages(problem, plan, &sent, &mut findings);
-    let verdicts = plan
-        .refused
-        .iter()
-        .filter(|refusal| refusal.stream.index() < problem.streams().len())
-        .map(|refusal| (refusal.stream, judge(problem, plan, refusal)))
-        .collect::<Vec<_>>();
+    let mut verdicts = Vec::new();
+    for refusal in &plan.refused {
+        if findings.is_over() {
+            break;
+        }
+        if refusal.stream.index() < problem.streams().len() {
+            verdicts.push((refusal.stream, judge(problem, plan, refusal)));
+        }
+    }
     for (stream, verdict) in &verdicts {
         if matches!(verdict, Verdict::Wrong { .. }) {
             findings.add(Finding::of(Rule::Certificate).streams(&[*stream]));

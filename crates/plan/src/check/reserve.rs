@@ -9,7 +9,7 @@ use super::{Finding, Rule, Sent, greatest_common_divisor};
 use crate::model::{Plan, Problem};
 
 /// Looks at each transmission in all its intervals, and at each window in all cycles.
-pub(super) fn check(problem: &Problem, plan: &Plan, sent: &[Sent], findings: &mut Findings) {
+pub(super) fn check(problem: &Problem, plan: &Plan, sent: &[Sent], findings: &mut Findings<'_>) {
     let Some(reserve) = problem.network().options().reserve else { return };
     let (every, lasts) = (reserve.every.as_ns(), reserve.lasts.as_ns());
     // Over all its turns, what repeats after `turn` comes at each multiple of the divisor from its

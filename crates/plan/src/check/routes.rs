@@ -13,7 +13,7 @@ use crate::model::{Admission, LinkId, NodeId, Plan, Problem, Role, Route, Stream
 const LATEST_NS: i64 = 4_000_000_000_000_000;
 
 /// All transmissions of admitted streams that exist, each after the same frame on the link before.
-pub(super) fn derive(problem: &Problem, plan: &Plan, findings: &mut Findings) -> Vec<Sent> {
+pub(super) fn derive(problem: &Problem, plan: &Plan, findings: &mut Findings<'_>) -> Vec<Sent> {
     answers(problem, plan, findings);
     let cycle = plan.cycle.as_ns();
     let mut sent = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn derive(problem: &Problem, plan: &Plan, findings: &mut Findings) ->
     sent
 }
 
-fn answers(problem: &Problem, plan: &Plan, findings: &mut Findings) {
+fn answers(problem: &Problem, plan: &Plan, findings: &mut Findings<'_>) {
     let mut count = vec![0_u32; problem.streams().len()];
     let admitted = plan.admitted.iter().map(|admission| admission.stream);
     for stream in admitted.chain(plan.refused.iter().map(|refusal| refusal.stream)) {
@@ -48,14 +48,14 @@ fn answers(problem: &Problem, plan: &Plan, findings: &mut Findings) {
     }
 }
 
-struct Tree<'a> {
+struct Tree<'a, 'b> {
     problem: &'a Problem,
     stream: &'a Stream,
     id: StreamId,
-    findings: &'a mut Findings,
+    findings: &'a mut Findings<'b>,
 }
 
-impl Tree<'_> {
+impl Tree<'_, '_> {
     fn derive(&mut self, admission: &Admission, sent: &mut Vec<Sent>) {
         let mut used = BTreeSet::new();
         for copy in 0..self.stream.copies {

@@ -74,7 +74,7 @@ pub(super) fn vagueness(network: &Network) -> Vec<i64> {
 }
 
 /// Each frame starts when it has been received and processed, after the one before it.
-pub(super) fn causality(problem: &Problem, sent: &mut [Sent], findings: &mut Findings) {
+pub(super) fn causality(problem: &Problem, sent: &mut [Sent], findings: &mut Findings<'_>) {
     let network = problem.network();
     let sync = network.options().sync_error.as_ns();
     for place in 0..sent.len() {
@@ -97,7 +97,7 @@ pub(super) fn causality(problem: &Problem, sent: &mut [Sent], findings: &mut Fin
 }
 
 /// The frame before it on the same link has left.
-fn frame_order(sent: &[Sent], place: usize, findings: &mut Findings) {
+fn frame_order(sent: &[Sent], place: usize, findings: &mut Findings<'_>) {
     let here = &sent[place];
     let same = |other: &&Sent| {
         (other.stream, other.copy, other.link) == (here.stream, here.copy, here.link)
@@ -124,7 +124,7 @@ struct Message {
 }
 
 /// Release, latency and jitter of each stream.
-pub(super) fn messages(problem: &Problem, plan: &Plan, sent: &[Sent], findings: &mut Findings) {
+pub(super) fn messages(problem: &Problem, plan: &Plan, sent: &[Sent], findings: &mut Findings<'_>) {
     let network = problem.network();
     let mut messages: BTreeMap<StreamId, Message> = BTreeMap::new();
     for here in sent {
@@ -162,7 +162,7 @@ pub(super) fn messages(problem: &Problem, plan: &Plan, sent: &[Sent], findings: 
     }
 }
 
-fn release(problem: &Problem, here: &Sent, findings: &mut Findings) {
+fn release(problem: &Problem, here: &Sent, findings: &mut Findings<'_>) {
     let stream = problem.stream(here.stream);
     let (earliest, latest) = (stream.release.earliest.as_ns(), stream.release_latest().as_ns());
     let bound = here.start.clamp(earliest, latest);
@@ -173,7 +173,7 @@ fn release(problem: &Problem, here: &Sent, findings: &mut Findings) {
 }
 
 /// The talker can start at an instant: with a gate or with a launch time.
-fn launch(problem: &Problem, plan: &Plan, here: &Sent, findings: &mut Findings) {
+fn launch(problem: &Problem, plan: &Plan, here: &Sent, findings: &mut Findings<'_>) {
     let network = problem.network();
     let limits = &network.node(network.link(here.link).from).limits;
     if limits.launch_time || limits.gate_entries != Some(0) {

@@ -38,9 +38,13 @@ pub fn check_rendered(
     given: &FileProblem,
     plan: &Plan,
     files: &[Rendered],
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<(), RenderError> {
     let simulated = planned(file, given, plan).ok();
     for node in Node::all(file, given, plan) {
+        if !go_on() {
+            return Err(RenderError::Ended);
+        }
         let mut told: BTreeMap<String, Vec<Gates>> = BTreeMap::new();
         for rendered in files {
             let failed = |what: String| RenderError::Disagree {

@@ -99,13 +99,15 @@ pub fn is_rendered_beside(name: &str) -> bool {
 
 const ENDS: [&str; 5] = [TC, YANG, XML, HOST, LAUNCH];
 
-/// Holds configurations against the streams of a file. `files` are names and contents.
+/// Holds configurations against the streams of a file, as long as `go_on` says so. `files` are
+/// names and contents.
 ///
 /// **Errors**: a file that is none of its kind, or of no node; cycles that are too long.
 pub fn hold(
     file: &NetworkFile,
     given: &FileProblem,
     files: &[(String, Vec<u8>)],
+    go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Held, HoldError> {
     let stations = file.stations.iter().map(|it| (&it.name, &it.device));
     let nodes: Vec<_> =
@@ -146,7 +148,7 @@ pub fn hold(
     let others = file.streams.iter().filter(|stream| stream.place.is_none());
     let others = others.fold(0_u8, |mask, it| mask | 1 << it.class.get().min(7));
     reading.made.ports.sort_by_key(|port| port.link);
-    let configured = check_configured(&given.problem, &reading.made, others)?;
+    let configured = check_configured(&given.problem, &reading.made, others, go_on)?;
     let Reading { notes, mut unread, open, taken, .. } = reading;
     unread.sort();
     Ok(Held { configured, notes, unread, open, taken, files: read })

@@ -24,7 +24,7 @@ pub use configured::{FileUnread, Held, HoldError, hold, is_configuration, is_ren
 pub use gated::{GatedClass, gated_classes, gated_text};
 pub use limits::{JudgedLimit, LimitVerdict, judged_limits};
 pub use planned::planned;
-pub use render::{RenderError, Rendered, render};
+pub use render::{RenderError, Rendered, render, render_while};
 pub use rest::{RestBound, Unbounded, bounds};
 pub use uni::{UniError, UniPlaced, UniRefusal, failure_code, uni_name, with_uni};
 

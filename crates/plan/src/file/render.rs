@@ -99,6 +99,9 @@ pub enum RenderError {
         /// What differs: the entry, and when it is in the cycle.
         what: String,
     },
+    /// It was ended before all were made.
+    #[error("ended on request")]
+    Ended,
     /// The reader of host files, or the rules of Linux, refuse it.
     #[error("{node}: {why}")]
     Refused {
@@ -117,14 +120,29 @@ pub fn render(
     given: &FileProblem,
     plan: &Plan,
 ) -> Result<Vec<Rendered>, RenderError> {
+    render_while(file, given, plan, &mut || true)
+}
+
+/// The same, as long as `go_on` says so, which is asked before each node.
+///
+/// **Errors**: as [`render`]; [`RenderError::Ended`].
+pub fn render_while(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Vec<Rendered>, RenderError> {
     let mut files = Vec::new();
     for node in Node::all(file, given, plan) {
+        if !go_on() {
+            return Err(RenderError::Ended);
+        }
         node.exclusive()?;
         node.settings(&mut files)?;
         node.launches(&mut files)?;
         node.instance(&mut files);
     }
-    check_rendered(file, given, plan, &files)?;
+    check_rendered(file, given, plan, &files, go_on)?;
     Ok(files)
 }
 

@@ -40,6 +40,8 @@ pub struct Driver<'a> {
     out: PathBuf,
     started: HostInstant,
     end: Option<&'a EndRequests>,
+    /// Whether somebody asked it to end.
+    is_asked: bool,
 }
 
 /// A station, until it has ended.
@@ -72,8 +74,12 @@ impl<'a> Driver<'a> {
             out: place.out.to_owned(),
             started,
             end,
+            is_asked: false,
         };
         while !driver.master.is_complete() {
+            if driver.is_asked() {
+                return Err(LabError::EndRequested);
+            }
             driver.welcome(&door)?;
         }
         Ok(driver)
@@ -87,6 +93,9 @@ impl<'a> Driver<'a> {
                 if self.has_ended(number)? {
                     return Err(self.failed(number, "its kernel ended before it had begun"));
                 }
+            }
+            if self.is_asked() {
+                return Err(LabError::EndRequested);
             }
             if self.started.elapsed() > self.lab.patience {
                 return Err(LabError::Guest {
@@ -116,11 +125,10 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Runs the laboratory to its end.
+    /// Runs the laboratory to its end, or until somebody asks for that.
     pub fn run(mut self) -> Result<Summary, LabError> {
         let limit = self.lab.duration.map(|span| SimTime::START.plus(span).plus(GRACE));
-        loop {
-            self.check_requests()?;
+        while !self.is_asked() {
             let event = [self.segment.next(), limit].into_iter().flatten().min();
             match self.master.next(event) {
                 Turn::Network(now) if limit.is_some_and(|limit| limit <= now) => break,
@@ -145,16 +153,13 @@ impl<'a> Driver<'a> {
         self.finish()
     }
 
-    /// **Errors**: someone asks the laboratory to end.
-    fn check_requests(&self) -> Result<(), LabError> {
-        if self.end.is_some_and(EndRequests::take) {
-            let why = "it was asked to end".to_owned();
-            return Err(LabError::Guest { why, log: String::new() });
-        }
-        Ok(())
+    /// Whether somebody asked the laboratory to end, now or earlier.
+    fn is_asked(&mut self) -> bool {
+        self.is_asked |= self.end.is_some_and(EndRequests::take);
+        self.is_asked
     }
 
-    /// Hears a running kernel until it waits or has ended.
+    /// Hears a running kernel until it waits or has ended, or the laboratory is to end.
     fn serve(&mut self, number: usize, limit: Option<SimTime>) -> Result<(), LabError> {
         let who = Participant(number);
         let mut silent_since = None;
@@ -175,7 +180,9 @@ impl<'a> Driver<'a> {
                 }
                 _ if self.has_ended(number)? => self.leave(number)?,
                 _ => {
-                    self.check_requests()?;
+                    if self.is_asked() {
+                        return Ok(());
+                    }
                     let since = *silent_since.get_or_insert_with(HostInstant::now);
                     if since.elapsed() > self.lab.patience {
                         let why = "it computes without ever waiting, for longer than the patience \
@@ -353,6 +360,9 @@ impl<'a> Driver<'a> {
             LabError::Guest { why, log } => {
                 LabError::Guest { why: format!("station {name}: {why}"), log }
             }
+            LabError::OutOfMemory { mib, program, .. } => {
+                LabError::OutOfMemory { machine: format!("station {name}"), mib, program }
+            }
             other => other,
         })?;
         // What `timeout` says about a program that it has ended.
@@ -393,6 +403,7 @@ impl<'a> Driver<'a> {
             simulated_ns: self.master.now().as_ns_floor(),
             host_ns,
             passages: self.trace.count(),
+            ended_early: self.is_asked,
             stations,
         })
     }

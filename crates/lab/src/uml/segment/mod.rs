@@ -101,6 +101,8 @@ pub struct Summary {
     pub host_ns: u64,
     /// Frames that crossed a link, as often as they did.
     pub passages: u64,
+    /// Whether it was ended on request before all commands or the duration had.
+    pub ended_early: bool,
     /// In the order of the description.
     pub stations: Vec<StationSummary>,
 }
@@ -151,7 +153,7 @@ impl SegmentLab {
     ///
     /// **Errors**: the description cannot be, the kernel has no virtual time, a station's kernel
     /// failed (its name and last words are in the error), all stations sleep for ever, or it was
-    /// asked to end. No station is left running.
+    /// asked to end before all kernels had begun. No station is left running.
     pub fn run(
         &self,
         kernel: &Kernel,
