@@ -121,9 +121,9 @@ impl Line {
 /// Room for the longest message. **Units**: bytes.
 const ROOM: usize = 80;
 
-/// Sends lines as they come, each as a packet, to their end or until `is_over`, which is asked after
-/// each line, and drops that line. A launch time of the outlet has no
-/// meaning here: a frame goes at once.
+/// Sends lines as they come, each as a packet, to their end or until `is_over`, which is asked
+/// after each line, and drops that line. A launch time of the outlet has no meaning here: a frame
+/// goes at once.
 ///
 /// **Errors**: no such interface, no privilege, the interface failed; a line that is no CAN frame:
 /// those before it were sent.
