@@ -21,7 +21,7 @@ use timewire_remote::{
 };
 use timewire_sys::privilege::keep_capabilities;
 
-use crate::ending;
+use crate::ending::{self, Ending, WORDS};
 use crate::output;
 use crate::traffic::parse_socket;
 
@@ -310,8 +310,9 @@ fn find(args: &Find) -> anyhow::Result<ExitCode> {
     let time = duration(args.time)?;
     let peers = args.keys.peers();
     keep_capabilities(&[]).context("cannot give privileges away")?;
-    ending::exit_on_request()?;
-    let found = find_agents(time)?;
+    let ending = Ending::new()?;
+    let found = find_agents(time, || ending.is_asked())?;
+    let ended_early = ending.is_asked();
     let known = |agent: &FoundAgent| -> Result<bool, RemoteError> {
         Ok(peers.find(Role::Agent, agent.announcement.fingerprint)?.is_some())
     };
@@ -331,8 +332,16 @@ fn find(args: &Find) -> anyhow::Result<ExitCode> {
         );
     }
     if args.json {
-        let all = json!({"schema": "timewire.agents/1", "agents": rows});
-        return output::json(&all);
+        let all = json!({
+            "schema": "timewire.agents/1", "agents": rows, "ended_early": ended_early,
+        });
+        let code = output::json(&all)?;
+        return Ok(if ended_early { ExitCode::from(ending::CODE) } else { code });
+    }
+    if ended_early {
+        output::print(&text)?;
+        say!("{WORDS}: these are the agents that were heard until then");
+        return Ok(ExitCode::from(ending::CODE));
     }
     if found.is_empty() {
         say!("no agent was heard within {}", args.time);

@@ -127,10 +127,14 @@ pub struct FoundAgent {
     pub address: String,
 }
 
-/// Listens for so long, and returns the agents that were heard, by name; at most 1024.
+/// Listens for so long, or until `is_over`, which is asked ten times a second; returns the agents
+/// that were heard, by name; at most 1024.
 ///
 /// **Errors**: this host has no IPv6, or no link is up.
-pub fn find_agents(patience: Duration) -> Result<Vec<FoundAgent>, RemoteError> {
+pub fn find_agents(
+    patience: Duration,
+    is_over: impl Fn() -> bool,
+) -> Result<Vec<FoundAgent>, RemoteError> {
     let end = Instant::now() + patience;
     let doing = || system("listen for agents over IPv6");
     let socket = shared_udp(PORT).map_err(doing())?;
@@ -143,7 +147,11 @@ pub fn find_agents(patience: Duration) -> Result<Vec<FoundAgent>, RemoteError> {
     }
     let mut found = BTreeMap::new();
     let mut packet = [0; 512];
-    while wait_readable(socket.as_fd(), end).map_err(doing())? && Instant::now() < end {
+    while Instant::now() < end && !is_over() {
+        let soon = end.min(Instant::now() + Duration::from_millis(100));
+        if !wait_readable(socket.as_fd(), soon).map_err(doing())? {
+            continue;
+        }
         let (length, from) = match socket.recv_from(&mut packet) {
             Ok((length, SocketAddr::V6(from))) => (length, from),
             Ok(_) => continue,

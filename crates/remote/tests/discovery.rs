@@ -26,7 +26,7 @@ fn t3_agents_are_found_on_a_link_and_reached_there() {
             println!("SKIP: network namespaces are refused here: {error}");
             return;
         }
-        let error = find_agents(Duration::ZERO).unwrap_err().to_string();
+        let error = find_agents(Duration::ZERO, || false).unwrap_err().to_string();
         assert!(error.contains("no interface is up"), "{error}");
         ip("link add here type veth peer name there");
         for end in ["lo", "here", "there"] {
@@ -47,8 +47,8 @@ fn t3_agents_are_found_on_a_link_and_reached_there() {
         let announcer = Announcer::start(&announcement).unwrap();
         // Announced every two seconds; two programs may listen at once.
         let found = std::thread::scope(|scope| {
-            let other = scope.spawn(|| find_agents(Duration::from_millis(2_500)).unwrap());
-            let found = find_agents(Duration::from_millis(2_500)).unwrap();
+            let other = scope.spawn(|| find_agents(Duration::from_millis(2_500), || false).unwrap());
+            let found = find_agents(Duration::from_millis(2_500), || false).unwrap();
             assert_eq!(other.join().unwrap(), found);
             found
         });
