@@ -152,7 +152,7 @@ impl LabError {
             LabError::Host(error) => error.hint().map(str::to_owned),
             LabError::OutOfMemory { mib, .. } => Some(format!(
                 "give it more: `--memory {}` of `lab exec` and `lab shell`, `memory_mib: {}` of \
-                 a station in a segment file",
+                 a station in a segment file (`run --lab uml` has as much as it has)",
                 mib * 2,
                 mib * 2
             )),

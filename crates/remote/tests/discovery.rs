@@ -47,7 +47,8 @@ fn t3_agents_are_found_on_a_link_and_reached_there() {
         let announcer = Announcer::start(&announcement).unwrap();
         // Announced every two seconds; two programs may listen at once.
         let found = std::thread::scope(|scope| {
-            let other = scope.spawn(|| find_agents(Duration::from_millis(2_500), || false).unwrap());
+            let other =
+                scope.spawn(|| find_agents(Duration::from_millis(2_500), || false).unwrap());
             let found = find_agents(Duration::from_millis(2_500), || false).unwrap();
             assert_eq!(other.join().unwrap(), found);
             found
