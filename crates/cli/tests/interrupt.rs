@@ -202,6 +202,11 @@ fn t3_every_long_command_keeps_what_there_is() {
             assert!(told.contains(says), "{way:?} {words:?}: {said:?}");
             for file in files {
                 assert!(out.join(file).exists(), "{way:?} {words:?}: no {file}: {said:?}");
+                if words[0] == "measure" && file.ends_with(".json") {
+                    let text = fs::read_to_string(out.join(file)).unwrap();
+                    let kept: serde_json::Value = serde_json::from_str(&text).unwrap();
+                    assert_eq!(kept["ended_early"], true, "{way:?} {words:?}");
+                }
             }
             wait_until("its stations are gone", || {
                 host.list("/run/netns").iter().all(|name| !name.starts_with("tw"))

@@ -36,8 +36,8 @@ pub enum MeasureCommand {
 }
 
 /// The exit code of a measurement. One that was ended has kept what it has, and is not done.
-fn exit_code(interrupted: bool, is_bad: bool) -> ExitCode {
-    match (interrupted, is_bad) {
+fn exit_code(ended_early: bool, is_bad: bool) -> ExitCode {
+    match (ended_early, is_bad) {
         (true, _) => ExitCode::from(2),
         (false, true) => ExitCode::from(1),
         (false, false) => ExitCode::SUCCESS,

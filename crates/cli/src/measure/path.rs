@@ -127,7 +127,7 @@ pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
         true => output::json(&report)?,
         false => output::print(&table(&report))?,
     };
-    Ok(super::exit_code(report.interrupted, report.is_bad()))
+    Ok(super::exit_code(report.ended_early, report.is_bad()))
 }
 
 fn table(report: &PathReport) -> String {
@@ -136,7 +136,7 @@ fn table(report: &PathReport) -> String {
         "{trip} to {}, {} {}, {} bytes",
         report.to, report.over, report.wait, report.payload_bytes
     );
-    if report.interrupted {
+    if report.ended_early {
         out += "; ended on request";
     }
     out += match report.far_clock {

@@ -175,7 +175,7 @@ pub fn run(args: &Receive) -> anyhow::Result<ExitCode> {
         true => output::json(&report)?,
         false => output::print(&table(&report))?,
     };
-    Ok(super::exit_code(report.interrupted, report.is_bad()))
+    Ok(super::exit_code(report.ended_early, report.is_bad()))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -212,7 +212,7 @@ fn table(report: &ReceiveReport) -> String {
         &mut out,
         &format!("{}, {} bytes, {rounds} rounds each", report.place, report.payload_bytes),
     );
-    if report.interrupted {
+    if report.ended_early {
         put(&mut out, "; ended on request");
     }
     put(&mut out, "\ntimes in us: percentiles within 1.6 % over all rounds, the rest exact\n");

@@ -19,7 +19,7 @@ pub fn receive(directory: &Path) -> anyhow::Result<Sheet> {
         "measure receive",
         format!("How long received frames take to the program: {}", words(&found, "/place")),
     );
-    sheet.complete = found.get("interrupted").and_then(Json::as_bool) != Some(true);
+    sheet.complete = found.get("ended_early").and_then(Json::as_bool) != Some(true);
     let thresholds = match list(&found, "/thresholds_ns") {
         [first, second] => first.as_i64().zip(second.as_i64()).map(|(one, two)| [one, two]),
         _ => None,
@@ -107,7 +107,7 @@ pub fn path(directory: &Path) -> anyhow::Result<Sheet> {
     let trip = if round { "there and back" } else { "one way" };
     let title = format!("How long messages take, {trip} to {}", words(&found, "/to"));
     let mut sheet = empty("measure path", title);
-    sheet.complete = found.get("interrupted").and_then(Json::as_bool) != Some(true);
+    sheet.complete = found.get("ended_early").and_then(Json::as_bool) != Some(true);
     let rate = words(&found, "/full_rate");
     sheet.facts = vec![
         ("Over".to_owned(), format!("{} {}", words(&found, "/over"), words(&found, "/wait"))),

@@ -77,17 +77,17 @@ impl Signals {
     /// Waits until the receiver is done; everybody is to end then. Whether a signal ended it before
     /// its time.
     pub(super) fn wait(&self, ends: &EndRequests) -> bool {
-        let mut interrupted = false;
+        let mut ended_early = false;
         while !self.is_done.load(Ordering::Acquire) {
             // Whatever wakes it, the loop looks again.
             let _ = event::wait_readable(&[ends.as_fd()], Some(SLICE));
             if ends.take() {
-                interrupted = true;
+                ended_early = true;
                 self.stop();
             }
         }
         self.stop();
-        interrupted
+        ended_early
     }
 }
 

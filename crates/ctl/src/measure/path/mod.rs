@@ -117,7 +117,7 @@ pub struct PathReport {
     /// At each load.
     pub steps: Vec<StepReport>,
     /// Whether it was asked to end before its time.
-    pub interrupted: bool,
+    pub ended_early: bool,
 }
 
 /// The clock of the other end.
@@ -263,7 +263,7 @@ pub fn measure(
         searched: spec.rate.is_none(),
         search: Vec::new(),
         steps: Vec::new(),
-        interrupted: false,
+        ended_early: false,
     };
     let far = match far {
         FarClockReport::Foreign => FarClock::Foreign,
@@ -274,10 +274,10 @@ pub fn measure(
     };
     if spec.rate.is_none() {
         let mut search = Search::new(spec.most, spec.resolution);
-        while let Some(rate) = search.next().filter(|_| !report.interrupted) {
+        while let Some(rate) = search.next().filter(|_| !report.ended_early) {
             progress(&format!("search: {rate}/s"));
             let trial = attempt(rate, false)?;
-            report.interrupted |= trial.interrupted;
+            report.ended_early |= trial.ended_early;
             search.tried(rate, trial.lost_nothing());
             report.search.push(TrialReport::of(rate, &trial));
         }
@@ -285,12 +285,12 @@ pub fn measure(
     }
     for &load in &spec.loads {
         let Some(rate) = report.full_rate.map(|full| share_of(full, load)) else { break };
-        if report.interrupted {
+        if report.ended_early {
             break;
         }
         progress(&format!("{load} %: {rate}/s"));
         let trial = attempt(rate, true)?;
-        report.interrupted |= trial.interrupted;
+        report.ended_early |= trial.ended_early;
         report.steps.push(StepReport {
             load,
             trial: TrialReport::of(rate, &trial),

@@ -47,7 +47,7 @@ pub(super) struct Trial {
     /// Each message that came, in the order of their numbers.
     pub(super) passages: Vec<Passage>,
     pub(super) card: CardStamps,
-    pub(super) interrupted: bool,
+    pub(super) ended_early: bool,
     /// Why messages did not leave.
     pub(super) drop_causes: Vec<DropCause>,
 }
@@ -85,7 +85,7 @@ pub(super) fn run(
         CardStamping::AsItIs | CardStamping::Told => card_of(way),
     };
     let has_card = card.is_ok();
-    let (talked, received, interrupted) = thread::scope(|scope| {
+    let (talked, received, ended_early) = thread::scope(|scope| {
         let signals = &signals;
         let far = way.bench().map(|pair| {
             let ready = ready.clone();
@@ -116,11 +116,11 @@ pub(super) fn run(
                 talked?
             })
         });
-        let interrupted = is_open && signals.wait(ends);
+        let ended_early = is_open && signals.wait(ends);
         let talked = talker.map(|it| it.join().expect("invariant: talkers do not panic"));
         let far = far.map(|it| it.join().expect("invariant: receivers do not panic"));
         let near = near.map(|it| it.join().expect("invariant: receivers do not panic"));
-        (talked, (far, near), interrupted)
+        (talked, (far, near), ended_early)
     });
     let (far, near) = (received.0.transpose()?, received.1.transpose()?);
     let Some(talked) = talked.transpose()? else {
@@ -128,7 +128,7 @@ pub(super) fn run(
     };
     let came = if spec.reflect { near } else { far }.unwrap_or_default();
     let mapping = card.and_then(|card| Mapping::new(card, card_of(way)?, spec.max_clock_error));
-    Ok(join(talked, came, mapping, interrupted))
+    Ok(join(talked, came, mapping, ended_early))
 }
 
 /// Puts what both ends saw of each message together.
@@ -136,7 +136,7 @@ fn join(
     talked: Talked,
     mut came: Vec<Passage>,
     mapping: Result<Mapping, String>,
-    interrupted: bool,
+    ended_early: bool,
 ) -> Trial {
     let is_there =
         |it: &Passage| [Point::User, Point::FarUser].iter().any(|p| it.get(*p).is_some());
@@ -158,7 +158,7 @@ fn join(
             Ok(mapping) => CardStamps::known(&mapping),
             Err(why) => CardStamps::unknown(why),
         },
-        interrupted,
+        ended_early,
     }
 }
 

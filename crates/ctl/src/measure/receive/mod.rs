@@ -269,9 +269,9 @@ pub fn measure(
             number += 1;
             progress(&Step { number, of, what: combinations[at].to_string() });
             let round = round::run(spec, &place, &combinations[at], &ends)?;
-            let interrupted = round.interrupted;
+            let ended_early = round.ended_early;
             reporter.add(at, round);
-            if interrupted {
+            if ended_early {
                 break 'all;
             }
         }

@@ -35,7 +35,7 @@ pub struct ReceiveReport {
     /// Rounds of each combination that were to be.
     pub repeats: usize,
     /// Whether it was asked to end before its time.
-    pub interrupted: bool,
+    pub ended_early: bool,
     /// What is compared.
     pub compare: Option<Dimension>,
     /// Good up to the first, bad beyond the second.
@@ -222,7 +222,7 @@ impl ReceiveReport {
     /// Whether a message was lost, frames came on queues that were not heard, or there is a
     /// combination without any message that was measured to its end.
     pub fn is_bad(&self) -> bool {
-        let nothing = |it: &CombinationReport| it.received == 0 && !self.interrupted;
+        let nothing = |it: &CombinationReport| it.received == 0 && !self.ended_early;
         self.combinations.iter().any(|it| it.lost > 0 || it.other_queues > 0 || nothing(it))
     }
 }
@@ -232,7 +232,7 @@ impl ReceiveReport {
 pub(super) struct Reporter<'a> {
     spec: &'a ReceiveSpec,
     combinations: &'a [Combination],
-    interrupted: bool,
+    ended_early: bool,
     gathered: Vec<Gathered>,
 }
 
@@ -245,12 +245,12 @@ struct Gathered {
 impl<'a> Reporter<'a> {
     pub(super) fn new(spec: &'a ReceiveSpec, combinations: &'a [Combination]) -> Reporter<'a> {
         let gathered = combinations.iter().map(Gathered::new).collect();
-        Reporter { spec, combinations, interrupted: false, gathered }
+        Reporter { spec, combinations, ended_early: false, gathered }
     }
 
     /// The next round of a combination, by its number.
     pub(super) fn add(&mut self, at: usize, round: Round) {
-        self.interrupted |= round.interrupted;
+        self.ended_early |= round.ended_early;
         self.gathered[at].add(round, self.spec.points);
     }
 
@@ -279,7 +279,7 @@ impl<'a> Reporter<'a> {
             },
             payload_bytes: self.spec.payload,
             repeats: self.spec.repeats,
-            interrupted: self.interrupted,
+            ended_early: self.ended_early,
             compare: dimension,
             thresholds_ns: self.spec.thresholds.map(Span::as_ns),
             combinations: reports,
@@ -490,7 +490,7 @@ mod tests {
             others_read: 0,
             card: CardStamps::unknown("no clock"),
             samples: (0..).zip(times).map(sample).collect(),
-            interrupted: false,
+            ended_early: false,
         }
     }
 

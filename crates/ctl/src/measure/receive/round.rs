@@ -72,7 +72,7 @@ pub(super) struct Round {
     /// The messages, in the order in which they came.
     pub(super) samples: Vec<Sample>,
     /// Whether it was asked to end before its time.
-    pub(super) interrupted: bool,
+    pub(super) ended_early: bool,
 }
 
 /// The port of the bench's talker.
@@ -105,7 +105,7 @@ fn measure(
 ) -> Result<Round, MeasureError> {
     let signals = Signals::default();
     let (ready, opened) = sync_channel(1);
-    let (result, talked, interrupted) = thread::scope(|scope| {
+    let (result, talked, ended_early) = thread::scope(|scope| {
         let signals = &signals;
         let receiver = scope.spawn(move || {
             let received = place.receiving(|| receive(spec, place, of, signals, &ready));
@@ -122,16 +122,16 @@ fn measure(
             })),
             _ => None,
         };
-        let interrupted = signals.wait(ends);
+        let ended_early = signals.wait(ends);
         let talked = talker.map(|talker| talker.join().expect("invariant: talkers do not panic"));
         let received = receiver.join().expect("invariant: receivers do not panic");
-        (received, talked, interrupted)
+        (received, talked, ended_early)
     });
     let mut round = result?;
     if let Some((talker, drop_causes)) = talked.transpose()? {
         (round.talker, round.drop_causes) = (Some(talker), drop_causes);
     }
-    round.interrupted = interrupted;
+    round.ended_early = ended_early;
     Ok(round)
 }
 
@@ -261,7 +261,7 @@ fn receive(
         others_read: 0,
         card,
         samples: log.samples,
-        interrupted: false,
+        ended_early: false,
     })
 }
 
