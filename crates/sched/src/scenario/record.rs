@@ -23,9 +23,17 @@ pub trait Record: Sized {
     fn put(&self) -> Vec<(&'static str, Option<Json>)>;
 }
 
-/// One key of a group.
+/// One key of a group. It is described when its schema is asked for: a file of many groups is read
+/// without that.
 pub struct Field {
     key: &'static str,
+    doc: &'static str,
+    default: Option<&'static str>,
+    describe: fn(&Field) -> Described,
+}
+
+/// What a schema says of a key.
+struct Described {
     needed: bool,
     schema: Json,
 }
@@ -41,15 +49,22 @@ pub struct Group<'a> {
 
 impl Field {
     /// Describes a key; `default` is the text of its default.
-    pub fn of<T: Item>(key: &'static str, doc: &'static str, default: Option<&str>) -> Field {
-        let mut schema = T::schema();
-        schema["description"] = json!(doc.trim());
-        if let Some(value) = default.and_then(|text| default_value::<T>(text).emit()) {
-            schema["default"] = value;
-        }
-        let needed = default.is_none() && T::absent().is_none();
-        Field { key, needed, schema }
+    pub fn of<T: Item>(
+        key: &'static str,
+        doc: &'static str,
+        default: Option<&'static str>,
+    ) -> Field {
+        Field { key, doc, default, describe: described::<T> }
     }
+}
+
+fn described<T: Item>(field: &Field) -> Described {
+    let mut schema = T::schema();
+    schema["description"] = json!(field.doc.trim());
+    if let Some(value) = field.default.and_then(|text| default_value::<T>(text).emit()) {
+        schema["default"] = value;
+    }
+    Described { needed: field.default.is_none() && T::absent().is_none(), schema }
 }
 
 /// The default is text as in the file, so it is read and checked the same way.
@@ -128,10 +143,15 @@ pub fn emit<R: Record>(record: &R) -> Json {
 
 /// Describes a group.
 pub fn schema<R: Record>() -> Json {
-    let fields = R::fields();
-    let needed: Vec<&str> = fields.iter().filter(|f| f.needed).map(|f| f.key).collect();
-    let properties: Map<String, Json> =
-        fields.iter().map(|f| (f.key.to_owned(), f.schema.clone())).collect();
+    let mut needed = Vec::new();
+    let mut properties = Map::new();
+    for field in R::fields() {
+        let described = (field.describe)(&field);
+        if described.needed {
+            needed.push(field.key);
+        }
+        properties.insert(field.key.to_owned(), described.schema);
+    }
     json!({
         "type": "object",
         "description": R::DOC.trim(),
