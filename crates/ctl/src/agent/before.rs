@@ -22,6 +22,7 @@ use timewire_host::{HostError, journal};
 
 use super::ledger;
 use crate::control::{self, Client};
+use crate::receive::ReceiveError;
 use crate::{groups, receive};
 
 /// How long a host may take to be as it was when all is undone: the kernel gives an interface its
@@ -185,7 +186,11 @@ fn differing(
 }
 
 fn rules() -> Result<BTreeMap<String, Json>, String> {
-    let all = receive::show(None).map_err(|error| error.to_string())?;
+    let all = match receive::show(None) {
+        // Nothing that runs here can see or change any: they would be where it is not mounted.
+        Err(ReceiveError::PrivateMounts { .. }) => Vec::new(),
+        shown => shown.map_err(|error| error.to_string())?,
+    };
     let one = |status: receive::ReceiveStatus| {
         let rules = json!({"mode": status.mode, "receive": status.receive});
         (status.interface, rules)

@@ -382,6 +382,14 @@ impl Parser {
             let cut = word.text.char_indices().take_while(whole).last().map_or(0, |(at, _)| at);
             return Err(error(word.at, what, format!("\"{}\"", &word.text[..cut])));
         }
+        if let Some(at) = word.text.find('\0') {
+            let what = "the kernel's names end before a byte that is zero";
+            let right = match &word.text[..at] {
+                "" => wanted.to_owned(),
+                before => format!("\"{before}\""),
+            };
+            return Err(error(word.at, what, right));
+        }
         Ok(word.text)
     }
 

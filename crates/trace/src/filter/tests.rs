@@ -354,6 +354,8 @@ fn t0_wrong_filters_are_refused_with_place_and_remedy() {
             "byte 10: the kernel's names have at most 15 bytes; right \
                                        would be: \"a-name-of-16-by",
         ),
+        ("interface \0", "byte 10: the kernel's names end before a byte that is zero; right"),
+        ("process tw\0", "byte 8: the kernel's names end before a byte that is zero; right"),
         ("len > 5", "byte 0: `len` is no condition"),
         ("hook nowhere", "byte 5: `nowhere` is not right here; right would be: one of marker,"),
         ("process 0", "byte 8: `0` is not right here; right would be: a number from 1 on"),
