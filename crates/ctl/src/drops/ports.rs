@@ -22,11 +22,14 @@ pub struct PortDrops {
 }
 
 impl PortDrops {
-    /// Of a talker that has these; its frames leave through `interface`, where that is known.
+    /// Of a talker that has these; its frames leave through `interface`, where that is known. The
+    /// counters are those of before: reading them takes a program and some milliseconds, so neither
+    /// a start that is near nor memory shared with the kernel should be there by then.
     pub fn new(
         ports: &[(Transport, TransmitOptions)],
         streams: &[StreamSpec],
         interface: Option<&IfName>,
+        before: QdiscCounts,
     ) -> PortDrops {
         let number = |stream: &StreamSpec| usize::from(stream.number);
         let most = streams.iter().map(number).max().unwrap_or(0);
@@ -40,7 +43,7 @@ impl PortDrops {
             port_by_number,
             port_of: streams.iter().map(|stream| stream.port).collect(),
             sockets: ports.iter().map(|(_, it)| (socket(it), Heard::default())).collect(),
-            before: QdiscCounts::now(),
+            before,
         }
     }
 

@@ -20,7 +20,7 @@ use timewire_sys::event::{self, EndRequests};
 use super::MeasureError;
 use super::bench::{End, Pair};
 use super::receive::plan::{Over, Waiting};
-use crate::drops::{DropCause, PortDrops};
+use crate::drops::{DropCause, PortDrops, QdiscCounts};
 
 /// The stream of the talker.
 pub(super) const STREAM: u16 = 1;
@@ -108,6 +108,8 @@ pub(super) struct Sending {
     pub(super) count: Option<u64>,
     /// **Units**: bytes.
     pub(super) payload: usize,
+    /// The counters of queueing disciplines before anything was opened.
+    pub(super) before: QdiscCounts,
 }
 
 /// A talker that is ready, with the start of its cycle.
@@ -133,7 +135,7 @@ impl Sending {
             ..StreamSpec::new(STREAM, self.to, cadence, self.payload)
         };
         let (ports, streams) = ([self.port], [stream]);
-        let drops = PortDrops::new(&ports, &streams, self.interface.as_ref());
+        let drops = PortDrops::new(&ports, &streams, self.interface.as_ref(), self.before);
         let mut talker = Talker::new(&ports, &streams)?;
         // A thread that spins up to the next message of a fast stream would never sleep.
         talker.set_spin(Span::from_us(60).min(Span::from_ns(cycle.as_ns() / 2)));
@@ -154,9 +156,9 @@ impl Ready {
             each(event);
         })?;
         let mut whole = self.talker.report();
+        signals.sent.store(whole.streams[0].counters.sent, Ordering::Release);
         let causes = self.drops.causes(&whole);
         let report = whole.streams.swap_remove(0);
-        signals.sent.store(report.counters.sent, Ordering::Release);
         Ok((report, causes))
     }
 }

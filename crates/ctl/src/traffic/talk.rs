@@ -27,7 +27,7 @@ use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK};
 use super::marks::TalkMarks;
 use super::plan::{Plan, Wish, plan};
 use super::{ThreadWish, TrafficError};
-use crate::drops::{DropCause, PortDrops};
+use crate::drops::{DropCause, PortDrops, QdiscCounts};
 use crate::stamping;
 
 /// The `schema` field of what a talker did.
@@ -178,6 +178,7 @@ pub fn run(
 ) -> Result<TalkOutcome, TrafficError> {
     let ends = EndRequests::new().map_err(TrafficError::system("wait for signals"))?;
     let done = Wake::new().map_err(TrafficError::system("wait for the talker"))?;
+    let counted = QdiscCounts::now();
     let made = plan(&request.wish)?;
     let mut notes: Vec<String> = Vec::new();
     let wanted = Stamped { sent: request.wish.taps.hardware, received: false };
@@ -198,7 +199,8 @@ pub fn run(
     let recorder = directory.as_mut().and_then(Directory::take_recorder);
     on(&TalkEvent::Talking { ports: &ports, notes: &notes })
         .map_err(TrafficError::system("print"))?;
-    let mut drops = PortDrops::new(&made.ports, &made.streams, request.wish.interface.as_ref());
+    let interface = request.wish.interface.as_ref();
+    let mut drops = PortDrops::new(&made.ports, &made.streams, interface, counted);
     let (stop, live) = (AtomicBool::new(false), talker.live());
     let start = clock::now::<Tai>();
     let end = request.duration.map(|duration| start.saturating_add(duration));

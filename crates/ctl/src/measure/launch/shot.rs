@@ -30,7 +30,7 @@ use super::result::{CardClockSeen, Fate, Sample, Shot};
 use super::way::Unavailable;
 use super::{Request, Tap, Way, has_hardware, run_real_time};
 use crate::CtlError;
-use crate::drops::{DropCause, PortDrops};
+use crate::drops::{DropCause, PortDrops, QdiscCounts};
 
 /// Where the frames go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +96,7 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
     let mut notes = Vec::new();
     let (sender, phc) = sender_tap(shooting);
     let unavailable = |why: Unavailable| Taken { shot: Err(why), ended: false, notes: Vec::new() };
+    let counted = QdiscCounts::now();
     let (port, stream) = port_and_stream(shooting, sender);
     let (ports, streams) = ([port], [stream]);
     let mut talker = match Talker::new(&ports, &streams) {
@@ -111,7 +112,7 @@ pub(super) fn take(shooting: &Shooting<'_>, requests: &EndRequests) -> Result<Ta
     let mut samples = vec![Sample::default(); usize::try_from(shooting.frames).unwrap_or(0)];
     let lead = shooting.mac.map_or(Span::ZERO, |_| mac_lead(shooting.cycle));
     let stack = shooting.mac.map_or(&shooting.studio.interface, |(stack, _)| stack);
-    let mut dropped = PortDrops::new(&ports, &streams, Some(stack));
+    let mut dropped = PortDrops::new(&ports, &streams, Some(stack), counted);
     let (sent, arrived, ended) = thread::scope(|scope| {
         let hearing = listener.map(|socket| {
             let (over, run) = (&over, shooting.run);

@@ -21,7 +21,7 @@ use super::reflect::{Answered, answer, read};
 use super::taps::{Passage, Point};
 use super::{PathSpec, Way};
 use crate::CardStamping;
-use crate::drops::DropCause;
+use crate::drops::{DropCause, QdiscCounts};
 use crate::measure::MeasureError;
 use crate::measure::bench::End;
 use crate::measure::card_clock::{CardStamps, Look, Mapping, look};
@@ -85,6 +85,7 @@ pub(super) fn run(
         CardStamping::AsItIs | CardStamping::Told => card_of(way),
     };
     let has_card = card.is_ok();
+    let before = near_side(way, QdiscCounts::now)?;
     let (talked, received, ended_early) = thread::scope(|scope| {
         let signals = &signals;
         let far = way.bench().map(|pair| {
@@ -111,7 +112,8 @@ pub(super) fn run(
         let talker = is_open.then(|| {
             scope.spawn(move || -> Result<Talked, MeasureError> {
                 let taps = TxTaps { sched: taps, software: taps, hardware: taps && has_card };
-                let talked = near_side(way, || talk(spec, way, rate, count, taps, signals));
+                let talked =
+                    near_side(way, || talk(spec, way, (rate, count), taps, before, signals));
                 signals.talker_ended();
                 talked?
             })
@@ -200,9 +202,9 @@ fn near_side<T: Send>(way: &Way, work: impl FnOnce() -> T + Send) -> Result<T, L
 fn talk(
     spec: &PathSpec,
     way: &Way,
-    rate: u32,
-    count: u64,
+    (rate, count): (u32, u64),
     taps: TxTaps,
+    before: QdiscCounts,
     signals: &Signals,
 ) -> Result<Talked, MeasureError> {
     let (port, to) = port_of(spec, way);
@@ -211,8 +213,8 @@ fn talk(
         Way::Peer { interface, .. } => interface.clone(),
     };
     let port = (port, TransmitOptions { taps, ..TransmitOptions::default() });
-    let talker =
-        Sending { port, interface, to, rate, count: Some(count), payload: spec.payload }.ready()?;
+    let (count_of, payload) = (Some(count), spec.payload);
+    let talker = Sending { port, interface, to, rate, count: count_of, payload, before }.ready()?;
     let (start, cycle) = (talker.start, talker.cycle);
     let room = usize::try_from(count.min(MOST)).unwrap_or(0);
     let mut passages = vec![Passage::default(); room];

@@ -31,7 +31,7 @@ use super::sample::Sample;
 use super::world::{World, schedule, settle};
 use super::{Place, ReceiveSpec};
 use crate::CardStamping;
-use crate::drops::DropCause;
+use crate::drops::{DropCause, QdiscCounts};
 use crate::measure::MeasureError;
 use crate::measure::bench::End;
 use crate::measure::card_clock::{self, CardStamps, Mapping};
@@ -104,6 +104,10 @@ fn measure(
     ends: &EndRequests,
 ) -> Result<Round, MeasureError> {
     let signals = Signals::default();
+    let before = match place {
+        Place::Bench(pair) => Some(pair.inside(End::A, QdiscCounts::now)?),
+        _ => None,
+    };
     let (ready, opened) = sync_channel(1);
     let (result, talked, ended_early) = thread::scope(|scope| {
         let signals = &signals;
@@ -115,11 +119,13 @@ fn measure(
         // An error comes with the end of the receiver.
         let is_open = opened.recv().is_ok();
         let talker = match place {
-            Place::Bench(pair) if is_open => Some(scope.spawn(move || {
-                let talked = pair.inside(End::A, || talk(spec, place, of, signals));
-                signals.talker_ended();
-                talked.map_err(MeasureError::from).and_then(|it| it)
-            })),
+            Place::Bench(pair) if is_open => before.map(|before| {
+                scope.spawn(move || {
+                    let talked = pair.inside(End::A, || talk(spec, place, of, before, signals));
+                    signals.talker_ended();
+                    talked.map_err(MeasureError::from).and_then(|it| it)
+                })
+            }),
             _ => None,
         };
         let ended_early = signals.wait(ends);
@@ -148,6 +154,7 @@ fn talk(
     spec: &ReceiveSpec,
     place: &Place,
     of: &Combination,
+    before: QdiscCounts,
     signals: &Signals,
 ) -> Result<(StreamReport, Vec<DropCause>), MeasureError> {
     let Place::Bench(pair) = place else {
@@ -158,9 +165,9 @@ fn talk(
     let (port, to) = bench_frames(pair, PORT);
     let port = (port, TransmitOptions::default());
     let count = count_of(spec, of);
+    let interface = Some(pair.interface());
     let talker =
-        Sending { port, interface: Some(pair.interface()), to, rate, count, payload: spec.payload }
-            .ready()?;
+        Sending { port, interface, to, rate, count, payload: spec.payload, before }.ready()?;
     if let Some(cpu) = spec.talker_cpu {
         timewire_sys::scheduler::set_affinity(0, &[cpu])
             .map_err(|error| MeasureError::kernel(format!("run on CPU {cpu}"), error))?;

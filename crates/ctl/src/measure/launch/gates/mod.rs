@@ -40,7 +40,7 @@ use super::shot::{self, ETHERTYPE, HEADER, PATIENCE, SETTLE, SOON, Studio};
 use super::way::{self, Unavailable};
 use super::{LONGEST, MOST_FRAMES, Place, SHORTEST, Tap, has_hardware, run_real_time};
 use crate::CtlError;
-use crate::drops::{DropCause, PortDrops};
+use crate::drops::{DropCause, PortDrops, QdiscCounts};
 use plan::Plan;
 use result::{Absent, Frame, Measured, SCHEMA, Shot};
 
@@ -278,8 +278,9 @@ fn take(
         (Some(Tap::TxHardware), None) => (Tap::TxHardware, None),
         (_, Some(phc)) => (Tap::TxHardware, phc),
     };
+    let counted = QdiscCounts::now();
     let (ports, streams) = ports_and_streams(request, plan, studio, sender);
-    let mut drops = PortDrops::new(&ports, &streams, Some(&studio.interface));
+    let mut drops = PortDrops::new(&ports, &streams, Some(&studio.interface), counted);
     let mut talker = match Talker::new(&ports, &streams) {
         Ok(talker) => talker,
         Err(error) => return Ok(Err(shot::refused(&error))),
