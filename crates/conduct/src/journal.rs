@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The format that is written; one that is read must have the same.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Whose journal it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn t0_other_formats_and_sides_are_refused() {
-        let future = line(&serde_json::json!({"timewire_journal": 2, "side": "agent"}));
+        let future = line(&serde_json::json!({"timewire_journal": FORMAT + 1, "side": "agent"}));
         let error = read::<String>(Side::Agent, &future).unwrap_err();
-        assert!(matches!(error, JournalError::Format { found: 2 }), "{error}");
+        assert!(matches!(error, JournalError::Format { found } if found == FORMAT + 1), "{error}");
         let error = read::<String>(Side::Controller, &journal(&[])).unwrap_err();
         assert!(matches!(error, JournalError::Side { .. }), "{error}");
     }

@@ -56,9 +56,9 @@ impl StampedUdp {
         set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_PRIORITY, &value)
     }
 
-    /// Sends one message.
+    /// Sends one message, also where the kernel tells of an earlier one in its place.
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
-        self.told(self.0.send_to(bytes, to).map(drop))
+        self.told(|| self.0.send_to(bytes, to).map(drop))
     }
 
     /// Lets messages have a launch time of TAI ([`StampedUdp::send_at`]).
@@ -88,18 +88,27 @@ impl StampedUdp {
         header.msg_name = (&raw mut name).cast();
         header.msg_namelen = crate::socket::size_of_u32::<libc::sockaddr_in>();
         control.write(&mut header, launch.as_ns());
-        // SAFETY: the header points to `bytes` and `name`, which the kernel only reads, and to
-        // `control`; all live until the call returns.
-        let sent = unsafe { libc::sendmsg(self.0.as_raw_fd(), &raw const header, 0) };
-        self.told(check_len(sent).map(drop))
+        self.told(|| {
+            // SAFETY: the header points to `bytes` and `name`, which the kernel only reads, and to
+            // `control`; all live until the call returns.
+            let sent = unsafe { libc::sendmsg(self.0.as_raw_fd(), &raw const header, 0) };
+            check_len(sent).map(drop)
+        })
     }
 
-    /// Remembers an error that an earlier message brought: it is in the error queue, too.
-    fn told<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        if result.as_ref().is_err_and(is_of_earlier) {
-            self.1.set(true);
+    /// Sends. An error that an earlier message brought is told in place of sending, once: it is
+    /// remembered, since it is in the error queue, too, and the message is sent again. One that
+    /// comes each time is of this message: there is no way to its destination.
+    ///
+    /// **Source**: linux v6.12 `net/core/sock.c:sock_alloc_send_pskb` (`sock_error`).
+    fn told(&self, send: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        for _ in 0..TOLD_AT_ONCE {
+            match send() {
+                Err(error) if is_of_earlier(&error) => self.1.set(true),
+                result => return result,
+            }
         }
-        result
+        send()
     }
 
     /// Whether the error queue has errors of earlier messages, once.
@@ -152,6 +161,9 @@ impl StampedUdp {
     }
 }
 
+/// Most errors of earlier messages that come while one is sent.
+const TOLD_AT_ONCE: u32 = 3;
+
 /// Whether an ICMP message said so of an earlier message.
 fn is_of_earlier(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
@@ -187,6 +199,23 @@ mod tests {
         a.send_at(b"then", to, launch).unwrap();
         let mut into = [0; 16];
         assert_eq!(b.receive(&mut into).unwrap().unwrap().length, 4);
+    }
+
+    #[test]
+    fn t0_a_message_is_sent_though_an_earlier_one_was_refused() {
+        let bind = || StampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let (a, gone) = (bind(), bind());
+        let nobody = gone.0.local_addr().unwrap();
+        drop(gone);
+        // On loopback the answer is there when the call returns.
+        a.send_to(b"one", nobody).unwrap();
+        assert!(!a.takes_errors());
+        let b = bind();
+        a.send_to(b"two", b.0.local_addr().unwrap()).unwrap();
+        assert!(a.takes_errors());
+        let mut into = [0; 16];
+        assert_eq!(b.receive(&mut into).unwrap().unwrap().length, 3);
+        assert_eq!(&into[..3], b"two");
     }
 
     #[test]

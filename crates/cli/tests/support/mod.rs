@@ -137,7 +137,9 @@ impl Host {
         let mut unshare = Command::new("unshare");
         unshare.args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]);
         // It lives as long as its stdin, which ends with this process at the latest.
-        let init = "mount -t tmpfs tmpfs /run && ip link set lo up && echo ready && exec cat";
+        let init = "mount -t tmpfs tmpfs /run && mkdir -p /var/lib/timewire && \
+                    mount -t tmpfs tmpfs /var/lib/timewire && ip link set lo up && echo ready && \
+                    exec cat";
         unshare.args(["sh", "-c", init]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let Ok(output) = Command::new("id").arg("-u").output() else { return skip("no `id`") };
         if output.stdout != b"0\n" {
