@@ -31,7 +31,7 @@ use crate::CtlError;
 /// **Units**: bytes.
 const LONGEST: usize = 1 << 20;
 /// How long a client waits for its answer, and a MAC for the whole of a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the socket of a MAC that was killed may outlive it.
 const GOING: Duration = Duration::from_millis(500);
 /// How long a MAC waits for a peer that does not read its answer; nobody else is served meanwhile.
