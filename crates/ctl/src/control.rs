@@ -30,8 +30,11 @@ use crate::CtlError;
 ///
 /// **Units**: bytes.
 const LONGEST: usize = 1 << 20;
-/// How long a client waits for its answer, and a MAC for the whole of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a MAC waits for the whole of a request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client waits for its answer: in an emulated machine whose host is slow to give it
+/// files, a MAC needs more than the time of a request.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the socket of a MAC that was killed may outlive it.
 const GOING: Duration = Duration::from_millis(500);
 /// How long a MAC waits for a peer that does not read its answer; nobody else is served meanwhile.
@@ -452,7 +455,7 @@ pub struct Client {
 impl Client {
     /// A client of the MAC of that name; nothing is connected yet.
     pub fn new(instance: &str) -> Client {
-        Client { instance: instance.to_owned(), patience: PATIENCE }
+        Client { instance: instance.to_owned(), patience: ANSWER_TIMEOUT }
     }
 
     /// The same, which waits no longer than this for a MAC that hangs.
