@@ -16,5 +16,5 @@ fuzz_target!(|data: &[u8]| {
         .chunks_exact(2)
         .map(|two| (String::from_utf8_lossy(two[0]).trim().to_owned(), two[1].to_vec()))
         .collect();
-    let _ = hold(&file, &given, &files);
+    let _ = hold(&file, &given, &files, &mut || true);
 });
