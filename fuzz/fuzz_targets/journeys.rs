@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let study = Study { captures, ..Study::default() };
     let mut journeys: Vec<timewire_trace::journey::Journey> = Vec::new();
-    if let Ok(studied) = study.run(&mut journeys, &mut |_| {}) {
+    if let Ok(studied) = study.run(&mut journeys, &mut |_| true) {
         let _ = (studied.analysis.rows(), studied.analysis.chains(), studied.analysis.held());
     }
 });
