@@ -451,8 +451,9 @@ pub struct Journey {
     /// What they come to: neighbouring stages share a point.
     pub stages: Vec<Stage>,
     /// When a sender was told that it has left, of those that asked
-    /// ([`Hook::TransmitStamp`]), in order: one for each interface at most. They are no points,
-    /// since they can come when the packet is at its receiver already.
+    /// ([`Hook::TransmitStamp`]), in order: for each interface one of the driver, without a time,
+    /// and one of the NIC, with the time of its clock, at most. They are no points, since they can
+    /// come when the packet is at its receiver already.
     pub stamps: Vec<Point>,
 }
 

@@ -206,10 +206,11 @@ impl Nodes {
         }
     }
 
-    /// Adds a stamp of a transmission; one for each interface.
+    /// Adds a stamp of a transmission; for each interface one of the driver and one of the NIC.
     pub fn stamp(&mut self, node: NodeRef, stamp: Point) {
         let stamps = &mut self[node].stamps;
-        if stamps.iter().all(|before| before.port() != stamp.port()) {
+        let clock = |point: &Point| (point.port(), point.aux == 0);
+        if stamps.iter().all(|before| clock(before) != clock(&stamp)) {
             stamps.push(stamp);
             self.held += 1;
         }

@@ -380,6 +380,15 @@ fn t0_a_stamp_is_its_packets_whenever_it_comes() {
         assert_eq!(stamps, [(i64::try_from(at).unwrap(), 77)]);
         assert_eq!((&out[0].points, &out[0].stages), (&without[0].points, &without[0].stages));
     }
+    // The driver tells first, then the NIC; a sender is told once by each.
+    let mut events = whole();
+    for (at, card_ns) in [(2_120, 0), (2_125, 0), (2_900, 77), (2_950, 78)] {
+        events.push(ev(at, TransmitStamp, 0xa, 5).on(0, 2).aux(card_ns));
+    }
+    events.sort_by_key(|event| event.at_ns);
+    let out = follow(CaptureInfo::all(), &events);
+    let stamps: Vec<_> = out[0].stamps.iter().map(|at| (at.at_ns, at.aux)).collect();
+    assert_eq!(stamps, [(2_120, 0), (2_900, 77)]);
     // Of two packets with the same content in one buffer, the later has gone last.
     let mut events = [short(1_000, 0xa, 5), short(2_000, 0xa, 5)].concat();
     let sent = events.iter().rfind(|event| event.hook == DriverStart).unwrap();
