@@ -18,6 +18,9 @@ use crate::plan::{LEASES, Phase, Timing};
 
 /// So many exchanges of clock readings before the station takes part.
 pub(super) const EXCHANGES: usize = 4;
+/// And so many at most until they show whether its clock is near enough: a host or a network that is
+/// busy for a moment makes an exchange inexact.
+const MOST_VAGUE: u32 = 32;
 /// Most questions for a clock of which an answer may still come.
 const OPEN_EXCHANGES: usize = 8;
 
@@ -62,13 +65,28 @@ impl Station {
         doubled.min(self.lease(timing))
     }
 
+    /// Whether more exchanges can show that its clock is near enough for the common start.
+    fn is_vague(&self, timing: &Timing, now: Instant<Mono>) -> bool {
+        let runs = !self.part(Phase::Run).steps.is_empty();
+        self.clock.bound(now).filter(|_| runs).is_some_and(|bound| {
+            let (offset, error) = (bound.offset.as_ns().saturating_abs(), bound.error.as_ns());
+            let may = offset.saturating_sub(error) <= timing.clock_within.as_ns();
+            may && bound.apart() > timing.clock_within
+        })
+    }
+
+    /// Whether its clock is known as well as it has to be, or will not be.
+    fn has_clock(&self, timing: &Timing, now: Instant<Mono>) -> bool {
+        let is_clear = self.vague >= MOST_VAGUE || !self.is_vague(timing, now);
+        self.clock.count() >= EXCHANGES && is_clear
+    }
+
     /// Whether the group need not wait for it.
-    fn is_done(&self, phase: Phase) -> bool {
-        let has_clock = self.clock.count() >= EXCHANGES;
+    fn is_done(&self, phase: Phase, timing: &Timing, now: Instant<Mono>) -> bool {
         let settled = |kept: &Kept| matches!(kept.progress, Progress::Dropped | Progress::GivenUp);
         let is_settled = match phase {
-            Phase::Setup => self.begun && has_clock,
-            Phase::Open | Phase::Run => has_clock,
+            Phase::Setup => self.begun && self.clock.count() >= EXCHANGES,
+            Phase::Open | Phase::Run => self.has_clock(timing, now),
             Phase::Finish | Phase::Close => true,
             Phase::Report => self.records.iter().all(settled),
             Phase::Teardown => self.restored.is_some() && (self.forgotten || !self.has_all()),
@@ -212,7 +230,7 @@ impl Controller {
                 }
             }
             self.speak(now, out);
-            let waiting: Vec<StationName> = self.waiting(phase);
+            let waiting: Vec<StationName> = self.waiting(phase, now);
             if waiting.is_empty() {
                 self.next_group(phase, now, out);
             } else if self.deadline.is_some_and(|deadline| deadline <= now.mono) {
@@ -223,8 +241,9 @@ impl Controller {
         }
     }
 
-    fn waiting(&self, phase: Phase) -> Vec<StationName> {
-        let waiting = self.stations.iter().filter(|(_, station)| !station.is_done(phase));
+    fn waiting(&self, phase: Phase, now: Now) -> Vec<StationName> {
+        let is_done = |station: &Station| station.is_done(phase, &self.plan.timing, now.mono);
+        let waiting = self.stations.iter().filter(|(_, station)| !is_done(station));
         waiting.map(|(name, _)| name.clone()).collect()
     }
 
@@ -375,7 +394,7 @@ impl Controller {
         {
             return;
         }
-        let few = station.clock.count() < EXCHANGES;
+        let few = !station.has_clock(timing, now.mono);
         let quarter = Span::from_ns(station.lease(timing).as_ns() / 4);
         let open = i64::try_from(station.exchanges.len()).unwrap_or(i64::MAX);
         let soon = times(timing.resend, open.saturating_add(1)).min(quarter);
@@ -387,6 +406,26 @@ impl Controller {
         station.exchanges.push_back((self.nonce, now));
         let message = ToAgent::new(&self.plan.experiment, Ask::Clock { nonce: self.nonce });
         out.push(Action::Send { station: name.clone(), message });
+    }
+
+    /// A station has answered what its clock shows.
+    fn has_read_its_clock(
+        &mut self,
+        name: &StationName,
+        nonce: u64,
+        now: Now,
+        theirs: Instant<Tai>,
+    ) {
+        let Some(station) = self.stations.get_mut(name) else { return };
+        let timing = &self.plan.timing;
+        let asked = station.exchanges.iter().position(|(asked, _)| *asked == nonce);
+        let Some((_, sent)) = asked.and_then(|at| station.exchanges.remove(at)) else { return };
+        station.clock.add(sent, now, theirs);
+        let is_vague = station.is_vague(timing, now.mono);
+        station.vague = if is_vague { station.vague.saturating_add(1) } else { 0 };
+        if !station.has_clock(timing, now.mono) {
+            station.next_clock = Some(now.mono);
+        }
     }
 
     pub(super) fn heard(
@@ -418,14 +457,7 @@ impl Controller {
             }
             Answer::Refused { why } => self.station(name).refusal = Some(why),
             Answer::Clock { nonce, clock } => {
-                let station = self.station(name);
-                let asked = station.exchanges.iter().position(|(asked, _)| *asked == nonce);
-                if let Some((_, sent)) = asked.and_then(|at| station.exchanges.remove(at)) {
-                    station.clock.add(sent, now, clock);
-                    if station.clock.count() < EXCHANGES {
-                        station.next_clock = Some(now.mono);
-                    }
-                }
+                self.has_read_its_clock(name, nonce, now, clock);
             }
             Answer::Ended { number, outcome, began } => {
                 self.started(name, number, (&outcome, began), out);

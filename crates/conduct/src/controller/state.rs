@@ -100,6 +100,8 @@ pub(super) struct Station {
     pub abandoned: bool,
     pub preflight: Preflight,
     pub clock: ClockEstimate,
+    /// So many exchanges in a row left it unknown whether its clock is near enough.
+    pub vague: u32,
     /// Questions for its clock that were not answered yet, the oldest first.
     pub exchanges: VecDeque<(u64, Now)>,
     pub next_clock: Option<Instant<Mono>>,
@@ -136,6 +138,7 @@ impl Station {
             abandoned: false,
             preflight: Preflight::default(),
             clock: ClockEstimate::default(),
+            vague: 0,
             exchanges: VecDeque::new(),
             next_clock: None,
             sent: None,

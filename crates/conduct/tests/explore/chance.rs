@@ -3,6 +3,8 @@
 //!
 //! Not here: what it does to the machines (`world`).
 
+use std::ops::Range;
+
 use timewire_conduct::{FailureKind, Outcome};
 
 /// Splitmix64 (Steele, Lea, Flood 2014): every seed is good, and the same seed gives the same run.
@@ -75,8 +77,8 @@ pub struct Chance {
     pub ways: (i64, i64),
     /// In a thousand segments: it is sent again, as TCP does, with all that follow it.
     pub repeated: u64,
-    /// From then on each message is under way for a second.
-    pub slow_from: i64,
+    /// In this time each message is under way for so long.
+    pub slow: (Range<i64>, i64),
     /// From then on nothing goes wrong any more.
     pub until: i64,
     /// These actions, counted over all sides, are not done: their side is killed.
@@ -104,7 +106,7 @@ impl Chance {
             steps: 0,
             ways: (MS / 10, 2 * MS),
             repeated: 0,
-            slow_from: i64::MAX,
+            slow: (0..0, 0),
             until: i64::MAX,
             kills: Vec::new(),
             fates: Vec::new(),
@@ -162,7 +164,7 @@ impl Chance {
     /// How long a message is under way.
     pub fn way(&mut self, fate: Fate, now: i64) -> i64 {
         match fate {
-            _ if now >= self.slow_from => 1_000 * MS,
+            _ if self.slow.0.contains(&now) => self.slow.1,
             Fate::Late => self.random.between(20 * MS, 3_000 * MS),
             _ => {
                 let mut way = self.random.between(self.ways.0, self.ways.1);

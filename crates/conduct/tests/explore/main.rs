@@ -16,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use chance::{Chance, Fate, Kill, MS, Random};
 use timewire_base::{Span, StationName};
+use timewire_conduct::controller::{Cause, Failure};
 use timewire_conduct::{
     ExperimentId, FailureKind, Part, Phase, Plan, Program, Retry, StationPlan, Step, Task, Timing,
     WordName,
@@ -160,6 +161,22 @@ fn t2_records_that_keep_coming_are_waited_for() {
     assert!(is_success(&world), "{:?}", world.end);
 }
 
+/// While the way is long the exchanges cannot tell that the clocks are near enough.
+#[test]
+fn t2_a_clock_that_is_not_known_well_enough_is_asked_again() {
+    let begins = |until| {
+        let plan = plan(2, &[Phase::Open, Phase::Run], 1);
+        let slow = Chance { slow: (0..until, 100 * MS), ..Chance::calm(3) };
+        explore("a busy network", plan, slow)
+    };
+    let world = begins(2_000 * MS);
+    assert!(is_success(&world), "{:?}", world.end);
+    let world = begins(i64::MAX);
+    let failures = &world.end.as_ref().expect("it ends").failures;
+    let is_clock = |failure: &Failure| matches!(failure.cause, Cause::Clock { .. });
+    assert!(!failures.is_empty() && failures.iter().all(is_clock), "{failures:?}");
+}
+
 /// A lead that is too short for the way: stations that get their orders too late say by how much.
 #[test]
 fn t2_a_start_that_is_too_late_is_told_as_such() {
@@ -169,7 +186,7 @@ fn t2_a_start_that_is_too_late_is_told_as_such() {
     }
     late.timing.lease = Span::from_secs(10);
     // The way becomes long when it has been measured.
-    let slow = Chance { slow_from: 1_210 * MS, ..Chance::calm(3) };
+    let slow = Chance { slow: (1_210 * MS..i64::MAX, 1_000 * MS), ..Chance::calm(3) };
     let world = explore("late", late, slow);
     let end = world.end.as_ref().expect("it ends");
     let failures: Vec<String> = end.failures.iter().map(ToString::to_string).collect();
