@@ -394,7 +394,8 @@ fn t3_ctrl_c_ends_an_experiment_with_its_records_and_hosts_back() {
     assert_eq!(record, "1\nseen\n");
     // What was ended so is not repeated.
     assert_eq!(stations.controller().end().code, Some(2));
-    assert_eq!(summary(&stations)["results"][0]["failures"].as_array().unwrap().len(), 1);
+    let failures = &summary(&stations)["results"][0]["failures"];
+    assert_eq!(failures.as_array().unwrap().len(), 1, "{failures}");
 }
 
 #[test]

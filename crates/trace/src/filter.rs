@@ -59,6 +59,11 @@ impl Filter {
     /// **Errors**: what cannot be read, with its place and what would be right.
     pub fn parse(text: &str) -> Result<Filter, FilterError> {
         let expr = parse::parse(text)?;
+        let full = expr.to_string().len();
+        if full > MAX_TEXT {
+            let what = format!("a filter of {full} bytes when each condition is written in full");
+            return Err(FilterError { at: text.len(), what, right: "at most 8192 bytes".into() });
+        }
         Ok(Filter { text: text.trim().to_owned(), expr })
     }
 

@@ -205,9 +205,22 @@ impl fmt::Display for Expr {
         match self {
             Expr::All => Ok(()),
             Expr::Is(_, primitive) => primitive.fmt(f),
-            Expr::Not(inner) => write!(f, "not ({inner})"),
-            Expr::And(_, left, right) => write!(f, "({left}) and ({right})"),
-            Expr::Or(_, left, right) => write!(f, "({left}) or ({right})"),
+            Expr::Not(inner) => write!(f, "not {}", Operand(inner)),
+            Expr::And(_, left, right) => write!(f, "{left} and {}", Operand(right)),
+            Expr::Or(_, left, right) => write!(f, "{left} or {}", Operand(right)),
+        }
+    }
+}
+
+/// In parentheses where they are needed: `and` and `or` bind equally and from the left. So no text
+/// is nested deeper than the one that was read.
+struct Operand<'a>(&'a Expr);
+
+impl fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Expr::And(..) | Expr::Or(..) => write!(f, "({})", self.0),
+            _ => self.0.fmt(f),
         }
     }
 }

@@ -231,6 +231,30 @@ proptest! {
     }
 
     #[test]
+    fn t0_a_deep_or_long_filter_in_full_reads_back_too(
+        (before, each, between, count, after) in prop_oneof![
+            (1_usize..=100).prop_map(|n| ("!".repeat(n), "tcp", "", 1, String::new())),
+            (1_usize..=100).prop_map(|n| ("(".repeat(n), "tcp", " or ", 2, ")".repeat(n))),
+            (1_usize..=99).prop_map(|n| ("ip and (".repeat(n), "tcp", " or ", 2, ")".repeat(n))),
+            (1_usize..=99).prop_map(|n| ("!(ip or ".repeat(n), "tcp", " or ", 2, ")".repeat(n))),
+            (1_usize..2_000).prop_map(|n| (String::new(), "tcp", " or ", n, String::new())),
+            (1_usize..1_000).prop_map(|n| (String::new(), "1.2.3.4", " and ", n, String::new())),
+        ],
+    ) {
+        let text = format!("{before}{}{after}", vec![each; count].join(between));
+        match Filter::parse(&text) {
+            Ok(filter) => {
+                let again = parsed(&filter.to_string());
+                prop_assert_eq!(again.to_string(), filter.to_string());
+            }
+            Err(error) => {
+                let said = error.to_string();
+                prop_assert!(said.contains("at most 8192") || said.contains("at most 100"), "{said}");
+            }
+        }
+    }
+
+    #[test]
     fn t0_any_text_is_read_or_refused_with_its_place(text in any_text()) {
         if let Err(error) = Filter::parse(&text) {
             prop_assert!(error.at <= text.len() && text.is_char_boundary(error.at));
