@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::SocketPriority;
 
-/// `EAGAIN`, `EBUSY`, `ENOBUFS`, from linux v6.12 `include/uapi/asm-generic/errno*.h`.
+/// `EAGAIN`, `EBUSY`, `ENETDOWN`, `ENOBUFS`, from linux v6.12 `include/uapi/asm-generic/errno*.h`.
 const EAGAIN: i32 = 11;
 const EBUSY: i32 = 16;
+const ENETDOWN: i32 = 100;
 const ENOBUFS: i32 = 105;
 
 /// Why a frame did not leave.
@@ -47,6 +48,8 @@ pub enum Cause {
     SocketBufferFull,
     /// The transmit ring of the NIC is full.
     NicQueueFull,
+    /// The interface is down, or has no link.
+    NoLink,
     /// The kernel dropped the frame outside of the queueing disciplines.
     Elsewhere,
     /// The send call failed with another error, such as that there is no route.
@@ -81,6 +84,7 @@ impl Cause {
             Cause::QdiscRule => "a rule of that queueing discipline",
             Cause::SocketBufferFull => "the buffer of the socket is full",
             Cause::NicQueueFull => "the transmit ring of the NIC is full",
+            Cause::NoLink => "the interface is down, or has no link",
             Cause::Elsewhere => {
                 "the kernel dropped the frame outside of the queueing disciplines, such as in the \
                  driver"
@@ -111,6 +115,7 @@ impl Cause {
             Cause::QdiscRule => "look at its settings with tc -s qdisc show",
             Cause::SocketBufferFull => "use a larger --buffer, or send less at once",
             Cause::NicQueueFull => "send less at once, or use a longer ring (ethtool -G)",
+            Cause::NoLink => "look at it with ip link show",
             Cause::Elsewhere => "look at the counters of the NIC with ethtool -S",
             Cause::Refused => "look at the interface, the route and the length of the message",
         }
@@ -213,6 +218,8 @@ pub struct Socket {
     pub launch: Option<SocketLaunch>,
     /// Its priority.
     pub priority: Option<SocketPriority>,
+    /// What it sends passes no queueing discipline (`PACKET_QDISC_BYPASS`, AF_XDP).
+    pub bypasses_qdisc: bool,
 }
 
 /// How launch times of a socket are meant.
@@ -233,6 +240,8 @@ pub struct Heard {
     pub again: u64,
     /// `EBUSY`.
     pub busy: u64,
+    /// `ENETDOWN`.
+    pub down: u64,
     /// Error queue: `SO_EE_CODE_TXTIME_INVALID_PARAM`.
     pub invalid: u64,
     /// Error queue: `SO_EE_CODE_TXTIME_MISSED`.
@@ -246,10 +255,16 @@ pub struct Heard {
 }
 
 impl Heard {
+    /// Frames that did not leave. Those of `invalid` are in `no_buffers`, where the send call told
+    /// of them.
+    pub fn total(&self) -> u64 {
+        let Heard { no_buffers, again, busy, down, invalid, missed, refused, .. } = *self;
+        no_buffers.max(invalid) + again + busy + down + missed + refused
+    }
+
     /// Whether all frames left.
     pub fn is_empty(&self) -> bool {
-        let Heard { no_buffers, again, busy, invalid, missed, refused, .. } = *self;
-        no_buffers + again + busy + invalid + missed + refused == 0
+        self.total() == 0
     }
 
     /// Frames whose send call failed with `ENOBUFS`, without those whose launch time is told as
@@ -260,7 +275,7 @@ impl Heard {
 
     /// With all that was not taken, of which a talker without a free buffer tells no event.
     pub fn complete(&mut self, not_taken: u64) {
-        let told = self.no_buffers.saturating_sub(self.invalid) + self.again + self.busy;
+        let told = self.unexplained() + self.again + self.busy + self.down;
         self.again += not_taken.saturating_sub(told);
     }
 
@@ -271,6 +286,7 @@ impl Heard {
             ENOBUFS => self.no_buffers += 1,
             EAGAIN => self.again += 1,
             EBUSY => self.busy += 1,
+            ENETDOWN => self.down += 1,
             _ => {
                 if self.refused == 0 {
                     self.refused_errno = errno;
@@ -287,6 +303,7 @@ impl Heard {
             no_buffers: self.no_buffers + other.no_buffers,
             again: self.again + other.again,
             busy: self.busy + other.busy,
+            down: self.down + other.down,
             invalid: self.invalid + other.invalid,
             missed: self.missed + other.missed,
             past: self.past + other.past,

@@ -330,15 +330,10 @@ fn full() -> Failed {
 }
 
 fn not_sent(why: &NotSent, heard: &mut Heard) -> Failed {
+    heard.not_sent(why);
     match why {
-        NotSent::Full => {
-            heard.again += 1;
-            full()
-        }
-        NotSent::Refused(error) => {
-            heard.not_taken(errno_of(error));
-            Failed::system("the message", error)
-        }
+        NotSent::Full => full(),
+        NotSent::Refused(error) => Failed::system("the message", error),
     }
 }
 

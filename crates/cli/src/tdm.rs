@@ -309,13 +309,17 @@ fn describe(status: &Status) -> String {
         );
     }
     text += &format!(
-        "  slots missed {}, lost before the queues {}, refused by the device {}, held for the \
-         clock {}\n",
+        "  slots missed {}, lost before the queues {}, not sent {}, sent late {}, held \
+         for the clock {}\n",
         status.transmit.missed_slots,
         status.transmit.ingress_dropped,
-        status.send_failed,
+        status.not_sent,
+        status.sent_late,
         status.held_unsynchronised
     );
+    for cause in &status.drop_causes {
+        text += &format!("  {cause}\n");
+    }
     let by_priority: String = status
         .received
         .by_priority

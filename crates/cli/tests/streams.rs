@@ -371,7 +371,7 @@ fn t3_answers_come_back_to_a_listener_beside_the_talker() {
     let answers = pair.listen_in("", "--interface phy0 --port 15002 --count 80 --for 30s --json");
     pair.talk("10.77.0.2:15001 --from 10.77.0.1:15002 --count 80");
     let there = heard(&reflector.end().done());
-    assert_eq!(there["answers"], serde_json::json!({"sent": 80, "not_sent": 0}));
+    assert_eq!(there["answers"], serde_json::json!({"sent": 80, "not_sent": 0, "drop_causes": []}));
     let back = heard(&answers.end().done());
     is_complete(&back, 0, 1, 80);
 
@@ -381,6 +381,64 @@ fn t3_answers_come_back_to_a_listener_beside_the_talker() {
     pair.talk(&format!("{} --interface phy0 --count 80", pair.card));
     assert_eq!(heard(&reflector.end().done())["answers"]["sent"], 80);
     is_complete(&heard(&answers.end().done()), 0, 1, 80);
+}
+
+/// A bucket that no frame fits into.
+const NO_ROOM: &str =
+    "tc qdisc replace dev phy0 root handle 100: tbf rate 8kbit burst 10b limit 10b";
+
+#[test]
+fn t3_answers_that_do_not_leave_have_their_reason() {
+    let Some(pair) = Pair::start() else { return };
+    let near = "02:00:00:00:00:01";
+    pair.host.tool(&format!("ip link set phy0 address {near}"));
+    for (netns, to, mac) in [("", 2, pair.card.as_str()), ("beta", 1, near)] {
+        for address in [format!("10.77.0.{to}"), format!("fd00::{to}")] {
+            let words = format!("ip neigh replace {address} lladdr {mac} dev phy0 nud permanent");
+            pair.host.tool_in(netns, &words);
+        }
+    }
+    let words: Vec<&str> = NO_ROOM.split(' ').collect();
+    let said = run(&mut pair.host.command("beta", &words));
+    if said.code != Some(0) {
+        return eprintln!("SKIP: no tbf on this kernel: {}", said.stderr.trim());
+    }
+    let names = |answers: &Json| {
+        assert_eq!((&answers["sent"], &answers["not_sent"]), (&0.into(), &40.into()), "{answers}");
+        let cause = &answers["drop_causes"][0];
+        let candidate = &cause["candidates"][0];
+        let of = ["cause", "qdisc", "handle", "interface"].map(|key| candidate[key].as_str());
+        let told = ["queue_full", "tbf", "100:", "phy0"].map(Some);
+        assert_eq!((of, &cause["frames"]), (told, &40.into()), "{answers}");
+    };
+    let card = &pair.card;
+    let ways = [
+        ("0.0.0.0:15001", "10.77.0.2:15001".to_owned()),
+        ("[::]:15001", "[fd00::2]:15001".to_owned()),
+        ("[::]:15001", "10.77.0.2:15001".to_owned()),
+        ("--interface phy0 --ethertype 0x88b5", format!("{card} --interface phy0")),
+    ];
+    for (listen, talk) in ways {
+        let reflector = pair.listen(&format!("{listen} --reflect --count 40 --for 30s --json"));
+        pair.talk(&format!("{talk} --count 40"));
+        names(&heard(&reflector.end().done())["answers"]);
+    }
+    let answer = ["measure", "path", "--answer", "10.77.0.2:15001", "--json"];
+    let answer = pair.host.spawn_in("beta", &[&[TIMEWIRE], &answer[..]].concat());
+    wait_until("it answers", || answer.stderr().contains("answering on"));
+    pair.talk("10.77.0.2:15001 --size 64B --count 40");
+    answer.signal("INT");
+    let said = answer.end().done().json();
+    assert_eq!(said["schema"], "timewire.measure-path-answers/1");
+    names(&said);
+    // Where they leave and nobody takes them, the reflector goes on.
+    pair.host.tool_in("beta", "tc qdisc del dev phy0 root");
+    let reflector = pair.listen("0.0.0.0:15001 --reflect --count 80 --for 30s --json");
+    let from = format!("{card}/10.77.0.2:15001 --interface phy0 --from 10.77.0.1:15003 --count 40");
+    pair.talk(&from);
+    pair.talk(&from.replace("--count", "--stream 2 --count"));
+    let there = heard(&reflector.end().done());
+    assert_eq!(there["answers"], serde_json::json!({"sent": 80, "not_sent": 0, "drop_causes": []}));
 }
 
 /// Of each stream that was captured: the first two bytes behind the addresses and the two after

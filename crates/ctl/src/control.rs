@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use timewire_base::drops::DropCause;
 use timewire_base::{CyclicWindows, Instant, Span, Tai};
 use timewire_host::journal::runtime_dir;
 use timewire_path::mac::PortList;
@@ -177,8 +178,12 @@ pub struct Status {
     pub refused: Vec<String>,
     /// Transmit counters.
     pub transmit: MacSummary,
-    /// Frames the device did not take.
-    pub send_failed: u64,
+    /// Frames that were due and did not leave.
+    pub not_sent: u64,
+    /// Why they did not.
+    pub drop_causes: Vec<DropCause>,
+    /// Frames that the NIC did not take when they were due, and that went with the next one.
+    pub sent_late: u64,
     /// Frames held because the clock was not synchronised.
     pub held_unsynchronised: u64,
     /// How often the schedule changed.

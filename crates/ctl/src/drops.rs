@@ -7,12 +7,24 @@
 mod ports;
 
 pub use ports::PortDrops;
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 pub use timewire_base::drops::{Candidate, Cause, DropCause, Heard, Socket};
 use timewire_host::tool::{self, Tool};
 pub use timewire_path::heard::Hear;
 use timewire_sched::drops::{QdiscDrops, Refuser, decide, without_children};
 use timewire_sched::qdisc::{Qdisc, ShownQdisc};
+
+/// What became of answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerCounts {
+    /// Handed to the kernel.
+    pub sent: u64,
+    /// Not taken.
+    pub not_sent: u64,
+    /// Why, in the last summary; empty before.
+    pub drop_causes: Vec<DropCause>,
+}
 
 /// The counters of all queueing disciplines of this network namespace, or why they are not known.
 #[derive(Clone, Debug)]

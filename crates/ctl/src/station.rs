@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use timewire_base::drops::Socket;
 use timewire_base::{IfName, Instant, Mono, Span, StationName, Tai};
 use timewire_host::group::{Group, MemberId};
 use timewire_host::journal::Journal;
@@ -17,6 +18,7 @@ use timewire_host::{HostError, Undo};
 use timewire_mac::{Config, Mode, QueueIndex};
 use timewire_path::CarrierChoice;
 use timewire_path::mac::{ClockRule, Mac, MacSpec, MacStatus, PortList};
+use timewire_sched::drops::decide;
 use timewire_sched::scenario::{Carrier, MacMode, OnSyncLoss, PortPriority, Queues, Scenario};
 use timewire_sched::tdm::TdmSchedule;
 use timewire_sys::scheduler::RtPriority;
@@ -361,6 +363,12 @@ fn remove_processes(group: &mut Group, members: &[u32]) -> Result<Response, CtlE
     Ok(Response::Done)
 }
 
+/// The MAC sends beside all queueing disciplines, so that none of them is asked.
+fn bypassing(link: &IfName) -> Socket {
+    let interface = Some(link.to_string());
+    Socket { interface, bypasses_qdisc: true, ..Socket::default() }
+}
+
 fn status(
     spec: &mut StationSpec,
     next: &mut Option<TdmSchedule>,
@@ -383,7 +391,9 @@ fn status(
         sync: sync_status(spec, &now, said),
         refused: now.refused.clone(),
         transmit: transmit_summary(&spec.station, &now),
-        send_failed: now.observed.send_failed,
+        not_sent: now.observed.not_sent.total(),
+        drop_causes: decide(&[(bypassing(&spec.link), now.observed.not_sent)], None),
+        sent_late: now.observed.sent_late,
         held_unsynchronised: now.counters.held_unsynchronised,
         schedule_changes: now.counters.schedule_changes,
         call_p999_ns: now.observed.call_quantile(0.999).map(Span::as_ns),

@@ -134,7 +134,7 @@ fn run(carrier: CarrierChoice, bytes: usize, length: Duration) -> Run {
 fn counts(mac: &mut Mac) -> (f64, f64) {
     let status = mac.status().unwrap();
     let total = status.counters.total();
-    let failed = status.observed.send_failed;
+    let failed = status.observed.not_sent.total();
     let lost = failed + total.dropped_full + status.observed.ingress_dropped;
     ((total.released - failed) as f64, lost as f64)
 }

@@ -190,6 +190,9 @@ impl AsFd for Ingress {
     }
 }
 
+/// `EAGAIN`: no room in the ring of the socket.
+const RING_IS_FULL: i32 = 11;
+
 /// What became of a frame that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
@@ -197,8 +200,8 @@ pub(crate) enum Sent {
     OnItsWay,
     /// It is gone; its buffer is free again.
     Gone,
-    /// The device did not take it; its buffer is free again.
-    Refused,
+    /// The device did not take it, for this error; its buffer is free again.
+    Refused(i32),
     /// The device did not take it now: it goes with the next frame, and its buffer comes back
     /// through [`Egress::reclaim`].
     Late,
@@ -216,12 +219,12 @@ impl Egress {
         match self {
             Egress::Xsk(sender) => match sender.send(frame) {
                 Ok(()) => Sent::OnItsWay,
-                Err(SendError::Full) => Sent::Refused,
+                Err(SendError::Full) => Sent::Refused(RING_IS_FULL),
                 Err(SendError::Kept(_)) => Sent::Late,
             },
             Egress::Packet(socket) => match socket.send(memory, frame) {
                 Ok(()) => Sent::Gone,
-                Err(_) => Sent::Refused,
+                Err(error) => Sent::Refused(error.raw_os_error().unwrap_or(0)),
             },
         }
     }

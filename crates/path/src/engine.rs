@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use timewire_base::drops::Heard;
 use timewire_base::{CyclicWindows, FrameLen, Instant, Mono, Phase, Span, Tai};
 use timewire_mac::{Actions, Event, MacError, Machine, Next, PortRules, QueueIndex, QueueSet};
 use timewire_sys::{Frame, clock, event};
@@ -56,8 +57,10 @@ impl SendList {
 pub struct Observation {
     /// Frames lost before the queues, in the kernel's buffer.
     pub ingress_dropped: u64,
-    /// Frames the device did not take when they were due: lost, or with AF_XDP late.
-    pub send_failed: u64,
+    /// Frames the device did not take when they were due, and that were lost: why.
+    pub not_sent: Heard,
+    /// Frames the device did not take when they were due, and that went with the next one (AF_XDP).
+    pub sent_late: u64,
     /// How long the call took that put a frame on the link, the clock read before it included: the
     /// stamp of the segment is at most this much later than the release.
     ///
@@ -76,7 +79,8 @@ impl Observation {
     fn new() -> Observation {
         Observation {
             ingress_dropped: 0,
-            send_failed: 0,
+            not_sent: Heard::default(),
+            sent_late: 0,
             call_bins: Box::new([0; CALL_BINS]),
             call_max: Span::ZERO,
             on_time: false,
@@ -261,13 +265,15 @@ impl Engine {
         if let Some(frame) = actions.transmit {
             let at = self.marks.before();
             let sent = self.carrier.egress.send(&self.carrier.memory, frame);
-            if sent != Sent::Refused {
+            if !matches!(sent, Sent::Refused(_)) {
                 self.marks.sent(at, &self.carrier.memory, frame);
             }
-            if matches!(sent, Sent::Refused | Sent::Late) {
-                self.observed.send_failed += 1;
+            match sent {
+                Sent::Refused(errno) => self.observed.not_sent.not_taken(errno),
+                Sent::Late => self.observed.sent_late += 1,
+                Sent::OnItsWay | Sent::Gone => {}
             }
-            if matches!(sent, Sent::Refused | Sent::Gone) {
+            if matches!(sent, Sent::Refused(_) | Sent::Gone) {
                 self.recycle(frame);
             }
         }

@@ -6,12 +6,14 @@
 use timewire_base::drops::{Heard, Socket, SocketLaunch};
 
 use crate::talker::StreamEventKind;
-use crate::transmit::{LaunchClock, LaunchRefusal, TransmitOptions, TxReport};
+use crate::transmit::{LaunchClock, LaunchRefusal, NotSent, TransmitOptions, TxReport};
 
 /// Counting into [`Heard`].
 pub trait Hear {
     /// Counts a report of a port.
     fn report(&mut self, report: &TxReport);
+    /// Counts a message that a port did not take.
+    fn not_sent(&mut self, why: &NotSent);
     /// Counts an event of a talker; nothing is allocated.
     fn event(&mut self, what: &StreamEventKind);
     /// Counts an entry of the error queue. The send call of a frame whose launch time is invalid
@@ -25,6 +27,13 @@ impl Hear for Heard {
             TxReport::NotTaken { error, .. } => self.not_taken(error.raw_os_error().unwrap_or(0)),
             TxReport::LaunchRefused { why, .. } => self.launch_refused(*why),
             TxReport::Stamp { .. } | TxReport::Other { .. } => {}
+        }
+    }
+
+    fn not_sent(&mut self, why: &NotSent) {
+        match why {
+            NotSent::Full => self.again += 1,
+            NotSent::Refused(error) => self.not_taken(error.raw_os_error().unwrap_or(0)),
         }
     }
 
@@ -56,6 +65,7 @@ impl TransmitOptions {
                 deadline: launch.deadline,
             }),
             priority: self.priority,
+            bypasses_qdisc: self.qdisc_bypass,
         }
     }
 }

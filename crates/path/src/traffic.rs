@@ -116,6 +116,7 @@ impl Task {
             interface: None,
             launch: launch.map(|_| SocketLaunch { is_tai: true, deadline: false }),
             priority: self.priority.and_then(|it| SocketPriority::new(it.into()).ok()),
+            bypasses_qdisc: false,
         }
     }
 

@@ -152,6 +152,7 @@ pub fn decide(sockets: &[(Socket, Heard)], qdiscs: Option<&[QdiscDrops]>) -> Vec
         refused(socket, heard.unexplained(), near, (all_invalid, all_refused), &mut add);
         add(heard.again, vec![Candidate::bare(Cause::SocketBufferFull)]);
         add(heard.busy, vec![Candidate::bare(Cause::NicQueueFull)]);
+        add(heard.down, vec![Candidate::bare(Cause::NoLink)]);
         let errno = Some(heard.refused_errno);
         add(heard.refused, vec![Candidate { errno, ..Candidate::bare(Cause::Refused) }]);
     }
@@ -218,6 +219,11 @@ fn refused(
     (all_invalid, all_refused): (u64, u64),
     add: &mut dyn FnMut(u64, Vec<Candidate>),
 ) {
+    if socket.bypasses_qdisc {
+        // linux v6.12 net/core/dev.c:__dev_direct_xmit has one answer for both.
+        let causes = [Cause::NicQueueFull, Cause::NoLink];
+        return add(frames, causes.map(Candidate::bare).to_vec());
+    }
     let Some(near) = near else {
         let of_launch = [Cause::OutsideGate, Cause::FrameTooLong, Cause::QueueFull];
         let plain = [Cause::NoLaunchTime, Cause::FrameTooLong, Cause::QueueFull];

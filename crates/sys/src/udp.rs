@@ -161,6 +161,32 @@ impl StampedUdp {
     }
 }
 
+/// Sends a message with a socket that receives, and tells what became of it. Without `IP_RECVERR`
+/// the kernel tells of no frame that a queueing discipline drops; with it, a message that nobody
+/// takes at its destination makes a later call fail. So it is set while the message is sent.
+///
+/// **Errors**: of the send call; `ENOBUFS` where a queueing discipline dropped it.
+///
+/// **Source**: linux v6.12 `net/ipv4/udp.c:udp_send_skb, __udp4_lib_err`,
+/// `net/ipv4/ip_sockglue.c:do_ip_setsockopt` (`IP_RECVERR`).
+pub fn answer(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
+    let is_ipv4 = match to {
+        SocketAddr::V4(_) => true,
+        SocketAddr::V6(to) => to.ip().to_ipv4_mapped().is_some(),
+    };
+    let (level, option) = match is_ipv4 {
+        true => (libc::IPPROTO_IP, libc::IP_RECVERR),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    };
+    let set = |on: libc::c_int| set_option(socket.as_fd(), level, option, &on);
+    set(1)?;
+    let sent = socket.send_to(bytes, to);
+    // This empties the error queue; what came of an earlier answer meanwhile is taken back, too.
+    set(0)?;
+    socket.take_error()?;
+    sent.map(drop)
+}
+
 /// Most errors of earlier messages that come while one is sent.
 const TOLD_AT_ONCE: u32 = 3;
 

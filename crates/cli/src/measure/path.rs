@@ -86,7 +86,12 @@ pub fn run(args: &PathArgs) -> anyhow::Result<ExitCode> {
     if let Some(bind) = args.answer {
         let ready = &mut |at| say!("answering on {at}");
         let answered = path::reflect_for_others(bind, args.interface.clone(), ready)?;
-        say!("{answered} messages answered");
+        if args.json {
+            output::json_line(&answered)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        say!("{} messages answered", answered.answers.sent);
+        answered.answers.drop_causes.iter().for_each(|cause| say!("{cause}"));
         return Ok(ExitCode::SUCCESS);
     }
     let spec = PathSpec {

@@ -18,8 +18,8 @@ use crate::plan::{LEASES, Phase, Timing};
 
 /// So many exchanges of clock readings before the station takes part.
 pub(super) const EXCHANGES: usize = 4;
-/// And so many at most until they show whether its clock is near enough: a host or a network that is
-/// busy for a moment makes an exchange inexact.
+/// And so many at most until they show whether its clock is near enough: a host or a network that
+/// is busy for a moment makes an exchange inexact.
 const MOST_VAGUE: u32 = 32;
 /// Most questions for a clock of which an answer may still come.
 const OPEN_EXCHANGES: usize = 8;

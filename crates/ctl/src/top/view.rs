@@ -125,11 +125,11 @@ fn of_mac(lines: &mut Vec<String>, mac: &Status, then: Option<(&Status, Span)>) 
         ));
     }
     lines.push(format!(
-        "  missed slots {}, dropped at ingress {}, held for the clock {}, refused by the device {}",
+        "  missed slots {}, dropped at ingress {}, held for the clock {}, not sent {}",
         mac.transmit.missed_slots,
         mac.transmit.ingress_dropped,
         mac.held_unsynchronised,
-        mac.send_failed
+        mac.not_sent
     ));
 }
 

@@ -35,8 +35,9 @@ use super::directory::{CARD_CLOCK, Directory, HOST_CLOCK, SENDER_CLOCK};
 use super::marks::ListenMarks;
 use super::metrics::Exposition;
 use super::others::OtherMessages;
-use super::reflect::{Answers, Reflector};
+use super::reflect::Reflector;
 use super::{ThreadWish, TrafficError};
+use crate::drops::{AnswerCounts, QdiscCounts};
 use crate::stamping;
 
 /// The `schema` field of what a listener heard.
@@ -184,15 +185,6 @@ fn mark_clashes(streams: &mut [HeardStream]) {
         let clash = same.len() > 1;
         same.iter_mut().for_each(|stream| stream.clash = clash);
     }
-}
-
-/// What became of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AnswerCounts {
-    /// Handed to the kernel.
-    pub sent: u64,
-    /// Not taken.
-    pub not_sent: u64,
 }
 
 /// What became of captured frames.
@@ -377,6 +369,7 @@ fn receive(
     stop: &AtomicBool,
     teller: &Teller<'_>,
 ) -> Result<Done, TrafficError> {
+    let before = request.reflect.then(QdiscCounts::now);
     notes.extend(request.thread.enter()?);
     let mut receiver = Receiver::open(&request.source, &request.options)?;
     notes.extend(receiver.refused().iter().cloned());
@@ -393,10 +386,8 @@ fn receive(
         Ok(Some(address)) => format!("UDP on {address}"),
         _ => request.source.to_string(),
     };
-    let reflector = request
-        .reflect
-        .then(|| Reflector::new(&receiver, interface.filter(|_| is_frames)))
-        .transpose()?;
+    let reflector =
+        before.map(|before| Reflector::new(&receiver, interface, is_frames, before)).transpose()?;
     let capture = request
         .capture
         .as_ref()
@@ -416,7 +407,6 @@ fn receive(
         recorder,
         capture,
         reflector,
-        answers: Answers::default(),
         marks: ListenMarks::new(),
         left: request.count.unwrap_or(u64::MAX),
         start,
@@ -439,7 +429,6 @@ struct Ears {
     recorder: Option<Recorder>,
     capture: Option<Capture>,
     reflector: Option<Reflector>,
-    answers: Answers,
     marks: ListenMarks,
     /// Messages until it ends; so many as never come, if it does not.
     left: u64,
@@ -537,7 +526,7 @@ impl Ears {
                 }
             }
             if let Some(reflector) = &mut self.reflector {
-                reflector.flush(&mut self.answers);
+                reflector.flush();
             }
         }
         Ok(())
@@ -603,7 +592,7 @@ impl Ears {
         }
         let Some(known) = self.count(&arrival) else { return };
         if let Some(reflector) = &mut self.reflector {
-            reflector.answer(&arrival, &mut self.answers);
+            reflector.answer(&arrival);
         }
         if let Some(recorder) = &self.recorder {
             record(recorder, &arrival, known, self.is_frames);
@@ -629,10 +618,7 @@ impl Ears {
             let (frames, lost) = capture.counts();
             CaptureCounts { frames, lost }
         });
-        let answers = self.reflector.as_ref().map(|_| {
-            let Answers { sent, not_sent } = self.answers;
-            AnswerCounts { sent, not_sent }
-        });
+        let answers = self.reflector.as_ref().map(Reflector::counts);
         Ok(ListenSnapshot {
             schema: LISTEN_SCHEMA.to_owned(),
             source: self.place.clone(),
@@ -658,7 +644,8 @@ impl Ears {
         let now = clock::now::<Tai>();
         let streams = self.listener.snapshot(now).into_iter();
         let streams = streams.map(|it| HeardStream::new(it, &mut self.clocks)).collect();
-        let heard = self.heard(receiver, now, streams)?;
+        let mut heard = self.heard(receiver, now, streams)?;
+        heard.answers = self.reflector.as_ref().map(Reflector::ended);
         if let Some(recorder) = &self.recorder {
             recorder.add_lost(heard.dropped);
         }

@@ -9,73 +9,99 @@ use std::os::fd::AsFd;
 
 use timewire_base::IfName;
 use timewire_path::listen::{Arrival, Receiver};
-use timewire_path::transmit::{TransmitOptions, Transmitter, Transport, TxReport};
+use timewire_path::transmit::{NotSent, TransmitOptions, Transmitter, Transport};
+use timewire_sys::udp;
 
 use super::TrafficError;
+use crate::drops::{AnswerCounts, Hear, Heard, QdiscCounts, Socket, causes};
+
+/// Answers, and what became of them.
+#[derive(Debug)]
+pub(super) struct Reflector {
+    port: Port,
+    answered: u64,
+    socket: Socket,
+    heard: Heard,
+    before: QdiscCounts,
+}
 
 /// Where answers go out.
 #[derive(Debug)]
-pub(super) enum Reflector {
+enum Port {
     /// Through the socket that received, so that they come from the address that was asked.
     Udp(UdpSocket),
     /// Through a packet socket on the same interface.
     Frames(Box<Transmitter>),
 }
 
-/// What became of answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answers {
-    pub(super) sent: u64,
-    pub(super) not_sent: u64,
-}
-
 impl Reflector {
+    /// With the counters of before the first answer.
+    ///
     /// **Errors**: no port for frames on the interface.
     pub(super) fn new(
         receiver: &Receiver,
         interface: Option<&IfName>,
+        is_frames: bool,
+        before: QdiscCounts,
     ) -> Result<Reflector, TrafficError> {
-        let Some(interface) = interface else {
-            let socket = receiver.as_fd().try_clone_to_owned();
-            let socket = socket.map_err(TrafficError::system("answer through the socket"))?;
-            return Ok(Reflector::Udp(UdpSocket::from(socket)));
+        let port = match interface.filter(|_| is_frames) {
+            None => {
+                let socket = receiver.as_fd().try_clone_to_owned();
+                let socket = socket.map_err(TrafficError::system("answer through the socket"))?;
+                Port::Udp(UdpSocket::from(socket))
+            }
+            Some(interface) => {
+                let transport = Transport::Frames { interface: interface.clone() };
+                let port = Transmitter::open(&transport, &TransmitOptions::default())?;
+                Port::Frames(Box::new(port))
+            }
         };
-        let transport = Transport::Frames { interface: interface.clone() };
-        let port = Transmitter::open(&transport, &TransmitOptions::default())?;
-        Ok(Reflector::Frames(Box::new(port)))
+        let socket = Socket { interface: interface.map(ToString::to_string), ..Socket::default() };
+        Ok(Reflector { port, answered: 0, socket, heard: Heard::default(), before })
     }
 
     /// Answers a message; of frames, with the next [`Reflector::flush`].
-    pub(super) fn answer(&mut self, arrival: &Arrival<'_>, answers: &mut Answers) {
-        let sent = match (self, arrival.from) {
-            (Reflector::Udp(socket), Some(from)) => socket.send_to(arrival.bytes, from).is_ok(),
-            (Reflector::Frames(port), _) => port
-                .message_buffer(arrival.bytes.len())
-                .map(|buffer| {
-                    buffer.copy_from_slice(arrival.bytes);
-                    turn(buffer);
-                })
-                .is_some_and(|()| port.send(arrival.bytes.len(), None, None).is_ok()),
-            (Reflector::Udp(_), None) => false,
-        };
-        if sent {
-            answers.sent += 1;
-        } else {
-            answers.not_sent += 1;
+    pub(super) fn answer(&mut self, arrival: &Arrival<'_>) {
+        self.answered += 1;
+        match (&mut self.port, arrival.from) {
+            (Port::Udp(socket), Some(from)) => {
+                if let Err(error) = udp::answer(socket, arrival.bytes, from) {
+                    self.heard.not_taken(error.raw_os_error().unwrap_or(0));
+                }
+            }
+            (Port::Udp(_), None) => self.heard.not_taken(0),
+            (Port::Frames(port), _) => {
+                let Some(buffer) = port.message_buffer(arrival.bytes.len()) else {
+                    return self.heard.not_sent(&NotSent::Full);
+                };
+                buffer.copy_from_slice(arrival.bytes);
+                turn(buffer);
+                if let Err(why) = port.send(arrival.bytes.len(), None, None) {
+                    self.heard.not_sent(&why);
+                }
+            }
         }
     }
 
     /// Hands over what waits.
-    pub(super) fn flush(&mut self, answers: &mut Answers) {
-        let Reflector::Frames(port) = self else { return };
+    pub(super) fn flush(&mut self) {
+        let Port::Frames(port) = &mut self.port else { return };
         port.flush();
-        let mut refused = 0;
         // An error queue that cannot be read has nothing to tell of answers.
-        let _ = port.reports(&mut |report| {
-            refused += u64::from(matches!(report, TxReport::NotTaken { .. }));
-        });
-        answers.sent -= refused;
-        answers.not_sent += refused;
+        let _ = port.reports(&mut |report| self.heard.report(&report));
+    }
+
+    /// How many left and how many did not.
+    pub(super) fn counts(&self) -> AnswerCounts {
+        let not_sent = self.heard.total();
+        let sent = self.answered.saturating_sub(not_sent);
+        AnswerCounts { sent, not_sent, drop_causes: Vec::new() }
+    }
+
+    /// The same at the end, with the reasons.
+    pub(super) fn ended(&self) -> AnswerCounts {
+        let drop_causes = causes(&[(self.socket.clone(), self.heard)], &self.before);
+        AnswerCounts { drop_causes, ..self.counts() }
     }
 }
 

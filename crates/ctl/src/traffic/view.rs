@@ -39,8 +39,10 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
     // What is redrawn has no room for them.
     let others = heard.not_understood.iter().filter(|_| room.lines.is_none());
     let others: String = others.map(|it| format!("not understood: {}\n", it.describe())).collect();
+    let causes = heard.answers.iter().flat_map(|answers| &answers.drop_causes);
+    let not_answered: String = causes.map(|cause| format!("answers: {cause}\n")).collect();
     if heard.streams.is_empty() {
-        return out + "no stream yet\n" + &others + &inconclusive;
+        return out + "no stream yet\n" + &others + &not_answered + &inconclusive;
     }
     let mut streams: Vec<&HeardStream> = heard.streams.iter().collect();
     let most = room.lines.map_or(usize::MAX, |lines| lines.saturating_sub(AROUND).max(3));
@@ -83,7 +85,7 @@ pub fn view(heard: &ListenSnapshot, room: Room) -> String {
             out += &cut(&phase_line(&stream, phase), room.columns);
         }
     }
-    out + &ways(heard) + &clocks(&streams) + &clashes + &others + &inconclusive
+    out + &ways(heard) + &clocks(&streams) + &clashes + &others + &not_answered + &inconclusive
 }
 
 const HEAD: [&str; 14] = [
@@ -142,7 +144,7 @@ fn first_line(heard: &ListenSnapshot) -> String {
     for (count, what) in also.into_iter().filter(|(count, _)| *count > 0) {
         line += &format!(", {count} {what}");
     }
-    if let Some(answers) = heard.answers {
+    if let Some(answers) = &heard.answers {
         line += &format!(", {} answered", answers.sent);
         if answers.not_sent > 0 {
             line += &format!(", {} not answered", answers.not_sent);
@@ -354,8 +356,9 @@ fn cut(text: &str, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::listen::tests::heard;
-    use super::super::listen::{AnswerCounts, CaptureCounts, Way};
+    use super::super::listen::{CaptureCounts, Way};
     use super::*;
+    use crate::drops::AnswerCounts;
 
     const WIDE: Room = Room { columns: 120, lines: None };
 
@@ -420,7 +423,7 @@ mod tests {
             dropped: 4,
             unstamped: 5,
             no_room: 6,
-            answers: Some(AnswerCounts { sent: 7, not_sent: 8 }),
+            answers: Some(AnswerCounts { sent: 7, not_sent: 8, drop_causes: Vec::new() }),
             capture: Some(CaptureCounts { frames: 9, lost: 10 }),
             ways: vec![way],
             ..heard()

@@ -111,7 +111,7 @@ fn t3_random_frames_leave_and_none_is_lost_uncounted() {
         let status = mac.status().unwrap();
         let total = total(&status);
         assert_eq!(total.arrived + status.observed.ingress_dropped, sent);
-        let out = total.released - status.observed.send_failed;
+        let out = total.released - status.observed.not_sent.total();
         assert_eq!(station.wire.receive().len(), usize::try_from(out).unwrap());
         assert_eq!((u64::try_from(records.len()).unwrap(), lost), (out, 0));
         let outside = |record: &&Record| {
@@ -201,7 +201,7 @@ fn t3_windows_and_lists_change_while_frames_wait() {
         let quiet = |status: &timewire_path::mac::MacStatus| status.pending.is_none();
         let status = wait_for(&mut mac, "no change is pending", quiet);
         assert_eq!((status.windows.clone(), total(&status).released), (None, 980));
-        assert_eq!((status.observed.ingress_dropped, status.observed.send_failed), (0, 0));
+        assert_eq!((status.observed.ingress_dropped, status.observed.not_sent.total()), (0, 0));
         mac.stop().unwrap();
     });
 }

@@ -27,7 +27,8 @@ fn other(kind: &str, drops: u64) -> QdiscDrops {
 
 fn socket(launch: Option<(bool, bool)>, priority: u64) -> Socket {
     let launch = launch.map(|(is_tai, deadline)| SocketLaunch { is_tai, deadline });
-    Socket { interface: None, launch, priority: Some(SocketPriority::new(priority).unwrap()) }
+    let priority = Some(SocketPriority::new(priority).unwrap());
+    Socket { launch, priority, ..Socket::default() }
 }
 
 const PLAIN: Option<(bool, bool)> = None;
@@ -129,4 +130,19 @@ fn t1_the_text_names_the_discipline_the_cause_and_what_would_be_right() {
     let json = serde_json::to_value(&told).unwrap();
     assert_eq!(json[0]["candidates"][0]["cause"], "queue_full");
     assert_eq!(serde_json::from_value::<Vec<DropCause>>(json).unwrap(), told);
+}
+
+/// Whatever the disciplines count, it is not of a socket that passes none of them.
+#[test]
+fn t1_a_socket_that_bypasses_the_disciplines_has_causes_of_the_interface() {
+    let bypassing = Socket { bypasses_qdisc: true, ..Socket::default() };
+    let heard = Heard { no_buffers: 3, down: 2, again: 1, ..Heard::default() };
+    let expected = [
+        (3, vec![Cause::NicQueueFull, Cause::NoLink]),
+        (1, vec![Cause::SocketBufferFull]),
+        (2, vec![Cause::NoLink]),
+    ];
+    for qdiscs in [None, Some(&[other("pfifo", 3), etf((3, 0))][..])] {
+        assert_eq!(told(&[(bypassing.clone(), heard)], qdiscs), expected);
+    }
 }

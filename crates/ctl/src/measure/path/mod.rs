@@ -27,7 +27,7 @@ use super::bench::{Pair, PairSpec};
 use super::card_clock::CardStamps;
 use super::exchange::messages_in;
 use super::receive::plan::{Over, Waiting};
-use crate::drops::DropCause;
+use crate::drops::{AnswerCounts, DropCause, Heard, QdiscCounts, causes};
 use crate::{CardStamping, stamping};
 use search::{Search, share_of};
 use taps::{FarClock, StageSummary, stages};
@@ -35,6 +35,8 @@ use trial::Trial;
 
 /// The `schema` field.
 pub const PATH_SCHEMA: &str = "timewire.measure-path/1";
+/// The `schema` field of who answers.
+pub const ANSWER_SCHEMA: &str = "timewire.measure-path-answers/1";
 /// The UDP port of the measurement; answers go to the next one.
 pub const PORT: u16 = 15_100;
 
@@ -308,27 +310,45 @@ pub fn measure(
     Ok(report)
 }
 
-/// Answers the messages of others until it is asked to end; how many it answered.
+/// What one answered that others measured with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answered {
+    /// Format and version.
+    pub schema: String,
+    /// What became of its answers.
+    #[serde(flatten)]
+    pub answers: AnswerCounts,
+}
+
+/// Answers the messages of others until it is asked to end; how many it answered, and why other
+/// answers did not leave.
 ///
 /// **Errors**: the address cannot be used, or receiving fails.
 pub fn reflect_for_others(
     bind: SocketAddr,
     device: Option<IfName>,
     ready: &mut dyn FnMut(SocketAddr),
-) -> Result<u64, MeasureError> {
+) -> Result<Answered, MeasureError> {
+    let (mut heard, before) = (Heard::default(), QdiscCounts::now());
     let ends = EndRequests::new().map_err(|error| MeasureError::kernel("block signals", error))?;
     let source = Source::Udp(UdpPlace { bind, device: device.clone(), group: None });
     let mut receiver = Receiver::open(&source, &ReceiveOptions::default())?;
     let from = SocketAddr::new(bind.ip(), 0);
+    let interface = device.as_ref().map(ToString::to_string);
     let transport = Transport::Udp { from, to: None, device };
     let mut back = Transmitter::open(&transport, &TransmitOptions::default())?;
     let bound = receiver
         .local_address()
         .map_err(|error| MeasureError::kernel("tell the own address", error))?;
     ready(bound.unwrap_or(bind));
-    let mut answered = 0;
+    let mut came = 0;
     while !ends.take() {
-        answered += trial::turn(&mut receiver, &mut back, false)?;
+        came += trial::turn(&mut receiver, &mut back, false, &mut heard)?;
     }
-    Ok(answered)
+    let not_sent = heard.total();
+    let drop_causes = causes(&[(TransmitOptions::default().socket(interface), heard)], &before);
+    Ok(Answered {
+        schema: ANSWER_SCHEMA.to_owned(),
+        answers: AnswerCounts { sent: came.saturating_sub(not_sent), not_sent, drop_causes },
+    })
 }

@@ -24,6 +24,7 @@ use timewire_sys::clock;
 use timewire_sys::filter::content_of;
 
 use super::taps::{Passage, Point};
+use crate::drops::{Hear, Heard};
 
 /// The shortest message that can be answered. **Units**: bytes.
 pub(super) const SHORTEST: usize = Probe::LEN + 4 * 8;
@@ -34,31 +35,19 @@ const DESTINATION_PORT: usize = 36;
 /// The points that an answer tells, in its order.
 const TOLD: [Point; 4] = [Point::FarRxXdp, Point::FarRxSw, Point::FarUser, Point::FarSend];
 
-/// What came of a message that is to be answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answered {
-    /// The answer waits for the next flush.
-    Yes,
-    /// The port had no room.
-    Full,
-    /// It is none of ours, or too short.
-    Foreign,
-}
-
-/// Answers one message.
+/// Answers one message with the next flush; whether it is one of ours, and long enough.
 pub(super) fn answer(
     arrival: &Arrival<'_>,
     is_frame: bool,
     buffer: &mut Vec<u8>,
     to: &mut Transmitter,
-) -> Answered {
-    let Some(destination) = make(arrival, is_frame, buffer, clock::now()) else {
-        return Answered::Foreign;
-    };
-    match to.send_copy(buffer, destination, None) {
-        Ok(_) => Answered::Yes,
-        Err(_) => Answered::Full,
+    heard: &mut Heard,
+) -> bool {
+    let Some(destination) = make(arrival, is_frame, buffer, clock::now()) else { return false };
+    if let Err(why) = to.send_copy(buffer, destination, None) {
+        heard.not_sent(&why);
     }
+    true
 }
 
 /// Writes the answer into the buffer; where it goes, if it is no frame.

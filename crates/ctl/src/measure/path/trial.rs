@@ -12,16 +12,18 @@ use timewire_lab::LabError;
 use timewire_path::listen::{Arrival, FrameFilter, ReceiveOptions, ReceiveStamps, Receiver};
 use timewire_path::probe::Probe;
 use timewire_path::talker::{Destination, StreamEvent, StreamEventKind};
-use timewire_path::transmit::{StampTime, TransmitOptions, Transmitter, Transport, TxTap, TxTaps};
+use timewire_path::transmit::{
+    StampTime, TransmitOptions, Transmitter, Transport, TxReport, TxTap, TxTaps,
+};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
 use timewire_sys::filter::content_of;
 
-use super::reflect::{Answered, answer, read};
+use super::reflect::{answer, read};
 use super::taps::{Passage, Point};
 use super::{PathSpec, Way};
 use crate::CardStamping;
-use crate::drops::{DropCause, QdiscCounts};
+use crate::drops::{DropCause, Hear, Heard, QdiscCounts, causes};
 use crate::measure::MeasureError;
 use crate::measure::bench::End;
 use crate::measure::card_clock::{CardStamps, Look, Mapping, look};
@@ -90,10 +92,13 @@ pub(super) fn run(
         let signals = &signals;
         let far = way.bench().map(|pair| {
             let ready = ready.clone();
-            scope.spawn(move || -> Result<Vec<Passage>, MeasureError> {
+            scope.spawn(move || -> Result<(Vec<Passage>, Vec<DropCause>), MeasureError> {
                 pair.inside(End::B, || match spec.reflect {
-                    true => reflect(spec, way, signals, &ready),
-                    false => receive(spec, way, End::B, count, false, signals, &ready),
+                    true => Ok((Vec::new(), reflect(spec, way, signals, &ready)?)),
+                    false => {
+                        let came = receive(spec, way, End::B, count, false, signals, &ready)?;
+                        Ok((came, Vec::new()))
+                    }
                 })?
             })
         });
@@ -125,9 +130,11 @@ pub(super) fn run(
         (talked, (far, near), ended_early)
     });
     let (far, near) = (received.0.transpose()?, received.1.transpose()?);
-    let Some(talked) = talked.transpose()? else {
+    let Some(mut talked) = talked.transpose()? else {
         return Err(MeasureError::Invalid("a receiver ended before the trial".to_owned()));
     };
+    let (far, answers) = far.unzip();
+    DropCause::merge(&mut talked.drop_causes, &answers.unwrap_or_default());
     let came = if spec.reflect { near } else { far }.unwrap_or_default();
     let mapping = card.and_then(|card| Mapping::new(card, card_of(way)?, spec.max_clock_error));
     Ok(join(talked, came, mapping, ended_early))
@@ -377,13 +384,14 @@ fn take(arrival: &Arrival<'_>, over: Over, end: End, passages: &mut [Passage]) -
     true
 }
 
-/// The far end of a round trip on the bench.
+/// The far end of a round trip on the bench; why answers of its did not leave.
 fn reflect(
     spec: &PathSpec,
     way: &Way,
     signals: &Signals,
     ready: &SyncSender<()>,
-) -> Result<Vec<Passage>, MeasureError> {
+) -> Result<Vec<DropCause>, MeasureError> {
+    let (mut heard, before) = (Heard::default(), QdiscCounts::now());
     let (mut receiver, _mute) = open(spec, way, End::B, false)?;
     let transport = match way.bench() {
         Some(pair) if spec.over != Over::Udp => Transport::Frames { interface: pair.interface() },
@@ -392,28 +400,28 @@ fn reflect(
     let mut back = Transmitter::open(&transport, &TransmitOptions::default())?;
     let _ = ready.try_send(());
     while !signals.is_stopped() {
-        turn(&mut receiver, &mut back, spec.over != Over::Udp)?;
+        turn(&mut receiver, &mut back, spec.over != Over::Udp, &mut heard)?;
     }
-    Ok(Vec::new())
+    let interface = way.bench().map(|pair| pair.interface().to_string());
+    Ok(causes(&[(TransmitOptions::default().socket(interface), heard)], &before))
 }
 
-/// Receives what is there and sends it back; how many were answered.
+/// Receives what is there and sends it back; how many were to be answered.
 pub(super) fn turn(
     receiver: &mut Receiver,
     back: &mut Transmitter,
     is_frame: bool,
+    heard: &mut Heard,
 ) -> Result<u64, MeasureError> {
-    let (mut buffer, mut answered) = (Vec::with_capacity(2_048), 0);
+    let (mut buffer, mut came) = (Vec::with_capacity(2_048), 0);
     let each = &mut |arrival: Arrival<'_>| {
-        if answer(&arrival, is_frame, &mut buffer, back) == Answered::Yes {
-            answered += 1;
-        }
+        came += u64::from(answer(&arrival, is_frame, &mut buffer, back, heard));
     };
     receiver.receive(Some(SLICE), each).map_err(|error| MeasureError::kernel("receive", error))?;
-    if answered > 0 {
+    if came > 0 {
         back.flush();
-        // What could not be sent back is missing at the other end, which counts.
-        back.reports(&mut |_| {}).map_err(|error| MeasureError::kernel("send back", error))?;
+        let report = &mut |report: TxReport| heard.report(&report);
+        back.reports(report).map_err(|error| MeasureError::kernel("send back", error))?;
     }
-    Ok(answered)
+    Ok(came)
 }
