@@ -13,10 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::SocketPriority;
 
 /// `EAGAIN`, `EBUSY`, `ENETDOWN`, `ENOBUFS`, from linux v6.12 `include/uapi/asm-generic/errno*.h`.
-const EAGAIN: i32 = 11;
+pub const EAGAIN: i32 = 11;
 const EBUSY: i32 = 16;
 const ENETDOWN: i32 = 100;
 const ENOBUFS: i32 = 105;
+
+/// Whether the error of a send call says that a queue or a buffer is full.
+pub const fn is_full(errno: i32) -> bool {
+    matches!(errno, EAGAIN | EBUSY | ENOBUFS)
+}
 
 /// Why a frame did not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,7 +94,7 @@ impl Cause {
                 "the kernel dropped the frame outside of the queueing disciplines, such as in the \
                  driver"
             }
-            Cause::Refused => "the kernel refused the message",
+            Cause::Refused => "the message was refused",
         }
     }
 
@@ -250,7 +255,7 @@ pub struct Heard {
     pub past: u64,
     /// The send call failed with another error.
     pub refused: u64,
-    /// The first such error.
+    /// The first such error; 0 without a number.
     pub refused_errno: i32,
 }
 
@@ -273,13 +278,13 @@ impl Heard {
         self.no_buffers.saturating_sub(self.invalid)
     }
 
-    /// With all that was not taken, of which a talker without a free buffer tells no event.
+    /// With all that was not taken since something was full ([`is_full`]), of which a talker without a free buffer tells no event.
     pub fn complete(&mut self, not_taken: u64) {
-        let told = self.unexplained() + self.again + self.busy + self.down;
+        let told = self.unexplained() + self.again + self.busy;
         self.again += not_taken.saturating_sub(told);
     }
 
-    /// Counts a send call that failed.
+    /// Counts a send call that failed; 0 for an error without a number.
     #[inline]
     pub fn not_taken(&mut self, errno: i32) {
         match errno {

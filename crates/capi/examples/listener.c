@@ -136,7 +136,7 @@ int main(int argc, char **argv)
 		printf("latency_us least %lld mean %lld most %lld error %lld\n",
 		       (long long)result.least / 1000,
 		       (long long)(result.sum / (int64_t)result.known) / 1000,
-		       (long long)result.most / 1000, atoll(argv[5]) / 1000);
+		       (long long)result.most / 1000, (atoll(argv[5]) + 999) / 1000);
 	tw_receiver_close(receiver);
 	return 0;
 }

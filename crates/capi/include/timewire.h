@@ -360,7 +360,8 @@ int tw_transmitter_lost_reports(tw_transmitter *transmitter, uint64_t *lost);
  * Why messages did not leave, since it was opened: of each cause the frames, the causes that are
  * possible, and what would be right. As JSON (`is_json` 1) it is the list `drop_causes` of the
  * command's --json, else a line for each cause; empty when all left. Counts what
- * tw_transmitter_reports() told and TW_ERROR_FULL. The library does not read the counters of
+ * tw_transmitter_reports() told, and each send call that failed, with TW_ERROR_FULL too: a message
+ * that is sent again counts each time. The library does not read the counters of
  * queueing disciplines: where they would tell causes apart, all are named. As tw_address_format():
  * cut to `room`, returns the whole length. Not real time.
  */

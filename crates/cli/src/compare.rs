@@ -4,17 +4,16 @@
 //! Not here: the statistics (`timewire-report`), reading a run directory (`timewire-ctl`).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
 use timewire_ctl::experiment::Script;
 use timewire_ctl::rundir::{HostsBefore, RunDir};
 use timewire_report::compare::{self, Changed, Comparison, Hosts, Overall, Rules, Side};
 use timewire_trace::summary::Summary;
 
+use crate::new_file::NewFile;
 use crate::{ending, output};
 
 #[derive(Debug, Args)]
@@ -109,7 +108,7 @@ pub fn run(args: &Compare) -> anyhow::Result<ExitCode> {
     let (comparison, a, b) = of(a, b, args.limits)?;
     if let Some(path) = &args.html {
         let page = compare::html(&comparison, &a, &b);
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        NewFile::write_whole(path, &page)?;
     }
     if args.json {
         output::json(&comparison)?;

@@ -61,6 +61,12 @@ pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
     // A wrong file is told before anything is tried.
     let mut asked = args.what.as_deref().map(Asked::parse).transpose()?;
     let mut on = on_station(args, asked.as_ref())?;
+    // What is tried on an interface is taken back first, and a record is written whole.
+    let ends_whole = args.try_offload.is_some() || args.record.is_some();
+    let ending = ends_whole.then(Ending::new).transpose()?;
+    if ending.is_none() && args.on.is_none() {
+        ending::exit_on_request()?;
+    }
     let (snapshot, probes) = match (&args.on, &args.record) {
         (Some(directory), _) => recorded(directory)?,
         (None, Some(directory)) => {
@@ -74,16 +80,11 @@ pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
         }
         (None, None) => {
             let snapshot = Snapshot::of_this_host(&[])?;
-            // What is tried on an interface is taken back first.
-            let ending = args.try_offload.as_ref().map(|_| Ending::new()).transpose()?;
-            if ending.is_none() {
-                ending::exit_on_request()?;
-            }
             let probes = probes_of_this_host(Extent::All, &snapshot, args.try_offload.as_ref())?;
-            anyhow::ensure!(!ending.is_some_and(|ending| ending.is_asked()), "{WORDS}");
             (snapshot, probes)
         }
     };
+    anyhow::ensure!(!ending.is_some_and(|ending| ending.is_asked()), "{WORDS}");
     let question = question(asked, on, &snapshot)?;
     let diagnosis = doctor::judge(&snapshot, &probes, &question);
     let text = if args.json {

@@ -66,6 +66,16 @@ impl NewFile {
         Ok(NewFile { path, beside: Some(beside), force, file })
     }
 
+    /// Writes a file that is there whole or not at all; it replaces one that is there.
+    ///
+    /// **Errors**: it cannot be written.
+    pub fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+        let mut file = NewFile::create(path, true)?;
+        file.write_all(text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        file.finish()
+    }
+
     /// Puts the whole file in its place.
     ///
     /// **Errors**: it cannot be written, or another has come there meanwhile; then nothing is left

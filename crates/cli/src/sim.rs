@@ -202,6 +202,7 @@ pub fn simulate(file: &NetworkFile, beside: &Path, ending: &Ending) -> anyhow::R
     let Ran { outcome, cut } = told.map_err(|failed| failed.named(file))?;
     let mut report = Report::of(file, seed, 1, &outcome);
     cut.iter().for_each(|cut| report.cut(cut, 1));
+    unread.iter().for_each(|what| say!("note: {what}"));
     report.not_read(unread);
     Ok(report)
 }

@@ -245,6 +245,7 @@ fn t1_talkers_with_one_number_are_two_streams_in_every_output_and_the_clash_is_n
     let said = "clash: stream number 3 is of several talkers, each a stream: ";
     assert!(text.contains(said), "{text}");
     let files = [&csv, &jsonl, &html].map(|path| fs::read_to_string(path).unwrap());
+    assert!(files[2].contains(said), "{html}");
     for of in [1, 2] {
         assert!(text.contains(&name(of)), "{text}");
         assert!(clash["flows"].as_array().unwrap().contains(&name(of).into()));

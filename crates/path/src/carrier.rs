@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::IfName;
+use timewire_base::drops::EAGAIN;
 use timewire_bpf::AttachMode;
 use timewire_bpf::ingress::Ingress as IngressProgram;
 use timewire_sys::card::receive_queues;
@@ -190,9 +191,6 @@ impl AsFd for Ingress {
     }
 }
 
-/// `EAGAIN`: no room in the ring of the socket.
-const RING_IS_FULL: i32 = 11;
-
 /// What became of a frame that was to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
@@ -219,7 +217,7 @@ impl Egress {
         match self {
             Egress::Xsk(sender) => match sender.send(frame) {
                 Ok(()) => Sent::OnItsWay,
-                Err(SendError::Full) => Sent::Refused(RING_IS_FULL),
+                Err(SendError::Full) => Sent::Refused(EAGAIN),
                 Err(SendError::Kept(_)) => Sent::Late,
             },
             Egress::Packet(socket) => match socket.send(memory, frame) {

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd;
 
 use serde::{Deserialize, Serialize};
-use timewire_base::drops::{Heard, Socket, SocketLaunch};
+use timewire_base::drops::{Heard, Socket, SocketLaunch, is_full};
 use timewire_base::{CyclicWindows, Instant, Port, SduLen, SocketPriority, Span, Tai};
 use timewire_mac::LaunchTimes;
 use timewire_sys::clock;
@@ -35,9 +35,6 @@ pub const RESPONSE: u16 = 1;
 
 /// The longest time a server waits before it looks at the clock again.
 pub(crate) const LOOK: Span = Span::from_ms(20);
-/// linux v6.12 `include/uapi/asm-generic/errno*.h`.
-const EBUSY: i32 = 16;
-const ENOBUFS: i32 = 105;
 
 /// How often a flood wakes to send what is due.
 const FLOOD_TICK: Span = Span::from_ms(1);
@@ -500,12 +497,11 @@ fn drain(socket: &StampedUdp) -> io::Result<()> {
 /// Whether the stack took a message; why not, is counted. A full queue is no failure of the
 /// program, and neither is the error of an earlier message: the next one may well arrive.
 fn taken(sent: io::Result<()>, heard: &mut Heard) -> io::Result<bool> {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, WouldBlock};
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     let Err(error) = sent else { return Ok(true) };
     let kind = error.kind();
     let Some(errno) = error.raw_os_error() else { return Err(error) };
-    let is_full = kind == WouldBlock || matches!(errno, EBUSY | ENOBUFS);
-    if is_full || matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable) {
+    if is_full(errno) || matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable) {
         heard.not_taken(errno);
         return Ok(false);
     }

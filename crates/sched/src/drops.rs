@@ -153,7 +153,7 @@ pub fn decide(sockets: &[(Socket, Heard)], qdiscs: Option<&[QdiscDrops]>) -> Vec
         add(heard.again, vec![Candidate::bare(Cause::SocketBufferFull)]);
         add(heard.busy, vec![Candidate::bare(Cause::NicQueueFull)]);
         add(heard.down, vec![Candidate::bare(Cause::NoLink)]);
-        let errno = Some(heard.refused_errno);
+        let errno = Some(heard.refused_errno).filter(|errno| *errno != 0);
         add(heard.refused, vec![Candidate { errno, ..Candidate::bare(Cause::Refused) }]);
     }
     told

@@ -102,13 +102,7 @@ impl StampedUdp {
     ///
     /// **Source**: linux v6.12 `net/core/sock.c:sock_alloc_send_pskb` (`sock_error`).
     fn told(&self, send: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        for _ in 0..TOLD_AT_ONCE {
-            match send() {
-                Err(error) if is_of_earlier(&error) => self.1.set(true),
-                result => return result,
-            }
-        }
-        send()
+        told(send, || self.1.set(true))
     }
 
     /// Whether the error queue has errors of earlier messages, once.
@@ -180,11 +174,22 @@ pub fn answer(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) -> io::Result<()
     };
     let set = |on: libc::c_int| set_option(socket.as_fd(), level, option, &on);
     set(1)?;
-    let sent = socket.send_to(bytes, to);
+    let sent = told(|| socket.send_to(bytes, to), || ());
     // This empties the error queue; what came of an earlier answer meanwhile is taken back, too.
     set(0)?;
     socket.take_error()?;
     sent.map(drop)
+}
+
+/// Sends, and again after each error of an earlier message.
+fn told<T>(send: impl Fn() -> io::Result<T>, of_earlier: impl Fn()) -> io::Result<T> {
+    for _ in 0..TOLD_AT_ONCE {
+        match send() {
+            Err(error) if is_of_earlier(&error) => of_earlier(),
+            result => return result,
+        }
+    }
+    send()
 }
 
 /// Most errors of earlier messages that come while one is sent.

@@ -149,7 +149,7 @@ impl Tap {
         Tap::NotTaken,
     ];
 
-    /// The number in a record: 1 to 16.
+    /// The number in a record: 1 to 17.
     pub const fn number(self) -> u8 {
         self as u8
     }

@@ -88,8 +88,7 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
     };
     let sheet = kind.sheet(directory)?;
     let page = directory.join(PAGE);
-    fs::write(&page, sheet_html(&sheet))
-        .with_context(|| format!("cannot write {}", page.display()))?;
+    NewFile::write_whole(&page, &sheet_html(&sheet))?;
     files.into_iter().try_for_each(NewFile::finish)?;
     if let Some(address) = &args.serve {
         return serve::run(directory, address);

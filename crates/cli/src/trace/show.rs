@@ -17,7 +17,9 @@ use timewire_base::{CyclicWindows, Span, parse_span};
 use timewire_ctl::study::{Audience, ClockWay, Studied, Study};
 use timewire_report::journeys::{self, JourneysInput};
 use timewire_report::parquet::ParquetWriter;
-use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineOptions, page};
+use timewire_report::timeline::{
+    Gather, GatherOptions, Names, TimelineInput, TimelineOptions, page,
+};
 use timewire_report::{LongJourney, perfetto};
 use timewire_sched::scenario::{FileKind, Scenario};
 use timewire_sched::tdm::TdmSchedule;
@@ -426,7 +428,8 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     let finish = |gather: Option<Gather>| {
         let mut gather = gather?;
         show_schedules(&mut gather, &study, &studied);
-        Some(gather.finish(&title, studied.analysis.longest(), &studied.clocks))
+        let input = gather.finish(&title, studied.analysis.longest(), &studied.clocks);
+        Some(TimelineInput { clashes: clashes(studied.analysis.known()), ..input })
     };
     if let (Some(mut file), Some(input)) = (html, finish(writing.page)) {
         let page = page(&input, &TimelineOptions::default());
@@ -575,17 +578,22 @@ fn as_text(studied: &Studied, names: &Names) -> String {
     let (counts, rows) = (analysis.counts(), analysis.rows());
     let input = JourneysInput { counts: &counts, rows: &rows, longest: analysis.longest(), names };
     text += &journeys::text(&input);
-    let (clashes, more) = analysis.known().clashes();
-    for clash in &clashes {
-        text += &format!("clash: {}\n", clash.describe());
-    }
-    if more > 0 {
-        text += &format!("clash: {more} more numbers are of several talkers\n");
-    }
+    clashes(analysis.known()).iter().for_each(|clash| text += &format!("{clash}\n"));
     for chain in analysis.chains() {
         text += &chain_text(&chain);
     }
     text
+}
+
+/// Streams that have one number, a line each.
+fn clashes(known: &Known) -> Vec<String> {
+    let (clashes, more) = known.clashes();
+    let mut lines: Vec<_> =
+        clashes.iter().map(|clash| format!("clash: {}", clash.describe())).collect();
+    if more > 0 {
+        lines.push(format!("clash: {more} more numbers are of several talkers"));
+    }
+    lines
 }
 
 fn chain_text(chain: &ChainReport) -> String {

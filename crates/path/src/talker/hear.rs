@@ -3,6 +3,8 @@
 //!
 //! Not here: when a port is asked (`run`), which message a stamp is of (`ledger`).
 
+use timewire_base::drops::is_full;
+
 use super::ledger::{Ledger, Stamped};
 use super::live::LiveCounters;
 use super::report::StreamCounters;
@@ -117,7 +119,7 @@ fn count(counters: &mut StreamCounters, what: StreamEventKind) {
         | StreamEventKind::Skipped { .. } => {}
         StreamEventKind::NotTaken { errno } => {
             counters.sent -= 1;
-            if FULL.contains(&errno) {
+            if is_full(errno) {
                 counters.not_taken += 1;
             } else {
                 counters.refused += 1;
@@ -131,6 +133,3 @@ fn count(counters: &mut StreamCounters, what: StreamEventKind) {
         }
     }
 }
-
-/// `EAGAIN`, `EBUSY`, `ENOBUFS`: a queue or a buffer is full.
-const FULL: [i32; 3] = [11, 16, 105];

@@ -119,7 +119,7 @@ impl Links {
         for round in 0..ROUNDS {
             let mut changed = false;
             for place in 0..sent.len() {
-                if findings.is_over() {
+                if findings.is_over_at(place) {
                     return;
                 }
                 let before = sent[place].before.map_or(0, |before| sent[before].early);

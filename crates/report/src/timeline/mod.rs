@@ -29,6 +29,8 @@ pub struct TimelineInput {
     pub title: String,
     /// What was lost, a sentence each; said before anything else. Empty: nothing.
     pub losses: Vec<String>,
+    /// Streams that have one number, in words.
+    pub clashes: Vec<String>,
     /// What of the trace is in it, and what was left out for want of room, a sentence each.
     pub extent: Vec<String>,
     /// The hosts.

@@ -105,6 +105,9 @@ fn said_first(out: &mut String, input: &TimelineInput) {
         }
         out.push_str("</ul>\n");
     }
+    for clash in &input.clashes {
+        put!(out, "<p class=\"bad\">{}</p>\n", Escaped(clash));
+    }
     put!(out, "<p class=\"source\">Shown: {}.</p>\n", Escaped(&input.extent.join("; ")));
 }
 

@@ -60,8 +60,10 @@ pub(super) fn clashes<'a>(
     for name in names {
         let Some((number, (from, to))) = numbered(name) else { continue };
         let streams = by_number.entry(number).or_default();
-        // An answer has the number of what it answers.
-        if !streams.contains_key(&(to, from)) {
+        // An answer has the number of what it answers, perhaps with other ports.
+        let is_answer =
+            |(of, at): &(&str, &str)| host_of(of) == host_of(to) && host_of(at) == host_of(from);
+        if !streams.keys().any(is_answer) {
             streams.insert((from, to), name);
         }
     }
@@ -82,6 +84,14 @@ pub(super) fn clashes<'a>(
     let more = all.len().saturating_sub(MOST_CLASHES);
     all.truncate(MOST_CLASHES);
     (all, more)
+}
+
+/// An address without its port; that of Ethernet has none.
+fn host_of(address: &str) -> &str {
+    match address.rsplit_once(':') {
+        Some((host, _)) if host.contains('.') || host.contains(']') => host,
+        _ => address,
+    }
 }
 
 /// Number, source and destination of `stream 3, UDP 10.0.0.1:7000 > 10.0.0.2:7001`.
@@ -106,6 +116,8 @@ mod tests {
         let other = "stream 3, UDP 10.0.0.2:7000 > 10.0.0.9:7001";
         let elsewhere = "stream 4, UDP 10.0.0.2:7000 > 10.0.0.9:7001";
         let frames = "stream 3, 0x88b5 02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff";
+        let next_port = "stream 3, UDP 10.0.0.9:45001 > 10.0.0.1:7001";
+        assert!(told(&[one, next_port]).is_empty() && told(&[next_port, one]).is_empty());
         assert!(told(&[one, answer, elsewhere, "UDP 10.0.0.3:1 > 10.0.0.9:2"]).is_empty());
         // To two destinations from one source.
         assert!(told(&[one, "stream 3, UDP 10.0.0.1:7000 > 10.0.0.8:7001"]).is_empty());
