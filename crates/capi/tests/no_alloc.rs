@@ -6,44 +6,16 @@
 //! Not here: the same below the library (`timewire-path`).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../base/tests/support/counting.rs"]
+mod counting;
+
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
 use timewire::*;
 
-/// Counts what each thread asks of the allocator, apart: the one that runs the tests asks when it
-/// likes, and the library has none of its own.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    CALLS.set(CALLS.get() + 1);
-}
-
-// SAFETY: every call goes on unchanged to the system allocator, which keeps the contract; counting
-// touches a number of the thread that needs no destructor, and does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`, which is that of the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the pointer came from `alloc` above, so from the system allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::calls;
 
 const ROUNDS: u32 = 2_000;
 
@@ -112,7 +84,7 @@ fn t3_sending_and_receiving_neither_allocate_nor_free() {
     let mut before = 0;
     for seq in 0..ROUNDS {
         if seq == 10 {
-            before = CALLS.get();
+            before = calls();
         }
         let mut buffer = null_mut();
         let (mut slot, mut drops) = (0, 0);
@@ -143,11 +115,11 @@ fn t3_sending_and_receiving_neither_allocate_nor_free() {
             assert_eq!(drops, 0);
         }
     }
-    let calls = CALLS.get() - before;
+    let during = calls() - before;
     // It counts: this is a call.
     drop(std::hint::black_box(Box::new(seen.stamps)));
-    assert!(CALLS.get() > before + calls);
-    assert_eq!((seen.arrivals, calls), (ROUNDS, 0));
+    assert!(calls() > before + during);
+    assert_eq!((seen.arrivals, during), (ROUNDS, 0));
     assert!(seen.stamps > ROUNDS - 10, "{} stamps", seen.stamps);
     let closed =
         [tw_receiver_close(receiver), tw_transmitter_close(transmitter), tw_slots_close(slots)];
@@ -170,9 +142,9 @@ unsafe extern "C" fn on_fill(fill: *const Fill, context: *mut c_void) -> c_int {
     filling.messages += 1;
     // What is made once was made for the first few.
     if filling.messages == 10 {
-        filling.first = CALLS.get();
+        filling.first = calls();
     }
-    filling.last = CALLS.get();
+    filling.last = calls();
     let talker = std::ptr::without_provenance_mut(filling.talker);
     let mut counters = StreamCounters { size: 112, ..StreamCounters::default() };
     // SAFETY: a structure as large as it says; and an error, which is normal work, too.
@@ -220,12 +192,12 @@ fn t3_a_running_talker_neither_allocates_nor_frees() {
         };
         assert_eq!(tw_talker_open(&raw const config, &raw mut talker), 0);
         let mut filling = Filling { talker: talker.addr(), ..Filling::default() };
-        let before = CALLS.get();
+        let before = calls();
         let ran = tw_talker_run(talker, 0, Some(on_fill), (&raw mut filling).cast());
         assert_eq!((ran, filling.messages), (0, 3_000));
         assert_eq!(filling.last - filling.first, 0);
         // It counts: the timetable was made, and is gone.
-        assert!(CALLS.get() > before);
+        assert!(calls() > before);
         let mut counters = StreamCounters { size: 112, ..StreamCounters::default() };
         assert_eq!(tw_talker_counters(talker, 2, &raw mut counters), 0);
         assert_eq!((counters.not_filled, counters.planned), (142, 1_000), "{counters:?}");

@@ -6,8 +6,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../base/tests/support/counting.rs"]
+mod counting;
+
 use std::net::SocketAddr;
 
 use timewire_base::{Instant, Span};
@@ -15,62 +16,12 @@ use timewire_path::listen::{Arrival, Listener, ListenerOptions};
 use timewire_path::probe::Probe;
 use timewire_trace::stream::sequence::SequenceLimits;
 
-/// Counts the bytes that this thread has, and the most that it had.
-struct Counting;
-
-thread_local! {
-    static NOW: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(more: isize) {
-    let now = NOW.with(|now| {
-        now.set(now.get() + more);
-        now.get()
-    });
-    MOST.with(|most| most.set(most.get().max(now)));
-}
-
-fn signed(size: usize) -> isize {
-    isize::try_from(size).unwrap_or(isize::MAX)
-}
-
-// SAFETY: every call goes on unchanged to the system allocator, which keeps the contract; counting
-// touches thread-local cells without destructors and does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(signed(layout.size()));
-        // SAFETY: the caller keeps the contract of `alloc`, which is that of the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-signed(layout.size()));
-        // SAFETY: the pointer came from `alloc` or `realloc`, so from the system allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(signed(size) - signed(layout.size()));
-        // SAFETY: as for `dealloc`; the caller vouches for the size.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::{memory_of, mixed};
 
 /// Streams that are told apart here.
 const STREAMS: usize = 50;
 /// Messages of the shorter run.
 const MESSAGES: u64 = 10_000;
-
-/// A number that looks random.
-fn mixed(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
 
 fn address(n: u64) -> SocketAddr {
     let [a, b, c, d, port @ ..] = mixed(n).to_le_bytes();
@@ -113,9 +64,11 @@ const KINDS: [(&str, Made); 8] = [
 ];
 
 /// The most memory that a listener had, and what it counted.
-fn run(made: Made, messages: u64) -> (isize, Listener) {
-    let start = NOW.with(Cell::get);
-    MOST.with(|most| most.set(start));
+fn run(made: Made, messages: u64) -> (u64, Listener) {
+    memory_of(|| listener_after(made, messages))
+}
+
+fn listener_after(made: Made, messages: u64) -> Listener {
     let is_frames = made(0).1.is_none();
     let mut listener = Listener::new(
         is_frames,
@@ -141,7 +94,7 @@ fn run(made: Made, messages: u64) -> (isize, Listener) {
             user: at,
         });
     }
-    (MOST.with(Cell::get) - start, listener)
+    listener
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub fn file(input: &TimelineInput) -> Vec<u8> {
             if let Some(number) = mark.journey {
                 event.fixed(FLOW_IDS, flow(number));
             }
-            timed.push(mark.at_ns, event);
+            timed.push(mark.at_ns, &event);
         }
     }
     for band in &input.bands {
@@ -51,7 +51,7 @@ pub fn file(input: &TimelineInput) -> Vec<u8> {
         let mut event = Message::default();
         event.number(TYPE, COUNTER).number(TRACK_UUID, tracks[count.lane][0]);
         event.number(COUNTER_VALUE, count.value);
-        timed.push(count.at_ns, event);
+        timed.push(count.at_ns, &event);
     }
     writer.timed(timed);
     writer.out
@@ -98,7 +98,8 @@ fn stages(timed: &mut Timed, input: &TimelineInput, rows: &[usize], tracks: &[Ve
             if to < from {
                 // Two clocks disagree; a slice cannot end before it begins.
                 event.message(DEBUG_ANNOTATIONS, |note| {
-                    note.text(ANNOTATION_NAME, "ns").signed(INT_VALUE, to - from);
+                    let ns = to.saturating_sub(from);
+                    note.text(ANNOTATION_NAME, "ns").signed(INT_VALUE, ns);
                 });
             }
         });
@@ -212,13 +213,19 @@ impl Message {
     }
 }
 
-/// Events with their time. Those of a track are put in its order, which sorting keeps.
+/// Events with their time and where they are in `bytes`, which has one after the other. Those of a
+/// track are put in its order, which sorting keeps.
 #[derive(Default)]
-struct Timed(Vec<(i64, Message)>);
+struct Timed {
+    events: Vec<(i64, std::ops::Range<usize>)>,
+    bytes: Vec<u8>,
+}
 
 impl Timed {
-    fn push(&mut self, at_ns: i64, event: Message) {
-        self.0.push((at_ns, event));
+    fn push(&mut self, at_ns: i64, event: &Message) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&event.bytes);
+        self.events.push((at_ns, start..self.bytes.len()));
     }
 
     fn slice(
@@ -231,10 +238,10 @@ impl Timed {
         let mut begin = Message::default();
         begin.number(TYPE, SLICE_BEGIN).number(TRACK_UUID, track).text(NAME, name);
         fill(&mut begin);
-        self.push(from, begin);
+        self.push(from, &begin);
         let mut end = Message::default();
         end.number(TYPE, SLICE_END).number(TRACK_UUID, track);
-        self.push(to, end);
+        self.push(to, &end);
     }
 }
 
@@ -346,11 +353,11 @@ impl Writer {
     }
 
     fn timed(&mut self, mut timed: Timed) {
-        timed.0.sort_by_key(|(at, _)| *at);
-        for (at, event) in timed.0 {
+        timed.events.sort_by_key(|(at, _)| *at);
+        for (at, event) in timed.events {
             let at = self.at(at);
             self.packet(|packet| {
-                packet.number(TIMESTAMP, at).bytes(TRACK_EVENT, &event.bytes);
+                packet.number(TIMESTAMP, at).bytes(TRACK_EVENT, &timed.bytes[event]);
             });
         }
     }

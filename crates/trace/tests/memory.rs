@@ -6,8 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../base/tests/support/counting.rs"]
+mod counting;
 
 use timewire_trace::capture::Note;
 use timewire_trace::event::{Event, Flags, Hook};
@@ -15,50 +15,7 @@ use timewire_trace::journey::analysis::{Analysis, Wanted};
 use timewire_trace::journey::chain::Chain;
 use timewire_trace::journey::{Bounds, CaptureInfo, Journey, Observer, OneClock, Settings};
 
-/// Counts the bytes that this thread has, and the most that it had.
-struct Counting;
-
-thread_local! {
-    static NOW: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
-}
-
-fn count(more: isize) {
-    let now = NOW.with(|now| {
-        now.set(now.get() + more);
-        now.get()
-    });
-    MOST.with(|most| most.set(most.get().max(now)));
-}
-
-fn signed(size: usize) -> isize {
-    isize::try_from(size).unwrap_or(isize::MAX)
-}
-
-// SAFETY: every call goes on unchanged to the system allocator, which keeps the contract; counting
-// touches thread-local cells without destructors and does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(signed(layout.size()));
-        // SAFETY: the caller keeps the contract of `alloc`, which is that of the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-signed(layout.size()));
-        // SAFETY: the pointer came from `alloc` or `realloc`, so from the system allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(signed(size) - signed(layout.size()));
-        // SAFETY: as for `dealloc`; the caller vouches for the size.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::{memory_of, mixed};
 
 /// Looks at nothing.
 struct Nobody;
@@ -79,13 +36,6 @@ const SMALL: Bounds = Bounds {
     tags: 1_000,
     spans: 4_000,
 };
-
-/// A number that looks random.
-fn mixed(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
 
 fn low(n: u64) -> u32 {
     u32::try_from(n & 0xffff_ffff).unwrap()
@@ -144,10 +94,7 @@ const KINDS: [(&str, Made); 14] = [
     }),
 ];
 
-/// **Units**: bytes, the most that were needed.
-fn needed(make: Made, events: u64) -> isize {
-    let before = NOW.with(Cell::get);
-    MOST.with(|most| most.set(before));
+fn analyse(make: Made, events: u64) {
     let points = ["a", "driver-start"].map(|point| point.parse().unwrap()).to_vec();
     let chains = vec![Chain { name: "chain".to_owned(), points, deadline: None }];
     let settings = Settings { bounds: SMALL, ..Settings::default() };
@@ -160,14 +107,13 @@ fn needed(make: Made, events: u64) -> isize {
     analysis.finish(&mut Nobody);
     let counts = analysis.counts();
     assert_eq!(counts.events, events);
-    drop(analysis);
-    MOST.with(Cell::get) - before
 }
 
 #[test]
 fn t0_twice_as_many_events_need_no_more_memory() {
     for (kind, make) in KINDS {
-        let (once, twice) = (needed(make, 80_000), needed(make, 160_000));
+        let needed = |events| memory_of(|| analyse(make, events)).0;
+        let (once, twice) = (needed(80_000), needed(160_000));
         assert!(twice <= once + once / 10 + 65_536, "{kind}: {once} bytes, then {twice}");
         assert!(twice < 100_000_000, "{kind}: {twice} bytes");
         println!("{kind}: {once} bytes, then {twice}");

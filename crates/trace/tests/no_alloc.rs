@@ -4,55 +4,16 @@
 //!
 //! Not here: what is written (`capture.rs`).
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../base/tests/support/counting.rs"]
+mod counting;
+
 use std::io;
 
 use timewire_trace::capture::{CaptureHeader, Writer};
 use timewire_trace::event::EVENT_BYTES;
 use timewire_trace::filter::{Facts, Filter};
 
-/// Counts what this thread asks of the allocator.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    CALLS.with(|calls| calls.set(calls.get() + 1));
-}
-
-// SAFETY: every call goes on unchanged to the system allocator, which keeps the contract; counting
-// touches a thread-local cell without a destructor and does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps the contract of `alloc`, which is that of the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count();
-        // SAFETY: the pointer came from `alloc` or `realloc` above, so from the system allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as for `dealloc`; the caller vouches for the size.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-fn calls_during(run: impl FnOnce()) -> u64 {
-    let before = CALLS.with(Cell::get);
-    run();
-    CALLS.with(Cell::get) - before
-}
+use counting::calls_during;
 
 #[test]
 fn t0_events_are_written_without_allocation() {

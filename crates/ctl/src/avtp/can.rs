@@ -183,6 +183,86 @@ pub struct Gathered {
     pub clash: Option<Clash>,
 }
 
+/// Takes the CAN frames out of a stream, packet by packet, in memory that has a bound.
+#[derive(Debug)]
+pub struct Gatherer {
+    stream: StreamId,
+    listener: ControlListener,
+    unread: Unread,
+    other_messages: u64,
+    talkers: Talkers,
+    margins: Margins,
+}
+
+impl Gatherer {
+    /// One that has heard nothing, on this interface. `clock_error`: how far the talker's clock is
+    /// from this host's at most, where that is stated.
+    pub fn new(interface: &IfName, clock_error: Option<Span>, stream: StreamId) -> Gatherer {
+        Gatherer {
+            stream,
+            listener: ControlListener::new(stream),
+            unread: Unread::default(),
+            other_messages: 0,
+            talkers: Talkers::default(),
+            margins: Margins::new(interface, clock_error),
+        }
+    }
+
+    /// Takes a packet and hands its CAN frames on as lines; whether it is one of the stream.
+    ///
+    /// **Errors**: those of `each`.
+    pub fn take(
+        &mut self,
+        Arrived { at, source, payload }: Arrived<'_>,
+        each: &mut dyn FnMut(&str) -> std::io::Result<()>,
+    ) -> Result<bool, StreamError> {
+        let is_of_it = CommonHeader::stream_of(payload) == Some(self.stream);
+        if is_of_it && !self.talkers.is_first(source) {
+            return Ok(false);
+        }
+        let before = self.listener.counters().received;
+        match self.listener.receive(at, payload) {
+            Ok(Some(control)) => {
+                if let Some(due) = control.at {
+                    self.margins.record(source, due - at);
+                }
+                for message in control.messages {
+                    let can = match message {
+                        Ok(AcfMessage::Can(can, _) | AcfMessage::CanBrief(can)) => can,
+                        Ok(_) => {
+                            self.other_messages += 1;
+                            continue;
+                        }
+                        Err(error) => {
+                            self.unread.failed(payload, error);
+                            continue;
+                        }
+                    };
+                    each(&Line::write(&can)).map_err(|source| StreamError::Interface {
+                        what: "writing frames".to_owned(),
+                        source,
+                    })?;
+                }
+            }
+            Ok(None) => {}
+            Err(error) => self.unread.failed(payload, error),
+        }
+        Ok(self.listener.counters().received > before)
+    }
+
+    /// What came, and why it ended.
+    pub fn finish(self, ended: Ended) -> Gathered {
+        Gathered {
+            ended,
+            packets: self.listener.counters().into(),
+            timeliness: self.margins.told(),
+            other_messages: self.other_messages,
+            not_understood: self.unread.told(Some(self.stream)),
+            clash: self.talkers.clash(),
+        }
+    }
+}
+
 /// Hands every CAN frame of a stream on as a line, until a limit is reached or someone asks to end.
 /// `tell` is told once when the interface is open.
 ///
@@ -196,53 +276,10 @@ pub fn listen(
     each: &mut dyn FnMut(&str) -> std::io::Result<()>,
 ) -> Result<Gathered, StreamError> {
     let mut inlet = Inlet::open(interface, to)?;
-    let mut listener = ControlListener::new(stream);
-    let (mut unread, mut other_messages) = (Unread::default(), 0);
-    let mut talkers = Talkers::default();
-    let mut margins = Margins::new(interface, clock_error);
+    let mut gatherer = Gatherer::new(interface, clock_error, stream);
     tell();
-    let ended = inlet.run(limits, &mut |Arrived { at, source, payload }| {
-        let is_of_it = CommonHeader::stream_of(payload) == Some(stream);
-        if is_of_it && !talkers.is_first(source) {
-            return Ok(false);
-        }
-        let before = listener.counters().received;
-        match listener.receive(at, payload) {
-            Ok(Some(control)) => {
-                if let Some(due) = control.at {
-                    margins.record(source, due - at);
-                }
-                for message in control.messages {
-                    let can = match message {
-                        Ok(AcfMessage::Can(can, _) | AcfMessage::CanBrief(can)) => can,
-                        Ok(_) => {
-                            other_messages += 1;
-                            continue;
-                        }
-                        Err(error) => {
-                            unread.failed(payload, error);
-                            continue;
-                        }
-                    };
-                    each(&Line::write(&can)).map_err(|source| StreamError::Interface {
-                        what: "writing frames".to_owned(),
-                        source,
-                    })?;
-                }
-            }
-            Ok(None) => {}
-            Err(error) => unread.failed(payload, error),
-        }
-        Ok(listener.counters().received > before)
-    })?;
-    Ok(Gathered {
-        ended,
-        packets: listener.counters().into(),
-        timeliness: margins.told(),
-        other_messages,
-        not_understood: unread.told(Some(stream)),
-        clash: talkers.clash(),
-    })
+    let ended = inlet.run(limits, &mut |arrived| gatherer.take(arrived, each))?;
+    Ok(gatherer.finish(ended))
 }
 
 #[cfg(test)]

@@ -135,80 +135,116 @@ fn describe(clock: CrfClock) -> String {
     format!("{kind:?} of {base_frequency_hz} Hz{pull}, a timestamp every {interval}")
 }
 
-/// Follows a clock until a limit is reached or someone asks to end. `tell` is told once when the
-/// interface is open.
-///
-/// **Errors**: no such interface, no privilege, a window that cannot be.
-pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, StreamError> {
-    let mut inlet = Inlet::open(&spec.interface, spec.to)?;
-    let mut following: Option<(StreamId, CrfClock, CrfListener)> = None;
-    let mut margins = Margins::new(&spec.interface, spec.clock_error);
-    let mut unread = Unread::default();
-    let mut talkers = Talkers::default();
-    tell();
-    let ended = inlet.run(spec.limits, &mut |Arrived { at, source, payload }| {
+/// Follows a clock, packet by packet, in memory that has a bound.
+#[derive(Debug)]
+pub struct Follower<'a> {
+    spec: &'a FollowSpec,
+    following: Option<(StreamId, CrfClock, CrfListener)>,
+    margins: Margins,
+    unread: Unread,
+    talkers: Talkers,
+}
+
+impl<'a> Follower<'a> {
+    /// One that has heard nothing.
+    pub fn new(spec: &'a FollowSpec) -> Follower<'a> {
+        Follower {
+            spec,
+            following: None,
+            margins: Margins::new(&spec.interface, spec.clock_error),
+            unread: Unread::default(),
+            talkers: Talkers::default(),
+        }
+    }
+
+    fn wanted(&self) -> Option<StreamId> {
+        self.following.as_ref().map(|(stream, ..)| *stream).or(self.spec.stream)
+    }
+
+    /// Takes a packet; whether it is one of the clock.
+    ///
+    /// **Errors**: a window that cannot be.
+    pub fn take(
+        &mut self,
+        Arrived { at, source, payload }: Arrived<'_>,
+    ) -> Result<bool, StreamError> {
         let crf = match Pdu::parse(payload) {
             Ok(Pdu::Crf(crf)) => crf,
             Ok(other) => {
-                unread.not_taken(payload, &other, "it is no clock");
+                self.unread.not_taken(payload, &other, "it is no clock");
                 return Ok(false);
             }
             Err(error) => {
-                unread.failed(payload, error);
+                self.unread.failed(payload, error);
                 return Ok(false);
             }
         };
-        let wanted = following.as_ref().map(|(stream, ..)| *stream).or(spec.stream);
-        if wanted.is_some_and(|stream| stream != crf.stream) {
+        if self.wanted().is_some_and(|stream| stream != crf.stream) {
             return Ok(false);
         }
         if crf.timestamps().is_none() {
-            unread.not_taken(payload, &Pdu::Crf(crf), "type at byte 3 is one of the user");
+            self.unread.not_taken(payload, &Pdu::Crf(crf), "type at byte 3 is one of the user");
             return Ok(false);
         }
-        if following.is_none() {
-            let listener = match CrfListener::new(crf.stream, crf.clock, spec.window) {
+        if self.following.is_none() {
+            let listener = match CrfListener::new(crf.stream, crf.clock, self.spec.window) {
                 Ok(listener) => listener,
                 // The window is the user's; all else the packet's.
                 Err(error @ AvtpError::Range { .. }) => return Err(error.into()),
                 Err(error) => {
-                    unread.failed(payload, error);
+                    self.unread.failed(payload, error);
                     return Ok(false);
                 }
             };
-            following = Some((crf.stream, crf.clock, listener));
+            self.following = Some((crf.stream, crf.clock, listener));
         }
-        let Some((_, _, listener)) = &mut following else { return Ok(false) };
-        if !talkers.is_first(source) {
+        let Some((_, _, listener)) = &mut self.following else { return Ok(false) };
+        if !self.talkers.is_first(source) {
             return Ok(false);
         }
         let received = listener.receive(at, payload);
         if matches!(received, Ok(Received::Kept | Received::Late))
             && let Some(last) = crf.timestamps().and_then(|times| times.iter().last())
         {
-            margins.record(source, last - at);
+            self.margins.record(source, last - at);
         }
         let counts = !matches!(received, Err(_) | Ok(Received::OtherFormat));
         if !counts {
-            unread.not_taken(payload, &Pdu::Crf(crf), "it is of another clock than the first");
+            let why = "it is of another clock than the first";
+            self.unread.not_taken(payload, &Pdu::Crf(crf), why);
         }
         Ok(counts)
-    })?;
-    let counters = following.as_ref().map(|(_, _, listener)| listener.counters());
-    let wanted = following.as_ref().map(|(stream, ..)| *stream).or(spec.stream);
-    Ok(Followed {
-        schema: CRF_SCHEMA.to_owned(),
-        stream: following.as_ref().map(|(stream, ..)| stream.to_string()),
-        media_clock: following.as_ref().map(|(_, clock, _)| describe(*clock)),
-        ended,
-        packets: counters.unwrap_or_default().into(),
-        rate_ppb: following.as_ref().and_then(|(_, _, listener)| listener.rate()).map(Ppb::get),
-        last_ns: following
-            .as_ref()
-            .and_then(|(_, _, listener)| listener.last())
-            .map(Instant::as_ns),
-        timeliness: margins.told(),
-        not_understood: unread.told(wanted),
-        clash: talkers.clash(),
-    })
+    }
+
+    /// What was found, and why it ended.
+    pub fn finish(self, ended: Ended) -> Followed {
+        let wanted = self.wanted();
+        let following = self.following.as_ref();
+        let counters = following.map(|(_, _, listener)| listener.counters());
+        let last = following.and_then(|(_, _, listener)| listener.last());
+        Followed {
+            schema: CRF_SCHEMA.to_owned(),
+            stream: following.map(|(stream, ..)| stream.to_string()),
+            media_clock: following.map(|(_, clock, _)| describe(*clock)),
+            ended,
+            packets: counters.unwrap_or_default().into(),
+            rate_ppb: following.and_then(|(_, _, listener)| listener.rate()).map(Ppb::get),
+            last_ns: last.map(Instant::as_ns),
+            timeliness: self.margins.told(),
+            not_understood: self.unread.told(wanted),
+            clash: self.talkers.clash(),
+        }
+    }
+}
+
+/// Follows a clock until a limit is reached or someone asks to end. `tell` is told once when the
+/// interface is open.
+///
+/// **Errors**: no such interface, no privilege, a window that cannot be.
+pub fn follow(spec: &FollowSpec, tell: &mut dyn FnMut()) -> Result<Followed, StreamError> {
+    let mut inlet = Inlet::open(&spec.interface, spec.to)?;
+    let mut follower = Follower::new(spec);
+    tell();
+    let ended = inlet.run(spec.limits, &mut |arrived| follower.take(arrived))?;
+    Ok(follower.finish(ended))
 }

@@ -230,7 +230,8 @@ impl TalkerTime {
     }
 }
 
-struct Listener<'a> {
+/// Records a stream, packet by packet, in memory that has a bound.
+pub struct Listener<'a> {
     spec: &'a ListenSpec,
     manner: Manner,
     file: MediaFile,
@@ -244,8 +245,10 @@ struct Listener<'a> {
 }
 
 impl<'a> Listener<'a> {
-    /// With packets of at most so many bytes.
-    fn new(spec: &'a ListenSpec, longest: u32) -> Result<Listener<'a>, StreamError> {
+    /// With packets of at most so many bytes. Makes the file.
+    ///
+    /// **Errors**: the file is there and is not to be written over, or cannot be made.
+    pub fn new(spec: &'a ListenSpec, longest: u32) -> Result<Listener<'a>, StreamError> {
         let ListenSpec { late, start_codes, max_access_unit, .. } = *spec;
         Ok(Listener {
             spec,
@@ -261,7 +264,9 @@ impl<'a> Listener<'a> {
     }
 
     /// Completes the file; what was heard, as if someone had asked to end.
-    fn finish(self) -> Result<Heard, StreamError> {
+    ///
+    /// **Errors**: the file cannot be written.
+    pub fn finish(self) -> Result<Heard, StreamError> {
         let Listener { mut file, mut recording, margins, others, unread, spec, talkers, .. } = self;
         let finished = match &mut recording {
             Some((_, recording)) => recording.finish(&mut file),
@@ -287,7 +292,9 @@ impl<'a> Listener<'a> {
     }
 
     /// Takes a packet; whether it is one of the stream.
-    fn take(&mut self, arrived: Arrived<'_>) -> Result<bool, StreamError> {
+    ///
+    /// **Errors**: a format that cannot be recorded, or the file cannot be written.
+    pub fn take(&mut self, arrived: Arrived<'_>) -> Result<bool, StreamError> {
         let packet = match Pdu::parse(arrived.payload) {
             Ok(packet) => packet,
             Err(error) => {

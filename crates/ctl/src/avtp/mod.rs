@@ -26,7 +26,7 @@ mod unread;
 
 pub use error::StreamError;
 pub use inlet::{Arrived, Ended, Inlet, Limits};
-pub use listen::{Counters, Expect, Heard, ListenSpec, listen};
+pub use listen::{Counters, Expect, Heard, ListenSpec, Listener, listen};
 pub use margin::{LateCount, Timeliness, Times, TimesSummary};
 pub use media::Media;
 pub use recording::Written;

@@ -136,6 +136,11 @@ pub fn text(heard: &ListenSnapshot) -> String {
     let mut out = String::new();
     let of_all = [
         ("others_total", "Messages without a header of a stream.", heard.others),
+        (
+            "no_room_total",
+            "Messages of streams beyond the most that are told apart.",
+            heard.no_room,
+        ),
         ("dropped_total", "Messages lost between kernel and program.", heard.dropped),
         (
             "other_queues_total",
@@ -230,6 +235,12 @@ mod dashboard_tests;
 
 #[cfg(test)]
 mod tests {
+    use timewire_base::{Instant, Span};
+    use timewire_path::listen::{Arrival, Listener, ListenerOptions};
+    use timewire_path::probe::Probe;
+    use timewire_trace::stream::sequence::SequenceLimits;
+
+    use super::super::clocks::ClockBound;
     use super::super::listen::tests::heard;
     use super::*;
 
@@ -259,6 +270,72 @@ mod tests {
         assert_eq!(sum, "0.002000000");
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             assert!(line.rsplit(' ').next().unwrap().parse::<f64>().is_ok(), "{line}");
+        }
+    }
+
+    /// What a listener that tells 20 streams apart has heard of messages, each of another number
+    /// and source, at any time.
+    fn flooded(messages: u64) -> ListenSnapshot {
+        let options = ListenerOptions {
+            sequence: SequenceLimits::default(),
+            longest: Span::from_ms(1),
+            cycle: None,
+            hardware_ahead: None,
+            streams: 20,
+        };
+        let mut listener = Listener::new(false, options);
+        let at = |n: u64| Instant::from_ns(i64::try_from(n).unwrap() * 1_000);
+        for n in 0..messages {
+            let mut bytes = vec![0; 46];
+            let of = Probe {
+                stream: u16::try_from(n * 7_919 % 0x7fff).unwrap(),
+                seq: u32::try_from(n * 2_654_435_761 % 0xffff_ffff).unwrap(),
+                time: at(n * 104_729 % 1_000_003),
+                is_launch: n % 5 == 0,
+                skipped: None,
+            };
+            of.write(&mut bytes);
+            let [.., a, b, c, d] = n.to_be_bytes();
+            let port = u16::try_from(n % 60_000).unwrap();
+            let _ = listener.arrived(&Arrival {
+                bytes: &bytes,
+                length: 46,
+                from: Some(SocketAddr::from(([a, b, c, d], port))),
+                tag: None,
+                hardware_ns: None,
+                driver: None,
+                kernel: Some(at(n)),
+                user: at(n),
+            });
+        }
+        let clock = ClockBound::one();
+        let streams = listener.snapshot(at(messages)).into_iter().map(|(key, seen)| HeardStream {
+            stream: key.number,
+            source: key.source.to_string(),
+            clash: false,
+            flow: key.flow,
+            clock: clock.clone(),
+            seen,
+        });
+        let streams = streams.collect();
+        ListenSnapshot { streams, no_room: listener.counters().no_room, ..heard() }
+    }
+
+    /// Of streams, each metric with its name; of the histogram each bucket, too.
+    const SAMPLES_OF_A_STREAM: usize = 9 + 1 + 21 + 3;
+
+    #[test]
+    fn t0_sets_of_labels_are_bounded_whatever_comes() {
+        for messages in [1_000, 10_000] {
+            let heard = flooded(messages);
+            assert_eq!(heard.no_room, messages - 20);
+            let page = text(&heard);
+            let samples: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).collect();
+            let sets = samples.iter().filter_map(|line| line.rsplit_once(' ')).map(|it| it.0);
+            let sets: std::collections::BTreeSet<&str> = sets.collect();
+            assert_eq!(sets.len(), samples.len(), "each once");
+            assert_eq!(sets.len(), 5 + 20 * SAMPLES_OF_A_STREAM);
+            assert!(page.contains(&format!("timewire_listen_no_room_total {}", messages - 20)));
         }
     }
 

@@ -66,11 +66,15 @@ impl Axis {
 
     fn linear_ticks(&self) -> Vec<Tick> {
         let step = step_ceil((self.hi - self.lo) / 7.0);
-        let mut ticks = Vec::new();
-        let mut value = (self.lo / step).ceil() * step;
-        while value <= self.hi + step * 1e-9 {
-            ticks.push(Tick { value, label: Some(micro(value)) });
-            value += step;
+        let mut ticks: Vec<Tick> = Vec::new();
+        let first = (self.lo / step).ceil();
+        // Far from zero, a step may be too small to lead anywhere.
+        for n in 0..=8 {
+            let value = (first + f64::from(n)) * step;
+            let is_new = ticks.last().is_none_or(|last| value > last.value);
+            if is_new && value <= self.hi + step * 1e-9 {
+                ticks.push(Tick { value, label: Some(micro(value)) });
+            }
         }
         ticks
     }
@@ -128,6 +132,22 @@ mod tests {
 
     fn labels(axis: &Axis) -> Vec<String> {
         axis.ticks().into_iter().filter_map(|t| t.label).collect()
+    }
+
+    #[test]
+    fn t0_ticks_are_few_whatever_the_ends() {
+        let far = i64::MAX as f64;
+        for lo in [-far, -1.0, 0.0, 1e-9, 1.0, 1_800_000_000_000_000_000.0, far] {
+            for wide in [0.0, 1e-9, 1.0, 256.0, 1e6, far, 1e300] {
+                let ticks = Axis::linear((lo, lo + wide), (0.0, 1.0)).ticks();
+                assert!(ticks.len() <= 9, "{lo} and {wide}: {ticks:?}");
+                assert!(ticks.is_sorted_by(|one, two| one.value < two.value), "{ticks:?}");
+                if lo > 0.0 {
+                    let ticks = Axis::log((lo, lo + wide), (0.0, 1.0)).ticks();
+                    assert!(ticks.len() < 1_000, "{lo} and {wide}: {} ticks", ticks.len());
+                }
+            }
+        }
     }
 
     #[test]

@@ -31,8 +31,6 @@ pub(crate) fn phase(id: &str, heading: &str, case: &CaseSummary) -> Option<Strin
     let bottom = TOP + count_f64(lanes.len() as u64) * (LABEL + LANE);
     let mut svg = Svg::open(id, &title, &description(case), bottom + FOOT);
     let x = Axis::linear((0.0, as_f64(case.cycle_ns)), (LEFT, RIGHT));
-    let widest = lanes.iter().map(|p| p.bin_ns.max(1)).max().unwrap_or(1);
-    let group = ((case.cycle_ns / widest + BINS - 1) / BINS).max(1);
     svg.x_axis(&x, (TOP + LABEL, bottom), "time in the cycle, µs");
     let mut starts = String::new();
     for slot in slots {
@@ -43,7 +41,7 @@ pub(crate) fn phase(id: &str, heading: &str, case: &CaseSummary) -> Option<Strin
         let top = TOP + LABEL + count_f64(at as u64) * (LABEL + LANE);
         let own: Vec<&SlotShape> = slots.iter().filter(|s| s.station == lane.station).collect();
         shade(&mut svg, &x, (top, top + LANE), &own, at % COLOURS + 1);
-        bars(&mut svg, &x, (top, top + LANE), lane, group, case, at % COLOURS + 1);
+        bars(&mut svg, &x, (top, top + LANE), lane, case, at % COLOURS + 1);
         svg.path("axis", &format!("M{LEFT} {}H{RIGHT}", Xy(top + LANE)));
         svg.text("s halo", LEFT, top - 5.0, &lane.station);
         let frames: u64 = lane.counts.iter().sum();
@@ -67,24 +65,25 @@ fn bars(
     x: &Axis,
     (top, bottom): (f64, f64),
     lane: &PhaseHistogram,
-    group: i64,
     case: &CaseSummary,
     colour: usize,
 ) {
     let bin_ns = lane.bin_ns.max(1);
-    let width = bin_ns * group;
-    let drawn = usize::try_from(case.cycle_ns / width + 1).unwrap_or(0);
+    let group = ((case.cycle_ns / bin_ns).saturating_add(BINS - 1) / BINS).max(1);
+    let width = bin_ns.saturating_mul(group);
+    let drawn = usize::try_from(case.cycle_ns / width + 1).unwrap_or(1);
     let (mut inside, mut outside) = (vec![0_u64; drawn], vec![0_u64; drawn]);
     let mut start = 0_i64;
     for &count in &lane.counts {
         let at = usize::try_from(start / width).unwrap_or(0).min(drawn - 1);
-        let own = !case.tdm || in_own_slot(case, &lane.station, start, start + bin_ns);
+        let end = start.saturating_add(bin_ns);
+        let own = !case.tdm || in_own_slot(case, &lane.station, start, end);
         if own {
             inside[at] += count
         } else {
             outside[at] += count
         }
-        start += bin_ns;
+        start = end;
     }
     let most = inside.iter().chain(&outside).copied().max().unwrap_or(0).max(2);
     let y = Axis::log((0.5, count_f64(most)), (bottom, top + 1.0));

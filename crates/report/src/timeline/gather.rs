@@ -266,12 +266,11 @@ impl Gather {
             };
             let lane = out.lanes.put((capture, station, LaneKind::Gates, 0, "may send".to_owned()));
             let name = out.text("open");
-            for (from, to) in merged(journeys.iter().filter_map(span).collect()) {
-                for (open, close) in windows_in(windows, capture, (from, to), clocks) {
-                    if out.input.bands.len() >= self.options.bands {
-                        left_out += 1;
-                        continue;
-                    }
+            for span in merged(journeys.iter().filter_map(span).collect()) {
+                let room = self.options.bands.saturating_sub(out.input.bands.len());
+                let (shown, more) = windows_in(windows, capture, span, clocks, room);
+                left_out += more;
+                for (open, close) in shown {
                     let at = |raw| clocks.to_common(capture, raw).ns;
                     let (from_ns, to_ns) = (at(open), at(close));
                     out.input.bands.push(Band { from_ns, to_ns, lane, name });
@@ -282,7 +281,8 @@ impl Gather {
     }
 }
 
-/// The open windows of `[from, to]` on the capture's own clock.
+/// The first open windows of `[from, to]` on the capture's own clock, so many at most, and how many
+/// more there are: events may be years apart.
 ///
 /// TAI is taken to run as the capture's clock does within this interval, from its begin: over the
 /// length of a journey, even a rate of 100 ppm is nanoseconds.
@@ -291,13 +291,23 @@ fn windows_in(
     capture: usize,
     (from, to): (u64, u64),
     clocks: &impl ClockMap,
-) -> Vec<(u64, u64)> {
-    let mut found = Vec::new();
-    let Some(tai) = clocks.to_tai(capture, from) else { return found };
+    room: usize,
+) -> (Vec<(u64, u64)>, u64) {
+    let (mut found, mut more) = (Vec::new(), 0);
+    let Some(tai) = clocks.to_tai(capture, from) else { return (found, more) };
     let ahead = i128::from(tai) - i128::from(from);
     let end = i128::from(to) + ahead;
     let mut at = tai;
     while i128::from(at) < end {
+        if found.len() >= room {
+            // Each whole cycle has all of them.
+            let cycle = windows.cycle().as_ns();
+            let whole = i64::try_from((end - i128::from(at) - 1) / i128::from(cycle));
+            let whole = whole.unwrap_or(i64::MAX);
+            let each = u64::try_from(windows.windows().len()).unwrap_or(0);
+            more += whole.unsigned_abs().saturating_mul(each);
+            at = at.saturating_add(whole.saturating_mul(cycle));
+        }
         let (open, close) = match windows.phase(Instant::from_ns(at)) {
             Some(Phase::Inside { end: close, .. }) => (at, close.as_ns()),
             Some(Phase::Before { start, end: close }) => (start.as_ns(), close.as_ns()),
@@ -307,10 +317,14 @@ fn windows_in(
             break;
         }
         let raw = |tai: i64| u64::try_from(i128::from(tai) - ahead).unwrap_or(0);
-        found.push((raw(open), raw(close)));
+        if found.len() < room {
+            found.push((raw(open), raw(close)));
+        } else {
+            more += 1;
+        }
         at = close;
     }
-    found
+    (found, more)
 }
 
 /// What tells a point from another of the same hook.

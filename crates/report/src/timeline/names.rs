@@ -20,26 +20,46 @@ pub struct Names {
     clocks: BTreeMap<usize, ClockSample>,
 }
 
+/// **Units**: characters of a name that are shown; it stands at everything that has it.
+const LONGEST: usize = 128;
+/// Hooks whose losses are told one by one, at most.
+const MOST_LOSSES: usize = 100;
+
+/// A name as it is shown.
+fn short(name: &str) -> String {
+    match name.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
 impl Names {
     /// A capture's header.
     pub fn header(&mut self, capture: usize, header: &CaptureHeader) {
-        self.headers.insert(capture, header.clone());
+        let mut header = header.clone();
+        header.host = short(&header.host);
+        for station in &mut header.stations {
+            station.name = short(&station.name);
+            station.interfaces.values_mut().for_each(|name| *name = short(name));
+        }
+        header.meta.values_mut().for_each(|value| *value = short(value));
+        self.headers.insert(capture, header);
     }
 
     /// A capture's note.
     pub fn note(&mut self, capture: usize, note: &Note) {
         match note {
             Note::Thread { thread, name } => {
-                self.threads.insert((capture, *thread), name.clone());
+                self.threads.insert((capture, *thread), short(name));
             }
             Note::Point { point, name, .. } => {
-                self.points.insert((capture, *point), name.clone());
+                self.points.insert((capture, *point), short(name));
             }
             Note::Flow { flow, name } => {
-                self.flows.insert(*flow, name.clone());
+                self.flows.insert(*flow, short(name));
             }
             Note::Qdisc { station, interface, handle, kind } => {
-                self.qdiscs.insert((capture, *station, *interface, *handle), kind.clone());
+                self.qdiscs.insert((capture, *station, *interface, *handle), short(kind));
             }
             Note::Clocks(sample) => {
                 self.clocks.entry(capture).or_insert(*sample);
@@ -117,20 +137,27 @@ impl Names {
         self.flows.get(&flow).cloned().unwrap_or_else(|| format!("flow {flow:08x}"))
     }
 
-    /// What was lost, a sentence for each host and hook that lost any; the most first.
+    /// What was lost, a sentence for each host and hook that lost any; the most first, and one for
+    /// all beyond the first [`MOST_LOSSES`].
     pub fn losses(&self) -> Vec<String> {
         let of = |(&capture, hooks): (&usize, &BTreeMap<String, HookCount>)| {
             let lost = hooks.iter().filter(|(_, count)| count.lost > 0);
             let host = self.host(capture);
             let line = |(hook, count): (&String, &HookCount)| {
-                let all = count.lost.saturating_add(count.written);
-                (count.lost, format!("{host}: {} of {all} events of {hook} were lost", count.lost))
+                let (lost, all) = (count.lost, count.lost.saturating_add(count.written));
+                (lost, format!("{host}: {lost} of {all} events of {} were lost", short(hook)))
             };
             lost.map(line).collect::<Vec<_>>()
         };
         let mut all: Vec<(u64, String)> = self.losses.iter().flat_map(of).collect();
         all.sort_by_key(|(lost, _)| std::cmp::Reverse(*lost));
-        all.into_iter().map(|(_, line)| line).collect()
+        let more = all.split_off(all.len().min(MOST_LOSSES));
+        let mut lines: Vec<String> = all.into_iter().map(|(_, line)| line).collect();
+        if !more.is_empty() {
+            let lost = more.iter().map(|(lost, _)| *lost).fold(0, u64::saturating_add);
+            lines.push(format!("{lost} events of {} further hooks were lost", more.len()));
+        }
+        lines
     }
 
     /// The first sample of a capture's clocks.

@@ -91,7 +91,8 @@ pub fn section(input: &TimelineInput, options: &TimelineOptions) -> String {
 fn around(flow: &Flow) -> (i64, i64) {
     let times = || flow.steps.iter().map(|step| step.1);
     let (from, to) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
-    let margin = ((to - from) * 3 / 20).max(50);
+    let margin = (i128::from(to) - i128::from(from)) * 3 / 20;
+    let margin = i64::try_from(margin).unwrap_or(i64::MAX).max(50);
     (from.saturating_sub(margin), to.saturating_add(margin))
 }
 

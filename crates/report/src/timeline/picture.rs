@@ -61,7 +61,7 @@ pub(super) fn picture(
 }
 
 fn describe(input: &TimelineInput, window: (i64, i64), chosen: Option<&Flow>) -> String {
-    let length = duration(window.1 - window.0);
+    let length = duration(window.1.saturating_sub(window.0));
     let lines = input.lanes.len();
     match chosen {
         Some(flow) => format!(
@@ -108,33 +108,35 @@ impl Picture<'_> {
     }
 
     fn x(&self, at_ns: i64) -> f64 {
-        let share = as_f64(at_ns - self.window.0) / as_f64(self.window.1 - self.window.0);
+        let (from, to) = self.window;
+        let share = as_f64(at_ns.saturating_sub(from)) / as_f64(to.saturating_sub(from));
         (LEFT + share * (WIDTH - LEFT)).clamp(LEFT, WIDTH)
     }
 
     fn axis(&mut self, height: f64) {
-        let room = self.window.1 - self.window.0;
+        let room = self.window.1.saturating_sub(self.window.0);
         let step = [1, 2, 5].into_iter().cycle().zip(0_u32..).find_map(|(n, turn)| {
             let step = 10_i64.checked_pow(turn / 3)?.checked_mul(n)?;
-            (step * 8 >= room).then_some(step)
+            (step.saturating_mul(8) >= room).then_some(step)
         });
         let Some(step) = step else { return };
         let origin = self.input.span_ns().map_or(0, |(from, _)| from);
         let mut grid = String::new();
-        let mut at = origin + (self.window.0 - origin).div_euclid(step) * step;
-        while at <= self.window.1 {
+        let before = self.window.0.saturating_sub(origin).div_euclid(step).saturating_mul(step);
+        let mut next = Some(origin.saturating_add(before));
+        while let Some(at) = next.filter(|at| *at <= self.window.1) {
             if at >= self.window.0 {
                 let x = self.x(at);
                 put!(&mut grid, "M{} {}V{}", Xy(x), Xy(TOP - 4.0), Xy(height));
                 let class = if x > WIDTH - 40.0 { "e dim" } else { "m dim" };
-                let text = duration(at - origin);
+                let text = duration(at.saturating_sub(origin));
                 put!(
                     &mut self.out,
                     "<text class=\"{class}\" x=\"{}\" y=\"13\">{text}</text>",
                     Xy(x)
                 );
             }
-            at += step;
+            next = at.checked_add(step);
         }
         put!(&mut self.out, "<path class=\"grid\" d=\"{grid}\"/>");
     }
@@ -243,7 +245,7 @@ impl Picture<'_> {
                 Xy((right - left).max(1.0)),
                 Xy(ROW - 1.0),
                 Escaped(name),
-                duration(interval.to_ns - interval.from_ns)
+                duration(interval.to_ns.saturating_sub(interval.from_ns))
             );
         }
     }

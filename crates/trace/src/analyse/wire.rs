@@ -22,9 +22,12 @@ use crate::summary::{PhaseHistogram, SlotShape, WireSummary};
 const PHASE_BIN: Span = Span::from_us(10);
 /// More bins than this no drawing can show.
 const MAX_BINS: i64 = 10_000;
+/// Stations without a slot whose frames have a phase histogram, at most.
+const MAX_HISTOGRAMS: usize = 256;
 
 pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSummary, AnalyseError> {
     let mut stations = stations(input)?;
+    let mut room = MAX_HISTOGRAMS;
     for file in &input.observers {
         let real_time = input.real_time_flows(file);
         for record in file.records.iter().filter(|record| record.tap == Tap::Segment) {
@@ -32,6 +35,7 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSumm
             let station = name.and_then(|name| stations.get_mut(name));
             if let (Some(station), true) = (station, input.measures(record.at_ns)) {
                 let flow = real_time.get(usize::from(record.flow));
+                station.has_histogram(input.cycle, &mut room);
                 station.take(input, record, flow.copied().unwrap_or(false));
             }
         }
@@ -49,8 +53,9 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSumm
         stamp_bound_max_ns: input.stamp_bound.map(|bound| bound.max.as_ns()),
         phases: Vec::new(),
     };
-    for (name, station) in stations {
-        if station.slot.windows().is_empty() {
+    let mut without_histogram = 0;
+    for (name, mut station) in stations {
+        if !station.has_slot() {
             if station.frames == 0 {
                 continue;
             }
@@ -64,12 +69,21 @@ pub(super) fn summarise(input: &CaseInput, notes: &mut Notes) -> Result<WireSumm
         summary.real_time_outside_slots += station.real_time_outside;
         summary.in_guard += station.in_guard;
         summary.worst_outside_ns = summary.worst_outside_ns.max(station.worst_outside_ns);
+        if station.has_slot() {
+            station.has_histogram(input.cycle, &mut room);
+        } else if station.phases.is_empty() {
+            without_histogram += 1;
+            continue;
+        }
         summary.phases.push(PhaseHistogram {
             station: name.clone(),
             bin_ns: phase_bin(input.cycle).as_ns(),
             counts: station.phases,
         });
     }
+    let what = "stations without a slot have no phase histogram";
+    let why = "only the first 256 such stations have one; the frames of all are counted";
+    notes.count(without_histogram, "phases-left-out", what, why);
     Ok(summary)
 }
 
@@ -157,8 +171,21 @@ impl Station {
             real_time_outside: 0,
             in_guard: 0,
             worst_outside_ns: 0,
-            phases: vec![0; phase_bins(input.cycle)],
+            phases: Vec::new(),
         })
+    }
+
+    fn has_slot(&self) -> bool {
+        !self.slot.windows().is_empty()
+    }
+
+    /// From now on there is a phase histogram: made for the first frame, so that names alone take
+    /// no room; of a station without a slot if there is room for one more.
+    fn has_histogram(&mut self, cycle: Span, room: &mut usize) {
+        if self.phases.is_empty() && (self.has_slot() || *room > 0) {
+            *room -= usize::from(!self.has_slot());
+            self.phases = vec![0; phase_bins(cycle)];
+        }
     }
 
     fn take(&mut self, input: &CaseInput, record: &Record, real_time: bool) {
@@ -166,7 +193,9 @@ impl Station {
         let phase = self.slot.offset_in_cycle(start).as_ns() / phase_bin(input.cycle).as_ns();
         let bin =
             usize::try_from(phase).expect("invariant: an offset in the cycle is not negative");
-        self.phases[bin] += 1;
+        if let Some(count) = self.phases.get_mut(bin) {
+            *count += 1;
+        }
         self.frames += 1;
         self.real_time += u64::from(real_time);
         if input.slots.is_empty() {

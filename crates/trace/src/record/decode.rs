@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 
+use super::encode::check_names;
 use super::{
     BLOCK_BYTES, BLOCK_BYTES_U16, BLOCK_HEADER_BYTES, BLOCK_MAGIC, FILE_MAGIC, FILE_PREFIX_BYTES,
     FLAG_FINAL, RECORD_BYTES, RECORD_BYTES_U16, RECORDS_PER_BLOCK, RECORDS_SCHEMA, RECORDS_VERSION,
@@ -33,7 +34,8 @@ pub struct RecordFile {
 impl RecordFile {
     /// Reads a whole file.
     ///
-    /// **Errors**: no record file, another version, or a header that is cut short or damaged.
+    /// **Errors**: no record file, another version, or a header that is cut short, damaged, or has
+    /// more names than records can have.
     /// Damage after the header is counted, not an error.
     pub fn decode(bytes: &[u8]) -> Result<RecordFile, RecordError> {
         let (header, blocks) = read_header(bytes)?;
@@ -135,7 +137,9 @@ fn read_header(bytes: &[u8]) -> Result<(RecordHeader, &[u8]), RecordError> {
     let json = usize::try_from(u32::from_le_bytes(field(head, 16))).ok();
     let json = json.and_then(|len| head[FILE_PREFIX_BYTES..].get(..len));
     let json = json.ok_or(RecordError::HeaderDamaged { what: "more JSON than there is header" })?;
-    Ok((read_json(json)?, blocks))
+    let header = read_json(json)?;
+    check_names(&header)?;
+    Ok((header, blocks))
 }
 
 fn read_json(json: &[u8]) -> Result<RecordHeader, RecordError> {

@@ -124,10 +124,7 @@ struct Tagged<'a> {
 }
 
 fn header_bytes(header: &RecordHeader) -> Result<Vec<u8>, RecordError> {
-    let index_of_u8 = usize::from(u8::MAX) + 1;
-    check(header.clocks.len(), "clocks", index_of_u8)?;
-    check(header.stations.len(), "stations", index_of_u8)?;
-    check(header.flows.len(), "flows", usize::from(Record::NO_FLOW))?;
+    check_names(header)?;
     let json = serde_json::to_vec(&Tagged { schema: RECORDS_SCHEMA, header })
         .expect("invariant: text, numbers and maps of text are always JSON");
     let blocks = (FILE_PREFIX_BYTES + json.len()).div_ceil(BLOCK_BYTES);
@@ -146,6 +143,14 @@ fn header_bytes(header: &RecordHeader) -> Result<Vec<u8>, RecordError> {
     let crc = crc_without(&bytes, 20);
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
     Ok(bytes)
+}
+
+/// Whether records can name all that a header has; no reader keeps more.
+pub(super) fn check_names(header: &RecordHeader) -> Result<(), RecordError> {
+    let index_of_u8 = usize::from(u8::MAX) + 1;
+    check(header.clocks.len(), "clocks", index_of_u8)?;
+    check(header.stations.len(), "stations", index_of_u8)?;
+    check(header.flows.len(), "flows", usize::from(Record::NO_FLOW))
 }
 
 fn check(count: usize, what: &'static str, max: usize) -> Result<(), RecordError> {
