@@ -278,7 +278,8 @@ impl Heard {
         self.no_buffers.saturating_sub(self.invalid)
     }
 
-    /// With all that was not taken since something was full ([`is_full`]), of which a talker without a free buffer tells no event.
+    /// With all that was not taken since something was full ([`is_full`]), of which a talker
+    /// without a free buffer tells no event.
     pub fn complete(&mut self, not_taken: u64) {
         let told = self.unexplained() + self.again + self.busy;
         self.again += not_taken.saturating_sub(told);
@@ -315,5 +316,21 @@ impl Heard {
             refused: self.refused + other.refused,
             refused_errno: if self.refused > 0 { self.refused_errno } else { other.refused_errno },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_what_is_told_by_no_event_is_added_whatever_else_happened() {
+        let mut heard = Heard::default();
+        // Of these a talker counts the first three as not taken, and the others as refused.
+        for errno in [EAGAIN, EBUSY, ENOBUFS, ENETDOWN, ENETDOWN, 13] {
+            heard.not_taken(errno);
+        }
+        heard.complete(3 + 50);
+        assert_eq!((heard.again, heard.down, heard.refused, heard.total()), (51, 2, 1, 56));
     }
 }
