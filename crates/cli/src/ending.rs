@@ -27,14 +27,13 @@ pub const CODE: u8 = 2;
 pub struct Ending {
     requests: EndRequests,
     came: AtomicBool,
-    cut: AtomicBool,
 }
 
 impl Ending {
     /// From now on SIGINT, SIGTERM and SIGHUP do not end the process by themselves.
     pub fn new() -> anyhow::Result<Ending> {
         let requests = EndRequests::new().context("cannot wait for signals")?;
-        Ok(Ending { requests, came: AtomicBool::new(false), cut: AtomicBool::new(false) })
+        Ok(Ending { requests, came: AtomicBool::new(false) })
     }
 
     /// Whether one came since the last question: for what follows on work that was ended.
@@ -59,11 +58,6 @@ impl Ending {
     /// Whether one came, now or earlier.
     pub fn is_asked(&self) -> bool {
         self.is_asked_anew() || self.came.load(Ordering::Relaxed)
-    }
-
-    /// Whether a file was not read to its end because of it.
-    pub fn has_cut(&self) -> bool {
-        self.cut.load(Ordering::Relaxed)
     }
 
     /// Waits for so long, or until somebody asks; whether that was so.
@@ -91,7 +85,6 @@ impl<R: Read + AsFd> Read for Reading<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             if self.ending.is_asked() {
-                self.ending.cut.store(true, Ordering::Relaxed);
                 return Ok(0);
             }
             if wait_readable(&[self.file.as_fd()], Some(Span::ZERO))? {

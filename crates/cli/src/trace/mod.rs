@@ -70,9 +70,9 @@ fn open(file: &Path) -> anyhow::Result<Capture> {
     Ok(reader.map_err(of(file))?)
 }
 
-/// Whether something was opened and not read to its end, since somebody asked this process to end.
+/// Whether all was read of what was opened so far.
 fn was_ended() -> anyhow::Result<bool> {
-    Ok(Ending::of_this_process()?.has_cut())
+    Ok(Ending::of_this_process()?.is_asked())
 }
 
 /// What is read before anything can be made of captures was read.
