@@ -158,7 +158,7 @@ fn t0_a_drawing_is_as_large_whatever_the_times() {
                 memory_of(run)
             };
             let ((once, small), (twice, large)) = (needed(500), needed(2_000));
-            // Values are held some times over; a page is larger for clocks that go back and forth only.
+            // Values are held some times over. Clocks that go back and forth are drawn as they go.
             let most = once + 1_500 * 240;
             assert!(twice <= most, "{of_instants}, {of_values}: {once} bytes, then {twice}");
             assert!(large < small + 150_000 && large < 500_000, "{of_instants}, {of_values}");
