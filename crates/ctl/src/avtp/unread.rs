@@ -56,13 +56,19 @@ pub struct Clash {
     pub others: Vec<String>,
     /// Their packets, which were left out.
     pub packets: u64,
+    /// Of these, packets of talkers beyond those in `others`.
+    pub of_further: u64,
 }
 
 impl Clash {
     /// In one line.
     pub fn describe(&self) -> String {
+        let further = match self.of_further {
+            0 => String::new(),
+            packets => format!(" and further talkers ({packets} packets)"),
+        };
         format!(
-            "clash: {} packets of the stream came from {}, not from {}, and were left out",
+            "clash: {} packets of the stream came from {}{further}, not from {}, and were left out",
             self.packets,
             self.others.join(", "),
             self.talker
@@ -76,7 +82,11 @@ pub(super) struct Talkers {
     first: Option<[u8; 6]>,
     others: Vec<[u8; 6]>,
     packets: u64,
+    of_further: u64,
 }
+
+/// Other talkers that are told apart.
+const MOST_TALKERS: usize = 16;
 
 impl Talkers {
     /// Whether a packet is of the talker that was heard first.
@@ -85,8 +95,11 @@ impl Talkers {
             return true;
         }
         self.packets += 1;
-        if !self.others.contains(&source) && self.others.len() < 16 {
-            self.others.push(source);
+        if !self.others.contains(&source) {
+            match self.others.len() < MOST_TALKERS {
+                true => self.others.push(source),
+                false => self.of_further += 1,
+            }
         }
         false
     }
@@ -96,7 +109,8 @@ impl Talkers {
         let text = |address: &[u8; 6]| StreamSource::Frames(*address).to_string();
         let talker = text(self.first.as_ref().filter(|_| self.packets > 0)?);
         let others = self.others.iter().map(text).collect();
-        Some(Clash { talker, others, packets: self.packets })
+        let (packets, of_further) = (self.packets, self.of_further);
+        Some(Clash { talker, others, packets, of_further })
     }
 }
 
@@ -226,6 +240,19 @@ mod tests {
             }
         }
         assert!(read > 200 && named > 100_000, "{read} read, {named} named");
+    }
+
+    #[test]
+    fn t0_talkers_are_bounded_and_none_is_forgotten() {
+        let mut talkers = Talkers::default();
+        for n in 0..=20_u8 {
+            for _ in 0..2 {
+                assert_eq!(talkers.is_first([2, 0, 0, 0, 0, n]), n == 0);
+            }
+        }
+        let clash = talkers.clash().unwrap();
+        assert_eq!((clash.others.len(), clash.packets, clash.of_further), (16, 40, 8));
+        assert!(clash.describe().contains("and further talkers (8 packets), not from"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver as Queue, Sender, channel};
+use std::sync::mpsc::{Receiver as Queue, SyncSender, sync_channel};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -50,6 +50,8 @@ const LOOK: Span = Span::from_ms(50);
 const STAMPS_WITHIN: Span = Span::from_secs(2);
 /// Why a queue is not heard though all were to be.
 const OTHER_QUEUES: &str = "the interface has got more of them since listening began";
+/// Words of the receiving thread that are not taken yet, at most.
+const MAX_WORDS: usize = 4;
 /// How often captured frames are given to be written.
 const PASS_ON: Span = Span::from_ms(100);
 
@@ -261,7 +263,7 @@ pub fn run(
     let mut notes = Vec::new();
     let wanted = Stamped { sent: false, received: request.options.stamps.hardware };
     let card = stamping::begin(interface, wanted, &mut notes)?;
-    let (words, said) = channel();
+    let (words, said) = sync_channel(MAX_WORDS);
     let stop = AtomicBool::new(false);
     let heard = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("tw-listener".to_owned());
@@ -344,14 +346,16 @@ fn tell(
 
 /// The receiving thread's way to the one that shows.
 struct Teller<'a> {
-    words: Sender<Word>,
+    words: SyncSender<Word>,
     wake: &'a Wake,
 }
 
 impl Teller<'_> {
+    /// Never waits. Where what was said before was not taken, since nobody reads what is printed,
+    /// a sum is left out: the next one has it, too.
     fn say(&self, word: Word) {
         // The other side ends after this one only.
-        let _ = self.words.send(word);
+        let _ = self.words.try_send(word);
         let _ = self.wake.set();
     }
 }
@@ -715,58 +719,4 @@ pub fn final_object(heard: &ListenSnapshot, judged: &[super::expect::Judged]) ->
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use timewire_base::FrameLen;
-    use timewire_trace::stream::{self, StreamConfig, StreamStats};
-
-    /// Two streams: number 1 with 100 messages of which one is lost, number 7 with five.
-    pub(in super::super) fn heard() -> ListenSnapshot {
-        let stream = |number: u16, numbers: &[u32]| {
-            let cycle = PhaseCycle {
-                base_time: Instant::from_ns(0),
-                cycle_time: Span::from_ms(1),
-                bins: 64,
-            };
-            let config = StreamConfig {
-                taps: (Tap::Send, Tap::Receive),
-                sequence: SequenceLimits::default(),
-                longest: Span::from_secs(10),
-                cycle: Some(cycle),
-            };
-            let mut stats = StreamStats::new(config, Instant::from_ns(0));
-            for &seq in numbers {
-                // From 10 us in steps of 0.2 us.
-                let took = Span::from_ns(10_000 + i64::from(seq) * 200);
-                let at = Instant::from_ns(i64::from(seq) * 1_000_000 + 250_000) + took;
-                let length = FrameLen::new(106).unwrap();
-                let between = Some(took);
-                stats.arrived(stream::Arrival { at, number: seq, length, between });
-            }
-            stats.finish();
-            let seen = stats.snapshot(Instant::from_ns(101_000_000));
-            let source = format!("10.0.0.{number}:15000");
-            let clock = ClockBound::one();
-            HeardStream { stream: number, source, clash: false, flow: number, clock, seen }
-        };
-        let first: Vec<u32> = (0..=100).filter(|seq| *seq != 50).collect();
-        ListenSnapshot {
-            schema: LISTEN_SCHEMA.to_owned(),
-            source: "UDP on 10.0.0.2:15001".to_owned(),
-            mode: "UDP socket".to_owned(),
-            elapsed_ns: 101_000_000,
-            messages: 105,
-            others: 3,
-            not_understood: Vec::new(),
-            no_room: 0,
-            dropped: 0,
-            other_queues: None,
-            unstamped: 0,
-            answers: None,
-            capture: None,
-            streams: vec![stream(1, &first), stream(7, &[0, 1, 2, 3, 4])],
-            ways: Vec::new(),
-            inconclusive: Vec::new(),
-        }
-    }
-}
+pub(super) mod tests;

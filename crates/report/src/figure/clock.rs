@@ -42,7 +42,8 @@ pub(crate) fn clock(id: &str, course: &ClockCourse) -> Option<String> {
     svg.y_axis(&ticks, (LEFT, RIGHT));
     let x = Axis::linear((0.0, as_f64(long)), (LEFT, RIGHT));
     let mut d = String::new();
-    let place = |at: i64| i128::from(at - first.0) * i128::from(PLACES) / i128::from(long);
+    let since = |at: i64| at.saturating_sub(first.0);
+    let place = |at: i64| i128::from(since(at)) * i128::from(PLACES) / i128::from(long);
     for chunk in course.points.chunk_by(|one, two| place(one.0) == place(two.0)) {
         let low = chunk.iter().min_by_key(|point| point.1)?;
         let high = chunk.iter().max_by_key(|point| point.1)?;
@@ -50,7 +51,7 @@ pub(crate) fn clock(id: &str, course: &ClockCourse) -> Option<String> {
         let ends = if low == high { &ends[..1] } else { &ends[..] };
         for (at, ns) in ends {
             let pen = if d.is_empty() { 'M' } else { 'L' };
-            put!(&mut d, "{pen}{} {}", Xy(x.at(as_f64(at - first.0))), Xy(y.at(as_f64(*ns))));
+            put!(&mut d, "{pen}{} {}", Xy(x.at(as_f64(since(*at)))), Xy(y.at(as_f64(*ns))));
         }
     }
     svg.path("line s1", &d);
