@@ -33,7 +33,7 @@ const EXPERIMENT: &str = r#"timewire: 1
 kind: experiment
 name: seeds
 seed: 4
-timing: {lease: 2s, resend: 100ms, lead: 100ms, phase: 60s}
+timing: {lease: 2s, resend: 100ms, lead: 500ms, phase: 60s}
 variables:
   - {name: seed, from: 1, to: 3}
   - {name: text, values: [plain, "it's \"$(touch pwned)\"\n`x` $${seed} #"]}

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 use support::{Host, Running, Scratch, TIMEWIRE, timewire, wait_until};
 
-const TIMING: &str = "{lease: 2s, resend: 100ms, lead: 150ms, phase: 15s, clock_within: 1s}";
+const TIMING: &str = "{lease: 2s, resend: 100ms, lead: 500ms, phase: 15s, clock_within: 1s}";
 
 /// Stations of one host, each with its agent.
 struct Stations {
