@@ -274,23 +274,55 @@ fn resolution() -> Outcome {
         Ok(stated) => stated,
         Err(error) => return of_io_error(&error),
     };
-    let late = (0..20).map(|_| {
-        let until = clock::now::<Tai>() + Span::from_us(100);
-        clock::sleep_until(until);
-        clock::now::<Tai>() - until
-    });
-    // The earliest of them: others may be late because someone else ran.
-    match late.min() {
+    let sleeper = || {
+        // Others may run all the same, where this one may not have real-time priority.
+        if let Some(priority) = RtPriority::new(50) {
+            let _ = scheduler::set_attributes(0, &scheduler::Attributes::fifo(priority));
+        }
+        let late = |_| {
+            let until = clock::now::<Tai>() + Span::from_us(100);
+            clock::sleep_until(until);
+            clock::now::<Tai>() - until
+        };
+        earliest((0..MOST_SLEEPS).map(late))
+    };
+    let late = thread::spawn(sleeper).join().ok().flatten();
+    of_sleeps(late, stated)
+}
+
+/// Sleeps until one ends in time.
+const MOST_SLEEPS: u32 = 200;
+/// The error of a timer of high resolution is far below it, that of others a tick of 1 ms or more.
+const IN_TIME: Span = Span::from_us(500);
+
+/// How late the first sleep in time was, or else the least late one.
+fn earliest(late: impl Iterator<Item = Span>) -> Option<Span> {
+    let mut least: Option<Span> = None;
+    for late in late {
+        least = Some(least.map_or(late, |least| least.min(late)));
+        if late < IN_TIME {
+            break;
+        }
+    }
+    least
+}
+
+/// What sleeps say of the timers. Those of a busy host end late whatever its timers are, so what
+/// the kernel states decides.
+fn of_sleeps(late: Option<Span>, stated: Span) -> Outcome {
+    match late {
         Some(late) if late < Span::ZERO => {
             Outcome::Absent { said: format!("a sleep ended {} early", -late) }
         }
-        Some(late) if late < Span::from_us(500) => {
-            works(format!("a sleep of 100us ended {late} late"))
-        }
+        Some(late) if late < IN_TIME => works(format!("a sleep of 100us ended {late} late")),
         late => {
-            let late = late.unwrap_or(stated);
-            let said = format!("a sleep of 100us ended {late} late; the kernel states {stated}");
-            Outcome::Absent { said }
+            let late = late.map_or_else(|| "never".to_owned(), |late| format!("{late} late"));
+            let said = format!("a sleep of 100us ended {late}; the kernel states {stated}");
+            if stated < IN_TIME {
+                Outcome::Untried { why: format!("{said}: the host is too busy to tell") }
+            } else {
+                Outcome::Absent { said }
+            }
         }
     }
 }
@@ -580,3 +612,24 @@ const LOCKED_BYTES: usize = 64 << 20;
 /// So many sleeps of this length.
 const SLEEPS: usize = 500;
 const SLEEP: Span = Span::from_us(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_late_sleeps_of_a_busy_host_say_nothing_of_its_timers() {
+        let (fine, tick) = (Span::from_ns(1), Span::from_ms(4));
+        let us = |us: i64| Some(Span::from_us(us));
+        let is_absent = |outcome: Outcome| matches!(outcome, Outcome::Absent { .. });
+        assert!(of_sleeps(us(499), fine).works() && of_sleeps(us(499), tick).works());
+        assert!(matches!(of_sleeps(us(611), fine), Outcome::Untried { .. }));
+        assert!(is_absent(of_sleeps(us(611), tick)) && is_absent(of_sleeps(us(-1), fine)));
+        // One in time is enough, and none is waited for after it.
+        let mut asked = 0;
+        let late = [700, 900, 650, 20, 10].map(Span::from_us);
+        assert_eq!(earliest(late.into_iter().inspect(|_| asked += 1)), us(20));
+        assert_eq!(asked, 4);
+        assert_eq!(earliest([900, 700, 800].map(Span::from_us).into_iter()), us(700));
+    }
+}
