@@ -9,8 +9,8 @@ DEMO_FLAGS ?=
 
 # Where rustup puts cargo, in case `make setup` has just installed it.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
-# No progress of the compiler where nobody watches it; errors are always shown.
-QUIET := $(shell test -t 2 || echo --quiet)
+# Cargo with its progress told, also where there is no terminal.
+BUILD := CARGO="$(CARGO)" scripts/cargo.sh build
 
 .PHONY: help
 help: ## print this list
@@ -21,38 +21,42 @@ setup: ## install what the build needs and this machine lacks (Debian: apt as ro
 	@scripts/setup.sh demo
 
 .PHONY: demo
-demo: setup ## build Timewire and run the experiment in the local laboratory (DEMO_FLAGS=--quick)
-	@$(CARGO) build $(QUIET) --release --package timewire-cli
+demo: ## build Timewire and run the experiment in the local laboratory (DEMO_FLAGS=--quick)
+	@scripts/setup.sh demo --then $(if $(findstring --quick,$(DEMO_FLAGS)),15,90)
+	@$(BUILD) --release --package timewire-cli
 	@$(TARGET_DIR)/release/timewire demo $(DEMO_FLAGS)
 
 .PHONY: lab
 lab: ## build the laboratory's kernel (once, some minutes), and run the same experiment in it, exactly
 	@scripts/setup.sh lab
-	@$(CARGO) build $(QUIET) --release --package timewire-cli
+	@$(BUILD) --release --package timewire-cli
 	@$(TARGET_DIR)/release/timewire lab uml
-	@$(TARGET_DIR)/release/timewire demo --lab uml $(DEMO_FLAGS)
+	@$(TARGET_DIR)/release/timewire demo --on lab:uml $(DEMO_FLAGS)
 
 .PHONY: lib
 lib: setup ## build libtimewire for programs in C, C++ and Python; prints where header and library are
-	@$(CARGO) build $(QUIET) --release --package timewire-capi
+	@$(BUILD) --release --package timewire-capi
 	@scripts/stage-library.sh $(TARGET_DIR)/release $(TARGET_DIR)/libtimewire
 
 .PHONY: package
+package: export CARGO_PROFILE_RELEASE_DEBUG = line-tables-only
 package: ## build Debian packages, the static command, a Python wheel, and their bills, in target/packages
 	@scripts/setup.sh package
 	@scripts/link-static.sh $(TARGET_DIR)/release
-	@$(CARGO) build $(QUIET) --release --package timewire-cli --package timewire-capi
+	@$(BUILD) --release --package timewire-cli --package timewire-capi
 	@scripts/package.sh $(TARGET_DIR)/release $(TARGET_DIR)/packages
 
 .PHONY: test
 test: ## format, lints, licences, repository rules, all tests; ends with `N passed, N failed, N skipped`
 	@scripts/setup.sh test
-	@$(CARGO) run $(QUIET) --package xtask -- test
+	@$(BUILD) --package xtask
+	@$(CARGO) xtask test
 
 .PHONY: bench
 bench: ## all benchmarks, then the instruction count gate
 	@scripts/setup.sh bench
-	@$(CARGO) run $(QUIET) --package xtask -- bench
+	@$(BUILD) --package xtask
+	@$(CARGO) xtask bench
 
 .PHONY: fmt
 fmt: ## format the sources
@@ -60,4 +64,4 @@ fmt: ## format the sources
 
 .PHONY: clean
 clean: ## remove what was built
-	@$(CARGO) clean $(QUIET)
+	@$(CARGO) clean --quiet

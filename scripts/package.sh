@@ -3,8 +3,8 @@
 #
 # Makes packages of what cargo built, with the tools of Debian: the packages `timewire` (the
 # command, its manual pages and completions, the agent's unit, the scenarios) and `libtimewire-dev`
-# (headers, library, Python module), an archive of the static command for any Linux, and a wheel of
-# the Python module for pip.
+# (headers, library, Python module), an archive of the static command for any Linux, a wheel of
+# the Python module for pip, and an archive of what debuggers need of all these.
 #
 #   scripts/package.sh BUILT OUT
 #
@@ -27,7 +27,7 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 built=$(cd "$1" && pwd) || fail "there is no $1"
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
-for tool in dpkg-deb dpkg-shlibdeps strip gzip tar xz python3; do
+for tool in dpkg-deb dpkg-shlibdeps objcopy readelf strip gzip tar xz python3; do
     command -v "$tool" >/dev/null || fail "no \`$tool\` here; scripts/setup.sh package installs it"
 done
 cargo=${CARGO:-cargo}
@@ -82,6 +82,24 @@ libraries() {
         fail "dpkg-shlibdeps: $(cat "$work/shlibdeps")"
 }
 
+# `apart FILE PATH`: function names and line tables of what is installed as PATH go to a file of
+# their own, which debuggers find by the name that is left in FILE.
+debug=timewire-$version-$(uname -m)-linux-debug
+apart() {
+    readelf --sections --wide "$1" | grep '\.debug_line ' >/dev/null ||
+        fail "$1 has no line tables; \`make package\` builds it with them"
+    file=$work/$debug/usr/lib/debug$2.debug
+    mkdir -p "${file%/*}"
+    objcopy --only-keep-debug --compress-debug-sections=zlib "$1" "$file" && chmod 644 "$file" && strip --strip-unneeded "$1" &&
+        objcopy --add-gnu-debuglink="$file" "$1" || fail "the symbols of $2 cannot be put apart"
+}
+
+# `archive NAME`: a tree, as tar has it.
+archive() {
+    tar --create --directory "$work" --sort=name --format=gnu --numeric-owner --owner=0 --group=0 \
+        --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" "$1"
+}
+
 # `pack NAME DEPENDS`: the control file from its template, and the package.
 pack() {
     tree=$work/$1
@@ -99,12 +117,12 @@ pack() {
         "$out/$1_${version}_$architecture.deb" >/dev/null || fail "dpkg-deb refused"
 }
 
-rm -f "$out"/*.deb "$out"/*.tar.xz "$out"/*.whl "$out"/*.cdx.json
+rm -f "$out"/*.deb "$out"/*.tar.?z "$out"/*.whl "$out"/*.cdx.json
 
 tree=$work/timewire
 mkdir -p "$tree/usr/bin" "$tree/usr/lib/systemd/system"
 install -m 755 "$built/timewire" "$tree/usr/bin/timewire"
-strip --strip-all "$tree/usr/bin/timewire"
+apart "$tree/usr/bin/timewire" /usr/bin/timewire
 install -m 644 "$here"/packaging/systemd/*.service "$tree/usr/lib/systemd/system/"
 command=$tree/usr/bin/timewire
 pages "$command" "$tree/usr/share" zsh/vendor-completions
@@ -113,7 +131,8 @@ pack timewire "$(libraries "$command" | sed -n 's/^shlibs:Depends=//p')"
 
 tree=$work/libtimewire-dev
 "$here/scripts/stage-library.sh" "$built" "$tree/usr" >/dev/null
-strip --strip-unneeded "$tree"/usr/lib/libtimewire.so.*.*
+library=$(find "$tree/usr/lib" -type f -name 'libtimewire.so.*')
+apart "$library" "${library#"$tree"}"
 strip --strip-debug "$tree/usr/lib/libtimewire.a"
 # One package each: the directory of the examples is this one's.
 mkdir -p "$tree/usr/share/doc/libtimewire-dev"
@@ -122,7 +141,6 @@ mkdir -p "$tree/usr/lib/python3/dist-packages"
 mv "$tree/usr/share/timewire/timewire.py" "$tree/usr/lib/python3/dist-packages/timewire.py"
 rmdir "$tree/usr/share/timewire"
 documents "$tree" libtimewire-dev
-library=$(find "$tree/usr/lib" -type f -name 'libtimewire.so.*')
 pack libtimewire-dev "$(libraries "$library" | sed -n 's/^shlibs:Depends=//p')"
 
 # The static command, in a tree for any prefix.
@@ -130,7 +148,7 @@ name=timewire-$version-$(uname -m)-linux-static
 tree=$work/$name
 mkdir -p "$tree/bin" "$tree/lib/systemd/system" "$tree/share/doc/timewire"
 install -m 755 "$built/static/timewire" "$tree/bin/timewire"
-strip --strip-all "$tree/bin/timewire"
+apart "$tree/bin/timewire" /usr/local/bin/timewire
 for unit in "$here"/packaging/systemd/*.service; do
     sed 's|/usr/bin/|/usr/local/bin/|' "$unit" >"$tree/lib/systemd/system/${unit##*/}"
 done
@@ -150,13 +168,14 @@ done <"$built/static/archives"
 # shellcheck disable=SC2086  # one word each is wanted
 bill timewire-static $linked >"$out/$name.cdx.json"
 cp "$out/$name.cdx.json" "$of/timewire.cdx.json"
-tar --create --directory "$work" --sort=name --format=gnu --numeric-owner --owner=0 --group=0 \
-    --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" "$name" | xz -T1 -6 >"$out/$name.tar.xz"
+archive "$name" | xz -T1 -6 >"$out/$name.tar.xz"
+# Its files are compressed already, as debuggers read them.
+archive "$debug" | gzip -n >"$out/$debug.tar.gz"
 
 "$here/scripts/wheel.py" "$library" "$version" "$out" || fail "no wheel"
 
 cd "$out"
-sha256sum ./*.deb ./*.tar.xz ./*.whl ./*.cdx.json >SHA256SUMS
-for package in "$out"/*.deb "$out"/*.tar.xz "$out"/*.whl; do
+sha256sum ./*.deb ./*.tar.?z ./*.whl ./*.cdx.json >SHA256SUMS
+for package in "$out"/*.deb "$out"/*.tar.?z "$out"/*.whl; do
     echo "$package"
 done

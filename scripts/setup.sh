@@ -3,7 +3,7 @@
 #
 # Installs what a build of Timewire needs and this machine lacks, and says what it does.
 #
-#   scripts/setup.sh [demo | lab | test | bench | package | ci]
+#   scripts/setup.sh [demo | lab | test | bench | package | ci] [--then SECONDS]
 #
 #   demo   the compilers and the tools of the local laboratory (default)
 #   lab    demo, and what builds the laboratory's kernel
@@ -12,8 +12,11 @@
 #   bench  demo, and valgrind
 #   package  demo, what makes packages (python3 writes the wheel), and what installs them on a bare
 #          system
-#   ci     everything, a browser that opens the report, ptp4l for a test of clocks, yanglint, and for
-#          fuzzing cargo-fuzz and a nightly compiler, where that can be had
+#   ci     everything, a browser that opens the report, ptp4l for a test of clocks, yanglint, Slurm for
+#          a test of arrays, and for fuzzing cargo-fuzz and a nightly compiler, where that can be had
+#
+#   --then   says first how long all of it will take: this, the build of the command where there
+#            is none yet, and so many seconds more
 #
 # Debian packages come through apt-get and need root; Rust and cargo-deny go into the home directory
 # of the caller. With nothing to do it is silent and takes a blink.
@@ -97,6 +100,8 @@ missing_packages() {
         absent chromium chromium
         absent ptp4l linuxptp
         absent yanglint libyang-tools
+        absent slurmctld slurm-wlm
+        absent munged munge
         ;;
     esac
 }
@@ -180,10 +185,33 @@ install_cargo_fuzz() {
         say "cargo install cargo-fuzz failed: no fuzzing"
 }
 
+# What is to be done, and about how long it takes.
+expect() {
+    seconds=$1 steps=
+    # One crate after the other, and all that is beside each other.
+    compile=$((60 + 400 / $(nproc)))
+    step() { seconds=$((seconds + $1)) steps="$steps$2, "; }
+    packages=$(missing_packages | wc -w)
+    [ "$packages" -eq 0 ] || step 60 "install $packages packages of Debian"
+    have_toolchain || step 45 "install Rust"
+    program=${CARGO_TARGET_DIR:-target}/release/timewire
+    if [ ! -e "$program" ]; then
+        step "$compile" "compile"
+    elif [ -n "$(find Cargo.lock crates -newer "$program" -print -quit)" ]; then
+        step $((compile / 2)) "compile what has changed"
+    fi
+    printf 'about %d:%02d minutes: %srun\n' $((seconds / 60)) $((seconds % 60)) "$steps" >&2
+}
+
 want=${1:-demo}
 case $want in
 demo | lab | test | bench | package | ci) ;;
 *) fail "unknown group \`$want\`; one of: demo, lab, test, bench, package, ci" ;;
+esac
+case ${2:-} in
+--then) expect "$3" ;;
+'') ;;
+*) fail "\`$2\` is no option; there is --then SECONDS" ;;
 esac
 install_packages
 install_toolchain

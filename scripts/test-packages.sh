@@ -89,7 +89,7 @@ step 'the dashboard is there'
 [ -s "$root/usr/share/timewire/grafana/timewire-listen.json" ] || fail 'no dashboard'
 
 step 'a simulation and a plan, of the files that came with it'
-inside timewire sim /usr/share/timewire/scenarios/networks/tdm-64.network.yaml >"$work/sim" ||
+inside timewire sim /usr/share/timewire/scenarios/networks/access-tdm.network.yaml >"$work/sim" ||
     fail 'a simulation'
 inside timewire plan /usr/share/timewire/scenarios/networks/planned-cell.network.yaml \
     >"$work/plan" || fail 'a plan'
@@ -120,10 +120,26 @@ alone plan /$networks/planned-cell.network.yaml >"$work/plan.static" || fail 'a 
 steps "$work/plan" >"$work/steps"
 grep -q '^search: .* steps$' "$work/steps" || fail 'a plan does not count its steps'
 steps "$work/plan.static" | diff "$work/steps" - || fail 'another plan'
-alone sim /$networks/tdm-64.network.yaml >"$work/sim.static" || fail 'a simulation'
+alone sim /$networks/access-tdm.network.yaml >"$work/sim.static" || fail 'a simulation'
 diff "$work/sim" "$work/sim.static" || fail 'another simulation'
 alone sim /$networks/tsn-line.network.yaml --out /run >"$work/run" || fail 'a run'
 alone report /run >"$work/report" && [ -s "$bare/run/report.html" ] || fail 'a report'
+
+step 'what debuggers need is that of the programs'
+tar --extract --file "$packages"/timewire-*-linux-debug.tar.gz --directory "$work" \
+    --transform 's,^[^/]*,debug,'
+for program in "$root/usr/bin/timewire" "$bare/bin/timewire" "$root"/usr/lib/libtimewire.so.*.*.*; do
+    case $program in
+    "$bare"/*) file=/usr/local${program#"$bare"} ;;
+    *) file=${program#"$root"} ;;
+    esac
+    file=$work/debug/usr/lib/debug$file.debug
+    readelf --sections --wide "$file" | grep '\.debug_line ' >/dev/null || fail "no lines in $file"
+    readelf --string-dump=.gnu_debuglink "$program" | grep " ${file##*/}\$" >/dev/null ||
+        fail "$program does not name $file"
+    for part in "$program" "$file"; do readelf --notes "$part" | grep 'Build ID'; done |
+        uniq -c | grep '^ *2 ' >/dev/null || fail "$program and $file were built apart"
+done
 
 step 'it asks no plug-in for a name'
 mkdir "$bare/etc"
@@ -159,7 +175,7 @@ inside setpriv --reuid=65534 --regid=65534 --clear-groups timewire doctor >"$wor
 
 step 'from the packages to a verdict and a plan, as the book says'
 (cd "$here" && TIMEWIRE_BARE_SYSTEM=$root "${CARGO:-cargo}" test --quiet --package timewire-cli \
-    --test transcripts -- --nocapture t4_pages_of_a_bare_system) >"$work/log" 2>&1 || {
+    --test all -- --nocapture transcripts::t4_pages_of_a_bare_system) >"$work/log" 2>&1 || {
     cat "$work/log" >&2
     fail 'docs/src/from-packages.md'
 }
@@ -188,7 +204,7 @@ while read -r path; do
 done <"$work/files"
 [ ! -e "$root/var/lib/timewire" ] || fail '/var/lib/timewire is left'
 
-step 'what is needed to put a host back stays'
+step 'what is needed to restore a host stays'
 mkdir -p "$root/var/lib/timewire/applied"
 echo record >"$root/var/lib/timewire/applied/record"
 cp "$packages"/timewire_*.deb "$root/tmp/"

@@ -25,7 +25,7 @@ import zipfile
 
 # What PEP 600 takes for granted, of what may be needed here, with the dynamic linker.
 EVERYWHERE = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|z)|ld-linux[a-z0-9-]*)\.so\.[0-9]+$")
-SUMMARY = "Timewire's data path: sending and receiving Ethernet frames on time, with stamps"
+SUMMARY = "Timewire's data path: sending and receiving Ethernet frames on time, with timestamps"
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The last is libelf's.
 LICENCE = ("(Apache-2.0 OR MIT) AND (GPL-2.0-only OR BSD-2-Clause)"
@@ -114,7 +114,7 @@ def main(library, version, out):
 
     date = time.gmtime(max(int(os.environ["SOURCE_DATE_EPOCH"]), 315532800))[:6]
     with zipfile.ZipFile(target + ".whl", "w") as wheel:
-        # What says what is in it comes last, as the format wishes.
+        # What says what is in it comes last, as the format desired configurations.
         for name in sorted(content, key=lambda name: (name.startswith(info), name == record, name)):
             entry = zipfile.ZipInfo(name, date)
             entry.create_system = 3

@@ -79,7 +79,7 @@ fuzz_target!(|data: &[u8]| {
     let mut room = vec![0; data.len() + 64];
     for (turn, packet) in (0..).zip(timewire_fuzz::parts(data)) {
         let now = Instant::from_ns(1_000_000_000 + turn * 125_000);
-        let packet = timewire_ctl::avtp::payload(packet).unwrap_or(packet);
+        let packet = timewire_datapath::avtp::payload(packet).unwrap_or(packet);
         let Ok(pdu) = Pdu::parse(packet) else { continue };
         if let Ok(length) = pdu.write(&mut room) {
             let again = Pdu::parse(&room[..length]).expect("what is written is read");

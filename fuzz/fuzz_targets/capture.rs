@@ -5,8 +5,8 @@
 use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
-use timewire_trace::capture::{Format, Info, Merge, Reader, Writer, export, export_packets};
-use timewire_trace::event::Hook;
+use timewire_capture::capture::{Format, Info, Merge, Reader, Writer, export, export_packets};
+use timewire_capture::event::Hook;
 
 fuzz_target!(|data: &[u8]| {
     let bytes = timewire_fuzz::capture_with_sums(data);

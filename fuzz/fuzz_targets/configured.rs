@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use timewire_plan::file::{hold, problem};
-use timewire_sched::scenario::network::NetworkFile;
+use timewire_model::scenario::network::NetworkFile;
 
 fuzz_target!(|data: &[u8]| {
     let parts = timewire_fuzz::parts(data);

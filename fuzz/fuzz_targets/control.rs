@@ -5,8 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::from_slice;
-use timewire_ctl::control::{Request, Response};
-use timewire_ctl::groups::GroupRequest;
+use timewire_datapath::control::{Request, Response};
+use timewire_datapath::groups::GroupRequest;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(request) = from_slice::<Request>(data) {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_trace::filter::{Facts, Filter};
+use timewire_capture::filter::{Facts, Filter};
 
 fuzz_target!(|data: &[u8]| {
     let parts = timewire_fuzz::parts(data);

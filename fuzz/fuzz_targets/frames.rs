@@ -4,18 +4,22 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use timewire_base::wire::Frame;
 use timewire_base::{Port, Priority};
-use timewire_mac::{PortRules, ports_of};
-use timewire_path::probe::Probe;
-use timewire_path::ptp_frame::{PtpProbe, probe_of_frame};
-use timewire_trace::filter::{Facts, Filter};
-use timewire_trace::identity::{TagPlace, identify};
+use timewire_tsn::PortRules;
+use timewire_datapath::probe::Probe;
+use timewire_datapath::ptp_frame::{PtpProbe, probe_of_frame};
+use timewire_capture::filter::{Facts, Filter};
+use timewire_capture::identity::{TagPlace, identify};
 
 fuzz_target!(|data: &[u8]| {
     let length = data.len();
-    let _ = (Probe::parse(data), PtpProbe::parse(data), probe_of_frame(data));
-    let _ = (ports_of(data, length), ports_of(data, length + 100));
-    let _ = timewire_sys::filter::parts_of(data);
+    let _ = (Probe::parse(data), PtpProbe::parse(data), probe_of_frame(data, data.len()));
+    if let Some(frame) = Frame::parse(data) {
+        let _ = (frame.ports(length), frame.ports(length + 100), frame.udp(), frame.content());
+        let _ = (frame.vid(), frame.pcp(), frame.named_ports());
+        let _ = frame.ip().map(|ip| (ip.addresses(), ip.header_length(), ip.fragment()));
+    }
     let rules = [(Port::new(319).expect("a port"), Priority::new(1).expect("a priority"))];
     let rules = PortRules::new(1, &rules).expect("a list");
     let _ = (rules.classify(data), rules.classify_captured(data, length + 100));

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_conduct::journal::{Side, read};
-use timewire_conduct::{Agent, agent, controller};
+use timewire_agent::protocol::journal::{Side, read};
+use timewire_agent::protocol::{Agent, agent, controller};
 
 fuzz_target!(|data: &[u8]| {
     let bytes = timewire_fuzz::journal_with_sums(data);
@@ -15,5 +15,5 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(reading) = read::<controller::Entry>(Side::Controller, &bytes) {
         assert!(reading.whole <= bytes.len());
     }
-    let _ = timewire_host::apply::record::load(&timewire_fuzz::file("record", data));
+    let _ = timewire_host::read_log(&timewire_fuzz::file("record", data));
 });

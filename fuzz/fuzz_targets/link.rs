@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_remote::fuzzing;
+use timewire_agent::links::fuzzing;
 
 fuzz_target!(|data: &[u8]| {
     let Some((how, data)) = data.split_last() else { return };
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     fuzzing::announcement(data);
     fuzzing::files(data);
     if let Ok(text) = std::str::from_utf8(data) {
-        let _ = text.parse::<timewire_remote::PairingCode>();
-        let _ = text.parse::<timewire_remote::Fingerprint>();
+        let _ = text.parse::<timewire_agent::links::PairingCode>();
+        let _ = text.parse::<timewire_agent::links::Fingerprint>();
     }
 });

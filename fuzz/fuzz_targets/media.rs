@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use timewire_avtp::media::h264::{Assembler, StartCodes};
 use timewire_avtp::media::{h264, wav};
-use timewire_ctl::avtp::can;
+use timewire_datapath::avtp::can;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(found) = wav::read(data) {
@@ -26,6 +26,6 @@ fuzz_target!(|data: &[u8]| {
     let _ = assembler.access_unit();
     let Ok(text) = std::str::from_utf8(data) else { return };
     for line in text.lines() {
-        let _ = can::Line::parse(line);
+        let _ = can::CanLine::parse(line);
     }
 });

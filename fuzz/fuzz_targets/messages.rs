@@ -4,9 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use timewire_base::Instant;
-use timewire_conduct::Now;
-use timewire_conduct::agent::{Agent, Event};
-use timewire_conduct::message::{FromAgent, ToAgent};
+use timewire_agent::protocol::Now;
+use timewire_agent::protocol::agent::{Agent, Event};
+use timewire_agent::protocol::message::{FromAgent, ToAgent};
 
 fuzz_target!(|data: &[u8]| {
     let (mut agent, _) = Agent::resume(&[]);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_trace::pcap::PcapReader;
+use timewire_capture::pcap::PcapReader;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(mut reader) = PcapReader::new(data) else { return };

@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use timewire_host::apply::QdiscTree;
-use timewire_sched::desired::shown_filters;
-use timewire_sched::qdisc::{QdiscCommand, ShownQdisc};
+use timewire_tsn::desired::shown_filters;
+use timewire_tsn::qdisc::{QdiscCommand, ShownQdisc};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

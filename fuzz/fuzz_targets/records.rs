@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_trace::record::{Encoder, RecordFile};
+use timewire_capture::record::{Encoder, RecordFile};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(file) = RecordFile::decode(&timewire_fuzz::records_with_sums(data)) else { return };

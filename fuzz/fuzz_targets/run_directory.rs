@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_trace::summary::Summary;
-use timewire_trace::sync::{SyncLine, courses, summarise};
+use timewire_capture::summary::Summary;
+use timewire_capture::sync::{SyncLine, series, summarise};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -14,6 +14,6 @@ fuzz_target!(|data: &[u8]| {
         let _ = timewire_report::summary_markdown(&summary);
     }
     if let Ok(lines) = SyncLine::read(text) {
-        let _ = (summarise(&lines), courses(&lines));
+        let _ = (summarise(&lines), series(&lines));
     }
 });

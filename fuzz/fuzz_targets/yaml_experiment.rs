@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_sched::scenario::experiment_file::ExperimentFile;
+use timewire_model::scenario::experiment_file::ExperimentFile;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

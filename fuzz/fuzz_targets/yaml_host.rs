@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_sched::scenario::host::HostFile;
+use timewire_model::scenario::host::HostFile;
+use timewire_tsn::file::ParseFile;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

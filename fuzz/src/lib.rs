@@ -104,7 +104,7 @@ pub fn directory() -> &'static PathBuf {
 /// What is printed about mistakes is sane.
 ///
 /// **Panics**: it is not.
-pub fn check_errors(errors: &timewire_sched::scenario::ScenarioErrors) {
+pub fn check_errors(errors: &timewire_model::scenario::ScenarioErrors) {
     let print = errors.to_string();
     assert!(!errors.errors.is_empty(), "refused without a reason");
     assert!(print.chars().all(|c| c == '\n' || !c.is_control()), "{print:?}");

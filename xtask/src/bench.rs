@@ -3,8 +3,6 @@
 //! the planner on a stream and the simulator on a hop, counted by valgrind, against the bounds of
 //! `crates/*/benches/instructions.txt`. Counts do not depend on how busy the machine is; wall times
 //! are shown by the benchmarks and judged by nobody.
-//!
-//! Not here: the benchmarks themselves (`crates/*/benches`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,9 +26,9 @@ struct Gated {
 
 const GATED: [Gated; 3] = [
     Gated {
-        package: "timewire-mac",
+        package: "timewire-tsn",
         program: "mac_instructions",
-        bounds: "crates/mac/benches/instructions.txt",
+        bounds: "crates/tsn/benches/instructions.txt",
         each: "frame",
         few: 20_000,
         many: 220_000,

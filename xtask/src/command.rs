@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Starting cargo and the tools beside it.
-//!
-//! Not here: what is started and why (`test_run`, `bench`).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,6 +8,14 @@ use std::process::{Command, Stdio};
 pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
+    command.args(arguments).current_dir(root).stdin(Stdio::null());
+    command
+}
+
+/// The same, with its progress told (`scripts/cargo.sh`).
+#[allow(dead_code, reason = "peers/ has this file, too, and compiles nothing that takes long")]
+pub fn watched(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new("scripts/cargo.sh");
     command.args(arguments).current_dir(root).stdin(Stdio::null());
     command
 }

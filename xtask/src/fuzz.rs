@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `cargo xtask fuzz`: builds the targets of `fuzz/` with the nightly compiler, writes their
 //! examples, and runs one after the other, with bounds on memory and on the time for an input.
-//!
-//! Not here: what a target reads (`fuzz/fuzz_targets`), the examples (`fuzz/src/bin/seeds.rs`).
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chores of the workspace: `cargo xtask tidy | test | fuzz | bench | bench-gate | lab-stress |
-//! peers | peers-plan | peers-sim | sbom`.
+//! sbom`.
 //!
 //! Not here: what `make` and `.ci/run` call around it (`Makefile`, `scripts/setup.sh`).
 #![forbid(unsafe_code)]
@@ -8,8 +8,6 @@
 mod bench;
 mod command;
 mod fuzz;
-mod peers;
-mod peers_sim;
 mod sbom;
 mod skip;
 mod test_output;
@@ -29,13 +27,7 @@ usage: cargo xtask VERB
   bench-gate  instructions per frame, planned stream and simulated hop, against their bounds
               (needs valgrind)
   lab-stress N  the tests in the laboratory's kernel, N times each with all processors busy: every
-              run must give the same stamps
-  peers [--rounds N] [--json]  CPU time and instructions per frame beside isochron and
-              xdp-trafficgen, which are fetched; as root
-  peers-plan [--limit 60s] [--ours 5s] [--quick] [--json]  plans beside those of tsnkit and
-              OR-Tools, which are fetched into the cache
-  peers-sim [--quick] [--json]  CPU time per frame and hop of the simulator beside ns-3, which is
-              fetched from PyPI into the cache
+              run must give the same timestamps
   sbom PACKAGE [DISTRIBUTION/LIBRARY@VERSION...]  what a package is made of, with the libraries that
               were put into it, as JSON of CycloneDX 1.5; timewire, libtimewire-dev,
               timewire-static or timewire-python";
@@ -49,9 +41,6 @@ fn main() -> ExitCode {
         ["bench"] => bench::all(&root()).and_then(|()| bench::gate(&root())),
         ["bench-gate"] => bench::gate(&root()),
         ["lab-stress", times] => lab_stress(&root(), times),
-        ["peers", ref arguments @ ..] => peers::run(&root(), arguments),
-        ["peers-plan", ref arguments @ ..] => peers::planning::run(&root(), arguments),
-        ["peers-sim", ref arguments @ ..] => peers_sim::run(&root(), arguments),
         ["sbom", package, ref libraries @ ..] => sbom::run(&root(), package, libraries),
         _ => Err(USAGE.to_owned()),
     };
@@ -71,9 +60,9 @@ fn lab_stress(root: &Path, times: &str) -> Result<(), String> {
     }
     let mut test = command::cargo(root, &["test", "-p", "timewire-lab", "--test", "kernel"]);
     test.env("TIMEWIRE_LAB_REPEAT", times).env("TIMEWIRE_LAB_LOAD", "1");
-    // These compare what tools print, and have no stamps.
-    let without_stamps = ["t4_a_snapshot_", "t4_host_files_", "t4_a_taprio_with_children_"];
-    test.arg("--").args(without_stamps.iter().flat_map(|name| ["--skip", name]));
+    // These compare what tools print, and have no timestamps.
+    let without_timestamps = ["t4_a_snapshot_", "t4_host_files_", "t4_a_taprio_with_children_"];
+    test.arg("--").args(without_timestamps.iter().flat_map(|name| ["--skip", name]));
     command::succeed(&mut test)
 }
 

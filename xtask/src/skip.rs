@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What was skipped, and the list of what may be skipped where (`xtask/skips.txt`).
-//!
-//! Not here: finding skips in the output of tests (`test_output`).
 
 use std::fmt;
 use std::path::Path;

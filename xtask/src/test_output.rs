@@ -4,8 +4,6 @@
 //!
 //! A test that cannot run prints `SKIP: reason` and returns, which the test harness counts as
 //! passed; here it is counted as skipped.
-//!
-//! Not here: starting cargo (`test_run`), judging skips (`skip`).
 
 use crate::skip::Skip;
 

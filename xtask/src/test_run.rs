@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The test run: format, lints, licences, advisories, then every test of the workspace. Each check
 //! counts as one; the last line is `N passed, N failed, N skipped`.
-//!
-//! Not here: the rules of the repository (`tidy`, a test of this crate).
 
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::command::{self, cargo, exists};
+use crate::command::{self, cargo, exists, watched};
 use crate::skip::{Runner, Skip, SkipList};
 use crate::test_output::TestOutput;
 
@@ -19,12 +17,18 @@ pub fn run(root: &Path) -> Result<(), String> {
     let allowed = SkipList::load(root)?;
     let mut tally = Tally::default();
     tally.add("format", command::succeed(&mut cargo(root, &["fmt", "--all", "--check"])));
-    tally.add("lints", lints(root));
+    let format = ["fmt", "--manifest-path", "peers/Cargo.toml", "--check"];
+    tally.add("format of peers", command::succeed(&mut cargo(root, &format)));
+    tally.add("lints", lints(root, &["--workspace"]));
+    tally.add("lints of peers", lints(root, &PEERS));
     tally.add("licences", licences(root));
     advisories(root, &mut tally);
     tests(root, &mut tally);
     tally.finish(&allowed, Runner::here())
 }
+
+/// The workspace of its own, of which cargo is told apart.
+const PEERS: [&str; 4] = ["--manifest-path", "peers/Cargo.toml", "--target-dir", "target/peers"];
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -71,14 +75,9 @@ impl Tally {
     }
 }
 
-/// Nothing about progress where nobody watches it.
-fn quiet() -> &'static [&'static str] {
-    if std::io::stderr().is_terminal() { &[] } else { &["--quiet"] }
-}
-
-fn lints(root: &Path) -> Result<(), String> {
-    let mut clippy = cargo(root, &["clippy", "--workspace", "--all-targets"]);
-    command::succeed(clippy.args(quiet()).args(["--", "--deny", "warnings"]))
+fn lints(root: &Path, of: &[&str]) -> Result<(), String> {
+    let mut clippy = watched(root, &["clippy", "--all-targets"]);
+    command::succeed(clippy.args(of).args(["--", "--deny", "warnings"]))
 }
 
 fn licences(root: &Path) -> Result<(), String> {
@@ -102,18 +101,21 @@ fn advisories(root: &Path, tally: &mut Tally) {
 
 fn tests(root: &Path, tally: &mut Tally) {
     // Built first and apart, so that its messages and those of the tests do not mix.
-    let mut build = cargo(root, &["test", "--workspace", "--no-run"]);
-    let built = command::succeed(build.args(quiet()));
+    let mut build = watched(root, &["test", "--workspace", "--no-run"]);
+    let built = command::succeed(&mut build);
     let compiles = built.is_ok();
     tally.add("build of the tests", built);
-    if compiles && let Err(why) = run_tests(root, tally) {
+    if compiles && let Err(why) = run_tests(root, tally, &["--workspace"]) {
         tally.add("test programs", Err(why));
+    }
+    if let Err(why) = run_tests(root, tally, &PEERS) {
+        tally.add("test programs of peers", Err(why));
     }
 }
 
-fn run_tests(root: &Path, tally: &mut Tally) -> Result<(), String> {
-    let mut command = cargo(root, &["test", "--workspace", "--no-fail-fast"]);
-    command.args(["--", "--show-output"]).stdout(Stdio::piped());
+fn run_tests(root: &Path, tally: &mut Tally, of: &[&str]) -> Result<(), String> {
+    let mut command = cargo(root, &["test", "--no-fail-fast"]);
+    command.args(of).args(["--", "--show-output"]).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
     let stdout = child.stdout.take().expect("invariant: standard output was piped");
     let mut output = TestOutput::default();

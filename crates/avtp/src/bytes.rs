@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fields at offsets, in network order, with errors that name them.
-//!
-//! Not here: what the fields mean ([`crate::pdu`], [`crate::media`]).
 
 use crate::AvtpError;
 

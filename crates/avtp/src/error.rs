@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What this crate refuses to read and to write.
-//!
-//! Not here: packets that are late, lost or of another stream, which are counted
-//! ([`StreamCounters`](crate::stream::StreamCounters)), not errors.
 
 use thiserror::Error;
 

@@ -12,8 +12,8 @@
 //! * [`AvtpTime`], [`ClockRecovery`]: times and rates.
 //! * [`Reservation`], [`AafPacking`]: what a stream needs of a link.
 //!
-//! Not here: sockets, interfaces and clocks (`timewire-path`, `timewire-sys`); the shaper of a
-//! reserved class (`timewire-sched`); discovery and connection management (IEEE 1722.1).
+//! Not here: sockets, interfaces and clocks (`timewire-datapath`, `timewire-sys`); the shaper of a
+//! reserved class (`timewire-tsn`); discovery and connection management (IEEE 1722.1).
 #![forbid(unsafe_code)]
 
 mod bytes;
@@ -29,5 +29,5 @@ mod time;
 pub use error::AvtpError;
 pub use recovery::ClockRecovery;
 pub use reservation::{AafPacking, Pcp, Reservation, SrClass, TSpec, VlanId};
-pub use sequence::{Place, Sequence};
+pub use sequence::{Sequence, SequenceOrder};
 pub use time::{AvtpTime, Cadence, MAX_TRANSIT, Ppb};

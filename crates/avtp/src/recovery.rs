@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rate of a clock from the times of its events.
-//!
-//! Not here: the packets with these times ([`Crf`](crate::pdu::Crf)); a local clock that follows.
 
 use timewire_base::{Instant, Tai};
 

@@ -3,9 +3,6 @@
 //!
 //! **Source**: IEEE 802.1Q-2018, 34.5 and 35.2.2.8 (classes, TSpec); IEEE 1722-2016,
 //! 4.3.3 (maximum transit times).
-//!
-//! Not here: the shaper's numbers (`timewire-sched`, `CreditShaper`), which come from
-//! [`Reservation::frame`] and [`Reservation::frames_per_interval`].
 
 use timewire_base::{BitsPerSecond, FrameLen, SduLen, Span, WireLen};
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sequence numbers of eight bits as numbers that do not wrap.
-//!
-//! Not here: what is done about gaps ([`crate::stream`]).
 
 /// What a packet's number says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SequenceOrder {
     /// The first of the stream.
     First,
     /// The one after the last.
@@ -63,20 +61,20 @@ impl Sequence {
     }
 
     /// Notes the packet with this number.
-    pub fn note(&mut self, index: i64) -> Place {
+    pub fn note(&mut self, index: i64) -> SequenceOrder {
         let place = self.place(index);
-        if place != Place::Duplicate {
+        if place != SequenceOrder::Duplicate {
             self.noted += 1;
-            let first = place == Place::First;
+            let first = place == SequenceOrder::First;
             self.lowest = if first { index } else { self.lowest.min(index) };
         }
         place
     }
 
-    fn place(&mut self, index: i64) -> Place {
+    fn place(&mut self, index: i64) -> SequenceOrder {
         let Some(highest) = self.highest else {
             (self.highest, self.seen) = (Some(index), 1);
-            return Place::First;
+            return SequenceOrder::First;
         };
         let ahead = index - highest;
         if ahead > 0 {
@@ -84,13 +82,17 @@ impl Sequence {
             self.seen = shifted.unwrap_or(0) | 1;
             self.highest = Some(index);
             let missing = u64::try_from(ahead - 1).expect("invariant: ahead");
-            return if missing == 0 { Place::Next } else { Place::Ahead { missing } };
+            return if missing == 0 {
+                SequenceOrder::Next
+            } else {
+                SequenceOrder::Ahead { missing }
+            };
         }
         let bit = u32::try_from(-ahead).ok().and_then(|n| 1_u128.checked_shl(n)).unwrap_or(0);
         if self.seen & bit != 0 {
-            return Place::Duplicate;
+            return SequenceOrder::Duplicate;
         }
         self.seen |= bit;
-        Place::Behind
+        SequenceOrder::Behind
     }
 }

@@ -2,9 +2,6 @@
 //! Presentation times of 32 bits, cadences that do not drift, rates in parts per billion.
 //!
 //! **Source**: IEEE 1722-2016, 4.4.4.9 (`avtp_timestamp`).
-//!
-//! Not here: reading a clock (`timewire-sys`); transit times of the classes
-//! ([`SrClass`](crate::SrClass)).
 
 use std::fmt;
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Talkers that stamp when they send, in bursts or with pauses: what came is not lost.
-//!
-//! Not here: talkers that count samples (`streams`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+//! Talkers that timestamp when they send, in bursts or with pauses: what came is not lost.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +18,7 @@ fn after(ns: i64) -> Instant<Tai> {
     START + Span::from_ns(ns)
 }
 
-/// A talker of so many samples in a packet that sends them in bursts, and stamps when it sends.
+/// A talker of so many samples in a packet that sends them in bursts, and timestamps when it sends.
 fn bursts(burst: usize, packets: usize, samples: u16) -> Vec<(Instant<Tai>, Vec<u8>)> {
     let format = AafFormat {
         sample: SampleFormat::Int16,
@@ -105,8 +102,8 @@ proptest! {
             for (at, bytes) in &mut sent[from..] {
                 let pause = Span::from_ms(ms) + Span::from_us(500);
                 *at = *at + pause;
-                let stamp = AvtpTime::of(*at + Span::from_ms(50));
-                bytes[12..16].copy_from_slice(&stamp.bits().to_be_bytes());
+                let timestamp = AvtpTime::of(*at + Span::from_ms(50));
+                bytes[12..16].copy_from_slice(&timestamp.bits().to_be_bytes());
             }
         }
         sent.drain(3_500..3_500 + hole);
@@ -123,7 +120,7 @@ proptest! {
 }
 
 #[test]
-fn t0_bursts_as_a_sound_card_gives_them_are_whole_and_told_as_irregular() {
+fn t0_bursts_as_a_sound_nic_gives_them_are_whole_and_told_as_irregular() {
     let sent = bursts(288, 48_000, 1);
     let (counters, silent) = listen_to(&sent, 1);
     assert_eq!((counters.received, counters.presented), (48_000, 48_000));

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Times, rates and reservations against numbers computed by hand.
-//!
-//! Not here: streams from end to end (`streams.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use timewire_avtp::pdu::{AafFormat, CrfClock, CrfType, NominalRate, Pull, SampleFormat, StreamId};
-use timewire_avtp::stream::{Carrier, ControlTalker};
+use timewire_avtp::stream::{ControlFormat, ControlTalker};
 use timewire_avtp::{
-    AafPacking, AvtpTime, Cadence, ClockRecovery, MAX_TRANSIT, Place, Ppb, Reservation, Sequence,
-    SrClass,
+    AafPacking, AvtpTime, Cadence, ClockRecovery, MAX_TRANSIT, Ppb, Reservation, Sequence,
+    SequenceOrder, SrClass,
 };
 use timewire_base::{Instant, SduLen, Span, Tai};
 
@@ -148,22 +145,26 @@ fn t0_numbers_are_placed() {
         let place = sequence.note(index);
         (place, sequence.missing())
     };
-    assert_eq!(place(250), (Place::First, 0));
-    assert_eq!(place(251), (Place::Next, 0));
-    assert_eq!(place(251), (Place::Duplicate, 0));
-    assert_eq!(place(0), (Place::Ahead { missing: 4 }, 4));
-    assert_eq!(place(253), (Place::Behind, 3));
-    assert_eq!(place(253), (Place::Duplicate, 3));
-    assert_eq!(place(248), (Place::Behind, 4));
-    assert_eq!(place(128), (Place::Ahead { missing: 127 }, 131));
-    assert_eq!(place(1), (Place::Behind, 130));
-    assert_eq!(StreamId::new([2, 0, 0, 0, 0, 1], 7).to_string(), "02:00:00:00:00:01/7");
+    assert_eq!(place(250), (SequenceOrder::First, 0));
+    assert_eq!(place(251), (SequenceOrder::Next, 0));
+    assert_eq!(place(251), (SequenceOrder::Duplicate, 0));
+    assert_eq!(place(0), (SequenceOrder::Ahead { missing: 4 }, 4));
+    assert_eq!(place(253), (SequenceOrder::Behind, 3));
+    assert_eq!(place(253), (SequenceOrder::Duplicate, 3));
+    assert_eq!(place(248), (SequenceOrder::Behind, 4));
+    assert_eq!(place(128), (SequenceOrder::Ahead { missing: 127 }, 131));
+    assert_eq!(place(1), (SequenceOrder::Behind, 130));
+    assert_eq!(
+        StreamId::new(timewire_base::wire::MacAddress([2, 0, 0, 0, 0, 1]), 7).to_string(),
+        "02:00:00:00:00:01/7"
+    );
 }
 
 #[test]
 fn t0_a_transit_time_that_packets_cannot_say_is_refused() {
-    let refused =
-        |transit| ControlTalker::new(StreamId::from_bits(1), Carrier::Tscf(transit), 60).err();
+    let refused = |transit| {
+        ControlTalker::new(StreamId::from_bits(1), ControlFormat::Tscf(transit), 60).err()
+    };
     assert_eq!((refused(Span::ZERO), refused(MAX_TRANSIT)), (None, None));
     for wrong in [Span::from_ns(-1), MAX_TRANSIT + Span::from_ns(1)] {
         let told = refused(wrong).unwrap().to_string();

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packets byte by byte, put together by hand from the field tables of IEEE 1722-2016.
-//!
-//! Not here: that everything written is read again (`properties.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use timewire_avtp::pdu::{
     Aaf, AafFormat, AcfMessage, Can, CanId, Crf, CrfClock, CrfType, Cvf, CvfFormat, Gpc,

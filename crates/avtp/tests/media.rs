@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files and payloads byte by byte.
-//!
-//! Not here: files through a stream (`streams.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use timewire_avtp::media::h264::{
     Assembler, AssemblerCounters, StartCodes, nal_units, payloads, write_payload,

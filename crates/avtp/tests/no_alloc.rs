@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Once made, talkers and listeners neither allocate nor free: not with loss, not when full.
-//!
-//! Not here: what they send and present (`streams.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[path = "../../base/tests/support/counting.rs"]
-mod counting;
 
 use timewire_avtp::media::h264::StartCodes;
 use timewire_avtp::pdu::{
     AafFormat, AcfMessage, CrfClock, CrfType, Gpc, NominalRate, Pull, SampleFormat, StreamId,
 };
 use timewire_avtp::stream::{
-    AafListener, AafListenerConfig, AafTalker, AafTalkerConfig, ByteOrder, Carrier,
+    AafListener, AafListenerConfig, AafTalker, AafTalkerConfig, ByteOrder, ControlFormat,
     ControlListener, ControlTalker, CrfListener, CrfTalker, CrfTalkerConfig, CvfListener,
     CvfListenerConfig, CvfTalker, CvfTalkerConfig, Late, Next, Tail,
 };
 use timewire_avtp::{Cadence, Ppb, SrClass};
 use timewire_base::{Instant, Span, Tai};
 
-use counting::calls_during;
+use crate::counting::calls_during;
 
 #[test]
 fn t0_the_count_counts() {
@@ -146,7 +140,7 @@ fn t0_clock_and_control_do_not_allocate() {
     .unwrap();
     let mut listener = CrfListener::new(STREAM, clock, 64).unwrap();
     let mut messages =
-        ControlTalker::new(STREAM, Carrier::Tscf(SrClass::A.max_transit()), 60).unwrap();
+        ControlTalker::new(STREAM, ControlFormat::Tscf(SrClass::A.max_transit()), 60).unwrap();
     let mut control = ControlListener::new(STREAM);
     let message = AcfMessage::Gpc(Gpc { id: 5, payload: &[1, 2, 3, 4] });
     let (mut now, mut read) = (START, 0);

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whatever can be written is read again; whatever comes, nothing panics.
-//!
-//! Not here: the bytes themselves (`golden.rs`), streams with loss (`streams.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::collection::vec;
 use proptest::prelude::*;

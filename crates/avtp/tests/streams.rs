@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams from end to end: a file goes through talker, channel and listener.
-//!
-//! Not here: single packets (`golden.rs`, `properties.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,12 +10,12 @@ use timewire_avtp::pdu::{
     StreamId,
 };
 use timewire_avtp::stream::{
-    AafListener, AafListenerConfig, AafTalker, AafTalkerConfig, ByteOrder, Carrier,
+    AafListener, AafListenerConfig, AafTalker, AafTalkerConfig, ByteOrder, ControlFormat,
     ControlListener, ControlTalker, CrfListener, CrfTalker, CrfTalkerConfig, CvfListener,
     CvfListenerConfig, CvfTalker, CvfTalkerConfig, Late, Next, Received, Sound, StreamCounters,
     Tail,
 };
-use timewire_avtp::{AafPacking, Cadence, Place, Ppb, SrClass};
+use timewire_avtp::{AafPacking, Cadence, Ppb, SequenceOrder, SrClass};
 use timewire_base::{Instant, SduLen, Span, Tai};
 
 const STREAM: StreamId = StreamId::from_bits(0x0200_0000_0001_0001);
@@ -691,9 +688,9 @@ fn t0_a_clock_that_starts_anew_is_judged_anew() {
 }
 
 #[test]
-fn t0_can_frames_arrive_in_both_carriers() {
-    for carrier in [Carrier::Tscf(SrClass::B.max_transit()), Carrier::Ntscf] {
-        let mut talker = ControlTalker::new(STREAM, carrier, 100).unwrap();
+fn t0_can_frames_arrive_in_both_formats() {
+    for format in [ControlFormat::Tscf(SrClass::B.max_transit()), ControlFormat::Ntscf] {
+        let mut talker = ControlTalker::new(STREAM, format, 100).unwrap();
         let mut listener = ControlListener::new(STREAM);
         assert_eq!(talker.next(START), None);
         let (mut sent, mut packets) = (Vec::new(), Vec::new());
@@ -723,7 +720,7 @@ fn t0_can_frames_arrive_in_both_carriers() {
         let mut read = Vec::new();
         for (now, bytes) in &packets {
             let control = listener.receive(*now, bytes).unwrap().unwrap();
-            let expected = (carrier != Carrier::Ntscf).then(|| *now + Span::from_ms(50));
+            let expected = (format != ControlFormat::Ntscf).then(|| *now + Span::from_ms(50));
             assert_eq!((control.at, control.late), (expected, false));
             read.extend(control.messages.map(Result::unwrap));
         }
@@ -740,14 +737,14 @@ fn t0_can_frames_arrive_in_both_carriers() {
             let control = listener.receive(late, &packets[nth].1).unwrap();
             places.push(control.map(|control| (control.place, control.late)));
         }
-        let is_late = carrier != Carrier::Ntscf;
+        let is_late = format != ControlFormat::Ntscf;
         assert_eq!(
             places,
             [
-                Some((Place::First, is_late)),
-                Some((Place::Behind, is_late)),
+                Some((SequenceOrder::First, is_late)),
+                Some((SequenceOrder::Behind, is_late)),
                 None,
-                Some((Place::Ahead { missing: 1 }, is_late)),
+                Some((SequenceOrder::Ahead { missing: 1 }, is_late)),
             ]
         );
         let expected = StreamCounters {

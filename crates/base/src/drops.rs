@@ -3,8 +3,6 @@
 //!
 //! **Source**: `linux v6.12 net/sched/sch_etf.c:is_packet_valid, timesortedlist_drop`,
 //! `net/sched/sch_taprio.c:taprio_enqueue, taprio_enqueue_one, find_entry_to_transmit`.
-//!
-//! Not here: the decision between causes (`timewire-sched`), counting (`timewire-path`).
 
 use std::fmt;
 

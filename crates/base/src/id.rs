@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names and numbers that identify things: stations, interfaces, ports, priorities.
-//!
-//! Not here: identifiers that only one file knows (they live there).
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The three lengths of one frame. Rate arithmetic takes `WireLen` only, because the link is busy
 //! for the preamble, the check sequence and the gap as well.
-//!
-//! Not here: how long a link needs for it (`BitsPerSecond::duration_of`).
 
 use std::fmt;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Quantities as people write them: a number and its unit, `125us`, `100Mbit`, `1522B`. A bare
 //! number is an error that shows what it could have meant, because a wrong unit is found too late.
-//!
-//! Not here: where in a file the text stood (`timewire-sched` adds file, line and key).
 
 use thiserror::Error;
 

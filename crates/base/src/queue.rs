@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The numbers on a frame's way through Linux to a transmit queue: socket priority, traffic class,
 //! queue, and the gates of the classes.
-//!
-//! Not here: the tables between them (`timewire-sched`), the order of Timewire's own queues
-//! ([`Priority`](crate::Priority)).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers that look random and are the same for the same seed.
-//!
-//! Not here: anything that must not be guessed.
 
 /// SplitMix64: 64 bits of state, every seed a full sequence.
 ///

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rates and the time a frame needs at a rate.
-//!
-//! Not here: slopes and credits of the credit-based shaper.
 
 use std::fmt;
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Durations and instants. An instant carries its time scale in its type, so that a TAI launch time
 //! cannot be compared with a monotonic wake-up by accident.
-//!
-//! Not here: reading a clock (`timewire-sys`); stamps of network-card clocks, which are tagged at
-//! run time instead (`timewire-trace`).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -126,7 +123,7 @@ impl fmt::Display for Span {
             return f.write_str("0ns");
         }
         let unit = |fits: &dyn Fn(u64) -> bool| UNITS.into_iter().find(|(unit, _)| fits(*unit));
-        let exact = unit(&|unit| ns.is_multiple_of(unit) && ns / unit <= MOST_DIGITS);
+        let exact = unit(&|unit| ns.is_multiple_of(unit) && ns / unit <= MAX_DIGITS);
         if let Some((unit, name)) = exact {
             return write!(f, "{sign}{}{name}", ns / unit);
         }
@@ -141,7 +138,7 @@ impl fmt::Display for Span {
 /// Of [`Span`]'s text, the largest first. **Units**: ns.
 const UNITS: [(u64, &str); 4] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
 /// A whole number above it is written in a larger unit, with a fraction.
-const MOST_DIGITS: u64 = 99_999;
+const MAX_DIGITS: u64 = 99_999;
 
 impl fmt::Debug for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

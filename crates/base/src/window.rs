@@ -4,8 +4,6 @@
 //! all ask this one type, so they cannot disagree about where a window ends.
 //!
 //! Intervals are half-open, `[start, end)`.
-//!
-//! Not here: whose windows they are and how they were planned (`timewire-sched`).
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -292,7 +290,7 @@ mod tests {
     }
 
     proptest! {
-        /// Second road: ask every nanosecond of a small cycle by brute force.
+        /// second method: ask every nanosecond of a small cycle by brute force.
         #[test]
         fn t0_phase_agrees_with_brute_force(
             raw in proptest::collection::vec((0_i64..60, 1_i64..12), 0..5),

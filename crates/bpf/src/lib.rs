@@ -6,7 +6,7 @@
 //! Needs CAP_BPF and CAP_NET_ADMIN in the first user namespace; to receive and to listen also
 //! CAP_PERFMON, as those programs take a pointer into a frame from another.
 //!
-//! Not here: what is done where eBPF is not allowed (`timewire-path` has a road without it).
+//! Not here: what is done where eBPF is not allowed (`timewire-datapath` has a road without it).
 
 mod attach;
 pub mod egress;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs, maps and links beyond this process: pinning, finding by number, and what is attached
 //! to an interface; the calls for which the library has no typed form.
-//!
-//! Not here: attaching for as long as this process lives (`attach`).
 
 use std::ffi::CString;
 use std::io;
@@ -35,7 +33,7 @@ pub struct Attached {
     pub program: u32,
     /// Its name, at most 15 characters.
     pub name: String,
-    /// Where it runs; `None` in the card itself, or in several places.
+    /// Where it runs; `None` in the NIC itself, or in several places.
     pub mode: Option<AttachMode>,
     /// The number of the link that attaches it; `None` for one attached over netlink.
     pub link: Option<u32>,

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packets on their way through this kernel, as the tracing programs tell of them.
-//!
-//! Not here: the programs (`timewire_bpf::trace`).
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,9 +15,9 @@ use support::{ADDRESSES, Pair};
 use timewire_bpf::BpfError;
 use timewire_bpf::trace::{Mode, Settings, Tracer};
 use timewire_bpf::{AttachMode, attached, pass};
+use timewire_capture::event::{Event, Flags, Hook};
+use timewire_capture::filter::{Filter, Match};
 use timewire_sys::namespace::enter_network;
-use timewire_trace::event::{Event, Flags, Hook};
-use timewire_trace::filter::{Filter, Match};
 
 /// Runs a test in a thread of its own, which alone is in its namespaces.
 fn alone(test: impl FnOnce() + Send + 'static) {

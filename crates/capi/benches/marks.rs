@@ -6,8 +6,6 @@
 //! They take turns in batches, so that all meet the same disturbances; the least of all batches is
 //! what the code takes, the median what it took. Before the next batch the collector has taken the
 //! marks of the last one: to write them again, their memory comes back from its CPU.
-//!
-//! Not here: what the collector takes (`timewire-ctl`).
 #![allow(clippy::unwrap_used, reason = "a benchmark may panic")]
 
 #[path = "../tests/library/mod.rs"]

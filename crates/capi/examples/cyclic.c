@@ -67,7 +67,7 @@ int main(int argc, char **argv)
 	static const uint8_t everyone[6] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
 	static tw_stream_config list[MOST];
 	static struct streams streams;
-	tw_transmitter_config port = { .size = sizeof(port), .taps = TW_TAP_SOFTWARE };
+	tw_transmitter_config port = { .size = sizeof(port), .points = TW_POINT_SOFTWARE };
 	tw_talker_config config = { .size = sizeof(config), .ports = &port, .port_count = 1 };
 	tw_stream_config usual = { .size = sizeof(usual), .flags = TW_STREAM_PROBE };
 	tw_stream_counters sum = { .size = 0 };
@@ -163,17 +163,17 @@ int main(int argc, char **argv)
 		sum.not_taken += one.not_taken + one.refused;
 		sum.past_deadline += one.past_deadline;
 		sum.launch_invalid += one.launch_invalid + one.launch_missed;
-		sum.stamps += one.stamps;
+		sum.timestamps += one.timestamps;
 		sum.latest_ns = one.latest_ns > sum.latest_ns ? one.latest_ns : sum.latest_ns;
 	}
 	printf("streams %u stopped %d planned %llu sent %llu woke_late %llu overran %llu "
-	       "not_filled %llu not_taken %llu past_deadline %llu launch_refused %llu stamps %llu "
-	       "latest_us %lld\n",
+	       "not_filled %llu not_taken %llu past_deadline %llu launch_refused %llu "
+	       "timestamps %llu latest_us %lld\n",
 	       count, result, (unsigned long long)sum.planned, (unsigned long long)sum.sent,
 	       (unsigned long long)sum.woke_late, (unsigned long long)sum.overran,
 	       (unsigned long long)sum.not_filled, (unsigned long long)sum.not_taken,
 	       (unsigned long long)sum.past_deadline, (unsigned long long)sum.launch_invalid,
-	       (unsigned long long)sum.stamps, (long long)(sum.latest_ns / 1000));
+	       (unsigned long long)sum.timestamps, (long long)(sum.latest_ns / 1000));
 	tw_talker_close(talker);
 	return 0;
 }

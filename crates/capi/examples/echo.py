@@ -25,10 +25,10 @@ def echo(receiver, to, ends):
 
 
 def main(count):
-    out, up, back, stamps = [], [], [], 0
-    with tw.Receiver(bind="127.0.0.1:0", stamps=tw.STAMP_SOFTWARE) as far, \
-            tw.Receiver(bind="127.0.0.1:0", stamps=tw.STAMP_SOFTWARE) as near, \
-            tw.Transmitter(to=str(far.address), taps=tw.TAP_SOFTWARE) as transmitter:
+    out, up, back, timestamps = [], [], [], 0
+    with tw.Receiver(bind="127.0.0.1:0", timestamps=tw.TIMESTAMP_SOFTWARE) as far, \
+            tw.Receiver(bind="127.0.0.1:0", timestamps=tw.TIMESTAMP_SOFTWARE) as near, \
+            tw.Transmitter(to=str(far.address), points=tw.POINT_SOFTWARE) as transmitter:
         ends = threading.Event()
         other = threading.Thread(target=echo, args=(far, str(near.address), ends))
         other.start()
@@ -46,19 +46,19 @@ def main(count):
                 if answer.bytes[tw.PROBE_LEN:] != b"echo" or answer.sender is None:
                     raise SystemExit("message %d came back changed" % seq)
                 back.append(answer.user_ns - sent)
-                # The kernel begins to stamp a moment after it is first asked to.
+                # The kernel begins to timestamp a moment after it is first asked to.
                 if answer.kernel_ns is not None:
                     up.append(answer.user_ns - answer.kernel_ns)
                 for report in transmitter.reports():
-                    if report.kind == tw.REPORT_STAMP and report.id == number:
-                        stamps += 1
+                    if report.kind == tw.REPORT_TIMESTAMP and report.id == number:
+                        timestamps += 1
                         out.append(report.time_ns - sent)
         finally:
             # A receiver is one thread's at a time: what comes now is asked of both.
             ends.set()
             other.join()
-        print("echoes %d stamps %d kernel %d drops %d"
-              % (count, stamps, len(up), near.drops + far.drops))
+        print("echoes %d timestamps %d kernel %d drops %d"
+              % (count, timestamps, len(up), near.drops + far.drops))
     for name, times in (("to the interface", out), ("kernel to program", up), ("echo", back)):
         if times:
             print("%-18s median %6.1f us, most %6.1f us"

@@ -21,7 +21,7 @@
 
 struct result {
 	size_t header; /* bytes before the message */
-	uint64_t known, other, lost, skipped, stamped;
+	uint64_t known, other, lost, skipped, timestamped;
 	uint32_t next, not_sent;
 	int64_t least, most, sum;
 };
@@ -61,17 +61,17 @@ static void on_arrival(const tw_arrival *arrival, void *context)
 	result->sum += latency;
 	result->known++;
 	if (arrival->has & (TW_HAS_HARDWARE | TW_HAS_DRIVER | TW_HAS_KERNEL))
-		result->stamped++;
+		result->timestamped++;
 }
 
 int main(int argc, char **argv)
 {
 	static const char *const ways[] = { "udp", "frames", "ring", "xdp" };
-	tw_receiver_config config = { .size = sizeof(config), .stamps = TW_STAMP_SOFTWARE };
+	tw_receiver_config config = { .size = sizeof(config), .timestamps = TW_TIMESTAMP_SOFTWARE };
 	struct result result = { .header = 14 };
 	tw_receiver *receiver = NULL;
 	uint64_t count, drops = 0;
-	int64_t patience;
+	int64_t timeout;
 	char text[256];
 	int at, error;
 
@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 			config.transport = (uint32_t)at + TW_TRANSPORT_UDP;
 	}
 	count = argc > 3 ? strtoull(argv[3], NULL, 10) : UINT64_MAX;
-	patience = (argc > 4 ? atoll(argv[4]) : 5) * INT64_C(1000000000);
+	timeout = (argc > 4 ? atoll(argv[4]) : 5) * INT64_C(1000000000);
 	if (config.transport == TW_TRANSPORT_UDP) {
 		config.bind = argv[2];
 		result.header = 0;
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 
 	while (result.known < count) {
-		error = tw_receiver_receive(receiver, patience, on_arrival, &result);
+		error = tw_receiver_receive(receiver, timeout, on_arrival, &result);
 		if (error < 0) {
 			fprintf(stderr, "error: %s\n", tw_last_error());
 			return tw_exit_code(error);
@@ -126,9 +126,9 @@ int main(int argc, char **argv)
 	tw_receiver_drops(receiver, &drops);
 	if (result.skipped)
 		printf("skipped %llu\n", (unsigned long long)result.skipped);
-	printf("known %llu lost %llu other %llu stamped %llu drops %llu\n",
+	printf("known %llu lost %llu other %llu timestamped %llu drops %llu\n",
 	       (unsigned long long)result.known, (unsigned long long)result.lost,
-	       (unsigned long long)result.other, (unsigned long long)result.stamped,
+	       (unsigned long long)result.other, (unsigned long long)result.timestamped,
 	       (unsigned long long)drops);
 	if (argc <= 5)
 		printf("latency not shown: clock error unknown\n");

@@ -77,7 +77,7 @@ public:
 		config.size = sizeof config;
 		config.transport = TW_TRANSPORT_UDP;
 		config.bind = "127.0.0.1:0";
-		config.stamps = TW_STAMP_SOFTWARE;
+		config.timestamps = TW_TIMESTAMP_SOFTWARE;
 		checked(tw_receiver_open(&config, &handle_));
 	}
 	~Receiver() { tw_receiver_close(handle_); }

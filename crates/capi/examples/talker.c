@@ -27,7 +27,7 @@
 
 /* What the loop and its reports come to. */
 struct result {
-	uint64_t sent, full, not_taken, launch_refused, stamps;
+	uint64_t sent, full, not_taken, launch_refused, timestamps;
 	int64_t latest;
 };
 
@@ -42,8 +42,8 @@ static void on_report(const tw_report *report, void *context)
 	struct result *result = context;
 
 	switch (report->kind) {
-	case TW_REPORT_STAMP:
-		result->stamps++;
+	case TW_REPORT_TIMESTAMP:
+		result->timestamps++;
 		break;
 	case TW_REPORT_NOT_TAKEN:
 		result->not_taken++;
@@ -78,7 +78,7 @@ static void compute(uint8_t *payload, size_t length, uint32_t cycle)
 int main(int argc, char **argv)
 {
 	static const char *const ways[] = { "udp", "frames", "ring", "xdp" };
-	tw_transmitter_config config = { .size = sizeof(config), .taps = TW_TAP_SOFTWARE };
+	tw_transmitter_config config = { .size = sizeof(config), .points = TW_POINT_SOFTWARE };
 	const char *file = NULL, *station = NULL;
 	int64_t cycle = 1000000, launch_after = 0, lead = 40000, next;
 	uint32_t count = 1000, seq;
@@ -177,9 +177,9 @@ int main(int argc, char **argv)
 			fail("reports", error);
 		next += cycle;
 	}
-	/* The last stamps take a moment: a second at most, then they are missing. */
+	/* The last timestamps take a moment: a second at most, then they are missing. */
 	for (at = 0; at < 1000; at++) {
-		if (result.stamps >= result.sent - result.not_taken)
+		if (result.timestamps >= result.sent - result.not_taken)
 			break;
 		tw_sleep_until(tw_now() + 1000000, 0);
 		error = tw_transmitter_reports(transmitter, on_report, &result);
@@ -187,11 +187,11 @@ int main(int argc, char **argv)
 			fail("reports", error);
 	}
 	result.sent -= result.not_taken;
-	printf("sent %llu full %llu not_taken %llu launch_refused %llu stamps %llu "
+	printf("sent %llu full %llu not_taken %llu launch_refused %llu timestamps %llu "
 	       "latest_us %lld\n",
 	       (unsigned long long)result.sent, (unsigned long long)result.full,
 	       (unsigned long long)result.not_taken, (unsigned long long)result.launch_refused,
-	       (unsigned long long)result.stamps, (long long)(result.latest / 1000));
+	       (unsigned long long)result.timestamps, (long long)(result.latest / 1000));
 	tw_slots_close(slots);
 	tw_transmitter_close(transmitter);
 	return 0;

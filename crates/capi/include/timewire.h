@@ -8,8 +8,8 @@
  * would be right. A failed call changes nothing unless its comment says so.
  *
  * Time. A time is an int64_t in nanoseconds of TAI since 1970 (CLOCK_TAI), a duration an int64_t in
- * nanoseconds. Stamps of a card are of the card's own clock. Where the kernel was not told how far
- * TAI is ahead of UTC, both are the same to it and here.
+ * nanoseconds. Timestamps of a NIC are of the NIC's own clock. Where the kernel was not told how
+ * far TAI is ahead of UTC, both are the same to it and here.
  *
  * Handles. tw_slots, tw_transmitter, tw_talker and tw_receiver are names, not addresses: never
  * follow, free or compare them. A handle that is closed, was never one or is of another kind is
@@ -243,12 +243,12 @@ enum {
 	TW_LAUNCH_MONOTONIC = 2
 };
 
-/* Where a message is stamped on its way out. */
+/* Where a message is timestamped on its way out. */
 enum {
-	TW_TAP_SCHED = 1,    /* before the queueing discipline; not with AF_XDP */
-	TW_TAP_SOFTWARE = 2, /* as it is handed to the interface */
-	TW_TAP_HARDWARE = 4, /* by the card */
-	TW_TAP_FREED = 8     /* only reported: AF_XDP, as the kernel frees its copy */
+	TW_POINT_SCHED = 1,    /* before the queueing discipline; not with AF_XDP */
+	TW_POINT_SOFTWARE = 2, /* as it is handed to the interface */
+	TW_POINT_HARDWARE = 4, /* by the NIC */
+	TW_POINT_FREED = 8     /* only reported: AF_XDP, as the kernel frees its copy */
 };
 
 enum {
@@ -274,7 +274,7 @@ typedef struct tw_transmitter_config {
 	uint32_t priority;         /* SO_PRIORITY, 0 to 15; above 6 needs CAP_NET_ADMIN */
 	uint32_t traffic_class;    /* UDP: the byte with DSCP and ECN */
 	uint32_t launch;           /* TW_LAUNCH_... */
-	uint32_t taps;             /* which stamps come back: TW_TAP_SCHED, _SOFTWARE, _HARDWARE */
+	uint32_t points;             /* what comes back: TW_POINT_SCHED, _SOFTWARE, _HARDWARE */
 	uint32_t buffer_bytes;     /* bytes that may wait in the kernel; 0: system's choice */
 	uint32_t longest;          /* bytes; 0: what the interface takes, or 1472 with UDP */
 	uint32_t busy_poll_us;     /* AF_XDP: microseconds; 0 for no busy polling */
@@ -285,7 +285,7 @@ typedef struct tw_transmitter_config {
 /*
  * Opens a way out.
  *
- * Errors: TW_ERROR_USAGE for wishes that exclude each other; TW_ERROR_SYSTEM for a missing
+ * Errors: TW_ERROR_USAGE for requests that exclude each other; TW_ERROR_SYSTEM for a missing
  * interface, address or privilege; TW_ERROR_UNSUPPORTED for what kernel or driver cannot do.
  */
 int tw_transmitter_open(const tw_transmitter_config *config, tw_transmitter **transmitter);
@@ -327,7 +327,7 @@ int tw_transmitter_send_copy(tw_transmitter *transmitter, const uint8_t *message
 int tw_transmitter_flush(tw_transmitter *transmitter);
 
 enum {
-	TW_REPORT_STAMP = 1,          /* `id` passed `tap` at `time_ns` */
+	TW_REPORT_TIMESTAMP = 1,          /* `id` passed `point` at `time_ns` */
 	TW_REPORT_NOT_TAKEN = 2,      /* the kernel did not take `id`: `error` is its errno */
 	TW_REPORT_LAUNCH_INVALID = 3, /* dropped: its launch time `time_ns` was past, or wrong */
 	TW_REPORT_LAUNCH_MISSED = 4,  /* dropped: it waited until `time_ns` had passed */
@@ -338,11 +338,11 @@ enum {
 typedef struct tw_report {
 	uint32_t size;
 	uint32_t kind;          /* TW_REPORT_... */
-	uint32_t id;            /* of a stamp and of what was not taken */
-	uint32_t tap;           /* of a stamp: TW_TAP_... */
-	uint32_t is_card_clock; /* of a stamp: 1 when `time_ns` is the card's clock, 0: TAI */
+	uint32_t id;            /* of a timestamp and of what was not taken */
+	uint32_t point;           /* of a timestamp: TW_POINT_... */
+	uint32_t is_nic_clock;  /* of a timestamp: 1 when `time_ns` is the NIC's clock, 0: TAI */
 	int32_t error;          /* errno of what was not taken, and of others */
-	int64_t time_ns;        /* of a stamp; of a refused launch time, that launch time (TAI) */
+	int64_t time_ns;        /* of a timestamp; of a refused launch time, that time (TAI) */
 } tw_report;
 
 typedef void (*tw_report_fn)(const tw_report *report, void *context);
@@ -440,8 +440,8 @@ typedef struct tw_stream_config {
 #define TW_SPIN_NONE INT64_C(-1)
 
 /*
- * A talker. Priority, launch clock, stamps and everything else of a way out are its port's: streams
- * of two priorities need two ports.
+ * A talker. Priority, launch clock, timestamps and everything else of a way out are its port's:
+ * streams of two priorities need two ports.
  */
 typedef struct tw_talker_config {
 	uint32_t size;                      /* sizeof(tw_talker_config) */
@@ -484,7 +484,7 @@ typedef int (*tw_fill_fn)(const tw_fill *fill, void *context);
 /*
  * Sends what is due before `until`, in the calling thread, and calls `fill` for each message. First
  * comes what is due after the call. Returns 0 when `until` is over or every stream has had its
- * cycles, 1 when it was stopped; then what is missing of stamps has been waited for, up to 50
+ * cycles, 1 when it was stopped; then what is missing of timestamps has been waited for, up to 50
  * milliseconds. It can be called again: sequence numbers and counters go on.
  *
  * Sleeps, and spins for the last `spin_ns`. Takes the thread's timer slack away. Allocates before
@@ -495,9 +495,9 @@ typedef int (*tw_fill_fn)(const tw_fill *fill, void *context);
 int tw_talker_run(tw_talker *talker, int64_t until, tw_fill_fn fill, void *context);
 
 /*
- * Ends the run of a talker, within some 20 milliseconds and the wait for stamps; when none runs,
- * the next one. May be called by any thread, by the callback and by a signal handler: it changes
- * one atomic number and nothing else, so a failure leaves no text either. Real time.
+ * Ends the run of a talker, within some 20 milliseconds and the wait for timestamps; when none
+ * runs, the next one. May be called by any thread, by the callback and by a signal handler: it
+ * changes one atomic number and nothing else, so a failure leaves no text either. Real time.
  *
  * Errors: TW_ERROR_USAGE when it is no open talker.
  */
@@ -520,8 +520,8 @@ typedef struct tw_stream_counters {
 	uint64_t past_deadline;  /* of those sent: late, with TW_STREAM_SEND_LATE */
 	uint64_t launch_invalid; /* of those sent: dropped, the launch time was past, or wrong */
 	uint64_t launch_missed;  /* of those sent: dropped, they waited until it had passed */
-	uint64_t stamps;         /* that came back */
-	uint64_t stamps_missing; /* that did not, yet */
+	uint64_t timestamps;         /* that came back */
+	uint64_t timestamps_missing; /* that did not, yet */
 	int64_t latest_ns;       /* most between due and written, of those sent */
 } tw_stream_counters;
 
@@ -571,8 +571,8 @@ typedef struct tw_filter {
 } tw_filter;
 
 enum {
-	TW_STAMP_SOFTWARE = 1, /* the kernel's, as the message comes to its stack */
-	TW_STAMP_HARDWARE = 2  /* the card's, if it was told to stamp received frames */
+	TW_TIMESTAMP_SOFTWARE = 1, /* the kernel's, as the message comes to its stack */
+	TW_TIMESTAMP_HARDWARE = 2  /* the NIC's, if it was told to timestamp received frames */
 };
 
 enum {
@@ -597,7 +597,7 @@ typedef struct tw_receiver_config {
 	uint32_t queue;            /* AF_XDP: the one queue, with TW_RECEIVE_ONE_QUEUE */
 	uint32_t xdp_mode;         /* AF_XDP: TW_XDP_... */
 	uint32_t flags;            /* TW_RECEIVE_... */
-	uint32_t stamps;           /* TW_STAMP_... as bits; AF_XDP always has the driver's */
+	uint32_t timestamps;       /* TW_TIMESTAMP_... as bits; AF_XDP always has the driver's */
 	uint32_t wait;             /* TW_WAIT_... */
 	uint32_t busy_poll_us;     /* TW_WAIT_BUSY_POLL: microseconds, required */
 	uint32_t busy_poll_budget; /* TW_WAIT_BUSY_POLL: packets of a look; 0: kernel's choice */
@@ -622,7 +622,7 @@ typedef struct tw_arrival {
 	const uint8_t *bytes; /* a whole frame with its tags, no check sequence; UDP: the payload */
 	uint32_t captured;    /* bytes that are there */
 	uint32_t length;      /* bytes that the message had; more when it was cut */
-	int64_t hardware_ns;  /* when the card received it: nanoseconds of the card's clock */
+	int64_t hardware_ns;  /* when the NIC received it: nanoseconds of the NIC's clock */
 	int64_t driver_ns;    /* when an XDP program had it in or right behind the driver */
 	int64_t kernel_ns;    /* when the kernel's stack received it */
 	int64_t user_ns;      /* always: when the call that brought it had returned */

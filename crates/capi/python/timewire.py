@@ -7,7 +7,7 @@ of TAI; `timewire.h` has the meaning of everything.
 
     import timewire as tw
 
-    with tw.Receiver(bind="127.0.0.1:0", stamps=tw.STAMP_SOFTWARE) as receiver, \\
+    with tw.Receiver(bind="127.0.0.1:0", timestamps=tw.TIMESTAMP_SOFTWARE) as receiver, \\
          tw.Transmitter(to=str(receiver.address)) as transmitter:
         transmitter.send(b"hello")
         for arrival in receiver.receive(wait_ns=1_000_000_000):
@@ -26,13 +26,13 @@ ERROR_USAGE, ERROR_SYSTEM, ERROR_UNSUPPORTED, ERROR_FULL, ERROR_INTERNAL = -1, -
 UDP, FRAMES, RING, XDP = 1, 2, 3, 4
 XDP_AUTO, XDP_GENERIC, XDP_NATIVE, XDP_ZERO_COPY = 0, 1, 2, 3
 LAUNCH_NONE, LAUNCH_TAI, LAUNCH_MONOTONIC = 0, 1, 2
-TAP_SCHED, TAP_SOFTWARE, TAP_HARDWARE, TAP_FREED = 1, 2, 4, 8
-REPORT_STAMP, REPORT_NOT_TAKEN, REPORT_LAUNCH_INVALID = 1, 2, 3
+POINT_SCHED, POINT_SOFTWARE, POINT_HARDWARE, POINT_FREED = 1, 2, 4, 8
+REPORT_TIMESTAMP, REPORT_NOT_TAKEN, REPORT_LAUNCH_INVALID = 1, 2, 3
 REPORT_LAUNCH_MISSED, REPORT_OTHER = 4, 5
 STREAM_PROBE, STREAM_SEND_LATE, STREAM_TAG, STREAM_UDP = 1, 2, 4, 8
 FILTER_ETHERTYPE, FILTER_DESTINATION, FILTER_SOURCE = 1, 2, 4
 FILTER_VID, FILTER_PCP, FILTER_UDP_PORT = 8, 16, 32
-STAMP_SOFTWARE, STAMP_HARDWARE = 1, 2
+TIMESTAMP_SOFTWARE, TIMESTAMP_HARDWARE = 1, 2
 WAIT_BLOCK, WAIT_POLL, WAIT_BUSY_POLL = 0, 1, 2
 HAS_HARDWARE, HAS_DRIVER, HAS_KERNEL, HAS_FROM, HAS_TAG = 1, 2, 4, 8, 16
 PROBE_LEN = 18
@@ -71,7 +71,7 @@ class TransmitterConfig(c.Structure):
     _fields_ = [("size", c.c_uint32), ("transport", c.c_uint32), ("interface", c.c_char_p),
                 ("from", c.c_char_p), ("to", c.c_char_p), ("queue", c.c_uint32),
                 ("xdp_mode", c.c_uint32), ("flags", c.c_uint32), ("priority", c.c_uint32),
-                ("traffic_class", c.c_uint32), ("launch", c.c_uint32), ("taps", c.c_uint32),
+                ("traffic_class", c.c_uint32), ("launch", c.c_uint32), ("points", c.c_uint32),
                 ("buffer_bytes", c.c_uint32), ("longest", c.c_uint32),
                 ("busy_poll_us", c.c_uint32), ("busy_poll_budget", c.c_uint32),
                 ("reserved", c.c_uint32)]
@@ -79,7 +79,7 @@ class TransmitterConfig(c.Structure):
 
 class Report(c.Structure):
     _fields_ = [("size", c.c_uint32), ("kind", c.c_uint32), ("id", c.c_uint32),
-                ("tap", c.c_uint32), ("is_card_clock", c.c_uint32), ("error", c.c_int32),
+                ("point", c.c_uint32), ("is_nic_clock", c.c_uint32), ("error", c.c_int32),
                 ("time_ns", c.c_int64)]
 
 
@@ -117,7 +117,7 @@ class StreamCounters(c.Structure):
                 ("not_filled", c.c_uint64), ("not_taken", c.c_uint64),
                 ("refused", c.c_uint64), ("past_deadline", c.c_uint64),
                 ("launch_invalid", c.c_uint64), ("launch_missed", c.c_uint64),
-                ("stamps", c.c_uint64), ("stamps_missing", c.c_uint64),
+                ("timestamps", c.c_uint64), ("timestamps_missing", c.c_uint64),
                 ("latest_ns", c.c_int64)]
 
 
@@ -130,7 +130,7 @@ class Filter(c.Structure):
 class ReceiverConfig(c.Structure):
     _fields_ = [("size", c.c_uint32), ("transport", c.c_uint32), ("interface", c.c_char_p),
                 ("bind", c.c_char_p), ("group", c.c_char_p), ("queue", c.c_uint32),
-                ("xdp_mode", c.c_uint32), ("flags", c.c_uint32), ("stamps", c.c_uint32),
+                ("xdp_mode", c.c_uint32), ("flags", c.c_uint32), ("timestamps", c.c_uint32),
                 ("wait", c.c_uint32), ("busy_poll_us", c.c_uint32),
                 ("busy_poll_budget", c.c_uint32), ("buffer_bytes", c.c_uint32),
                 ("longest", c.c_uint32), ("reserved", c.c_uint32), ("filter", Filter)]
@@ -496,7 +496,7 @@ def _stream_value(name, value):
 
 
 class Arrival:
-    """A message that has come, copied; stamps that are not known are None."""
+    """A message that has come, copied; timestamps that are not known are None."""
 
     def __init__(self, raw):
         def known(bit, value):

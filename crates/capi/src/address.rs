@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The address of a UDP socket, without the system's own structures, which differ in every
 //! language.
-//!
-//! Not here: names; nothing is looked up.
 
 use std::ffi::{c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -5,18 +5,13 @@
 //! Each place of the handles' table has one atomic number here: the handle of the talker that is
 //! open there, and a bit that says that it is to stop. A handle that is closed changes nothing of
 //! the one that has its place now.
-//!
-//! Not here: the table (`handle`), the loop that is stopped (`talker`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use timewire_base::Span;
-use timewire_path::talker::{LiveCounters, StreamCounters};
+use timewire_datapath::talker::LiveCounters;
 
-use crate::error::Failed;
 use crate::handle::{self, Handle, PLACES};
-use crate::talker::OpenTalker;
 
 /// A bit that no handle has.
 const STOP: usize = handle::FREE_BIT;
@@ -76,22 +71,12 @@ pub(crate) fn take_stop(talker: Handle) -> bool {
     })
 }
 
-/// The counters of a stream of a talker, and how late its latest message was.
-///
-/// **Errors**: the handle is null, closed, or of another kind.
-pub(crate) fn counters(
-    talker: Handle,
-    stream: u32,
-) -> Result<Option<(StreamCounters, Span)>, Failed> {
-    let view = handle::place_of(talker).map(|place| COUNTERS[place].try_read());
-    // While it is opened or closed there is none.
-    let view = view.and_then(Result::ok);
-    match view.as_deref() {
-        Some(Some((of, live))) if *of == talker.addr() => {
-            Ok(u16::try_from(stream).ok().and_then(|stream| live.of(stream)))
-        }
-        _ => Err(handle::not_one::<OpenTalker>(talker)),
-    }
+/// The counters of a talker; `None` when the handle is null, closed, or of another kind.
+pub(crate) fn counters(talker: Handle) -> Option<Arc<LiveCounters>> {
+    // While it is opened or closed there are none.
+    let view = COUNTERS[handle::place_of(talker)?].try_read().ok()?;
+    let (of, live) = view.as_ref()?;
+    (*of == talker.addr()).then(|| Arc::clone(live))
 }
 
 #[cfg(test)]
@@ -111,14 +96,14 @@ mod tests {
         assert!(!is_stopped(old) && stop(old) && stop(old) && is_stopped(old));
         assert!(!stop(new));
         closed(old);
-        assert!(!stop(old) && counters(old, 1).is_err());
+        assert!(!stop(old) && counters(old).is_none());
         opened(new, live());
         // Late, as by a thread that was kept from closing it earlier.
         closed(old);
         assert!(!stop(old) && !is_stopped(new) && !take_stop(new));
         assert!(stop(new) && take_stop(new) && !take_stop(new));
-        assert!(matches!(counters(new, 1), Ok(None)));
+        assert!(counters(new).is_some_and(|live| live.of(1).is_none()));
         closed(new);
-        assert!(counters(new, 1).is_err());
+        assert!(counters(new).is_none());
     }
 }

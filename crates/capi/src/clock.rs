@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The time, and waiting for it.
-//!
-//! Not here: waiting for a slot (`slots`).
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a function says what went wrong: a negative number, and a text for the calling thread. The
 //! text is kept in place, so that also "full", which is part of normal work, allocates nothing.
-//!
-//! Not here: what the numbers mean to a program (`include/timewire.h`).
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
@@ -29,23 +27,23 @@ pub(crate) struct Failed(Code);
 pub(crate) type Answer = Result<c_int, Failed>;
 
 /// **Units**: bytes with the zero at the end.
-const ROOM: usize = 2_048;
+const MESSAGE_BYTES: usize = 2_048;
 
 struct Last {
-    text: [u8; ROOM],
+    text: [u8; MESSAGE_BYTES],
     length: usize,
     errno: c_int,
 }
 
 thread_local! {
     static LAST: RefCell<Last> =
-        const { RefCell::new(Last { text: [0; ROOM], length: 0, errno: 0 }) };
+        const { RefCell::new(Last { text: [0; MESSAGE_BYTES], length: 0, errno: 0 }) };
 }
 
 impl Write for Last {
     /// Cuts what has no room, between characters.
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let free = ROOM - 1 - self.length;
+        let free = MESSAGE_BYTES - 1 - self.length;
         let mut count = text.len().min(free);
         while !text.is_char_boundary(count) {
             count -= 1;
@@ -179,8 +177,8 @@ mod tests {
 
     #[test]
     fn t0_a_long_text_is_cut_between_characters_and_a_zero_does_not_end_it() {
-        Failed::usage("ä".repeat(ROOM));
-        assert_eq!(last().len(), ROOM - 2);
+        Failed::usage("ä".repeat(MESSAGE_BYTES));
+        assert_eq!(last().len(), MESSAGE_BYTES - 2);
         Failed::usage("a\0b");
         assert_eq!(last(), "a?b");
     }

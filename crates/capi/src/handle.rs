@@ -5,63 +5,26 @@
 //! callback that it calls.
 //!
 //! Looking it up takes no system call and never waits.
-//!
-//! Not here: what the objects are (`slots`, `transmit`, `receive`, `talker`), what may be done to
-//! one that is in use (`beside`).
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use crate::error::{Answer, Code, Failed};
-use crate::receive::OpenReceiver;
-use crate::slots::OpenSlots;
-use crate::talker::OpenTalker;
-use crate::transmit::OpenTransmitter;
 
 /// What a handle can name.
-pub(crate) enum Object {
-    Slots(OpenSlots),
-    Transmitter(Box<OpenTransmitter>),
-    Receiver(Box<OpenReceiver>),
-    Talker(Box<OpenTalker>),
-}
-
-/// A kind of object.
-pub(crate) trait Kind: Sized {
+pub(crate) trait Kind: Any + Send {
     /// What it is called in errors.
     const NAME: &'static str;
-    fn wrap(self) -> Object;
-    fn of(object: &mut Object) -> Option<&mut Self>;
 }
-
-macro_rules! kind {
-    ($type:ty, $variant:ident, $name:literal, $wrap:expr) => {
-        impl Kind for $type {
-            const NAME: &'static str = $name;
-            fn wrap(self) -> Object {
-                Object::$variant($wrap(self))
-            }
-            fn of(object: &mut Object) -> Option<&mut Self> {
-                match object {
-                    Object::$variant(one) => Some(one),
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-kind!(OpenSlots, Slots, "slots", std::convert::identity);
-kind!(OpenTransmitter, Transmitter, "transmitter", Box::new);
-kind!(OpenReceiver, Receiver, "receiver", Box::new);
-kind!(OpenTalker, Talker, "talker", Box::new);
 
 /// A handle as it crosses the border; never followed.
 pub(crate) type Handle = *mut std::ffi::c_void;
 
-struct Place {
+struct HandleSlot {
     /// How often the place was used: a handle of an earlier use is not one any more.
     uses: usize,
-    object: Option<Object>,
+    object: Option<Box<dyn Any + Send>>,
 }
 
 /// Objects that can be open at a time.
@@ -73,8 +36,8 @@ const USES: usize = usize::MAX >> PLACE_BITS;
 pub(crate) const FREE_BIT: usize = 1 << (PLACE_BITS - 1);
 const _: () = assert!(PLACES < FREE_BIT);
 
-static TABLE: [Mutex<Place>; PLACES] =
-    [const { Mutex::new(Place { uses: 0, object: None }) }; PLACES];
+static TABLE: [Mutex<HandleSlot>; PLACES] =
+    [const { Mutex::new(HandleSlot { uses: 0, object: None }) }; PLACES];
 
 /// Whether a place has an object, or is about to. To look for a free one locks none that another
 /// thread uses: its call would find the object in use.
@@ -91,7 +54,7 @@ pub(crate) fn keep<K: Kind>(object: K) -> Result<Handle, Failed> {
         // Only a handle of an earlier use can lock it now, for as long as it takes to see that.
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         place.uses = place.uses.wrapping_add(1) & USES;
-        place.object = Some(object.wrap());
+        place.object = Some(Box::new(object));
         let name = place.uses << PLACE_BITS | (index + 1);
         return Ok(std::ptr::without_provenance_mut(name));
     }
@@ -104,7 +67,7 @@ pub(crate) fn place_of(handle: Handle) -> Option<usize> {
     (place < PLACES).then_some(place)
 }
 
-fn find<K: Kind>(handle: Handle) -> Result<(&'static Mutex<Place>, usize), Failed> {
+fn find<K: Kind>(handle: Handle) -> Result<(&'static Mutex<HandleSlot>, usize), Failed> {
     let place = place_of(handle).and_then(|place| TABLE.get(place));
     let place = place.ok_or_else(|| not_one::<K>(handle))?;
     Ok((place, handle.addr() >> PLACE_BITS))
@@ -148,7 +111,8 @@ pub(crate) fn with<K: Kind>(handle: Handle, body: impl FnOnce(&mut K) -> Answer)
     if place.uses != uses {
         return Err(stale::<K>());
     }
-    body(place.object.as_mut().and_then(K::of).ok_or_else(stale::<K>)?)
+    let object = place.object.as_mut().and_then(|object| object.downcast_mut::<K>());
+    body(object.ok_or_else(stale::<K>)?)
 }
 
 /// Ends an object; its handle is none from then on. Null is nothing to close. `before` is called
@@ -168,7 +132,8 @@ pub(crate) fn close<K: Kind>(handle: Handle, before: impl FnOnce()) -> Answer {
             poisoned.into_inner()
         }
     };
-    let is_this = locked.uses == uses && locked.object.as_mut().and_then(K::of).is_some();
+    let is_this =
+        locked.uses == uses && locked.object.as_ref().is_some_and(|object| object.is::<K>());
     if !is_this {
         return Err(stale::<K>());
     }
@@ -186,7 +151,7 @@ pub(crate) fn close<K: Kind>(handle: Handle, before: impl FnOnce()) -> Answer {
 mod tests {
     use super::*;
     use crate::error::guard;
-    use crate::slots::{Window, tw_slots_close, tw_slots_make};
+    use crate::slots::{OpenSlots, Window, tw_slots_close, tw_slots_make};
 
     fn open() -> Handle {
         let (window, mut slots) = (Window { offset_ns: 0, length_ns: 1 }, std::ptr::null_mut());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `libtimewire`: what a control program that is not written in Rust needs of Timewire. Time and
-//! slots, sending with launch times and by timetable, receiving with every stamp,
+//! slots, sending with launch times and by timetable, receiving with every timestamp,
 //! and the header by which messages are known.
 //!
 //! What each function does, its units and errors, and the rules for threads stand in
@@ -9,7 +9,7 @@
 //! a crash as far as that can be seen from here, and nothing is allocated between opening and
 //! closing.
 //!
-//! Not here: the work itself (`timewire-path`, `timewire-sched`); why this is a crate
+//! Not here: the work itself (`timewire-datapath`, `timewire-model`); why this is a crate
 //! (`docs/src/adr/0018-c-library.md`).
 
 mod address;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Marks. A ring belongs to the thread that opened it, and is kept by that thread: what another one
 //! opened is none here, and what a thread forgot to close ends with it.
-//!
-//! Not here: marks from C itself, which are inline (`include/timewire_mark.h`).
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 
-use timewire_path::udp_flow;
+use timewire_datapath::udp_flow;
 use timewire_sys::marker::{Counter, Histogram, Markers, Point, RawMarkers};
 
 use crate::address::Address;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The header by which a listener knows the messages of a stream.
-//!
-//! Not here: its bytes (`timewire_path::probe`).
 
 use std::ffi::c_int;
 
 use timewire_base::Instant;
-use timewire_path::probe;
+use timewire_datapath::probe;
 
 use crate::error::{Failed, guard};
 use crate::raw;

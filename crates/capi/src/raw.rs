@@ -6,8 +6,6 @@
 //! has it. A larger one is of a later header: what this library does not know must be zero, or it
 //! is an error, since something was asked for that would not be done. A smaller one than the first
 //! version had is an error; what a structure lacks of a later version counts as zero.
-//!
-//! Not here: handles (`handle`), which are no pointers.
 
 use std::ffi::{CStr, c_char};
 

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Receiving messages with every stamp that there is.
-//!
-//! Not here: the sources (`timewire_path::listen`).
+//! Receiving messages with every timestamp that there is.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use timewire_base::{Instant, Span, Tai};
-use timewire_path::listen::{
-    self, BusyPoll, FrameFilter, ListenError, ReceiveOptions, ReceiveStamps, Receiver, Source,
+use timewire_base::wire::MacAddress;
+use timewire_base::{Failure, Instant, Span, Tai};
+use timewire_datapath::listen::{
+    self, BusyPoll, FrameFilter, ListenError, ReceiveOptions, ReceiveTimestamps, Receiver, Source,
     UdpPlace, Wait, XdpMode,
 };
 
 use crate::address::{self, Address};
 use crate::error::{Answer, Code, Failed, count, errno_of, guard};
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Kind};
 use crate::raw;
 use crate::transmit::{interface_of, none_of, required, unknown_xdp_mode};
 
@@ -63,8 +62,8 @@ pub struct ReceiverConfig {
     pub xdp_mode: u32,
     /// `TW_RECEIVE_...`.
     pub flags: u32,
-    /// `TW_STAMP_...` as bits.
-    pub stamps: u32,
+    /// `TW_TIMESTAMP_...` as bits.
+    pub timestamps: u32,
     /// `TW_WAIT_...`.
     pub wait: u32,
     /// **Units**: microseconds of busy polling.
@@ -103,7 +102,7 @@ pub struct Arrival {
     pub captured: u32,
     /// **Units**: bytes that the message had.
     pub length: u32,
-    /// The card's clock. **Units**: nanoseconds.
+    /// The NIC's clock. **Units**: nanoseconds.
     pub hardware_ns: i64,
     /// TAI. **Units**: nanoseconds.
     pub driver_ns: i64,
@@ -132,10 +131,14 @@ const HAS_TAG: u32 = 16;
 pub type ArrivalFn = Option<unsafe extern "C" fn(arrival: *const Arrival, context: *mut c_void)>;
 
 /// `TW_RECEIVE_MOST`: no look brings more.
-const MOST: usize = 64;
+const MAX_MESSAGES: usize = 64;
 
 /// What a receiver handle names.
 pub(crate) struct OpenReceiver(Receiver);
+
+impl Kind for OpenReceiver {
+    const NAME: &'static str = "receiver";
+}
 
 impl Filter {
     fn read(&self) -> Result<FrameFilter, Failed> {
@@ -144,8 +147,8 @@ impl Filter {
         let has = |bit: u32| self.parts & bit > 0;
         Ok(FrameFilter {
             ethertype: has(1).then_some(self.ethertype),
-            destination: has(2).then_some(self.destination),
-            source: has(4).then_some(self.source),
+            destination: has(2).then_some(MacAddress(self.destination)),
+            source: has(4).then_some(MacAddress(self.source)),
             vid: has(8).then_some(self.vid),
             pcp: has(16).then_some(self.pcp),
             udp_port: has(32).then_some(self.udp_port),
@@ -167,7 +170,7 @@ impl ReceiverConfig {
         };
         raw::only(self.reserved, 0, "reserved")?;
         raw::only(self.flags, 3, "flags")?;
-        raw::only(self.stamps, 3, "stamps")?;
+        raw::only(self.timestamps, 3, "timestamps")?;
         let interface = interface_of(interface)?;
         let source = match self.transport {
             1 => {
@@ -242,7 +245,10 @@ impl ReceiverConfig {
         let or = |given, default| if given == 0 { default } else { given };
         let default = ReceiveOptions::default();
         Ok(ReceiveOptions {
-            stamps: ReceiveStamps { software: self.stamps & 1 > 0, hardware: self.stamps & 2 > 0 },
+            timestamps: ReceiveTimestamps {
+                software: self.timestamps & 1 > 0,
+                hardware: self.timestamps & 2 > 0,
+            },
             wait,
             filter: self.filter.read()?,
             buffer_bytes: or(self.buffer_bytes, default.buffer_bytes),
@@ -296,7 +302,7 @@ fn arrival_of(arrival: &listen::Arrival<'_>) -> Arrival {
 }
 
 /// Negative is for ever.
-fn patience(wait_ns: i64) -> Option<Span> {
+fn timeout(wait_ns: i64) -> Option<Span> {
     (wait_ns >= 0).then(|| Span::from_ns(wait_ns))
 }
 
@@ -335,7 +341,7 @@ pub unsafe extern "C" fn tw_receiver_receive(
     guard(|| {
         let each = each.ok_or_else(|| Failed::usage("the callback is NULL"))?;
         handle::with(receiver, |it: &mut OpenReceiver| {
-            let got = it.0.receive(patience(wait_ns), &mut |arrival| {
+            let got = it.0.receive(timeout(wait_ns), &mut |arrival| {
                 let arrival = arrival_of(&arrival);
                 // SAFETY: the caller's promise; the arrival and its bytes live until the call
                 // returns.
@@ -367,9 +373,9 @@ pub unsafe extern "C" fn tw_receiver_take(
                 size_of::<Arrival>()
             )));
         }
-        if many < MOST {
+        if many < MAX_MESSAGES {
             return Err(Failed::usage(format_args!(
-                "room for {many} arrivals: there must be room for TW_RECEIVE_MOST, {MOST}"
+                "room for {many} arrivals: there must be room for TW_RECEIVE_MOST, {MAX_MESSAGES}"
             )));
         }
         let all = many.checked_mul(room);
@@ -381,8 +387,8 @@ pub unsafe extern "C" fn tw_receiver_take(
         }
         handle::with(receiver, |it: &mut OpenReceiver| {
             let mut at = 0;
-            let got = it.0.receive(patience(wait_ns), &mut |arrival| {
-                assert!(at < many, "invariant: a look brings at most {MOST} messages");
+            let got = it.0.receive(timeout(wait_ns), &mut |arrival| {
+                assert!(at < many, "invariant: a look brings at most {MAX_MESSAGES} messages");
                 let fits = arrival.bytes.len().min(room);
                 let place = &mut bytes[at * room..at * room + fits];
                 place.copy_from_slice(&arrival.bytes[..fits]);

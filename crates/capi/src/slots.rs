@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The slots of a station: from a scenario, from what a running MAC says of itself, or by hand; and
 //! waiting for the next one.
-//!
-//! Not here: the arithmetic (`timewire_base::CyclicWindows`, `timewire_path::release`).
 
 use std::ffi::{c_char, c_int};
 use std::fs;
 
 use serde::Deserialize;
 use timewire_base::{CyclicWindows, Instant, Span, StationName};
-use timewire_path::release::SlotTimer;
-use timewire_sched::scenario::Scenario;
-use timewire_sched::tdm::TdmSchedule;
+use timewire_datapath::release::SlotTimer;
+use timewire_model::scenario::Scenario;
+use timewire_model::tdm::TdmSchedule;
+use timewire_tsn::file::ParseFile;
 
 use crate::error::{Answer, Failed, guard};
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Kind};
 use crate::raw;
 
 /// `tw_window`.
@@ -32,6 +31,10 @@ pub(crate) struct OpenSlots {
     timer: SlotTimer,
     windows: CyclicWindows,
     lead: Span,
+}
+
+impl Kind for OpenSlots {
+    const NAME: &'static str = "slots";
 }
 
 impl OpenSlots {

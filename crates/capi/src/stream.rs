@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a stream of a talker is made of, and what became of its messages.
-//!
-//! Not here: the talker (`talker`), its ports (`transmit`).
 
 use timewire_base::{Instant, Span};
-use timewire_path::talker::VlanTag;
-use timewire_path::talker::{self, Cadence, Destination, FrameContent, FrameHeader, StreamSpec};
-use timewire_path::transmit::{TransmitOptions, Transport};
+use timewire_datapath::talker::VlanTag;
+use timewire_datapath::talker::{
+    self, Cadence, Destination, FrameContent, FrameHeader, StreamSpec,
+};
+use timewire_datapath::transmit::{TransmitOptions, Transport};
 
 use crate::address::Address;
 use crate::error::Failed;
@@ -208,7 +208,7 @@ impl StreamConfig {
 /// `tw_stream_counters`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the fields are those of timewire_path::talker::StreamCounters")]
+#[allow(missing_docs, reason = "the fields are those of timewire_datapath::talker::StreamCounters")]
 pub struct StreamCounters {
     pub size: u32,
     pub reserved: u32,
@@ -222,8 +222,8 @@ pub struct StreamCounters {
     pub past_deadline: u64,
     pub launch_invalid: u64,
     pub launch_missed: u64,
-    pub stamps: u64,
-    pub stamps_missing: u64,
+    pub timestamps: u64,
+    pub timestamps_missing: u64,
     /// **Units**: nanoseconds.
     pub latest_ns: i64,
 }
@@ -252,8 +252,8 @@ impl StreamCounters {
             past_deadline,
             launch_invalid,
             launch_missed,
-            stamps,
-            stamps_missing,
+            timestamps,
+            timestamps_missing,
         } = *of;
         StreamCounters {
             size: 0,
@@ -268,8 +268,8 @@ impl StreamCounters {
             past_deadline,
             launch_invalid,
             launch_missed,
-            stamps,
-            stamps_missing,
+            timestamps,
+            timestamps_missing,
             latest_ns: latest.as_ns(),
         }
     }

@@ -3,21 +3,19 @@
 //!
 //! While it runs its handle is in use; stopping it and reading its counters go beside the handle's
 //! lock (`beside`).
-//!
-//! Not here: the loop (`timewire_path::talker`), what a stream is made of (`stream`).
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use timewire_base::drops::{Heard, Socket};
 use timewire_base::{Instant, Span};
-use timewire_path::heard::Hear;
-use timewire_path::talker::{Draft, Filled, LiveCounters, StreamEvent, Talker, TalkerError};
-use timewire_path::transmit::{TransmitOptions, Transport};
+use timewire_datapath::heard::Hear;
+use timewire_datapath::talker::{Draft, Filled, LiveCounters, StreamEvent, Talker, TalkerError};
+use timewire_datapath::transmit::{TransmitOptions, Transport};
 
 use crate::beside;
 use crate::error::{Answer, Failed, guard};
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Kind};
 use crate::raw;
 use crate::stream::{StreamConfig, StreamCounters};
 use crate::transmit::{TransmitterConfig, give_causes, interface_name, port_failed};
@@ -57,9 +55,9 @@ const SPIN_NONE: i64 = -1;
 /// **Units**: nanoseconds.
 const LONGEST_SPIN: i64 = 1_000_000_000;
 /// Ports of one talker.
-const MOST_PORTS: usize = 64;
+const MAX_PORTS: usize = 64;
 /// Streams of one talker, each with a number of its own.
-const MOST_STREAMS: usize = 32_768;
+const MAX_STREAMS: usize = 32_768;
 
 /// `tw_fill`.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +93,10 @@ pub(crate) struct OpenTalker {
     port_by_number: Vec<usize>,
 }
 
+impl Kind for OpenTalker {
+    const NAME: &'static str = "talker";
+}
+
 fn talker_failed(error: &TalkerError) -> Failed {
     match error {
         TalkerError::Port(error) => port_failed(error),
@@ -121,8 +123,8 @@ impl TalkerConfig {
         // SAFETY: the caller's promise.
         let (port_configs, stream_configs) = unsafe {
             (
-                raw::structures(self.ports, self.port_count, MOST_PORTS)?,
-                raw::structures(self.streams, self.stream_count, MOST_STREAMS)?,
+                raw::structures(self.ports, self.port_count, MAX_PORTS)?,
+                raw::structures(self.streams, self.stream_count, MAX_STREAMS)?,
             )
         };
         let mut ports = Vec::with_capacity(port_configs.len());
@@ -138,7 +140,7 @@ impl TalkerConfig {
         let socket = |(transport, options): &(Transport, TransmitOptions)| {
             (options.socket(interface_name(transport)), Heard::default())
         };
-        let mut port_by_number = vec![0; MOST_STREAMS];
+        let mut port_by_number = vec![0; MAX_STREAMS];
         for stream in &streams {
             port_by_number[usize::from(stream.number)] = stream.port;
         }
@@ -240,7 +242,9 @@ pub unsafe extern "C" fn tw_talker_counters(
     guard(|| {
         // SAFETY: the caller's promise is the one that this asks for.
         let room = unsafe { raw::room_for(counters)? };
-        let found = beside::counters(talker, stream)?;
+        let live = beside::counters(talker);
+        let live = live.ok_or_else(|| handle::not_one::<OpenTalker>(talker))?;
+        let found = u16::try_from(stream).ok().and_then(|stream| live.of(stream));
         let (of, latest) = found.ok_or_else(|| {
             Failed::usage(format_args!("the talker has no stream with the number {stream}"))
         })?;

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sending messages through any way out of the host.
-//!
-//! Not here: the ways out (`timewire_path::transmit`).
 
 use std::ffi::{c_char, c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use timewire_base::drops::{Heard, Socket};
-use timewire_base::{IfName, Instant, SocketPriority};
-use timewire_path::heard::Hear;
-use timewire_path::transmit::{
-    BusyPoll, LaunchClock, LaunchOptions, LaunchRefusal, NotSent, PortError, StampTime,
-    TransmitOptions, Transmitter, Transport, TxReport, TxTap, TxTaps, XdpMode, XdpPort,
+use timewire_base::{Failure, IfName, Instant, SocketPriority};
+use timewire_datapath::heard::Hear;
+use timewire_datapath::transmit::{
+    BusyPoll, LaunchClock, LaunchOptions, LaunchRefusal, NotSent, PortError, TimestampTime,
+    TransmitOptions, Transmitter, Transport, TxPoint, TxPoints, TxReport, XdpMode, XdpPort,
 };
-use timewire_sched::drops::decide;
+use timewire_tsn::drops::decide;
 
 use crate::address::{self, Address};
 use crate::error::{Answer, Code, Failed, count, errno_of, guard};
-use crate::handle::{self, Handle};
+use crate::handle::{self, Handle, Kind};
 use crate::raw;
 
 /// `tw_transmitter_config`.
@@ -47,8 +45,8 @@ pub struct TransmitterConfig {
     pub traffic_class: u32,
     /// `TW_LAUNCH_...`.
     pub launch: u32,
-    /// `TW_TAP_...` as bits.
-    pub taps: u32,
+    /// `TW_POINT_...` as bits.
+    pub points: u32,
     /// **Units**: bytes that may wait in the kernel.
     pub buffer_bytes: u32,
     /// **Units**: bytes of the longest message.
@@ -74,10 +72,10 @@ const FLAG_QDISC_BYPASS: u32 = 2;
 const FLAG_NEED_WAKEUP: u32 = 4;
 const FLAG_PREFER_BUSY_POLL: u32 = 8;
 
-const TAP_SCHED: u32 = 1;
-const TAP_SOFTWARE: u32 = 2;
-const TAP_HARDWARE: u32 = 4;
-const TAP_FREED: u32 = 8;
+const POINT_SCHED: u32 = 1;
+const POINT_SOFTWARE: u32 = 2;
+const POINT_HARDWARE: u32 = 4;
+const POINT_FREED: u32 = 8;
 
 /// `tw_report`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,18 +87,18 @@ pub struct Report {
     pub kind: u32,
     /// The number of the message, where one is known.
     pub id: u32,
-    /// Of a stamp: `TW_TAP_...`.
-    pub tap: u32,
-    /// Of a stamp: 1 when the time is of the card's own clock.
-    pub is_card_clock: u32,
+    /// Of a timestamp: `TW_POINT_...`.
+    pub point: u32,
+    /// Of a timestamp: 1 when the time is of the NIC's own clock.
+    pub is_nic_clock: u32,
     /// The kernel's number of an error.
     pub error: i32,
-    /// Of a stamp, when; of a refused launch time, which. **Units**: nanoseconds.
+    /// Of a timestamp, when; of a refused launch time, which. **Units**: nanoseconds.
     pub time_ns: i64,
 }
 const _: () = assert!(size_of::<Report>() == 32);
 
-const REPORT_STAMP: u32 = 1;
+const REPORT_TIMESTAMP: u32 = 1;
 const REPORT_NOT_TAKEN: u32 = 2;
 const REPORT_LAUNCH_INVALID: u32 = 3;
 const REPORT_LAUNCH_MISSED: u32 = 4;
@@ -120,6 +118,10 @@ pub(crate) struct OpenTransmitter {
     lent: Option<usize>,
     /// How it sends, and what it heard of messages that did not leave.
     socket: (Socket, Heard),
+}
+
+impl Kind for OpenTransmitter {
+    const NAME: &'static str = "transmitter";
 }
 
 /// An error of a port, with what to do about it.
@@ -170,7 +172,7 @@ impl TransmitterConfig {
         raw::only(self.reserved, 0, "reserved")?;
         let known = FLAG_DEADLINE | FLAG_QDISC_BYPASS | FLAG_NEED_WAKEUP | FLAG_PREFER_BUSY_POLL;
         raw::only(self.flags, known, "flags")?;
-        raw::only(self.taps, TAP_SCHED | TAP_SOFTWARE | TAP_HARDWARE, "taps")?;
+        raw::only(self.points, POINT_SCHED | POINT_SOFTWARE | POINT_HARDWARE, "points")?;
         let interface = interface_of(interface)?;
         let transport = match self.transport {
             1 => udp(interface, from, to)?,
@@ -247,10 +249,10 @@ impl TransmitterConfig {
             priority: (self.priority > 0).then_some(priority),
             traffic_class: (traffic_class > 0).then_some(traffic_class),
             launch,
-            taps: TxTaps {
-                sched: self.taps & TAP_SCHED > 0,
-                software: self.taps & TAP_SOFTWARE > 0,
-                hardware: self.taps & TAP_HARDWARE > 0,
+            points: TxPoints {
+                sched: self.points & POINT_SCHED > 0,
+                software: self.points & POINT_SOFTWARE > 0,
+                hardware: self.points & POINT_HARDWARE > 0,
             },
             qdisc_bypass: self.flags & FLAG_QDISC_BYPASS > 0,
             buffer_bytes: (self.buffer_bytes > 0).then_some(self.buffer_bytes),
@@ -470,18 +472,18 @@ fn report_of(report: &TxReport) -> Report {
     let size = u32::try_from(size_of::<Report>()).expect("invariant: a small structure");
     let empty = Report { size, ..Report::default() };
     match report {
-        TxReport::Stamp { id, tap, at } => {
-            let tap = match tap {
-                TxTap::Sched => TAP_SCHED,
-                TxTap::Software => TAP_SOFTWARE,
-                TxTap::Hardware => TAP_HARDWARE,
-                TxTap::Freed => TAP_FREED,
+        TxReport::Timestamp { id, point, at } => {
+            let point = match point {
+                TxPoint::Sched => POINT_SCHED,
+                TxPoint::Software => POINT_SOFTWARE,
+                TxPoint::Hardware => POINT_HARDWARE,
+                TxPoint::Freed => POINT_FREED,
             };
-            let (is_card_clock, time_ns) = match at {
-                StampTime::System(at) => (0, at.as_ns()),
-                StampTime::Card { ns } => (1, *ns),
+            let (is_nic_clock, time_ns) = match at {
+                TimestampTime::System(at) => (0, at.as_ns()),
+                TimestampTime::Nic { ns } => (1, *ns),
             };
-            Report { kind: REPORT_STAMP, id: *id, tap, is_card_clock, time_ns, ..empty }
+            Report { kind: REPORT_TIMESTAMP, id: *id, point, is_nic_clock, time_ns, ..empty }
         }
         TxReport::NotTaken { id, error } => {
             Report { kind: REPORT_NOT_TAKEN, id: *id, error: errno_of(error), ..empty }

@@ -1,39 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The examples as their users have them: built with a C and a C++ compiler without a warning, and
 //! run. On the loopback interface, and with whole frames in a network namespace.
-//!
-//! Not here: how exact they are, which a host that runs tests does not tell.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod library;
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use library::{Running, build, command, compile, has, here, library, number, run};
+use crate::library::{Running, build, command, compile, has, here, library, number, run};
 use timewire_base::{IfName, Span, Tai};
-use timewire_path::listen::{FrameFilter, ReceiveOptions, Receiver, Source, UdpPlace};
-use timewire_path::probe::Probe;
-use timewire_path::transmit::{TransmitOptions, Transmitter, Transport};
+use timewire_datapath::listen::{FrameFilter, ReceiveOptions, Receiver, Source, UdpPlace};
+use timewire_datapath::probe::Probe;
+use timewire_datapath::transmit::{TransmitOptions, Transmitter, Transport};
 use timewire_sys::clock;
 use timewire_sys::namespace::{self, Namespace};
 
 const COUNT: i64 = 200;
 
-/// The kernel begins to stamp what is received some time after the first socket of the host has
+/// The kernel begins to timestamp what is received some time after the first socket of the host has
 /// asked for it. From here on it does, as long as this socket is there.
-fn stamping() -> Receiver {
+fn timestamping() -> Receiver {
     let bind = (Ipv4Addr::LOCALHOST, 0).into();
     let source = Source::Udp(UdpPlace { bind, device: None, group: None });
     let mut receiver = Receiver::open(&source, &ReceiveOptions::default()).unwrap();
     let to = receiver.local_address().unwrap().unwrap();
     let from = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let mut is_stamped = false;
-    while !is_stamped {
+    let mut is_timestamped = false;
+    while !is_timestamped {
         from.send_to(b"x", to).unwrap();
-        receiver.receive(None, &mut |arrival| is_stamped = arrival.kernel.is_some()).unwrap();
+        receiver.receive(None, &mut |arrival| is_timestamped = arrival.kernel.is_some()).unwrap();
     }
     receiver
 }
@@ -60,7 +55,7 @@ fn t3_a_talker_in_c_is_heard_by_a_listener_in_c_over_udp() {
     if !has("cc") {
         return;
     }
-    let _stamping = stamping();
+    let _timestamping = timestamping();
     let library = library("udp");
     let talker = build("examples/talker.c", &library);
     let program = build("examples/listener.c", &library);
@@ -86,11 +81,11 @@ fn t3_a_talker_in_c_is_heard_by_a_listener_in_c_over_udp() {
         let sent = run(&mut command(&talker, &library, &arguments));
         let heard = running.rest();
         assert_eq!(number(&sent, "sent"), COUNT, "{sent}");
-        assert_eq!(number(&sent, "stamps"), COUNT, "{sent}");
+        assert_eq!(number(&sent, "timestamps"), COUNT, "{sent}");
         assert_eq!(number(&sent, "launch_refused"), 0, "{sent}");
         assert_eq!(number(&heard, "known"), COUNT, "{heard}");
         assert_eq!(number(&heard, "lost") + number(&heard, "drops"), 0, "{heard}");
-        assert_eq!(number(&heard, "stamped"), COUNT, "{heard}");
+        assert_eq!(number(&heard, "timestamped"), COUNT, "{heard}");
         assert!(heard.contains("latency_us least") && heard.contains(" error 0"), "{heard}");
     }
 }
@@ -147,7 +142,7 @@ fn settle() {
         frame[14..18].copy_from_slice(&number.to_be_bytes());
         near.send_copy(&frame, None, None).unwrap();
         near.flush();
-        let last = &mut |arrival: timewire_path::listen::Arrival<'_>| {
+        let last = &mut |arrival: timewire_datapath::listen::Arrival<'_>| {
             heard = arrival.bytes[14..18].try_into().ok().map(u32::from_be_bytes);
         };
         far.receive(Some(Span::from_ms(5)), last).unwrap();
@@ -168,7 +163,7 @@ fn t3_cyclic_streams_of_a_program_in_c_arrive_filled_and_end_by_count_or_by_a_si
     let told = run(&mut command(&program, &library, &limited));
     let total = |word| number(&told, word);
     assert_eq!((total("streams"), total("stopped"), total("planned")), (5, 0, 200), "{told}");
-    assert_eq!((total("sent"), total("not_filled"), total("stamps")), (150, 50, 150), "{told}");
+    assert_eq!((total("sent"), total("not_filled"), total("timestamps")), (150, 50, 150), "{told}");
     assert_eq!(total("woke_late") + total("overran") + total("not_taken"), 0, "{told}");
     let (mut seen, mut message) = (vec![Vec::new(); 5], [0; 128]);
     for _ in 0..150 {
@@ -224,15 +219,15 @@ fn t3_cyclic_frames_have_their_tag_every_way() {
             assert!(sent > 0, "{way}: {told}");
             let mut got = 0;
             while got < sent {
-                let each = &mut |arrival: timewire_path::listen::Arrival<'_>| {
+                let each = &mut |arrival: timewire_datapath::listen::Arrival<'_>| {
                     // PCP 5, VLAN 7, then the type and the header of the stream.
                     assert_eq!(arrival.bytes[..6], [0xff; 6]);
                     assert_eq!(arrival.bytes[12..18], [0x81, 0, 0xa0, 7, 0x88, 0xb5]);
                     assert!(Probe::parse(&arrival.bytes[18..]).is_some_and(|it| it.stream < 4));
                     got += 1;
                 };
-                let patience = Some(Span::from_secs(60));
-                assert!(far.receive(patience, each).unwrap() > 0, "{way}: {got} of {sent}");
+                let timeout = Some(Span::from_secs(60));
+                assert!(far.receive(timeout, each).unwrap() > 0, "{way}: {got} of {sent}");
             }
             assert_eq!(got, sent, "{way}");
         }
@@ -244,7 +239,7 @@ fn t3_whole_frames_go_every_way_from_c_to_c() {
     if !has("cc") {
         return;
     }
-    let _stamping = stamping();
+    let _timestamping = timestamping();
     let library = library("frames");
     let talker = build("examples/talker.c", &library);
     let program = build("examples/listener.c", &library);
@@ -276,11 +271,11 @@ fn t3_whole_frames_go_every_way_from_c_to_c() {
             let refused = number(&sent, "full") + number(&sent, "not_taken");
             assert_eq!(went + refused, COUNT, "{out}: {sent}");
             assert!(went > 0, "{out}: {sent}");
-            assert_eq!(number(&sent, "stamps"), went, "{out}: {sent}");
+            assert_eq!(number(&sent, "timestamps"), went, "{out}: {sent}");
             assert_eq!(number(&heard, "known"), went, "{into}: {heard}");
             assert!(number(&heard, "lost") <= refused, "{into}: {heard}");
             assert_eq!(number(&heard, "drops") + number(&heard, "other"), 0, "{into}: {heard}");
-            assert_eq!(number(&heard, "stamped"), went, "{into}: {heard}");
+            assert_eq!(number(&heard, "timestamped"), went, "{into}: {heard}");
             let latency = running.line("latency ").unwrap();
             assert_eq!(latency, "not shown: clock error unknown", "{into}");
         }
@@ -300,11 +295,11 @@ fn t3_a_control_loop_in_cpp_brings_its_process_to_the_goal() {
 }
 
 #[test]
-fn t3_messages_echo_in_python_with_stamps_of_both_directions() {
+fn t3_messages_echo_in_python_with_timestamps_of_both_directions() {
     if !has("python3") {
         return;
     }
-    let _stamping = stamping();
+    let _timestamping = timestamping();
     let library = library("echo");
     let said = run(Command::new("python3")
         .arg("-B")
@@ -313,7 +308,7 @@ fn t3_messages_echo_in_python_with_stamps_of_both_directions() {
         .env("PYTHONPATH", here("python"))
         .env("TIMEWIRE_LIBRARY", library.join("libtimewire.so")));
     assert_eq!(number(&said, "echoes"), 100, "{said}");
-    assert_eq!(number(&said, "stamps"), 100, "{said}");
+    assert_eq!(number(&said, "timestamps"), 100, "{said}");
     assert_eq!(number(&said, "kernel"), 100, "{said}");
     assert_eq!(number(&said, "drops"), 0, "{said}");
 }
@@ -429,7 +424,7 @@ fn t3_a_program_is_built_and_run_from_the_tree_that_make_lib_stages() {
 fn send_one(address: &str) {
     let mut message = [0; 64];
     let time = timewire_base::Instant::from_ns(1);
-    timewire_path::probe::Probe { stream: 1, seq: 9, time, is_launch: false, skipped: None }
+    timewire_datapath::probe::Probe { stream: 1, seq: 9, time, is_launch: false, skipped: None }
         .write(&mut message);
     UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&message, address).unwrap();
 }

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Header, library and Python module say the same: the header is C11 and C++17, it declares what
 //! the library exports and nothing else, and the structures of all three have the same layout.
-//!
-//! Not here: what the functions do (`examples.rs`, `misuse.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[expect(dead_code, reason = "other tests use more of it")]
-mod library;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,7 +9,7 @@ use std::mem::offset_of;
 use std::path::Path;
 use std::process::Command;
 
-use library::{WARNINGS, compile, has, here, library, run};
+use crate::library::{WARNINGS, compile, has, here, library, run};
 
 fn header() -> String {
     fs::read_to_string(here("include/timewire.h")).unwrap()
@@ -125,13 +119,13 @@ fn layout() -> String {
             size = "size", transport = "transport", interface = "interface", from = "from",
             to = "to", queue = "queue", xdp_mode = "xdp_mode", flags = "flags",
             priority = "priority", traffic_class = "traffic_class", launch = "launch",
-            taps = "taps", buffer_bytes = "buffer_bytes", longest = "longest",
+            points = "points", buffer_bytes = "buffer_bytes", longest = "longest",
             busy_poll_us = "busy_poll_us", busy_poll_budget = "busy_poll_budget",
             reserved = "reserved"
         }
         "tw_report" timewire::Report {
-            size = "size", kind = "kind", id = "id", tap = "tap",
-            is_card_clock = "is_card_clock", error = "error", time_ns = "time_ns"
+            size = "size", kind = "kind", id = "id", point = "point",
+            is_nic_clock = "is_nic_clock", error = "error", time_ns = "time_ns"
         }
         "tw_stream_config" timewire::StreamConfig {
             size = "size", stream = "stream", port = "port", flags = "flags",
@@ -155,7 +149,8 @@ fn layout() -> String {
             woke_late = "woke_late", overran = "overran", not_filled = "not_filled",
             not_taken = "not_taken", refused = "refused", past_deadline = "past_deadline",
             launch_invalid = "launch_invalid", launch_missed = "launch_missed",
-            stamps = "stamps", stamps_missing = "stamps_missing", latest_ns = "latest_ns"
+            timestamps = "timestamps", timestamps_missing = "timestamps_missing",
+            latest_ns = "latest_ns"
         }
         "tw_filter" timewire::Filter {
             parts = "parts", ethertype = "ethertype", vid = "vid", udp_port = "udp_port",
@@ -164,7 +159,7 @@ fn layout() -> String {
         "tw_receiver_config" timewire::ReceiverConfig {
             size = "size", transport = "transport", interface = "interface", bind = "bind",
             group = "group", queue = "queue", xdp_mode = "xdp_mode", flags = "flags",
-            stamps = "stamps", wait = "wait", busy_poll_us = "busy_poll_us",
+            timestamps = "timestamps", wait = "wait", busy_poll_us = "busy_poll_us",
             busy_poll_budget = "busy_poll_budget", buffer_bytes = "buffer_bytes",
             longest = "longest", reserved = "reserved", filter = "filter"
         }

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Marks from C and Python: the inline functions of the header write the bytes that Rust writes,
 //! and a collector reads them.
-//!
-//! Not here: rings by themselves (`timewire-sys`), what they cost (`benches/marks.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[expect(dead_code, reason = "other tests use more of it")]
-mod library;
 
 use std::ffi::CString;
 use std::fs;
@@ -14,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr::{null, null_mut};
 
-use library::{WARNINGS, build, command, compile, has, here, library, run};
+use crate::library::{WARNINGS, build, command, compile, has, here, library, run};
 use timewire::*;
 use timewire_sys::marker::{Markers, News, Reader, Users, tag};
 
@@ -152,8 +146,8 @@ fn t3_the_example_marks_whether_somebody_listens_or_not() {
     let library = library("marks_example");
     let program = build("examples/marks.c", &library);
     let path = place("example");
-    for wish in ["off", path.to_str().unwrap()] {
-        let said = run(command(&program, &library, &["20"]).env("TIMEWIRE_MARKERS", wish));
+    for spec in ["off", path.to_str().unwrap()] {
+        let said = run(command(&program, &library, &["20"]).env("TIMEWIRE_MARKERS", spec));
         assert_eq!(said, "cycles 20\n");
     }
     let mut reader = Reader::open_at(&path, Users::Own).unwrap();
@@ -195,7 +189,7 @@ print(tw.udp_flow(tw.address('10.0.0.1:1'), tw.address('10.0.0.2:2')))
         .env("TIMEWIRE_LIBRARY", library.join("libtimewire.so"))
         .env("TIMEWIRE_MARKERS", &path));
     let flow =
-        timewire_path::udp_flow("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
+        timewire_datapath::udp_flow("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
     assert_eq!(said.trim(), flow.to_string());
     let mut heard = Vec::new();
     while reader.totals().told == 0 {

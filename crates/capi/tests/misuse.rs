@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a program can do wrong is an error that says what was wrong, and never a crash.
-//!
-//! Not here: what it does right (`examples.rs`), streams of a talker that cannot be (`talker.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::zeroed;
 use std::ptr::{dangling_mut, null, null_mut, without_provenance_mut};
 
+use crate::alone::alone;
 use timewire::*;
 
 const USAGE: c_int = -1;
@@ -336,7 +334,7 @@ fn t0_a_wrong_size_field_and_what_a_later_header_asks_for_are_errors() {
 }
 
 #[test]
-fn t0_wishes_that_make_no_sense_are_errors_with_words() {
+fn t0_specs_that_make_no_sense_are_errors_with_words() {
     let base = transmitter_config;
     let name = c"lo".as_ptr();
     let cases = [
@@ -352,7 +350,7 @@ fn t0_wishes_that_make_no_sense_are_errors_with_words() {
         (TransmitterConfig { flags: 1, ..base() }, "needs launch times"),
         (TransmitterConfig { flags: 64, ..base() }, "unknown bits 0x40"),
         (TransmitterConfig { flags: 2, ..base() }, "queueing discipline"),
-        (TransmitterConfig { taps: 8, ..base() }, "unknown bits 0x8"),
+        (TransmitterConfig { points: 8, ..base() }, "unknown bits 0x8"),
         (TransmitterConfig { priority: 16, ..base() }, "16"),
         (TransmitterConfig { traffic_class: 256, ..base() }, "at most 255"),
         (TransmitterConfig { launch: 3, ..base() }, "TW_LAUNCH"),
@@ -373,7 +371,7 @@ fn t0_wishes_that_make_no_sense_are_errors_with_words() {
         (ReceiverConfig { wait: 3, ..base() }, "TW_WAIT"),
         (ReceiverConfig { wait: 2, ..base() }, "needs busy_poll_us"),
         (ReceiverConfig { busy_poll_us: 9, ..base() }, "TW_WAIT_BUSY_POLL"),
-        (ReceiverConfig { stamps: 4, ..base() }, "stamps has unknown"),
+        (ReceiverConfig { timestamps: 4, ..base() }, "timestamps has unknown"),
         (ReceiverConfig { xdp_mode: 1, ..base() }, "xdp_mode means nothing"),
         (ReceiverConfig { flags: 2, ..base() }, "TW_RECEIVE_ONE_QUEUE means nothing"),
         (
@@ -578,17 +576,13 @@ fn t0_slots_that_cannot_be_are_errors_with_their_place() {
     assert_eq!(tw_last_errno(), 2);
 }
 
-// The table is the process's: while it is full the other tests could open nothing. `FULL` is told
-// in a child.
+// The table is the process's: while it is full the other tests could open nothing.
 #[test]
 fn t0_too_many_open_objects_are_refused_until_one_is_closed() {
-    if std::env::var_os("TIMEWIRE_FILL_TABLE").is_none() {
-        let name = "t0_too_many_open_objects_are_refused_until_one_is_closed";
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let status = child.args([name, "--exact"]).env("TIMEWIRE_FILL_TABLE", "1").status();
-        assert!(status.unwrap().success());
-        return;
-    }
+    alone("misuse::t0_too_many_open_objects_are_refused_until_one_is_closed", fill_the_table);
+}
+
+fn fill_the_table() {
     let mut open: Vec<Handle> = (0..1_024).map(|_| open_slots()).collect();
     let window = Window { offset_ns: 0, length_ns: 1 };
     let mut one_more = null_mut();

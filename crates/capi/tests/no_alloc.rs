@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Once it is open or runs, sending, receiving and waiting through the library neither allocate nor
-//! free, errors of normal work and the talker's loop included. In a file of its own: it has an
-//! allocator that counts.
-//!
-//! Not here: the same below the library (`timewire-path`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-#[path = "../../base/tests/support/counting.rs"]
-mod counting;
+//! free, errors of normal work and the talker's loop included.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::zeroed;
@@ -15,7 +8,7 @@ use std::ptr::{null, null_mut};
 
 use timewire::*;
 
-use counting::calls;
+use crate::counting::calls;
 
 const ROUNDS: u32 = 2_000;
 
@@ -23,7 +16,7 @@ const ROUNDS: u32 = 2_000;
 struct Seen {
     arrivals: u32,
     next: u32,
-    stamps: u32,
+    timestamps: u32,
 }
 
 unsafe extern "C" fn on_arrival(arrival: *const Arrival, context: *mut c_void) {
@@ -43,7 +36,7 @@ unsafe extern "C" fn on_report(report: *const Report, context: *mut c_void) {
     // SAFETY: as in `on_arrival`.
     let (report, seen) = unsafe { (&*report, &mut *context.cast::<Seen>()) };
     assert_eq!(report.kind, 1);
-    seen.stamps += 1;
+    seen.timestamps += 1;
 }
 
 #[test]
@@ -58,7 +51,7 @@ fn t3_sending_and_receiving_neither_allocate_nor_free() {
             size: size_of::<ReceiverConfig>().try_into().unwrap(),
             transport: 1,
             bind: c"127.0.0.1:0".as_ptr(),
-            stamps: 1,
+            timestamps: 1,
             ..zeroed()
         };
         assert_eq!(tw_receiver_open(&raw const config, &raw mut receiver), 0);
@@ -68,7 +61,7 @@ fn t3_sending_and_receiving_neither_allocate_nor_free() {
             size: size_of::<TransmitterConfig>().try_into().unwrap(),
             transport: 1,
             to: CStr::from_bytes_until_nul(&text).unwrap().as_ptr(),
-            taps: 2,
+            points: 2,
             ..zeroed()
         };
         assert_eq!(tw_transmitter_open(&raw const config, &raw mut transmitter), 0);
@@ -117,10 +110,10 @@ fn t3_sending_and_receiving_neither_allocate_nor_free() {
     }
     let during = calls() - before;
     // It counts: this is a call.
-    drop(std::hint::black_box(Box::new(seen.stamps)));
+    drop(std::hint::black_box(Box::new(seen.timestamps)));
     assert!(calls() > before + during);
     assert_eq!((seen.arrivals, during), (ROUNDS, 0));
-    assert!(seen.stamps > ROUNDS - 10, "{} stamps", seen.stamps);
+    assert!(seen.timestamps > ROUNDS - 10, "{} timestamps", seen.timestamps);
     let closed =
         [tw_receiver_close(receiver), tw_transmitter_close(transmitter), tw_slots_close(slots)];
     assert_eq!(closed, [0; 3]);
@@ -179,7 +172,7 @@ fn t3_a_running_talker_neither_allocates_nor_frees() {
             size: size_of::<TransmitterConfig>().try_into().unwrap(),
             transport: 1,
             to: to.as_ptr(),
-            taps: 2,
+            points: 2,
             ..zeroed()
         };
         let config = TalkerConfig {
@@ -201,7 +194,7 @@ fn t3_a_running_talker_neither_allocates_nor_frees() {
         let mut counters = StreamCounters { size: 112, ..StreamCounters::default() };
         assert_eq!(tw_talker_counters(talker, 2, &raw mut counters), 0);
         assert_eq!((counters.not_filled, counters.planned), (142, 1_000), "{counters:?}");
-        assert!(counters.stamps > 0, "{counters:?}");
+        assert!(counters.timestamps > 0, "{counters:?}");
     }
     assert_eq!(tw_talker_close(talker), 0);
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The talker: what its streams send, what a callback may do, and what another thread may do while
 //! it runs. Over UDP on the loopback interface.
-//!
-//! Not here: whole frames and other processes (`examples.rs`), wrong handles (`misuse.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::zeroed;

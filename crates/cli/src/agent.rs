@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire agent`: whom this station trusts, and which agents there are.
-//!
-//! Not here: how they prove who they are (`timewire-remote`).
+
+mod serve;
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,11 +14,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value as Json, json};
-use timewire_base::{Span, parse_span};
-use timewire_remote::{
-    Fingerprint, FoundAgent, Identity, Offer, OfferLimits, PairedPeer, PairingCode, Peers,
-    RemoteError, Role, find_agents, pair_with,
+use timewire_agent::links::{
+    Fingerprint, FoundAgent, Identity, LinkError, Offer, OfferLimits, PairedPeer, PairingCode,
+    Peers, Role, find_agents, pair_with,
 };
+use timewire_base::{Span, parse_span};
 use timewire_sys::privilege::keep_capabilities;
 
 use crate::ending::{self, Ending, WORDS};
@@ -28,11 +28,11 @@ use crate::traffic::parse_socket;
 /// What is done about agents.
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// Take part in experiments: do what a paired controller asks, and put the host back
+    /// Take part in experiments: do what a paired controller asks, and restore the host
     ///
-    /// Whatever an experiment changes here is put back at its end, when its controller is not heard
+    /// Whatever an experiment changes here is restored at its end, when its controller is not heard
     /// of for the length of a lease, and when this agent ends or is killed and started again.
-    Serve(crate::serve::Serve),
+    Serve(serve::Serve),
     /// Pair this station with another: here the agent shows a code, there it is given
     ///
     /// Without an address this station is the agent: it shows a code, waits for the controller that
@@ -127,7 +127,7 @@ pub struct Find {
 /// Carries a command out.
 pub fn run(command: AgentCommand) -> anyhow::Result<ExitCode> {
     match command {
-        AgentCommand::Serve(args) => crate::serve::run(&args),
+        AgentCommand::Serve(args) => serve::run(&args),
         AgentCommand::Pair(args) => match &args.agent {
             Some(agent) => give_code(agent, &args),
             None => offer(&args),
@@ -183,9 +183,7 @@ fn offer(args: &Pair) -> anyhow::Result<ExitCode> {
         Some(address) => at(address)?,
         None => match at((IpAddr::from(Ipv6Addr::UNSPECIFIED), PAIRING_PORT).into()) {
             // A host without IPv6.
-            Err(RemoteError::System { source, .. })
-                if source.kind() != io::ErrorKind::AddrInUse =>
-            {
+            Err(LinkError::System { source, .. }) if source.kind() != io::ErrorKind::AddrInUse => {
                 at((IpAddr::from(Ipv4Addr::UNSPECIFIED), PAIRING_PORT).into())?
             }
             other => other?,
@@ -251,7 +249,7 @@ fn peer_json(peer: &PairedPeer) -> Json {
 fn peers(args: &PeersArgs) -> anyhow::Result<ExitCode> {
     let own = match Identity::load(&args.keys.directory()) {
         Ok(identity) => Some(identity.fingerprint().to_string()),
-        Err(RemoteError::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+        Err(LinkError::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
     let peers = args.keys.peers().list()?;
@@ -313,7 +311,7 @@ fn find(args: &Find) -> anyhow::Result<ExitCode> {
     let ending = Ending::new()?;
     let found = find_agents(time, || ending.is_asked())?;
     let ended_early = ending.is_asked();
-    let known = |agent: &FoundAgent| -> Result<bool, RemoteError> {
+    let known = |agent: &FoundAgent| -> Result<bool, LinkError> {
         Ok(peers.find(Role::Agent, agent.announcement.fingerprint)?.is_some())
     };
     let mut rows = Vec::new();

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `apply`, `status` and `undo`: the settings of this host, as one transaction.
-//!
-//! Not here: what is done (`timewire_host::apply`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,16 +11,17 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use timewire_base::{BitsPerSecond, IfName, Span, StationName, parse_span};
 use timewire_host::apply::{
-    self, Difference, Failure, Outcome, Plan, Refusal, State, Wished, keeper,
+    self, DesiredState, Difference, Failure, Plan, Refusal, State, TransactionOutcome, applied,
 };
 use timewire_host::doctor::{Diagnosis, Question, StationAsked, Verdict, take_covering};
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::model::GatedCredit;
-use timewire_sched::carrier::ScheduleCarrier;
-use timewire_sched::desired::QdiscTree;
-use timewire_sched::qdisc::TdmPort;
-use timewire_sched::scenario::host::{HostFile, HostWish};
-use timewire_sched::scenario::{FileKind, Scenario};
+use timewire_model::scenario::host::{DesiredHost, HostFile};
+use timewire_model::scenario::{FileKind, Scenario};
+use timewire_tsn::backend::TransmitBackend;
+use timewire_tsn::desired::QdiscTree;
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::qdisc::TdmPort;
 
 use crate::output::{self, ProgressLine};
 use crate::{doctor, input};
@@ -41,7 +40,7 @@ pub struct Apply {
     pub station: Option<StationName>,
     /// Of a scenario: who carries the schedule out
     #[arg(long, value_enum, default_value = "auto")]
-    pub carrier: Carrier,
+    pub backend: Backend,
     /// Print the steps and the commands of each, and change nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -60,7 +59,7 @@ pub struct Apply {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Carrier {
+pub enum Backend {
     /// What a setting of the kernel can carry it out with: taprio
     Auto,
     /// The queueing discipline taprio, in software
@@ -76,7 +75,7 @@ pub struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub struct Undo {
-    /// Put back also what someone else changed since
+    /// Restore also what someone else changed since
     #[arg(long)]
     pub force: bool,
     /// Print JSON
@@ -86,33 +85,33 @@ pub struct Undo {
 
 pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     let Some(file) = &args.file else { return confirm(args.json) };
-    let Read { name, wished, question, seen } = read(args, file)?;
+    let Read { name, wanted, question, seen } = read(args, file)?;
     // The doctor's judgement, so that no check here is weaker than what is known elsewhere.
     let judged = || doctor::of_this_host(&seen, &question);
-    let wished = match wished {
-        Ok(wished) => wished,
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
         // Where this host cannot have it, that is the reason.
         Err(error) => match judged()? {
             diagnosis if diagnosis.verdict == Verdict::No => return refused_by(args, &diagnosis),
             _ => return Err(error),
         },
     };
-    if !wished.errors.is_empty() {
-        for error in &wished.errors {
+    if !wanted.errors.is_empty() {
+        for error in &wanted.errors {
             say!("error: {}: {error}", file.display());
         }
         bail!("{} cannot be applied; nothing was changed", file.display());
     }
-    for warning in &wished.warnings {
+    for warning in &wanted.warnings {
         say!("warning: {warning}");
     }
-    for note in &wished.by_hand {
+    for note in &wanted.by_hand {
         say!("note: not a setting, start it by hand: {note}");
     }
     let diagnosis = judged()?;
     diagnosis.warnings().for_each(|finding| say!("warning: {}", doctor::line(finding)));
     if args.dry_run {
-        return dry_run(args, &name, &wished, &diagnosis);
+        return dry_run(args, &name, &wanted, &diagnosis);
     }
     recover()?;
     if diagnosis.verdict == Verdict::No {
@@ -120,19 +119,19 @@ pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     }
     let mut line = ProgressLine::new();
     let shown = file.display().to_string();
-    let title = keeper::Title { name: &name, file: &shown, by_hand: &wished.by_hand };
+    let title = applied::Title { name: &name, file: &shown, by_hand: &wanted.by_hand };
     let result =
-        keeper::apply(&title, &wished.settings, args.confirm_within, &mut |step, count, what| {
+        applied::apply(&title, &wanted.settings, args.confirm_within, &mut |step, count, what| {
             line.line(&format!("[{}/{count}] {}", step + 1, what.setting));
         });
     line.clear();
     match result? {
-        Ok(Outcome::Nothing) => {
-            let text = format!("{name}: the host is as wished already; nothing was changed\n");
+        Ok(TransactionOutcome::Nothing) => {
+            let text = format!("{name}: the host is as desired already; nothing was changed\n");
             report(args.json, "unchanged", &name, json!({}), &text)
         }
-        Ok(Outcome::Done { .. }) => {
-            let count = wished.settings.len();
+        Ok(TransactionOutcome::Done { .. }) => {
+            let count = wanted.settings.len();
             let mut text = format!("{name}: applied, {count} {}\n", settings(count));
             if let Some(within) = args.confirm_within {
                 text += &format!("taken back in {within} unless: timewire apply --confirm\n");
@@ -144,10 +143,10 @@ pub fn run(args: &Apply) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Takes back what a dead process left, and what nobody confirmed, and says so.
-fn recover() -> anyhow::Result<()> {
-    if let Some(done) = keeper::recover()? {
-        say!("note: {done}");
+/// Undoes what dead processes have left, and what nobody confirmed, and says so.
+pub fn recover() -> anyhow::Result<()> {
+    for found in timewire_host::recover()? {
+        say!("note: {found}");
     }
     Ok(())
 }
@@ -233,7 +232,7 @@ fn left_changed(left: &[Difference], reasons: &[String]) -> anyhow::Result<ExitC
     for difference in left {
         say!("  left: {difference}");
     }
-    let path = apply::record::Store::open()?.record_path();
+    let path = apply::store::Store::open()?.log_path();
     say!("  host: left changed; the journal is {}", path.display());
     Ok(ExitCode::from(3))
 }
@@ -253,24 +252,24 @@ fn refused_by(args: &Apply, diagnosis: &Diagnosis) -> anyhow::Result<ExitCode> {
 fn dry_run(
     args: &Apply,
     name: &str,
-    wished: &Wished,
+    wanted: &DesiredState,
     diagnosis: &Diagnosis,
 ) -> anyhow::Result<ExitCode> {
-    let shown = match apply::plan(&mut apply::RealHost, &wished.settings) {
+    let shown = match apply::plan(&mut apply::RealHost, &wanted.settings) {
         Ok((_, plan)) if args.json => {
             let value = json!({
                 "schema": "timewire.plan/1", "name": name, "steps": lines(&plan),
-                "by_hand": wished.by_hand, "warnings": wished.warnings,
+                "by_hand": wanted.by_hand, "warnings": wanted.warnings,
                 "missing": diagnosis.missing().collect::<Vec<_>>(),
                 "degraded": diagnosis.warnings().collect::<Vec<_>>(),
             });
             output::json(&value)
         }
         Ok((_, plan)) if plan.steps.is_empty() => {
-            output::print("# the host is as wished already\n")
+            output::print("# the host is as desired already\n")
         }
         Ok((_, plan)) => {
-            let notes = wished.by_hand.iter().map(|note| format!("# by hand: {note}\n"));
+            let notes = wanted.by_hand.iter().map(|note| format!("# by hand: {note}\n"));
             output::print(&format!("{plan}{}", notes.collect::<String>()))
         }
         Err(Failure::Refused(refusals)) => return refused(args, &refusals),
@@ -298,8 +297,8 @@ fn lines(plan: &Plan) -> Json {
 
 fn confirm(is_json: bool) -> anyhow::Result<ExitCode> {
     recover()?;
-    let saved = keeper::confirm()?;
-    let name = &saved.head.name;
+    let saved = applied::confirm()?;
+    let name = &saved.transaction.name;
     report(is_json, "confirmed", name, json!({}), &format!("{name}: it stays\n"))
 }
 
@@ -307,7 +306,7 @@ fn confirm(is_json: bool) -> anyhow::Result<ExitCode> {
 struct Read {
     name: String,
     /// Or why it cannot be made into settings.
-    wished: anyhow::Result<Wished>,
+    wanted: anyhow::Result<DesiredState>,
     /// The same as a question to the doctor, with the names that interfaces have here.
     question: Question,
     /// This host.
@@ -321,13 +320,13 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
         let (scenario, _) = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?;
         input::station(&scenario, station)?;
         let interface = interface_of_station(args)?;
-        let wished = of_station(&interface, &scenario, station);
+        let wanted = of_station(&interface, &scenario, station);
         let name = scenario.name.to_string();
-        let by = Some(ScheduleCarrier::Taprio);
+        let by = Some(TransmitBackend::Taprio);
         let asked = StationAsked { scenario, station: station.clone(), interface, by };
         let question = Question::Station(Box::new(asked));
         let seen = Box::new(Snapshot::of_this_host(&[])?);
-        return Ok(Read { name, wished, question, seen });
+        return Ok(Read { name, wanted, question, seen });
     }
     let text = input::text(file)?;
     let mut host = HostFile::parse(&shown, &text).map_err(|errors| match FileKind::of(&text) {
@@ -340,9 +339,9 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     })?;
     let real = names(&args.interface, &host.host)?;
     let mut here = host.clone();
-    let names = here.host.interfaces.iter_mut().flat_map(|wish| {
-        let vlans = wish.vlans.iter_mut().filter_map(|vlan| vlan.name.as_mut());
-        vlans.chain([&mut wish.name])
+    let names = here.host.interfaces.iter_mut().flat_map(|desired| {
+        let vlans = desired.vlans.iter_mut().filter_map(|vlan| vlan.name.as_mut());
+        vlans.chain([&mut desired.name])
     });
     let clocks = here.host.clock.iter_mut().flat_map(|clock| &mut clock.interfaces);
     for name in names.chain(clocks) {
@@ -354,19 +353,20 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     for taken in take_covering(&mut here.host, &snapshot) {
         say!("note: {taken}");
     }
-    for (wish, taken) in host.host.interfaces.iter_mut().zip(&here.host.interfaces) {
-        wish.timestamping.clone_from(&taken.timestamping);
+    for (desired, taken) in host.host.interfaces.iter_mut().zip(&here.host.interfaces) {
+        desired.timestamping.clone_from(&taken.timestamping);
     }
-    let wished = apply::wished(&host.host, &real, &shown);
+    let wanted = apply::wanted(&host.host, &real, &shown);
     let (name, question) = (host.name.to_string(), Question::HostFile(Box::new(here)));
-    Ok(Read { name, wished: Ok(wished), question, seen: Box::new(snapshot) })
+    Ok(Read { name, wanted: Ok(wanted), question, seen: Box::new(snapshot) })
 }
 
 /// The names that interfaces of the file have on this host.
-fn names(given: &[String], host: &HostWish) -> anyhow::Result<BTreeMap<IfName, IfName>> {
+fn names(given: &[String], host: &DesiredHost) -> anyhow::Result<BTreeMap<IfName, IfName>> {
     let mut names = BTreeMap::new();
     let known = || -> String {
-        let names: Vec<_> = host.interfaces.iter().map(|wish| wish.name.to_string()).collect();
+        let names: Vec<_> =
+            host.interfaces.iter().map(|desired| desired.name.to_string()).collect();
         names.join(", ")
     };
     for pair in given {
@@ -375,7 +375,7 @@ fn names(given: &[String], host: &HostWish) -> anyhow::Result<BTreeMap<IfName, I
             (None, [one]) => (one.name.clone(), IfName::new(pair)?),
             (None, _) => bail!("--interface {pair}: the file has {}; say NAME={pair}", known()),
         };
-        if !host.interfaces.iter().any(|wish| wish.name == name) {
+        if !host.interfaces.iter().any(|desired| desired.name == name) {
             bail!("--interface {pair}: the file has no interface {name}; it has {}", known());
         }
         if names.insert(name.clone(), real).is_some() {
@@ -401,12 +401,12 @@ fn of_station(
     interface: &IfName,
     scenario: &Scenario,
     station: &StationName,
-) -> anyhow::Result<Wished> {
-    let port = TdmPort { stated: stated_rate(interface)?, ..scenario.virtual_port() };
+) -> anyhow::Result<DesiredState> {
+    let port = TdmPort { stated: stated_rate(interface)?, ..TdmPort::virtual_of(scenario) };
     let tree = QdiscTree::of_station(interface, &scenario.schedule, station, &port)?;
-    let mut wished = Wished::default();
-    wished.tree(interface, &tree);
-    Ok(wished)
+    let mut wanted = DesiredState::default();
+    wanted.tree(interface, &tree);
+    Ok(wanted)
 }
 
 /// The rate that an interface states, from which taprio computes how long a frame lasts: 10 Mbit/s
@@ -419,7 +419,7 @@ fn stated_rate(interface: &IfName) -> anyhow::Result<BitsPerSecond> {
 }
 
 /// What classes with credit carry behind gates, as the interfaces of a record are now.
-fn gated_credit(status: &keeper::Status) -> Vec<(&IfName, GatedCredit)> {
+fn gated_credit(status: &applied::Status) -> Vec<(&IfName, GatedCredit)> {
     let trees = status.settings.iter().filter_map(|(Difference { setting, is, .. }, _)| {
         let apply::Value::Qdiscs(tree) = is else { return None };
         Some((setting.interface()?, tree.gated_credit()))
@@ -428,7 +428,7 @@ fn gated_credit(status: &keeper::Status) -> Vec<(&IfName, GatedCredit)> {
 }
 
 pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let status = keeper::status()?;
+    let status = applied::status()?;
     let drifted = status.settings.iter().filter(|(_, state)| *state != State::Applied).count();
     let code = ExitCode::from(u8::from(drifted > 0 || status.rebooted));
     let gated = gated_credit(&status);
@@ -445,10 +445,11 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
             .collect();
         let record = status.saved.as_ref().map(|saved| {
             json!({
-                "name": saved.head.name, "file": saved.head.file, "journal": saved.path,
-                "complete": saved.story.after.is_some(),
+                "name": saved.transaction.name, "file": saved.transaction.file,
+                "journal": saved.path,
+                "complete": saved.transaction.undo_log.after.is_some(),
                 "waits_for_confirmation": status.waits,
-                "by_hand": saved.head.by_hand, "left": saved.story.left,
+                "by_hand": saved.transaction.by_hand, "left": saved.transaction.undo_log.left,
             })
         });
         let value = json!({
@@ -473,13 +474,13 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         }
         return output::print(&text);
     };
-    let mut text = format!("{} (from {})\n", saved.head.name, saved.head.file);
+    let mut text = format!("{} (from {})\n", saved.transaction.name, saved.transaction.file);
     if status.rebooted {
         text += "the host was started again since, or this network is another of the same number: \
                  its settings are gone; `timewire undo` forgets them\n";
-    } else if !saved.story.left.is_empty() {
+    } else if !saved.transaction.undo_log.left.is_empty() {
         text += "not wholly taken back; `timewire undo` tries again\n";
-    } else if saved.story.after.is_none() {
+    } else if saved.transaction.undo_log.after.is_none() {
         text += "not complete: it is being applied, or its process died; `timewire undo` takes it \
                  back\n";
     } else if status.waits {
@@ -498,7 +499,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     for (interface, gated) in &gated {
         text += &format!("  credit   {interface} {gated}\n");
     }
-    for note in &saved.head.by_hand {
+    for note in &saved.transaction.by_hand {
         text += &format!("  by hand  {note}\n");
     }
     output::print(&text)?;
@@ -506,12 +507,12 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub fn undo(args: &Undo) -> anyhow::Result<ExitCode> {
-    match keeper::undo(args.force)? {
-        keeper::Undoing::Nothing => {
+    match applied::undo(args.force)? {
+        applied::Undoing::Nothing => {
             report(args.json, "nothing", "", json!({}), "nothing is applied\n")
         }
-        keeper::Undoing::Rebooted { saved, differences } => {
-            let name = &saved.head.name;
+        applied::Undoing::Rebooted { saved, differences } => {
+            let name = &saved.transaction.name;
             let mut text = format!(
                 "{name}: the host was started again since, or this network is another of the same \
                  number, so its settings are gone; nothing was changed\n"
@@ -522,8 +523,8 @@ pub fn undo(args: &Undo) -> anyhow::Result<ExitCode> {
             report(args.json, "rebooted", name, json!({"differences": differences}), &text)?;
             Ok(ExitCode::from(u8::from(!differences.is_empty())))
         }
-        keeper::Undoing::Done { saved, undone } => {
-            let name = &saved.head.name;
+        applied::Undoing::Done { saved, undone } => {
+            let name = &saved.transaction.name;
             let text = format!("{name}: undone\n");
             let more = json!({
                 "restored": undone.restored, "left": undone.left, "reasons": undone.reasons,

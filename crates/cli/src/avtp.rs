@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `avtp`: audio, video, clocks and CAN frames as streams of IEEE 1722.
 //!
-//! Not here: doing it (`timewire_ctl::avtp`).
+//! Not here: doing it (`timewire_datapath::avtp`).
 
 mod names;
 mod show;
@@ -17,15 +17,16 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use timewire_avtp::media::h264::StartCodes;
 use timewire_avtp::pdu::{AafFormat, CrfClock, CrfType, NominalRate, Pull, SampleFormat, StreamId};
-use timewire_avtp::stream::{Carrier, Late};
+use timewire_avtp::stream::{ControlFormat, Late};
 use timewire_avtp::{Cadence, MAX_TRANSIT, Ppb, SrClass};
+use timewire_base::wire::MacAddress;
 use timewire_base::{
     BitsPerSecond, IfName, Instant, SduLen, SocketPriority, Span, Tai, WireLen, parse_bytes,
     parse_rate, parse_span,
 };
-use timewire_ctl::avtp::crf::{self, ClockSpec, FollowSpec};
-use timewire_ctl::avtp::reserve::{self, Load, ReserveSpec};
-use timewire_ctl::avtp::{
+use timewire_datapath::avtp::crf::{self, ClockSpec, FollowSpec};
+use timewire_datapath::avtp::reserve::{self, Load, ReserveSpec};
+use timewire_datapath::avtp::{
     Ended, Expect, Heard, Limits, ListenSpec, Media, Outlet, Plan, Route, Sent, TalkSpec, can,
     default_destination, listen,
 };
@@ -34,7 +35,7 @@ use timewire_sys::sending_of;
 use crate::ending::Ending;
 use crate::output;
 use crate::traffic::{self, parse_time};
-use names::{StreamName, VlanWish};
+use names::{StreamName, VlanRequest};
 
 #[derive(Debug, Subcommand)]
 pub enum AvtpCommand {
@@ -94,10 +95,10 @@ pub struct Outward {
     /// The VLAN tag, VID:PCP, or `none` on an interface that tags itself [default: 2, and 3 of
     /// class A or 2 of class B]
     #[arg(long, value_name = "VID:PCP", value_parser = names::vlan)]
-    pub vlan: Option<VlanWish>,
+    pub vlan: Option<VlanRequest>,
     /// The destination [default: 91:e0:f0:00:fe:NN, NN the low byte of the stream's number]
-    #[arg(long, value_name = "ADDRESS", value_parser = names::address)]
-    pub to: Option<[u8; 6]>,
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<MacAddress>,
     /// The socket's priority, by which the queueing disciplines choose a class [default: the PCP]
     #[arg(long, value_name = "0-15")]
     pub priority: Option<SocketPriority>,
@@ -118,7 +119,7 @@ impl Outward {
     fn outlet(&self, launch: Option<Span>) -> anyhow::Result<Outlet> {
         let class = self.class.of();
         let (vid, pcp) = (class.default_vlan().get(), class.default_pcp().get());
-        let tag = self.vlan.unwrap_or(VlanWish::With(vid, None)).tag(pcp);
+        let tag = self.vlan.unwrap_or(VlanRequest::With(vid, None)).tag(pcp);
         let to = self.to.unwrap_or(default_destination(self.stream()?));
         let priority = self.priority.unwrap_or_else(|| {
             let pcp = tag.map_or(pcp, |tag| tag.pcp);
@@ -190,8 +191,8 @@ pub struct Inward {
     #[arg(long, value_name = "STREAM", value_parser = names::stream)]
     pub stream: Option<StreamId>,
     /// Its destination; the interface then receives only that address [default: any]
-    #[arg(long, value_name = "ADDRESS", value_parser = names::address)]
-    pub to: Option<[u8; 6]>,
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<MacAddress>,
     #[command(flatten)]
     pub until: Until,
     /// What may be lost or late, and how long before its time a packet must come, such as
@@ -451,7 +452,7 @@ fn run_talk(talk: &Talk) -> anyhow::Result<ExitCode> {
     say!(
         "stream {stream} to {} ({tag}){bandwidth} on the link: {}\n\
          note: neither the address (MAAP) nor the bandwidth (MSRP) is negotiated",
-        names::write_address(route.to),
+        route.to,
         plan.media()
     );
     if let Some(advice) = media.advice() {
@@ -562,9 +563,9 @@ fn can_talk(talk: &CanTalk) -> anyhow::Result<ExitCode> {
     let ending = Ending::new()?;
     let mut lines = BufReader::new(ending.reading(file));
     let stream = talk.out.stream()?;
-    let carrier = talk.transit.map_or(Carrier::Ntscf, Carrier::Tscf);
+    let format = talk.transit.map_or(ControlFormat::Ntscf, ControlFormat::Tscf);
     let sent =
-        can::talk(stream, carrier, &talk.out.outlet(None)?, &mut lines, &mut || ending.is_asked())?;
+        can::talk(stream, format, &talk.out.outlet(None)?, &mut lines, &mut || ending.is_asked())?;
     print(&sent, talk.json, &show::sent(&stream.to_string(), &sent))?;
     Ok(code_of(&sent))
 }

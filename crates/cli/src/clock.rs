@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `clock`: keeping the clock on time, seeing how it is, closing slots when it is not.
-//!
-//! Not here: what is done (`timewire_ctl::clock`).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,17 +10,18 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use timewire_base::{IfName, Span, Utc, parse_span};
-use timewire_ctl::clock::{self as keep, ClockStatus, Closes, Start, Watch};
-use timewire_ctl::traffic::clocks::{ClockBasis, ClockBound};
+use timewire_datapath::clock::{self as keep, ClockStatus, Closes, Start, Watch};
+use timewire_datapath::streams::clocks::{ClockBasis, ClockBound};
 use timewire_host::clock::client::{Client, ClientError, PtpState};
 use timewire_host::clock::config::ClockPlan;
 use timewire_host::clock::leap::{self, LeapSeconds};
 use timewire_host::tool::{self, Tool};
-use timewire_mac::GuardLimits;
-use timewire_sched::qdisc::{Qdisc, ShownQdisc};
-use timewire_sched::scenario::FileKind;
-use timewire_sched::scenario::host::{ClockRole, ClockWish, HostFile};
+use timewire_model::scenario::FileKind;
+use timewire_model::scenario::host::{ClockRole, DesiredClock, HostFile};
 use timewire_sys::steering::{self, Steered};
+use timewire_tsn::GuardLimits;
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::qdisc::{Qdisc, ShownQdisc};
 
 use crate::ending::Ending;
 use crate::traffic::{clock_error, parse_interval, parse_time};
@@ -44,13 +43,13 @@ pub enum Clocks {
     /// Start linuxptp as a host file has it, and watch it until ended
     ///
     /// The daemons are started again when they end. All ends with this command: how fast the clocks
-    /// went is put back, what they were stepped by is not.
+    /// went is restored, what they were stepped by is not.
     Start(StartArgs),
     /// Show how the clock is
     ///
     /// Exit code 0: it is on time; 1: it is not.
     Status(Status),
-    /// End `clock start` or `clock watch`, and put the host back
+    /// End `clock start` or `clock watch`, and restore the host
     Stop {
         /// Its name; not needed when only one is watched
         #[arg(long)]
@@ -99,9 +98,9 @@ pub struct WatchArgs {
     /// Which part this host has
     #[arg(long, value_enum, default_value = "receiver")]
     pub role: Role,
-    /// It keeps the clock of this interface's card: compare that with the system's, too
+    /// It keeps the clock of this interface's NIC: compare that with the system's, too
     #[arg(long, value_name = "INTERFACE")]
-    pub card: Option<IfName>,
+    pub nic: Option<IfName>,
     /// Farther off than this, it is not on time
     #[arg(long, default_value = "1us", value_parser = parse_span)]
     pub offset: Span,
@@ -192,7 +191,7 @@ pub fn run(command: Clocks) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn read_clock(file: &Path) -> anyhow::Result<ClockWish> {
+fn read_clock(file: &Path) -> anyhow::Result<DesiredClock> {
     let name = file.to_string_lossy();
     let (host, _) = input::read(file, FileKind::Host, "nothing was changed", HostFile::parse)?;
     host.host.clock.with_context(|| format!("{name} has no `clock`: add one under `host`"))
@@ -200,18 +199,18 @@ fn read_clock(file: &Path) -> anyhow::Result<ClockWish> {
 
 fn config(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
     #[derive(Serialize)]
-    struct Told<'a> {
+    struct ClockReport<'a> {
         schema: &'static str,
         #[serde(flatten)]
         plan: &'a ClockPlan,
     }
     let plan = keep::plan_for("clock", &read_clock(file)?)?;
     if json {
-        let told = Told { schema: "timewire.clock-config/1", plan: &plan };
+        let told = ClockReport { schema: "timewire.clock-config/1", plan: &plan };
         return output::json(&told);
     }
-    let by = if plan.hardware { "the card" } else { "the kernel" };
-    let mut text = format!("# {by} stamps: {}\n", plan.why);
+    let by = if plan.hardware { "the NIC" } else { "the kernel" };
+    let mut text = format!("# {by} timestamps: {}\n", plan.why);
     for daemon in &plan.daemons {
         let _ = write!(
             text,
@@ -266,12 +265,12 @@ fn urgent_of(interface: &IfName) -> anyhow::Result<u16> {
 }
 
 fn start(args: StartArgs) -> anyhow::Result<ExitCode> {
-    let wish = read_clock(&args.file)?;
+    let desired = read_clock(&args.file)?;
     let closes = closes(&args.closing)?;
-    recover()?;
+    crate::apply::recover()?;
     let start = Start {
         name: args.name,
-        wish,
+        desired,
         closes,
         record: args.closing.record,
         despite_others: args.despite_others,
@@ -283,7 +282,7 @@ fn start(args: StartArgs) -> anyhow::Result<ExitCode> {
 
 fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
     let closes = closes(&args.closing)?;
-    recover()?;
+    crate::apply::recover()?;
     let limits =
         GuardLimits { offset: args.offset, good_samples: args.good_samples, silence: args.silence };
     let watch = Watch {
@@ -298,20 +297,12 @@ fn watch(args: WatchArgs) -> anyhow::Result<ExitCode> {
         },
         limits,
         interval: Watch::usual_interval(args.silence),
-        phc: args.card.as_ref().map(Watch::phc_of).transpose()?,
+        phc: args.nic.as_ref().map(Watch::phc_of).transpose()?,
         closes,
         record: args.closing.record,
     };
     keep::watch(watch, &mut |text| say!("{text}"))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Puts back what dead processes have left, and says so.
-fn recover() -> anyhow::Result<()> {
-    for found in timewire_host::journal::recover()? {
-        say!("note: {found}");
-    }
-    Ok(())
 }
 
 fn show(args: &Status) -> anyhow::Result<ExitCode> {
@@ -373,7 +364,7 @@ fn one_json(value: &impl Serialize, one_of_many: bool) -> anyhow::Result<String>
 /// How the `ptp4l` of a socket is, and whether it follows a clock or gives the time.
 fn of_socket(socket: &Path, json: bool, bound: &ClockBound) -> anyhow::Result<(String, bool)> {
     #[derive(Serialize)]
-    struct Told<'a> {
+    struct ClockReport<'a> {
         schema: &'static str,
         socket: &'a Path,
         hears: timewire_host::clock::client::Hears,
@@ -391,7 +382,7 @@ fn of_socket(socket: &Path, json: bool, bound: &ClockBound) -> anyhow::Result<(S
     let follows = state.status.giver_present;
     let gives = state.parent.grandmaster == state.default.clock;
     let text = if json {
-        let told = Told {
+        let told = ClockReport {
             schema: "timewire.ptp-state/1",
             socket,
             hears: client.hears(),
@@ -409,13 +400,13 @@ fn describe_state(state: &PtpState, domain: u8, bound: &ClockBound) -> String {
     let mut text = format!("clock {}, domain {domain}\n", state.default.clock);
     let giver = state.parent.grandmaster;
     if state.status.giver_present {
-        // Its own stamps, which it takes for exact.
+        // Its own timestamps, which it takes for exact.
         let error = match bound.basis {
             ClockBasis::Unknown => "clock error unknown (state it with --clock-error)".to_owned(),
             ClockBasis::Stated | ClockBasis::OneClock => bound.describe(),
         };
         let offset = Span::from_ns(state.status.offset_ns);
-        let _ = writeln!(text, "  follows {giver}, by its own stamps off by {offset}; {error}");
+        let _ = writeln!(text, "  follows {giver}, by its own timestamps off by {offset}; {error}");
     } else if giver == state.default.clock {
         let _ = writeln!(text, "  follows no other clock");
     }
@@ -508,7 +499,7 @@ fn describe(status: &ClockStatus, bound: &ClockBound) -> String {
 
 fn tai(set: Option<i32>, json: bool) -> anyhow::Result<ExitCode> {
     #[derive(Serialize)]
-    struct Told {
+    struct ClockReport {
         schema: &'static str,
         kernel_s: i32,
         list_s: Option<i32>,
@@ -524,7 +515,7 @@ fn tai(set: Option<i32>, json: bool) -> anyhow::Result<ExitCode> {
     let list = LeapSeconds::of_this_host();
     let utc_s = timewire_sys::clock::now::<Utc>().as_ns() / 1_000_000_000;
     let note = leap::judge(kernel_s, list.as_ref(), utc_s);
-    let told = Told {
+    let told = ClockReport {
         schema: "timewire.tai/1",
         kernel_s,
         list_s: list.as_ref().and_then(|list| list.at(utc_s)),

@@ -1,38 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `compare`, and `--baseline` of `run`: two run directories side by side.
-//!
-//! Not here: the statistics (`timewire-report`), reading a run directory (`timewire-ctl`).
+//! `compare`, and `--baseline` of `run`: two run directories side by side; with `--places`, runs in
+//! different places.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use timewire_ctl::experiment::Script;
-use timewire_ctl::rundir::{HostsBefore, RunDir};
+use timewire_base::Verdict;
+use timewire_capture::summary::Summary;
 use timewire_report::compare::{self, Changed, Comparison, Hosts, Overall, Rules, Side};
-use timewire_trace::summary::Summary;
+use timewire_report::places::{self, PlaceRun};
+use timewire_runner::experiment::Script;
+use timewire_runner::rundir::{HostsBefore, RunDir};
 
 use crate::new_file::NewFile;
 use crate::{ending, output};
 
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The run directory that the other is held against
-    #[arg(value_name = "A")]
-    pub a: PathBuf,
-    /// The run directory that is judged
-    #[arg(value_name = "B")]
-    pub b: PathBuf,
+    /// The run directory that the other is held against, and the one that is judged; with --places,
+    /// two or more run directories
+    #[arg(required = true, num_args = 2.., value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Runs of the same scenarios in different places (simulator, laboratory, hosts) side by side:
+    /// figures of each stream, and the verdict of each limit in each place
+    #[arg(long)]
+    pub places: bool,
     #[command(flatten)]
     pub limits: Limits,
     /// Print every metric, not only what is better or worse
-    #[arg(long)]
+    #[arg(long, conflicts_with = "places")]
     pub all: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write a page with intervals and distributions to a file
+    /// Write a page to a file: with intervals and distributions, or with --places a picture of each
+    /// case
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
@@ -50,7 +54,8 @@ pub struct Limits {
     /// How sure all verdicts together are [default: 99%]
     #[arg(long, value_name = "SHARE", value_parser = confidence)]
     pub confidence: Option<f64>,
-    /// What the random part of the intervals follows from [default: 1]
+    /// What everything that is random follows from: the intervals, and with `run --on sim` when
+    /// programs begin [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
@@ -66,8 +71,8 @@ impl Limits {
         }
     }
 
-    /// **Errors**: one is given, though nothing is compared.
-    pub fn refuse(self) -> anyhow::Result<()> {
+    /// The first that is given.
+    fn given(self) -> Option<&'static str> {
         let Limits { tolerance, share_tolerance, confidence, seed } = self;
         let given = [
             ("--tolerance", tolerance.is_some()),
@@ -75,8 +80,13 @@ impl Limits {
             ("--confidence", confidence.is_some()),
             ("--seed", seed.is_some()),
         ];
-        match given.iter().find(|(_, given)| *given) {
-            Some((name, _)) => {
+        given.iter().find(|(_, given)| *given).map(|(name, _)| *name)
+    }
+
+    /// **Errors**: one is given, though nothing is compared.
+    pub fn refuse(self) -> anyhow::Result<()> {
+        match self.given() {
+            Some(name) => {
                 anyhow::bail!("{name} is for a comparison; name the run with --baseline DIR")
             }
             None => Ok(()),
@@ -99,7 +109,16 @@ fn confidence(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Compare) -> anyhow::Result<ExitCode> {
     ending::exit_on_request()?;
-    let [a, b] = [&args.a, &args.b].map(|path| -> anyhow::Result<_> {
+    if args.places {
+        return side_by_side(args);
+    }
+    let [a, b] = args.runs.as_slice() else {
+        let count = args.runs.len();
+        anyhow::bail!(
+            "compare holds one run against another, and {count} were given; --places takes more"
+        );
+    };
+    let [a, b] = [a, b].map(|path| -> anyhow::Result<_> {
         let directory = RunDir::open(path)?;
         let summary = directory.summarise()?;
         Ok((directory, summary))
@@ -119,6 +138,40 @@ pub fn run(args: &Compare) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(exit_code(&comparison))
+}
+
+/// Runs in different places. A limit that does not pass somewhere is exit code 1.
+fn side_by_side(args: &Compare) -> anyhow::Result<ExitCode> {
+    if let Some(name) = args.limits.given() {
+        anyhow::bail!("{name} is not for --places, where the limits of the scenarios decide");
+    }
+    let read = |path: &PathBuf| -> anyhow::Result<_> {
+        let run = RunDir::open(path)?;
+        let (summary, limits) = (run.summarise()?, run.all_limits()?);
+        Ok(PlaceRun { directory: path.display().to_string(), summary, limits })
+    };
+    let runs = args.runs.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    let found = places::places(&runs);
+    if !found.has_common_case() {
+        let of = |run: &PlaceRun| {
+            let ids: Vec<String> = run.summary.cases.iter().map(|case| case.id.clone()).collect();
+            format!("{} has {}", run.directory, listed(&ids))
+        };
+        let all: Vec<String> = runs.iter().map(of).collect();
+        anyhow::bail!("the runs have no case in common: {}", all.join(", "));
+    }
+    if let Some(path) = &args.html {
+        NewFile::write_whole(path, &places::places_html(&found))?;
+    }
+    if args.json {
+        output::json(&found)?;
+    } else {
+        output::print(&places::places_table(&found, output::wants_colour()))?;
+        if let Some(path) = &args.html {
+            output::print(&format!("page:    {}\n", path.display()))?;
+        }
+    }
+    Ok(ExitCode::from(u8::from(found.verdict != Verdict::Pass)))
 }
 
 /// A run that others are held against.

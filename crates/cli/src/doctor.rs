@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `doctor`: whether something can run here, before it runs.
-//!
-//! Not here: how that is found out and judged (`timewire-host`, `doctor`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,12 +15,15 @@ use timewire_host::doctor::{
 };
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_own_sysfs};
-use timewire_sched::carrier;
-use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::{CaseMac, FileKind, Scenario};
+use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::{CaseBackend, FileKind, Scenario};
+use timewire_tsn::backend;
+use timewire_tsn::file::ParseFile;
 
 use crate::ending::{self, Ending, WORDS};
 use crate::{input, output};
+
+pub mod on_hosts;
 
 /// What is asked, and about which host.
 #[derive(Debug, Args)]
@@ -37,13 +38,14 @@ pub struct Doctor {
     /// With --station: the interface to the segment
     #[arg(long, value_name = "INTERFACE")]
     pub interface: Option<IfName>,
-    /// Judge the host that was recorded in this directory instead of this one
-    #[arg(long, value_name = "DIR")]
+    /// Judge the host that was recorded in this directory instead of this one; or, with a network
+    /// file, the hosts of a hosts file as its stations and bridges, all at the same time
+    #[arg(long, value_name = "DIR|HOSTS")]
     pub on: Option<PathBuf>,
     /// Record this host into a directory, to be judged elsewhere
     #[arg(long, value_name = "DIR", conflicts_with = "on")]
     pub record: Option<PathBuf>,
-    /// Ask this card what it does itself: it is changed for a moment, and put back. Its link may go
+    /// Ask this NIC what it does itself: it is changed for a moment, and restored. Its link may go
     /// down for some seconds
     #[arg(long, value_name = "INTERFACE", conflicts_with = "on")]
     pub try_offload: Option<IfName>,
@@ -55,9 +57,12 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// Exit code 0: all is well; 1: degraded, or a command is needed first; 3: a card that was tried
-/// could not be put back; 4: something needed is missing here.
+/// Exit code 0: all is well; 1: degraded, or a command is needed first; 3: a NIC that was tried
+/// could not be restored; 4: something needed is missing here.
 pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
+    if let Some(hosts) = args.on.as_ref().filter(|on| on.is_file()) {
+        return on_hosts::run(args, hosts);
+    }
     // A wrong file is told before anything is tried.
     let mut asked = args.what.as_deref().map(Asked::parse).transpose()?;
     let mut on = on_station(args, asked.as_ref())?;
@@ -88,7 +93,7 @@ pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
     let question = question(asked, on, &snapshot)?;
     let diagnosis = doctor::judge(&snapshot, &probes, &question);
     let text = if args.json {
-        let told = Told { diagnosis: &diagnosis, probes: &probes };
+        let told = DoctorReport { diagnosis: &diagnosis, probes: &probes };
         format!("{}\n", serde_json::to_string_pretty(&told)?)
     } else {
         doctor::text(&diagnosis, args.all)
@@ -99,7 +104,7 @@ pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
 
 /// A judgement, and what was tried for it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct DoctorReport<'a> {
     #[serde(flatten)]
     diagnosis: &'a Diagnosis,
     probes: &'a Probes,
@@ -201,7 +206,7 @@ fn question(
 fn probes_of_this_host(
     extent: Extent,
     snapshot: &Snapshot,
-    card: Option<&IfName>,
+    nic: Option<&IfName>,
 ) -> anyhow::Result<Probes> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = Command::new(program);
@@ -209,10 +214,10 @@ fn probes_of_this_host(
     if extent == Extent::Needs {
         command.arg("--needs");
     }
-    let mut probes = timewire_ctl::doctor::probe_by(command)?;
-    if let Some(card) = card {
-        let offloads = doctor::try_offloads(snapshot, card)?;
-        probes.offloads.insert(card.clone(), offloads);
+    let mut probes = timewire_runner::doctor::probe_by(command)?;
+    if let Some(nic) = nic {
+        let offloads = doctor::try_offloads(snapshot, nic)?;
+        probes.offloads.insert(nic.clone(), offloads);
     }
     Ok(probes)
 }
@@ -227,28 +232,28 @@ pub fn of_this_host(snapshot: &Snapshot, question: &Question) -> anyhow::Result<
 /// here, where there is one.
 pub fn refusal_of_scenarios<'s>(
     scenarios: impl Iterator<Item = &'s Scenario>,
-    carrier: Option<carrier::Asked>,
+    backend: Option<backend::Asked>,
 ) -> anyhow::Result<Option<Diagnosis>> {
     let snapshot = Snapshot::of_this_host(&[])?;
     let probes = probes_of_this_host(Extent::Needs, &snapshot, None)?;
     let judged = scenarios.map(|scenario| {
-        let question = Question::Scenario(Box::new(with_carrier(scenario, carrier)));
+        let question = Question::Scenario(Box::new(with_backend(scenario, backend)));
         doctor::judge(&snapshot, &probes, &question)
     });
     Ok(judged.into_iter().find(|diagnosis| diagnosis.verdict == Verdict::No))
 }
 
-/// A scenario whose cases with `mac: tdm` have the carrier that is asked for. A run finds the best
-/// one itself, so nothing is needed of it beforehand.
-fn with_carrier(scenario: &Scenario, carrier: Option<carrier::Asked>) -> Scenario {
+/// A scenario whose cases with `backend: mac` have the backend that is asked for. A run finds the
+/// best one itself, so nothing is needed of it beforehand.
+fn with_backend(scenario: &Scenario, backend: Option<backend::Asked>) -> Scenario {
     let mut scenario = scenario.clone();
     let cases = &mut scenario.experiment.cases;
-    match carrier {
+    match backend {
         None => {}
-        Some(carrier::Asked::Auto) => cases.retain(|case| case.mac != CaseMac::Tdm),
-        Some(carrier::Asked::Only(carrier)) => {
-            let tdm = cases.iter_mut().filter(|case| case.mac == CaseMac::Tdm);
-            tdm.for_each(|case| case.mac = carrier.case_mac());
+        Some(backend::Asked::Auto) => cases.retain(|case| case.backend != CaseBackend::Mac),
+        Some(backend::Asked::Only(backend)) => {
+            let tdm = cases.iter_mut().filter(|case| case.backend == CaseBackend::Mac);
+            tdm.for_each(|case| case.backend = backend.case_backend());
         }
     }
     scenario
@@ -299,7 +304,7 @@ fn recorded(directory: &Path) -> anyhow::Result<(Snapshot, Probes)> {
 
 fn record(
     directory: &Path,
-    card: Option<&IfName>,
+    nic: Option<&IfName>,
 ) -> anyhow::Result<(Snapshot, Probes, Redacting<Live>)> {
     // It is to be given away, so it says nothing that is nobody's business.
     let redacting = Redacting::new(Live);
@@ -309,9 +314,9 @@ fn record(
         source.into_record().save(directory)?;
         Ok((redacting, snapshot))
     })?;
-    // What is tried on a card is tried by its own name.
-    let own = card.map(|_| Snapshot::of_this_host(&[])).transpose()?;
-    let probes = probes_of_this_host(Extent::All, own.as_ref().unwrap_or(&snapshot), card)?;
+    // What is tried on a NIC is tried by its own name.
+    let own = nic.map(|_| Snapshot::of_this_host(&[])).transpose()?;
+    let probes = probes_of_this_host(Extent::All, own.as_ref().unwrap_or(&snapshot), nic)?;
     let probes = probes.redacted(&redacting);
     let path = directory.join(PROBES_FILE);
     let text = serde_json::to_string_pretty(&probes)? + "\n";
@@ -324,7 +329,7 @@ pub fn probe(needs: bool) -> anyhow::Result<ExitCode> {
     // Without the privilege for a namespace, what needs none is tried nonetheless.
     let _ = timewire_lab::privilege::enter();
     let extent = if needs { Extent::Needs } else { Extent::All };
-    let probes = timewire_ctl::doctor::probe(extent);
+    let probes = timewire_runner::doctor::probe(extent);
     output::json(&probes)
 }
 

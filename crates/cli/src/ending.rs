@@ -3,8 +3,6 @@
 //!
 //! What computes asks in between whether to go on ([`Ending::is_asked`]), what reads a file reads
 //! it through [`Ending::reading`], and what has nothing to keep ends at once ([`exit_on_request`]).
-//!
-//! Not here: the signals (`timewire_sys::event`).
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;

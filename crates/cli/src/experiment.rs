@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `demo`, `run` and `report`.
+//! `demo` and `run` with scenarios.
+
+mod on_hosts;
+mod on_sim;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -7,27 +10,142 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use timewire_base::CyclicWindows;
-use timewire_ctl::CtlError;
-use timewire_ctl::experiment::{self, Options, Script};
-use timewire_ctl::rundir::{CaseMeta, RunDir};
+use clap::{Args, ValueEnum};
+use timewire_base::{CyclicWindows, Verdict};
+use timewire_capture::summary::{Fact, FactLevel, Summary};
 use timewire_host::doctor::Diagnosis;
 use timewire_lab::LabError;
 use timewire_lab::privilege::{self, Privilege};
 use timewire_lab::uml::{Kernel, Machine, Time};
-use timewire_report::{Extras, LongJourney, TableOptions};
-use timewire_sched::carrier::Asked;
-use timewire_sched::scenario::{FileKind, Scenario};
-use timewire_trace::summary::{Fact, FactLevel, Summary, Verdict};
+use timewire_model::scenario::{FileKind, Scenario};
+use timewire_report::{Extras, LongPacketPath, TableOptions};
+use timewire_runner::RunnerError;
+use timewire_runner::experiment::{self, Options, Script};
+use timewire_runner::rundir::{CaseMeta, RunDir};
+use timewire_tsn::backend::{Asked, TransmitBackend};
+use timewire_tsn::file::ParseFile;
 
-use crate::args::{CarrierChoice, Demo, Laboratory, Output, Run, Where};
-use crate::compare::Baseline;
+use crate::compare::{self, Baseline};
 use crate::doctor;
 use crate::ending::Ending;
 use crate::input;
 use crate::lab;
 use crate::output::{self, ProgressLine};
-use crate::{sim, trace};
+use crate::place::{self, Place, Where};
+use crate::stations::array::ArrayOptions;
+use crate::trace::{self, OfRun};
+
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// 64-byte messages only, one second for each case
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub place: Where,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Scenario files, or one network file or experiment file (YAML or JSON)
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Use the quick_duration of the experiments
+    #[arg(long)]
+    pub quick: bool,
+    /// Check the files and print the schedules; run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Who carries the schedule out in the cases with `backend: mac` [default: mac]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    pub backend: Option<BackendChoice>,
+    /// Trace the messages of each case into a capture; costs each of them some microseconds
+    #[arg(long)]
+    pub trace: bool,
+    /// A run directory: hold the run against it, as `compare` does; what is worse is exit code 1
+    #[arg(long, value_name = "DIR")]
+    pub baseline: Option<PathBuf>,
+    #[command(flatten)]
+    pub limits: compare::Limits,
+    #[command(flatten)]
+    pub place: Where,
+    #[command(flatten)]
+    pub output: Output,
+    #[command(flatten)]
+    pub array: ArrayOptions,
+}
+
+impl Run {
+    /// Whether one of its files is of this kind.
+    pub fn has(&self, kind: FileKind) -> bool {
+        let is = |file: &PathBuf| {
+            std::fs::read_to_string(file)
+                .is_ok_and(|text| FileKind::of(&text) == Some(kind.clone()))
+        };
+        self.files.iter().any(is)
+    }
+
+    /// Whether no option is given that files of another kind have no use for.
+    ///
+    /// **Errors**: the first that is.
+    pub fn refuse_options_of_scenarios(
+        &self,
+        files: &str,
+        can_be_quick: bool,
+    ) -> anyhow::Result<()> {
+        let given = [
+            ("--quick", self.quick && !can_be_quick),
+            ("--trace", self.trace),
+            ("--backend", self.backend.is_some()),
+            ("--baseline", self.baseline.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => anyhow::bail!("{option} is for scenarios, not for {files}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BackendChoice {
+    /// The best one that works there, found by trying; the result says why
+    Auto,
+    /// Timewire's own MAC: every frame in its slot
+    Mac,
+    /// Gates of the kernel: every frame in its slot
+    Taprio,
+    /// Gates of the kernel as launch times: every frame in its slot
+    TaprioAssist,
+    /// A launch time for each real-time frame; best effort at any time
+    Etf,
+    /// No slots: real time shaped to its reserved rate
+    Cbs,
+}
+
+impl BackendChoice {
+    /// What the experiment is asked.
+    pub fn asked(self) -> Asked {
+        match self {
+            BackendChoice::Auto => Asked::Auto,
+            BackendChoice::Mac => Asked::Only(TransmitBackend::Mac),
+            BackendChoice::Taprio => Asked::Only(TransmitBackend::Taprio),
+            BackendChoice::TaprioAssist => Asked::Only(TransmitBackend::TaprioAssist),
+            BackendChoice::Etf => Asked::Only(TransmitBackend::Etf),
+            BackendChoice::Cbs => Asked::Only(TransmitBackend::Cbs),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Output {
+    /// The run directory; it must be empty or not exist [default: runs/TIME-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the summary as JSON instead of tables
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// The scenarios of the demo: name and text.
 const DEMO: [(&str, &str); 3] = [
@@ -36,7 +154,7 @@ const DEMO: [(&str, &str); 3] = [
     ("tdm-1472.yaml", include_str!("../scenarios/tdm-1472.yaml")),
 ];
 
-/// The same with both carriers, where the kernel has taprio.
+/// The same with both backends, where the kernel has taprio.
 const DEMO_OF_BOTH: [(&str, &str); 3] = [
     ("taprio-64.yaml", include_str!("../scenarios/taprio-64.yaml")),
     ("taprio-256.yaml", include_str!("../scenarios/taprio-256.yaml")),
@@ -44,23 +162,18 @@ const DEMO_OF_BOTH: [(&str, &str); 3] = [
 ];
 
 pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
-    let of_both = args.place.lab == Laboratory::Uml || args.place.record_for.is_some();
+    let of_both = args.place.on == Place::LabUml || args.place.record_for.is_some();
     let all = if of_both { &DEMO_OF_BOTH } else { &DEMO };
     let count = if args.quick { 1 } else { all.len() };
     let scripts = all[..count].iter().map(|(name, text)| parse(name, text));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
     let (name, quick) = ("demo", args.quick);
-    let what = What { title, name, quick, carrier: None, trace: false, baseline: None };
+    let what = What { title, name, quick, ..What::default() };
     perform(&scripts, what, (&args.place, &args.output))
 }
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
-    if args.clock_error.is_some() {
-        anyhow::bail!(
-            "--clock-error is for experiment files; the stations of a scenario share a clock"
-        );
-    }
     let mut scripts: Vec<Script> = Vec::new();
     for file in &args.files {
         let (scenario, text) =
@@ -78,18 +191,20 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         scripts.push(script);
     }
     if args.baseline.is_none() && args.place.record_for.is_none() {
-        args.limits.refuse()?;
+        // The simulator has a use for the seed by itself.
+        let seed = args.limits.seed.filter(|_| args.place.on != Place::Sim);
+        compare::Limits { seed, ..args.limits }.refuse()?;
     }
-    let carrier = args.carrier.map(CarrierChoice::asked);
+    let backend = args.backend.map(BackendChoice::asked);
     // Before a directory is made, a kernel is started, or a dry run says that all is well.
-    experiment::check_carriers(&scripts, carrier)?;
+    experiment::check_backends(&scripts, backend)?;
     // The process that only records for another leaves this to it.
     let baseline = match (&args.baseline, &args.place.record_for) {
         (Some(path), None) => Some(Baseline::open(path, args.limits, &scripts)?),
         _ => None,
     };
     if args.dry_run {
-        return dry_run(&scripts, carrier, args);
+        return dry_run(&scripts, backend, args);
     }
     let names: Vec<_> = scripts.iter().map(|script| script.scenario.name.to_string()).collect();
     let title = match scripts.as_slice() {
@@ -98,8 +213,8 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         }
         _ => names.join(", "),
     };
-    let (quick, trace) = (args.quick, args.trace);
-    let what = What { title, name: &names[0], quick, carrier, trace, baseline };
+    let (quick, trace, seed) = (args.quick, args.trace, args.limits.seed);
+    let what = What { title, name: &names[0], quick, backend, trace, baseline, seed };
     perform(&scripts, what, (&args.place, &args.output))
 }
 
@@ -107,11 +222,23 @@ fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
     Ok(Script { scenario: Scenario::parse(name, text)?, text: text.to_owned() })
 }
 
-fn dry_run(scripts: &[Script], carrier: Option<Asked>, args: &Run) -> anyhow::Result<ExitCode> {
-    let refusal = match args.place.lab {
-        Laboratory::Netns => refusal(scripts, carrier)?,
-        // It has what all carriers need.
-        Laboratory::Uml => None,
+fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Result<ExitCode> {
+    args.place.check()?;
+    let refusal = match &args.place.on {
+        Place::Lab => refusal(scripts, backend)?,
+        // It has what all backends need.
+        Place::LabUml => None,
+        Place::Sim => {
+            let (quick, trace) = (args.quick, args.trace);
+            on_sim::check(scripts, &What { quick, trace, backend, ..What::default() })?;
+            None
+        }
+        Place::Hosts(path) => {
+            let hosts = place::hosts(path, "nothing was run")?;
+            let (quick, trace) = (args.quick, args.trace);
+            let what = What { backend, quick, trace, ..What::default() };
+            return on_hosts::dry_run(scripts, &what, hosts, &args.place, args.output.json);
+        }
     };
     match refusal {
         Some(diagnosis) if args.output.json => doctor::refuse(&diagnosis, NOTHING_RUN, true),
@@ -124,12 +251,13 @@ fn dry_run(scripts: &[Script], carrier: Option<Asked>, args: &Run) -> anyhow::Re
 }
 
 /// What the doctor says of the first scenario that cannot run in the laboratory of this kernel.
-fn refusal(scripts: &[Script], carrier: Option<Asked>) -> anyhow::Result<Option<Diagnosis>> {
-    doctor::refusal_of_scenarios(scripts.iter().map(|script| &script.scenario), carrier)
+fn refusal(scripts: &[Script], backend: Option<Asked>) -> anyhow::Result<Option<Diagnosis>> {
+    doctor::refusal_of_scenarios(scripts.iter().map(|script| &script.scenario), backend)
 }
 
 const NOTHING_RUN: &str = "unchanged; nothing was run";
 
+/// Prints the schedules.
 fn show_schedules(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
     if json {
         let scenarios: Vec<_> = scripts.iter().map(|script| &script.scenario).collect();
@@ -137,7 +265,7 @@ fn show_schedules(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
     }
     let mut text = String::new();
     for Script { scenario, .. } in scripts {
-        let (schedule, rate) = (&scenario.schedule, scenario.segment.rate);
+        let (schedule, rate) = (&scenario.schedule, scenario.segment().rate);
         text += &format!("{}: cycle {} at {rate}\n", scenario.name, schedule.cycle());
         for slot in schedule.slots() {
             let largest = schedule.largest_frame(&slot.station, rate);
@@ -162,41 +290,47 @@ fn show_schedules(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// What is performed of the scenarios, and as what.
+#[derive(Default)]
 struct What<'a> {
     title: String,
     name: &'a str,
     quick: bool,
-    carrier: Option<Asked>,
+    backend: Option<Asked>,
     trace: bool,
     baseline: Option<Baseline>,
+    seed: Option<u64>,
 }
 
 fn perform(
     scripts: &[Script],
-    What { title, name, quick, carrier, trace, baseline }: What<'_>,
+    what: What<'_>,
     (place, output): (&Where, &Output),
 ) -> anyhow::Result<ExitCode> {
+    place.check()?;
+    let name = what.name;
     let here = std::env::current_dir().context("the current directory is gone")?;
     let directory = match &output.out {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(name, &here),
     };
-    if place.lab == Laboratory::Uml {
-        return in_machine(place, &directory, baseline, output.json);
+    match &place.on {
+        Place::Lab => {}
+        Place::LabUml => return in_machine(place, &directory, what.baseline, output.json),
+        Place::Sim => return on_sim::run(scripts, what, directory, output.json),
+        Place::Hosts(path) => {
+            let hosts = place::hosts(path, "nothing was run")?;
+            return on_hosts::run(scripts, what, hosts, directory, (place, output));
+        }
     }
-    if place.kernel.is_some() || place.time.is_some() {
-        anyhow::bail!("--kernel and --time are for `--lab uml`; this kernel is as it is");
-    }
+    let What { title, quick, backend, trace, baseline, .. } = what;
     let program: PathBuf =
         std::env::current_exe().context("cannot find the path of this program")?;
     // Before the first thread: a user namespace can only be entered by a process with one.
     let privilege = privilege::enter()?;
-    for found in timewire_host::journal::recover()? {
-        say!("note: {found}");
-    }
-    // The laboratory's own kernel has what all carriers need.
+    crate::apply::recover()?;
+    // The laboratory's own kernel has what all backends need.
     if place.record_for.is_none()
-        && let Some(diagnosis) = refusal(scripts, carrier)?
+        && let Some(diagnosis) = refusal(scripts, backend)?
     {
         return doctor::refuse(&diagnosis, NOTHING_RUN, output.json);
     }
@@ -208,7 +342,7 @@ fn perform(
         }
     };
     let options =
-        Options { title, directory, quick, program, privilege: laboratory, carrier, trace };
+        Options { title, directory, quick, program, privilege: laboratory, backend, trace };
     let mut line = ProgressLine::new();
     let result = experiment::run(scripts, &options, &mut |progress| line.tell(&progress));
     if place.record_for.is_none() {
@@ -237,7 +371,7 @@ fn in_machine(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let kernel = Kernel::find(place.kernel.as_deref())?;
-    let directory = RunDir::reserve(directory)?;
+    let directory = timewire_datapath::files::empty_directory(directory)?;
     let time = lab::time_for(place.time, &kernel);
     let about = kernel.about();
     let how = match time {
@@ -255,7 +389,7 @@ fn in_machine(
     machine.memory_mib = RUN_MEMORY_MIB;
     machine.connection = lab::to_our_descriptors(Vec::new())?;
     let Some(code) = code_of(machine, &kernel)? else {
-        return Err(CtlError::EndRequested { path: directory }.into());
+        return Err(RunnerError::EndRequested { path: directory }.into());
     };
     match code {
         0 => finish(&RunDir::open(&directory)?, baseline, json),
@@ -283,7 +417,7 @@ pub fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<Stri
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         // These are about this process; each has a value, beside it or behind it.
-        let own = ["--lab", "--kernel", "--time", "--out", "--baseline"];
+        let own = ["--on", "--kernel", "--time", "--out", "--baseline"];
         if own.contains(&word.as_str()) {
             words.next();
         } else if word != "--json" && !own.iter().any(|own| word.starts_with(&format!("{own}="))) {
@@ -327,11 +461,11 @@ pub fn tell(summary: &Summary, report: &Path, json: bool) -> anyhow::Result<Exit
 /// Computes everything from the records and writes it beside them: the summary, and where the
 /// report is.
 pub fn conclude(directory: &RunDir) -> anyhow::Result<(Summary, PathBuf)> {
-    let (summary, courses) = directory.evaluate()?;
+    let (summary, series) = directory.evaluate()?;
     let extras = Extras {
-        courses,
-        clocks: directory.clock_courses()?,
-        topology: sim::topology(directory)?,
+        series,
+        clocks: directory.clock_series()?,
+        topology: timewire_runner::simulation::topology(directory)?,
         longest: pages(directory, &summary)?,
     };
     directory.write_text("summary.json", &summary.to_json())?;
@@ -340,18 +474,18 @@ pub fn conclude(directory: &RunDir) -> anyhow::Result<(Summary, PathBuf)> {
     Ok((summary, report))
 }
 
-/// Writes the page of each capture; the longest journeys of each case.
+/// Writes the page of each capture; the longest packet paths of each case.
 fn pages(
     directory: &RunDir,
     summary: &Summary,
-) -> anyhow::Result<BTreeMap<String, Vec<LongJourney>>> {
+) -> anyhow::Result<BTreeMap<String, Vec<LongPacketPath>>> {
     let mut found = BTreeMap::new();
     for case in &summary.cases {
         let Some(traced) = &case.traced else { continue };
-        let windows = windows_of(&directory.case(&case.id)?);
         let title = format!("{}: {}, {}", case.scenario, case.title, case.load);
-        let capture = directory.path().join(&traced.capture);
-        let (page, longest) = trace::run_page(&title, capture, windows)?;
+        let captures = traced.captures.iter().map(|it| directory.path().join(it)).collect();
+        let of_run = of_run(captures, &directory.case(&case.id)?);
+        let (page, longest) = trace::run_page(&title, of_run)?;
         directory.write_text(&traced.page, &page)?;
         found.insert(case.id.clone(), longest);
     }
@@ -366,27 +500,54 @@ fn windows_of(case: &CaseMeta) -> BTreeMap<String, CyclicWindows> {
     }
 }
 
-/// The same of the case in a directory `cases/NAME` of a run; nothing where that is not known.
-pub fn windows_of_case(directory: &Path, name: &str) -> BTreeMap<String, CyclicWindows> {
+/// The captures of a case, with what is known of it.
+fn of_run(captures: Vec<PathBuf>, case: &CaseMeta) -> OfRun {
+    let bound = case.clock_bound.as_ref();
+    let clock_error_ns = bound.map(|bound| bound.bound_ns.as_ns().unsigned_abs());
+    OfRun { captures, windows: windows_of(case), clock_error_ns }
+}
+
+/// The captures of the case in a directory `cases/NAME` of a run; only the files where no more is
+/// known.
+pub fn captures_of_case(directory: &Path, name: &str, captures: Vec<PathBuf>) -> OfRun {
     let run = RunDir::open(directory).ok();
-    let case = run.and_then(|run| run.case(name).ok());
-    case.map_or_else(BTreeMap::new, |case| windows_of(&case))
+    match run.and_then(|run| run.case(name).ok()) {
+        Some(case) => of_run(captures, &case),
+        None => OfRun { captures, ..OfRun::default() },
+    }
 }
 
 /// How the frames were carried, and what the host did not have.
 fn stood_on(summary: &Summary) -> String {
     let mut text = String::new();
     for Fact { area, name, value, level } in &summary.environment {
-        if *level == FactLevel::Missing || area.starts_with("MACs of ") {
+        if *level != FactLevel::Ok && area == "segment" {
+            text += &format!("{name} of the {area}: {value}\n");
+        } else if *level == FactLevel::Missing
+            || area.starts_with("MACs of ")
+            || ["clocks", "simulator"].contains(&area.as_str())
+        {
             text += &format!("{area}: {name}: {value}\n");
         }
     }
     text
 }
 
+/// Prints the limits that look at two cases.
+pub fn tell_relative(directory: &RunDir, summary: &Summary) -> anyhow::Result<()> {
+    for limit in directory.limits()? {
+        let id = format!("{}/{}", limit.scenario, limit.id);
+        let found = summary.findings.iter().find(|finding| finding.id == id);
+        let Some((found, verdict)) = found.and_then(|found| Some((found, found.verdict?))) else {
+            continue;
+        };
+        output::print(&format!("{} {id}: {}\n", verdict.label(), found.limit))?;
+        let note = if found.note.is_empty() { String::new() } else { format!("; {}", found.note) };
+        output::print(&format!("  {}{note}\n", found.measured))?;
+    }
+    Ok(())
+}
+
 pub fn exit_code(summary: &Summary) -> ExitCode {
-    ExitCode::from(match summary.verdict {
-        Verdict::Pass => 0,
-        Verdict::Fail => 1,
-    })
+    ExitCode::from(u8::from(summary.verdict != Verdict::Pass))
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire group`: trees of scheduling groups.
-//!
-//! Not here: what they mean (`timewire_sched::groups`).
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +9,11 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 use timewire_base::{Span, parse_span};
-use timewire_ctl::groups::{self, GroupRequest, GroupResponse, Groups};
+use timewire_datapath::groups::{self, GroupRequest, GroupResponse, Groups};
 use timewire_host::groups::{Kept, MemberStatus, ModelStatus, RowStatus};
-use timewire_sched::scenario::FileKind;
-use timewire_sched::scenario::host::HostFile;
+use timewire_model::scenario::FileKind;
+use timewire_model::scenario::host::HostFile;
+use timewire_tsn::file::ParseFile;
 
 use crate::ending::Ending;
 use crate::{input, output};
@@ -133,9 +132,7 @@ fn check(args: &File) -> anyhow::Result<ExitCode> {
 
 fn start(path: &Path) -> anyhow::Result<ExitCode> {
     let file = read(path)?;
-    for found in timewire_host::journal::recover()? {
-        say!("note: {found}");
-    }
+    crate::apply::recover()?;
     let groups = Groups::start(file)?;
     say_text!("{}", describe(&groups.status(), None));
     groups.serve()?;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files that a user names: their text, and what is said when one is of another kind than the verb
 //! takes.
-//!
-//! Not here: what a kind of file has (`timewire-sched`).
 
 use std::error::Error;
 use std::fmt;
@@ -12,8 +10,8 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use timewire_base::StationName;
-use timewire_ctl::CtlError;
-use timewire_sched::scenario::{FileKind, Scenario, ScenarioErrors};
+use timewire_datapath::DatapathError;
+use timewire_model::scenario::{FileKind, Scenario, ScenarioErrors};
 
 /// What is wrong with a file, each mistake as a block that begins with `error: `; printed as it is.
 #[derive(Debug)]
@@ -77,7 +75,7 @@ pub fn station(scenario: &Scenario, station: &StationName) -> anyhow::Result<()>
         return Ok(());
     }
     let known = scenario.stations.iter().map(|station| station.name.to_string()).collect();
-    Err(CtlError::NoStation { name: station.clone(), known }.into())
+    Err(DatapathError::NoStation { name: station.clone(), known }.into())
 }
 
 /// The names of a scenario's stations.
@@ -131,6 +129,12 @@ fn what_directory(path: &Path) -> String {
     let is_run = ["run.json", "talk.json", "listen.json", "experiment.yaml", "segment.yaml"]
         .iter()
         .any(|name| path.join(name).is_file());
+    if path.join("array.json").is_file() {
+        return format!(
+            " of an array (`timewire run {} --merge` merges its shares)",
+            path.display()
+        );
+    }
     match is_run {
         true => format!(" of a run (`timewire report {}` shows it)", path.display()),
         false => String::new(),

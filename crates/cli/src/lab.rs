@@ -8,19 +8,164 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
+use timewire_base::FileError;
 use timewire_lab::LabError;
 use timewire_lab::doctor::{self, Check, Level};
-use timewire_lab::qemu;
+use timewire_lab::qemu::{self, nic::Timestamped};
 use timewire_lab::tools;
 use timewire_lab::uml::{About, Connection, Finished, Kernel, Machine, Time};
 use timewire_sys::Randomness;
 use timewire_sys::machine::TerminalSettings;
 
-use crate::args::{Exec, In, LabCommand, LabTime, Qemu, Shell, Uml};
 use crate::ending::{self, Ending, WORDS};
 use crate::output::{self, ProgressLine};
 use crate::segment;
+
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Tell which laboratories this machine can have, and what mends what is missing
+    ///
+    /// Exit code 0: all work now; 1: one needs the named command first; 4: one cannot be had.
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Build the laboratory's kernel, or show the one that is there
+    ///
+    /// From the distribution's kernel source, into the cache ($TIMEWIRE_CACHE, or
+    /// ~/.cache/timewire); nothing is installed. It takes some minutes, once.
+    Uml(Uml),
+    /// Fetch a kernel of the distribution and an emulator for it, or show those that are there
+    ///
+    /// For what User-Mode Linux lacks: XDP in drivers, BTF, kprobes, NICs with clocks.
+    /// Packages (about 130 MB) go into the cache; nothing is installed.
+    Qemu(Qemu),
+    /// Run a command in the laboratory's kernel
+    ///
+    /// It sees the host's files, read only, and what it writes to /tmp is lost.
+    Exec(Exec),
+    /// Inside `exec --in qemu`: keep the receive timestamps of the emulated NICs coming
+    ///
+    /// The emulated NIC timestamps one kind of message, and after it no other until it is helped.
+    /// Runs until it is ended.
+    Timestamps {
+        /// What each NIC is to timestamp: a time transmitter needs `delay-req`, a receiver `sync`
+        #[arg(required = true, value_name = "sync|delay-req")]
+        nics: Vec<Timestamped>,
+    },
+    /// Start a shell in the laboratory's kernel
+    Shell(Shell),
+    /// Run several kernels, each a station with its own clock, on a simulated segment
+    ///
+    /// Exit code 0: all their commands ended well; 1: one did not, or was ended by the duration.
+    Segment(segment::SegmentArgs),
+    /// Remove what laboratories and MACs of dead processes have left behind
+    Clean,
+}
+
+#[derive(Debug, Args)]
+pub struct Uml {
+    /// The kernel series, such as 6.1, of which the distribution has the source [default: 6.12, or
+    /// else the newest there is]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Fetch the distribution's own build instead: ready at once, but without virtual time
+    #[arg(long, conflicts_with = "kernel")]
+    pub prebuilt: bool,
+    /// Only list the kernels that are there
+    #[arg(long, conflicts_with_all = ["kernel", "prebuilt"])]
+    pub list: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Qemu {
+    /// The kernel series, such as 6.1, of which the distribution has a kernel [default: the newest]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Only list the kernels that are there
+    #[arg(long, conflicts_with = "kernel")]
+    pub list: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A kernel to run a command in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum In {
+    /// User-Mode Linux: boots in a fraction of a second, exact
+    Uml,
+    /// An emulated machine with the distribution's kernel: boots in seconds
+    Qemu,
+}
+
+#[derive(Debug, Args)]
+pub struct LabKernel {
+    /// The kernel series, such as 6.1 [default: 6.12, or the newest that is there]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Use the distribution's own build
+    #[arg(long, conflicts_with = "kernel")]
+    pub prebuilt: bool,
+    /// How time passes in the machine
+    #[arg(long, value_enum)]
+    pub time: Option<LabTime>,
+    /// Memory of the machine, MiB [default: 256, of an emulated one 1024]
+    #[arg(long, value_name = "MIB", value_parser = memory_mib())]
+    pub memory: Option<u32>,
+    /// A directory of the host that the command may change; may be repeated
+    #[arg(long, value_name = "DIR")]
+    pub writable: Vec<PathBuf>,
+}
+
+fn memory_mib() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(64..=65_536)
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LabTime {
+    /// As fast as events follow each other; computing takes no time
+    Virtual,
+    /// As on the host
+    Wall,
+}
+
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// Which kernel of the laboratory
+    #[arg(long = "in", value_enum, default_value = "uml")]
+    pub place: In,
+    #[command(flatten)]
+    pub kernel: LabKernel,
+    /// NICs of an emulated machine, 0 to 8, on one hub: eth0, eth1, ... with clocks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
+    pub nics: Option<u32>,
+    /// Programs that an emulated machine has, with their libraries, instead of the host's files:
+    /// two such runs are the same to the nanosecond
+    #[arg(long, value_name = "PROGRAM,...", value_delimiter = ',')]
+    pub sealed: Option<Vec<PathBuf>>,
+    /// Read standard input to its end and give it to the command; without, it reads nothing
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Say on standard error how much time passed in the machine and on the host
+    #[arg(long)]
+    pub stats: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Shell {
+    #[command(flatten)]
+    pub kernel: LabKernel,
+}
 
 pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -31,9 +176,9 @@ pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
         LabCommand::Uml(args) => uml(&args),
         LabCommand::Qemu(args) => qemu(&args),
         LabCommand::Exec(args) => exec(args),
-        LabCommand::Stamps { cards } => {
+        LabCommand::Timestamps { nics } => {
             ending::exit_on_request()?;
-            match qemu::card::keep_stamping(&cards)? {}
+            match qemu::nic::keep_timestamping(&nics)? {}
         }
         LabCommand::Shell(args) => shell(args),
         LabCommand::Segment(args) => segment::run(&args),
@@ -105,7 +250,7 @@ fn what_it_is(laboratory: &str) -> &'static str {
     match laboratory {
         "netns" => "stations on this kernel, at its own speed",
         "uml" => "a kernel with all queueing disciplines, in virtual time",
-        "qemu" => "the distribution's kernel in an emulated machine, with network cards",
+        "qemu" => "the distribution's kernel in an emulated machine, with NICs",
         _ => "the distribution's kernel with all queueing disciplines, at wall speed",
     }
 }
@@ -237,8 +382,8 @@ fn exec(args: Exec) -> anyhow::Result<ExitCode> {
 }
 
 fn exec_in_uml(args: Exec, ending: &Ending) -> anyhow::Result<Finished> {
-    if args.cards.is_some() {
-        anyhow::bail!("--cards is for `--in qemu`; User-Mode Linux has no network cards");
+    if args.nics.is_some() {
+        anyhow::bail!("--nics is for `--in qemu`; User-Mode Linux has no NICs");
     }
     if args.sealed.is_some() {
         anyhow::bail!("--sealed is for `--in qemu`; User-Mode Linux repeats itself without");
@@ -266,7 +411,7 @@ fn exec_in_qemu(args: Exec, ending: &Ending) -> anyhow::Result<Finished> {
     machine.environment = like_this.environment;
     machine.memory_mib = args.kernel.memory.unwrap_or(machine.memory_mib);
     machine.writable = writable(&args.kernel.writable)?;
-    machine.cards = args.cards.unwrap_or(0);
+    machine.nics = args.nics.unwrap_or(0);
     if let Some(mut programs) = args.sealed {
         programs.extend(machine.command.first().map(PathBuf::from));
         machine.directory = "/".into();
@@ -343,7 +488,7 @@ fn writable(paths: &[PathBuf]) -> Result<Vec<PathBuf>, LabError> {
     let whole = |path: &PathBuf| match std::fs::canonicalize(path) {
         Ok(whole) if whole.is_dir() => Ok(whole),
         Ok(_) => Err(LabError::Spec { why: format!("{} is no directory", path.display()) }),
-        Err(source) => Err(LabError::File { what: "find", path: path.clone(), source }),
+        Err(error) => Err(FileError::unusable("find", path)(error)),
     };
     paths.iter().map(whole).collect()
 }

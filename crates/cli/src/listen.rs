@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `listen`: receives streams and shows what they are like.
-//!
-//! Not here: doing it (`timewire_ctl::traffic`).
 
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -12,25 +10,26 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use timewire_base::{IfName, Instant, Span, parse_bytes, parse_span};
-use timewire_ctl::traffic::expect::{Expectations, Judged};
-use timewire_ctl::traffic::listen::{
+use timewire_base::wire::MacAddress;
+use timewire_base::{IfName, Instant, Span, Verdict, parse_bytes, parse_span};
+use timewire_capture::record::TimestampPoint;
+use timewire_capture::stream::phase::PhaseCycle;
+use timewire_datapath::listen::{
+    FrameFilter, ReceiveOptions, ReceiveTimestamps, Source, UdpPlace, Wait, XdpMode,
+};
+use timewire_datapath::streams::expect::{Expectations, Judged};
+use timewire_datapath::streams::listen::{
     self, ListenEvent, ListenRequest, ListenSnapshot, final_object,
 };
-use timewire_ctl::traffic::view::{Room, lines, view};
-use timewire_ctl::traffic::{CaptureOptions, listen::MAX_STREAMS};
-use timewire_path::listen::{
-    FrameFilter, ReceiveOptions, ReceiveStamps, Source, UdpPlace, Wait, XdpMode,
-};
-use timewire_sched::scenario::host::CpuList;
+use timewire_datapath::streams::view::{Room, lines, view};
+use timewire_datapath::streams::{CaptureOptions, listen::MAX_STREAMS};
+use timewire_model::scenario::host::CpuList;
 use timewire_sys::scheduler::RtPriority;
 use timewire_sys::terminal;
-use timewire_trace::record::Tap;
-use timewire_trace::stream::phase::PhaseCycle;
 
 use crate::output;
 use crate::traffic::{
-    BusyPollArg, Mode, Way, arguments, clock_error, parse_card, parse_count, parse_ethertype,
+    BusyPollArg, Mode, TransportArg, arguments, clock_error, parse_count, parse_ethertype,
     parse_fifo, parse_interval, parse_socket, parse_time, thread,
 };
 
@@ -45,7 +44,7 @@ pub struct Listen {
     /// Through what: udp, frames (packet socket), ring (shared with the kernel), xdp[:generic|
     /// native|zerocopy] (AF_XDP) [default: udp with an address, or else frames]
     #[arg(long, value_name = "WAY")]
-    pub over: Option<Way>,
+    pub over: Option<TransportArg>,
     /// With AF_XDP: hear this receive queue only [default: all]
     #[arg(long, value_name = "N")]
     pub queue: Option<u32>,
@@ -56,12 +55,12 @@ pub struct Listen {
     /// Only frames with this EtherType, behind VLAN tags
     #[arg(long, value_name = "0xNNNN", value_parser = parse_ethertype, help_heading = "Filter")]
     pub ethertype: Option<u16>,
-    /// Only frames from this card
-    #[arg(long, value_name = "MAC", value_parser = parse_card, help_heading = "Filter")]
-    pub from: Option<[u8; 6]>,
-    /// Only frames to this card or group
-    #[arg(long, value_name = "MAC", value_parser = parse_card, help_heading = "Filter")]
-    pub to: Option<[u8; 6]>,
+    /// Only frames from this NIC
+    #[arg(long, value_name = "MAC", help_heading = "Filter")]
+    pub from: Option<MacAddress>,
+    /// Only frames to this NIC or group
+    #[arg(long, value_name = "MAC", help_heading = "Filter")]
+    pub to: Option<MacAddress>,
     /// Only frames of this VLAN
     #[arg(long, value_name = "VID", help_heading = "Filter",
           value_parser = clap::value_parser!(u16).range(0..=4094))]
@@ -75,26 +74,26 @@ pub struct Listen {
           value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
-    /// How to wait for a message: sleep, look again and again, or have the kernel look at the card
+    /// How to wait for a message: sleep, look again and again, or have the kernel look at the NIC
     #[arg(long, value_enum, default_value = "block", help_heading = "Kernel")]
     pub wait: WaitArg,
     /// With --wait busy: how long and for how many frames the kernel looks
     #[arg(long, default_value = "50us", value_name = "TIME[:FRAMES]", help_heading = "Kernel")]
     pub busy_poll: BusyPollArg,
-    /// Ask for stamps of received messages
+    /// Ask for timestamps of received messages
     #[arg(
         long,
         value_enum,
         value_delimiter = ',',
-        value_name = "TAP,...",
+        value_name = "POINT,...",
         default_value = "software",
         help_heading = "Kernel"
     )]
-    pub stamps: Vec<StampArg>,
-    /// How far the card's clock is ahead of TAI, to put its stamps beside the others
+    pub timestamps: Vec<TimestampArg>,
+    /// How far the NIC's clock is ahead of TAI, to put its timestamps beside the others
     #[arg(long, value_name = "TIME", value_parser = parse_span, allow_hyphen_values = true,
           help_heading = "Kernel")]
-    pub card_ahead: Option<Span>,
+    pub nic_ahead: Option<Span>,
     /// Room for waiting messages
     #[arg(long, default_value = "8192KiB", value_name = "BYTES", value_parser = parse_bytes,
           help_heading = "Kernel")]
@@ -103,7 +102,7 @@ pub struct Listen {
     #[arg(long, default_value = "2048B", value_name = "BYTES", value_parser = parse_bytes,
           help_heading = "Kernel")]
     pub longest: u32,
-    /// The clocks of talker and card are at most so far from this host's; without it no latency is
+    /// The clocks of talker and NIC are at most so far from this host's; without it no latency is
     /// shown but of talkers on this host [default: that of TIMEWIRE_CLOCK_ERROR]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Figures")]
     pub clock_error: Option<Span>,
@@ -115,7 +114,13 @@ pub struct Listen {
     pub rt: Option<RtPriority>,
 
     /// Where the time that a message takes ends
-    #[arg(long, value_enum, default_value = "user", value_name = "TAP", help_heading = "Figures")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "user",
+        value_name = "POINT",
+        help_heading = "Figures"
+    )]
     pub until: UntilArg,
     /// Show where in this cycle messages arrive
     #[arg(long, value_parser = parse_interval, help_heading = "Figures")]
@@ -127,7 +132,7 @@ pub struct Listen {
     #[arg(long, default_value_t = 64, value_name = "N", help_heading = "Figures",
           value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub bins: u32,
-    /// Limits, such as 'loss=0,p99<100us': exit code 1 when one is missed; may be repeated
+    /// Limits, such as 'loss=0,p99<100us': exit code 1 when one does not pass; may be repeated
     ///
     /// Of each stream: loss (a count, or a share as 0.1%), skipped (by the talker), duplicate,
     /// reordered, restarts, frames,
@@ -153,7 +158,7 @@ pub struct Listen {
     /// Print JSON lines: each interval, and at the end the whole
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Keep every stamp of every message in this directory; it must be empty or not exist
+    /// Keep every timestamp of every message in this directory; it must be empty or not exist
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Write all frames to this file, for Wireshark and tcpdump (pcapng)
@@ -178,15 +183,15 @@ pub enum WaitArg {
     Block,
     /// Look again and again; takes a CPU
     Poll,
-    /// Have the kernel poll the card (SO_BUSY_POLL)
+    /// Have the kernel poll the NIC (SO_BUSY_POLL)
     Busy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StampArg {
+pub enum TimestampArg {
     /// By the kernel, at the entrance to its stack
     Software,
-    /// By the card
+    /// By the NIC
     Hardware,
     /// None
     None,
@@ -200,8 +205,8 @@ pub enum UntilArg {
     Kernel,
     /// The XDP program had it
     Driver,
-    /// The card received it; needs --card-ahead
-    Card,
+    /// The NIC received it; needs --nic-ahead
+    Nic,
 }
 
 pub fn run(args: &Listen) -> anyhow::Result<ExitCode> {
@@ -211,7 +216,8 @@ pub fn run(args: &Listen) -> anyhow::Result<ExitCode> {
     let judged: Vec<Judged> =
         args.expect.iter().flat_map(|all| &all.0).map(|one| one.judge(&heard)).collect();
     screen.end(&heard, &judged)?;
-    let is_bad = judged.iter().any(|one| one.kept != Some(true)) || !heard.inconclusive.is_empty();
+    let is_bad =
+        judged.iter().any(|one| one.verdict != Verdict::Pass) || !heard.inconclusive.is_empty();
     Ok(ExitCode::from(u8::from(is_bad)))
 }
 
@@ -272,13 +278,8 @@ impl Screen {
             output::print(&format!("\x1b[{above}A\r\x1b[J"))?;
         }
         output::print(&view(heard, Room { columns: usize::MAX, lines: None }))?;
-        for Judged { limit, kept, found } in judged {
-            let word = match kept {
-                Some(true) => "PASS",
-                Some(false) => "MISS",
-                None => "INCONCLUSIVE",
-            };
-            output::print(&format!("{word} {limit}: {found}\n"))?;
+        for Judged { limit, verdict, found } in judged {
+            output::print(&format!("{} {limit}: {found}\n", verdict.label()))?;
         }
         Ok(())
     }
@@ -304,19 +305,19 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
     if is_udp && args.pcap.is_some() {
         bail!("--pcap needs whole frames: --over frames, ring or xdp, with --interface");
     }
-    let wants = |stamp| args.stamps.contains(&stamp);
-    if wants(StampArg::None) && args.stamps.len() > 1 {
-        bail!("--stamps none goes with no other");
+    let wants = |timestamp| args.timestamps.contains(&timestamp);
+    if wants(TimestampArg::None) && args.timestamps.len() > 1 {
+        bail!("--timestamps none goes with no other");
     }
-    if args.until == UntilArg::Card && args.card_ahead.is_none() {
-        bail!("--until card needs --card-ahead: how far its clock is ahead of TAI");
+    if args.until == UntilArg::Nic && args.nic_ahead.is_none() {
+        bail!("--until nic needs --nic-ahead: how far its clock is ahead of TAI");
     }
     Ok(ListenRequest {
         source,
         options: ReceiveOptions {
-            stamps: ReceiveStamps {
-                software: wants(StampArg::Software),
-                hardware: wants(StampArg::Hardware),
+            timestamps: ReceiveTimestamps {
+                software: wants(TimestampArg::Software),
+                hardware: wants(TimestampArg::Hardware),
             },
             wait: match args.wait {
                 WaitArg::Block => Wait::Block,
@@ -328,12 +329,12 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
             longest: args.longest,
         },
         ends_at: match args.until {
-            UntilArg::User => Tap::Receive,
-            UntilArg::Kernel => Tap::RxSw,
-            UntilArg::Driver => Tap::RxXdp,
-            UntilArg::Card => Tap::RxHw,
+            UntilArg::User => TimestampPoint::Receive,
+            UntilArg::Kernel => TimestampPoint::RxSw,
+            UntilArg::Driver => TimestampPoint::RxXdp,
+            UntilArg::Nic => TimestampPoint::RxHw,
         },
-        hardware_ahead: args.card_ahead,
+        hardware_ahead: args.nic_ahead,
         clock_error: clock_error(args.clock_error)?,
         cycle: args.cycle.map(|cycle_time| PhaseCycle {
             base_time: Instant::from_ns(args.base_time.as_ns()),
@@ -357,8 +358,12 @@ fn request(args: &Listen) -> anyhow::Result<ListenRequest> {
 }
 
 fn source(args: &Listen) -> anyhow::Result<Source> {
-    let way = args.over.unwrap_or(if args.bind.is_some() { Way::Udp } else { Way::Frames });
-    if way == Way::Udp {
+    let way = args.over.unwrap_or(if args.bind.is_some() {
+        TransportArg::Udp
+    } else {
+        TransportArg::Frames
+    });
+    if way == TransportArg::Udp {
         let Some(bind) = args.bind else {
             bail!("--over udp needs an address and a port, such as 0.0.0.0:15001");
         };
@@ -375,9 +380,9 @@ fn source(args: &Listen) -> anyhow::Result<Source> {
         bail!("nothing to listen to: give an address and a port, or --interface");
     };
     Ok(match way {
-        Way::Frames | Way::Udp => Source::Frames { interface },
-        Way::Ring => Source::Ring { interface },
-        Way::Xdp(mode) => Source::Xdp {
+        TransportArg::Frames | TransportArg::Udp => Source::Frames { interface },
+        TransportArg::Ring => Source::Ring { interface },
+        TransportArg::Xdp(mode) => Source::Xdp {
             interface,
             queue: args.queue,
             mode: match mode {
@@ -410,7 +415,8 @@ mod tests {
         let args = listen(
             "--interface eth0 --over xdp:native --queue 3 --ethertype 0x88b5 --to \
              02:00:00:00:00:02 --vlan 5 --pcp 6 --port 15001 --wait busy --busy-poll 100us:16 \
-             --stamps software,hardware --cycle 1ms --until kernel --for 5s --count 10 --expect \
+             --timestamps software,hardware --cycle 1ms --until kernel --for 5s --count 10 \
+             --expect \
              loss=0,p99<100us --expect max<1ms --pcap a.pcapng --pcap-size 100kB --pcap-files 3",
         );
         let request = request(&args).unwrap();
@@ -420,11 +426,17 @@ mod tests {
         ));
         let filter = request.options.filter;
         assert_eq!((filter.vid, filter.pcp, filter.udp_port), (Some(5), Some(6), Some(15_001)));
-        assert_eq!((filter.source, filter.destination), (None, Some([2, 0, 0, 0, 0, 2])));
-        let busy =
-            timewire_path::listen::BusyPoll { microseconds: 100, budget: Some(16), prefer: true };
+        assert_eq!(
+            (filter.source, filter.destination),
+            (None, Some(MacAddress([2, 0, 0, 0, 0, 2])))
+        );
+        let busy = timewire_datapath::listen::BusyPoll {
+            microseconds: 100,
+            budget: Some(16),
+            prefer: true,
+        };
         assert_eq!(request.options.wait, Wait::BusyPoll(busy));
-        assert_eq!(request.ends_at, Tap::RxSw);
+        assert_eq!(request.ends_at, TimestampPoint::RxSw);
         assert_eq!(request.cycle.map(|it| it.bins), Some(64));
         let capture = request.capture.unwrap();
         assert_eq!((capture.most_bytes, capture.most_files), (Some(100_000), Some(3)));
@@ -439,13 +451,13 @@ mod tests {
             ("0.0.0.0:5 --over ring", "are for UDP"),
             ("--interface eth0 --group 239.0.0.1", "are for UDP"),
             ("0.0.0.0:5 --pcap x", "--pcap needs whole frames"),
-            ("0.0.0.0:5 --stamps none,software", "goes with no other"),
-            ("0.0.0.0:5 --until card", "--card-ahead"),
+            ("0.0.0.0:5 --timestamps none,software", "goes with no other"),
+            ("0.0.0.0:5 --until nic", "--nic-ahead"),
         ] {
             let error = request(&listen(words)).unwrap_err().to_string();
             assert!(error.contains(says), "{words}: {error}");
         }
-        let request = request(&listen("[::]:5 --stamps none")).unwrap();
-        assert_eq!(request.options.stamps, ReceiveStamps::default());
+        let request = request(&listen("[::]:5 --timestamps none")).unwrap();
+        assert_eq!(request.options.timestamps, ReceiveTimestamps::default());
     }
 }

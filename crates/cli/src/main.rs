@@ -12,7 +12,6 @@ mod output;
 mod agent;
 mod apply;
 mod args;
-mod array;
 mod avtp;
 mod clock;
 mod compare;
@@ -24,14 +23,15 @@ mod input;
 mod lab;
 mod listen;
 mod measure;
+mod network;
 mod new_file;
 mod pages;
+mod place;
 mod plan;
 mod receive;
 mod report;
 mod schema;
 mod segment;
-mod serve;
 mod sim;
 mod snapshot;
 mod stations;
@@ -44,17 +44,10 @@ mod traffic;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
-use timewire_ctl::CtlError;
-use timewire_ctl::avtp::StreamError;
-use timewire_ctl::measure::MeasureError;
-use timewire_ctl::receive::ReceiveError;
-use timewire_ctl::study::StudyError;
-use timewire_ctl::trace::TraceError;
-use timewire_ctl::traffic::TrafficError;
-use timewire_host::HostError;
-use timewire_lab::LabError;
-use timewire_remote::RemoteError;
+use clap::{CommandFactory, Parser};
+use timewire_base::Failure;
+use timewire_model::scenario::FileKind;
+use timewire_runner::experiment::{connection, held, station_trace};
 
 use args::{Command, Hidden, Request};
 
@@ -71,7 +64,9 @@ fn main() -> ExitCode {
     match run(request.command) {
         Ok(code) => code,
         Err(error) => {
-            let (code, hint) = classify(&error);
+            let failure = output::failure(&error);
+            let code = failure.map_or(2, Failure::exit_code);
+            let hint = failure.and_then(Failure::hint);
             if !output::is_broken_pipe(&error) {
                 say!("{}", output::error(&error));
                 if let Some(hint) = hint {
@@ -87,9 +82,10 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => experiment::demo(&args),
-        Command::Run(args) if stations::are_meant(&args) => stations::run(&args),
+        Command::Run(args) if args.array.are_given() => stations::array::run(&args),
+        Command::Run(args) if args.has(FileKind::Experiment) => stations::run(&args),
+        Command::Run(args) if args.has(FileKind::Network) => network::run(&args),
         Command::Run(args) => experiment::run(&args),
-        Command::Array(command) => array::run(command),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Plan(args) => plan::run(&args),
@@ -110,107 +106,39 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Measure(command) => measure::run(command),
         Command::Trace(command) => trace::run(command),
         Command::Schema(args) => schema::run(&args),
-        Command::Completions(args) => pages::completions(&args),
-        Command::Man(args) => pages::man(&args),
+        Command::Completions(args) => pages::completions(&args, Request::command()),
+        Command::Man(args) => pages::man(&args, Request::command()),
         Command::Snapshot(args) => snapshot::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Hidden(Hidden::Guardian { journal }) => guardian(&journal),
+        Command::Hidden(Hidden::Watchdog { log }) => watchdog(&log),
         Command::Hidden(Hidden::Probe { needs }) => doctor::probe(needs),
-        Command::Hidden(Hidden::Keeper { record }) => keeper(&record),
-        Command::Hidden(Hidden::Program { file }) => {
-            timewire_ctl::program::run(&file)?;
+        Command::Hidden(Hidden::Program { file, from_start }) => {
+            timewire_runner::program::run(&file, from_start)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Hidden(Hidden::Connection { file, wait }) => {
+            match wait {
+                true => held::wait(&file)?,
+                false => connection::hold(&file)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Hidden(Hidden::Trace { file, wait }) => {
+            match wait {
+                true => held::wait(&file)?,
+                false => station_trace::hold(&file)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-fn guardian(journal: &Path) -> anyhow::Result<ExitCode> {
-    Ok(match timewire_host::guardian::guardian_main(journal) {
+fn watchdog(log: &Path) -> anyhow::Result<ExitCode> {
+    Ok(match timewire_host::watchdog_main(log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say!("error: {error}");
             ExitCode::from(3)
         }
     })
-}
-
-fn keeper(record: &Path) -> anyhow::Result<ExitCode> {
-    Ok(match timewire_host::apply::keeper::keeper_main(record) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say!("error: {error}");
-            ExitCode::from(3)
-        }
-    })
-}
-
-/// The exit code of an error, and what the user can do about it.
-fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
-    let of_host = |error: &HostError| match error {
-        HostError::NotUndone { .. } => 3,
-        error if error.is_unsupported() => 4,
-        _ => 2,
-    };
-    let of_lab = |error: &LabError| match error {
-        LabError::Host(error) => of_host(error),
-        error if error.is_unsupported() => 4,
-        _ => 2,
-    };
-    if let Some(error) = error.downcast_ref::<CtlError>() {
-        let code = match error {
-            CtlError::Host(error) => of_host(error),
-            CtlError::Lab(error) => of_lab(error),
-            CtlError::Clock(_) | CtlError::Gate { .. } => 4,
-            CtlError::Mac { source: timewire_path::mac::PathError::NoCarrier { .. }, .. } => 4,
-            CtlError::NoCarrier { .. } => 4,
-            CtlError::Trace(error) if error.is_unsupported() => 4,
-            _ => 2,
-        };
-        return (code, error.hint());
-    }
-    if let Some(error) = error.downcast_ref::<ReceiveError>() {
-        let code = match error {
-            ReceiveError::Host(error) => of_host(error),
-            error if error.is_unsupported() => 4,
-            _ => 2,
-        };
-        return (code, error.hint());
-    }
-    if let Some(error) = error.downcast_ref::<TrafficError>() {
-        let code = match error {
-            TrafficError::Ctl(CtlError::Host(error)) => of_host(error),
-            error if error.is_unsupported() => 4,
-            _ => 2,
-        };
-        return (code, error.hint());
-    }
-    if let Some(error) = error.downcast_ref::<MeasureError>() {
-        let code = match error {
-            error if error.leaves_changed() => 3,
-            error if error.is_unsupported() => 4,
-            _ => 2,
-        };
-        return (code, error.hint());
-    }
-    if let Some(error) = error.downcast_ref::<StreamError>() {
-        let code = if error.is_unsupported() { 4 } else { 2 };
-        return (code, error.hint().map(str::to_owned));
-    }
-    if let Some(error) = error.downcast_ref::<TraceError>() {
-        let code = if error.is_unsupported() { 4 } else { 2 };
-        return (code, error.hint().map(str::to_owned));
-    }
-    if let Some(error) = error.downcast_ref::<RemoteError>() {
-        return (2, error.hint().map(str::to_owned));
-    }
-    if let Some(error) = error.downcast_ref::<StudyError>() {
-        return (2, error.hint());
-    }
-    if let Some(error) = error.downcast_ref::<LabError>() {
-        return (of_lab(error), error.hint());
-    }
-    if let Some(error) = error.downcast_ref::<HostError>() {
-        return (of_host(error), error.hint().map(str::to_owned));
-    }
-    (2, None)
 }

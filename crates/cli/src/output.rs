@@ -7,20 +7,21 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use serde::{Serialize, Serializer};
-use timewire_ctl::CtlError;
-use timewire_ctl::avtp::StreamError;
-use timewire_ctl::experiment::Progress;
-use timewire_ctl::measure::MeasureError;
-use timewire_ctl::receive::ReceiveError;
-use timewire_ctl::study::StudyError;
-use timewire_ctl::trace::TraceError;
-use timewire_ctl::traffic::TrafficError;
+use timewire_agent::links::LinkError;
+use timewire_base::{Failure, FileError};
+use timewire_capture::capture::CaptureError;
+use timewire_datapath::DatapathError;
+use timewire_datapath::avtp::StreamError;
+use timewire_datapath::receive_priority::ReceiveError;
+use timewire_datapath::streams::TrafficError;
 use timewire_host::HostError;
 use timewire_lab::LabError;
-use timewire_remote::RemoteError;
-use timewire_sched::scenario::ScenarioErrors;
+use timewire_model::scenario::ScenarioErrors;
+use timewire_runner::RunnerError;
+use timewire_runner::experiment::Progress;
+use timewire_runner::study::StudyError;
+use timewire_runner::trace::TraceError;
 use timewire_sys::event;
-use timewire_trace::capture::CaptureError;
 
 use crate::input;
 
@@ -119,14 +120,29 @@ impl Write for Patient {
     }
 }
 
+/// An error of a library, of those that are told with a hint and an exit code of their own.
+pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
+    fn is<T: Failure + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&dyn Failure> {
+        error.downcast_ref::<T>().map(|error| error as &dyn Failure)
+    }
+    let kinds = [
+        is::<DatapathError>,
+        is::<RunnerError>,
+        is::<HostError>,
+        is::<LabError>,
+        is::<ReceiveError>,
+        is::<LinkError>,
+        is::<StreamError>,
+        is::<StudyError>,
+        is::<TraceError>,
+        is::<TrafficError>,
+    ];
+    kinds.into_iter().find_map(|is| is(error))
+}
+
 /// An error in words. Errors of the libraries name their causes themselves; what this program adds
 /// to an error of the system stands before it.
 pub fn message(error: &anyhow::Error) -> String {
-    let own = error.is::<CtlError>() || error.is::<LabError>() || error.is::<HostError>();
-    let own = own || error.is::<ReceiveError>() || error.is::<TrafficError>();
-    let own = own || error.is::<MeasureError>() || error.is::<StreamError>();
-    let own = own || error.is::<TraceError>() || error.is::<StudyError>();
-    let own = own || error.is::<RemoteError>();
     let mistaken = match (error.downcast_ref::<StudyError>(), error.downcast_ref::<StreamError>()) {
         (
             Some(
@@ -138,14 +154,16 @@ pub fn message(error: &anyhow::Error) -> String {
             ),
             _,
         ) => input::mistaken(file, "a capture"),
-        (_, Some(StreamError::Content { path, why })) if why.starts_with("neither WAVE") => {
+        (_, Some(StreamError::File(FileError::Content { path, why })))
+            if why.starts_with("neither WAVE") =>
+        {
             input::mistaken(path, "a WAVE or H.264 file")
         }
         _ => None,
     };
     match mistaken {
         Some(mistaken) => mistaken.to_string(),
-        None if own => error.to_string(),
+        None if failure(error).is_some() => error.to_string(),
         None => format!("{error:#}"),
     }
 }

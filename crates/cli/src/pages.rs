@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire completions` and `timewire man`: what shells and readers of manuals know of this
 //! command, from the definitions that parse it.
-//!
-//! Not here: the definitions (`args`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man as Page;
 
-use crate::args::Request;
 use crate::output;
 
 const NAME: &str = "timewire";
@@ -37,16 +34,15 @@ pub struct Man {
     into: Option<PathBuf>,
 }
 
-/// Prints the completions of a shell.
-pub fn completions(args: &Completions) -> anyhow::Result<ExitCode> {
+/// Prints the completions of a shell for this command.
+pub fn completions(args: &Completions, mut command: Command) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Request::command(), NAME, &mut text);
+    clap_complete::generate(args.shell, &mut command, NAME, &mut text);
     output::print(&String::from_utf8(text)?)
 }
 
-/// Prints or writes manual pages.
-pub fn man(args: &Man) -> anyhow::Result<ExitCode> {
-    let mut command = Request::command();
+/// Prints or writes manual pages of this command.
+pub fn man(args: &Man, mut command: Command) -> anyhow::Result<ExitCode> {
     command.build();
     if let Some(directory) = &args.into {
         fs::create_dir_all(directory)
@@ -59,7 +55,7 @@ pub fn man(args: &Man) -> anyhow::Result<ExitCode> {
     for verb in &args.verb {
         let next = found.find_subcommand(verb).filter(|next| !next.is_hide_set());
         found = next.with_context(|| {
-            let verbs: Vec<_> = visible(found).map(clap::Command::get_name).collect();
+            let verbs: Vec<_> = visible(found).map(Command::get_name).collect();
             match verbs.is_empty() {
                 true => format!("`{words}` has no verbs, so none is called `{verb}`"),
                 false => format!("`{words}` has no verb `{verb}`: {}", verbs.join(", ")),
@@ -71,11 +67,11 @@ pub fn man(args: &Man) -> anyhow::Result<ExitCode> {
 }
 
 /// The verbs that people use.
-fn visible(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
+fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
 }
 
-fn write_all(command: &clap::Command, name: &str, directory: &Path) -> anyhow::Result<()> {
+fn write_all(command: &Command, name: &str, directory: &Path) -> anyhow::Result<()> {
     let path = directory.join(format!("{name}.1"));
     fs::write(&path, page(command, name)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
@@ -83,7 +79,7 @@ fn write_all(command: &clap::Command, name: &str, directory: &Path) -> anyhow::R
         .try_for_each(|verb| write_all(verb, &format!("{name}-{}", verb.get_name()), directory))
 }
 
-fn page(command: &clap::Command, name: &str) -> anyhow::Result<String> {
+fn page(command: &Command, name: &str) -> anyhow::Result<String> {
     let mut text = Vec::new();
     // The same bytes whenever they are made: no date.
     let page = Page::new(command.clone().display_name(name.to_owned())).date("");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `plan`: places for the streams of a network, or reasons.
+//! `plan`: a schedule for the streams of a network, or reasons.
 //!
 //! Not here: finding them (`timewire-plan`).
 
@@ -36,6 +36,10 @@ pub struct PlanArgs {
     #[arg(required_unless_present_any = ["tsnkit", "tsnbench"])]
     #[arg(conflicts_with_all = ["tsnkit", "tsnbench"])]
     pub file: Option<PathBuf>,
+    /// Of a file with an experiment, the network of this case under this load [default: the file as
+    /// it stands]
+    #[arg(long, value_name = "CASE/LOAD", requires = "file")]
+    pub case: Option<String>,
     /// Tables of tsnkit instead: streams, and the network
     #[arg(long, num_args = 2, value_names = ["TASK.csv", "TOPO.csv"])]
     pub tsnkit: Vec<PathBuf>,
@@ -99,7 +103,7 @@ pub struct PlanArgs {
     /// Write over files that are there
     #[arg(long)]
     pub force: bool,
-    /// Show one stream alone: its way and times, or why it has no place
+    /// Show one stream alone: its path and times, or why it is rejected
     #[arg(long, value_name = "STREAM")]
     pub explain: Option<String>,
     /// Print JSON
@@ -111,7 +115,7 @@ pub struct PlanArgs {
 struct Effort {
     cpu: Duration,
     steps: u64,
-    /// Whether its limit ended it while streams still looked for a place.
+    /// Whether its limit ended it while streams still waited for a reservation.
     cut: bool,
     /// Whether that limit was a request to end.
     asked: bool,
@@ -119,20 +123,22 @@ struct Effort {
     checked: bool,
 }
 
-/// Exit code 0: every stream has a place, and the bounds of the others are within their limits; 1:
+/// Exit code 0: every stream is admitted, and the bounds of the others are within their limits; 1:
 /// not; 2: it was ended on request.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.check {
         return check::run(args, path);
     }
     let streams = args.streams.as_deref();
-    let own = args.file.as_deref().map(|path| file::OwnFile::read(path, streams)).transpose()?;
+    let case = args.case.as_deref();
+    let own = args.file.as_deref().map(|path| file::OwnFile::read(path, case, streams));
+    let own = own.transpose()?;
     let problem = match &own {
         Some(own) => own.problem(),
         None => read(args)?,
     };
     let explained = match (&args.explain, &own) {
-        (Some(name), Some(own)) if own.is_without_place(name) => None,
+        (Some(name), Some(own)) if own.is_not_scheduled(name) => None,
         (Some(name), _) => Some(find(&problem, name).with_context(|| {
             format!("there is no stream {name}; there are {}", some_names(&problem))
         })?),
@@ -154,7 +160,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let problem = planner.problem();
     anyhow::ensure!(
         !effort.asked || !plan.admitted.is_empty(),
-        "{WORDS} before any stream had a place: there is no plan, and nothing was written"
+        "{WORDS} before any stream was admitted: there is no plan, and nothing was written"
     );
     effort.checked = refute(problem, &plan, &ending)?;
     if let Some(mut file) = drawing {
@@ -304,10 +310,10 @@ fn summary(problem: &Problem, plan: &Plan, planner: &Planner, effort: &Effort) -
     let network = problem.network();
     let (streams, admitted) = (problem.streams().len(), plan.admitted.len());
     if streams == 0 {
-        return "no stream asks for a place in a schedule\n".to_owned();
+        return "no stream is scheduled\n".to_owned();
     }
     let mut text = format!(
-        "{admitted} of {streams} streams have a place; {} nodes, {} links, cycle {}\n",
+        "{admitted} of {streams} streams are admitted; {} nodes, {} links, cycle {}\n",
         network.nodes().len(),
         network.links().len(),
         plan.cycle
@@ -370,7 +376,7 @@ fn explanation(problem: &Problem, plan: &Plan, id: StreamId) -> String {
         stream.name, stream.frames, stream.length_bytes, stream.interval, stream.latency_max
     );
     if let Some(refusal) = plan.refused.iter().find(|refusal| refusal.stream == id) {
-        let _ = writeln!(text, "no place: {}", words::Refusals::of(problem).text(refusal));
+        let _ = writeln!(text, "rejected: {}", words::Refusals::of(problem).text(refusal));
         return text;
     }
     let admission = plan.admitted.iter().find(|admission| admission.stream == id);

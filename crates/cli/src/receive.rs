@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `receive`: which received frames go before others, on one interface.
-//!
-//! Not here: doing it (`timewire_ctl::receive`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,9 +10,10 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 use timewire_base::{IfName, Span, parse_span};
-use timewire_ctl::receive::{self, ClassStatus, Notes, ReceiveStatus};
-use timewire_sched::scenario::FileKind;
-use timewire_sched::scenario::host::{HostFile, Receive};
+use timewire_datapath::receive_priority::{self, ClassStatus, Notes, ReceiveStatus};
+use timewire_model::scenario::FileKind;
+use timewire_model::scenario::host::{HostFile, Receive};
+use timewire_tsn::file::ParseFile;
 
 use crate::ending::Ending;
 use crate::{input, output};
@@ -31,7 +30,7 @@ pub enum ReceiveCommand {
     Set(Rules),
     /// Show classes, counters and threads, of all interfaces or of one
     Show(Show),
-    /// Take receive priority off an interface, and put a program back that was there before
+    /// Take receive priority off an interface, and restore a program that was there before
     Stop(Stop),
 }
 
@@ -95,18 +94,24 @@ pub struct Stop {
 pub fn run(command: ReceiveCommand) -> anyhow::Result<ExitCode> {
     match command {
         ReceiveCommand::Start(rules) => {
-            let wish = wish(&rules)?;
-            recover()?;
-            Ok(tell(receive::start(&rules.interface, &wish)?))
+            let desired = desired(&rules)?;
+            crate::apply::recover()?;
+            Ok(tell(receive_priority::start(&rules.interface, &desired)?))
         }
-        ReceiveCommand::Set(rules) => Ok(tell(receive::set(&rules.interface, &wish(&rules)?)?)),
+        ReceiveCommand::Set(rules) => {
+            Ok(tell(receive_priority::set(&rules.interface, &desired(&rules)?)?))
+        }
         ReceiveCommand::Stop(Stop { interface }) => {
-            recover()?;
-            Ok(tell(receive::stop(&interface)?))
+            crate::apply::recover()?;
+            Ok(tell(receive_priority::stop(&interface)?))
         }
         ReceiveCommand::Show(show) => match show.watch {
             Some(interval) => watch(&show, interval),
-            None => print(&receive::show(show.interface.as_ref())?, show.json, &Rates::default()),
+            None => print(
+                &receive_priority::show(show.interface.as_ref())?,
+                show.json,
+                &Rates::default(),
+            ),
         },
     }
 }
@@ -118,15 +123,7 @@ fn tell(notes: Notes) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Puts back what dead processes have left, and says so.
-fn recover() -> anyhow::Result<()> {
-    for found in timewire_host::journal::recover()? {
-        say!("note: {found}");
-    }
-    Ok(())
-}
-
-fn wish(rules: &Rules) -> anyhow::Result<Receive> {
+fn desired(rules: &Rules) -> anyhow::Result<Receive> {
     if let Some(path) = &rules.file {
         return from_file(path, &rules.interface);
     }
@@ -161,8 +158,8 @@ fn of_json(rules: &Json) -> anyhow::Result<Receive> {
 
 fn from_file(path: &Path, interface: &IfName) -> anyhow::Result<Receive> {
     let (file, _) = input::read(path, FileKind::Host, "nothing was changed", HostFile::parse)?;
-    let wish = file.host.interfaces.into_iter().find(|it| it.name == *interface);
-    let receive = wish.and_then(|it| it.receive);
+    let desired = file.host.interfaces.into_iter().find(|it| it.name == *interface);
+    let receive = desired.and_then(|it| it.receive);
     receive.with_context(|| format!("{} has no `receive` of {interface}", path.display()))
 }
 
@@ -228,7 +225,8 @@ fn watch(show: &Show, interval: Span) -> anyhow::Result<ExitCode> {
         bail!("less than 10ms between two looks is too short");
     }
     let ending = Ending::new()?;
-    let look = || receive::show(show.interface.as_ref()).map(|found| (found, Instant::now()));
+    let look =
+        || receive_priority::show(show.interface.as_ref()).map(|found| (found, Instant::now()));
     let (mut before, mut at) = look()?;
     while !ending.rest(interval) {
         let (now, when) = look()?;

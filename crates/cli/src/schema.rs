@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire schema`: what editors complete and check files with.
-//!
-//! Not here: the definitions that the schemas are made of (`timewire-sched`).
 
 use std::process::ExitCode;
 
@@ -27,17 +25,20 @@ enum FileKind {
     Streams,
     /// What `sim` simulates
     Network,
-    /// What stations with agents do: `run --map`
+    /// What stations with agents do
     Experiment,
+    /// Where stations are: `run --on`
+    Hosts,
 }
 
 /// Prints the JSON Schema.
 pub fn run(args: &Schema) -> anyhow::Result<ExitCode> {
     output::print(&match args.of {
-        FileKind::Scenario => timewire_sched::scenario::json_schema(),
-        FileKind::Host => timewire_sched::scenario::host::host_schema(),
-        FileKind::Streams => timewire_sched::scenario::streams::streams_schema(),
-        FileKind::Experiment => timewire_sched::scenario::experiment_file::experiment_schema(),
-        FileKind::Network => timewire_sched::scenario::network::network_schema(),
+        FileKind::Scenario => timewire_model::scenario::json_schema(),
+        FileKind::Host => timewire_model::scenario::host::host_schema(),
+        FileKind::Streams => timewire_model::scenario::streams::streams_schema(),
+        FileKind::Experiment => timewire_model::scenario::experiment_file::experiment_schema(),
+        FileKind::Hosts => timewire_model::scenario::hosts_file::hosts_schema(),
+        FileKind::Network => timewire_model::scenario::network::network_schema(),
     })
 }

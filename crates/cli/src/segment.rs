@@ -1,25 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `lab segment`: several kernels on a simulated segment.
-//!
-//! Not here: the file (`timewire-sched`), running it (`timewire-lab`).
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use timewire_ctl::experiment;
-use timewire_ctl::rundir::RunDir;
+use clap::Args;
 use timewire_lab::uml::Kernel;
 use timewire_lab::uml::segment::{KernelStation, SegmentLab, Summary};
-use timewire_sched::scenario::{self, FileKind, MediumKind, SegmentFile};
+use timewire_model::scenario::{self, FileKind, MediumKind, SegmentFile};
+use timewire_runner::experiment;
 use timewire_sim::{Loss, SegmentConfig, SegmentKind, SimTime, StationClock};
 use timewire_sys::event::EndRequests;
 
-use crate::args::SegmentArgs;
 use crate::ending::{CODE, WORDS};
 use crate::{input, output};
+
+#[derive(Debug, Args)]
+pub struct SegmentArgs {
+    /// What is on the segment (YAML or JSON)
+    pub file: PathBuf,
+    /// The directory for results; it must be empty or not exist [default: runs/TIME-NAME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// The kernel series, such as 6.1 [default: 6.12, or the newest that is there]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// Print the summary as JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Exit code 0: all commands ended well; 1: one ended with another code, or with the duration; 2:
 /// it was ended on request.
@@ -32,7 +44,7 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
         Some(out) => here.join(out),
         None => experiment::default_directory(file.name.as_str(), &here),
     };
-    let out = RunDir::reserve(&out)?;
+    let out = timewire_datapath::files::empty_directory(&out)?;
     fs::write(out.join("segment.yaml"), &text).context("cannot keep the file")?;
     let mut lab = laboratory(&file)?;
     lab.environment = environment(&args.file)?;
@@ -79,7 +91,7 @@ fn station(file: &SegmentFile, number: usize) -> anyhow::Result<KernelStation> {
     }
     Ok(KernelStation {
         name: station.name.clone(),
-        mac: file.mac(number).0,
+        mac: file.mac(number),
         address: (station.address.address(), station.address.prefix_bits()),
         clock,
         queues: u16::try_from(station.queues.get()).context("at most 16 queues")?,
@@ -149,7 +161,7 @@ mod tests {
         let file = SegmentFile::parse("two-gates.segment.yaml", text).unwrap();
         let lab = laboratory(&file).unwrap();
         assert_eq!(lab.stations.len(), 2);
-        assert_eq!(lab.stations[1].mac, [2, 0, 0, 0, 0, 2]);
+        assert_eq!(lab.stations[1].mac.to_string(), "02:00:00:00:00:02");
         assert_eq!(lab.stations[1].queues, 2);
     }
 }

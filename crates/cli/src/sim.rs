@@ -1,44 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `sim`: will the traffic of a network hold?
 //!
-//! Not here: the simulation (`timewire-sim`), the file (`timewire-sched`).
-
-mod build;
-mod directory;
-mod events;
-mod names;
-mod ports;
-mod recorded;
-mod records;
-mod replay;
-mod runs;
-mod show;
+//! Not here: the simulation (`timewire-sim`), the file (`timewire-model`).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use timewire_sched::scenario::network::{NetMetric, NetworkFile};
-use timewire_sched::scenario::{AtMost, FileKind, ScenarioErrors};
-use timewire_sim::net::{Network, Outcome, PhaseSearch, StreamResult, StreamSpec, Traffic};
+use timewire_base::{Span, Verdict};
+use timewire_model::scenario::network::{NetworkCase, NetworkCases, NetworkFile};
+use timewire_model::scenario::{FileKind, ScenarioErrors};
+use timewire_runner::simulation::{self, Directory, Runs};
+use timewire_sim::net::{StreamSpec, Traffic};
 
 use crate::ending::{CODE, Ending, WORDS};
 use crate::experiment;
 use crate::input;
 use crate::output::{self, ProgressLine};
-use directory::Directory;
-use runs::{Failed, Ran, Runs};
-use show::Worst;
 
-pub use ports::topology;
-pub use show::Report;
+pub use simulation::Report;
 
 /// Which network, and how often.
 #[derive(Debug, Args)]
 pub struct Sim {
     /// The file of the network (YAML or JSON, `kind: network`)
     file: PathBuf,
+    /// Of a file with an experiment, the network of this case under this load [default: the file as
+    /// it stands]
+    #[arg(long, value_name = "CASE/LOAD")]
+    case: Option<String>,
     /// Everything that is random follows from it [default: the file's]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -94,8 +85,97 @@ pub struct Sim {
 
 /// Exit code 0: all limits hold; 1: one does not, or is inconclusive; 2: it was ended on request.
 pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
-    let (file, text) = read(&args.file, "nothing was simulated")?;
-    let (mut network, unread) = build::network(&file, directory_of(&args.file))?;
+    let (file, text) = read(&args.file, "nothing was simulated", args.case.as_deref())?;
+    run_file(args, (&file, &text), &Ending::new()?)
+}
+
+/// Whether all networks of a file can be simulated, before the first is.
+///
+/// **Errors**: the first that cannot, with its case.
+pub fn check_cases(path: &Path, cases: &[NetworkCase]) -> anyhow::Result<()> {
+    for case in cases {
+        let context = || match cases.len() {
+            1 => format!("{}; nothing was run", path.display()),
+            _ => format!("{}: in {}/{}; nothing was run", path.display(), case.case, case.load),
+        };
+        let (network, _) =
+            simulation::network(&case.file, directory_of(path)).with_context(context)?;
+        simulation::check(&case.file, &network).with_context(context)?;
+    }
+    Ok(())
+}
+
+/// Exit code as that of `sim`: each network of a file once, kept in one run directory.
+pub fn run_cases(
+    (path, out): (&Path, &Path),
+    (cases, text): (&[NetworkCase], &str),
+    (seed, json): (Option<u64>, bool),
+    ending: &Ending,
+) -> anyhow::Result<ExitCode> {
+    let first = cases.first().context("invariant: a file has a network")?;
+    let seed_of = |file: &NetworkFile| seed.unwrap_or(file.seed.get());
+    let directory = Directory::of_cases(out, cases, text, seed_of(&first.file))?;
+    let mut tables = String::new();
+    let (mut elapsed, mut ended, mut is_good) = (Span::ZERO, None, true);
+    let mut progress = ProgressLine::new();
+    for (number, case) in (1..).zip(cases) {
+        let file = &case.file;
+        let (mut network, unread) = simulation::network(file, directory_of(path))?;
+        unread.iter().for_each(|what| say!("note: {what}"));
+        network.seed = seed_of(file);
+        let runs = Runs {
+            runs: 1,
+            jobs: 1,
+            checkpoint: None,
+            directory: Some((file, &directory, Some(case))),
+            is_asked_to_end: &|| ending.is_asked(),
+            network,
+        };
+        let told = runs.run(&mut |text| match cases.len() {
+            1 => progress.line_of(text),
+            all => progress.line_of(|| format!("{number} of {all}: {}: {}", case.id(), text())),
+        });
+        progress.clear();
+        let ran = told.map_err(|failed| failed.named(file))?;
+        let mut report = Report::of(file, seed_of(file), 1, &ran.outcome);
+        ran.cut.iter().for_each(|cut| report.cut(cut, 1));
+        report.not_read(unread);
+        directory.finish_case(case, &report)?;
+        is_good &= report.is_good();
+        if cases.len() > 1 {
+            tables += &format!("{}: {}, {}\n", file.name, case.title, case.load);
+        }
+        tables += &report.table();
+        if let Some(cut) = ran.cut {
+            let at = cut.at.unwrap_or(file.duration);
+            elapsed += at;
+            let of = cases.len();
+            ended = Some(format!("on request, when {number} of {of} simulations was at {at}"));
+            break;
+        }
+        elapsed += file.duration;
+    }
+    let is_cut = ended.is_some();
+    let directory = directory.finish_cases(cases, (elapsed, ended))?;
+    let (summary, report) = experiment::conclude(&directory)?;
+    if json {
+        output::json(&summary)?;
+    } else {
+        output::print(&tables)?;
+        experiment::tell_relative(&directory, &summary)?;
+        output::print(&format!("verdict: {}\n", summary.verdict.word()))?;
+        output::print(&format!("report:  {}\n", report.display()))?;
+    }
+    let is_good = is_good && summary.verdict == Verdict::Pass;
+    Ok(ExitCode::from(if is_cut { CODE } else { u8::from(!is_good) }))
+}
+
+fn run_file(
+    args: &Sim,
+    (file, text): (&NetworkFile, &str),
+    ending: &Ending,
+) -> anyhow::Result<ExitCode> {
+    let (mut network, unread) = simulation::network(file, directory_of(&args.file))?;
     unread.iter().for_each(|what| say!("note: {what}"));
     network.seed = args.seed.unwrap_or(network.seed);
     let seed = network.seed;
@@ -105,18 +185,19 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
         "{}: no stream is released in periods, so there are no phases to search; leave out --worst",
         args.file.display()
     );
-    let ending = Ending::new()?;
+    let is_asked_to_end = &|| ending.is_asked();
     let mut progress = ProgressLine::new();
     let mut found = None;
     if let Some(trials) = args.worst {
-        let told = worst((&file, &mut network), trials, &ending, &mut progress);
+        let told = simulation::worst((file, &mut network), trials, is_asked_to_end, &mut |text| {
+            progress.line_of(text);
+        });
         progress.clear();
-        let told = told.map_err(|error| named(&file, &error))?;
         found =
-            Some(told.with_context(|| format!("{WORDS} in the first trial: nothing is known"))?);
+            Some(told?.with_context(|| format!("{WORDS} in the first trial: nothing is known"))?);
     }
     let is_cut = found.as_ref().is_some_and(Report::is_cut);
-    let directory = if is_cut { None } else { directory(args, (&file, &text), seed)? };
+    let directory = if is_cut { None } else { directory(args, (file, text), seed)? };
     if let (true, Some(out)) = (is_cut, &args.out) {
         say!("note: {WORDS} in the search, so nothing was written to {}", out.display());
     }
@@ -126,14 +207,14 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
         (found, directory) => {
             let jobs = args.jobs.map_or_else(processors, usize::from);
             let checkpoint = args.checkpoint.as_deref();
-            let directory = directory.as_ref().map(|directory| (&file, directory));
-            let ending = &ending;
-            let runs = Runs { network, runs: args.runs, jobs, checkpoint, directory, ending };
-            let told = runs.run(&mut progress);
+            let directory = directory.as_ref().map(|directory| (file, directory, None));
+            let runs =
+                Runs { network, runs: args.runs, jobs, checkpoint, directory, is_asked_to_end };
+            let told = runs.run(&mut |text| progress.line_of(text));
             progress.clear();
-            let ran = told.map_err(|failed| failed.named(&file))?;
+            let ran = told.map_err(|failed| failed.named(file))?;
             let mut report =
-                found.unwrap_or_else(|| Report::of(&file, seed, args.runs, &ran.outcome));
+                found.unwrap_or_else(|| Report::of(file, seed, args.runs, &ran.outcome));
             ran.cut.iter().for_each(|cut| report.cut(cut, args.runs));
             cut = ran.cut;
             report
@@ -142,7 +223,7 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     report.not_read(unread);
     let written = match directory {
         Some(directory) => {
-            let directory = directory.finish(&file, &report, cut.as_ref())?;
+            let directory = directory.finish(file, &report, cut.as_ref())?;
             Some(experiment::conclude(&directory)?.1)
         }
         None => None,
@@ -158,21 +239,52 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if report.is_cut() { CODE } else { u8::from(!report.is_good()) }))
 }
 
-/// The file of a network, and its text; `what` is said to be not done when it is none.
-pub fn read(path: &Path, what: &'static str) -> anyhow::Result<(NetworkFile, String)> {
-    read_as(path, what, NetworkFile::parse)
+/// The network of a file, and the text of the file; `what` is said to be not done when it is none.
+///
+/// **Errors**: the file is no network file, or it has no such case.
+pub fn read(
+    path: &Path,
+    what: &'static str,
+    case: Option<&str>,
+) -> anyhow::Result<(NetworkFile, String)> {
+    read_as(path, what, case, NetworkCases::parse)
 }
 
 /// What makes a file of a name and a text.
-type Parse = fn(&str, &str) -> Result<NetworkFile, ScenarioErrors>;
+type Parse = fn(&str, &str) -> Result<NetworkCases, ScenarioErrors>;
 
 /// As [`read`], for those who want another rule of the reader.
 pub fn read_as(
     path: &Path,
     what: &'static str,
+    case: Option<&str>,
     parse: Parse,
 ) -> anyhow::Result<(NetworkFile, String)> {
-    input::read(path, FileKind::Network, what, parse)
+    let (network, text) = input::read(path, FileKind::Network, what, parse)?;
+    Ok((of_case(network, case)?, text))
+}
+
+/// The network of a case, `CASE/LOAD`; without it, the file as it stands.
+fn of_case(network: NetworkCases, case: Option<&str>) -> anyhow::Result<NetworkFile> {
+    let Some(wanted) = case else {
+        if network.has_experiment {
+            say!("note: this is the file as it stands; --case has the cases of its experiment");
+        }
+        return Ok(network.base);
+    };
+    anyhow::ensure!(
+        network.has_experiment,
+        "--case {wanted}: the file has no `experiment`; leave --case out"
+    );
+    let name = |case: &NetworkCase| format!("{}/{}", case.case, case.load);
+    let names: Vec<String> = network.cases.iter().map(name).collect();
+    let found = network.cases.into_iter().find(|case| name(case) == wanted);
+    let found = found
+        .with_context(|| format!("there is no case `{wanted}`; there are {}", names.join(", ")))?;
+    if found.file.streams.iter().any(|stream| stream.scheduled) {
+        say!("note: scheduled streams have no plan here; `plan --simulate` and `run --on sim` do");
+    }
+    Ok(found.file)
 }
 
 /// The directory that was asked for; nothing is made for streams that are not there.
@@ -182,8 +294,8 @@ fn directory(
     seed: u64,
 ) -> anyhow::Result<Option<Directory>> {
     let Some(path) = &args.out else { return Ok(None) };
-    let traced = args.trace.as_ref().map(|names| directory::traced(file, names)).transpose()?;
-    Directory::create(path, (file, text), (seed, args.runs), traced).map(Some)
+    let traced = args.trace.as_ref().map(|names| simulation::traced(file, names)).transpose()?;
+    Ok(Some(Directory::create(path, (file, text), (seed, args.runs), traced)?))
 }
 
 /// Where the files are that a file names.
@@ -193,136 +305,16 @@ pub fn directory_of(file: &Path) -> &Path {
 
 /// One run of a file with its own seed; `beside` is where the files are that it names.
 pub fn simulate(file: &NetworkFile, beside: &Path, ending: &Ending) -> anyhow::Result<Report> {
-    let (network, unread) = build::network(file, beside)?;
-    let seed = network.seed;
     let mut progress = ProgressLine::new();
-    let runs = Runs { network, runs: 1, jobs: 1, checkpoint: None, directory: None, ending };
-    let told = runs.run(&mut progress);
+    let told = simulation::simulate(file, beside, &|| ending.is_asked(), &mut |text| {
+        progress.line_of(text);
+    });
     progress.clear();
-    let Ran { outcome, cut } = told.map_err(|failed| failed.named(file))?;
-    let mut report = Report::of(file, seed, 1, &outcome);
-    cut.iter().for_each(|cut| report.cut(cut, 1));
+    let (report, unread) = told?;
     unread.iter().for_each(|what| say!("note: {what}"));
-    report.not_read(unread);
     Ok(report)
 }
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-type Told<T> = Result<T, timewire_sim::net::NetError>;
-
-/// An error of the simulator, with the names of the file.
-fn named(file: &NetworkFile, error: &timewire_sim::net::NetError) -> anyhow::Error {
-    match error {
-        timewire_sim::net::NetError::NoRoute { stream, to, .. } => {
-            let stream = &file.streams[*stream];
-            let (name, from) = (&stream.name, &stream.from);
-            let stations = file.stations.iter().map(|station| &station.name);
-            let mut nodes = stations.chain(file.bridges.iter().map(|bridge| &bridge.name));
-            let to = nodes.nth(*to).map_or("", |name| name.as_str());
-            anyhow::anyhow!(
-                "stream {name}: no link or segment leads from {from} to {to}; add one between \
-                 them, or between bridges on the way"
-            )
-        }
-        error => anyhow::anyhow!("{error}"),
-    }
-}
-
-impl Failed {
-    fn named(self, file: &NetworkFile) -> anyhow::Error {
-        match self {
-            Failed::Network(error) => named(file, &error),
-            Failed::File(error) => error,
-        }
-    }
-}
-
-/// The worst phases that are found; the network has them afterwards. `None` when it was ended in
-/// the first trial.
-fn worst(
-    (file, network): (&NetworkFile, &mut Network),
-    trials: u32,
-    ending: &Ending,
-    progress: &mut ProgressLine,
-) -> Told<Option<Report>> {
-    let seed = network.seed;
-    let mut search = PhaseSearch::new(network.clone(), seed);
-    let score = |outcome: &Outcome| badness(file, outcome);
-    let mut found = None;
-    for trial in 0..trials {
-        progress.line_of(|| format!("trial {} of {trials}", trial + 1));
-        found = search.step(score, || !ending.is_asked())?.cloned();
-        if ending.is_asked() {
-            break;
-        }
-    }
-    let Some(found) = found else { return Ok(None) };
-    for (number, phase) in &found.offsets {
-        if let Traffic::Cyclic { offset, .. } = &mut network.streams[*number].traffic {
-            *offset = *phase;
-        }
-    }
-    let mut report = Report::of(file, seed, 1, &found.outcome);
-    let name = |(number, offset): &(usize, timewire_base::Span)| {
-        (file.streams[*number].name.to_string(), offset.as_ns())
-    };
-    let offsets_ns = found.offsets.iter().map(name).collect();
-    report.worst = Some(Worst { trials: search.tried(), offsets_ns });
-    if search.tried() < trials {
-        report.cut_search(trials);
-    }
-    Ok(Some(report))
-}
-
-/// The largest latency, or difference of latencies, in millionths of its limit; without limits, the
-/// largest latency there is.
-fn badness(file: &NetworkFile, outcome: &Outcome) -> u64 {
-    let longest = |result: &StreamResult| result.latencies.max_ps().unwrap_or(0);
-    let differ = |result: &StreamResult| longest(result) - result.latencies.min_ps().unwrap_or(0);
-    let limits = file.limits.iter().filter_map(|limit| {
-        let place = file.streams.iter().position(|stream| stream.name == limit.stream)?;
-        let results = show::results(outcome, place).iter();
-        let ps = match limit.metric {
-            NetMetric::LatencyMax => results.map(longest).max()?,
-            NetMetric::Jitter => results.map(differ).max()?,
-            _ => return None,
-        };
-        let AtMost::Time(bound) = &limit.at_most else { return None };
-        Some(ps.saturating_mul(1_000) / u64::try_from(bound.as_ns()).ok()?.max(1))
-    });
-    let all = outcome.streams.iter().map(longest).max();
-    limits.max().or(all).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use timewire_sim::net::Simulation;
-
-    use super::*;
-
-    #[test]
-    fn t2_phases_are_as_bad_as_what_is_limited() {
-        let file = |limits: &str| {
-            let text = "timewire: 1\nkind: network\nname: two\nduration: 10ms\n\
-                stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\n\
-                streams:\n- { name: s, from: a, to: b, message: 59B, \
-                traffic: { kind: cyclic, period: 1ms } }\nlimits:\n";
-            NetworkFile::parse("x", &format!("{text}{limits}")).unwrap()
-        };
-        let bad = |limits: &str| {
-            let file = file(limits);
-            let network = build::network(&file, Path::new("")).unwrap().0;
-            badness(&file, &Simulation::run(&network).unwrap())
-        };
-        // 113 bytes at 80 ns and 500 ns of delay, always the same.
-        let latency = "- { id: l, metric: latency_max, stream: s, at_most: 1ms }\n";
-        let jitter = "- { id: j, metric: jitter, stream: s, at_most: 1ns }\n";
-        assert_eq!(bad(latency), 9_540);
-        assert_eq!(bad(jitter), 0);
-        assert_eq!(bad(&format!("{jitter}{latency}")), 9_540);
-        assert_eq!(bad("- { id: m, metric: latency_mean, stream: s, at_most: 1ms }\n"), 9_540_000);
-    }
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `snapshot`: what this host and its interfaces are like, as far as timing depends on it.
-//!
-//! Not here: reading it (`timewire-host`).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -123,9 +121,9 @@ fn lines(settings: &InterfaceSettings, state: &InterfaceState) -> Vec<(&'static 
         };
         qdiscs.iter().map(one).collect::<Vec<_>>().join(", ")
     });
-    let stamps = shown(&settings.timestamping, |stamps| {
-        let hardware = stamps.capabilities.iter().any(|c| c == "hardware-transmit");
-        let clock = stamps.phc.map_or("no clock".to_owned(), |phc| format!("/dev/ptp{phc}"));
+    let timestamps = shown(&settings.timestamping, |timestamps| {
+        let hardware = timestamps.capabilities.iter().any(|c| c == "hardware-transmit");
+        let clock = timestamps.phc.map_or("no clock".to_owned(), |phc| format!("/dev/ptp{phc}"));
         format!("{}, {clock}", if hardware { "hardware" } else { "software only" })
     });
     let filters = shown(&settings.timestamp_filters, |now| format!("tx {}, rx {}", now.tx, now.rx));
@@ -143,12 +141,12 @@ fn lines(settings: &InterfaceSettings, state: &InterfaceState) -> Vec<(&'static 
     });
     let mut lines = vec![
         ("driver", driver),
-        ("kind", settings.kind.clone().unwrap_or("card".to_owned())),
+        ("kind", settings.kind.clone().unwrap_or("nic".to_owned())),
         ("link", format!("{}, {speed}, MTU {}", state.operstate, settings.mtu)),
         ("qdiscs", qdiscs),
         ("queues", queues),
-        ("stamps", stamps),
-        ("stamps now", filters),
+        ("timestamps", timestamps),
+        ("timestamps now", filters),
         ("interrupts", irqs),
         ("sleeps (EEE)", shown(&settings.eee, |eee| on(eee.enabled))),
         ("preemption", shown(&settings.mac_merge, |merge| on(merge.tx_enabled))),

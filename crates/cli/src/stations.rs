@@ -1,64 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `run --map`: an experiment on stations that have agents.
+//! `run` with an experiment file: on hosts that have agents, or in a machine of the laboratory.
 //!
-//! Not here: what is done (`timewire_ctl::campaign`), scenarios (`experiment`).
+//! Not here: what is done (`timewire_agent::sweep`), scenarios (`experiment`).
 
-mod laboratory;
+pub mod array;
+pub mod laboratory;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
-use timewire_base::Span;
-use timewire_ctl::campaign::{
-    self, PerformanceResult, Progress, Reach, Script, StartResult, Summary, own_agent_directory,
+use timewire_agent::controller::{Connect, OrchestratorEvent};
+use timewire_agent::sweep::{
+    self, Progress, Reach, Script, StartResult, Summary, TrialResult, own_agent_directory,
 };
-use timewire_ctl::conductor::{Connect, Told};
-use timewire_ctl::experiment;
-use timewire_sched::scenario::FileKind;
-use timewire_sched::scenario::experiment_file::{ExperimentFile, StationMap};
+use timewire_base::{Span, StationName, Verdict};
+use timewire_model::scenario::FileKind;
+use timewire_model::scenario::experiment_file::ExperimentFile;
+use timewire_model::scenario::hosts_file::HostsFile;
+use timewire_runner::RunnerError;
+use timewire_runner::experiment;
 use timewire_sys::event::EndRequests;
 
-use crate::args::{Laboratory, Run};
-use crate::{input, output};
-
-/// Whether the files are experiments on stations.
-pub fn are_meant(args: &Run) -> bool {
-    let is_meant =
-        |file: &PathBuf| fs::read_to_string(file).is_ok_and(|text| ExperimentFile::is_meant(&text));
-    args.map.is_some() || args.files.iter().any(is_meant)
-}
+use crate::experiment::Run;
+use crate::place::{Place, Where};
+use crate::{input, output, place};
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let [path] = args.files.as_slice() else {
         bail!("one experiment file at a time; {} were given", args.files.len());
     };
-    let of_scenarios = [
-        ("--quick", args.quick),
-        ("--trace", args.trace),
-        ("--carrier", args.carrier.is_some()),
-        ("--baseline", args.baseline.is_some()),
-    ];
-    if let Some((option, _)) = of_scenarios.iter().find(|(_, given)| *given) {
-        bail!("{option} is for scenarios, not for experiment files");
-    }
+    args.refuse_options_of_scenarios("experiment files", false)?;
     args.limits.refuse()?;
     let place = &args.place;
-    if place.lab == Laboratory::Uml && args.map.is_some() {
-        bail!("--map is for stations that are there; --lab uml makes them");
-    }
-    if place.lab != Laboratory::Uml && (place.kernel.is_some() || place.time.is_some()) {
-        bail!("--kernel and --time are for `--lab uml`; the stations' kernels are as they are");
-    }
-    if args.clock_error.is_some() && place.lab == Laboratory::Uml {
-        bail!("--clock-error is for stations that are there; those of --lab uml share a clock");
+    place.check()?;
+    if place.on == Place::Sim {
+        return Err(RunnerError::Unsupported {
+            what: format!("--on sim cannot run the experiment of {}", path.display()),
+            why: "its stations run programs of their own, which the simulator does not have; it \
+                  runs scenarios (`timewire run`) and networks (`timewire sim`)"
+                .to_owned(),
+        }
+        .into());
     }
     let mut script = script(path, "nothing was run")?;
-    script.clock_error = args.clock_error;
+    script.clock_error = place.clock_error;
     if args.dry_run {
         return dry_run(&script, args.output.json);
     }
@@ -67,19 +57,19 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(script.file.name.as_str(), &here),
     };
-    if place.lab == Laboratory::Uml {
+    if place.on == Place::LabUml {
         laboratory::network(&script.file)?;
         return laboratory::in_machine(args, &directory);
     }
     // It stays as long as the experiment goes on.
-    let (_bench, map, keys) = if place.record_for.is_some() {
-        let (bench, map) = laboratory::build(&script.file)?;
-        (Some(bench), map, laboratory::agents())
+    let (_bench, hosts, keys) = if place.record_for.is_some() {
+        let (bench, hosts) = laboratory::build(&script.file)?;
+        (Some(bench), hosts, laboratory::agents())
     } else {
-        (None, read_map(args, &script.file, path)?, own_agent_directory())
+        (None, read_hosts(place, &script.file, path)?, own_agent_directory())
     };
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let mut reach = Reach::new(&script.file, &map, &keys, program, &directory)?;
+    let mut reach = Reach::new(names_of(&script.file), &hosts, &keys, program, &directory)?;
     if place.record_for.is_some() {
         reach = reach.disposable();
     }
@@ -87,7 +77,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let requests = EndRequests::new().context("cannot wait for signals")?;
     let connect: Arc<dyn Connect> = Arc::new(reach);
     let mut is_asked = || requests.take();
-    let summary = campaign::run(&script, &directory, &connect, &mut is_asked, &mut tell)?;
+    let summary = sweep::run(&script, &directory, &connect, &mut is_asked, &mut tell)?;
     show(&summary, &directory, args.output.json)?;
     Ok(ExitCode::from(summary.exit_code()))
 }
@@ -96,12 +86,12 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
 pub fn script(path: &Path, what: &'static str) -> anyhow::Result<Script> {
     let (file, text) = input::read(path, FileKind::Experiment, what, ExperimentFile::parse)?;
     let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    Ok(Script { file, text, beside, clock_error: None })
+    Ok(Script { file, text, beside, files: BTreeMap::new(), clock_error: None })
 }
 
-/// The map at this path, and its text; `what` is not done when it is none.
-pub fn stations(path: &Path, what: &'static str) -> anyhow::Result<(StationMap, String)> {
-    input::read(path, FileKind::Stations, what, StationMap::parse)
+/// The stations of an experiment.
+pub fn names_of(file: &ExperimentFile) -> impl Iterator<Item = &StationName> {
+    file.stations.iter().map(|station| &station.name)
 }
 
 /// Prints what came of an experiment.
@@ -109,47 +99,47 @@ pub fn show(summary: &Summary, directory: &Path, json: bool) -> anyhow::Result<E
     if json { output::json(summary) } else { output::print(&table(summary, directory)) }
 }
 
-fn read_map(args: &Run, file: &ExperimentFile, path: &Path) -> anyhow::Result<StationMap> {
-    let Some(map) = &args.map else {
-        let lab = if file.network.is_some() { ", or have them made with --lab uml" } else { "" };
+fn read_hosts(on: &Where, file: &ExperimentFile, path: &Path) -> anyhow::Result<HostsFile> {
+    let Place::Hosts(at) = &on.on else {
+        let lab = if file.network.is_some() { ", or have them made with --on lab:uml" } else { "" };
         bail!(
-            "{} is an experiment on stations: say with --map FILE where they are{lab}",
+            "{} is an experiment on stations: name with --on the hosts file that says where they \
+             are{lab}",
             path.display()
         );
     };
-    Ok(stations(map, "nothing was run")?.0)
+    Ok(place::hosts(at, "nothing was run")?.0)
 }
 
 /// Says how an experiment goes on.
 pub fn tell(progress: Progress) {
     match progress {
-        Progress::Performance { number, of, values } => {
+        Progress::Trial { number, of, values } => {
             let values: Vec<String> = values.iter().map(|(k, v)| format!("{k}={v}")).collect();
             say!("[{number}/{of}] {}", values.join(" "));
         }
-        Progress::Told(Told::Phase(phase)) => say!("  {phase}"),
-        Progress::Told(Told::Failed(failure)) => say!("  failed: {failure}"),
-        Progress::Told(Told::Unreached { station, why }) => {
+        Progress::Event(OrchestratorEvent::Phase(phase)) => say!("  {phase}"),
+        Progress::Event(OrchestratorEvent::Failed(failure)) => say!("  failed: {failure}"),
+        Progress::Event(OrchestratorEvent::Unreached { station, why }) => {
             say!("  {station} cannot be reached: {why}");
         }
     }
 }
 
 fn dry_run(script: &Script, json: bool) -> anyhow::Result<ExitCode> {
-    let all = campaign::performances(script, "0")?;
+    let all = sweep::trials(script, "0")?;
     if json {
         let rows: Vec<_> = all
             .iter()
             .map(|p| json!({"number": p.number, "repeat": p.repeat, "values": p.values}))
             .collect();
-        let all = json!({"schema": "timewire.performances/1", "performances": rows});
+        let all = json!({"schema": "timewire.trials/1", "trials": rows});
         return output::json(&all);
     }
-    let mut text = format!("{}: {} performances, in this order\n", script.file.name, all.len());
-    for performance in &all {
-        let values: Vec<String> =
-            performance.values.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        let _ = writeln!(text, "  {}  {}", performance.name(), values.join(" "));
+    let mut text = format!("{}: {} trials, in this order\n", script.file.name, all.len());
+    for trial in &all {
+        let values: Vec<String> = trial.values.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let _ = writeln!(text, "  {}  {}", trial.name(), values.join(" "));
     }
     output::print(&text)
 }
@@ -157,27 +147,30 @@ fn dry_run(script: &Script, json: bool) -> anyhow::Result<ExitCode> {
 fn table(summary: &Summary, directory: &Path) -> String {
     let mut text = String::new();
     for result in &summary.results {
-        let PerformanceResult { number, values, failures, starts, left, .. } = result;
-        let PerformanceResult { not_compared, unasked, checks, .. } = result;
+        let TrialResult { number, values, failures, starts, left, .. } = result;
+        let TrialResult { not_compared, unasked, checks, .. } = result;
         let values: Vec<String> = values.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        let misses = checks.iter().filter(|check| !check.ok).count();
-        let how = match (failures.len(), misses) {
-            (0, 0) => "ok".to_owned(),
-            (0, misses) => format!("{misses} limits missed"),
-            (failures, _) => format!("{failures} failures"),
+        let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+        let (fail, unsure) = (count(Verdict::Fail), count(Verdict::Inconclusive));
+        let how = match (failures.len(), fail, unsure) {
+            (0, 0, 0) => "pass".to_owned(),
+            (0, 0, unsure) => format!("{unsure} limits inconclusive"),
+            (0, fail, _) => format!("{fail} limits fail"),
+            (failures, ..) => format!("{failures} failures"),
         };
         let _ = writeln!(text, "{number:04}  {how:<16}  {}", values.join(" "));
         for failure in failures {
             let _ = writeln!(text, "      failed: {failure}");
         }
         for start in starts {
-            // Of many performances the stations are in the summary's file.
-            text += &start_lines(start, summary.performances == 1);
+            // Of many trials the stations are in the summary's file.
+            text += &start_lines(start, summary.trials == 1);
         }
         for check in checks {
             let number = check.number.map_or_else(|| "none".to_owned(), |n| n.to_string());
-            let state = if check.ok { "ok" } else { check.why.as_str() };
-            let _ = writeln!(text, "      {}: {number} ({state})", check.of);
+            let why =
+                if check.why.is_empty() { String::new() } else { format!(" ({})", check.why) };
+            let _ = writeln!(text, "      {} {}: {number}{why}", check.verdict.label(), check.of);
         }
         for (station, left) in left {
             let _ = writeln!(text, "      {station} is left changed: {}", left.join("; "));
@@ -188,12 +181,12 @@ fn table(summary: &Summary, directory: &Path) -> String {
         for station in unasked {
             let _ = writeln!(
                 text,
-                "      {station} could not be asked: it puts its host back when its lease ends"
+                "      {station} could not be asked: it restores its host when its lease ends"
             );
         }
     }
     let done = summary.results.len();
-    let _ = writeln!(text, "{done} of {} performances are done", summary.performances);
+    let _ = writeln!(text, "{done} of {} trials are done", summary.trials);
     let _ = writeln!(text, "results: {}", directory.join("summary.json").display());
     text
 }
@@ -262,7 +255,7 @@ fn instant(ns: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use timewire_ctl::campaign::StationStartResult;
+    use timewire_agent::sweep::StationStartResult;
 
     use super::*;
 

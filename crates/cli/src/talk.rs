@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `talk`: sends streams.
-//!
-//! Not here: doing it (`timewire_ctl::traffic`).
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,25 +9,26 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value as Json, json};
 use timewire_base::{IfName, Instant, Span, StationName, parse_bytes};
-use timewire_ctl::traffic::plan::{Aligned, Defaults, ETHERTYPE, Over, Wish};
-use timewire_ctl::traffic::talk::{self, TalkEvent, TalkRequest};
-use timewire_ctl::traffic::told;
-use timewire_path::transmit::{LaunchClock, LaunchOptions, TxTaps, XdpMode};
-use timewire_sched::scenario::host::CpuList;
-use timewire_sched::scenario::streams::{StreamWish, StreamsFile, Target, VlanMark};
-use timewire_sched::scenario::{FileKind, Scenario};
+use timewire_datapath::streams::plan::{Aligned, Defaults, ETHERTYPE, Over, Spec};
+use timewire_datapath::streams::talk::{self, TalkEvent, TalkRequest};
+use timewire_datapath::streams::told;
+use timewire_datapath::transmit::{LaunchClock, LaunchOptions, TxPoints, XdpMode};
+use timewire_model::scenario::host::CpuList;
+use timewire_model::scenario::streams::{StreamEntry, StreamsFile, Target, VlanMark};
+use timewire_model::scenario::{FileKind, Scenario};
 use timewire_sys::scheduler::RtPriority;
+use timewire_tsn::file::ParseFile;
 
 use crate::input;
 use crate::output::{self, ProgressLine};
 use crate::traffic::{
-    BusyPollArg, Mode, Way, address_of, arguments, parse_count, parse_ethertype, parse_fifo,
-    parse_interval, parse_socket, parse_time, thread,
+    BusyPollArg, Mode, TransportArg, address_of, arguments, parse_count, parse_ethertype,
+    parse_fifo, parse_interval, parse_socket, parse_time, thread,
 };
 
 #[derive(Debug, Args)]
 pub struct Talk {
-    /// Where to: 10.0.0.2:15001, [fd00::2]:15001 or NAME:15001 for UDP, the address of a card for
+    /// Where to: 10.0.0.2:15001, [fd00::2]:15001 or NAME:15001 for UDP, the address of a NIC for
     /// frames, or that with a UDP port behind it, as 02:00:00:00:00:02/10.0.0.2:15001
     #[arg(value_name = "TO", value_parser = Target::parse)]
     pub to: Vec<Target>,
@@ -37,9 +36,9 @@ pub struct Talk {
     #[arg(long, value_name = "IF")]
     pub interface: Option<IfName>,
     /// Through what: udp, frames (packet socket), ring (shared with the kernel), xdp[:generic|
-    /// native|zerocopy] (AF_XDP) [default: udp, or frames to the address of a card]
+    /// native|zerocopy] (AF_XDP) [default: udp, or frames to the address of a NIC]
     #[arg(long, value_name = "WAY")]
-    pub over: Option<Way>,
+    pub over: Option<TransportArg>,
     /// A stream, as ID or 'ID:KEY=VALUE,...'; may be repeated [default: number 1, and so on for
     /// each TO]
     ///
@@ -111,8 +110,8 @@ pub struct Talk {
     /// EtherType of whole frames that are no UDP
     #[arg(long, value_name = "0xNNNN", value_parser = parse_ethertype, help_heading = "Messages")]
     pub ethertype: Option<u16>,
-    /// Wrap messages of whole frames into PTP Sync messages of this domain, for cards that stamp no
-    /// other frames; take a domain that no clock of the segment is in, such as 200
+    /// Wrap messages of whole frames into PTP Sync messages of this domain, for NICs that timestamp
+    /// no other frames; take a domain that no clock of the segment is in, such as 200
     #[arg(long, value_name = "DOMAIN", conflicts_with = "ethertype", help_heading = "Messages")]
     pub ptp: Option<u8>,
 
@@ -126,15 +125,15 @@ pub struct Talk {
     /// With launch times: the clock that the queueing discipline wants; fq has mono, etf has tai
     #[arg(long, value_enum, default_value = "tai", help_heading = "Kernel")]
     pub launch_clock: LaunchClockArg,
-    /// Ask for stamps of each message as it is sent
+    /// Ask for timestamps of each message as it is sent
     #[arg(
         long,
         value_enum,
         value_delimiter = ',',
-        value_name = "TAP,...",
+        value_name = "POINT,...",
         help_heading = "Kernel"
     )]
-    pub stamps: Vec<TapArg>,
+    pub timestamps: Vec<PointArg>,
     /// Whole frames go to the driver without the queueing discipline
     #[arg(long, help_heading = "Kernel")]
     pub bypass: bool,
@@ -147,7 +146,7 @@ pub struct Talk {
     /// With AF_XDP: call the kernel for each flush, not only when it wants it
     #[arg(long, help_heading = "Kernel")]
     pub no_need_wakeup: bool,
-    /// With AF_XDP: look at the card's queue with each call, so long and for so many frames
+    /// With AF_XDP: look at the NIC's queue with each call, so long and for so many frames
     #[arg(long, value_name = "TIME[:FRAMES]", help_heading = "Kernel")]
     pub busy_poll: Option<BusyPollArg>,
 
@@ -161,7 +160,7 @@ pub struct Talk {
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Thread")]
     pub spin: Option<Span>,
 
-    /// Keep every stamp of every message in this directory; it must be empty or not exist
+    /// Keep every timestamp of every message in this directory; it must be empty or not exist
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Print JSON instead of a table
@@ -178,20 +177,20 @@ pub enum LaunchClockArg {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TapArg {
+pub enum PointArg {
     /// Before the queueing discipline
     Sched,
     /// As it is handed to the driver
     Software,
-    /// By the card
+    /// By the NIC
     Hardware,
 }
 
 pub fn run(args: &Talk) -> anyhow::Result<ExitCode> {
-    let wish = wish(args)?;
-    let told = json!({"arguments": arguments(), "streams": as_file(&wish.streams)});
+    let spec = spec(args)?;
+    let told = json!({"arguments": arguments(), "streams": as_file(&spec.streams)});
     let request = TalkRequest {
-        wish,
+        spec,
         duration: args.duration,
         spin: args.spin,
         thread: thread(args.cpu.as_ref(), args.rt),
@@ -219,12 +218,12 @@ pub fn run(args: &Talk) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!told::is_well(&done))))
 }
 
-fn as_file(streams: &[StreamWish]) -> Json {
-    let streams = streams.iter().map(StreamWish::to_json);
+fn as_file(streams: &[StreamEntry]) -> Json {
+    let streams = streams.iter().map(StreamEntry::to_json);
     Json::Array(streams.collect())
 }
 
-fn wish(args: &Talk) -> anyhow::Result<Wish> {
+fn spec(args: &Talk) -> anyhow::Result<Spec> {
     let mut streams = Vec::new();
     for path in &args.streams {
         let read = input::read(path, FileKind::Streams, "nothing was sent", StreamsFile::parse);
@@ -250,8 +249,8 @@ fn wish(args: &Talk) -> anyhow::Result<Wish> {
         (Some(file), Some(station)) => Some(aligned(file, station, args.lead)?),
         _ => None,
     };
-    let has_tap = |tap| args.stamps.contains(&tap);
-    Ok(Wish {
+    let has_point = |point| args.timestamps.contains(&point);
+    Ok(Spec {
         interface: args.interface.clone(),
         queue: args.queue,
         need_wakeup: !args.no_need_wakeup,
@@ -284,28 +283,28 @@ fn wish(args: &Talk) -> anyhow::Result<Wish> {
                 LaunchClockArg::Mono => LaunchClock::Mono,
             },
         },
-        taps: TxTaps {
-            sched: has_tap(TapArg::Sched),
-            software: has_tap(TapArg::Software),
-            hardware: has_tap(TapArg::Hardware),
+        points: TxPoints {
+            sched: has_point(PointArg::Sched),
+            software: has_point(PointArg::Software),
+            hardware: has_point(PointArg::Hardware),
         },
         qdisc_bypass: args.bypass,
         buffer_bytes: args.buffer,
-        ..Wish::new(over, to)
+        ..Spec::new(over, to)
     })
 }
 
-fn over(args: &Talk, streams: &[StreamWish]) -> Over {
+fn over(args: &Talk, streams: &[StreamEntry]) -> Over {
     let targets = args.to.iter().chain(streams.iter().filter_map(|it| it.to.as_ref()));
     let default = match targets.into_iter().next() {
-        Some(Target::Card(_) | Target::CardUdp(..)) => Way::Frames,
-        Some(Target::Udp(_) | Target::Name(..)) | None => Way::Udp,
+        Some(Target::Nic(_) | Target::NicUdp(..)) => TransportArg::Frames,
+        Some(Target::Udp(_) | Target::Name(..)) | None => TransportArg::Udp,
     };
     match args.over.unwrap_or(default) {
-        Way::Udp => Over::Udp,
-        Way::Frames => Over::Frames,
-        Way::Ring => Over::Ring,
-        Way::Xdp(mode) => Over::Xdp(match mode {
+        TransportArg::Udp => Over::Udp,
+        TransportArg::Frames => Over::Frames,
+        TransportArg::Ring => Over::Ring,
+        TransportArg::Xdp(mode) => Over::Xdp(match mode {
             Mode::Auto => XdpMode::Auto,
             Mode::Generic => XdpMode::Generic,
             Mode::Native => XdpMode::Native,
@@ -360,7 +359,7 @@ fn parse_stream(text: &str) -> Result<Json, String> {
 mod tests {
     use super::*;
     use clap::Parser;
-    use timewire_path::transmit::BusyPoll;
+    use timewire_datapath::transmit::BusyPoll;
 
     use crate::args::{Command, Request};
 
@@ -378,31 +377,32 @@ mod tests {
     }
 
     #[test]
-    fn t0_the_options_become_a_wish() {
+    fn t0_the_options_become_a_spec() {
         let all = "10.0.0.2:15001 --stream 7 --cycle 500us --offset 100us --per-cycle 2 --spacing \
                    10us --size 200B --count 10 --for 3s --priority 5 --dscp 46 --launch 300us \
-                   --deadline --stamps sched,software --cpu 1 --rt 80 --tolerance 20us --send-late";
+                   --deadline --timestamps sched,software --cpu 1 --rt 80 --tolerance 20us \
+                   --send-late";
         let args = talk(all);
-        let wish = wish(&args).unwrap();
-        assert_eq!((wish.over, wish.first, wish.streams.len()), (Over::Udp, 7, 0));
-        let defaults = &wish.defaults;
+        let spec = spec(&args).unwrap();
+        assert_eq!((spec.over, spec.first, spec.streams.len()), (Over::Udp, 7, 0));
+        let defaults = &spec.defaults;
         assert_eq!((defaults.cycle, defaults.per_cycle), (Span::from_us(500), 2));
         assert_eq!((defaults.dscp, defaults.launch), (Some(46), Some(Span::from_us(300))));
-        assert!(wish.launch.deadline && defaults.send_late);
-        assert_eq!(wish.taps, TxTaps { sched: true, software: true, hardware: false });
+        assert!(spec.launch.deadline && defaults.send_late);
+        assert_eq!(spec.points, TxPoints { sched: true, software: true, hardware: false });
         assert_eq!(args.duration, Some(Span::from_secs(3)));
         assert_eq!(thread(args.cpu.as_ref(), args.rt).cpus, Some(vec![1]));
     }
 
     #[test]
     fn t0_the_way_follows_from_the_destination() {
-        let of = |words: &str| wish(&talk(words)).unwrap().over;
+        let of = |words: &str| spec(&talk(words)).unwrap().over;
         assert_eq!(of("[::1]:9"), Over::Udp);
         assert_eq!(of("02:00:00:00:00:02 --interface eth0"), Over::Frames);
         assert_eq!(of("02:00:00:00:00:02 --interface eth0 --over ring"), Over::Ring);
         let busy = "02:00:00:00:00:02 --interface eth0 --over xdp --busy-poll 50us:16";
         let told = BusyPoll { microseconds: 50, budget: Some(16), prefer: true };
-        assert_eq!(wish(&talk(busy)).unwrap().busy_poll, Some(told));
+        assert_eq!(spec(&talk(busy)).unwrap().busy_poll, Some(told));
         let zero = of("02:00:00:00:00:02 --interface eth0 --over xdp:zerocopy");
         assert_eq!(zero, Over::Xdp(XdpMode::ZeroCopy));
         assert_eq!(of("--stream 1:to=02:00:00:00:00:02"), Over::Frames);
@@ -411,7 +411,7 @@ mod tests {
     #[test]
     fn t0_streams_of_the_command_line_are_those_of_a_file() {
         let args = talk("--stream 1:to=10.0.0.2:15001,cycle=1ms,vlan=5:6 --stream 9:copies=3");
-        let streams = wish(&args).unwrap().streams;
+        let streams = spec(&args).unwrap().streams;
         assert_eq!(streams[0].to.as_ref().unwrap().to_string(), "10.0.0.2:15001");
         assert_eq!(streams[0].vlan.unwrap().to_string(), "5:6");
         assert_eq!((streams[1].id.get(), streams[1].copies.get()), (9, 3));
@@ -435,7 +435,7 @@ mod tests {
             let text = refused(bad);
             assert!(text.contains(says), "{bad}: {text}");
         }
-        let error = wish(&talk("--stream 1:cycel=1ms")).unwrap_err().to_string();
+        let error = spec(&talk("--stream 1:cycel=1ms")).unwrap_err().to_string();
         assert!(error.contains("did you mean `cycle`"), "{error}");
     }
 }

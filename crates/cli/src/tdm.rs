@@ -2,22 +2,182 @@
 //! `tdm`: the small daily tool.
 
 use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use timewire_base::{IfName, Port, Priority, Span};
-use timewire_ctl::CtlError;
-use timewire_ctl::control::{self, Client, Request, Response, Status};
-use timewire_ctl::station::{self, Station, StationSpec};
-use timewire_path::mac::{ClockRule, PortList};
-use timewire_sched::scenario::{FileKind, Scenario};
-use timewire_sched::tdm::TdmSchedule;
-use timewire_sys::card::has_carrier;
+use clap::{Args, Subcommand, ValueEnum};
+use timewire_base::{IfName, Port, Priority, Span, StationName, parse_span};
+use timewire_datapath::DatapathError;
+use timewire_datapath::control::{self, Client, Request, Response, Status};
+use timewire_datapath::mac::{ClockRule, PortList};
+use timewire_datapath::station::{self, Station, StationSpec};
+use timewire_model::scenario::{FileKind, Scenario};
+use timewire_model::tdm::TdmSchedule;
 use timewire_sys::namespace::Process;
+use timewire_sys::nic::has_carrier;
+use timewire_tsn::file::ParseFile;
 
-use crate::args::{Add, Clock, Queues, Remove, Set, Show, Start, Tdm, Which};
 use crate::{input, output};
+
+#[derive(Debug, Subcommand)]
+pub enum Tdm {
+    /// Start the MAC of a station on an interface
+    ///
+    /// Makes a virtual interface for the local stack, and restores the host when it ends.
+    Start(Box<Start>),
+    /// End the MAC and restore the host
+    Stop(Which),
+    /// Change the schedule at a cycle boundary, without losing a frame
+    Set(Set),
+    /// Show schedule, queues, counters and the priority group
+    Show(Show),
+    /// Set the transmit queues: how many, then ports with their priorities (1 is served first)
+    ///
+    /// Several ports may share a priority, and with it a queue. Everything else uses the default
+    /// queue, which is served last. `tdm send 0` removes all.
+    Send(Queues),
+    /// Set the receive priorities, in the same way and independently
+    Recv(Queues),
+    /// Put processes into the priority group; prints their member numbers
+    #[command(subcommand)]
+    Add(Add),
+    /// Take members out of the priority group and give them back what they had
+    #[command(subcommand)]
+    Remove(Remove),
+}
+
+#[derive(Debug, Args)]
+pub struct Which {
+    /// Name of the MAC; not needed when only one runs
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Start {
+    /// The interface to the segment
+    pub link: IfName,
+    /// Scenario file with the schedule, the queues and the MAC's options
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Which station of the scenario this host is
+    #[arg(long)]
+    pub station: StationName,
+    /// Address for the virtual interface, such as 10.77.0.1/24; may be repeated
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = address_with_prefix)]
+    pub address: Vec<String>,
+    /// Move the addresses of the link to the virtual interface while the MAC runs
+    #[arg(long)]
+    pub move_addresses: bool,
+    /// Name of the MAC [default: the link's]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Name of the virtual interface
+    #[arg(long, default_value = "tw0")]
+    pub stack: IfName,
+    /// What must hold of the clock for the slots to open
+    #[arg(long, value_enum, default_value = "synchronised")]
+    pub clock: Clock,
+    /// With --clock synchronised: the largest error the kernel may report
+    #[arg(long, default_value = "100us", value_parser = parse_span)]
+    pub max_clock_error: Span,
+    /// Start without the scenario's priorities
+    #[arg(long)]
+    pub no_priorities: bool,
+    /// Wait so long until frames can leave: the clock is as it must be, and the link is up. With
+    /// 0s that they cannot leave yet is no bad finding
+    #[arg(long, value_parser = parse_span, value_name = "TIME", default_value = "1s")]
+    pub wait: Span,
+    /// Stay in the foreground until ended
+    #[arg(long)]
+    pub foreground: bool,
+}
+
+/// `10.77.0.1/24` or `fd00::1/64`, as it is.
+fn address_with_prefix(text: &str) -> Result<String, String> {
+    let parts = text.split_once('/');
+    let parsed = parts.and_then(|(address, prefix)| {
+        let (address, prefix) = (address.parse::<IpAddr>().ok()?, prefix.parse::<u8>().ok()?);
+        (prefix <= if address.is_ipv4() { 32 } else { 128 }).then(|| text.to_owned())
+    });
+    parsed.ok_or_else(|| "an address and its prefix are like 10.77.0.1/24 or fd00::1/64".to_owned())
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Clock {
+    /// A daemon keeps this host's clock synchronised; when it does not, nothing is sent
+    Synchronised,
+    /// `timewire clock start` or `watch` with `--tdm` says when it is on time
+    Watched,
+    /// All stations run on this one host (laboratory): nothing is checked
+    OneHost,
+}
+
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Scenario file with the new schedule
+    #[arg(long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Earliest time of the change, TAI nanoseconds; give all stations the same [default: 50ms from
+    /// now]
+    #[arg(long, value_name = "NANOSECONDS")]
+    pub not_before: Option<i64>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Args)]
+pub struct Queues {
+    /// How many prioritised queues
+    pub count: usize,
+    /// Pairs of port and priority
+    #[arg(value_name = "PORT PRIORITY")]
+    pub pairs: Vec<u64>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Add {
+    /// By process number
+    Process(Processes),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Remove {
+    /// By member number, as `tdm add process` printed it
+    Process(Members),
+}
+
+#[derive(Debug, Args)]
+pub struct Processes {
+    /// Process numbers
+    #[arg(required = true, value_name = "PID")]
+    pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub which: Which,
+}
+
+#[derive(Debug, Args)]
+pub struct Members {
+    /// Member numbers
+    #[arg(required = true, value_name = "ID")]
+    pub members: Vec<u32>,
+    #[command(flatten)]
+    pub which: Which,
+}
 
 /// How long a MAC in the background may take to answer.
 const START: Duration = Duration::from_secs(10);
@@ -121,7 +281,7 @@ fn warn_of_guard(status: &Status, clock: Clock, max_error: Span) {
 fn start(args: Start) -> anyhow::Result<ExitCode> {
     let (clock, max_error) = (args.clock, args.max_clock_error);
     let spec = station_spec(args)?;
-    recover()?;
+    crate::apply::recover()?;
     let mut station = Station::start(spec)?;
     let status = station.status()?;
     say_text!("{}", describe(&status));
@@ -139,9 +299,9 @@ fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
     let name = args.name.clone().unwrap_or_else(|| args.link.to_string());
     let log = control::log_path(&name)?;
     if Client::new(&name).status().is_ok() {
-        return Err(CtlError::MacRuns { instance: name }.into());
+        return Err(DatapathError::MacRuns { instance: name }.into());
     }
-    recover()?;
+    crate::apply::recover()?;
     let said = fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = Command::new("setsid");
@@ -174,8 +334,8 @@ fn start_in_background(args: &Start) -> anyhow::Result<ExitCode> {
 /// Prints how the MAC is once frames can leave, or when the time for that is over: 1, and why.
 /// Where no time was given, frames that cannot leave yet are as expected.
 fn tell_started(name: &str, args: &Start) -> anyhow::Result<ExitCode> {
-    let patience = u64::try_from(args.wait.as_ns()).map_or(Duration::ZERO, Duration::from_nanos);
-    let give_up = Instant::now() + patience;
+    let timeout = u64::try_from(args.wait.as_ns()).map_or(Duration::ZERO, Duration::from_nanos);
+    let give_up = Instant::now() + timeout;
     loop {
         let status = Client::new(name).status()?;
         let held = held_by(&status)?;
@@ -205,19 +365,6 @@ fn held_by(status: &Status) -> anyhow::Result<Vec<String>> {
         held.push(format!("the link {} is down (no carrier)", status.link));
     }
     Ok(held)
-}
-
-/// Puts back what dead processes have left, and says so.
-fn recover() -> anyhow::Result<()> {
-    for found in timewire_host::journal::recover()? {
-        say!("note: {found}");
-    }
-    // A host without a place for records has none.
-    match timewire_host::apply::keeper::recover() {
-        Ok(done) => done.iter().for_each(|done| say!("note: {done}")),
-        Err(error) => say!("note: {error}"),
-    }
-    Ok(())
 }
 
 /// How long a MAC may take from its last word to its end.
@@ -276,7 +423,7 @@ fn describe(status: &Status) -> String {
         "MAC `{}` (process {}): station {} on {}, stack on {}\n",
         status.name, status.pid, status.station, status.link, status.stack
     );
-    text += &format!("  transmit {}, receive {}\n", status.transmit.carrier, status.receive);
+    text += &format!("  transmit {}, receive {}\n", status.transmit.socket, status.receive);
     text += &format!("  clock: {}\n", status.clock);
     if let Some(sync) = status.sync.as_ref().filter(|sync| sync.losses > 0 || sync.keep_open) {
         let kept = if sync.keep_open { ", slots stay open then" } else { "" };

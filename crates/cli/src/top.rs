@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `top`: what this host does now, again and again.
-//!
-//! Not here: looking (`timewire_ctl::top`).
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -10,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use timewire_base::{IfName, Span};
-use timewire_ctl::top::{Look, Room, view};
-use timewire_ctl::traffic::clocks::ClockBound;
+use timewire_datapath::streams::clocks::ClockBound;
+use timewire_datapath::top::{Look, Room, view};
 use timewire_sys::terminal;
 
 use crate::ending::Ending;
@@ -39,12 +37,12 @@ pub struct Top {
 }
 
 /// A look asks tools and the kernel many things; more often than this it would be what is seen.
-const LEAST: Span = Span::from_ms(200);
+const MIN_INTERVAL: Span = Span::from_ms(200);
 
 pub fn run(args: &Top) -> anyhow::Result<ExitCode> {
-    if args.interval < LEAST {
+    if args.interval < MIN_INTERVAL {
         bail!(
-            "--interval {} is too short: a look itself takes time; {LEAST} or more",
+            "--interval {} is too short: a look itself takes time; {MIN_INTERVAL} or more",
             args.interval
         );
     }

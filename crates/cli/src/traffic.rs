@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `talk` and `listen` have in common on the command line.
-//!
-//! Not here: the two commands (`talk`, `listen`).
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 
+use timewire_agent::sweep::CLOCK_ERROR;
 use timewire_base::{Span, parse_span};
-use timewire_ctl::campaign::CLOCK_ERROR;
-use timewire_ctl::traffic::ThreadWish;
-use timewire_path::listen::BusyPoll;
-use timewire_sched::scenario::host::{CardAddress, CpuList, EtherType};
-use timewire_sched::scenario::streams::host_and_port;
+use timewire_datapath::listen::BusyPoll;
+use timewire_datapath::streams::ThreadSpec;
+use timewire_model::scenario::host::{CpuList, EtherType};
+use timewire_model::scenario::streams::host_and_port;
 use timewire_sys::names;
 use timewire_sys::scheduler::RtPriority;
 
 /// The way that messages take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TransportArg {
     Udp,
     Frames,
     Ring,
@@ -33,18 +31,18 @@ pub enum Mode {
     ZeroCopy,
 }
 
-impl FromStr for Way {
+impl FromStr for TransportArg {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Way, String> {
+    fn from_str(text: &str) -> Result<TransportArg, String> {
         Ok(match text {
-            "udp" => Way::Udp,
-            "frames" => Way::Frames,
-            "ring" => Way::Ring,
-            "xdp" | "xdp:auto" => Way::Xdp(Mode::Auto),
-            "xdp:generic" => Way::Xdp(Mode::Generic),
-            "xdp:native" => Way::Xdp(Mode::Native),
-            "xdp:zerocopy" => Way::Xdp(Mode::ZeroCopy),
+            "udp" => TransportArg::Udp,
+            "frames" => TransportArg::Frames,
+            "ring" => TransportArg::Ring,
+            "xdp" | "xdp:auto" => TransportArg::Xdp(Mode::Auto),
+            "xdp:generic" => TransportArg::Xdp(Mode::Generic),
+            "xdp:native" => TransportArg::Xdp(Mode::Native),
+            "xdp:zerocopy" => TransportArg::Xdp(Mode::ZeroCopy),
             _ => {
                 return Err("udp, frames, ring, xdp, xdp:generic, xdp:native or xdp:zerocopy \
                             is wanted"
@@ -108,10 +106,6 @@ pub fn parse_ethertype(text: &str) -> Result<u16, String> {
     EtherType::parse(text).map(EtherType::get)
 }
 
-pub fn parse_card(text: &str) -> Result<[u8; 6], String> {
-    CardAddress::parse(text).map(|address| address.0)
-}
-
 pub fn parse_fifo(text: &str) -> Result<RtPriority, String> {
     let number = text.parse().ok().and_then(RtPriority::new);
     number.ok_or_else(|| format!("`{text}` is no real-time priority: 1 to 99"))
@@ -143,8 +137,8 @@ pub fn address_of(host: &str, port: u16) -> Result<SocketAddr, String> {
     all.next().ok_or_else(none)
 }
 
-pub fn thread(cpus: Option<&CpuList>, fifo: Option<RtPriority>) -> ThreadWish {
-    ThreadWish { cpus: cpus.map(|list| list.iter().collect()), fifo }
+pub fn thread(cpus: Option<&CpuList>, fifo: Option<RtPriority>) -> ThreadSpec {
+    ThreadSpec { cpus: cpus.map(|list| list.iter().collect()), fifo }
 }
 
 /// What the user wrote, word by word.
@@ -158,9 +152,9 @@ mod tests {
 
     #[test]
     fn t0_ways_and_times_of_the_command_line() {
-        assert_eq!("xdp".parse(), Ok(Way::Xdp(Mode::Auto)));
-        assert_eq!("xdp:zerocopy".parse(), Ok(Way::Xdp(Mode::ZeroCopy)));
-        assert!("tcp".parse::<Way>().unwrap_err().contains("xdp:native"));
+        assert_eq!("xdp".parse(), Ok(TransportArg::Xdp(Mode::Auto)));
+        assert_eq!("xdp:zerocopy".parse(), Ok(TransportArg::Xdp(Mode::ZeroCopy)));
+        assert!("tcp".parse::<TransportArg>().unwrap_err().contains("xdp:native"));
         let busy = |text: &str| text.parse::<BusyPollArg>();
         let of =
             |microseconds, budget| Ok(BusyPollArg(BusyPoll { microseconds, budget, prefer: true }));

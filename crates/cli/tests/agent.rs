@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire agent`: pairing two stations, listing and forgetting them.
-//!
-//! Not here: strangers and who sits in between (`timewire-remote`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use crate::support::{Scratch, TIMEWIRE, timewire};
 use serde_json::Value as Json;
-use support::{Scratch, TIMEWIRE, timewire};
 
 /// An agent that waits to be paired.
 struct Waiting {

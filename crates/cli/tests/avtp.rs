@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams between two stations on this kernel: files arrive as they were sent, what is wrong is
 //! told, and a recording that is ended is complete.
-//!
-//! Not here: when packets leave and arrive (`host_kernel`), loss and order (`timewire-avtp`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
 
 use std::fs;
 use std::path::Path;
 
+use crate::support;
+use crate::support::{Host, Running, Said, Scratch, timewire, wait_until};
 use serde_json::Value as Json;
-use support::{Host, Running, Said, Scratch, timewire, wait_until};
 use timewire_avtp::media::wav::{self, Wav, WavFormat};
 use timewire_avtp::pdu::SampleFormat;
 
@@ -305,7 +301,7 @@ fn put(scratch: &Scratch, name: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
-fn t1_wrong_files_and_wishes_are_told() {
+fn t1_wrong_files_and_desired_are_told() {
     let scratch = Scratch::new();
     let text = put(&scratch, "text", b"not me");
     let empty = put(&scratch, "empty", b"");
@@ -347,7 +343,7 @@ fn t1_wrong_files_and_wishes_are_told() {
     for (word, value, why) in [
         ("--stream", "here", "a stream is the talker's address and its number"),
         ("--vlan", "5000:1", "a VLAN is VID:PCP"),
-        ("--to", "91:e0", "`91:e0` is no address"),
+        ("--to", "91:e0", "`91:e0` is no MAC address"),
         ("--transit", "3s", "3s is not within 0ns and 2s"),
         ("--launch", "0us", "0ns is not more than 0ns, up to 2s"),
         ("--frame-rate", "29.97", "such as 25 or 30000/1001"),

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire clock` as a user meets it: real daemons in a namespace, and two kernels whose clocks
 //! differ, where the simulator knows how late it is.
-//!
-//! Not here: messages (`timewire-host`), the guard (`timewire-mac`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::process::Command;
 
+use crate::support;
+use crate::support::interrupted::{WAYS, end, hears_as};
+use crate::support::{Host, Scratch, timewire, wait_until};
 use serde_json::Value as Json;
-use support::interrupted::{WAYS, end, hears_as};
-use support::{Host, Scratch, timewire, wait_until};
 use timewire_base::SocketPriority;
 use timewire_lab::ns;
-use timewire_sys::udp::StampedUdp;
+use timewire_sys::udp::TimestampedUdp;
 
 /// Whether linuxptp is installed; says so when not.
 fn linuxptp() -> bool {
@@ -51,7 +47,7 @@ fn pair() -> Option<Host> {
 fn send_urgent(host: &Host, count: usize) {
     let sent = ns::in_namespace(&host.netns("b"), || {
         let from = "10.77.0.2:5000".parse().unwrap();
-        let socket = StampedUdp::bind(from).unwrap();
+        let socket = TimestampedUdp::bind(from).unwrap();
         socket.set_priority(SocketPriority::new(6).unwrap()).unwrap();
         for _ in 0..count {
             // The kernel says when the gate at the other end drops it.
@@ -209,7 +205,7 @@ fn t3_a_killed_clock_leaves_nothing() {
 }
 
 #[test]
-fn t3_stopping_says_what_could_not_be_put_back() {
+fn t3_stopping_says_what_could_not_be_restored() {
     if !linuxptp() {
         return;
     }
@@ -239,7 +235,11 @@ fn t3_what_cannot_be_is_refused_and_changes_nothing() {
         assert!(said.stderr.contains(why), "{said:?}");
         assert_eq!(host.list("/run/timewire/clock"), Vec::<String>::new());
     };
-    refused(&file("va", "receiver", ", timestamps: hardware"), 4, "va cannot stamp in hardware");
+    refused(
+        &file("va", "receiver", ", timestamps: hardware"),
+        4,
+        "va cannot timestamp in hardware",
+    );
     refused(&file("nix", "receiver", ""), 2, "nix: there is no such interface");
     refused("timewire: 1\nname: a\nhost: {}\n", 2, "has no `clock`");
     // A clock that is at work on the interface by its configuration alone.

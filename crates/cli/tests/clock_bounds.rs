@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is a difference of two clocks is told with its bound, or not at all: each command that
 //! hears another station, between two namespaces, whose clock is one but does not say so.
-//!
-//! Not here: the arithmetic of limits (beside the code).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
+use crate::support::{Host, Said, TIMEWIRE, wait_until};
 use serde_json::Value as Json;
-use support::{Host, Said, TIMEWIRE, wait_until};
 use timewire_avtp::media::wav::{self, Wav, WavFormat};
 use timewire_avtp::pdu::SampleFormat;
 
@@ -218,7 +213,7 @@ fn t3_a_bound_is_stated_in_the_same_way_everywhere() {
     let tdm = format!("{}/../../scenarios/tdm-64.yaml", env!("CARGO_MANIFEST_DIR"));
     let said = host.timewire(&["run", &tdm, "--dry-run", "--clock-error", "5us"]);
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.stderr.contains("--clock-error is for experiment files"), "{said:?}");
+    assert!(said.stderr.contains("--clock-error is for hosts"), "{said:?}");
     // What is stated is told in the same words, and unknown is unknown.
     let told = "clock error ±5us, as --clock-error states";
     let top = |more: &[&str]| host.timewire(&[&["top", "--once"], more].concat()).done();

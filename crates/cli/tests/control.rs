@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The control socket of a running MAC: whom it serves, and that no peer can hurt the MAC or the
 //! other peers.
-//!
-//! Not here: what the requests do (`tdm.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +11,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use support::Segment;
+use crate::support;
+use crate::support::Segment;
 
 const SHOW: &[u8] = b"{\"request\":\"show\"}\n";
 

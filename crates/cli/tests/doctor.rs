@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire doctor` as a user meets it: on this host, without privilege, killed in the middle, and
 //! in kernels of the laboratory, where what it says is held against what `tc` says.
-//!
-//! Not here: its judgements of recorded hosts (tests of `timewire-host`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::support::{
+    BOTH_CASES, Host, NOBODY, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until,
+};
 use serde_json::Value;
-use support::{BOTH_CASES, Host, NOBODY, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until};
 
 /// The state of a finding.
 fn state<'a>(told: &'a Value, id: &str) -> &'a str {
@@ -60,13 +57,13 @@ fn t3_this_host_is_judged_and_stays_as_it_is() {
     assert_eq!(settings(), before);
     assert_eq!(told["subject"]["kind"], "host");
     // As root some things work on every Linux.
-    for probe in ["scratch", "socket.packet", "socket.rx-stamps", "tool.ip", "memory.lock"] {
+    for probe in ["scratch", "socket.packet", "socket.rx-timestamps", "tool.ip", "memory.lock"] {
         assert!(works(&told, probe), "{probe}: {told}");
     }
     // What is taken is one of what is possible, and the best of them that keeps slots.
-    let carriers = told["carriers"].as_array().unwrap();
-    let possible = carriers.iter().find(|carrier| carrier["possible"] == true);
-    assert_eq!(told["carrier"], possible.unwrap()["carrier"]);
+    let backends = told["backends"].as_array().unwrap();
+    let possible = backends.iter().find(|backend| backend["possible"] == true);
+    assert_eq!(told["backend"], possible.unwrap()["backend"]);
     let text = host.timewire(&["doctor"]);
     assert_eq!(text.code, said.code);
     assert!(text.stdout.starts_with("this host\n"), "{}", text.stdout);
@@ -81,7 +78,7 @@ fn t3_a_scenario_and_an_interface_are_judged() {
         .write("tiny.yaml", &Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text());
     let told = consistent(&host.timewire(&["doctor", &file, "--json"]));
     assert_eq!(told["subject"]["kind"], "scenario");
-    assert!(["ok", "missing"].contains(&state(&told, "schedule.carrier")), "{told}");
+    assert!(["ok", "missing"].contains(&state(&told, "schedule.backend")), "{told}");
     host.tool("ip link add da type veth peer name db");
     let told = consistent(&host.timewire(&["doctor", "da", "--json"]));
     assert_eq!(told["subject"]["name"], "da");
@@ -129,7 +126,7 @@ fn t3_a_record_of_some_interfaces_is_judged() {
     assert!(other.stderr.contains("its interfaces are da\n"), "{other:?}");
 }
 
-/// Nothing in it is the address of a card, not even in a name; asked about is the card itself.
+/// Nothing in it is the address of a NIC, not even in a name; asked about is the NIC itself.
 #[test]
 fn t3_a_record_can_be_given_away() {
     let Some(host) = Host::start() else { return };
@@ -296,26 +293,26 @@ fn t4_a_scenario_that_this_kernel_cannot_run_runs_in_the_laboratory() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/taprio-64.yaml");
     let Some(said) = in_kernel("6.12", &[TIMEWIRE, "doctor", file, "--json"]) else { return };
     let told = consistent(&said);
-    assert_eq!((said.code, state(&told, "schedule.carrier")), (Some(0), "ok"));
-    assert_eq!(told["carrier"], "taprio");
+    assert_eq!((said.code, state(&told, "schedule.backend")), (Some(0), "ok"));
+    assert_eq!(told["backend"], "taprio");
 }
 
-/// A card's driver, its clock and what it needs: a 82576 in the emulated machine.
+/// A NIC's driver, its clock and what it needs: a 82576 in the emulated machine.
 #[test]
-fn t4_qemu_a_card_with_a_clock_is_judged() {
+fn t4_qemu_a_nic_with_a_clock_is_judged() {
     if std::env::var_os("TIMEWIRE_SLOW").is_none() {
         return eprintln!("SKIP: slow: it boots an emulated machine; TIMEWIRE_SLOW=1 runs it");
     }
-    let words = ["lab", "exec", "--in", "qemu", "--cards", "2", "--"];
+    let words = ["lab", "exec", "--in", "qemu", "--nics", "2", "--"];
     let said = timewire(&[&words[..], &[TIMEWIRE, "doctor", "eth0", "--json"]].concat());
     if said.stderr.contains("lab qemu") {
         return eprintln!("SKIP: no kernel for the emulated machine; `timewire lab qemu`");
     }
     let told = consistent(&said);
-    assert_eq!((state(&told, "link.phc"), state(&told, "link.stamps")), ("ok", "ok"));
+    assert_eq!((state(&told, "link.phc"), state(&told, "link.timestamps")), ("ok", "ok"));
     let findings = told["findings"].as_array().unwrap();
     let coalescing = findings.iter().find(|finding| finding["id"] == "link.coalescing").unwrap();
-    // The commands that mend it do; and asking the card what it does itself leaves it as it was,
+    // The commands that mend it do; and asking the NIC what it does itself leaves it as it was,
     // whether it takes the question or not.
     let mend = coalescing["mend"].as_array().unwrap().iter().map(|one| one.as_str().unwrap());
     let mend = mend.collect::<Vec<_>>().join(" && ");
@@ -330,7 +327,7 @@ fn t4_qemu_a_card_with_a_clock_is_judged() {
     assert_eq!(state(&told, "link.coalescing"), "ok");
     let tried = &told["probes"]["offloads"]["eth0"];
     for what in ["taprio", "etf", "cbs"] {
-        // The emulated card has none of them, and says so.
+        // The emulated NIC has none of them, and says so.
         assert_eq!(tried[what]["state"], "absent", "{tried}");
         assert_eq!(state(&told, &format!("qdisc.{what}-offload")), "not_asked");
     }
@@ -407,13 +404,13 @@ fn t3_a_host_is_judged_as_a_station_of_a_scenario() {
 fn t3_a_run_says_what_the_doctor_says() {
     let Some(host) = Host::start() else { return };
     let mut codes = BTreeSet::new();
-    for name in ["tdm-64", "taprio-64", "carriers-64", "rtnet-like", "pipeline"] {
+    for name in ["tdm-64", "taprio-64", "backends-64", "rtnet-like", "pipeline"] {
         let file = scenario_file(name);
         let judged = host.timewire(&["doctor", &file, "--json"]).json();
         let is_no = judged["verdict"] == "no";
         let dry = host.timewire(&["run", &file, "--dry-run"]);
         assert_eq!(dry.code, Some(if is_no { 4 } else { 0 }), "{name}: {dry:?}");
-        assert_eq!(dry.stderr.contains("error: schedule.carrier"), is_no, "{name}: {dry:?}");
+        assert_eq!(dry.stderr.contains("error: schedule.backend"), is_no, "{name}: {dry:?}");
         assert!(dry.stdout.starts_with(&format!("{name}: cycle")), "{dry:?}");
         codes.insert(is_no);
         if is_no {
@@ -423,15 +420,15 @@ fn t3_a_run_says_what_the_doctor_says() {
             assert!(!Path::new(&out).exists(), "nothing was run");
             let json = host.timewire(&["run", &file, "--dry-run", "--json"]);
             assert_eq!(json.json()["schema"], "timewire.doctor/1");
-            let uml = host.timewire(&["run", &file, "--dry-run", "--lab", "uml"]);
+            let uml = host.timewire(&["run", &file, "--dry-run", "--on", "lab:uml"]);
             assert_eq!((uml.code, uml.stderr.as_str()), (Some(0), ""), "{uml:?}");
         }
         let with =
-            |carrier: &str| host.timewire(&["run", &file, "--dry-run", "--carrier", carrier]).code;
-        // What a carrier is asked of, the doctor is asked of.
+            |backend: &str| host.timewire(&["run", &file, "--dry-run", "--backend", backend]).code;
+        // What a backend is asked of, the doctor is asked of.
         if name == "tdm-64" {
-            let mut carriers = judged["carriers"].as_array().unwrap().iter();
-            let etf = carriers.find(|it| it["carrier"] == "etf").unwrap();
+            let mut backends = judged["backends"].as_array().unwrap().iter();
+            let etf = backends.find(|it| it["backend"] == "etf").unwrap();
             let code = if etf["possible"] == true { 0 } else { 4 };
             assert_eq!((with("etf"), with("mac"), with("auto")), (Some(code), Some(0), Some(0)));
         }
@@ -472,7 +469,7 @@ fn t4_apply_of_a_station_asks_the_doctor() {
     assert_eq!(lines[6], "0", "it was undone: {said:?}");
 }
 
-/// Host files of which some cannot be carried out by a virtual pair with one queue, and a card that
+/// Host files of which some cannot be carried out by a virtual pair with one queue, and a NIC that
 /// is not there.
 const FILES: &[(&str, &str)] = &[
     ("up", "{ name: eth0, up: true }"),
@@ -488,7 +485,7 @@ const FILES: &[(&str, &str)] = &[
          gates: { entries: [{ open: [0], interval: 1ms }, { open: [1], interval: 1ms }] } } }",
     ),
     ("launch", "{ name: eth0, transmit: { launch_time: { delta: 200us } } }"),
-    ("stamps", "{ name: eth0, timestamping: { tx: true, rx: all } }"),
+    ("timestamps", "{ name: eth0, timestamping: { tx: true, rx: all } }"),
     ("channels", "{ name: eth0, channels: { combined: 1000 } }"),
     ("coalescing", "{ name: eth0, coalescing: { rx: 0us } }"),
     ("steering", "{ name: eth0, steering: [{ queue: 0, ethertype: '0x88f7' }] }"),

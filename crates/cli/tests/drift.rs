@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host before and after an experiment: whatever a step changes, and however, is put back, or
+//! A host before and after an experiment: whatever a step changes, and however, is restored, or
 //! named with exit code 3. A table over the commands that change a host, those of this program and
 //! those of others, on a station in a network namespace.
-//!
-//! Not here: links and phases (`stations`), the words of each difference (`timewire-host`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use support::{BOTH_CASES, Host, Running, TIMEWIRE, Tiny, run, wait_until};
+use crate::support::{BOTH_CASES, Host, Running, TIMEWIRE, Tiny, run, wait_until};
 
 /// A station `s0` in a namespace of that name, with an interface, an address, and an agent.
 struct Station {
@@ -42,9 +37,9 @@ impl Station {
         }
         host.tool_in("s0", "ip route add 10.8.0.0/16 via 10.9.0.2");
         let scratch = host.scratch();
-        scratch.write("map.yaml", &format!("s0: unix:{}\n", scratch.join("s0.sock")));
+        scratch.hosts(&[("s0", format!("unix:{}", scratch.join("s0.sock")))]);
         scratch.write("tiny.yaml", &tiny());
-        scratch.write("slower.yaml", &tiny().replace("cycle: 1ms", "cycle: 2ms"));
+        scratch.write("slower.yaml", &tiny().replace("cycle_time: 1ms", "cycle_time: 2ms"));
         let sysctls = "timewire: 1\nname: forwarding\nhost: {sysctls: [{name: \
                        net.ipv4.ip_forward, value: '1'}]}\n";
         scratch.write("host.yaml", sysctls);
@@ -82,12 +77,12 @@ impl Station {
         );
         let file = self.host.scratch().write("e.yaml", &text);
         let out = format!("out-{number}");
-        let words = ["run", &file, "--map", "map.yaml", "--out", &out, "--json"];
+        let words = ["run", &file, "--on", "hosts.yaml", "--out", &out, "--json"];
         let said = self.host.timewire(&words);
         let result = &said.json()["results"][0];
         let failed: Vec<_> = result["failures"].as_array().unwrap().iter().collect();
         // That it is left changed is a failure, and the only one.
-        let others = failed.iter().filter(|f| !f.as_str().unwrap().contains("not put back"));
+        let others = failed.iter().filter(|f| !f.as_str().unwrap().contains("not restored"));
         assert_eq!(others.count(), 0, "{steps}: {failed:?}");
         let left = result["left"]["s0"].as_array().cloned().unwrap_or_default();
         let left = left.iter().map(|one| one.as_str().unwrap().to_owned()).collect();
@@ -141,7 +136,7 @@ const TDM: &str =
     "tdm start phy0 --file tiny.yaml --station alpha --move-addresses --clock one-host";
 
 #[test]
-fn t3_what_commands_of_this_program_change_is_put_back() {
+fn t3_what_commands_of_this_program_change_is_restored() {
     let Some(station) = Station::start() else { return };
     let background = format!("run timewire {TDM}");
     let foreground = format!("start timewire {TDM} --foreground");
@@ -261,7 +256,7 @@ fn t3_what_others_change_is_named_with_exit_code_3() {
     for (change, _, words) in &table {
         assert!(left.iter().any(|one| one.contains(words)), "{change}: {left:#?}");
     }
-    assert!(said.contains("not put back"), "{said}");
+    assert!(said.contains("not restored"), "{said}");
     for (_, back, _) in &table {
         host.tool_in("s0", back);
     }
@@ -340,7 +335,7 @@ fn t3_what_runs_on_the_host_before_is_not_changed_unsaid() {
         steps(&[slow])
     );
     host.scratch().write("e.yaml", &text);
-    let words = ["run", "e.yaml", "--map", "map.yaml", "--out", "killed", "--json"];
+    let words = ["run", "e.yaml", "--on", "hosts.yaml", "--out", "killed", "--json"];
     let controller = host.spawn(&words);
     wait_until("the step has run", || {
         host.tool_in("s0", "ip -o address").contains("10.9.2.1")

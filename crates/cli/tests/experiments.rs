@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The experiments in `scenarios/experiments`, each in a tiny variant, on the namespaces that the
 //! head of their map says how to make.
-//!
-//! Not here: whether the files are good (`timewire-sched`), how experiments are led (`stations`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::support;
+use crate::support::{Host, Said, TIMEWIRE};
 use serde_json::Value as Json;
-use support::{Host, Said, TIMEWIRE};
 
 fn shipped(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/experiments").join(name);
     fs::read_to_string(path).unwrap()
 }
 
-/// A host with the stations of the map, made as its head says.
+/// A host with the stations of the hosts file, made as its head says.
 struct Stations {
     host: Host,
 }
@@ -30,12 +26,12 @@ impl Stations {
         let host = Host::start()?;
         // The journals of this host's agents.
         host.tool("mount -t tmpfs tmpfs /var/lib");
-        let map = shipped("stations.yaml");
+        let hosts = shipped("hosts.yaml");
         let commands: Vec<&str> =
-            map.lines().filter_map(|line| line.strip_prefix("#   ")).collect();
-        assert_eq!(commands.len(), 9, "{map}");
+            hosts.lines().filter_map(|line| line.strip_prefix("#   ")).collect();
+        assert_eq!(commands.len(), 9, "{hosts}");
         commands.iter().for_each(|command| drop(host.tool(command)));
-        host.scratch().write("stations.yaml", &map);
+        host.scratch().write("hosts.yaml", &hosts);
         fs::create_dir(host.scratch().path().join("bin")).unwrap();
         symlink(TIMEWIRE, host.scratch().path().join("bin/timewire")).unwrap();
         Some(Stations { host })
@@ -57,7 +53,7 @@ impl Stations {
         let path = std::env::var("PATH").unwrap_or_default();
         let path = format!("PATH={}:{path}", self.host.scratch().join("bin"));
         let out = self.out(name);
-        let run = ["run", name, "--map", "stations.yaml", "--out", &out, "--json"];
+        let run = ["run", name, "--on", "hosts.yaml", "--out", &out, "--json"];
         let words = [&["env", &path, TIMEWIRE], &run[..], more].concat();
         let said = self.host.spawn_in("", &words).end();
         assert!(!said.stdout.is_empty(), "{said:?}");
@@ -69,19 +65,19 @@ impl Stations {
         self.host.scratch().join(name.trim_end_matches(".yaml"))
     }
 
-    /// A record of a performance.
-    fn record(&self, name: &str, performance: &str, record: &str) -> String {
-        let path = Path::new(&self.out(name)).join(performance).join("records").join(record);
+    /// A record of a trial.
+    fn record(&self, name: &str, trial: &str, record: &str) -> String {
+        let path = Path::new(&self.out(name)).join(trial).join("records").join(record);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 }
 
-/// Every performance was done, and its numbers are within their limits.
+/// Every trial was done, and its numbers are within their limits.
 #[track_caller]
-fn all_are_done(said: &Said, summary: &Json, performances: usize, checks: usize) {
+fn all_are_done(said: &Said, summary: &Json, trials: usize, checks: usize) {
     assert_eq!(said.code, Some(0), "{said:?}");
     let results = summary["results"].as_array().unwrap();
-    assert_eq!(results.len(), performances, "{said:?}");
+    assert_eq!(results.len(), trials, "{said:?}");
     assert!(results.iter().all(|it| it["checks"].as_array().unwrap().len() == checks), "{said:?}");
 }
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire group` as a user meets it: words and exit codes, on a host of its own with processes
 //! of its own.
-//!
-//! Not here: what members have then (`timewire-host`, tests `groups`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 
-use support::interrupted::{To, end, hears_as};
-use support::{Host, Running, Said, Scratch, timewire, wait_until};
+use crate::support;
+use crate::support::interrupted::{To, end, hears_as};
+use crate::support::{Host, Running, Said, Scratch, timewire, wait_until};
 
 const TREE: &str = "timewire: 1
 name: station
@@ -106,9 +102,9 @@ fn sleeper(host: &Host) -> Running {
 }
 
 fn started(host: &Host, file: &str) -> Running {
-    let keeper = host.spawn(&["group", "start", file]);
+    let watchdog = host.spawn(&["group", "start", file]);
     wait_until("the groups are in force", || host.timewire(&["group", "show"]).code == Some(0));
-    keeper
+    watchdog
 }
 
 #[track_caller]
@@ -123,7 +119,7 @@ fn t3_a_day_of_groups() {
     let (_scratch, file) = write(TREE);
     let (one, two) = (sleeper(&host), sleeper(&host));
     refused(host.timewire(&["group", "show"]), "no groups are in force");
-    let keeper = started(&host, &file);
+    let watchdog = started(&host, &file);
     refused(host.timewire(&["group", "start", &file]), "groups are in force already");
     let (first, second) = (one.inside().to_string(), two.inside().to_string());
     host.timewire(&["group", "add", "control", &first, "--priority", "2"]).done();
@@ -188,19 +184,19 @@ fn t3_a_day_of_groups() {
     host.timewire(&["group", "switch", &file]).done();
     assert_eq!(host.processes_with("1000").len(), 1);
     host.timewire(&["group", "stop"]).done();
-    keeper.end().done();
+    watchdog.end().done();
     assert!(host.processes_with("1000").is_empty());
     drop((one, two));
     host.is_clean();
 }
 
 #[test]
-fn t3_signals_end_the_groups_and_put_all_back() {
+fn t3_signals_end_the_groups_and_restore_all() {
     let Some(host) = Host::start() else { return };
     for signal in ["TERM", "INT", "KILL"] {
         let (_scratch, file) = write(TREE);
         let one = sleeper(&host);
-        let keeper = started(&host, &file);
+        let watchdog = started(&host, &file);
         let pid = one.inside().to_string();
         host.timewire(&["group", "add", "control", &pid, "--priority", "1"]).done();
         assert_eq!(scheduling(&one), (1, 40));
@@ -210,8 +206,8 @@ fn t3_signals_end_the_groups_and_put_all_back() {
             let said = end(running, &show, || hears_as(&host, "--watch"), (signal, To::Alone));
             assert_eq!(said.code, Some(0), "{said:?}");
         }
-        keeper.signal(signal);
-        let said = keeper.end();
+        watchdog.signal(signal);
+        let said = watchdog.end();
         assert_eq!(said.code == Some(0), signal != "KILL", "{said:?}");
         wait_until("it has what it had", || scheduling(&one) == (0, 0));
         wait_until("the program has ended", || host.processes_with("1000").is_empty());

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The same as `interrupt.rs` of all other commands that take long: those that read, that go on
 //! until they are ended, and that start machines. And: no command is in none of the tables.
-//!
-//! Not here: commands on a person's terminal (`lab.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::sync::mpsc;
 
-use support::interrupted::{Condition, WAYS, end, hears, interrupted, leaves};
-use support::{Host, Scratch, Segment, TIMEWIRE, wait_until};
-use timewire_trace::capture::{CaptureHeader, Station, Writer};
-use timewire_trace::event::{Event, Flags, Hook};
+use crate::support;
+use crate::support::interrupted::{Condition, WAYS, end, hears, interrupted, leaves};
+use crate::support::{Host, Scratch, Segment, TIMEWIRE, wait_until};
+use timewire_capture::capture::{CaptureHeader, Station, Writer};
+use timewire_capture::event::{Event, Flags, Hook};
 
 /// A command that takes long, and where it is ended.
-const LONG: [(&str, &str); 45] = [
+const LONG: [(&str, &str); 42] = [
     ("agent find", HERE),
     ("agent pair", HERE),
     ("agent serve", HERE),
     ("apply", "../host/tests/apply_host.rs"),
-    ("array merge", HERE),
-    ("array status", HERE),
-    ("array task", HERE),
     ("avtp can listen", HERE),
     ("avtp can talk", HERE),
     ("avtp crf listen", HERE),
@@ -63,12 +56,12 @@ const LONG: [(&str, &str); 45] = [
     ("trace record", HERE),
     ("trace show", HERE),
     ("doctor", SAME),
-    ("lab stamps", SAME),
+    ("lab timestamps", SAME),
 ];
 const HERE: &str = "tests/interrupt_others.rs";
 const TABLE: &str = "tests/interrupt.rs";
 /// Ended by what ends `compare`: `doctor` is over within a second (with `--record`, when the record
-/// is whole), `lab stamps` is for emulated NICs only.
+/// is whole), `lab timestamps` is for emulated NICs only.
 const SAME: &str = "";
 
 /// Commands that are over within a second, and why.
@@ -83,8 +76,6 @@ const QUICK: [(&str, &[&str]); 4] = [
         "one step, and what was begun is taken back by an undo log",
         &[
             "agent forget",
-            "array kubernetes",
-            "array slurm",
             "clock stop",
             "clock tai",
             "group add",
@@ -270,8 +261,8 @@ fn t3_what_has_nothing_to_keep_ends_at_once() {
     host.tool("mkfifo array/array.json");
     let network = "timewire: 1\nkind: network\nname: n\nduration: 10ms\n\
          stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\n\
-         streams:\n- { name: s, from: a, to: b, class: 7, message: 59B, \
-         place: { latency: 1ms }, traffic: { kind: cyclic, period: 1ms } }\n";
+         streams:\n- { name: s, talker: a, listeners: b, class: 7, size: 59B, \
+         scheduled: true, max_latency: 1ms, kind: cyclic, period: 1ms }\n";
     host.scratch().write("n.yaml", network);
     host.timewire(&["sim", "n.yaml", "--out", "run"]).done();
     host.tool("rm run/simulation.json");
@@ -291,8 +282,8 @@ fn t3_what_has_nothing_to_keep_ends_at_once() {
     let table: [Row<'_>; 6] = [
         (&["report", "run"], hears, &[2], REQUEST, &[]),
         (&["compare", "run", "run"], hears, &[2], REQUEST, &[]),
-        (&["array", "status", "array"], hears, &[2], REQUEST, &[]),
-        (&["array", "merge", "array", "--out", "merged"], hears, &[2], REQUEST, &[]),
+        (&["run", "array", "--merge", "--dry-run"], hears, &[2], REQUEST, &[]),
+        (&["run", "array", "--merge", "--out", "merged"], hears, &[2], REQUEST, &[]),
         (&["agent", "find", "--for", "600s", "--dir", "keys"], hears, &[2], REQUEST, &[]),
         (&["agent", "pair", "--listen", "127.0.0.1:0", "--dir", "keys"], hears, &[2], REQUEST, &[]),
     ];
@@ -350,7 +341,7 @@ const WAVE_HEAD: [u8; 44] = *b"RIFF\x24\x77\x01\x00WAVEfmt \x10\x00\x00\x00\x01\
     \x80\xbb\x00\x00\x00\x77\x01\x00\x02\x00\x10\x00data\x00\x77\x01\x00";
 
 #[test]
-fn t3_a_mac_in_the_foreground_ends_with_its_station_put_back() {
+fn t3_a_mac_in_the_foreground_ends_with_its_station_restored() {
     let Some(segment) = Segment::start() else { return };
     let (host, file) = (&segment.host, &segment.file);
     for way in WAYS {
@@ -369,10 +360,10 @@ fn t3_a_mac_in_the_foreground_ends_with_its_station_put_back() {
 fn t3_a_task_of_an_array_keeps_its_runs() {
     let Some(host) = Host::start() else { return };
     host.scratch().write("e.yaml", EXPERIMENT);
-    host.timewire(&["array", "slurm", "e.yaml", "--into", "array"]).done();
+    host.timewire(&["run", "e.yaml", "--array", "slurm", "--out", "array"]).done();
     let state = format!("TIMEWIRE_STATE_DIR={}", host.scratch().join("state"));
     for way in WAYS {
-        let words = ["array", "task", "array", "0"];
+        let words = ["run", "array", "--task", "0"];
         let all = [&["setsid", "env", &state, TIMEWIRE], &words[..]].concat();
         let runs = || !host.processes_with("600").is_empty();
         let said = end(host.spawn_in("", &all), &words, runs, way);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `timewire lab` and `run --lab uml` as a user meets them: words and exit codes of a command in
+//! `timewire lab` and `run --on lab:uml` as a user meets them: words and exit codes of a command in
 //! the laboratory's kernel, files, time, wrong use, and an experiment that is the same every time.
-//!
-//! Not here: what the kernel's queueing disciplines do (tests of `timewire-lab`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use support::{BOTH_CASES, PLAIN_CASE, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until};
+use crate::support;
+use crate::support::{
+    BOTH_CASES, PLAIN_CASE, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until,
+};
 
 /// Whether there is a kernel to test with; says so when not.
 fn kernel() -> bool {
@@ -143,7 +141,7 @@ fn t4_an_interrupted_run_keeps_its_records() {
     let file = scratch.write("tiny.yaml", &text.replace("duration: 200ms", "duration: 1000s"));
     let out = scratch.join("out");
     let mut command = Command::new(TIMEWIRE);
-    command.args(["run", &file, "--lab", "uml", "--out", &out]).stderr(Stdio::piped());
+    command.args(["run", &file, "--on", "lab:uml", "--out", &out]).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let records = scratch.path().join("out/cases/tiny.plain.alone/control-client.twr");
     wait_until("something is recorded", || {
@@ -341,12 +339,12 @@ fn t3_a_shell_needs_a_terminal() {
     said.failed(2, "error: a shell needs a terminal; `timewire lab exec -- COMMAND` needs none\n");
 }
 
-const ALL_CARRIERS: &str = "{ name: plain, title: Plain, mac: none }, \
-     { name: own, title: Own, mac: tdm, priorities: true }, \
-     { name: gates, title: taprio, mac: taprio, priorities: true }, \
-     { name: assist, title: Assisted, mac: taprio_assist, priorities: true }, \
-     { name: etf, title: Launch times, mac: etf, priorities: true }, \
-     { name: cbs, title: Shaped, mac: cbs, priorities: true }";
+const ALL_BACKENDS: &str = "{ name: plain, title: Plain, backend: none }, \
+     { name: own, title: Own, backend: mac, priorities: true }, \
+     { name: gates, title: taprio, backend: taprio, priorities: true }, \
+     { name: assist, title: Assisted, backend: taprio-assist, priorities: true }, \
+     { name: etf, title: Launch times, backend: etf, priorities: true }, \
+     { name: cbs, title: Shaped, backend: cbs, priorities: true }";
 
 /// Every file of records of a run, by name.
 fn records(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
@@ -361,16 +359,16 @@ fn records(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn t4_an_experiment_has_the_same_stamps_every_time() {
+fn t4_an_experiment_has_the_same_timestamps_every_time() {
     if !kernel() {
         return;
     }
     let scratch = Scratch::new();
-    let text = Tiny { name: "tiny", cases: ALL_CARRIERS, more: "" }.text();
+    let text = Tiny { name: "tiny", cases: ALL_BACKENDS, more: "" }.text();
     let file = scratch.write("tiny.yaml", &text);
     let start = |out: &str| {
         let out = scratch.join(out);
-        timewire(&["run", &file, "--lab", "uml", "--out", &out, "--json"]).done()
+        timewire(&["run", &file, "--on", "lab:uml", "--out", &out, "--json"]).done()
     };
     let (one, two) = (start("one"), start("two"));
     let (a, b) = (records(&scratch.path().join("one")), records(&scratch.path().join("two")));
@@ -394,7 +392,7 @@ fn t4_an_experiment_has_the_same_stamps_every_time() {
 #[test]
 fn t4_a_case_that_this_kernel_cannot_carry_says_where_it_runs() {
     let Some(host) = support::Host::start() else { return };
-    let text = Tiny { name: "tiny", cases: ALL_CARRIERS, more: "" }.text();
+    let text = Tiny { name: "tiny", cases: ALL_BACKENDS, more: "" }.text();
     let file = host.scratch().write("tiny.yaml", &text);
     let said = host.timewire(&["run", &file, "--out", "out"]);
     if said.code == Some(0) {
@@ -404,7 +402,7 @@ fn t4_a_case_that_this_kernel_cannot_carry_says_where_it_runs() {
     }
     assert_eq!(said.code, Some(4), "{said:?}");
     assert!(said.stderr.contains("taprio: Specified qdisc kind is unknown"), "{said:?}");
-    assert!(said.stderr.contains("mend: timewire run --lab uml FILE\n"), "{said:?}");
+    assert!(said.stderr.contains("mend: timewire run --on lab:uml FILE\n"), "{said:?}");
 }
 
 /// Whether there is a kernel of this series; says so when not.
@@ -416,22 +414,22 @@ fn kernel_of(series: &str) -> bool {
     there
 }
 
-/// What is alike in all kernels: what each carrier promises, and to the nanosecond where it
+/// What is alike in all kernels: what each backend promises, and to the nanosecond where it
 /// promises one.
 #[test]
-fn t4_every_carrier_keeps_its_promise_on_both_kernels() {
-    let flood = "  - { name: load, kind: flood, from: beta, to: alpha, port: 17001, message: 512B, \
-                 rate: 60Mbit, burst: 8 }\n";
+fn t4_every_backend_keeps_its_promise_on_both_kernels() {
+    let flood = "  - { name: load, kind: flood, talker: beta, listeners: alpha, port: 17001, \
+                 size: 512B, rate: 60Mbit, burst: 8 }\n";
     for series in ["6.12", "6.1"] {
         if !kernel_of(series) {
             continue;
         }
         let scratch = Scratch::new();
-        let text = Tiny { name: "tiny", cases: ALL_CARRIERS, more: "" }.text();
+        let text = Tiny { name: "tiny", cases: ALL_BACKENDS, more: "" }.text();
         let text = text.replace("experiment:\n", &format!("{flood}experiment:\n"));
         let file = scratch.write("tiny.yaml", &text);
         let out = scratch.join("out");
-        let run = ["run", &file, "--lab", "uml", "--kernel", series, "--out", &out, "--json"];
+        let run = ["run", &file, "--on", "lab:uml", "--kernel", series, "--out", &out, "--json"];
         let summary = timewire(&run).done().json();
         let found = |case: &str| {
             let cases = summary["cases"].as_array().unwrap();
@@ -440,7 +438,7 @@ fn t4_every_carrier_keeps_its_promise_on_both_kernels() {
         let count = |value: &serde_json::Value| value.as_u64().unwrap();
         for case in ["own", "gates", "assist"] {
             let case = found(case);
-            assert_eq!(case["carrier"]["slots"], "all");
+            assert_eq!(case["backend"]["slots"], "all");
             assert_eq!(case["wire"]["outside_slots"], 0, "{series} {}", case["case"]);
             // Best effort was there, too.
             let (all, real_time) = (&case["wire"]["frames"], &case["wire"]["real_time_frames"]);
@@ -458,7 +456,7 @@ fn t4_every_carrier_keeps_its_promise_on_both_kernels() {
         let [min, p50] = ["min_ns", "p50_ns"].map(|key| error[key].as_i64().unwrap());
         assert!((1..=512).contains(&min) && (1..=512).contains(&p50), "{series}: {error}");
         let cbs = found("cbs");
-        assert_eq!((&cbs["tdm"], &cbs["carrier"]["slots"]), (&false.into(), &"none".into()));
+        assert_eq!((&cbs["tdm"], &cbs["backend"]["slots"]), (&false.into(), &"none".into()));
         for station in cbs["reserved"].as_array().unwrap() {
             assert_eq!(station["outside_rate"], 0, "{series}: {station}");
             // It gets what it reserved: in 200 ms, 200 frames and a few for the rounding.
@@ -474,13 +472,13 @@ fn t4_launch_times_that_cannot_be_kept_are_counted_and_named() {
         return;
     }
     let scratch = Scratch::new();
-    let cases = "{ name: etf, title: Launch times, mac: tdm }";
+    let cases = "{ name: etf, title: Launch times, backend: mac }";
     let limit = "mac: { launch_delta: 0ns }\n";
     let text = Tiny { name: "tiny", cases, more: limit }.text();
     let file = scratch.write("tiny.yaml", &text);
     // Tried first: a frame of the trial is missed, so nothing is measured.
     let out = scratch.join("out");
-    let said = timewire(&["run", &file, "--lab", "uml", "--carrier", "etf", "--out", &out]);
+    let said = timewire(&["run", &file, "--on", "lab:uml", "--backend", "etf", "--out", &out]);
     assert_eq!(said.code, Some(4), "{said:?}");
     let why = "timers here are later than the launch_delta of 0ns";
     assert!(said.stderr.contains(why), "{said:?}");
@@ -494,7 +492,7 @@ fn t4_launch_times_that_cannot_be_kept_are_counted_and_named() {
     let run = |delta: &&str| {
         let file = scratch.write("tiny.yaml", &text.replace("0ns }", &format!("{delta} }}")));
         let out = scratch.join(delta);
-        timewire(&["run", &file, "--lab", "uml", "--carrier", "etf", "--out", &out, "--json"])
+        timewire(&["run", &file, "--on", "lab:uml", "--backend", "etf", "--out", &out, "--json"])
     };
     let tried = ["512ns", "520ns", "528ns"].iter().map(run).find(|said| said.code != Some(4));
     let said = tried.expect("a trial that is in time").done();
@@ -507,7 +505,7 @@ fn t4_launch_times_that_cannot_be_kept_are_counted_and_named() {
 }
 
 #[test]
-fn t4_the_best_carrier_is_found_by_trying() {
+fn t4_the_best_backend_is_found_by_trying() {
     for (series, best) in [("6.12", "taprio"), ("6.1", "taprio-assist")] {
         if !kernel_of(series) {
             continue;
@@ -516,35 +514,35 @@ fn t4_the_best_carrier_is_found_by_trying() {
         let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
         let file = scratch.write("tiny.yaml", &text);
         let out = scratch.join("out");
-        let run = ["run", &file, "--lab", "uml", "--kernel", series, "--carrier", "auto"];
+        let run = ["run", &file, "--on", "lab:uml", "--kernel", series, "--backend", "auto"];
         let said = timewire(&[&run[..], &["--out", &out]].concat()).done();
-        let told = format!("carrier of tiny: {best}, because it is the best");
+        let told = format!("backend of tiny: {best}, because it is the best");
         assert!(said.stdout.contains(&told), "{series}: {said:?}");
         let passed = "     not taprio: while its gates are open, best effort goes first\n";
         assert_eq!(said.stdout.contains(passed), series == "6.1", "{said:?}");
         let summary = timewire(&["report", &out, "--json"]).json();
-        assert_eq!(summary["carriers"][0]["chosen"], best);
-        assert_eq!(summary["cases"][0]["carrier"], serde_json::Value::Null);
-        assert_eq!(summary["cases"][1]["carrier"]["name"], best);
+        assert_eq!(summary["backends"][0]["chosen"], best);
+        assert_eq!(summary["cases"][0]["backend"], serde_json::Value::Null);
+        assert_eq!(summary["cases"][1]["backend"]["name"], best);
         assert_eq!(summary["cases"][1]["wire"]["outside_slots"], 0);
     }
 }
 
 #[test]
-fn t4_limits_of_slots_are_not_judged_where_there_are_none() {
+fn t4_limits_of_slots_are_inconclusive_where_there_are_none() {
     if !kernel() {
         return;
     }
     let scratch = Scratch::new();
     let more =
-        "limits: [{ id: kept, metric: outside_slots, case: tdm, load: alone, at_most: 0% }]\n";
+        "limits: [{ id: kept, metric: outside-slots, case: tdm, load: alone, at_most: 0% }]\n";
     let text = Tiny { name: "tiny", cases: BOTH_CASES, more }.text();
     let file = scratch.write("tiny.yaml", &text);
     let out = scratch.join("out");
-    let said = timewire(&["run", &file, "--lab", "uml", "--carrier", "cbs", "--out", &out]);
+    let said = timewire(&["run", &file, "--on", "lab:uml", "--backend", "cbs", "--out", &out]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("OPEN tiny/kept: not enough data"), "{said:?}");
-    assert!(said.stdout.contains("the carrier cbs of tiny/tdm/alone has no slots"), "{said:?}");
+    assert!(said.stdout.contains("INCONCLUSIVE tiny/kept: not enough data"), "{said:?}");
+    assert!(said.stdout.contains("the backend cbs of tiny/tdm/alone has no slots"), "{said:?}");
 }
 
 /// A machine leaves the standard output that it shared so that writing does not wait; what comes
@@ -558,7 +556,7 @@ fn t4_a_summary_arrives_whole_however_slowly_it_is_read() {
     let file =
         scratch.write("tiny.yaml", &Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text());
     let mut command = Command::new(TIMEWIRE);
-    command.args(["run", &file, "--lab", "uml", "--json", "--out", &scratch.join("out")]);
+    command.args(["run", &file, "--on", "lab:uml", "--json", "--out", &scratch.join("out")]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     // Written after the summary has been computed, and just before it is printed.
     let report = scratch.path().join("out/report.html");
@@ -574,7 +572,7 @@ fn t4_a_summary_arrives_whole_however_slowly_it_is_read() {
     assert_eq!(text, fs::read_to_string(scratch.path().join("out/summary.json")).unwrap());
 }
 
-/// Where this kernel has the disciplines, others of these carriers work.
+/// Where this kernel has the disciplines, others of these backends work.
 #[test]
 fn t3_on_a_kernel_without_the_disciplines_the_mac_is_taken_and_nothing_else() {
     let Some(host) = support::Host::start() else { return };
@@ -586,29 +584,29 @@ fn t3_on_a_kernel_without_the_disciplines_the_mac_is_taken_and_nothing_else() {
         eprintln!("SKIP: this kernel has mqprio");
         return;
     }
-    let said = host.timewire(&["run", &file, "--carrier", "auto", "--out", "out"]);
+    let said = host.timewire(&["run", &file, "--backend", "auto", "--out", "out"]);
     assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
-    let refused = |carrier: &str, kind: &str| {
+    let refused = |backend: &str, kind: &str| {
         let why = "Specified qdisc kind is unknown";
-        format!("     not {carrier}: the kernel refuses the queueing discipline {kind}: {why}\n")
+        format!("     not {backend}: the kernel refuses the queueing discipline {kind}: {why}\n")
     };
     let told = [
-        "carrier of tiny: mac, because it is the best that works here (--carrier auto)\n".into(),
+        "backend of tiny: mac, because it is the best that works here (--backend auto)\n".into(),
         refused("taprio", "taprio"),
         refused("taprio-assist", "taprio"),
         refused("etf", "mqprio"),
         refused("cbs", "mqprio"),
     ];
     assert!(said.stdout.contains(&told.concat()), "{said:?}");
-    for carrier in ["taprio", "taprio-assist", "etf", "cbs"] {
-        let out = format!("out-{carrier}");
-        let said = host.timewire(&["run", &file, "--carrier", carrier, "--out", &out]);
+    for backend in ["taprio", "taprio-assist", "etf", "cbs"] {
+        let out = format!("out-{backend}");
+        let said = host.timewire(&["run", &file, "--backend", backend, "--out", &out]);
         assert_eq!(said.code, Some(4), "{said:?}");
         // The doctor says so before anything is made.
-        assert!(said.stderr.contains("error: schedule.carrier, for the case"), "{said:?}");
-        let told = format!("{carrier}: Specified qdisc kind is unknown");
+        assert!(said.stderr.contains("error: schedule.backend, for the case"), "{said:?}");
+        let told = format!("{backend}: Specified qdisc kind is unknown");
         assert!(said.stderr.contains(&told), "{said:?}");
-        assert!(said.stderr.contains("mend: timewire run --lab uml FILE\n"), "{said:?}");
+        assert!(said.stderr.contains("mend: timewire run --on lab:uml FILE\n"), "{said:?}");
         assert!(said.stderr.ends_with("  host: unchanged; nothing was run\n"), "{said:?}");
         assert!(!host.scratch().list().contains(&out), "{said:?}");
     }
@@ -616,12 +614,12 @@ fn t3_on_a_kernel_without_the_disciplines_the_mac_is_taken_and_nothing_else() {
 }
 
 #[test]
-fn t3_a_carrier_needs_a_case_that_leaves_it_open() {
+fn t3_a_backend_needs_a_case_that_leaves_it_open() {
     let Some(host) = support::Host::start() else { return };
     let text = Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text();
     let file = host.scratch().write("tiny.yaml", &text);
-    let said = host.timewire(&["run", &file, "--carrier", "mac", "--out", "out"]);
-    said.failed(2, "error: --carrier is for cases with `mac: tdm`, and tiny has none\n");
+    let said = host.timewire(&["run", &file, "--backend", "mac", "--out", "out"]);
+    said.failed(2, "error: --backend is for cases with `backend: mac`, and tiny has none\n");
     assert_eq!(host.scratch().list(), ["tiny.yaml"]);
 }
 
@@ -631,5 +629,8 @@ fn t3_the_kernel_of_this_host_is_as_it_is() {
     let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
     let file = scratch.write("tiny.yaml", &text);
     let said = timewire(&["run", &file, "--kernel", "6.1"]);
-    said.failed(2, "error: --kernel and --time are for `--lab uml`; this kernel is as it is\n");
+    said.failed(
+        2,
+        "error: --kernel and --time are for `--on lab:uml`; other kernels are as they are\n",
+    );
 }

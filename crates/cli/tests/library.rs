@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The scenario library: the experiments that bring their network along, in the laboratory's kernel
 //! and in virtual time; the networks, planned and simulated.
-//!
-//! Not here: whether the page lists every file (`timewire-sched`), the experiments on stations that
-//! are there (`experiments`), whole scenarios (`.ci/run`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{NOBODY, Said, Scratch, TIMEWIRE, run, timewire};
+use serde_json::Value as Json;
 
-/// The experiments with a network of their own; each has a test here.
-const WITH_NETWORK: [&str; 5] =
-    ["avb.yaml", "line.yaml", "opcua-pubsub-like.yaml", "profinet-like.yaml", "ring.yaml"];
+use crate::support::{NOBODY, Said, Scratch, TIMEWIRE, run, timewire};
+
+/// The networks that run in the laboratory's kernel, with how many rows of streams each has there;
+/// each has a test here, or in `cases`.
+const ON_KERNELS: [(&str, usize); 7] = [
+    ("avb", 5),
+    ("line-qos", 12),
+    ("line", 12),
+    ("opcua-pubsub-like", 6),
+    ("planned-cell", 9),
+    ("profinet-like", 13),
+    ("ring", 16),
+];
 
 fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -43,7 +46,7 @@ fn has_kernel() -> bool {
 }
 
 fn run_in_the_laboratory(file: &str, scratch: &Scratch) -> Said {
-    timewire(&["run", file, "--lab", "uml", "--out", &scratch.join("out"), "--json"])
+    timewire(&["run", file, "--on", "lab:uml", "--out", &scratch.join("out"), "--json"])
 }
 
 /// Every number of the file is within its limits.
@@ -61,27 +64,117 @@ fn holds(name: &str) {
     let checks = results[0]["checks"].as_array().unwrap();
     let limits = fs::read_to_string(&file).unwrap().matches("record: ").count();
     assert_eq!(checks.len(), limits, "{said:?}");
-    assert!(checks.iter().all(|check| check["ok"] == true), "{said:?}");
+    assert!(checks.iter().all(|check| check["verdict"] == "pass"), "{said:?}");
+}
+
+/// Every stream of the network is as promised in the laboratory's kernel.
+#[track_caller]
+fn is_as_promised(name: &str) {
+    if !has_kernel() {
+        return;
+    }
+    let file = scenarios().join(format!("networks/{name}.network.yaml")).display().to_string();
+    let scratch = Scratch::new();
+    let said = run_in_the_laboratory(&file, &scratch).done();
+    let summary = said.json();
+    assert_eq!(summary["verdict"], "pass", "{said:?}");
+    let findings = summary["findings"].as_array().unwrap();
+    // Of each stream what it is promised; limits of the file are findings of their own.
+    let is_row = |it: &&Json| {
+        let limit = it["limit"].as_str().unwrap();
+        limit.contains(" promised by the ") || limit == "nothing is promised"
+    };
+    let judged: Vec<_> = findings.iter().filter(is_row).collect();
+    let (_, rows) = ON_KERNELS.iter().find(|(own, _)| *own == name).unwrap();
+    assert_eq!(judged.len(), *rows, "{said:?}");
+    // Load is not judged, everything else passed.
+    let is_load = |it: &Json| it["limit"] == "nothing is promised" && it["verdict"].is_null();
+    assert!(judged.iter().all(|it| is_load(it) || it["verdict"] == "pass"), "{said:?}");
+    assert!(judged.iter().any(|it| !is_load(it)), "{said:?}");
+    let compiled = format!("cases/{name}.network.all/compiled.json");
+    for file in ["report.html", "summary.json", &compiled, "end.json"] {
+        assert!(Path::new(&scratch.join("out")).join(file).is_file(), "{file}");
+    }
 }
 
 #[test]
 fn t4_credit_bounds_two_classes_over_seven_hops() {
-    holds("avb.yaml");
+    is_as_promised("avb");
 }
 
 #[test]
 fn t4_a_red_interval_keeps_files_away_on_a_line() {
-    holds("profinet-like.yaml");
+    is_as_promised("profinet-like");
 }
 
 #[test]
 fn t4_launch_times_reach_two_subscribers() {
-    holds("opcua-pubsub-like.yaml");
+    is_as_promised("opcua-pubsub-like");
 }
 
 #[test]
 fn t4_kernels_do_what_is_planned_on_a_line() {
-    holds("line.yaml");
+    is_as_promised("line");
+}
+
+#[test]
+fn t4_kernels_do_what_is_planned_on_a_ring_of_bridges() {
+    is_as_promised("ring");
+}
+
+#[test]
+fn t4_kernels_do_what_is_planned_in_a_cell() {
+    is_as_promised("planned-cell");
+}
+
+/// A network whose limit cannot hold fails, and the table says which stream and by how much.
+#[test]
+fn t4_a_stream_that_is_late_fails_with_its_time() {
+    if !has_kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let text = fs::read_to_string(scenarios().join("networks/avb.network.yaml")).unwrap();
+    let tight = text.replacen("max_latency: 50ms", "max_latency: 370us", 1);
+    assert_ne!(tight, text);
+    let file =
+        scratch.write("avb.network.yaml", &tight.replacen("duration: 500ms", "duration: 50ms", 1));
+    let said = timewire(&["run", &file, "--on", "lab:uml", "--out", &scratch.join("out")]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let wrong: Vec<_> = said.stdout.lines().filter(|line| line.starts_with("class-b: ")).collect();
+    assert_eq!(wrong.len(), 1, "{said:?}");
+    assert!(wrong[0].starts_with("class-b: class-b-latency: latency-max is "), "{said:?}");
+    assert!(wrong[0].ends_with(" µs, at most 370us"), "{said:?}");
+    assert!(said.stdout.contains("\nverdict: fail\n"), "{said:?}");
+}
+
+#[test]
+fn t1_what_a_place_cannot_do_is_told_before_the_start() {
+    let scratch = Scratch::new();
+    let out = scratch.join("out");
+    let file = |name: &str| scenarios().join("networks").join(name).display().to_string();
+    let refused = |name: &str, place: &str, says: &str| {
+        let said = timewire(&["run", &file(name), "--on", place, "--out", &out]);
+        assert_eq!(said.code, Some(4), "{said:?}");
+        assert!(said.stderr.contains(says), "{said:?}");
+        assert!(said.stderr.contains("nothing was run"), "{said:?}");
+        assert!(!Path::new(&out).exists());
+    };
+    refused("access-csma-cd.network.yaml", "lab:uml", "not supported on lab:uml: segment hub: ");
+    refused("tsn-line.network.yaml", "lab:uml", "not supported on lab:uml: faults: ");
+    refused("line.network.yaml", "lab", "--on lab:uml has them");
+    // A stream that no plan can have is rejected before anything else.
+    let text = fs::read_to_string(file("line.network.yaml")).unwrap();
+    let text = text.replacen(
+        "scheduled: true, max_latency: 200us, max_jitter: 20us",
+        "scheduled: true, max_latency: 20us",
+        1,
+    );
+    let own = scratch.write("line.network.yaml", &text);
+    let said = timewire(&["run", &own, "--on", "lab:uml", "--out", &out]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.starts_with("rejected: set-1: "), "{said:?}");
+    assert!(!Path::new(&out).exists());
 }
 
 #[test]
@@ -106,7 +199,7 @@ fn t4_a_ring_that_is_cut_twice_misses_its_limits() {
     let said = run_in_the_laboratory(&file, &scratch);
     assert_eq!(said.code, Some(1), "{said:?}");
     let checks = said.json()["results"][0]["checks"].clone();
-    let missed = checks.as_array().unwrap().iter().filter(|check| check["ok"] == false);
+    let missed = checks.as_array().unwrap().iter().filter(|check| check["verdict"] != "pass");
     let missed: Vec<_> = missed.map(|check| check["of"].as_str().unwrap().to_owned()).collect();
     // The neighbour has no link any more; the station opposite has all.
     assert!(missed.contains(&"b listen.out /data/heard/streams/0/frames".to_owned()), "{missed:?}");
@@ -131,21 +224,27 @@ fn t4_an_ordinary_user_performs_an_experiment_with_a_network() {
     let user = NOBODY.to_string();
     run(Command::new("sh").args(["-ec", copy, "-", &cache, &own, &scratch_path, &user])).done();
     let file = scenarios().join("experiments/ring.yaml").display().to_string();
-    let words = ["run", &file, "--lab", "uml", "--out", &scratch.join("out"), "--json"];
+    let words = ["run", &file, "--on", "lab:uml", "--out", &scratch.join("out"), "--json"];
     let mut command = Command::new(TIMEWIRE);
     command.args(words).uid(NOBODY).gid(NOBODY).env("TIMEWIRE_CACHE", &own).env("HOME", &own);
     run(command.current_dir(scratch.path())).done();
 }
 
 #[test]
-fn t1_each_experiment_with_a_network_has_a_test() {
+fn t1_each_network_that_kernels_can_carry_out_has_a_test() {
     let mut found = Vec::new();
-    for (name, path) in files("experiments") {
-        if fs::read_to_string(path).unwrap().contains("\nnetwork:") {
-            found.push(name);
+    for (name, path) in files("networks") {
+        let file = path.display().to_string();
+        let said = timewire(&["run", &file, "--on", "lab:uml", "--dry-run", "--json"]);
+        if said.code == Some(0) {
+            let cases = said.json();
+            let cases = cases.as_array().unwrap().iter();
+            let rows = cases.map(|it| it["promises"].as_array().unwrap().len()).sum();
+            found.push((name.split('.').next().unwrap().to_owned(), rows));
         }
     }
-    assert_eq!(found, WITH_NETWORK);
+    let known: Vec<_> = ON_KERNELS.iter().map(|(name, rows)| ((*name).to_owned(), *rows)).collect();
+    assert_eq!(found, known);
 }
 
 #[test]
@@ -155,13 +254,10 @@ fn t1_an_experiment_says_where_it_can_be_run() {
     let out = scratch.join("out");
     let said = timewire(&["run", &file("ring.yaml"), "--out", &out]);
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.stderr.contains("or have them made with --lab uml"), "{said:?}");
-    let said = timewire(&["run", &file("cycles.yaml"), "--lab", "uml", "--out", &out]);
+    assert!(said.stderr.contains("or have them made with --on lab:uml"), "{said:?}");
+    let said = timewire(&["run", &file("cycles.yaml"), "--on", "lab:uml", "--out", &out]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.stderr.contains("no key `network`"), "{said:?}");
-    let map = file("stations.yaml");
-    let said = timewire(&["run", &file("ring.yaml"), "--lab", "uml", "--map", &map, "--out", &out]);
-    assert_eq!(said.code, Some(2), "{said:?}");
     assert!(!Path::new(&out).exists());
 }
 
@@ -173,7 +269,8 @@ fn t4_slots_of_one_frame_are_kept() {
     let scratch = Scratch::new();
     let file = scenarios().join("rtnet-like.yaml").display().to_string();
     let out = scratch.join("out");
-    let said = timewire(&["run", &file, "--quick", "--lab", "uml", "--out", &out, "--json"]).done();
+    let said =
+        timewire(&["run", &file, "--quick", "--on", "lab:uml", "--out", &out, "--json"]).done();
     assert_eq!(said.json()["verdict"], "pass", "{said:?}");
 }
 
@@ -183,59 +280,17 @@ fn t2_every_network_keeps_its_limits() {
     for (name, path) in files("networks") {
         let text = fs::read_to_string(&path).unwrap();
         let file = path.display().to_string();
-        let said = if text.contains("place:") {
+        let scratch = Scratch::new();
+        let said = if text.contains("\nexperiment:") {
+            timewire(&["run", &file, "--on", "sim", "--out", &scratch.join("out")])
+        } else if text.contains("scheduled: true") {
             planned += 1;
             timewire(&["plan", &file, "--simulate"])
         } else {
             timewire(&["sim", &file])
         };
         assert_eq!(said.code, Some(0), "{name}: {said:?}");
-        assert!(said.stdout.contains("\nok "), "{name} has no limit: {said:?}");
+        assert!(said.stdout.contains("\nPASS "), "{name} has no limit: {said:?}");
     }
     assert_eq!(planned, 3);
-}
-
-/// The gates and the times of hand-over in `experiments/line` are those of the plan.
-#[test]
-fn t1_the_line_of_kernels_has_the_plan_of_its_network() {
-    const AHEAD_NS: i64 = 5_000;
-    let scratch = Scratch::new();
-    let network = scenarios().join("networks/line.network.yaml").display().to_string();
-    let plan = scratch.join("plan");
-    timewire(&["plan", &network, "--render", &plan]).done();
-    let (mut gates, mut streams) = (0, BTreeMap::new());
-    for (name, path) in files("experiments/line") {
-        let text = fs::read_to_string(&path).unwrap();
-        if name.ends_with(".tc") {
-            gates += 1;
-            assert_eq!(text, fs::read_to_string(format!("{plan}/{name}")).unwrap(), "{name}");
-            continue;
-        }
-        // A stream's name is the comment behind it.
-        for entry in text.split("\n- ").skip(1) {
-            let number = |key: &str| -> i64 {
-                let rest = entry.split_once(&format!("{key}: ")).unwrap().1;
-                let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
-                rest[..digits].parse().unwrap()
-            };
-            let stream = entry.trim_end().rsplit_once("# ").unwrap().1.to_owned();
-            let (cycle, offset) = (number("cycle") * 1_000, number("offset"));
-            streams.insert(stream, (cycle, (offset + AHEAD_NS) % cycle, number("size")));
-        }
-    }
-    let mut starts = BTreeMap::new();
-    for entry in fs::read_dir(&plan).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.to_string_lossy().ends_with(".launch.csv") {
-            continue;
-        }
-        for row in fs::read_to_string(path).unwrap().lines().skip(1) {
-            let cells: Vec<&str> = row.split(',').collect();
-            let number = |at: usize| cells[at].parse::<i64>().unwrap();
-            // 18 bytes are header and check sequence.
-            starts.insert(cells[0].to_owned(), (number(4), number(5), number(7) - 18));
-        }
-    }
-    assert_eq!((gates, streams.len()), (11, 12));
-    assert_eq!(streams, starts);
 }

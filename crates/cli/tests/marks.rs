@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The marks that Timewire's own programs put: one for each message, with its tag.
-//!
-//! Not here: marks by themselves (`timewire-sys`), journeys made of them (`timewire-trace`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -10,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use timewire_base::{Port, Span, Tai};
-use timewire_ctl::program::{Program, ProgramPace, Records};
-use timewire_path::traffic::Task;
-use timewire_path::udp_flow;
+use timewire_datapath::traffic::Task;
+use timewire_datapath::udp_flow;
+use timewire_runner::program::{Program, ProgramFile, ProgramPace, Records};
 use timewire_sys::clock;
 use timewire_sys::marker::{Mark, News, Reader, Users, tag};
 
@@ -94,10 +91,10 @@ fn t3_requests_and_responses_are_marked_with_the_tags_of_their_packets() {
         launch: None,
     };
     let records = |name: &str| {
-        let header = timewire_trace::record::RecordHeader {
+        let header = timewire_capture::record::RecordHeader {
             writer: name.to_owned(),
             case: String::new(),
-            clocks: timewire_path::clocks(),
+            clocks: timewire_datapath::clocks(),
             stations: vec!["here".to_owned()],
             flows: vec!["request".to_owned(), "response".to_owned()],
             meta: BTreeMap::new(),
@@ -121,8 +118,8 @@ fn t3_requests_and_responses_are_marked_with_the_tags_of_their_packets() {
         },
     ];
     let started = programs.map(|program| {
-        let text = serde_json::to_string(&program).unwrap();
         let role = if matches!(program, Program::Client { .. }) { "client" } else { "server" };
+        let text = serde_json::to_string(&ProgramFile { priority: None, program }).unwrap();
         let file = directory.join(format!("{role}.json"));
         std::fs::write(&file, text).unwrap();
         timewire(&directory, &["__program", file.to_str().unwrap()])

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire measure receive` and `measure path` as commands: what is counted, in which order
-//! messages passed their stamps, and what the host is like afterwards, however they ended.
-//!
-//! Not here: how long anything took, which no test of a busy host can promise (`host_kernel` has
-//! that in virtual time).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
+//! messages passed their timestamps, and what the host is like afterwards, however they ended.
 
 use std::fs;
 use std::process::{Command, Stdio};
 
+use crate::support::{Host, Said, Scratch, TIMEWIRE, timewire, wait_until};
 use serde_json::Value;
-use support::{Host, Said, Scratch, TIMEWIRE, timewire, wait_until};
 
 /// Counts that are the same however busy the host is, and times in order.
 fn check_receive(report: &Value, of: u64, combinations: usize) {
@@ -85,8 +79,9 @@ fn t3_a_real_time_receiver_that_spins_rests_and_says_so() {
         assert_eq!((count("sent"), count("lost"), count("rounds")), (600, 0, 2), "{one}");
         let stack = &one["stages"][1]["all"];
         // What is left out is told: nothing is missing from the sum, since a round begins when the
-        // kernel stamps. On a busy machine all can come during rests; the stage is not there then.
-        assert_eq!(count("unstamped"), 0, "{one}");
+        // kernel timestamps. On a busy machine all can come during rests; the stage is not there
+        // then.
+        assert_eq!(count("not_timestamped"), 0, "{one}");
         let measured = stack["count"].as_u64().unwrap_or(0);
         assert_eq!(measured + count("during_rest"), 600, "{one}");
         assert!(count("during_rest") > 0, "{one}");
@@ -110,7 +105,7 @@ fn t3_a_path_is_told_point_by_point() {
             assert_eq!(report["steps"].as_array().unwrap().len(), 2);
             for (step, count) in report["steps"].as_array().unwrap().iter().zip([30, 60]) {
                 assert_eq!((&step["sent"], &step["received"]), (&count.into(), &count.into()));
-                assert_eq!(step["stamps_missing"], 0, "{over}");
+                assert_eq!(step["timestamps_missing"], 0, "{over}");
                 let stages = step["stages"].as_array().unwrap();
                 let entry = if over.starts_with("xdp") { "rx-xdp" } else { "rx-sw" };
                 let first = ["due -> send", "send -> sched", "sched -> tx-sw"];
@@ -206,7 +201,7 @@ fn t3_settings_are_as_before_after_every_kind_of_end() {
         let sent = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status();
         assert!(sent.unwrap().success());
         assert_eq!(measuring.wait().unwrap().code(), code, "{signal}");
-        wait_until("the setting is put back", || fs::read_to_string(BUDGET).unwrap() == before);
+        wait_until("the setting is restored", || fs::read_to_string(BUDGET).unwrap() == before);
         wait_until("the namespaces are gone", || {
             let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
             let ours = format!("twbench-{pid}-");

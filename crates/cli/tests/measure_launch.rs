@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire measure` on this kernel: what is measured where something is missing, and what is left
 //! when it ends, however it does.
-//!
-//! Not here: whether the figures are right, which only virtual time can tell (`host_kernel`).
-
-mod support;
 
 use std::fs;
 
+use crate::support;
+use crate::support::{Host, timewire, wait_until};
 use serde_json::Value;
-use support::{Host, timewire, wait_until};
 
 /// Whether this kernel has the discipline.
 fn has_etf(host: &Host) -> bool {
@@ -50,10 +47,10 @@ fn t3_ways_that_work_are_measured_and_others_are_named() {
         assert_eq!(column["shown"], "peer", "{column}");
         let counts = &column["counts"];
         assert_eq!((&counts["planned"], &counts["sent"]), (&60.into(), &60.into()), "{column}");
-        let taps = column["taps"].as_array().unwrap();
-        let peer = taps.iter().find(|tap| tap["tap"] == "peer").unwrap();
-        let stamped = peer["errors"]["count"].as_u64().unwrap();
-        assert_eq!(stamped + peer["unstamped"].as_u64().unwrap(), 60, "{peer}");
+        let points = column["points"].as_array().unwrap();
+        let peer = points.iter().find(|point| point["point"] == "peer").unwrap();
+        let timestamped = peer["errors"]["count"].as_u64().unwrap();
+        assert_eq!(timestamped + peer["not_timestamped"].as_u64().unwrap(), 60, "{peer}");
         // Nothing leaves before its time.
         assert!(peer["errors"]["min_ns"].as_i64().unwrap() >= 0, "{peer}");
         assert_eq!(peer["repeats"].as_array().unwrap().len(), 2);
@@ -72,7 +69,7 @@ fn t3_ways_that_work_are_measured_and_others_are_named() {
     let of_plain = frames.lines().filter(|line| line.starts_with("plain,1000000,")).count();
     assert_eq!(of_plain, 60, "{frames}");
     let text = fs::read_to_string(host.see(&format!("{out}/launch.txt"))).unwrap();
-    assert!(text.starts_with("launch error, stamp less launch time, in ns\n"), "{text}");
+    assert!(text.starts_with("launch error, timestamp less launch time, in ns\n"), "{text}");
     let saved: Value =
         serde_json::from_slice(&fs::read(host.see(&format!("{out}/launch.json"))).unwrap())
             .unwrap();
@@ -120,7 +117,7 @@ fn t3_killed_it_leaves_nothing() {
 }
 
 #[test]
-fn t0_wrong_wishes_are_named() {
+fn t0_wrong_desired_are_named() {
     let refused = |arguments: &[&str], why: &str| {
         let said = timewire(&[&["measure", "launch"], arguments].concat());
         assert_eq!(said.code, Some(2), "{said:?}");

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is said about mistakes: hundreds of them are made, and each is answered by the same rules;
 //! what is said about the worst is held word by word.
-//! `UPDATE_GOLDEN=1 cargo test -p timewire-cli --test mistakes` writes `mistakes/said.txt` anew;
+//! `UPDATE_GOLDEN=1 cargo test -p timewire-cli --test all mistakes::` writes `mistakes/said.txt`;
 //! read it as someone who made the mistake.
 //!
-//! Not here: each wrong key of a file (`timewire-sched` has them all).
-
-mod support;
+//! Not here: each wrong key of a file (`timewire-tsn` has them all).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use support::{Host, NOBODY, PLAIN_CASE, Said, TIMEWIRE, Tiny, run, wait_until};
+use crate::support::{Host, NOBODY, PLAIN_CASE, Said, TIMEWIRE, Tiny, run, wait_until};
 
 const COMMANDS: &str = include_str!("mistakes/commands.txt");
 const SAID: &str = include_str!("mistakes/said.txt");
@@ -30,13 +28,13 @@ fn host() -> Option<Host> {
     };
     files.write("scenario.yaml", &Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text());
     copy("scenarios/networks/tsn-line.network.yaml", "network.yaml");
-    copy("scenarios/hosts/cbs-20mbit-card.yaml", "settings.yaml");
+    copy("scenarios/hosts/cbs-20mbit-nic.yaml", "settings.yaml");
     copy("scenarios/experiments/rates.yaml", "experiment.yaml");
     copy("scenarios/clock.segment.yaml", "segment.yaml");
-    copy("crates/trace/tests/data/v1.twc", "cap.twc");
+    copy("crates/capture/tests/data/v1.twc", "cap.twc");
     let streams = "timewire: 1\nname: s\nstreams: [{id: 1, to: '10.0.0.2:15001', cycle: 1ms}]\n";
     files.write("streams.yaml", streams);
-    files.write("map.yaml", "alpha: local\n");
+    files.hosts(&[("alpha", "local")]);
     files.write("tab.yaml", "timewire: 1\nname: x\nstations:\n\t- name: alpha\n");
     files.write("broken.yaml", "a: [\n");
     files.write("empty.yaml", "");
@@ -91,7 +89,7 @@ fn faults(said: &Said) -> Vec<&'static str> {
         "None)",
         "Err(",
         "Os {",
-        "kind: ",
+        "Custom {",
         "ParseIntError",
         "entity already exists",
         "invalid digit",
@@ -177,7 +175,7 @@ fn t3_what_is_said_about_the_worst_mistakes() {
         return;
     }
     assert!(SAID.lines().filter(|line| line.starts_with("$ ")).count() >= 30);
-    assert_eq!(now, SAID, "UPDATE_GOLDEN=1 cargo test -p timewire-cli --test mistakes");
+    assert_eq!(now, SAID, "UPDATE_GOLDEN=1 cargo test -p timewire-cli --test all mistakes::");
 }
 
 /// A name in place of an address: of `/etc/hosts`, on the command line and in a file.

@@ -1,46 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A pipeline from the scenario to its figures, also traced, and what becomes of a traced run that
 //! is killed or cannot be.
-//!
-//! Not here: runs of other traffic (`run.rs`), captures that no run takes (`trace.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 
+use crate::support;
+use crate::support::{Host, NOBODY, run, timewire, wait_until};
 use serde_json::Value;
-use support::{Host, NOBODY, run, timewire, wait_until};
 
 /// Three stations, `first` to `last`, whose stimuli are computed with for a moment.
 const PIPELINE: &str = "timewire: 1
 name: line
-segment: { kind: hub, rate: 100Mbit }
+kind: network
+segments: [{ rate: 100Mbit }]
 stations:
   - { name: first, address: 10.77.0.1/24 }
   - { name: middle, address: 10.77.0.2/24 }
   - { name: last, address: 10.77.0.3/24 }
 schedule:
   kind: tdm
-  cycle: 2ms
+  cycle_time: 2ms
   guard: 100us
   slots:
     - { station: first, transmit: 500us }
     - { station: middle, transmit: 500us }
     - { station: last, transmit: 500us }
-traffic:
+streams:
   - { name: work, kind: pipeline, stations: [first, middle, last], components: 3, compute: 5us,
-      port: 15001, message: 10B, class: real_time, period: 10ms, deadline: 1s }
+      port: 15001, size: 10B, priority: 1, period: 10ms, deadline: 1s }
+warm_up: 300ms
+duration: 500ms
 experiment:
-  warm_up: 300ms
-  duration: 500ms
   quick_duration: 300ms
   loads: [alone]
   cases:
-    - { name: plain, title: Plain Ethernet, mac: none }
-    - { name: tdm, title: TDM, mac: tdm }
-    - { name: aligned, title: Aligned, mac: tdm, release: aligned, lead: 200us }
-published: { source: somebody, transfer_mean: 537us, transmit_mean: 492us, receive_mean: 41us }
+    - { name: plain, title: Plain Ethernet, backend: none }
+    - { name: tdm, title: TDM, backend: mac }
+    - { name: aligned, title: Aligned, backend: mac, release: aligned, lead: 200us }
+published: { source: somebody, latency_mean: 537us, transmit_mean: 492us, receive_mean: 41us }
 limits:
   - { id: arrives, metric: lost, stream: work, case: tdm, load: alone, at_most: 0% }
 ";
@@ -85,7 +82,8 @@ fn t4_in_virtual_time_each_message_leaves_as_its_slot_opens() {
     let scratch = support::Scratch::new();
     let file = scratch.write("line.yaml", PIPELINE);
     let out = scratch.join("out");
-    let said = timewire(&["run", &file, "--lab", "uml", "--quick", "--json", "--out", &out]).done();
+    let said =
+        timewire(&["run", &file, "--on", "lab:uml", "--quick", "--json", "--out", &out]).done();
     let summary = said.json();
     let case = summary["cases"].as_array().unwrap().iter().find(|it| it["case"] == "tdm").unwrap();
     let us = |stream: usize, part: &str, figure: &str| {
@@ -105,7 +103,7 @@ fn t4_in_virtual_time_each_message_leaves_as_its_slot_opens() {
     assert_eq!(case["wire"]["outside_slots"], 0);
     // There is no BTF in that kernel.
     let out = scratch.join("traced");
-    let said = timewire(&["run", &file, "--lab", "uml", "--quick", "--trace", "--out", &out]);
+    let said = timewire(&["run", &file, "--on", "lab:uml", "--quick", "--trace", "--out", &out]);
     assert_eq!(said.code, Some(4), "{said:?}");
     assert!(said.stderr.starts_with("error: cannot trace: this kernel has no BTF "), "{said:?}");
 }
@@ -162,8 +160,9 @@ fn t3_a_traced_pipeline_has_the_figures_of_each_message() {
         }
         let page = host.scratch().path().join("out").join(traced["page"].as_str().unwrap());
         let page = fs::read_to_string(page).unwrap();
-        for word in ["first", "middle", "last", "REMOTE_STIMULUS_SENT", "START_CYCLE"] {
-            assert!(page.contains(word), "{word}");
+        // Marks are drawn where they are near one of the longest packet paths.
+        for station in ["first", "middle", "last"] {
+            assert!(page.contains(station), "{station}");
         }
         assert_eq!(page.contains("may send"), with_mac);
     }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire plan`: tables in, a summary, JSON and tables out, and exit codes.
-//!
-//! Not here: plans as such (`timewire-plan`).
-
-mod support;
 
 use std::fs;
 
-use support::{Scratch, timewire};
+use crate::support::{Scratch, timewire};
 
 const TASK: &str = "stream,src,dst,size,period,deadline,jitter
 0,2,[3],1000,100000,100000,100000
@@ -34,7 +30,7 @@ fn t1_a_plan_is_summed_up_explained_and_written() {
     let said = timewire(&["plan", "--tsnkit", &task, &topo, "--export-tsnkit", &prefix]).done();
     assert!(
         said.stdout.starts_with(
-            "2 of 2 streams have a place; 6 nodes, 10 links, cycle 200us\nbusiest links: "
+            "2 of 2 streams are admitted; 6 nodes, 10 links, cycle 200us\nbusiest links: "
         ),
         "{said:?}"
     );
@@ -105,7 +101,7 @@ fn t1_wrong_tables_and_names_change_nothing() {
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
 }
 
-/// Three of 45 us in each 200 us have a place, and one more in each 300 us has none: what is free
+/// Three of 45 us in each 200 us are admitted, and one more in each 300 us is not: what is free
 /// modulo 100 us is shorter. With few steps it is looked for until the limit; with more there is a
 /// proof, which ends the search and says whom it is about.
 #[test]
@@ -132,7 +128,7 @@ fn t1_a_search_ends_by_one_limit_and_says_when_it_did() {
                   (1, 3)), however they start; one of them needs another interval, length or way";
     let said = timewire(&explain);
     assert!(
-        said.stdout.contains(&format!("no place: (2, 0), (0, 1), (1, 3) class 7: {reason}\n")),
+        said.stdout.contains(&format!("rejected: (2, 0), (0, 1), (1, 3) class 7: {reason}\n")),
         "{said:?}"
     );
     let said = timewire(&[&explain[..], &["--json"]].concat());
@@ -155,7 +151,7 @@ fn t1_an_option_of_tables_is_refused_with_a_file() {
     }
 }
 
-/// Streams between neighbours of a line, so that all have a place: 20 MB of JSON.
+/// Streams between neighbours of a line, so that all are admitted: 20 MB of JSON.
 fn many(streams: usize, bridges: usize) -> (String, String) {
     let mut task = "stream,src,dst,size,period,deadline,jitter\n".to_owned();
     let mut topo = "link,q_num,rate,t_proc,t_prop\n".to_owned();

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire plan --streams`, `--status` and `--check`: what others ask for and what they have.
-//!
-//! Not here: what is read and found of it (`timewire-plan`).
-
-mod support;
 
 use std::fs;
 
+use crate::support::{Scratch, timewire};
 use serde_json::Value;
-use support::{Scratch, timewire};
 
 /// Talkers with launch times, so that only the bridge has gates.
 const NETWORK: &str = "timewire: 1
@@ -73,11 +69,13 @@ fn t1_streams_that_are_asked_for_are_planned_simulated_and_answered() {
     let rows = report["asked_for"].as_array().unwrap();
     let codes: Vec<u64> = rows.iter().map(|row| row["failure_code"].as_u64().unwrap()).collect();
     assert_eq!(codes, [0, 0, 21]);
-    // The second has two listeners; the third has no place.
+    // The second has two listeners; the third is rejected.
     let simulated: Vec<bool> =
         rows.iter().map(|row| row["in_simulation"].as_bool().unwrap()).collect();
     assert_eq!(simulated, [true, true, false]);
-    assert!(report["simulation"]["limits"].as_array().unwrap().iter().all(|it| it["good"] == true));
+    assert!(
+        report["simulation"]["limits"].as_array().unwrap().iter().all(|it| it["verdict"] == "pass")
+    );
     let answer: Value = serde_json::from_str(&fs::read_to_string(&answer).unwrap()).unwrap();
     let list = "/ieee802-dot1q-cnc-config:cnc-config/domain/0/cuc/0/stream";
     let streams = answer.pointer(list).unwrap().as_array().unwrap();
@@ -122,8 +120,8 @@ fn t1_requests_that_are_none_change_nothing() {
 fn t1_what_was_rendered_is_checked() {
     let scratch = Scratch::new();
     let text = format!(
-        "{NETWORK}streams:\n- {{ name: s, from: a, to: b, class: 7, message: 58B, \
-         traffic: {{ kind: cyclic, period: 1ms }}, place: {{ latency: 20us }} }}\n"
+        "{NETWORK}streams:\n- {{ name: s, talker: a, listeners: b, class: 7, size: 58B, \
+         kind: cyclic, period: 1ms, scheduled: true, max_latency: 20us }}\n"
     );
     let network = scratch.write("network.yaml", &text);
     let dir = scratch.join("out");
@@ -156,8 +154,8 @@ fn t1_what_was_rendered_is_checked() {
 fn t1_what_is_not_interpreted_is_named_and_inconclusive() {
     let scratch = Scratch::new();
     let text = format!(
-        "{NETWORK}streams:\n- {{ name: s, from: a, to: b, class: 7, message: 58B, \
-         traffic: {{ kind: cyclic, period: 1ms }}, place: {{ latency: 20us }} }}\n"
+        "{NETWORK}streams:\n- {{ name: s, talker: a, listeners: b, class: 7, size: 58B, \
+         kind: cyclic, period: 1ms, scheduled: true, max_latency: 20us }}\n"
     );
     let network = scratch.write("network.yaml", &text);
     let dir = scratch.join("out");
@@ -174,7 +172,7 @@ fn t1_what_is_not_interpreted_is_named_and_inconclusive() {
                  admin-control-list/gate-control-entry/x:hold (3 times)\n";
     assert!(said.stdout.contains(named), "{said:?}");
     assert!(said.stdout.contains("not interpreted: br.yang: the whole file"), "{said:?}");
-    assert!(said.stdout.contains("\ninconclusive: nothing that was judged"), "{said:?}");
+    assert!(said.stdout.contains("\nINCONCLUSIVE: nothing that was judged"), "{said:?}");
     let report = timewire(&["plan", &network, "--check", &dir, "--json"]).json();
     assert_eq!(report["verdict"], "inconclusive");
     assert_eq!(report["not_interpreted"][0]["file"], "br.yang.json");
@@ -185,7 +183,7 @@ fn t1_what_is_not_interpreted_is_named_and_inconclusive() {
     let network = scratch.write("alone.yaml", NETWORK);
     let said = timewire(&["plan", &network, "--streams", &request]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("cuc/stream/x:jitter (3 times)\ninconclusive: "), "{said:?}");
+    assert!(said.stdout.contains("cuc/stream/x:jitter (3 times)\nINCONCLUSIVE: "), "{said:?}");
     let report = timewire(&["plan", &network, "--streams", &request, "--json"]).json();
     assert_eq!(report["not_interpreted"][0]["count"], 3);
 }

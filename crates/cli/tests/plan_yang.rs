@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! YANG that verbs write and that the book shows, held against the published modules by `yanglint`.
-//!
-//! Not here: the modules, which `TIMEWIRE_YANG_MODULES` names a directory of.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Scratch, timewire};
+use crate::support::{Scratch, timewire};
 
 /// Where the modules are; `None` with a reason why nothing is validated.
 fn modules() -> Option<PathBuf> {
@@ -64,8 +59,8 @@ fn t1_rendered_gates_are_valid_by_the_published_modules() {
             "timewire: 1\nkind: network\nname: pair\nduration: 10ms\nstations: [{{ name: a }}, \
              {{ name: b }}]\nbridges: [{{ name: br, forward: 2us, device: {device} }}]\n\
              links: [{{ between: [a, br], rate: 1Gbit }}, {{ between: [br, b], rate: 1Gbit }}]\n\
-             streams: [{{ name: s, from: a, to: b, class: 4, message: 200B, place: {{}}, \
-             traffic: {{ kind: cyclic, period: 700us }} }}]\n"
+             streams: [{{ name: s, talker: a, listeners: b, class: 4, size: 200B, scheduled: true, \
+             kind: cyclic, period: 700us }}]\n"
         );
         networks.push(scratch.write(&format!("network-{}.yaml", networks.len()), &text));
     }

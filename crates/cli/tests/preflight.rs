@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The preflight with real agents: what is wrong with a station is said by name and reason, on both
 //! sides, before anything is done anywhere, and nobody is connected to again and again.
-//!
-//! Not here: the same in virtual time with bounds (`timewire-conduct`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use support::{Host, Running, TIMEWIRE, run, wait_until};
-use timewire_remote::{Identity, LinkLimits, ListenLimits, Listener, connect_unix};
+use crate::support::{Host, Running, TIMEWIRE, run, wait_until};
+use timewire_agent::links::{Identity, LinkLimits, ListenLimits, Listener, connect_unix};
 
 /// Agents of another version: one answers in it, one leaves with a goodbye. They count links.
 struct Other {
@@ -109,15 +104,15 @@ fn t3_what_is_wrong_with_stations_is_said_before_anything_is_done() {
         "timewire: 1\nname: forwarding\nhost: {sysctls: [{name: \
                                 net.ipv4.ip_forward, value: '1'}]}\n",
     );
-    let mut map = format!("good: {}\n", unix("good"));
+    let mut hosts = vec![("good", unix("good"))];
     let mut all = station("good");
     for (name, address, _) in &wrong {
-        map += &format!("{name}: {address}\n");
+        hosts.push((*name, address.clone()));
         all += &station(name);
     }
-    scratch.write("map.yaml", &map);
+    scratch.hosts(&hosts);
     scratch.write("e.yaml", &format!("timewire: 1\nkind: experiment\nname: e\nstations:\n{all}"));
-    let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "out", "--json"]);
+    let said = host.timewire(&["run", "e.yaml", "--on", "hosts.yaml", "--out", "out", "--json"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     let result = &said.json()["results"][0];
     let failures: Vec<&str> =

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Receive priority as a command: what becomes of frames, what is told, and what the host is like
 //! afterwards, however a command ended and whoever else has a program on the interface.
-//!
-//! Not here: how single frames are judged (`timewire-bpf`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use crate::support;
+use crate::support::{Host, Said, TIMEWIRE, run, wait_until};
 use serde_json::{Value, json};
-use support::{Host, Said, TIMEWIRE, run, wait_until};
 use timewire_base::IfName;
 use timewire_bpf::receive::resident::Resident;
 use timewire_lab::ns;
@@ -356,13 +352,13 @@ fn killed_at_any_time(pair: &Pair, words: &[&str], holds: impl Fn(bool)) {
         let ended = running.has_ended();
         running.signal("KILL");
         drop(running);
-        // The guardian, and what it runs, may still be at it; or it is a copy of the one that was
+        // The watchdog, and what it runs, may still be at it; or it is a copy of the one that was
         // killed, which holds the journal already and has not begun.
-        wait_until("the guardian is done", || {
+        wait_until("the watchdog is done", || {
             let ours = support::Process::is_ours;
             !pair.0.processes().iter().any(ours)
         });
-        // Killed before it had a guardian, it has done nothing, and the next one says so.
+        // Killed before it had a watchdog, it has done nothing, and the next one says so.
         pair.0.timewire(&["lab", "clean"]).done();
         let is_there = pair.receive(&["show", "phy0"]).code == Some(0);
         assert!(is_there || !ended, "it ended well and did nothing");
@@ -596,7 +592,7 @@ fn t3_a_stop_killed_at_any_time_is_done_or_can_be_repeated() {
             let ended = running.has_ended();
             running.signal("KILL");
             drop(running);
-            wait_until("the guardian is done", || {
+            wait_until("the watchdog is done", || {
                 let ours = support::Process::is_ours;
                 !pair.0.processes().iter().any(ours)
             });

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire report`: a page, a text and JSON of every kind of run that leaves a directory; what it
 //! serves and to whom; and a run of many messages.
-//!
-//! Not here: what the pages look like (`timewire-report`), the runs themselves.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,12 +9,15 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::support::{Scratch, TIMEWIRE, timewire};
 use serde_json::{Value, json};
-use support::{Scratch, TIMEWIRE, timewire};
 use timewire_base::Span;
-use timewire_ctl::measure::launch::Tap;
-use timewire_ctl::measure::launch::gates::result::{AtTap, Class, Measured, Schedule};
-use timewire_trace::record::{ClockInfo, Encoder, Record, RecordHeader, Tap as Stamp};
+use timewire_capture::record::{
+    ClockInfo, Encoder, Record, RecordHeader, TimestampPoint as Timestamp,
+};
+use timewire_runner::measure::launch::gates::result::{AtPoint, Class, Measured, Schedule};
+use timewire_runner::measure::launch::result::{Conclusion, Conditions, PointClock};
+use timewire_runner::measure::launch::{self, TimestampPoint};
 
 const LAUNCH: &str = include_str!("fixtures/report/launch.json");
 const FRAMES: &str = include_str!("fixtures/report/frames.csv");
@@ -32,7 +30,7 @@ const SEGMENT: &str = include_str!("fixtures/report/segment.jsonl");
 const TWO_GATES: &str = include_str!("../../../scenarios/two-gates.segment.yaml");
 
 /// Writes a record file of one flow; gives how many records it has.
-fn records(path: &Path, flow: &str, all: impl Iterator<Item = (Stamp, u32, i64)>) -> u64 {
+fn records(path: &Path, flow: &str, all: impl Iterator<Item = (Timestamp, u32, i64)>) -> u64 {
     let clock = || ClockInfo { name: "TAI".to_owned(), error_bound: Span::from_ns(1) };
     let header = RecordHeader {
         writer: "test".to_owned(),
@@ -46,9 +44,9 @@ fn records(path: &Path, flow: &str, all: impl Iterator<Item = (Stamp, u32, i64)>
     let mut file = std::io::BufWriter::with_capacity(1 << 20, File::create(path).unwrap());
     file.write_all(&first).unwrap();
     let mut count = 0;
-    for (tap, seq, at_ns) in all {
+    for (point, seq, at_ns) in all {
         let (frame_len, station, flow, flags, clock) = (64, 0, 0, 0, 0);
-        let record = Record { at_ns, seq, frame_len, tap, station, flow, flags, clock };
+        let record = Record { at_ns, seq, frame_len, point, station, flow, flags, clock };
         if let Some(block) = encoder.push(&record) {
             file.write_all(block.bytes).unwrap();
         }
@@ -94,6 +92,9 @@ fn report(directory: &str, code: i32, verdict: &str) -> String {
 #[test]
 fn t1_launch_times() {
     let scratch = Scratch::new();
+    let found: launch::result::Measured = serde_json::from_str(LAUNCH).unwrap();
+    let again = serde_json::to_string_pretty(&found).unwrap() + "\n";
+    assert_eq!(again.replace("      \"drop_causes\": [],\n", ""), LAUNCH);
     scratch.write("launch.json", LAUNCH);
     scratch.write("frames.csv", FRAMES);
     let page = report(&scratch.path().display().to_string(), 0, "PASS");
@@ -107,12 +108,14 @@ fn t1_launch_times() {
 fn t1_gates() {
     let scratch = Scratch::new();
     let windows = json!([{"offset_ns": 0, "length_ns": 300_000}]);
-    let at = AtTap {
-        tap: Tap::Peer,
-        clock: "TAI".to_owned(),
-        incomparable: None,
-        clock_within_ns: None,
-        stamped: 3,
+    let at = AtPoint {
+        by: PointClock {
+            point: TimestampPoint::Peer,
+            clock: "TAI".to_owned(),
+            incomparable: None,
+            clock_within_ns: None,
+        },
+        timestamped: 3,
         inside: 2,
         before: None,
         after: None,
@@ -131,14 +134,16 @@ fn t1_gates() {
             "planned": 3, "sent": 3, "not_taken": 0, "invalid": 0, "missed": 0, "unsent": 0
         }))
         .unwrap(),
-        shown: Tap::Peer,
-        taps: vec![at],
+        shown: TimestampPoint::Peer,
+        points: vec![at],
     };
     let found = Measured {
-        schema: "timewire.measure-gates/1".to_owned(),
-        kernel: "6.12".to_owned(),
-        place: "here".to_owned(),
-        virtual_time: true,
+        conditions: Conditions {
+            schema: "timewire.measure-gates/1".to_owned(),
+            kernel: "6.12".to_owned(),
+            place: "here".to_owned(),
+            virtual_time: true,
+        },
         schedule: Schedule {
             mode: "software".to_owned(),
             base_time_ns: 1_000_000,
@@ -154,11 +159,18 @@ fn t1_gates() {
         classes: vec![class],
         drop_causes: Vec::new(),
         absent: None,
-        limits: Vec::new(),
-        notes: vec!["<a note>".to_owned()],
-        ended_early: false,
+        conclusion: Conclusion { notes: vec!["<a note>".to_owned()], ..Conclusion::default() },
+        shots: Vec::new(),
     };
-    scratch.write("gates.json", &serde_json::to_string(&found).unwrap());
+    let json = serde_json::to_string(&found).unwrap();
+    let first = "{\"schema\":\"timewire.measure-gates/1\",\"kernel\":\"6.12\",\"place\":\"here\",\
+                 \"virtual_time\":true,\"schedule\":{";
+    let at = "\"points\":[{\"point\":\"peer\",\"clock\":\"TAI\",\"incomparable\":null,\
+              \"clock_within_ns\":null,\"timestamped\":3,";
+    assert!(json.contains(at), "{json}");
+    let last = ",\"absent\":null,\"limits\":[],\"notes\":[\"<a note>\"],\"ended_early\":false}";
+    assert!(json.starts_with(first) && json.ends_with(last), "{json}");
+    scratch.write("gates.json", &json);
     let frames = "class,seq,sent_ns,ready_ns,sender_ns,peer_ns,fate\n\
                   1,0,0,,,1500010,sent\n1,1,0,,,2100000,sent\n1,2,0,,,2400000,sent\n";
     scratch.write("frames.csv", frames);
@@ -198,12 +210,12 @@ fn t1_talker_and_listener() {
     let host = json!({"settings": {"host": {"kernel": {"release": "6.12.0"}}}}).to_string();
     scratch.write("traffic.json", &told("talk", json!(["talk", "127.0.0.1:1"])));
     scratch.write("host.before.json", &host);
-    let stamps = (0..500_u32).flat_map(|seq| {
+    let timestamps = (0..500_u32).flat_map(|seq| {
         let due = i64::from(seq) * 1_000_000;
         let took = 700 + i64::from(seq % 7) * 100;
-        [(Stamp::Scheduled, seq, due), (Stamp::Send, seq, due + took)]
+        [(Timestamp::Scheduled, seq, due), (Timestamp::Send, seq, due + took)]
     });
-    records(&scratch.path().join("talker.twr"), "1 to a", stamps);
+    records(&scratch.path().join("talker.twr"), "1 to a", timestamps);
     // Without `report.json` it was killed.
     let page = report(&directory, 1, "FAIL");
     assert!(page.contains("Cut short.") && page.contains("Handed over after due"));
@@ -221,12 +233,12 @@ fn t1_talker_and_listener() {
     let scratch = Scratch::new();
     let directory = scratch.path().display().to_string();
     scratch.write("report.json", LISTEN);
-    let stamps = (0..500_u32).flat_map(|seq| {
+    let timestamps = (0..500_u32).flat_map(|seq| {
         let sent = i64::from(seq) * 1_000_000;
         let took = if seq == 250 { 9_000_000 } else { 40_000 + i64::from(seq) };
-        [(Stamp::Send, seq, sent), (Stamp::Receive, seq, sent + took)]
+        [(Timestamp::Send, seq, sent), (Timestamp::Receive, seq, sent + took)]
     });
-    records(&scratch.path().join("listener.twr"), "1", stamps);
+    records(&scratch.path().join("listener.twr"), "1", timestamps);
     for (limit, code, verdict) in [(None, 0, "MEASURED"), (Some("loss=0"), 1, "FAIL")] {
         let expect = limit.map(|limit| format!("--expect={limit}"));
         let words: Vec<&str> = ["listen"].into_iter().chain(expect.as_deref()).collect();
@@ -243,7 +255,7 @@ fn t1_talker_and_listener() {
 fn t1_stations() {
     let scratch = Scratch::new();
     let directory = scratch.path().display().to_string();
-    scratch.write("campaign.json", "{}");
+    scratch.write("sweep.json", "{}");
     let said = timewire(&["report", &directory]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.stderr.contains("with the same --out goes on with it"), "{said:?}");
@@ -251,21 +263,21 @@ fn t1_stations() {
         json!({"state": "started", "planned_ns": 0, "actual_ns": difference,
                "difference_ns": difference, "clock_offset_ns": 3, "clock_error_ns": 4})
     };
-    let result = |ok: bool| {
+    let result = |verdict: &str, why: &str| {
         json!({
             "number": 1, "repeat": 1, "values": {"rate": "10|<b>"}, "failures": [],
             "left": {}, "unasked": [],
             "starts": [{"at_ns": 0, "stations": {"a": station(1_500), "b": station(2_500)}}],
-            "checks": [{"of": "a: out /p99", "number": 7.5, "at_most": "8", "ok": ok,
-                        "why": if ok { "" } else { "too large" }}],
+            "checks": [{"of": "a: out /p99", "number": 7.5, "at_most": "8", "verdict": verdict,
+                        "why": why}],
         })
     };
     let summary = |results: Vec<Value>| {
-        json!({"schema": "timewire.experiment/1", "name": "two", "performances": 1,
+        json!({"schema": "timewire.experiment/1", "name": "two", "trials": 1,
                "results": results})
         .to_string()
     };
-    scratch.write("summary.json", &summary(vec![result(true)]));
+    scratch.write("summary.json", &summary(vec![result("pass", "")]));
     let page = report(&directory, 0, "PASS");
     for text in ["rate=10|&lt;b&gt;", "Common starts", "a: out /p99 at most 8", "1.500", "<circle"]
     {
@@ -273,7 +285,7 @@ fn t1_stations() {
     }
     // Repeats of one value come together, in the order of the file; a seed of each is not told.
     let many = |rate: &str, seed: u32, p99: f64| {
-        let mut one = result(true);
+        let mut one = result("pass", "");
         one["values"] = json!({"rate": rate, "seed": seed.to_string()});
         one["checks"][0]["number"] = json!(p99);
         one
@@ -281,7 +293,7 @@ fn t1_stations() {
     let all = [("10", 1, 7.0), ("9", 1, 1.0), ("10", 2, 5.5), ("9", 2, 3.0), ("10", 3, 6.0)];
     let all: Vec<Value> = all.map(|(rate, seed, p99)| many(rate, seed, p99)).to_vec();
     let mut found: Value = serde_json::from_str(&summary(all)).unwrap();
-    found["performances"] = json!(5);
+    found["trials"] = json!(5);
     scratch.write("summary.json", &found.to_string());
     report(&directory, 0, "PASS");
     let told = timewire(&["report", &directory, "--json"]).json();
@@ -289,10 +301,10 @@ fn t1_stations() {
     assert_eq!(table["caption"], "a: out /p99, at most 8");
     let rows = [["rate=9", "2", "1", "1", "3", "0"], ["rate=10", "3", "5.5", "6", "7", "0"]];
     assert_eq!(table["rows"], json!(rows));
-    scratch.write("summary.json", &summary(vec![result(false)]));
+    scratch.write("summary.json", &summary(vec![result("fail", "too large")]));
     assert!(report(&directory, 1, "FAIL").contains("too large"));
     scratch.write("summary.json", &summary(Vec::new()));
-    assert!(report(&directory, 1, "FAIL").contains("1 of 1 performances are not done."));
+    assert!(report(&directory, 1, "FAIL").contains("1 of 1 trials are not done."));
 }
 
 #[test]
@@ -356,7 +368,7 @@ fn t1_what_is_no_run_is_named_with_the_command_for_it() {
     fs::create_dir_all(scratch.path().join("run/0001/records/here")).unwrap();
     fs::create_dir_all(scratch.path().join("array")).unwrap();
     fs::create_dir_all(scratch.path().join("host")).unwrap();
-    for name in ["run/campaign.json", "array/array.json", "host/record.json", "here.twc", "a.txt"] {
+    for name in ["run/sweep.json", "array/array.json", "host/record.json", "here.twc", "a.txt"] {
         scratch.write(name, "{}");
     }
     scratch.write("heard.wav", "RIFF....");
@@ -364,7 +376,7 @@ fn t1_what_is_no_run_is_named_with_the_command_for_it() {
         ("here.twc", "timewire trace show"),
         ("a.txt", "name the directory that `--out` named"),
         ("heard.wav", "a sound file"),
-        ("array", "timewire array merge"),
+        ("array", "--merge --out RUN"),
         ("host", "timewire doctor --on"),
         ("run/0001", "it is a part of the run"),
         ("run/0001/records/here", "it is a part of the run"),
@@ -389,8 +401,8 @@ bridges: [{ name: br }]
 links: [{ between: [a, br] }, { between: [br, b] }]
 segments: [{ name: bus, stations: [b, c] }]
 streams:
-- { name: fast, from: a, to: b, class: 7, message: 1250B, traffic: { kind: cyclic, period: 1ms } }
-limits: [{ id: bound, metric: latency_max, stream: fast, at_most: 1ms }]
+- { name: fast, talker: a, listeners: b, class: 7, size: 1250B, kind: cyclic, period: 1ms }
+limits: [{ id: bound, metric: latency-max, stream: fast, at_most: 1ms }]
 ";
 
 /// The directory of a simulation of two stations.
@@ -545,8 +557,8 @@ fn t3_many_records_come_to_a_page_that_opens_at_once() {
         100_000 + slow * 20 + tail + storm
     };
     let sent = |seq: u32| i64::from(seq) * 1_000_000;
-    let talker = (0..messages).map(|seq| (Stamp::Send, seq, sent(seq)));
-    let listener = (0..messages).map(|seq| (Stamp::Receive, seq, sent(seq) + took(seq)));
+    let talker = (0..messages).map(|seq| (Timestamp::Send, seq, sent(seq)));
+    let listener = (0..messages).map(|seq| (Timestamp::Receive, seq, sent(seq) + took(seq)));
     let count = records(Path::new(&format!("{case}/a.twr")), "fast", talker)
         + records(Path::new(&format!("{case}/b.twr")), "fast", listener);
     assert_eq!(count, 2 * u64::from(messages));

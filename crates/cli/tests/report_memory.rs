@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire report` and `compare` under a limit of memory: records that say anything end them
 //! with a result or an error, and take no more than a multiple of their files.
-//!
-//! Not here: which multiple (`tests/memory_records.rs` of `timewire-trace`, `tests/memory.rs` of
-//! `timewire-report`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::process::Command;
 
-use support::{Said, Scratch, TIMEWIRE, run, timewire};
+use crate::support::{Said, Scratch, TIMEWIRE, run, timewire};
 use timewire_base::Span;
-use timewire_trace::record::{ClockInfo, Encoder, Record, RecordFile, RecordHeader, Tap};
+use timewire_capture::record::{
+    ClockInfo, Encoder, Record, RecordFile, RecordHeader, TimestampPoint,
+};
 
 /// **Units**: KiB of address space; the program alone takes a part of it.
 const LIMIT: u32 = 250_000;
@@ -31,14 +27,14 @@ fn low(n: u64) -> u32 {
     u32::from_le_bytes(*n.to_le_bytes().first_chunk().unwrap())
 }
 
-/// A stamp of message `seq` of the first flow.
-fn stamp(at_ns: i64, seq: u64, tap: Tap) -> Record {
+/// A timestamp of message `seq` of the first flow.
+fn timestamp(at_ns: i64, seq: u64, point: TimestampPoint) -> Record {
     let (frame_len, station, flow, flags, clock) = (100, 0, 0, 0, 0);
-    Record { at_ns, seq: low(seq), frame_len, tap, station, flow, flags, clock }
+    Record { at_ns, seq: low(seq), frame_len, point, station, flow, flags, clock }
 }
 
-fn tap(n: u64) -> Tap {
-    Tap::ALL[usize::try_from(n % 17).unwrap()]
+fn point(n: u64) -> TimestampPoint {
+    TimestampPoint::ALL[usize::try_from(n % 17).unwrap()]
 }
 
 fn begins(n: u64) -> bool {
@@ -49,25 +45,27 @@ fn begins(n: u64) -> bool {
 type Made = fn(u64, i64) -> Record;
 
 const KINDS: [(&str, Made); 7] = [
-    ("anything", |n, _| stamp(mixed(n).cast_signed(), mixed(n + 1), tap(n))),
+    ("anything", |n, _| timestamp(mixed(n).cast_signed(), mixed(n + 1), point(n))),
     ("any number, in the interval", |n, at| {
-        stamp(at + (n % 1_000_000).cast_signed(), mixed(n), tap(n))
+        timestamp(at + (n % 1_000_000).cast_signed(), mixed(n), point(n))
     }),
     ("clocks decades apart", |n, at| {
         let far = 1_800_000_000_000_000_000 + (n % 300).cast_signed();
         match begins(n) {
-            true => stamp(at + (n % 999).cast_signed(), n / 2, Tap::Send),
-            false => stamp(far, n / 2, Tap::Receive),
+            true => timestamp(at + (n % 999).cast_signed(), n / 2, TimestampPoint::Send),
+            false => timestamp(far, n / 2, TimestampPoint::Receive),
         }
     }),
     ("from the first instant to the last", |n, _| {
         let at = [i64::MIN, i64::MAX][usize::from(begins(n / 2))];
-        stamp(at, n / 2, if begins(n) { Tap::Send } else { Tap::Receive })
+        timestamp(at, n / 2, if begins(n) { TimestampPoint::Send } else { TimestampPoint::Receive })
     }),
-    ("one message again and again", |n, at| stamp(at, 7, tap(n))),
-    ("frames only", |n, at| stamp(at + (n * 777 % 1_000_000).cast_signed(), n, Tap::Segment)),
+    ("one message again and again", |n, at| timestamp(at, 7, point(n))),
+    ("frames only", |n, at| {
+        timestamp(at + (n * 777 % 1_000_000).cast_signed(), n, TimestampPoint::Segment)
+    }),
     ("every message at one instant", |n, at| {
-        stamp(at, n / 2, if begins(n) { Tap::Send } else { Tap::Receive })
+        timestamp(at, n / 2, if begins(n) { TimestampPoint::Send } else { TimestampPoint::Receive })
     }),
 ];
 
@@ -140,7 +138,7 @@ stations:
 links:
 - { between: [a, b] }
 streams:
-- { name: fast, from: a, to: b, class: 7, message: 100B, traffic: { kind: cyclic, period: 1ms } }
+- { name: fast, talker: a, listeners: b, class: 7, size: 100B, kind: cyclic, period: 1ms }
 ";
 
 #[test]

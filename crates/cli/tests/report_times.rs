@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire report --hdr`, `--csv` and `--parquet`: what HdrHistogram reads from the log is what
 //! the run says, and so are the tables.
-//!
-//! Not here: the text of a log (`timewire-report`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-mod tables;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Cursor;
 use std::time::Duration;
 
+use crate::support::{Scratch, timewire};
+use crate::tables;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use serde_json::{Value, json};
-use support::{Scratch, timewire};
 use timewire_base::Span;
-use timewire_trace::record::{ClockInfo, Encoder, Record, RecordFile, RecordHeader, Tap};
+use timewire_capture::record::{
+    ClockInfo, Encoder, Record, RecordFile, RecordHeader, TimestampPoint,
+};
 
 /// A stream whose messages take very different times, and one that loses some.
 const NETWORK: &str = "timewire: 1
@@ -39,12 +36,12 @@ links:
 - { between: [br, b] }
 - { between: [br, c], loss: 20% }
 streams:
-- { name: fast, from: a, to: b, class: 7, message: 100B, traffic: { kind: cyclic, period: 1ms } }
-- { name: slow, from: a, to: c, message: 800B, traffic: { kind: cyclic, period: 2ms } }
+- { name: fast, talker: a, listeners: b, class: 7, size: 100B, kind: cyclic, period: 1ms }
+- { name: slow, talker: a, listeners: c, size: 800B, kind: cyclic, period: 2ms }
 ";
 
 /// A line of a log.
-struct Line {
+struct LogLine {
     tag: String,
     start: Duration,
     length: Duration,
@@ -52,7 +49,7 @@ struct Line {
 }
 
 /// A log as the crate reads it, and the instant that its lines count from.
-fn read(path: &str) -> (Duration, Vec<Line>) {
+fn read(path: &str) -> (Duration, Vec<LogLine>) {
     let bytes = fs::read(path).unwrap();
     let (mut base, mut lines) = (None, Vec::new());
     let mut deserializer = Deserializer::new();
@@ -66,7 +63,7 @@ fn read(path: &str) -> (Duration, Vec<Line>) {
                     deserializer.deserialize(&mut Cursor::new(coded)).unwrap();
                 let tag = line.tag().unwrap().as_str().to_owned();
                 let (start, length) = (line.start_timestamp(), line.duration());
-                lines.push(Line { tag, start, length, histogram });
+                lines.push(LogLine { tag, start, length, histogram });
             }
         }
     }
@@ -91,7 +88,7 @@ fn decoded(text: &str) -> Vec<u8> {
 }
 
 /// The histograms of a tag as one.
-fn whole(lines: &[Line], tag: &str) -> Histogram<u64> {
+fn whole(lines: &[LogLine], tag: &str) -> Histogram<u64> {
     let mut all = Histogram::new_with_bounds(1, 1 << 40, 3).unwrap();
     lines.iter().filter(|line| line.tag == tag).for_each(|line| all += &line.histogram);
     all
@@ -149,7 +146,7 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap()
 }
 
-/// Second road: from the records themselves, without what the summary is made by.
+/// second method: from the records themselves, without what the summary is made by.
 #[test]
 fn t2_each_interval_has_the_messages_that_were_sent_in_it() {
     let scratch = Scratch::new();
@@ -161,14 +158,15 @@ fn t2_each_interval_has_the_messages_that_were_sent_in_it() {
         serde_json::from_str(&fs::read_to_string(format!("{case}/case.json")).unwrap()).unwrap();
     let from_ns = told["from_ns"].as_i64().unwrap();
     assert_eq!(i64::try_from(base.as_nanos()).unwrap(), from_ns);
-    let stamps = |station: &str, tap: Tap| -> BTreeMap<u32, i64> {
+    let timestamps = |station: &str, point: TimestampPoint| -> BTreeMap<u32, i64> {
         let bytes = fs::read(format!("{case}/{station}.twr")).unwrap();
         let file = RecordFile::decode(&bytes).unwrap();
         let fast = file.header.flows.iter().position(|flow| flow == "fast").unwrap();
-        let of_it = |record: &&Record| usize::from(record.flow) == fast && record.tap == tap;
+        let of_it = |record: &&Record| usize::from(record.flow) == fast && record.point == point;
         file.records.iter().filter(of_it).map(|record| (record.seq, record.at_ns)).collect()
     };
-    let (sent, received) = (stamps("a", Tap::Send), stamps("b", Tap::Receive));
+    let (sent, received) =
+        (timestamps("a", TimestampPoint::Send), timestamps("b", TimestampPoint::Receive));
     let mut expected: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     // Those of the warm-up are not measured.
     for (seq, at) in sent.iter().filter(|(_, at)| **at >= from_ns) {
@@ -234,7 +232,7 @@ fn t2_a_table_has_every_message_of_the_run() {
 }
 
 /// The directory of a talker or a listener with 2000 messages, one a millisecond.
-fn traffic(scratch: &Scratch, role: &str, taps: [Tap; 2]) -> String {
+fn traffic(scratch: &Scratch, role: &str, points: [TimestampPoint; 2]) -> String {
     let clocks = vec![ClockInfo { name: "TAI".to_owned(), error_bound: Span::from_ns(1) }];
     let header = RecordHeader {
         writer: "test".to_owned(),
@@ -248,9 +246,9 @@ fn traffic(scratch: &Scratch, role: &str, taps: [Tap; 2]) -> String {
     for seq in 0..2_000_u32 {
         let begun = 1_800_000_000_000_000_000 + i64::from(seq) * 1_000_000;
         let took = 1_000 + i64::from(seq % 100) * 10;
-        for (tap, at_ns) in taps.into_iter().zip([begun, begun + took]) {
+        for (point, at_ns) in points.into_iter().zip([begun, begun + took]) {
             let (frame_len, station, flow, flags, clock) = (64, 0, 0, 0, 0);
-            let record = Record { at_ns, seq, frame_len, tap, station, flow, flags, clock };
+            let record = Record { at_ns, seq, frame_len, point, station, flow, flags, clock };
             if let Some(block) = encoder.push(&record) {
                 bytes.extend_from_slice(block.bytes);
             }
@@ -266,13 +264,21 @@ fn traffic(scratch: &Scratch, role: &str, taps: [Tap; 2]) -> String {
 
 #[test]
 fn t1_talkers_and_listeners_have_logs() {
-    for (role, taps, what) in [
-        ("talk", [Tap::Scheduled, Tap::Send], "# lateness, Scheduled to Send;"),
-        ("listen", [Tap::Send, Tap::Receive], "# transfer, Send to Receive;"),
-        ("listen", [Tap::Scheduled, Tap::Receive], "# transfer, Scheduled to Receive;"),
+    for (role, points, what) in [
+        (
+            "talk",
+            [TimestampPoint::Scheduled, TimestampPoint::Send],
+            "# lateness, Scheduled to Send;",
+        ),
+        ("listen", [TimestampPoint::Send, TimestampPoint::Receive], "# transfer, Send to Receive;"),
+        (
+            "listen",
+            [TimestampPoint::Scheduled, TimestampPoint::Receive],
+            "# transfer, Scheduled to Receive;",
+        ),
     ] {
         let scratch = Scratch::new();
-        let (directory, log) = (traffic(&scratch, role, taps), scratch.join("log"));
+        let (directory, log) = (traffic(&scratch, role, points), scratch.join("log"));
         // It was cut short: nobody counted.
         let said = timewire(&["report", &directory, "--hdr", &log]);
         assert_eq!((said.code, said.stderr.as_str()), (Some(1), ""), "{said:?}");

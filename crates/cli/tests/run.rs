@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire run` and `report` from the first file to the verdict: as root, as an ordinary user,
 //! with damaged records, and ended in every way.
-//!
-//! Not here: whether the figures are right (`timewire-trace`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::support;
+use crate::support::{
+    BOTH_CASES, Host, NOBODY, PLAIN_CASE, Running, TIMEWIRE, Tiny, run, wait_until,
+};
 use serde_json::Value;
-use support::{BOTH_CASES, Host, NOBODY, PLAIN_CASE, Running, TIMEWIRE, Tiny, run, wait_until};
 
 /// Writes a scenario into the host's directory; its path.
 fn scenario(host: &Host, cases: &'static str, more: &'static str) -> String {
@@ -29,7 +27,7 @@ fn json(host: &Host, file: &str) -> Value {
 }
 
 const IMPOSSIBLE: &str = "limits:
-  - { id: at-once, metric: transfer_p50, stream: control, case: tdm, load: alone, at_most: 1ns }
+  - { id: at-once, metric: latency-p50, stream: control, case: tdm, load: alone, at_most: 1ns }
 ";
 
 #[test]
@@ -96,7 +94,7 @@ fn t3_a_run_leaves_all_that_its_summary_comes_from() {
 }
 
 #[test]
-fn t3_a_missed_limit_is_exit_code_1() {
+fn t3_a_limit_that_fails_is_exit_code_1() {
     let Some(host) = Host::start() else { return };
     let file = scenario(&host, BOTH_CASES, IMPOSSIBLE);
     let said = host.timewire(&["run", &file, "--json", "--out", "out"]);
@@ -105,10 +103,10 @@ fn t3_a_missed_limit_is_exit_code_1() {
     let summary = said.json();
     assert_eq!(summary["verdict"], "fail");
     let finding = &summary["findings"][0];
-    assert_eq!((&finding["id"], &finding["outcome"]), (&"tiny/at-once".into(), &"missed".into()));
+    assert_eq!((&finding["id"], &finding["verdict"]), (&"tiny/at-once".into(), &"fail".into()));
     let told = host.timewire(&["report", "out"]);
     assert_eq!(told.code, Some(1));
-    assert!(told.stdout.contains("\nMISS tiny/at-once: "), "{told:?}");
+    assert!(told.stdout.contains("\nFAIL tiny/at-once: "), "{told:?}");
     assert!(told.stdout.contains("\nverdict: FAIL"), "{told:?}");
     host.is_clean();
 }
@@ -211,7 +209,7 @@ fn t3_an_ordinary_user_runs_it_too_and_is_told_what_is_missing() {
     }
     // Each frame arrived once, through the MAC and not around it.
     let findings = summary["findings"].as_array().unwrap();
-    assert!(findings.iter().all(|finding| finding["id"] != "stamps-repeated"), "{summary}");
+    assert!(findings.iter().all(|finding| finding["id"] != "timestamps-repeated"), "{summary}");
     let owner = host.tool("stat -c %u out/summary.json");
     assert_eq!(owner.trim(), NOBODY.to_string());
     host.is_clean();
@@ -237,7 +235,7 @@ fn t3_an_ordinary_user_without_a_runtime_directory_is_told_so() {
     assert!(said.stderr.contains("Operation not permitted"), "{said:?}");
     assert!(said.stderr.ends_with("\n  hint: needs CAP_NET_ADMIN (run as root)\n"), "{said:?}");
     let left = host.scratch().path().join("timewire");
-    assert_eq!(support::list(&left), ["applied", "journal"]);
+    assert_eq!(support::list(&left), ["journal"]);
     assert!(support::list(&left.join("journal")).is_empty());
     host.is_clean();
 }
@@ -341,7 +339,7 @@ fn t3_a_run_ends_on_request() {
 }
 
 #[test]
-fn t3_what_run_and_guardian_leave_when_both_are_killed_the_next_one_removes() {
+fn t3_what_run_and_watchdog_leave_when_both_are_killed_the_next_one_removes() {
     let Some(host) = Host::start() else { return };
     for again in ["lab clean", "run"] {
         let run = start(&host);
@@ -350,7 +348,7 @@ fn t3_what_run_and_guardian_leave_when_both_are_killed_the_next_one_removes() {
         });
         let owner = run.inside();
         let all = host.processes();
-        host.processes_with("__guardian").iter().for_each(|guardian| guardian.signal("KILL"));
+        host.processes_with("__watchdog").iter().for_each(|watchdog| watchdog.signal("KILL"));
         run.signal("KILL");
         assert_eq!(run.end().code, None);
         wait_until("all have ended", || all.iter().all(support::Process::has_ended));

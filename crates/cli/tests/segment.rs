@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire lab segment` as a user meets it: the file, the results, wrong use, and ends.
-//!
-//! Not here: what is on the segment when (tests of `timewire-lab`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use support::{Said, Scratch, TIMEWIRE, timewire, wait_until};
+use crate::support::{Said, Scratch, TIMEWIRE, timewire, wait_until};
 use timewire_sys::namespace::Process;
 
 /// Whether there is a kernel to test with; says so when not.
@@ -231,7 +226,7 @@ fn t4_ptp_takes_back_the_drift_of_the_file() {
         let rest = last.split_once(name).unwrap().1;
         rest.split_whitespace().next().unwrap().parse().unwrap()
     };
-    // Stamps of software, by a clock that steps by 256 ns.
+    // Timestamps of software, by a clock that steps by 256 ns.
     assert!(number("master offset").abs() < 5_000, "{last}");
     assert!((number("freq") - 20_000).abs() < 500, "{last}");
 }

@@ -6,14 +6,10 @@
 //! second of that takes a millisecond of virtual time, in which the ten messages go as one burst:
 //! the programs do as much as in the day, and the machine waits less. It takes a minute or a few,
 //! so it runs only when `TIMEWIRE_SLOW=1` asks for it; `TIMEWIRE_SOAK_HOURS` makes the day shorter.
-//!
-//! Not here: memory of a single message (`no_alloc` and others of `timewire-path`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod support;
-
+use crate::support;
+use crate::support::TIMEWIRE;
 use serde_json::Value as Json;
-use support::TIMEWIRE;
 
 /// Says what both programs have in memory after an hour's worth (`$FIRST`), half of the time
 /// (`$MORE` later), and just before the end (`$REST` later). What is printed is read away: a file

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Experiments on stations with agents: phases of many stations, sweeps and checks, the lease, and
 //! agents and controllers that are killed at any moment.
-//!
-//! Not here: the machines in a simulated world (`timewire-conduct`), pairing (`agent`), ready
-//! experiments (`experiments`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::{Host, Running, Scratch, TIMEWIRE, timewire, wait_until};
 use serde_json::Value as Json;
-use support::{Host, Running, Scratch, TIMEWIRE, timewire, wait_until};
 
 const TIMING: &str = "{lease: 2s, resend: 100ms, lead: 500ms, phase: 15s, clock_within: 1s}";
 
@@ -30,9 +24,12 @@ impl Stations {
     fn start(count: usize) -> Option<Stations> {
         let host = Host::start()?;
         let mut stations = Stations { host, agents: Vec::new(), count };
-        let map = |n| format!("s{n}: unix:{}\n", stations.socket(n));
-        let map: String = (0..count).map(map).collect();
-        stations.host.scratch().write("map.yaml", &map);
+        let names: Vec<String> = (0..count).map(|n| format!("s{n}")).collect();
+        let of =
+            |(n, name): (usize, &String)| (name.clone(), format!("unix:{}", stations.socket(n)));
+        let hosts: Vec<_> = names.iter().enumerate().map(of).collect();
+        let hosts: Vec<_> = hosts.iter().map(|(name, agent)| (name.as_str(), agent)).collect();
+        stations.host.scratch().hosts(&hosts);
         for number in 0..count {
             // Each is a host of its own as far as its network settings go.
             stations.host.tool(&format!("ip netns add s{number}"));
@@ -66,7 +63,7 @@ impl Stations {
 
     /// The controller, with results in `out`.
     fn controller(&self) -> Running {
-        self.host.spawn(&["run", "e.yaml", "--map", "map.yaml", "--out", "out", "--json"])
+        self.host.spawn(&["run", "e.yaml", "--on", "hosts.yaml", "--out", "out", "--json"])
     }
 
     fn forward(&self, number: usize) -> String {
@@ -78,7 +75,7 @@ impl Stations {
         self.host.scratch().path().join("out")
     }
 
-    /// Waits until no agent has anything of an experiment to put back or to end.
+    /// Waits until no agent has anything of an experiment to restore or to end.
     fn are_restored(&self) {
         wait_until("all hosts are as they were", || {
             (0..self.count).all(|number| self.forward(number) == "0")
@@ -136,13 +133,13 @@ fn t3_a_paired_station_and_a_namespace_are_reached() {
     offer.end().done();
     let agent = host.spawn(&["agent", "serve", "--listen", "127.0.0.1:28411", "--dir", &directory]);
     wait_until("the agent serves", || agent.stderr().contains("serving on"));
-    host.scratch().write("map.yaml", "s0: netns:inner\ns1: tls://127.0.0.1:28411\n");
+    host.scratch().hosts(&[("s0", "netns:inner"), ("s1", "tls://127.0.0.1:28411")]);
     host.scratch().write("e.yaml", &SWEEP.replace("TIMING", TIMING));
-    let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "out", "--json"]);
+    let said = host.timewire(&["run", "e.yaml", "--on", "hosts.yaml", "--out", "out", "--json"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(said.json()["results"].as_array().unwrap().len(), 4, "{said:?}");
-    host.scratch().write("map.yaml", "s0: netns:inner\n");
-    let said = host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", "other"]);
+    host.scratch().hosts(&[("s0", "netns:inner")]);
+    let said = host.timewire(&["run", "e.yaml", "--on", "hosts.yaml", "--out", "other"]);
     assert!(said.code == Some(2) && said.stderr.contains("no station `s1`"), "{said:?}");
 }
 
@@ -194,13 +191,13 @@ fn t3_a_station_is_reached_over_a_real_ssh_server() {
         );
         fs::write(host.see(&format!("{keys}/config")), config).unwrap();
     };
-    host.scratch().write("map.yaml", "s0: ssh://st1\n");
+    host.scratch().hosts(&[("s0", "ssh://st1")]);
     let one = "stations:\n  - name: s0\n    run: {steps: [{run: [sh, -c, 'echo $SSH_CLIENT'], \
                name: say}]}\n";
     let timing = TIMING.replace("phase: 15s", "phase: 4s");
     let text = format!("timewire: 1\nkind: experiment\nname: over-ssh\ntiming: {timing}\n{one}");
     host.scratch().write("e.yaml", &text);
-    let run = |out: &str| host.timewire(&["run", "e.yaml", "--map", "map.yaml", "--out", out]);
+    let run = |out: &str| host.timewire(&["run", "e.yaml", "--on", "hosts.yaml", "--out", out]);
     // A server that is not the one that is known is not talked to.
     knows("other");
     let said = run("refused");
@@ -260,7 +257,7 @@ fn t3_a_sweep_is_performed_judged_and_not_done_twice() {
         (record("0002").unwrap(), record("0003").unwrap()),
         ("1 1\n".into(), "2 2\n".into())
     );
-    // A half-done sweep goes on with what is not done, as another performance of the same run.
+    // A half-done sweep goes on with what is not done, as another trial of the same run.
     let before = fs::read(out.join("0001/end.json")).unwrap();
     fs::remove_dir_all(out.join("0004")).unwrap();
     let again = stations.controller().end();
@@ -353,12 +350,15 @@ fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
         timewire(&given).failed(2, &error);
     }
     for words in [["--kernel", "6.1"], ["--time", "wall"]] {
-        let why = "--kernel and --time are for `--lab uml`; the stations' kernels are as they are";
+        let why = "--kernel and --time are for `--on lab:uml`; other kernels are as they are";
         let error = format!("error: {why}\n");
         timewire(&["run", &file, "--dry-run", words[0], words[1]]).failed(2, &error);
     }
-    timewire(&["run", &file, "--dry-run", "--lab", "uml", "--map", "m"])
-        .failed(2, "error: --map is for stations that are there; --lab uml makes them\n");
+    timewire(&["run", &file, "--dry-run", "--clock-error", "1ms"]).failed(
+        2,
+        "error: --clock-error is for hosts; the stations of a laboratory and of a simulation share \
+         a clock\n",
+    );
     timewire(&["run", &file, "--dry-run", "--seed", "5"])
         .failed(2, "error: --seed is for a comparison; name the run with --baseline DIR\n");
 }

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `talk` and `listen` between two namespaces of this kernel, by every way there is; and in the
 //! laboratory's kernel, where time is exact.
-//!
-//! Not here: parsing and drawing (beside the code), the data path itself (`timewire-path`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +8,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
+use crate::support;
+use crate::support::{Host, Running, Said, TIMEWIRE, run, wait_until};
 use serde_json::Value as Json;
-use support::{Host, Running, Said, TIMEWIRE, run, wait_until};
 
 /// A host whose namespace `beta` is at the other end of its `phy0`.
 struct Pair {
     host: Host,
-    /// The address of the card there.
-    card: String,
+    /// The address of the NIC there.
+    nic: String,
 }
 
 impl Pair {
@@ -37,8 +33,8 @@ impl Pair {
             host.tool_in(netns, &format!("ip addr add fd00::{last}/64 dev phy0 nodad"));
             host.tool_in(netns, "ip link set phy0 up");
         }
-        let card = "02:00:00:00:00:02".to_owned();
-        Some(Pair { host, card })
+        let nic = "02:00:00:00:00:02".to_owned();
+        Some(Pair { host, nic })
     }
 
     /// Starts a listener in `beta`, and waits until it listens.
@@ -98,10 +94,10 @@ fn is_complete(heard: &Json, stream: usize, number: u64, count: u64) {
 #[test]
 fn t3_each_way_carries_every_message_once() {
     let Some(pair) = Pair::start() else { return };
-    let card = pair.card.clone();
+    let nic = pair.nic.clone();
     let frames = |way: &str| {
         let both = format!("--interface phy0 --over {way}");
-        (format!("{both} --ethertype 0x88b5"), format!("{both} --vlan 5:6 {card}"))
+        (format!("{both} --ethertype 0x88b5"), format!("{both} --vlan 5:6 {nic}"))
     };
     let ways = [
         ("0.0.0.0:15001".to_owned(), "10.77.0.2:15001 --dscp 46".to_owned()),
@@ -135,7 +131,7 @@ fn t3_frames_are_taken_by_af_xdp_with_the_capabilities_that_the_book_names() {
     let listen = ["listen", "--interface", "phy0", "--count", "50", "--for", "30s", "--json"];
     let listen = [&listen[..], &["--clock-error", "0ns"]].concat();
     let talk = ["talk", "--tolerance", "20s", "--interface", "phy0", "--over", "xdp"];
-    let talk = [&talk[..], &["--cycle", "1ms", "--count", "50", &pair.card]].concat();
+    let talk = [&talk[..], &["--cycle", "1ms", "--count", "50", &pair.nic]].concat();
     let mut is_there = false;
     for way in ["xdp:generic", "xdp"] {
         let words = [&bare[..], &listen, &["--over", way]].concat();
@@ -170,41 +166,42 @@ fn t3_frames_are_taken_by_af_xdp_with_the_capabilities_that_the_book_names() {
 }
 
 #[test]
-fn t3_stamps_and_records_of_both_sides_are_kept() {
+fn t3_timestamps_and_records_of_both_sides_are_kept() {
     let Some(pair) = Pair::start() else { return };
     let listener = pair.listen("0.0.0.0:15001 --count 100 --for 30s --out heard");
-    let told = pair.talk("10.77.0.2:15001 --count 100 --stamps sched,software --out sent --json");
+    let told =
+        pair.talk("10.77.0.2:15001 --count 100 --timestamps sched,software --out sent --json");
     let done = talked(&told.done());
     assert_eq!(
-        (&done["total"]["stamps"], &done["total"]["stamps_missing"]),
+        (&done["total"]["timestamps"], &done["total"]["timestamps_missing"]),
         (&200.into(), &0.into())
     );
     listener.end().done();
     let read = |name: &str| {
         let bytes = fs::read(pair.host.scratch().path().join(name)).unwrap();
-        timewire_trace::record::RecordFile::decode(&bytes).unwrap()
+        timewire_capture::record::RecordFile::decode(&bytes).unwrap()
     };
-    use timewire_trace::record::Tap;
+    use timewire_capture::record::TimestampPoint;
     let (sent, heard) = (read("sent/talker.twr"), read("heard/listener.twr"));
     assert!(sent.clean_end && heard.clean_end);
-    let at = |file: &timewire_trace::record::RecordFile, tap, seq| {
-        let mut found = file.records.iter().filter(|it| it.tap == tap && it.seq == seq);
-        let one = found.next().unwrap_or_else(|| panic!("{tap:?} of {seq}"));
-        assert!(found.next().is_none(), "{tap:?} of {seq} twice");
+    let at = |file: &timewire_capture::record::RecordFile, point, seq| {
+        let mut found = file.records.iter().filter(|it| it.point == point && it.seq == seq);
+        let one = found.next().unwrap_or_else(|| panic!("{point:?} of {seq}"));
+        assert!(found.next().is_none(), "{point:?} of {seq} twice");
         one.at_ns
     };
     for seq in 0..100 {
-        let taps = [
-            at(&sent, Tap::Send, seq),
-            at(&sent, Tap::QdiscEnter, seq),
-            at(&sent, Tap::TxSw, seq),
-            at(&heard, Tap::RxSw, seq),
-            at(&heard, Tap::Receive, seq),
+        let points = [
+            at(&sent, TimestampPoint::Send, seq),
+            at(&sent, TimestampPoint::QdiscEnter, seq),
+            at(&sent, TimestampPoint::TxSw, seq),
+            at(&heard, TimestampPoint::RxSw, seq),
+            at(&heard, TimestampPoint::Receive, seq),
         ];
-        assert!(taps.is_sorted(), "{seq}: {taps:?}");
+        assert!(points.is_sorted(), "{seq}: {points:?}");
         // The message says itself when it was sent.
-        assert_eq!(at(&heard, Tap::Send, seq), taps[0]);
-        assert!(at(&sent, Tap::Scheduled, seq) <= taps[0]);
+        assert_eq!(at(&heard, TimestampPoint::Send, seq), points[0]);
+        assert!(at(&sent, TimestampPoint::Scheduled, seq) <= points[0]);
     }
     let files = |name: &str| support::list(&pair.host.scratch().path().join(name));
     let expected =
@@ -214,7 +211,7 @@ fn t3_stamps_and_records_of_both_sides_are_kept() {
     assert_eq!((again.code, again.stderr.contains("not empty")), (Some(2), true), "{again:?}");
 }
 
-/// What another reader of the format finds: the captured frames with their stamps.
+/// What another reader of the format finds: the captured frames with their timestamps.
 fn read_capture(bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     let length = |at: usize| usize::try_from(word(at)).unwrap();
@@ -224,10 +221,10 @@ fn read_capture(bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
         assert_eq!(all, length(at + all - 4), "a block has its length at both ends");
         blocks.push(kind);
         if kind == 6 {
-            let stamp = u64::from(word(at + 12)) << 32 | u64::from(word(at + 16));
+            let timestamp = u64::from(word(at + 12)) << 32 | u64::from(word(at + 16));
             let captured = length(at + 20);
             assert_eq!(captured, length(at + 24));
-            frames.push((stamp, bytes[at + 28..at + 28 + captured].to_vec()));
+            frames.push((timestamp, bytes[at + 28..at + 28 + captured].to_vec()));
         }
         at += all;
     }
@@ -241,22 +238,22 @@ fn t3_a_capture_has_every_frame_with_its_nanoseconds() {
     let Some(pair) = Pair::start() else { return };
     let options = "--interface phy0 --ethertype 0x88b5 --count 300 --for 30s --pcap all.pcapng";
     let listener = pair.listen(options);
-    let talk = format!("{} --interface phy0 --cycle 500us --count 300 --size 200B", pair.card);
+    let talk = format!("{} --interface phy0 --cycle 500us --count 300 --size 200B", pair.nic);
     pair.talk(&talk);
     listener.end().done();
     let path = pair.host.scratch().join("all.pcapng");
     let frames = read_capture(&fs::read(&path).unwrap());
     assert_eq!(frames.len(), 300);
     assert!(frames.windows(2).all(|two| two[0].0 <= two[1].0));
-    for (seq, (stamp, frame)) in (0_u32..).zip(&frames) {
+    for (seq, (timestamp, frame)) in (0_u32..).zip(&frames) {
         assert_eq!((frame.len(), &frame[12..14]), (214, &[0x88, 0xb5][..]));
         assert_eq!(frame[14 + 6..14 + 10], seq.to_le_bytes());
         let sent = i64::from_le_bytes(frame[24..32].try_into().unwrap());
-        let took = i64::try_from(*stamp).unwrap() - sent;
+        let took = i64::try_from(*timestamp).unwrap() - sent;
         assert!((0..30_000_000_000).contains(&took), "{took} ns");
     }
-    // Not all of 300 stamps are whole microseconds.
-    assert!(frames.iter().any(|(stamp, _)| stamp % 1_000 != 0));
+    // Not all of 300 timestamps are whole microseconds.
+    assert!(frames.iter().any(|(timestamp, _)| timestamp % 1_000 != 0));
     match Command::new("tcpdump").args(["--count", "-r", &path]).output() {
         Ok(said) => {
             let text = String::from_utf8_lossy(&said.stdout);
@@ -286,7 +283,7 @@ fn t3_a_signal_ends_both_with_what_they_have() {
     is_complete(&heard, 0, 1, sent);
     for name in ["heard/listener.twr", "sent/talker.twr"] {
         let bytes = fs::read(pair.host.scratch().path().join(name)).unwrap();
-        let file = timewire_trace::record::RecordFile::decode(&bytes).unwrap();
+        let file = timewire_capture::record::RecordFile::decode(&bytes).unwrap();
         assert!(file.clean_end && file.lost == 0, "{name}");
         let at_least = usize::try_from(2 * sent).unwrap();
         assert!(file.records.len() >= at_least, "{} of {sent}", file.records.len());
@@ -303,12 +300,12 @@ fn t3_limits_decide_the_exit_code() {
         pair.talk("10.77.0.2:15001 --count 50");
         let said = listener.end();
         assert_eq!(said.code, Some(code), "{said:?}");
-        let word = if code == 0 { "PASS" } else { "MISS" };
+        let word = if code == 0 { "PASS" } else { "FAIL" };
         assert!(said.stdout.lines().last().unwrap().starts_with(word), "{said:?}");
     }
     let silent = pair.listen("0.0.0.0:15001 --for 100ms --expect loss=0").end();
     assert_eq!(silent.code, Some(1), "{silent:?}");
-    assert!(silent.stdout.contains("MISS loss=0: no stream came"), "{silent:?}");
+    assert!(silent.stdout.contains("FAIL loss=0: no stream came"), "{silent:?}");
 }
 
 #[test]
@@ -378,7 +375,7 @@ fn t3_answers_come_back_to_a_listener_beside_the_talker() {
     let frames = "--interface phy0 --ethertype 0x88b5 --count 80 --for 30s --json";
     let reflector = pair.listen(&format!("{frames} --reflect"));
     let answers = pair.listen_in("", frames);
-    pair.talk(&format!("{} --interface phy0 --count 80", pair.card));
+    pair.talk(&format!("{} --interface phy0 --count 80", pair.nic));
     assert_eq!(heard(&reflector.end().done())["answers"]["sent"], 80);
     is_complete(&heard(&answers.end().done()), 0, 1, 80);
 }
@@ -392,7 +389,7 @@ fn t3_answers_that_do_not_leave_have_their_reason() {
     let Some(pair) = Pair::start() else { return };
     let near = "02:00:00:00:00:01";
     pair.host.tool(&format!("ip link set phy0 address {near}"));
-    for (netns, to, mac) in [("", 2, pair.card.as_str()), ("beta", 1, near)] {
+    for (netns, to, mac) in [("", 2, pair.nic.as_str()), ("beta", 1, near)] {
         for address in [format!("10.77.0.{to}"), format!("fd00::{to}")] {
             let words = format!("ip neigh replace {address} lladdr {mac} dev phy0 nud permanent");
             pair.host.tool_in(netns, &words);
@@ -411,12 +408,12 @@ fn t3_answers_that_do_not_leave_have_their_reason() {
         let told = ["queue_full", "tbf", "100:", "phy0"].map(Some);
         assert_eq!((of, &cause["frames"]), (told, &40.into()), "{answers}");
     };
-    let card = &pair.card;
+    let nic = &pair.nic;
     let ways = [
         ("0.0.0.0:15001", "10.77.0.2:15001".to_owned()),
         ("[::]:15001", "[fd00::2]:15001".to_owned()),
         ("[::]:15001", "10.77.0.2:15001".to_owned()),
-        ("--interface phy0 --ethertype 0x88b5", format!("{card} --interface phy0")),
+        ("--interface phy0 --ethertype 0x88b5", format!("{nic} --interface phy0")),
     ];
     for (listen, talk) in ways {
         let reflector = pair.listen(&format!("{listen} --reflect --count 40 --for 30s --json"));
@@ -434,7 +431,7 @@ fn t3_answers_that_do_not_leave_have_their_reason() {
     // Where they leave and nobody takes them, the reflector goes on.
     pair.host.tool_in("beta", "tc qdisc del dev phy0 root");
     let reflector = pair.listen("0.0.0.0:15001 --reflect --count 80 --for 30s --json");
-    let from = format!("{card}/10.77.0.2:15001 --interface phy0 --from 10.77.0.1:15003 --count 40");
+    let from = format!("{nic}/10.77.0.2:15001 --interface phy0 --from 10.77.0.1:15003 --count 40");
     pair.talk(&from);
     pair.talk(&from.replace("--count", "--stream 2 --count"));
     let there = heard(&reflector.end().done());
@@ -451,7 +448,7 @@ fn marks(capture: &[u8]) -> BTreeMap<(u16, [u8; 4]), usize> {
             [8, 0] => &frame[42..],
             _ => &frame[14..],
         };
-        let stream = timewire_path::probe::Probe::parse(behind).unwrap().stream;
+        let stream = timewire_datapath::probe::Probe::parse(behind).unwrap().stream;
         *marks.entry((stream, frame[12..16].try_into().unwrap())).or_default() += 1;
     }
     marks
@@ -460,10 +457,10 @@ fn marks(capture: &[u8]) -> BTreeMap<(u16, [u8; 4]), usize> {
 #[test]
 fn t3_each_stream_of_a_talker_has_its_own_marks() {
     let Some(pair) = Pair::start() else { return };
-    let card = &pair.card;
+    let nic = &pair.nic;
     let frames = format!(
-        "--interface phy0 --from 10.77.0.1:15001 --vlan 5:1 --stream 1:to={card} \
-         --stream 2:to={card},vlan=5:6 --stream 3:to={card},vlan=9:7,per_cycle=2"
+        "--interface phy0 --from 10.77.0.1:15001 --vlan 5:1 --stream 1:to={nic} \
+         --stream 2:to={nic},vlan=5:6 --stream 3:to={nic},vlan=9:7,per_cycle=2"
     );
     let tagged = BTreeMap::from([
         ((1, [0x81, 0, 0x20, 5]), 20),
@@ -472,8 +469,8 @@ fn t3_each_stream_of_a_talker_has_its_own_marks() {
     ]);
     let udp = "10.77.0.2:15001 --dscp 10 --stream 1:dscp=46 --stream 2 --stream 3:dscp=0";
     let of_frames = format!(
-        "--interface phy0 --from 10.77.0.1:15001 --stream 1:to={card}/10.77.0.2:15001,dscp=46 \
-         --stream 2:to={card}/10.77.0.2:15001,dscp=10 --stream 3:to={card}/10.77.0.2:15001"
+        "--interface phy0 --from 10.77.0.1:15001 --stream 1:to={nic}/10.77.0.2:15001,dscp=46 \
+         --stream 2:to={nic}/10.77.0.2:15001,dscp=10 --stream 3:to={nic}/10.77.0.2:15001"
     );
     // The version and length of the header, then DSCP and ECN.
     let classes = BTreeMap::from([
@@ -521,8 +518,8 @@ ip link set phy0 up
 ip addr add 10.77.0.1/24 dev phy0
 ip -n beta link set phy0 up
 ip -n beta addr add 10.77.0.2/24 dev phy0
-card=$(ip netns exec beta cat /sys/class/net/phy0/address)
-ip neigh replace 10.77.0.2 lladdr $card nud permanent dev phy0
+nic=$(ip netns exec beta cat /sys/class/net/phy0/address)
+ip neigh replace 10.77.0.2 lladdr $nic nud permanent dev phy0
 tc qdisc replace dev phy0 root handle 1: etf clockid CLOCK_TAI delta 200000
 listen() {
   ip netns exec beta $TW listen 0.0.0.0:15001 --clock-error 0ns \
@@ -563,7 +560,7 @@ tail -n 1 /tmp/heard";
         assert_eq!(talked["total"][none], 0, "{none}: {talked}");
     }
     let stream = &heard["data"]["heard"]["streams"][0];
-    assert_eq!(stream["from_tap"], "Scheduled");
+    assert_eq!(stream["from_point"], "Scheduled");
     assert_eq!(
         (&stream["sequence"]["received"], &stream["sequence"]["lost"]),
         (&200.into(), &0.into())
@@ -584,7 +581,7 @@ fn t4_each_stream_of_a_talker_has_its_own_priority() {
 ip link add link phy0 name phy0.7 type vlan id 7 egress-qos-map 3:4 5:6
 ip link set phy0.7 up
 ip addr add 10.78.0.1/24 dev phy0.7
-ip neigh replace 10.78.0.2 lladdr $card nud permanent dev phy0.7
+ip neigh replace 10.78.0.2 lladdr $nic nud permanent dev phy0.7
 for pcp in 4 6 0; do
   ip netns exec beta $TW listen --interface phy0 --clock-error 0ns \
     --vlan 7 --pcp $pcp --for 2s --json > /tmp/$pcp &

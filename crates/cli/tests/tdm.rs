@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The daily tool on two stations of a segment: starting, asking, changing and ending a MAC, and
 //! what the host is like afterwards, however the MAC ended.
-//!
-//! Not here: the traffic of the stations (`traffic.rs`), the control socket (`control.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fs;
 
+use crate::support;
+use crate::support::{Host, Running, Segment, wait_until};
 use serde_json::{Value, json};
-use support::{Host, Running, Segment, wait_until};
 
 /// What could be changed by a MAC: interfaces, addresses, routes, settings.
 fn state(host: &Host) -> String {
@@ -105,7 +101,7 @@ fn t3_a_new_schedule_starts_with_a_cycle_of_its_own() {
     let _mac = segment.foreground("", "alpha", &[]);
     let host = &segment.host;
     let text = fs::read_to_string(&segment.file).unwrap();
-    let slower = text.replace("cycle: 1ms", "cycle: 1700us").replace("450us", "700us");
+    let slower = text.replace("cycle_time: 1ms", "cycle_time: 1700us").replace("450us", "700us");
     let slower = host.scratch().write("slower.yaml", &slower);
     let show = || host.timewire(&["tdm", "show", "--json"]).done().json();
     let before = show();
@@ -283,7 +279,7 @@ fn t3_a_killed_mac_gives_everything_back() {
 }
 
 #[test]
-fn t3_what_mac_and_guardian_leave_the_next_start_puts_back() {
+fn t3_what_mac_and_watchdog_leave_the_next_start_restores() {
     let Some(Segment { host, file }) = Segment::start() else { return };
     use_link(&host);
     let before = state(&host);
@@ -291,7 +287,7 @@ fn t3_what_mac_and_guardian_leave_the_next_start_puts_back() {
         ["tdm", "start", "phy0", "--file", &file, "--station", "alpha", "--clock", "one-host"];
     let start = [&start[..], &["--move-addresses"]].concat();
     host.timewire(&start).done();
-    let both = [host.processes_with("__guardian"), host.processes_with("tdm")].concat();
+    let both = [host.processes_with("__watchdog"), host.processes_with("tdm")].concat();
     both.iter().for_each(|process| process.signal("KILL"));
     wait_until("both have ended", || both.iter().all(support::Process::has_ended));
     assert_eq!(host.list("/run/timewire/journal").len(), 1);
@@ -310,7 +306,7 @@ fn t3_what_mac_and_guardian_leave_the_next_start_puts_back() {
 }
 
 #[test]
-fn t3_what_cannot_be_put_back_is_exit_code_3_and_can_be_later() {
+fn t3_what_cannot_be_restored_is_exit_code_3_and_can_be_later() {
     let Some(Segment { host, file }) = Segment::start() else { return };
     use_link(&host);
     let before = state(&host);

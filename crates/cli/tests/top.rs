@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire top`: one look and looks again and again, as text and as JSON.
-//!
-//! Not here: the text (`timewire_ctl::top`).
-
-mod support;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use support::{Segment, TIMEWIRE, timewire};
+use crate::support::{Segment, TIMEWIRE, timewire};
 
 #[test]
 fn t1_one_look() {

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `timewire trace` between two stations of this kernel: captures, journeys, parts and views.
-//!
-//! Not here: what journeys are (`timewire-trace`), what the kernel's programs see (`timewire-bpf`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
-mod tables;
+//! `timewire trace` between two stations of this kernel: captures, packet paths, parts and views.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +7,10 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::support;
+use crate::support::{Host, TIMEWIRE, run, wait_until};
+use crate::tables;
 use serde_json::Value as Json;
-use support::{Host, TIMEWIRE, run, wait_until};
 
 /// Two stations that see each other, and a listener at the second that hears so many messages.
 fn stations() -> Option<Host> {
@@ -50,8 +46,8 @@ fn traced(host: &Host) -> bool {
     true
 }
 
-/// Journeys of 200 that may be lossy: the call of a reader that was awake had not ended when the
-/// next message came, which is not guessed.
+/// Packet paths of 200 that may be lossy: the call of a reader that was awake had not ended when
+/// the next message came, which is not guessed.
 const EARLY: u64 = 3;
 
 /// What is traced: packets of other namespaces are, too, so each test has a port of its own.
@@ -80,7 +76,7 @@ fn capture(host: &Host, port: &str, messages: u32) {
 }
 
 #[test]
-fn t3_every_packet_has_a_journey_whose_stages_sum_to_its_length() {
+fn t3_every_packet_has_a_packet_path_whose_stages_sum_to_its_length() {
     let Some(host) = stations() else { return };
     if !traced(&host) {
         return;
@@ -92,7 +88,7 @@ fn t3_every_packet_has_a_journey_whose_stages_sum_to_its_length() {
     let table = ["--parquet", "a.parquet"];
     let show = [&["trace", "show", "here.twc", "--json"][..], &views, &table].concat();
     let said = host.timewire(&show).done().json();
-    let counts: Vec<&Json> = said["journeys"].as_array().unwrap().iter().collect();
+    let counts: Vec<&Json> = said["packet_paths"].as_array().unwrap().iter().collect();
     let count = |status: &str, outcome: &str| -> u64 {
         let is = |it: &&&Json| it["status"] == status && it["outcome"] == outcome;
         counts.iter().filter(is).map(|it| it["count"].as_u64().unwrap()).sum()
@@ -104,11 +100,11 @@ fn t3_every_packet_has_a_journey_whose_stages_sum_to_its_length() {
     let lines = fs::read_to_string(scratch.path().join("a.jsonl")).unwrap();
     assert_eq!(lines.lines().count(), 200);
     for line in lines.lines() {
-        let journey: Json = line.parse().unwrap();
-        let stages = journey["stages"].as_array().unwrap();
+        let packet_path: Json = line.parse().unwrap();
+        let stages = packet_path["stages"].as_array().unwrap();
         let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
-        assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
-        assert!(stages.len() >= 4 || journey["status"] != "complete", "{journey}");
+        assert_eq!(packet_path["end_to_end_ns"], sum, "{packet_path}");
+        assert!(stages.len() >= 4 || packet_path["status"] != "complete", "{packet_path}");
     }
     let longest = &said["longest"][0]["sentence"];
     assert!(longest.as_str().unwrap().contains(" us of "), "{longest}");
@@ -148,7 +144,7 @@ fn live(host: &Host, port: &str, messages: u32, more: &[&str]) -> support::Said 
 }
 
 #[test]
-fn t3_journeys_are_shown_while_they_are_recorded() {
+fn t3_packet_paths_are_shown_while_they_are_recorded() {
     let Some(host) = stations() else { return };
     if !traced(&host) {
         return;
@@ -161,9 +157,9 @@ fn t3_journeys_are_shown_while_they_are_recorded() {
     assert!(intervals.iter().all(|line| line["type"] == "interval"));
     let number = |json: &Json| json.as_u64().unwrap();
     let last = &intervals.last().unwrap()["data"];
-    let sum: u64 = intervals.iter().map(|it| number(&it["data"]["journeys"]["last"])).sum();
-    assert_eq!((number(&last["journeys"]["all"]), sum), (300, 300), "{last}");
-    assert!(number(&intervals[0]["data"]["journeys"]["all"]) < 300, "they come while it runs");
+    let sum: u64 = intervals.iter().map(|it| number(&it["data"]["packet_paths"]["last"])).sum();
+    assert_eq!((number(&last["packet_paths"]["all"]), sum), (300, 300), "{last}");
+    assert!(number(&intervals[0]["data"]["packet_paths"]["all"]) < 300, "they come while it runs");
     assert_eq!(last["not_shown"]["all"], 0);
     let stages = last["stages"].as_array().unwrap();
     let of = |name: &str| stages.iter().find(|stage| stage["stage"] == name).unwrap();
@@ -177,13 +173,16 @@ fn t3_journeys_are_shown_while_they_are_recorded() {
         assert_eq!(names[..2], ["alpha", "beta"], "{interval}");
         if number(&stations[1]["received"]) > 0 {
             let slowest = stations[1]["slowest"].as_str().unwrap();
-            assert!(slowest.starts_with("journey ") && slowest.contains(" us of "), "{slowest}");
+            assert!(
+                slowest.starts_with("packet path ") && slowest.contains(" us of "),
+                "{slowest}"
+            );
         }
     }
     // The view and the capture have the same.
     let shown = host.timewire(&["trace", "show", "here.twc", "--json"]).done().json();
     assert_eq!(
-        (&shown["journeys"][0]["status"], &shown["journeys"][0]["count"]),
+        (&shown["packet_paths"][0]["status"], &shown["packet_paths"][0]["count"]),
         (&"complete".into(), &300.into())
     );
     assert_eq!(
@@ -201,9 +200,9 @@ fn t3_without_a_file_the_view_is_lines_and_ends_with_who_reads_it() {
     }
     let said = live(&host, "7006", 150, &[]).done();
     let lines: Vec<&str> = said.stdout.lines().collect();
-    assert!(lines[0].contains(" events/s, ") && lines[0].contains(" journeys, "), "{said:?}");
-    assert!(said.stdout.contains(": 150 journeys\n"), "{said:?}");
-    assert!(said.stdout.contains("\nslowest of all: journey "), "{said:?}");
+    assert!(lines[0].contains(" events/s, ") && lines[0].contains(" packet paths, "), "{said:?}");
+    assert!(said.stdout.contains(": 150 packet paths\n"), "{said:?}");
+    assert!(said.stdout.contains("\nslowest of all: packet path "), "{said:?}");
     // The summary as without a view.
     assert!(said.stdout.contains("\nno event was lost\n") && said.stdout.contains(" events\n"));
     assert!(!said.stdout.contains('\x1b'), "{said:?}");
@@ -269,7 +268,7 @@ fn t3_on_a_terminal_the_view_is_drawn_over_itself_until_the_user_ends_it() {
         assert!(lines.len() <= 20 && lines[0].contains("event"), "{view:?}");
         assert!(lines.iter().all(|line| line.trim_end().chars().count() <= 60), "{view:?}");
     }
-    assert!(last.contains(": 100 journeys\r\n") && last.contains("slowest of all: "), "{last}");
+    assert!(last.contains(": 100 packet paths\r\n") && last.contains("slowest of all: "), "{last}");
     assert!(last.contains("\r\nno event was lost\r\n") && last.contains(" events\r\n"), "{last}");
     let info = host.timewire(&["trace", "info", "here.twc", "--json"]).done().json();
     assert_eq!(
@@ -496,17 +495,17 @@ fn recorded(host: &Host, more: &[&str], listen: &[&str], talk: &[&str]) {
     listener.end();
 }
 
-/// Every journey in the capture, complete or not.
-fn journeys(host: &Host) -> Vec<Json> {
+/// Every packet path in the capture, complete or not.
+fn packet_paths(host: &Host) -> Vec<Json> {
     let show = ["trace", "show", "here.twc", "--all", "--jsonl", "here.jsonl", "--force"];
     host.timewire(&show).done();
     let lines = fs::read_to_string(host.scratch().path().join("here.jsonl")).unwrap();
     lines.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// The flows of the journeys, by their last words.
+/// The flows of the packet paths, by their last words.
 fn flows(host: &Host) -> BTreeSet<String> {
-    let all = journeys(host);
+    let all = packet_paths(host);
     assert!(!all.is_empty());
     let last = |it: &Json| it["flow"].as_str().unwrap().split(' ').next_back().unwrap().to_owned();
     all.iter().map(last).collect()
@@ -614,30 +613,30 @@ fn t3_interrupts_and_calls_are_events_when_they_are_asked_for() {
     let kinds: BTreeSet<u64> = softirqs.iter().map(|cells| cells[14].parse().unwrap()).collect();
     assert!(kinds.contains(&3) && kinds.iter().all(|kind| *kind < 10), "{kinds:?}");
     // The call is where the way through the stack begins.
-    let all = journeys(&host);
+    let all = packet_paths(&host);
     assert_eq!(all.len(), 50);
     begin_with_their_calls(&all.iter().collect::<Vec<_>>());
 }
 
-/// Journeys begin with their call, where there is one of their own: not with the first of a
+/// Packet paths begin with their call, where there is one of their own: not with the first of a
 /// thread that was not followed before, and not with later messages of one call.
 fn begin_with_their_calls(all: &[&Json]) {
     let mut called = 0;
-    for journey in all {
-        let stages = journey["stages"].as_array().unwrap();
+    for packet_path in all {
+        let stages = packet_path["stages"].as_array().unwrap();
         let names: Vec<&str> = stages.iter().map(|it| it["stage"].as_str().unwrap()).collect();
         // Marks are there when the talker's were found in time.
         let way = names.strip_prefix(&["app"]).unwrap_or(&names);
         let own = way.starts_with(&["send", "qdisc"]);
-        assert!(own || way[0] == "qdisc" || way[0] == "app+send", "{journey}");
+        assert!(own || way[0] == "qdisc" || way[0] == "app+send", "{packet_path}");
         called += usize::from(own);
-        assert!(names.last().unwrap().ends_with("read"), "{journey}");
+        assert!(names.last().unwrap().ends_with("read"), "{packet_path}");
     }
     assert!(called > 0, "{all:?}");
 }
 
 #[test]
-fn t3_frames_of_packet_sockets_have_journeys_from_program_to_program() {
+fn t3_frames_of_packet_sockets_have_packet_paths_from_program_to_program() {
     let Some(host) = stations() else { return };
     if !traced(&host) {
         return;
@@ -659,7 +658,7 @@ fn t3_frames_of_packet_sockets_have_journeys_from_program_to_program() {
         recorded(&host, &["--filter", filter, "--calls"], &interface, &talk);
         is_over.store(true, Ordering::Relaxed);
     });
-    let all = journeys(&host);
+    let all = packet_paths(&host);
     let ours = |it: &&Json| it["stages"][0]["station"] == "alpha";
     let ours: Vec<&Json> = all.iter().filter(ours).collect();
     assert_eq!(ours.len(), 200);

@@ -1,38 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire trace show`, `info`, `export` and `merge` of captures that are made here: one kernel
 //! captured twice, reasons of drops, notes of a later version.
-//!
-//! Not here: taking captures (`trace.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use crate::support::TIMEWIRE;
 use serde_json::Value as Json;
-use support::TIMEWIRE;
-use timewire_trace::capture::{CaptureHeader, Note, Station, Writer};
-use timewire_trace::event::{Event, Flags, Hook};
-
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let name = format!("timewire-trace-files-{name}-{}", std::process::id());
-        let place = std::env::temp_dir().join(name);
-        fs::create_dir_all(&place).unwrap();
-        Place(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use tempfile::tempdir;
+use timewire_capture::capture::{CaptureHeader, Note, Station, Writer};
+use timewire_capture::event::{Event, Flags, Hook};
 
 fn header(host: &str, boot: &str) -> CaptureHeader {
     let station = Station {
@@ -101,8 +80,8 @@ fn limited(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn t1_one_kernel_that_was_captured_twice_is_shown_once() {
-    let place = Place::new("twice");
-    let (first, second) = (place.0.join("first.twc"), place.0.join("second.twc"));
+    let place = tempdir().unwrap();
+    let (first, second) = (place.path().join("first.twc"), place.path().join("second.twc"));
     let events: Vec<Event> = (0..2_000).flat_map(|number| packet(number, 6)).collect();
     // The second program runs some 700 ns later, has another disguise of buffers, began later, and
     // was told another boot.
@@ -119,7 +98,7 @@ fn t1_one_kernel_that_was_captured_twice_is_shown_once() {
         serde_json::from_str::<Json>(&json).unwrap()
     };
     let (alone, both) = (show(&[first]), show(&[second, first]));
-    for key in ["events", "journeys", "drops"] {
+    for key in ["events", "packet_paths", "drops"] {
         let named = |json: &Json| json[key].to_string().replace("\"capture\":1", "\"capture\":0");
         assert_eq!(named(&both), named(&alone), "{key}");
     }
@@ -133,7 +112,7 @@ fn t1_one_kernel_that_was_captured_twice_is_shown_once() {
     assert_eq!(code, Some(2));
     assert!(error.contains("show that capture alone"), "{error}");
     write(Path::new(second), &header("two", "boot 1"), &later, &[]);
-    let out = place.0.join("merged.twc");
+    let out = place.path().join("merged.twc");
     let (code, _, error) =
         limited(&["trace", "merge", first, second, "--out", out.to_str().unwrap()]);
     assert_eq!(code, Some(2));
@@ -142,8 +121,8 @@ fn t1_one_kernel_that_was_captured_twice_is_shown_once() {
 
 #[test]
 fn t1_reasons_of_drops_have_names_in_every_output() {
-    let place = Place::new("reasons");
-    let capture = place.0.join("drops.twc");
+    let place = tempdir().unwrap();
+    let capture = place.path().join("drops.twc");
     let reasons = [6, 0x3_0007, 6, 99];
     let events: Vec<Event> =
         (0..).zip(reasons).flat_map(|(number, reason)| packet(number, reason)).collect();
@@ -154,7 +133,7 @@ fn t1_reasons_of_drops_have_names_in_every_output() {
         "unknown reason 7 (subsystem OPENVSWITCH)",
         "unknown reason 99 (subsystem 0)",
     ];
-    let file = |name: &str| place.0.join(name).to_str().unwrap().to_owned();
+    let file = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (csv, jsonl, parquet, html, perfetto) =
         (file("a.csv"), file("a.jsonl"), file("a.parquet"), file("a.html"), file("a.pftrace"));
     let outputs = ["--csv", &csv, "--jsonl", &jsonl, "--parquet", &parquet, "--html", &html];
@@ -192,7 +171,7 @@ fn t1_reasons_of_drops_have_names_in_every_output() {
     }
     let json: Json = serde_json::from_str(&all[1].1).unwrap();
     let unnamed = json["drops"].as_array().unwrap().iter().filter(|it| it["has_name"] == false);
-    assert_eq!(unnamed.map(|it| it["journeys"].as_u64().unwrap()).sum::<u64>(), 2);
+    assert_eq!(unnamed.map(|it| it["packet_paths"].as_u64().unwrap()).sum::<u64>(), 2);
     assert!(all[0].1.contains("dropped: 2 TCP_MD5FAILURE, 1 unknown"), "{}", all[0].1);
 }
 
@@ -200,8 +179,8 @@ fn t1_reasons_of_drops_have_names_in_every_output() {
 /// read is not kept.
 #[test]
 fn t1_what_is_not_read_makes_a_judgement_inconclusive() {
-    let place = Place::new("unread");
-    let capture = place.0.join("names.twc");
+    let place = tempdir().unwrap();
+    let capture = place.path().join("names.twc");
     let notes: Vec<Note> =
         (0..270_000).map(|thread| Note::Thread { thread, name: "t".to_owned() }).collect();
     let events: Vec<Event> = (0..10).flat_map(|number| packet(number, 6)).collect();
@@ -213,15 +192,15 @@ fn t1_what_is_not_read_makes_a_judgement_inconclusive() {
     assert!(text.contains(said), "{text}");
     let (code, _, error) = limited(&["trace", "show", "--all", "--below", "1s", capture]);
     assert_eq!(code, Some(1));
-    assert!(error.contains("inconclusive: ") && error.contains(said), "{error}");
+    assert!(error.contains("INCONCLUSIVE: ") && error.contains(said), "{error}");
     let (_, info, _) = limited(&["trace", "info", capture]);
     assert!(info.contains(said), "{info}");
 }
 
 #[test]
 fn t1_talkers_with_one_number_are_two_streams_in_every_output_and_the_clash_is_named() {
-    let place = Place::new("clash");
-    let capture = place.0.join("two.twc");
+    let place = tempdir().unwrap();
+    let capture = place.path().join("two.twc");
     let name = |of: u32| format!("stream 3, UDP 10.0.0.{of}:7000 > 10.0.0.9:7001");
     let flow = |of: u32| of << 16 | 3;
     let notes = [1, 2].map(|of| Note::Flow { flow: flow(of), name: name(of) });
@@ -232,7 +211,7 @@ fn t1_talkers_with_one_number_are_two_streams_in_every_output_and_the_clash_is_n
     let events: Vec<Event> = (0..20).zip([1, 2].into_iter().cycle()).flat_map(of_flow).collect();
     write(&capture, &header("one", "boot 1"), &events, &notes);
     let capture = capture.to_str().unwrap();
-    let file = |name: &str| place.0.join(name).to_str().unwrap().to_owned();
+    let file = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (csv, jsonl, html) = (file("a.csv"), file("a.jsonl"), file("a.html"));
     let outputs = ["--csv", &csv, "--jsonl", &jsonl, "--html", &html];
     let show = ["trace", "show", "--all", "--worst", "9"];
@@ -256,6 +235,6 @@ fn t1_talkers_with_one_number_are_two_streams_in_every_output_and_the_clash_is_n
         let row = told["rows"].as_array().unwrap();
         assert!(row.iter().any(|row| row["flow"] == name(of)), "{told}");
     }
-    // Journeys of both have the same numbers, and are never taken for one another.
+    // Packet paths of both have the same numbers, and are never taken for one another.
     assert_eq!(files[0].lines().count(), 1 + 20);
 }

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `timewire trace record` beyond tracepoints: sockets of Linux 6.1, transmit stamps, and what is
-//! told where functions may not be entered.
-//!
-//! Not here: tracepoints (`trace`), drivers (`trace_levels`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+//! `timewire trace record` beyond tracepoints: sockets of Linux 6.1, transmit timestamps, and what
+//! is told where functions may not be entered.
 
-mod support;
-
+use crate::support::{Host, TIMEWIRE, timewire};
 use serde_json::Value as Json;
-use support::{Host, TIMEWIRE, timewire};
 
 #[test]
 fn t3_what_cannot_be_entered_is_missing_and_the_rest_is_recorded() {
@@ -17,7 +12,7 @@ fn t3_what_cannot_be_entered_is_missing_and_the_rest_is_recorded() {
         let base = ["trace", "record", "--force", "--out", "a.twc", "--for", "10ms", "--no-marks"];
         host.timewire(&[&base[..], words].concat())
     };
-    let said = record(&["--transmit-stamps"]);
+    let said = record(&["--transmit-timestamps"]);
     if said.code == Some(4) {
         return eprintln!("SKIP: no tracing on this kernel: {}", said.stderr.trim());
     }
@@ -29,19 +24,19 @@ fn t3_what_cannot_be_entered_is_missing_and_the_rest_is_recorded() {
     assert!(hooks.contains(&"device-queue".into()), "{found}");
     // Either it is watched, and the header says how; or it is not, and the header says why.
     let levels = found["meta"]["levels"].as_str().unwrap_or("");
-    match found["missing"]["transmit-stamp"].as_str() {
-        None => assert!(levels.contains("transmit-stamp "), "{found}"),
+    match found["missing"]["transmit-timestamp"].as_str() {
+        None => assert!(levels.contains("transmit-timestamp "), "{found}"),
         Some(why) => {
             assert!(why.contains("fentry") && why.contains("kprobe"), "{why}");
-            assert!(!levels.contains("transmit-stamp"), "{found}");
+            assert!(!levels.contains("transmit-timestamp"), "{found}");
         }
     }
     // With tracepoints alone nothing else is tried.
-    record(&["--transmit-stamps", "--level", "tracepoint"]);
+    record(&["--transmit-timestamps", "--level", "tracepoint"]);
     let found = header(&host);
     let why = "it has no tracepoint";
     assert_eq!(
-        (&found["missing"]["transmit-stamp"], &found["meta"]["levels"]),
+        (&found["missing"]["transmit-timestamp"], &found["meta"]["levels"]),
         (&why.into(), &Json::Null)
     );
     let said = record(&["--level", "uprobe"]);
@@ -87,16 +82,16 @@ fn traced(machine: &[&str], script: &str, record: &str, talk: &str) -> Option<(J
 const PAIR: &str = "ip link add eth0 type veth peer name eth1 netns far";
 
 /// Whole ways, from the message's marker into the program that reads it.
-fn are_whole(journeys: &[Json]) {
-    assert_eq!(journeys.len(), 100);
-    for journey in journeys {
-        let whole = (&journey["status"], &journey["outcome"]);
-        assert_eq!(whole, (&"complete".into(), &"received".into()), "{journey}");
-        let stages = journey["stages"].as_array().unwrap();
+fn are_whole(packet_paths: &[Json]) {
+    assert_eq!(packet_paths.len(), 100);
+    for packet_path in packet_paths {
+        let whole = (&packet_path["status"], &packet_path["outcome"]);
+        assert_eq!(whole, (&"complete".into(), &"received".into()), "{packet_path}");
+        let stages = packet_path["stages"].as_array().unwrap();
         let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
-        assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
+        assert_eq!(packet_path["end_to_end_ns"], sum, "{packet_path}");
         let has = |name: &str| stages.iter().any(|stage| stage["stage"] == name);
-        assert!(["qdisc", "softirq", "stack"].into_iter().all(has), "{journey}");
+        assert!(["qdisc", "softirq", "stack"].into_iter().all(has), "{packet_path}");
     }
 }
 
@@ -104,7 +99,7 @@ fn are_whole(journeys: &[Json]) {
 fn t4_qemu_linux_6_1_tells_of_sockets_by_their_functions() {
     for level in ["fentry", "kprobe"] {
         let record = format!("--level {level}");
-        let Some((info, journeys)) = traced(&["--kernel", "6.1"], PAIR, &record, "") else {
+        let Some((info, packet_paths)) = traced(&["--kernel", "6.1"], PAIR, &record, "") else {
             return;
         };
         let header = &info["header"];
@@ -112,44 +107,47 @@ fn t4_qemu_linux_6_1_tells_of_sockets_by_their_functions() {
         let levels = levels.map(|hook| format!("{hook} {level}")).join(", ");
         assert_eq!(header["meta"]["levels"], levels);
         assert_eq!(header["missing"], Json::Object(serde_json::Map::new()));
-        are_whole(&journeys);
+        are_whole(&packet_paths);
     }
 }
 
 #[test]
 fn t4_qemu_a_sender_is_told_that_its_frame_has_left() {
-    // In software, by the driver of a virtual pair; then by a card, with its own clock.
-    let talk = "--stamps software";
-    let Some((info, journeys)) = traced(&[], PAIR, "--transmit-stamps", talk) else { return };
-    assert_eq!(info["header"]["meta"]["levels"], "transmit-stamp fentry");
-    are_whole(&journeys);
-    for journey in &journeys {
-        let stamps = journey["transmit_stamps"].as_array().unwrap();
-        assert_eq!((stamps.len(), &stamps[0]["card_ns"]), (1, &Json::Null), "{journey}");
-        assert_eq!(stamps[0]["station"], "near", "{journey}");
+    // In software, by the driver of a virtual pair; then by a NIC, with its own clock.
+    let talk = "--timestamps software";
+    let Some((info, packet_paths)) = traced(&[], PAIR, "--transmit-timestamps", talk) else {
+        return;
+    };
+    assert_eq!(info["header"]["meta"]["levels"], "transmit-timestamp fentry");
+    are_whole(&packet_paths);
+    for packet_path in &packet_paths {
+        let timestamps = packet_path["transmit_timestamps"].as_array().unwrap();
+        assert_eq!((timestamps.len(), &timestamps[0]["nic_ns"]), (1, &Json::Null), "{packet_path}");
+        assert_eq!(timestamps[0]["station"], "near", "{packet_path}");
     }
-    let cards = "ip link set eth1 netns far";
-    let record = "--transmit-stamps --level kprobe";
-    let talk = "--stamps software,hardware --interface eth0";
+    let nics = "ip link set eth1 netns far";
+    let record = "--transmit-timestamps --level kprobe";
+    let talk = "--timestamps software,hardware --interface eth0";
     // A driver frees what it has sent in words that another Linux has for a drop.
     for kernel in ["6.12", "6.1"] {
-        let machine = ["--kernel", kernel, "--cards", "2"];
-        let Some((_, journeys)) = traced(&machine, cards, record, talk) else { return };
-        are_whole(&journeys);
-        are_stamped_by_the_card(&journeys);
+        let machine = ["--kernel", kernel, "--nics", "2"];
+        let Some((_, packet_paths)) = traced(&machine, nics, record, talk) else { return };
+        are_whole(&packet_paths);
+        are_timestamped_by_the_nic(&packet_paths);
     }
 }
 
-fn are_stamped_by_the_card(journeys: &[Json]) {
+fn are_timestamped_by_the_nic(packet_paths: &[Json]) {
     let mut before = 0;
-    for journey in journeys {
-        let stamps = journey["transmit_stamps"].as_array().unwrap();
-        let card: Vec<i64> = stamps.iter().filter_map(|stamp| stamp["card_ns"].as_i64()).collect();
-        assert_eq!((card.len(), stamps.len()), (1, 2), "{journey}");
-        // The cycle is 5 ms; the card's clock goes its own way.
-        assert!(card[0] > before, "{journey}");
-        before = card[0];
-        let told = stamps.iter().map(|stamp| stamp["told_ns"].as_i64().unwrap());
-        assert!(told.min() >= journey["from_ns"].as_i64(), "{journey}");
+    for packet_path in packet_paths {
+        let timestamps = packet_path["transmit_timestamps"].as_array().unwrap();
+        let nic: Vec<i64> =
+            timestamps.iter().filter_map(|timestamp| timestamp["nic_ns"].as_i64()).collect();
+        assert_eq!((nic.len(), timestamps.len()), (1, 2), "{packet_path}");
+        // The cycle is 5 ms; the NIC's clock goes its own way.
+        assert!(nic[0] > before, "{packet_path}");
+        before = nic[0];
+        let told = timestamps.iter().map(|timestamp| timestamp["told_ns"].as_i64().unwrap());
+        assert!(told.min() >= packet_path["from_ns"].as_i64(), "{packet_path}");
     }
 }

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire trace record --xdp`: frames that drivers show, between two stations of this kernel.
-//!
-//! Not here: tracing without it (`trace`), what the program sees (`timewire-bpf`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
-mod support;
 
 use std::fs;
 
+use crate::support::{Host, Running, TIMEWIRE, timewire, wait_until};
 use serde_json::Value as Json;
-use support::{Host, Running, TIMEWIRE, timewire, wait_until};
 
 /// Two stations that see each other.
 fn stations() -> Option<Host> {
@@ -75,7 +70,7 @@ fn recorder(host: &Host, file: &str) -> Running {
 }
 
 #[test]
-fn t3_the_drivers_part_of_every_journey_is_told_and_all_parts_sum_to_its_length() {
+fn t3_the_drivers_part_of_every_packet_path_is_told_and_all_parts_sum_to_its_length() {
     let Some(host) = stations() else { return };
     if !can_watch(&host) {
         return;
@@ -90,29 +85,33 @@ fn t3_the_drivers_part_of_every_journey_is_told_and_all_parts_sum_to_its_length(
     listener.end();
     let last: Json = said.stdout.lines().last().unwrap().parse().unwrap();
     assert_eq!((&last["lost"], &last["hooks"]["xdp"]["written"]), (&0.into(), &200.into()));
-    // The talker's stamps come in buffers that frames had before they were copied.
+    // The talker's timestamps come in buffers that frames had before they were copied.
     assert_eq!(last["hooks"]["drop"]["written"], 0, "{last}");
     let show = ["trace", "show", "here.twc", "--json", "--csv", "a.csv", "--jsonl", "a.jsonl"];
     let said = host.timewire(&show).done().json();
-    let journeys = said["journeys"].as_array().unwrap();
-    assert_eq!((journeys.len(), &journeys[0]["count"]), (1, &200.into()), "{journeys:?}");
-    assert_eq!(journeys[0]["status"], "complete");
+    let packet_paths = said["packet_paths"].as_array().unwrap();
+    assert_eq!(
+        (packet_paths.len(), &packet_paths[0]["count"]),
+        (1, &200.into()),
+        "{packet_paths:?}"
+    );
+    assert_eq!(packet_paths[0]["status"], "complete");
     let lines = fs::read_to_string(host.scratch().path().join("a.jsonl")).unwrap();
     assert_eq!(lines.lines().count(), 200);
     for line in lines.lines() {
-        let journey: Json = line.parse().unwrap();
-        let stages = journey["stages"].as_array().unwrap();
+        let packet_path: Json = line.parse().unwrap();
+        let stages = packet_path["stages"].as_array().unwrap();
         let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
-        assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
+        assert_eq!(packet_path["end_to_end_ns"], sum, "{packet_path}");
         let place = |name: &str| stages.iter().position(|stage| stage["stage"] == name);
-        let driver = place("driver-receive").unwrap_or_else(|| panic!("{journey}"));
+        let driver = place("driver-receive").unwrap_or_else(|| panic!("{packet_path}"));
         assert_eq!(
             (&stages[driver]["station"], &stages[driver]["hop"]),
             (&"beta".into(), &1.into())
         );
-        assert_eq!(place("softirq"), Some(driver + 1), "{journey}");
+        assert_eq!(place("softirq"), Some(driver + 1), "{packet_path}");
         let before = stages[driver - 1]["stage"].as_str().unwrap();
-        assert!(before.ends_with("wire"), "{journey}");
+        assert!(before.ends_with("wire"), "{packet_path}");
     }
     // Of what it came to, nothing is beside the other stages.
     let csv = fs::read_to_string(host.scratch().path().join("a.csv")).unwrap();
@@ -182,14 +181,14 @@ fn t3_without_being_asked_for_no_driver_is_looked_at() {
     assert_eq!(header["missing"], Json::Object(serde_json::Map::new()));
 }
 
-/// A card's driver in the emulated machine: the 82576 resets its link for a program, and the first
+/// A NIC's driver in the emulated machine: the 82576 resets its link for a program, and the first
 /// message goes when it is up again.
 #[test]
-fn t4_qemu_the_driver_of_a_card_has_its_part_of_every_journey() {
+fn t4_qemu_the_driver_of_a_nic_has_its_part_of_every_packet_path() {
     if std::env::var_os("TIMEWIRE_SLOW").is_none() {
         return eprintln!("SKIP: slow: it boots an emulated machine; TIMEWIRE_SLOW=1 runs it");
     }
-    // The programs that come reset the cards. The first messages after that now and then have no
+    // The programs that come reset the NICs. The first messages after that now and then have no
     // end, or two (the book's limitations): they are not what this is about.
     let script = format!(
         "set -e; cd /tmp; ip netns add far; ip link set eth1 netns far
@@ -210,30 +209,30 @@ END
          {TIMEWIRE} trace info a.twc --json | tr -d '\n'; echo
          {TIMEWIRE} trace show a.twc --jsonl a.jsonl >/tmp/shown; cat a.jsonl"
     );
-    let said =
-        timewire(&["lab", "exec", "--in", "qemu", "--cards", "2", "--", "sh", "-c", &script]);
+    let said = timewire(&["lab", "exec", "--in", "qemu", "--nics", "2", "--", "sh", "-c", &script]);
     if said.stderr.contains("lab qemu") {
         return eprintln!("SKIP: no kernel for the emulated machine; `timewire lab qemu`");
     }
     let said = said.done();
     let lines: Vec<Json> = said.stdout.lines().map(|line| line.parse().unwrap()).collect();
-    let (info, journeys) = lines.split_first().unwrap();
+    let (info, packet_paths) = lines.split_first().unwrap();
     let missing = info["header"]["missing"].as_object().unwrap();
     assert!(missing.keys().all(|name| !name.contains("/eth")), "{missing:?}");
-    let is_whole = |journey: &&Json| {
-        (journey["status"].as_str(), journey["outcome"].as_str())
+    let is_whole = |packet_path: &&Json| {
+        (packet_path["status"].as_str(), packet_path["outcome"].as_str())
             == (Some("complete"), Some("received"))
     };
-    let odd: Vec<&Json> = journeys.iter().filter(|journey| !is_whole(journey)).collect();
+    let odd: Vec<&Json> =
+        packet_paths.iter().filter(|packet_path| !is_whole(packet_path)).collect();
     assert!(odd.is_empty(), "{odd:#?}\nlost: {}\n{}", info["lost"], said.stderr);
-    assert_eq!(journeys.len(), 100);
-    for journey in journeys {
-        let stages = journey["stages"].as_array().unwrap();
+    assert_eq!(packet_paths.len(), 100);
+    for packet_path in packet_paths {
+        let stages = packet_path["stages"].as_array().unwrap();
         let sum: i64 = stages.iter().map(|stage| stage["ns"].as_i64().unwrap()).sum();
-        assert_eq!(journey["end_to_end_ns"], sum, "{journey}");
+        assert_eq!(packet_path["end_to_end_ns"], sum, "{packet_path}");
         let names: Vec<&str> =
             stages.iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
         let wire = names.iter().position(|name| name.ends_with("wire")).unwrap();
-        assert_eq!(names[wire + 1..wire + 3], ["driver-receive", "softirq"], "{journey}");
+        assert_eq!(names[wire + 1..wire + 3], ["driver-receive", "softirq"], "{packet_path}");
     }
 }

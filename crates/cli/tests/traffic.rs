@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two stations behind their MACs: whatever the local stack speaks goes through, in both
 //! directions, and nothing goes past the MACs.
-//!
-//! Not here: when frames leave (the laboratory's runs measure that).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use support::{Segment, wait_until};
+use crate::support;
+use crate::support::{Segment, wait_until};
 use timewire_lab::ns;
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(30));
 /// What is sent through each connection. **Units**: bytes.
 const LENGTH: usize = 300_000;
 
@@ -23,7 +19,7 @@ const LENGTH: usize = 300_000;
 const FAMILIES: [[(&str, &str); 2]; 2] =
     [[("", "10.9.0.1"), ("beta", "10.9.0.2")], [("", "fd09::1"), ("beta", "fd09::2")]];
 
-const AF_PACKET: &str = "mac: { carrier: af_packet }\n";
+const AF_PACKET: &str = "mac: { socket: af_packet }\n";
 
 fn stations(options: &'static str) -> Option<(Segment, [support::Running; 2])> {
     let segment = Segment::with(options)?;
@@ -42,7 +38,7 @@ fn inside<T: Send>(segment: &Segment, netns: &str, work: impl FnOnce() -> T + Se
 fn udp(segment: &Segment, (netns, address): (&str, &str), port: u16) -> UdpSocket {
     let address = (address, port);
     let socket = inside(segment, netns, || UdpSocket::bind(address)).unwrap();
-    socket.set_read_timeout(PATIENCE).unwrap();
+    socket.set_read_timeout(TIMEOUT).unwrap();
     socket
 }
 
@@ -65,8 +61,8 @@ fn transfer(segment: &Segment, from: (&str, &str), to: (&str, &str)) {
 
 /// Sends the pattern and receives it.
 fn exchange(stream: TcpStream) {
-    stream.set_read_timeout(PATIENCE).unwrap();
-    stream.set_write_timeout(PATIENCE).unwrap();
+    stream.set_read_timeout(TIMEOUT).unwrap();
+    stream.set_write_timeout(TIMEOUT).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| (&stream).write_all(&pattern()).unwrap());
         let mut got = vec![0; LENGTH];

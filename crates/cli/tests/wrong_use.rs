@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Wrong use: each mistake gets its message and its exit code, and changes nothing.
-//!
-//! Not here: each wrong scenario file (`timewire-sched` has them all).
-
-mod support;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{BOTH_CASES, Host, PLAIN_CASE, Scratch, TIMEWIRE, Tiny, run, timewire};
+use crate::support::{BOTH_CASES, Host, PLAIN_CASE, Scratch, TIMEWIRE, Tiny, run, timewire};
 
 #[test]
 fn t1_an_unknown_verb_lists_what_there_is() {
@@ -36,7 +32,7 @@ fn t1_run_without_a_file_or_with_a_missing_one() {
 
 #[test]
 fn t1_run_shows_what_is_wrong_in_a_scenario() {
-    let bad = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sched/tests/bad");
+    let bad = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tsn/tests/bad");
     for name in ["no-unit", "slots-overlap", "many-at-once", "unknown-key", "not-yaml", "empty"] {
         let file = format!("{name}.yaml");
         let golden = fs::read_to_string(bad.join(format!("{name}.stderr"))).unwrap();
@@ -79,20 +75,20 @@ fn t1_dry_run_prints_the_schedule_and_runs_nothing() {
 }
 
 #[test]
-fn t1_a_carrier_is_checked_before_anything_is_made_or_told() {
+fn t1_a_backend_is_checked_before_anything_is_made_or_told() {
     let scratch = Scratch::new();
     let tiny = |cases| Tiny { name: "tiny", cases, more: "" }.text();
     let plain = scratch.write("plain.yaml", &tiny(PLAIN_CASE));
     // Long enough for each message, not for one of best effort beside the real-time one.
     let short = tiny(BOTH_CASES).replace("transmit: 450us", "transmit: 20us");
     let short = scratch.write("short.yaml", &short);
-    let none = "error: --carrier is for cases with `mac: tdm`, and tiny has none\n";
-    let what = "error: the carrier taprio-assist, which --carrier asks for, cannot carry tiny: ";
+    let none = "error: --backend is for cases with `backend: mac`, and tiny has none\n";
+    let what = "error: the backend taprio-assist, which --backend asks for, cannot carry tiny: ";
     let why = "the slot of `alpha` at 0ns transmits for 20us";
-    for more in [&["--dry-run"][..], &["--lab", "uml", "--out", "out"], &["--out", "out"]] {
+    for more in [&["--dry-run"][..], &["--on", "lab:uml", "--out", "out"], &["--out", "out"]] {
         let run = |file: &str| {
             let mut command = Command::new(TIMEWIRE);
-            command.args(["run", file, "--carrier", "taprio-assist"]).args(more);
+            command.args(["run", file, "--backend", "taprio-assist"]).args(more);
             run(command.current_dir(scratch.path()))
         };
         run(&plain).failed(2, none);

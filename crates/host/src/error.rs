@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What can go wrong when a host is changed.
-//!
-//! Not here: the exit code it leads to (the command line).
 
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use timewire_base::IfName;
+use timewire_base::{Failure, FileError, IfName};
 use timewire_sys::namespace::user_in_words;
 
 /// A change of the host, or its undoing, that failed.
@@ -42,24 +41,9 @@ pub enum HostError {
         /// What it said.
         stderr: String,
     },
-    /// A file or directory that Timewire keeps could not be used.
-    #[error("cannot {what} {path}: {source}", path = .path.display())]
-    File {
-        /// What was tried.
-        what: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A file does not hold what it should.
-    #[error("{path}: {why}", path = .path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// A file could not be used, or does not hold what it should.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A host does not tell what has to be known of it.
     #[error("cannot read {what}: {why}")]
     Unreadable {
@@ -76,9 +60,9 @@ pub enum HostError {
         /// Those that are there.
         there: Vec<String>,
     },
-    /// A card does not stamp frames.
-    #[error("the card of {interface} cannot stamp: {why}")]
-    CannotStamp {
+    /// A NIC does not timestamp frames.
+    #[error("the NIC of {interface} cannot timestamp: {why}")]
+    CannotTimestamp {
         /// The interface.
         interface: IfName,
         /// Why not.
@@ -113,9 +97,9 @@ pub enum HostError {
         /// What is wrong.
         why: String,
     },
-    /// The guardian process did not start, so nothing was changed.
-    #[error("the guardian process did not start ({program}): {why}")]
-    Guardian {
+    /// The watchdog process did not start, so nothing was changed.
+    #[error("the watchdog process did not start ({program}): {why}")]
+    Watchdog {
         /// What was started.
         program: String,
         /// What went wrong.
@@ -192,7 +176,7 @@ pub enum HostError {
     },
     /// A tree of groups asks for what this host cannot do.
     #[error(transparent)]
-    GroupPlan(#[from] timewire_sched::groups::GroupError),
+    GroupPlan(#[from] timewire_tsn::groups::GroupError),
     /// A member of a scheduling group cannot be what the tree says.
     #[error("{member}: {source}")]
     GroupMember {
@@ -237,12 +221,24 @@ pub enum HostError {
     },
 }
 
-impl HostError {
-    /// What the user can do about it, where that is known.
-    pub fn hint(&self) -> Option<&'static str> {
+impl Failure for HostError {
+    fn inner(&self) -> Option<&dyn Failure> {
         match self {
-            HostError::GroupMember { source, .. } => source.hint(),
-            HostError::CannotStamp { .. } => Some("ask for the kernel's stamps: --stamps software"),
+            HostError::GroupMember { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+
+    fn leaves_changed(&self) -> bool {
+        matches!(self, HostError::NotUndone { .. })
+            || self.inner().is_some_and(Failure::leaves_changed)
+    }
+
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
+            HostError::CannotTimestamp { .. } => {
+                Some("ask for the kernel's timestamps: --timestamps software")
+            }
             HostError::GroupPlan(error) => Some(error.hint()).filter(|hint| !hint.is_empty()),
             HostError::NotAdmitted { source, .. } => Some(match source.raw_os_error() {
                 Some(EBUSY) => {
@@ -273,21 +269,22 @@ impl HostError {
             HostError::ToolFailed { stderr, .. } if stderr.contains("not permitted") => {
                 Some("needs CAP_NET_ADMIN (run as root)")
             }
-            _ => None,
-        }
+            _ => return self.inner()?.hint(),
+        };
+        hint.map(Cow::Borrowed)
     }
 
-    /// Whether this host lacks something that another would have.
-    pub fn is_unsupported(&self) -> bool {
+    fn is_unsupported(&self) -> bool {
         match self {
-            HostError::Unsupported { .. } | HostError::CannotStamp { .. } => true,
-            HostError::GroupMember { source, .. } => source.is_unsupported(),
-            _ => false,
+            HostError::Unsupported { .. } | HostError::CannotTimestamp { .. } => true,
+            _ => self.inner().is_some_and(Failure::is_unsupported),
         }
     }
+}
 
+impl HostError {
     pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
-        HostError::File { what, path: path.into(), source }
+        FileError::Unusable { what, path: path.into(), source }.into()
     }
 
     pub(crate) fn kernel(what: impl Into<String>, source: io::Error) -> Self {

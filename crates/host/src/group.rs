@@ -5,8 +5,6 @@
 //!
 //! A thread that a member starts while it is one inherits the priority; when the member leaves,
 //! such a thread gets what the process' main thread had.
-//!
-//! Not here: the priority of Timewire's own threads (`timewire-path`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +13,12 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use timewire_sys::namespace::Process;
-use timewire_sys::scheduler::{self, Attributes, RtPriority};
+use timewire_sys::scheduler::RtPriority;
+use timewire_tsn::groups::Scheduling;
 
-use crate::journal::{EntryId, Journal};
-use crate::scheduling::{self, ROUNDS, SavedThread};
-use crate::{HostError, Undo};
+use crate::HostError;
+use crate::groups::{Given, Held};
+use crate::journal::Journal;
 
 /// The number of a member of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +58,7 @@ pub struct Member {
 pub struct Group {
     journal: Arc<Journal>,
     priority: RtPriority,
-    members: BTreeMap<MemberId, (Member, EntryId)>,
+    members: BTreeMap<MemberId, (Member, Held)>,
     next: u32,
 }
 
@@ -86,19 +85,14 @@ impl Group {
         if let Some((member, _)) = self.members.values().find(|(m, _)| m.process == process) {
             return Err(HostError::AlreadyMember { pid, member: member.id.0 });
         }
-        let mut joining = Joining { group: self, process, cpus, saved: Vec::new(), entry: None };
-        let result = joining.join();
-        let Joining { saved, entry, .. } = joining;
-        let Some(entry) = entry else {
-            return Err(result.err().unwrap_or(HostError::NoProcess { pid }));
-        };
-        if let Err(error) = result {
-            self.journal.undo(entry)?;
-            return Err(error);
-        }
+        let priority = self.priority.get();
+        let scheduling = Scheduling::Fifo { priority };
+        let given = Given { scheduling, cpus: cpus.map(<[u32]>::to_vec), windowed: false };
+        let held = Held::join_alone(&self.journal, process, given)?;
         let id = MemberId(self.next);
         self.next += 1;
-        self.members.insert(id, (Member { id, process, threads: saved.len() }, entry));
+        let member = Member { id, process, threads: held.threads_at_start() };
+        self.members.insert(id, (member, held));
         Ok(id)
     }
 
@@ -106,11 +100,11 @@ impl Group {
     ///
     /// **Errors**: no such member, or the kernel refuses; it stays a member then.
     pub fn remove(&mut self, id: MemberId) -> Result<(), HostError> {
-        let Some(&(_, entry)) = self.members.get(&id) else {
+        let Some((_, held)) = self.members.get_mut(&id) else {
             let members = self.members.keys().map(|id| id.0).collect();
             return Err(HostError::NoMember { member: id.0, members });
         };
-        self.journal.undo(entry)?;
+        held.leave(&self.journal)?;
         self.members.remove(&id);
         Ok(())
     }
@@ -132,8 +126,8 @@ impl Group {
             .map(|(member, _)| member.id)
             .collect();
         for id in dead {
-            if let Some((_, entry)) = self.members.remove(&id) {
-                self.journal.forget(entry)?;
+            if let Some((_, mut held)) = self.members.remove(&id) {
+                held.leave(&self.journal)?;
             }
         }
         Ok(())
@@ -142,88 +136,11 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for (member, entry) in self.members.values() {
-            if let Err(error) = self.journal.undo(*entry) {
+        for (member, held) in self.members.values_mut() {
+            if let Err(error) = held.leave(&self.journal) {
                 let _ = writeln!(std::io::stderr(), "timewire: member {}: {error}", member.id);
             }
         }
-    }
-}
-
-/// A process on its way into the group.
-struct Joining<'a> {
-    group: &'a Group,
-    process: Process,
-    cpus: Option<&'a [u32]>,
-    saved: Vec<SavedThread>,
-    entry: Option<EntryId>,
-}
-
-impl Joining<'_> {
-    /// Gives the priority to all threads, also to those born while this runs.
-    fn join(&mut self) -> Result<(), HostError> {
-        for _ in 0..ROUNDS {
-            let new = self.new_threads().map_err(|e| self.refused("read the scheduling", e))?;
-            if new.is_empty() {
-                break;
-            }
-            self.saved.extend(new.iter().cloned());
-            self.record()?;
-            for thread in &new {
-                self.give(thread).map_err(|e| self.refused("change the scheduling", e))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Threads that are not known yet and have not inherited the priority from one that is.
-    fn new_threads(&self) -> io::Result<Vec<SavedThread>> {
-        let first_round = self.saved.is_empty();
-        let mut new = Vec::new();
-        for tid in scheduling::threads(self.process)? {
-            let Some(thread) = SavedThread::of(self.process, tid)? else {
-                continue;
-            };
-            let known = self
-                .saved
-                .iter()
-                .any(|s| (s.tid, s.start_ticks) == (thread.tid, thread.start_ticks));
-            let inherited = !first_round && thread.attributes.is_fifo(self.group.priority);
-            if !known && !inherited {
-                new.push(thread);
-            }
-        }
-        Ok(new)
-    }
-
-    /// One entry holds all threads, so a longer list takes the place of a shorter one.
-    fn record(&mut self) -> Result<(), HostError> {
-        let longer = self.group.journal.record(Undo::RestoreScheduling {
-            pid: self.process.pid,
-            start_ticks: self.process.start_ticks,
-            given: self.group.priority.get(),
-            threads: self.saved.clone(),
-        })?;
-        match self.entry.replace(longer) {
-            Some(shorter) => self.group.journal.forget(shorter),
-            None => Ok(()),
-        }
-    }
-
-    fn give(&self, thread: &SavedThread) -> io::Result<()> {
-        let wanted = Attributes::fifo(self.group.priority).with_reset_on_fork(thread.attributes);
-        let set = || {
-            scheduler::set_attributes(thread.tid, &wanted)?;
-            match self.cpus {
-                Some(cpus) => scheduler::set_affinity(thread.tid, cpus),
-                None => Ok(()),
-            }
-        };
-        scheduling::gone_is_none(set()).map(drop)
-    }
-
-    fn refused(&self, what: &'static str, source: io::Error) -> HostError {
-        HostError::Scheduling { what, pid: self.process.pid, source }
     }
 }
 

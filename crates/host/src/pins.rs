@@ -1,22 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names in the BPF file system, which keep programs without a process, and the XDP program of an
 //! interface, as far as undoing needs them.
-//!
-//! Not here: the programs (`timewire-bpf`), which this needs not to take them away.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use timewire_base::IfName;
 use timewire_sys::{machine, namespace};
 
 use crate::HostError;
-use crate::journal::Journal;
+use crate::journal::{Inverse, Journal, Kind, runtime_dir};
 use crate::tool::{self, Tool};
-use crate::undo::Undo;
+
+/// Undoes a change of the BPF file system, or of what is attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum BpfUndo {
+    /// Removes a directory of names in the BPF file system with all that is in it, and those above
+    /// it that are empty then; what nobody else holds, goes.
+    RemovePins {
+        /// Absolute path, with at least two directories below the mount.
+        path: PathBuf,
+    },
+    /// Puts the XDP program back that another took the place of, if that is there still.
+    RestoreXdp {
+        /// The interface, in the namespace of the process that undoes.
+        interface: IfName,
+        /// Where it runs, as `ip link` says it: `xdpdrv` or `xdpgeneric`.
+        mode: String,
+        /// The number of the program that took its place.
+        taken_by: u32,
+        /// The name of the former program in the BPF file system.
+        former: PathBuf,
+    },
+    /// Takes a mount away if nothing is in it, and then the file that says that it is ours.
+    UnmountEmpty {
+        /// Absolute path.
+        path: PathBuf,
+        /// The file.
+        marker: PathBuf,
+    },
+}
+
+/// Of undo logs.
+pub(crate) const KIND: Kind = Kind::of::<BpfUndo>(&["remove_pins", "restore_xdp", "unmount_empty"]);
+
+impl Inverse for BpfUndo {
+    fn undo(&self) -> Result<(), HostError> {
+        match self {
+            BpfUndo::RemovePins { path } => {
+                remove(path).map_err(|e| HostError::file("remove", path, e))
+            }
+            BpfUndo::RestoreXdp { interface, mode, taken_by, former } => {
+                restore_xdp(interface, mode, *taken_by, former)
+            }
+            BpfUndo::UnmountEmpty { path, marker } => {
+                unmount_empty(path, marker).map_err(|e| HostError::file("unmount", path, e))
+            }
+        }
+    }
+}
+
+impl fmt::Display for BpfUndo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BpfUndo::RemovePins { path } => write!(f, "remove {} with its names", path.display()),
+            BpfUndo::RestoreXdp { interface, .. } => {
+                write!(f, "give {interface} its XDP program back")
+            }
+            BpfUndo::UnmountEmpty { path, .. } => write!(f, "unmount {}", path.display()),
+        }
+    }
+}
 
 /// Where the BPF file system is by convention.
 pub const BPF_MOUNT: &str = "/sys/fs/bpf";
@@ -49,14 +109,14 @@ pub struct Lock {
 /// may have found it mounted.
 ///
 /// **Errors**: needs CAP_SYS_ADMIN; the kernel has none.
-pub fn mount(journal: &Journal, patience: Duration) -> Result<Option<Lock>, HostError> {
+pub fn mount(journal: &Journal, timeout: Duration) -> Result<Option<Lock>, HostError> {
     let (path, marker) = (PathBuf::from(BPF_MOUNT), marker()?);
-    let give_up = Instant::now() + patience;
+    let give_up = Instant::now() + timeout;
     let mut is_recorded = false;
     let mut record = || match std::mem::replace(&mut is_recorded, true) {
         true => Ok(()),
         false => {
-            let undo = Undo::UnmountEmpty { path: path.clone(), marker: marker.clone() };
+            let undo = BpfUndo::UnmountEmpty { path: path.clone(), marker: marker.clone() };
             journal.record(undo).map(drop)
         }
     };
@@ -80,8 +140,8 @@ pub fn mount(journal: &Journal, patience: Duration) -> Result<Option<Lock>, Host
 /// `None` when others hold it for so long.
 ///
 /// **Errors**: this process may not open it.
-pub fn lock(patience: Duration) -> Result<Option<Lock>, HostError> {
-    lock_until(Instant::now() + patience)
+pub fn lock(timeout: Duration) -> Result<Option<Lock>, HostError> {
+    lock_until(Instant::now() + timeout)
 }
 
 fn lock_until(give_up: Instant) -> Result<Option<Lock>, HostError> {
@@ -120,20 +180,20 @@ pub fn is_mounted() -> Result<bool, HostError> {
 }
 
 /// Takes the mount away if it is ours and empty and nobody has its lock: see
-/// [`Undo::UnmountEmpty`].
+/// [`BpfUndo::UnmountEmpty`].
 ///
 /// **Errors**: the mount cannot be taken away.
 pub fn unmount_if_unused() -> Result<(), HostError> {
     let path = PathBuf::from(BPF_MOUNT);
-    Undo::UnmountEmpty { path, marker: marker()? }.carry_out()
+    BpfUndo::UnmountEmpty { path, marker: marker()? }.undo()
 }
 
 fn marker() -> Result<PathBuf, HostError> {
-    Ok(crate::journal::runtime_dir()?.join(MARKER))
+    Ok(runtime_dir()?.join(MARKER))
 }
 
-/// See [`Undo::RemovePins`].
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
+/// See [`BpfUndo::RemovePins`].
+fn remove(path: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return remove_empty_above(path),
         other => other?,
@@ -164,8 +224,8 @@ fn remove_empty_above(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// See [`Undo::RestoreXdp`].
-pub(crate) fn restore_xdp(
+/// See [`BpfUndo::RestoreXdp`].
+fn restore_xdp(
     interface: &IfName,
     mode: &str,
     taken_by: u32,
@@ -191,8 +251,8 @@ pub(crate) fn restore_xdp(
     tool::run(Tool::Ip, &words).map(drop)
 }
 
-/// See [`Undo::UnmountEmpty`]. Whoever has the lock is about to use it, or does this afterwards.
-pub(crate) fn unmount_empty(path: &Path, marker: &Path) -> io::Result<()> {
+/// See [`BpfUndo::UnmountEmpty`]. Whoever has the lock is about to use it, or does this afterwards.
+fn unmount_empty(path: &Path, marker: &Path) -> io::Result<()> {
     // A mount, and then what is below, where nothing is left but the marker to be removed. Without
     // its lock, that could be the marker of a mount to come.
     for _ in 0..2 {

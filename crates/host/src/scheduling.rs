@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Saving and restoring the scheduling of all threads of a process.
-//!
-//! Not here: which processes get a priority (`group`).
+//! Saving and restoring the scheduling of all threads of a process; threads of the kernel and CPUs.
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use timewire_base::FileError;
+use timewire_model::scenario::host::CpuList;
 use timewire_sys::namespace::{self, Process};
-use timewire_sys::scheduler::{self, Attributes, RtPriority};
+use timewire_sys::scheduler::{self, Attributes};
 
 use crate::HostError;
 
@@ -90,18 +90,36 @@ pub(crate) fn threads(process: Process) -> io::Result<Vec<u32>> {
     Ok(tids)
 }
 
-/// Gives the threads of a process what they had. Threads that were born while the process had
-/// `given` have inherited it; they get what the first saved thread had.
-///
-/// **Errors**: the kernel refuses; the other threads are restored all the same.
-pub(crate) fn restore(process: Process, given: u8, saved: &[SavedThread]) -> Result<(), HostError> {
-    let given = RtPriority::new(given);
-    let inherited = |now: &Attributes| given.is_some_and(|given| now.is_fifo(given));
-    restore_inherited(process, inherited, saved)
+/// The threads of the kernel whose names begin so: name and number, by name.
+pub(crate) fn kernel_threads(prefix: &str) -> Vec<(String, u32)> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let named = |tid: u32| {
+        let name = fs::read_to_string(format!("/proc/{tid}/comm")).ok()?;
+        let name = name.trim_end_matches('\n');
+        // What is called alike in user space has a command line.
+        let is_kernel = || fs::read(format!("/proc/{tid}/cmdline")).is_ok_and(|it| it.is_empty());
+        (name.starts_with(prefix) && is_kernel()).then(|| (name.to_owned(), tid))
+    };
+    let mut found: Vec<(String, u32)> = numbers.filter_map(named).collect();
+    // A process that ends has no command line either.
+    found.retain(|(_, tid)| Process::of(*tid).is_ok_and(Process::is_alive));
+    found.sort();
+    found
 }
 
-/// The same, with the judgement whether a thread that was born later has inherited what it has.
-pub(crate) fn restore_inherited(
+/// The CPUs that are on line.
+pub(crate) fn online_cpus() -> Result<CpuList, HostError> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = fs::read_to_string(path).map_err(|e| HostError::file("read", path, e))?;
+    CpuList::parse(text.trim()).map_err(|why| FileError::content(path, why).into())
+}
+
+/// Gives the threads of a process what they had. Threads that were born later and have inherited
+/// what it was given meanwhile get what the first saved thread had.
+///
+/// **Errors**: the kernel refuses; the other threads are restored all the same.
+pub(crate) fn restore(
     process: Process,
     has_inherited: impl Fn(&Attributes) -> bool,
     saved: &[SavedThread],

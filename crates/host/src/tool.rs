@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Running the distribution's network tools, with errors that name the command, what it said and,
 //! when it is missing, the package to install.
-//!
-//! Not here: which commands are run.
 
 use std::env;
 use std::io::Write;
@@ -22,11 +20,11 @@ pub enum Tool {
     Ip,
     /// Queueing disciplines.
     Tc,
-    /// Properties of network cards.
+    /// Properties of NICs.
     Ethtool,
     /// Tables of bridges; only laboratories need it.
     Bridge,
-    /// What a network card stamps.
+    /// What a NIC timestamps.
     HwstampCtl,
     /// This program itself, for what it keeps in the kernel without a process.
     Timewire,
@@ -131,7 +129,7 @@ fn execute(tool: Tool, arguments: &[&str], lines: Option<&[String]>) -> Result<S
 
 /// Runs a command on this input. Its output must be small: it is read after all input was written.
 ///
-/// It dies with this process, so that it makes no more changes once the guardian takes them back.
+/// It dies with this process, so that it makes no more changes once the watchdog takes them back.
 fn feed(mut command: Command, input: &str) -> std::io::Result<Output> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = namespace::spawn(command, None, OnParentDeath::Kill)?;

@@ -1,46 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transactions on this kernel, in network namespaces of their own: random ones, killed ones, ones
 //! that nobody confirms.
-//!
-//! Not here: disciplines that this kernel may lack (`timewire-lab` has tests in another kernel).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
 mod harness;
 
 use std::env;
 use std::fs;
-use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-use harness::{Role, guardian_of, hear_line, scratch, wait_until};
+use harness::{Role, hear_line, scratch, wait_until, watchdog_of};
 use timewire_base::{IfName, Span};
-use timewire_host::HostError;
-use timewire_host::apply::keeper::{self, KEEPER_VERB, Title, Undoing, keeper_main};
-use timewire_host::apply::record::Store;
+use timewire_host::apply::applied::{self, Title, Undoing};
+use timewire_host::apply::store::Store;
 use timewire_host::apply::{
-    self, ALL, Host, Outcome, PollingFile, RealHost, Setting, Settings, State, ThreadScheduling,
-    ThreadState, ThreadsOf, Value,
+    self, ALL, Host, PollingFile, RealHost, Setting, Settings, State, ThreadScheduling,
+    ThreadState, ThreadsOf, TransactionOutcome, Value,
 };
 use timewire_host::tool::{self, Tool};
+use timewire_host::{HostError, recover};
 use timewire_sys::namespace::Process;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    if let [verb, record] = arguments.as_slice()
-        && verb == KEEPER_VERB
-    {
-        return match keeper_main(Path::new(record)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("keeper: {error}");
-                ExitCode::from(3)
-            }
-        };
-    }
     harness::main(
         &[
             ("t3_random_transactions_leave_a_host_as_it_was", || inside("random")),
-            ("t3_whenever_apply_is_killed_the_host_is_put_back", || inside("killed")),
+            ("t3_whenever_apply_is_killed_the_host_is_restored", || inside("killed")),
             ("t3_what_nobody_confirms_is_taken_back", || inside("unconfirmed")),
             ("t3_a_second_transaction_is_refused", || inside("second")),
             ("t3_after_a_reboot_nothing_is_written", || inside("rebooted")),
@@ -146,29 +131,29 @@ fn disciplines(name: &IfName) -> Vec<(String, Value)> {
     there
 }
 
-fn any_wish(dice: &mut Dice, name: &IfName, qdiscs: &[(String, Value)]) -> Settings {
+fn any_desired(dice: &mut Dice, name: &IfName, qdiscs: &[(String, Value)]) -> Settings {
     let own = |make: fn(IfName) -> Setting| make(name.clone());
     let polling = |file| Setting::Polling { interface: name.clone(), file };
     let pick = |dice: &mut Dice, values: &[&str]| {
         let sides = u64::try_from(values.len()).unwrap();
         values[usize::try_from(dice.throw(sides)).unwrap()].to_owned()
     };
-    let mut wish = Settings::new();
+    let mut desired = Settings::new();
     if dice.throw(2) == 0 {
         let name = format!("net.ipv4.conf.{name}.rp_filter");
-        wish.set(Setting::Sysctl { name }, Value::text(pick(dice, &["0", "1", "2"])));
+        desired.set(Setting::Sysctl { name }, Value::text(pick(dice, &["0", "1", "2"])));
     }
     if dice.throw(2) == 0 {
         let mtu = pick(dice, &["1000", "1400", "9000"]);
-        wish.set(own(|interface| Setting::Mtu { interface }), Value::text(mtu));
+        desired.set(own(|interface| Setting::Mtu { interface }), Value::text(mtu));
     }
     if dice.throw(3) == 0 {
         let fields = [("rx", pick(dice, &["1", "2"])), ("tx", pick(dice, &["1", "2"]))];
-        wish.set(own(|interface| Setting::Channels { interface }), Value::fields(fields));
+        desired.set(own(|interface| Setting::Channels { interface }), Value::fields(fields));
     }
     if dice.throw(3) == 0 {
         let link = pick(dice, &["up", "down"]);
-        wish.set(own(|interface| Setting::Link { interface }), Value::text(link));
+        desired.set(own(|interface| Setting::Link { interface }), Value::text(link));
     }
     let threaded = dice.throw(2) == 0;
     if threaded || dice.throw(2) == 0 {
@@ -177,46 +162,46 @@ fn any_wish(dice: &mut Dice, name: &IfName, qdiscs: &[(String, Value)]) -> Setti
             ("generic-receive-offload", gro),
             ("tx-checksum-ip-generic", pick(dice, &["on", "off"])),
         ];
-        wish.set(own(|interface| Setting::Features { interface }), Value::fields(fields));
+        desired.set(own(|interface| Setting::Features { interface }), Value::fields(fields));
     }
     if threaded {
-        wish.set(polling(PollingFile::Threaded), Value::text("1"));
+        desired.set(polling(PollingFile::Threaded), Value::text("1"));
         let priority = u8::try_from(1 + dice.throw(50)).unwrap();
         let state = ThreadState {
             scheduling: Some(ThreadScheduling::Fifo(priority)),
             cpus: Some("0".to_owned()),
         };
         let setting = Setting::Threads { interface: name.clone(), of: ThreadsOf::Napi };
-        wish.set(setting, Value::Threads([(ALL.to_owned(), state)].into()));
+        desired.set(setting, Value::Threads([(ALL.to_owned(), state)].into()));
     }
     if dice.throw(2) == 0 {
         let count = Value::text(pick(dice, &["1", "2", "100"]));
-        wish.set(polling(PollingFile::NapiDeferHardIrqs), count);
-        wish.set(polling(PollingFile::GroFlushTimeout), Value::text("20000"));
+        desired.set(polling(PollingFile::NapiDeferHardIrqs), count);
+        desired.set(polling(PollingFile::GroFlushTimeout), Value::text("20000"));
     }
     for make in [|interface| Setting::Rps { interface }, |interface| Setting::Xps { interface }] {
         if dice.throw(3) == 0 {
-            wish.set(own(make), Value::fields([(ALL, pick(dice, &["0", "0-1", ""]))]));
+            desired.set(own(make), Value::fields([(ALL, pick(dice, &["0", "0-1", ""]))]));
         }
     }
     if dice.throw(2) == 0 {
         let sides = u64::try_from(qdiscs.len()).unwrap();
         let (_, value) = &qdiscs[usize::try_from(dice.throw(sides)).unwrap()];
-        wish.set(own(|interface| Setting::Qdiscs { interface }), value.clone());
+        desired.set(own(|interface| Setting::Qdiscs { interface }), value.clone());
     }
-    wish
+    desired
 }
 
-fn go(wish: &Settings, confirm_within: Option<Span>) -> Outcome {
+fn go(desired: &Settings, confirm_within: Option<Span>) -> TransactionOutcome {
     let title = Title { name: "a test", file: "none", by_hand: &[] };
-    match keeper::apply(&title, wish, confirm_within, &mut |_, _, _| {}).unwrap() {
+    match applied::apply(&title, desired, confirm_within, &mut |_, _, _| {}).unwrap() {
         Ok(outcome) => outcome,
         Err(failure) => panic!("{failure:?}"),
     }
 }
 
 fn take_back() {
-    match keeper::undo(false).unwrap() {
+    match applied::undo(false).unwrap() {
         Undoing::Done { undone, .. } => assert_eq!(undone.left, [], "{:?}", undone.reasons),
         other => panic!("{other:?}"),
     }
@@ -236,20 +221,21 @@ fn role_random(_: &[String]) {
             sh(&qdiscs[usize::try_from(dice.throw(sides)).unwrap()].0);
         }
         let then = picture(&name);
-        let wish = any_wish(&mut dice, &name, &qdiscs);
-        let (_, plan) = apply::plan(&mut RealHost, &wish).unwrap();
+        let desired = any_desired(&mut dice, &name, &qdiscs);
+        let (_, plan) = apply::plan(&mut RealHost, &desired).unwrap();
         commands += plan.steps.iter().map(|step| step.commands.len()).sum::<usize>();
         let title = Title { name: "a test", file: "none", by_hand: &[] };
-        let result = keeper::apply(&title, &wish, None, &mut |_, _, _| {}).unwrap();
+        let result = applied::apply(&title, &desired, None, &mut |_, _, _| {}).unwrap();
         if let Err(failure) = &result {
-            // Some wishes contradict themselves: no thread polls while the link is down.
+            // Some desired configurations contradict themselves: no thread polls while the link is
+            // down.
             let words = format!("{failure:?}");
             assert!(words.contains("left: []"), "seed {seed}: {words}");
             refused += 1;
         }
-        if matches!(result, Ok(Outcome::Done { .. })) {
+        if matches!(result, Ok(TransactionOutcome::Done { .. })) {
             applied += 1;
-            for (setting, value) in wish.iter() {
+            for (setting, value) in desired.iter() {
                 let have = RealHost.observe(setting).unwrap();
                 assert!(value.is_met_by(&have), "seed {seed}: {setting} is {have}, not {value}");
             }
@@ -266,27 +252,27 @@ fn role_random(_: &[String]) {
 }
 
 /// Several steps, some of several commands.
-fn a_wish(name: &IfName) -> Settings {
+fn a_desired(name: &IfName) -> Settings {
     let qdiscs = disciplines(name);
-    let mut wish = any_wish(&mut Dice(1), name, &qdiscs);
+    let mut desired = any_desired(&mut Dice(1), name, &qdiscs);
     let own = |make: fn(IfName) -> Setting| make(name.clone());
-    wish.set(own(|interface| Setting::Mtu { interface }), Value::text("1000"));
-    wish.set(own(|interface| Setting::Link { interface }), Value::text("down"));
-    wish.set(own(|interface| Setting::Rps { interface }), Value::fields([(ALL, "0-1")]));
-    wish.set(own(|interface| Setting::Qdiscs { interface }), qdiscs[0].1.clone());
-    wish
+    desired.set(own(|interface| Setting::Mtu { interface }), Value::text("1000"));
+    desired.set(own(|interface| Setting::Link { interface }), Value::text("down"));
+    desired.set(own(|interface| Setting::Rps { interface }), Value::fields([(ALL, "0-1")]));
+    desired.set(own(|interface| Setting::Qdiscs { interface }), qdiscs[0].1.clone());
+    desired
 }
 
 /// Applies to the interface of its parent. Says when it begins and when it is done; ends when told.
 fn role_apply(arguments: &[String]) {
     let name = IfName::new(&arguments[0]).unwrap();
     let within = arguments.get(1).map(|ms| Span::from_ns(ms.parse::<i64>().unwrap() * 1_000_000));
-    let wish = a_wish(&name);
+    let desired = a_desired(&name);
     println!("begins");
     hear_line();
-    match keeper::apply(
+    match applied::apply(
         &Title { name: "a test", file: "none", by_hand: &[] },
-        &wish,
+        &desired,
         within,
         &mut |_, _, _| {},
     ) {
@@ -297,14 +283,14 @@ fn role_apply(arguments: &[String]) {
     hear_line();
 }
 
-/// The keeper of the record of this namespace.
-fn keeper_process() -> Option<Process> {
-    let record = Store::open().unwrap().record_path();
-    guardian_of(record.to_str().unwrap())
+/// The watchdog of the record of this namespace.
+fn apply_watchdog_process() -> Option<Process> {
+    let record = Store::open().unwrap().log_path();
+    watchdog_of(record.to_str().unwrap())
 }
 
 fn lines_of_record() -> usize {
-    let text = fs::read_to_string(Store::open().unwrap().record_path());
+    let text = fs::read_to_string(Store::open().unwrap().log_path());
     text.map_or(0, |text| text.lines().count())
 }
 
@@ -312,10 +298,10 @@ fn role_killed(_: &[String]) {
     let name = name();
     pair(&name);
     let then = picture(&name);
-    let record = Store::open().unwrap().record_path();
+    let record = Store::open().unwrap().log_path();
     let mut taken_back = 0;
-    for (round, keeper_too) in (0..14).flat_map(|round| [(round, false), (round, true)]) {
-        let what = format!("killed after {round} lines, the keeper too: {keeper_too}");
+    for (round, watchdog_too) in (0..14).flat_map(|round| [(round, false), (round, true)]) {
+        let what = format!("killed after {round} lines, the watchdog too: {watchdog_too}");
         let mut process = Role::start("apply", &[name.as_str()]);
         assert_eq!(process.hear(), "begins");
         process.tell("go");
@@ -328,17 +314,17 @@ fn role_killed(_: &[String]) {
         while lines_of_record() < round && !is_done() && std::time::Instant::now() < deadline {
             std::hint::spin_loop();
         }
-        let guard = keeper_process();
-        if keeper_too && let Some(guard) = guard {
+        let guard = apply_watchdog_process();
+        if watchdog_too && let Some(guard) = guard {
             guard.kill().unwrap();
         }
         process.kill();
         if let Some(guard) = guard {
-            wait_until("the keeper is gone", || !guard.is_alive());
+            wait_until("the watchdog is gone", || !guard.is_alive());
         }
-        // Before there was a keeper, there is only the head of a record.
-        if keeper_too || guard.is_none() {
-            taken_back += usize::from(keeper::recover().unwrap().is_some());
+        // Before there was a watchdog, there is only the head of a record.
+        if watchdog_too || guard.is_none() {
+            taken_back += usize::from(!recover().unwrap().is_empty());
         }
         if is_done() {
             take_back();
@@ -353,7 +339,7 @@ fn role_killed(_: &[String]) {
 
 /// What Ctrl-C does: it takes back what it did, and says so.
 fn asked_to_end(name: &IfName, then: &str) {
-    let record = Store::open().unwrap().record_path();
+    let record = Store::open().unwrap().log_path();
     let mut interrupted = 0;
     for round in 3..14 {
         let mut process = Role::start("apply", &[name.as_str()]);
@@ -386,33 +372,33 @@ fn role_unconfirmed(_: &[String]) {
     let name = name();
     pair(&name);
     let then = picture(&name);
-    let record = Store::open().unwrap().record_path();
+    let record = Store::open().unwrap().log_path();
     // Its shell and all that goes with it are gone long before.
     let mut process = Role::start("apply", &[name.as_str(), "300"]);
     process.hear();
     process.tell("go");
     assert_eq!(process.hear(), "done");
     assert_ne!(picture(&name), then);
-    assert!(keeper::status().unwrap().saved.unwrap().story.confirm_by_ns.is_some());
+    assert!(applied::status().unwrap().saved.unwrap().transaction.undo_log.confirm_by_ns.is_some());
     process.kill();
     wait_until("it is taken back", || !record.exists());
     assert_eq!(picture(&name), then);
-    let ending = keeper::status().unwrap().ending.unwrap();
+    let ending = applied::status().unwrap().ending.unwrap();
     assert_eq!(ending.how, "nobody confirmed it; taken back");
-    wait_until("the keeper is gone", || keeper_process().is_none());
+    wait_until("the watchdog is gone", || apply_watchdog_process().is_none());
 
-    // The keeper is killed as well: the next start does it, once the time is over.
-    go(&a_wish(&name), Some(Span::from_ns(200_000_000)));
-    keeper_process().unwrap().kill().unwrap();
-    wait_until("the time is over", || keeper::recover().unwrap().is_some());
+    // The watchdog is killed as well: the next start does it, once the time is over.
+    go(&a_desired(&name), Some(Span::from_ns(200_000_000)));
+    apply_watchdog_process().unwrap().kill().unwrap();
+    wait_until("the time is over", || !recover().unwrap().is_empty());
     assert_eq!(picture(&name), then);
 
     // Confirmed, it stays; and there is nothing more to confirm.
-    go(&a_wish(&name), Some(Span::from_ns(60_000_000_000)));
-    keeper::confirm().unwrap();
-    wait_until("the keeper is gone", || keeper_process().is_none());
+    go(&a_desired(&name), Some(Span::from_ns(60_000_000_000)));
+    applied::confirm().unwrap();
+    wait_until("the watchdog is gone", || apply_watchdog_process().is_none());
     assert!(record.exists());
-    assert!(matches!(keeper::confirm(), Err(HostError::NothingToConfirm)));
+    assert!(matches!(applied::confirm(), Err(HostError::NothingToConfirm)));
     take_back();
     assert_eq!(picture(&name), then);
 }
@@ -431,16 +417,16 @@ fn role_second(_: &[String]) {
         assert_eq!(said, format!("process {own} is changing the settings of this host"));
         process.end();
     }
-    assert!(matches!(keeper::undo(false), Err(HostError::Busy { .. })));
+    assert!(matches!(applied::undo(false), Err(HostError::Busy { .. })));
     drop(lock);
-    let wish = a_wish(&name);
-    go(&wish, None);
+    let desired = a_desired(&name);
+    go(&desired, None);
     // The same again changes nothing; another one is refused.
-    assert_eq!(go(&wish, None), Outcome::Nothing);
+    assert_eq!(go(&desired, None), TransactionOutcome::Nothing);
     let other: Settings =
         [(Setting::Mtu { interface: name.clone() }, Value::text("1200"))].into_iter().collect();
     let title = Title::default();
-    let error = keeper::apply(&title, &other, None, &mut |_, _, _| {}).unwrap_err();
+    let error = applied::apply(&title, &other, None, &mut |_, _, _| {}).unwrap_err();
     assert!(error.to_string().starts_with("`a test` is applied already"), "{error}");
     take_back();
     assert_eq!(picture(&name), then);
@@ -450,16 +436,16 @@ fn role_rebooted(_: &[String]) {
     let name = name();
     pair(&name);
     let then = picture(&name);
-    go(&a_wish(&name), None);
+    go(&a_desired(&name), None);
     let applied = picture(&name);
-    let record = Store::open().unwrap().record_path();
+    let record = Store::open().unwrap().log_path();
     let text = fs::read_to_string(&record).unwrap();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let earlier = text.replace(boot.trim(), "another-boot");
     assert_ne!(text, earlier);
     fs::write(&record, &earlier).unwrap();
-    assert!(keeper::status().unwrap().rebooted);
-    match keeper::undo(false).unwrap() {
+    assert!(applied::status().unwrap().rebooted);
+    match applied::undo(false).unwrap() {
         Undoing::Rebooted { differences, .. } => assert!(!differences.is_empty()),
         other => panic!("{other:?}"),
     }
@@ -478,11 +464,11 @@ fn role_rebooted(_: &[String]) {
         .collect();
     assert_ne!(text, another);
     fs::write(&record, &another).unwrap();
-    assert!(keeper::recover().unwrap().is_none());
-    assert!(matches!(keeper::undo(true).unwrap(), Undoing::Rebooted { .. }));
+    assert!(recover().unwrap().is_empty());
+    assert!(matches!(applied::undo(true).unwrap(), Undoing::Rebooted { .. }));
     assert_eq!(picture(&name), applied, "nothing was written");
-    assert!(matches!(keeper::undo(false).unwrap(), Undoing::Nothing));
-    // With the record as it was, it is put back.
+    assert!(matches!(applied::undo(false).unwrap(), Undoing::Nothing));
+    // With the record as it was, it is restored.
     fs::write(&record, text).unwrap();
     take_back();
     assert_eq!(picture(&name), then);
@@ -492,10 +478,10 @@ fn role_drift(_: &[String]) {
     let name = name();
     pair(&name);
     let then = picture(&name);
-    go(&a_wish(&name), None);
-    assert!(keeper::status().unwrap().settings.iter().all(|(_, state)| *state == State::Applied));
+    go(&a_desired(&name), None);
+    assert!(applied::status().unwrap().settings.iter().all(|(_, state)| *state == State::Applied));
     sh(&format!("ip link set {name} mtu 1300"));
-    let status = keeper::status().unwrap();
+    let status = applied::status().unwrap();
     let drifted: Vec<String> = status
         .settings
         .iter()
@@ -503,25 +489,28 @@ fn role_drift(_: &[String]) {
         .map(|(difference, _)| difference.to_string())
         .collect();
     assert_eq!(drifted, [format!("{name}: MTU was 1000, is 1300")]);
-    let text = fs::read_to_string(Store::open().unwrap().record_path()).unwrap();
-    match keeper::undo(false).unwrap() {
+    let text = fs::read_to_string(Store::open().unwrap().log_path()).unwrap();
+    match applied::undo(false).unwrap() {
         Undoing::Done { undone, .. } => {
             let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
             assert_eq!(left, [format!("{name}: MTU was 1500, is 1300")]);
         }
         other => panic!("{other:?}"),
     }
-    let saved = keeper::status().unwrap().saved.unwrap();
-    assert_eq!(saved.story.left.len(), 1);
+    let saved = applied::status().unwrap().saved.unwrap();
+    assert_eq!(saved.transaction.undo_log.left.len(), 1);
     // The same undo, killed before it could say what it leaves: the next start goes on as it began.
     let lines: Vec<&str> = text.lines().collect();
     let record = fs::read_to_string(&saved.path).unwrap();
     let undoing = record.lines().nth(lines.len()).unwrap();
     assert!(undoing.contains("undoing"), "{undoing}");
     fs::write(&saved.path, format!("{text}{undoing}\n")).unwrap();
-    let said = keeper::recover().unwrap().unwrap();
+    let said = recover().unwrap()[0].to_string();
     assert!(said.contains("MTU was 1500, is 1300"), "{said}");
-    assert_eq!(keeper::status().unwrap().saved.unwrap().story.left, saved.story.left);
+    assert_eq!(
+        applied::status().unwrap().saved.unwrap().transaction.undo_log.left,
+        saved.transaction.undo_log.left
+    );
     sh(&format!("ip link set {name} mtu 1500"));
     take_back();
     assert_eq!(picture(&name), then);

@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A transaction ends as it began or as it was wished, wherever it is broken off: every place in
+//! A transaction ends as it began or as it was desired, wherever it is broken off: every place in
 //! turn on chosen plans, and random plans on random hosts.
-//!
-//! Not here: a real host (`apply_host`), the processes that watch over a transaction (`keeper`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod model;
 
 use std::collections::BTreeSet;
 use std::sync::Once;
 
-use model::{Death, FAULTS, Fault, Interface, Memory, Model, alive, napi, polling};
+use crate::model::{Death, FAULTS, Fault, Interface, Memory, Model, alive, napi, polling};
 use proptest::prelude::*;
 use timewire_base::IfName;
 use timewire_host::apply::{
-    self, ALL, Failure, Outcome, PollingFile, QdiscNode, QdiscTree, Setting, Settings,
-    ThreadScheduling, ThreadState, Undone, Value,
+    self, ALL, Failure, PollingFile, QdiscNode, QdiscTree, Setting, Settings, ThreadScheduling,
+    ThreadState, TransactionOutcome, Undone, Value,
 };
-use timewire_sched::qdisc::QdiscCommand;
+use timewire_tsn::qdisc::QdiscCommand;
 
 /// The deaths of processes are not worth a line each.
 fn quiet() {
@@ -71,7 +66,7 @@ fn foreign(kind: &str, words: &str) -> Value {
     Value::Qdiscs(QdiscTree { nodes: vec![node], holds: Vec::new() })
 }
 
-/// Two cards, a VLAN that was there before, addresses of both families, routes.
+/// Two NICs, a VLAN that was there before, addresses of both families, routes.
 fn host() -> Model {
     let mut model = Model::default();
     for (name, value) in [("net.core.netdev_budget", "300"), ("net.core.busy_read", "0")] {
@@ -181,22 +176,26 @@ fn plans() -> Vec<(&'static str, Model, Settings)> {
     ]
 }
 
-fn go(model: &mut Model, log: &mut Memory, wish: &Settings) -> Result<Outcome, Failure> {
-    apply::apply(model, log, wish, &|| None, &mut |_, _, _| {})
+fn go(
+    model: &mut Model,
+    log: &mut Memory,
+    desired: &Settings,
+) -> Result<TransactionOutcome, Failure> {
+    apply::apply(model, log, desired, &|| None, &mut |_, _, _| {})
 }
 
-/// Applies a wish to a host on which nothing fails.
-fn done(model: &mut Model, wish: &Settings) -> Memory {
+/// Applies a desired configuration to a host on which nothing fails.
+fn done(model: &mut Model, desired: &Settings) -> Memory {
     let mut log = Memory::default();
-    match go(model, &mut log, wish) {
+    match go(model, &mut log, desired) {
         Ok(_) => log,
         Err(failure) => panic!("{failure:?}"),
     }
 }
 
 fn undo(model: &mut Model, log: &mut Memory) -> Undone {
-    let story = log.story();
-    apply::undo(model, log, &story, false).unwrap()
+    let undo_log = log.undo_log();
+    apply::undo(model, log, &undo_log, false).unwrap()
 }
 
 /// Nothing is left over, and the host is as it was.
@@ -206,17 +205,20 @@ fn assert_as_before(what: &str, before: &Model, after: &Model, undone: &Undone) 
 }
 
 #[test]
-fn t0_a_plan_does_what_is_wished_and_undo_puts_all_back() {
-    for (what, before, wish) in plans() {
+fn t0_a_plan_does_what_is_wanted_and_undo_restores_all() {
+    for (what, before, desired) in plans() {
         let mut model = before.clone();
-        let mut log = done(&mut model, &wish);
-        for (setting, value) in wish.iter() {
+        let mut log = done(&mut model, &desired);
+        for (setting, value) in desired.iter() {
             let have = apply::Host::observe(&mut model, setting).unwrap();
             assert!(value.is_met_by(&have), "{what}: {setting} is {have}");
         }
         assert!(model.interfaces.values().all(|interface| !interface.is_dead), "{what}");
         let count = model.count;
-        assert!(matches!(go(&mut model, &mut Memory::default(), &wish), Ok(Outcome::Nothing)));
+        assert!(matches!(
+            go(&mut model, &mut Memory::default(), &desired),
+            Ok(TransactionOutcome::Nothing)
+        ));
         assert_eq!(model.count, count, "{what}: applied again, nothing is done");
         let undone = undo(&mut model, &mut log);
         assert_as_before(what, &before, &model, &undone);
@@ -227,22 +229,22 @@ fn t0_a_plan_does_what_is_wished_and_undo_puts_all_back() {
     }
 }
 
-/// A card that was pulled out cannot be put back; with force it is forgotten, and all else is.
+/// A NIC that was pulled out cannot be restored; with force it is forgotten, and all else is.
 #[test]
 fn t0_an_interface_that_is_gone_can_be_forgotten() {
-    for (what, before, wish) in plans() {
+    for (what, before, desired) in plans() {
         let mut model = before.clone();
-        let mut log = done(&mut model, &wish);
+        let mut log = done(&mut model, &desired);
         model.interfaces.retain(|name, _| !name.starts_with("eth0"));
-        let story = log.story();
-        let undone = apply::undo(&mut model, &mut log, &story, false).unwrap();
+        let undo_log = log.undo_log();
+        let undone = apply::undo(&mut model, &mut log, &undo_log, false).unwrap();
         let of_eth0 = |setting: &Setting| {
             setting.interface().is_some_and(|interface| interface.as_str().starts_with("eth0"))
         };
         assert!(undone.left.iter().any(|left| of_eth0(&left.setting)), "{what}: {undone:?}");
         assert!(undone.left.iter().all(|left| of_eth0(&left.setting)), "{what}: {undone:?}");
-        let story = log.story();
-        let undone = apply::undo(&mut model, &mut log, &story, true).unwrap();
+        let undo_log = log.undo_log();
+        let undone = apply::undo(&mut model, &mut log, &undo_log, true).unwrap();
         assert_eq!(undone.left, [], "{what}: {:?}", undone.reasons);
         let mut rest = before.clone();
         rest.interfaces.retain(|name, _| !name.starts_with("eth0"));
@@ -253,32 +255,32 @@ fn t0_an_interface_that_is_gone_can_be_forgotten() {
 #[test]
 fn t0_whatever_command_fails_or_dies_the_host_ends_as_it_began() {
     quiet();
-    for (what, before, wish) in plans() {
+    for (what, before, desired) in plans() {
         let mut whole = before.clone();
-        done(&mut whole, &wish);
+        done(&mut whole, &desired);
         for at in 0..whole.count {
             for fault in FAULTS {
                 let what = format!("{what}, {fault:?} at command {at}");
                 let mut model = before.clone();
                 model.faults.insert(at, fault);
                 let mut log = Memory::default();
-                match alive(|| go(&mut model, &mut log, &wish)) {
+                match alive(|| go(&mut model, &mut log, &desired)) {
                     Some(Err(Failure::Failed { left, reasons, .. })) => {
                         let undone = Undone { left, reasons, ..Undone::default() };
                         assert_as_before(&what, &before, &model, &undone);
                     }
                     Some(other) => panic!("{what}: {other:?}"),
                     None => {
-                        let story = log.story();
-                        let undone = apply::roll_back(&mut model, &mut log, &story);
+                        let undo_log = log.undo_log();
+                        let undone = apply::roll_back(&mut model, &mut log, &undo_log);
                         assert_as_before(&what, &before, &model, &undone);
-                        let story = log.story();
-                        let undone = apply::roll_back(&mut model, &mut log, &story);
+                        let undo_log = log.undo_log();
+                        let undone = apply::roll_back(&mut model, &mut log, &undo_log);
                         assert_as_before(&format!("{what}, again"), &before, &model, &undone);
                     }
                 }
                 // After that, it can be done.
-                let mut log = done(&mut model, &wish);
+                let mut log = done(&mut model, &desired);
                 let undone = undo(&mut model, &mut log);
                 assert_as_before(&what, &before, &model, &undone);
             }
@@ -289,19 +291,19 @@ fn t0_whatever_command_fails_or_dies_the_host_ends_as_it_began() {
 #[test]
 fn t0_whenever_the_record_is_cut_off_the_host_ends_as_it_began() {
     quiet();
-    for (what, before, wish) in plans() {
+    for (what, before, desired) in plans() {
         let mut whole = before.clone();
-        let entries = done(&mut whole, &wish).entries.len();
+        let entries = done(&mut whole, &desired).entries.len();
         for at in 0..entries {
             for is_kept in [false, true] {
                 let what = format!("{what}, entry {at}, kept: {is_kept}");
                 let mut model = before.clone();
                 let mut log = Memory { dies_at: Some((at, is_kept)), ..Memory::default() };
-                assert!(alive(|| go(&mut model, &mut log, &wish)).is_none(), "{what}");
-                let story = log.story();
+                assert!(alive(|| go(&mut model, &mut log, &desired)).is_none(), "{what}");
+                let undo_log = log.undo_log();
                 let is_complete = at + 1 == entries && is_kept;
-                assert_eq!(story.after.is_some(), is_complete, "{what}");
-                let undone = apply::roll_back(&mut model, &mut log, &story);
+                assert_eq!(undo_log.after.is_some(), is_complete, "{what}");
+                let undone = apply::roll_back(&mut model, &mut log, &undo_log);
                 assert_as_before(&what, &before, &model, &undone);
             }
         }
@@ -311,9 +313,9 @@ fn t0_whenever_the_record_is_cut_off_the_host_ends_as_it_began() {
 #[test]
 fn t0_an_undo_that_dies_is_done_to_its_end_the_next_time() {
     quiet();
-    for (what, before, wish) in plans() {
+    for (what, before, desired) in plans() {
         let mut applied = before.clone();
-        let log = done(&mut applied, &wish);
+        let log = done(&mut applied, &desired);
         let mut whole = applied.clone();
         undo(&mut whole, &mut log.clone());
         for at in applied.count..whole.count {
@@ -321,8 +323,8 @@ fn t0_an_undo_that_dies_is_done_to_its_end_the_next_time() {
                 let what = format!("{what}, {fault:?} at command {at} of the undo");
                 let (mut model, mut log) = (applied.clone(), log.clone());
                 model.faults.insert(at, fault);
-                let story = log.story();
-                match alive(|| apply::undo(&mut model, &mut log, &story, false)) {
+                let undo_log = log.undo_log();
+                match alive(|| apply::undo(&mut model, &mut log, &undo_log, false)) {
                     // It is tried again in the same undo.
                     Some(undone) => assert_as_before(&what, &before, &model, &undone.unwrap()),
                     None => {
@@ -338,9 +340,9 @@ fn t0_an_undo_that_dies_is_done_to_its_end_the_next_time() {
 #[test]
 fn t0_a_process_that_dies_while_it_takes_back_is_done_to_its_end() {
     quiet();
-    let (what, before, wish) = plans().remove(0);
+    let (what, before, desired) = plans().remove(0);
     let mut whole = before.clone();
-    done(&mut whole, &wish);
+    done(&mut whole, &desired);
     for at in 0..whole.count {
         for then in 0..whole.count {
             for fault in [Fault::DiesBefore, Fault::DiesAfter] {
@@ -349,9 +351,9 @@ fn t0_a_process_that_dies_while_it_takes_back_is_done_to_its_end() {
                 model.faults.insert(at, Fault::DoesAndFails);
                 model.faults.insert(at + 1 + then, fault);
                 let mut log = Memory::default();
-                if alive(|| go(&mut model, &mut log, &wish)).is_none() {
-                    let story = log.story();
-                    let undone = apply::roll_back(&mut model, &mut log, &story);
+                if alive(|| go(&mut model, &mut log, &desired)).is_none() {
+                    let undo_log = log.undo_log();
+                    let undone = apply::roll_back(&mut model, &mut log, &undo_log);
                     assert_as_before(&what, &before, &model, &undone);
                 } else {
                     assert_eq!(model.state(), before.state(), "{what}");
@@ -363,9 +365,9 @@ fn t0_a_process_that_dies_while_it_takes_back_is_done_to_its_end() {
 
 #[test]
 fn t0_what_cannot_be_undone_is_named_and_nothing_else() {
-    for (what, before, wish) in plans() {
+    for (what, before, desired) in plans() {
         let mut applied = before.clone();
-        let log = done(&mut applied, &wish);
+        let log = done(&mut applied, &desired);
         let mut whole = applied.clone();
         undo(&mut whole, &mut log.clone());
         let lines: BTreeSet<String> = whole.done[applied.done.len()..].iter().cloned().collect();
@@ -375,12 +377,12 @@ fn t0_what_cannot_be_undone_is_named_and_nothing_else() {
             model.broken.insert(line);
             let undone = undo(&mut model, &mut log);
             // What is named is what differs: the record says what was there before.
-            let story = log.story();
+            let undo_log = log.undo_log();
             let mut other = model.clone();
-            let now = apply::observe(&mut other, story.before.keys()).unwrap();
-            let differences = story.before.differences(&now);
+            let now = apply::observe(&mut other, undo_log.before.keys()).unwrap();
+            let differences = undo_log.before.differences(&now);
             assert_eq!(undone.left, differences, "{what}");
-            assert_eq!(story.left, undone.left, "{what}: on record");
+            assert_eq!(undo_log.left, undone.left, "{what}: on record");
             assert_eq!(undone.left.is_empty(), model.state() == before.state(), "{what}");
             model.broken.clear();
             let undone = undo(&mut model, &mut log);
@@ -391,9 +393,9 @@ fn t0_what_cannot_be_undone_is_named_and_nothing_else() {
 
 #[test]
 fn t0_what_someone_else_changed_stays_and_is_told() {
-    let (_, before, wish) = plans().remove(0);
+    let (_, before, desired) = plans().remove(0);
     let mut model = before.clone();
-    let mut log = done(&mut model, &wish);
+    let mut log = done(&mut model, &desired);
     let eth0 = model.interfaces.get_mut("eth0").unwrap();
     eth0.coalescing.insert("rx-usecs".to_owned(), "100".to_owned());
     // An address that came meanwhile is nobody's mistake, and stays.
@@ -407,17 +409,17 @@ fn t0_what_someone_else_changed_stays_and_is_told() {
     assert_eq!(eth0.coalescing["rx-usecs"], "100");
 
     let mut model = before.clone();
-    let mut log = done(&mut model, &wish);
+    let mut log = done(&mut model, &desired);
     let eth0 = model.interfaces.get_mut("eth0").unwrap();
     eth0.coalescing.insert("rx-usecs".to_owned(), "100".to_owned());
-    let story = log.story();
-    let undone = apply::undo(&mut model, &mut log, &story, true).unwrap();
+    let undo_log = log.undo_log();
+    let undone = apply::undo(&mut model, &mut log, &undo_log, true).unwrap();
     assert_as_before("by force", &before, &model, &undone);
 }
 
 #[test]
-fn t0_what_cannot_be_put_back_is_refused_before_anything_changes() {
-    let (_, mut model, wish) = plans().remove(0);
+fn t0_what_cannot_be_restored_is_refused_before_anything_changes() {
+    let (_, mut model, desired) = plans().remove(0);
     let eth0 = model.interfaces.get_mut("eth0").unwrap();
     eth0.qdiscs = match foreign("htb", "r2q 10") {
         Value::Qdiscs(tree) => tree.nodes,
@@ -425,11 +427,11 @@ fn t0_what_cannot_be_put_back_is_refused_before_anything_changes() {
     };
     eth0.holds = vec!["classes of 9:".to_owned()];
     let mut log = Memory::default();
-    let Err(Failure::Refused(refusals)) = go(&mut model, &mut log, &wish) else {
+    let Err(Failure::Refused(refusals)) = go(&mut model, &mut log, &desired) else {
         panic!("refused")
     };
     let words: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-    assert!(words[0].contains("cannot be put back exactly: it has classes of 9:"), "{words:?}");
+    assert!(words[0].contains("cannot be restored exactly: it has classes of 9:"), "{words:?}");
     assert!(words.iter().any(|words| words.starts_with("eth0: channels")), "{words:?}");
     assert!(log.entries.is_empty() && model.count == 0);
     let missing: Settings =
@@ -447,8 +449,8 @@ fn t0_what_cannot_be_put_back_is_refused_before_anything_changes() {
 
 #[test]
 fn t0_the_steps_of_a_plan_are_in_an_order_that_works() {
-    let (_, mut model, wish) = plans().remove(0);
-    let (_, plan) = apply::plan(&mut model, &wish).unwrap();
+    let (_, mut model, desired) = plans().remove(0);
+    let (_, plan) = apply::plan(&mut model, &desired).unwrap();
     let lines: Vec<String> =
         plan.steps.iter().flat_map(|step| &step.commands).map(ToString::to_string).collect();
     assert_eq!(
@@ -486,28 +488,28 @@ fn differences(before: &Model, after: &Model) -> String {
     format!("was {:?}, is {:?}", only(&before, &after), only(&after, &before))
 }
 
-/// Any host of two cards, with what was put there before.
+/// Any host of two NICs, with what was put there before.
 fn any_host() -> impl Strategy<Value = Model> {
-    let card = (any::<bool>(), 1_usize..5, any::<bool>(), any::<bool>(), 0_u8..4, any::<bool>());
-    let cards = proptest::collection::vec(card, 2);
-    (cards, any::<bool>()).prop_map(|(cards, has_vlan)| {
+    let nic = (any::<bool>(), 1_usize..5, any::<bool>(), any::<bool>(), 0_u8..4, any::<bool>());
+    let nics = proptest::collection::vec(nic, 2);
+    (nics, any::<bool>()).prop_map(|(nics, has_vlan)| {
         let mut model = host();
         if !has_vlan {
             model.interfaces.remove("eth0.7");
         }
         for (name, (up, tx, has_xps, threaded, qdisc, has_routes)) in
-            ["eth0", "eth1"].into_iter().zip(cards)
+            ["eth0", "eth1"].into_iter().zip(nics)
         {
-            let mut card = Interface::new(tx);
-            card.addresses = vec!["10.0.0.1/24 scope global".to_owned()];
+            let mut nic = Interface::new(tx);
+            nic.addresses = vec!["10.0.0.1/24 scope global".to_owned()];
             if has_routes {
-                card.addresses.push("fd00::1/64 scope global".to_owned());
-                card.routes = vec!["default via 10.0.0.2".to_owned()];
+                nic.addresses.push("fd00::1/64 scope global".to_owned());
+                nic.routes = vec!["default via 10.0.0.2".to_owned()];
             }
             if has_xps {
-                card.xps = card.xps.keys().map(|queue| (queue.clone(), "1".to_owned())).collect();
+                nic.xps = nic.xps.keys().map(|queue| (queue.clone(), "1".to_owned())).collect();
             }
-            model.interfaces.insert(name.to_owned(), card);
+            model.interfaces.insert(name.to_owned(), nic);
             let mut before = Settings::new();
             if threaded {
                 before.set(polling(name, PollingFile::Threaded), Value::text("1"));
@@ -530,7 +532,7 @@ fn any_host() -> impl Strategy<Value = Model> {
     })
 }
 
-/// One of the trees, for a card with so many queues.
+/// One of the trees, for a NIC with so many queues.
 fn any_tree(interface: &str, which: u8, tx: usize) -> Value {
     let on = |line: &str| line.replace("eth0", interface);
     let one = tx < 2;
@@ -545,9 +547,9 @@ fn any_tree(interface: &str, which: u8, tx: usize) -> Value {
     }
 }
 
-/// Any wish for such a host.
-fn any_wish() -> impl Strategy<Value = Settings> {
-    let card = (
+/// Any desired configuration for such a host.
+fn any_desired() -> impl Strategy<Value = Settings> {
+    let nic = (
         (
             proptest::option::of(any::<bool>()),
             proptest::option::of(prop_oneof![Just(1000), Just(9000)]),
@@ -557,62 +559,64 @@ fn any_wish() -> impl Strategy<Value = Settings> {
         (proptest::option::of(any::<bool>()), proptest::option::of(1_u8..99)),
         (any::<bool>(), any::<bool>()),
     );
-    let cards = proptest::collection::vec(card, 2);
-    (cards, proptest::option::of(0_u16..99), 0_u8..3).prop_map(|(cards, budget, vlan)| {
-        let mut wish = Settings::new();
+    let nics = proptest::collection::vec(nic, 2);
+    (nics, proptest::option::of(0_u16..99), 0_u8..3).prop_map(|(nics, budget, vlan)| {
+        let mut desired = Settings::new();
         if let Some(budget) = budget {
             let name = "net.core.netdev_budget".to_owned();
-            wish.set(Setting::Sysctl { name }, Value::text(budget.to_string()));
+            desired.set(Setting::Sysctl { name }, Value::text(budget.to_string()));
         }
         for (number, id) in [5, 7].into_iter().take(vlan.into()).enumerate() {
             let interface = IfName::new(&format!("eth0.{id}")).unwrap();
             let egress = format!("egress {}", number + 2);
             let fields = [("link", "eth0"), ("id", &id.to_string()), (&egress, "4")];
-            wish.set(Setting::Vlan { interface }, Value::fields(fields));
+            desired.set(Setting::Vlan { interface }, Value::fields(fields));
         }
-        for (name, card) in ["eth0", "eth1"].into_iter().zip(cards) {
-            let ((up, mtu), (tx, tso), (qdisc, rps), (threaded, priority), (xps, coalesces)) = card;
+        for (name, nic) in ["eth0", "eth1"].into_iter().zip(nics) {
+            let ((up, mtu), (tx, tso), (qdisc, rps), (threaded, priority), (xps, coalesces)) = nic;
             let own = |make: fn(IfName) -> Setting| make(IfName::new(name).unwrap());
             let on_off = |on: bool| if on { "on" } else { "off" };
             if let Some(up) = up {
                 let value = Value::text(if up { "up" } else { "down" });
-                wish.set(own(|interface| Setting::Link { interface }), value);
+                desired.set(own(|interface| Setting::Link { interface }), value);
             }
             if let Some(mtu) = mtu {
-                wish.set(own(|interface| Setting::Mtu { interface }), Value::text(mtu.to_string()));
+                desired
+                    .set(own(|interface| Setting::Mtu { interface }), Value::text(mtu.to_string()));
             }
             if let Some(tx) = tx {
                 let value = Value::fields([("combined", tx.to_string())]);
-                wish.set(own(|interface| Setting::Channels { interface }), value);
+                desired.set(own(|interface| Setting::Channels { interface }), value);
             }
             if let Some(tso) = tso {
                 let value = Value::fields([("tso", on_off(tso))]);
-                wish.set(own(|interface| Setting::Features { interface }), value);
+                desired.set(own(|interface| Setting::Features { interface }), value);
             }
             if let Some(qdisc) = qdisc {
                 let value = any_tree(name, qdisc, tx.unwrap_or(1));
-                wish.set(own(|interface| Setting::Qdiscs { interface }), value);
+                desired.set(own(|interface| Setting::Qdiscs { interface }), value);
             }
             if let Some(both) = rps {
                 let value = Value::fields([(ALL, if both { "0-1" } else { "1" })]);
-                wish.set(own(|interface| Setting::Rps { interface }), value);
+                desired.set(own(|interface| Setting::Rps { interface }), value);
             }
             if let Some(threaded) = threaded {
                 let value = Value::text(if threaded { "1" } else { "0" });
-                wish.set(polling(name, PollingFile::Threaded), value);
+                desired.set(polling(name, PollingFile::Threaded), value);
                 if let Some(priority) = priority.filter(|_| threaded) {
-                    wish.set(napi(name), fifo(priority));
+                    desired.set(napi(name), fifo(priority));
                 }
             }
             if xps {
-                wish.set(own(|interface| Setting::Xps { interface }), Value::fields([("0", "0")]));
+                desired
+                    .set(own(|interface| Setting::Xps { interface }), Value::fields([("0", "0")]));
             }
             if coalesces {
                 let value = Value::fields([("rx-usecs", "0"), ("tx-usecs", "0")]);
-                wish.set(own(|interface| Setting::Coalescing { interface }), value);
+                desired.set(own(|interface| Setting::Coalescing { interface }), value);
             }
         }
-        wish
+        desired
     })
 }
 
@@ -623,45 +627,45 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// The wishes of a case follow each other; each may be broken off anywhere.
+    /// The desired configurations of a case follow each other; each may be broken off anywhere.
     #[test]
     fn t0_random_transactions_leave_no_trace(
         before in any_host(),
-        wishes in proptest::collection::vec(
-            (any_wish(), proptest::option::of((0_usize..30, 0_usize..4))),
+        desired in proptest::collection::vec(
+            (any_desired(), proptest::option::of((0_usize..30, 0_usize..4))),
             1..4,
         ),
     ) {
         quiet();
         let mut model = before.clone();
-        for (wish, fault) in wishes {
+        for (desired, fault) in desired {
             model.count = 0;
             model.faults.clear();
             model.faults.extend(fault.map(|(at, which)| (at, FAULTS[which])));
             let mut log = Memory::default();
-            match alive(|| go(&mut model, &mut log, &wish)) {
-                Some(Ok(Outcome::Done { .. })) => {
-                    for (setting, value) in wish.iter() {
+            match alive(|| go(&mut model, &mut log, &desired)) {
+                Some(Ok(TransactionOutcome::Done { .. })) => {
+                    for (setting, value) in desired.iter() {
                         let have = apply::Host::observe(&mut model, setting).unwrap();
                         prop_assert!(value.is_met_by(&have), "{setting} is {have}, not {value}");
                     }
                     let (_, interfaces) = model.state();
                     prop_assert!(interfaces.values().all(|interface| !interface.is_dead));
-                    let story = log.story();
-                    if alive(|| apply::undo(&mut model, &mut log, &story, false)).is_none() {
+                    let undo_log = log.undo_log();
+                    if alive(|| apply::undo(&mut model, &mut log, &undo_log, false)).is_none() {
                         let undone = undo(&mut model, &mut log);
                         prop_assert_eq!(undone.left, []);
                     }
                 }
-                Some(Ok(Outcome::Nothing)) => prop_assert_eq!(model.count, 0),
+                Some(Ok(TransactionOutcome::Nothing)) => prop_assert_eq!(model.count, 0),
                 Some(Err(Failure::Failed { left, reasons, .. })) => {
                     prop_assert_eq!(left, [], "{:?}", reasons);
                 }
                 Some(Err(Failure::Refused(_))) => prop_assert_eq!(model.count, 0),
                 Some(Err(other)) => prop_assert!(false, "{other:?}"),
                 None => {
-                    let story = log.story();
-                    let undone = apply::roll_back(&mut model, &mut log, &story);
+                    let undo_log = log.undo_log();
+                    let undone = apply::roll_back(&mut model, &mut log, &undo_log);
                     prop_assert_eq!(undone.left, [], "{:?}", undone.reasons);
                 }
             }
@@ -690,9 +694,9 @@ fn t0_a_taprio_runs_again_whatever_command_fails_once() {
         let mut model = before.clone();
         model.faults.extend([(at, Fault::Fails)]);
         let mut log = Memory::default();
-        if let Ok(Outcome::Done { .. }) = go(&mut model, &mut log, &down) {
-            let story = log.story();
-            let undone = apply::undo(&mut model, &mut log, &story, false).unwrap();
+        if let Ok(TransactionOutcome::Done { .. }) = go(&mut model, &mut log, &down) {
+            let undo_log = log.undo_log();
+            let undone = apply::undo(&mut model, &mut log, &undo_log, false).unwrap();
             assert_eq!(undone.left, [], "{at}: {:?}", undone.reasons);
         }
         assert!(model.state() == before.state(), "{at}: {}", differences(&before, &model));

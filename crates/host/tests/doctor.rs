@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the doctor says of recorded hosts, word by word: `doctor/HOST.QUESTION.txt` and, of two
-//! hosts, `.json`. `UPDATE_GOLDEN=1 cargo test -p timewire-host --test doctor` writes them anew;
+//! hosts, `.json`. `UPDATE_GOLDEN=1 cargo test -p timewire-host --test all doctor::` writes them;
 //! read each as someone who has that host.
 //!
 //! A host is a directory of `fixtures/hosts`; its file ORIGIN says how it came about.
 //!
 //! Not here: trying (tests of `timewire-cli`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use timewire_base::{IfName, Span, StationName};
 use timewire_host::doctor::{
-    self, Check, Diagnosis, Finding, Outcome, Probe, Probes, Question, State, StationAsked, Verdict,
+    self, Check, Diagnosis, Finding, Probe, ProbeOutcome, Probes, Question, State, StationAsked,
+    Verdict,
 };
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::model::{Bounded, BpfProgram, Feature, Reading};
-use timewire_sched::carrier::ScheduleCarrier;
-use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::{Carrier, Scenario};
+use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::{Scenario, SocketType};
+use timewire_tsn::backend::TransmitBackend;
+use timewire_tsn::file::ParseFile;
 
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/doctor").join(name)
@@ -43,7 +44,8 @@ fn laptop_of_a_user() -> (Snapshot, Probes) {
     let all = ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_ADMIN", "CAP_SYS_NICE", "CAP_BPF"];
     privilege.capabilities = Reading::Known(Vec::new());
     privilege.missing = Reading::Known(all.map(str::to_owned).to_vec());
-    let refused = Outcome::Forbidden { said: "Operation not permitted (os error 1)".to_owned() };
+    let refused =
+        ProbeOutcome::Forbidden { said: "Operation not permitted (os error 1)".to_owned() };
     for probe in Probe::ALL {
         let id = probe.id();
         if ["sched.", "xdp.", "xsk.", "bpf.", "memory."].iter().any(|area| id.starts_with(area)) {
@@ -51,7 +53,7 @@ fn laptop_of_a_user() -> (Snapshot, Probes) {
         }
         if ["tool.ethtool", "tool.ptp4l", "tool.phc2sys", "tool.ts2phc"].contains(&id) {
             let said = format!("`{}` is not installed", &id["tool.".len()..]);
-            probes.results.insert(*probe, Outcome::Absent { said });
+            probes.results.insert(*probe, ProbeOutcome::Absent { said });
         }
     }
     (snapshot, probes)
@@ -85,7 +87,7 @@ fn scenario() -> Scenario {
 }
 
 /// A host as a station on `eth0`.
-fn station(scenario: Scenario, name: &str, by: Option<ScheduleCarrier>) -> Question {
+fn station(scenario: Scenario, name: &str, by: Option<TransmitBackend>) -> Question {
     let (station, interface) = (StationName::new(name).unwrap(), eth0());
     Question::Station(Box::new(StationAsked { scenario, station, interface, by }))
 }
@@ -156,11 +158,11 @@ fn t1_a_judgement_follows_from_its_findings() {
             assert!(!well || finding.mend.is_empty(), "{name}: {finding:?}");
             assert!(!finding.found.is_empty(), "{name}: {finding:?}");
         }
-        if let Some(carrier) = diagnosis.carrier {
-            let taken = diagnosis.carriers.iter().find(|road| road.carrier == carrier);
-            assert!(taken.is_some_and(|road| road.possible), "{name}");
+        if let Some(backend) = diagnosis.backend {
+            let taken = diagnosis.backends.iter().find(|variant| variant.backend == backend);
+            assert!(taken.is_some_and(|variant| variant.possible), "{name}");
         }
-        assert!(diagnosis.carriers.iter().all(|road| !road.why.is_empty()), "{name}");
+        assert!(diagnosis.backends.iter().all(|variant| !variant.why.is_empty()), "{name}");
     }
 }
 
@@ -179,18 +181,18 @@ fn t1_hosts_differ_in_what_they_should() {
         let findings = of(name).findings.iter().filter(move |finding| finding.id == check);
         findings.map(|finding| finding.state).max()
     };
-    assert_eq!(state("i225-6.12-rt.offload", Check::LinkStamps), Some(State::Ok));
-    assert_eq!(state("laptop-r8169-6.12.offload", Check::LinkStamps), Some(State::Missing));
+    assert_eq!(state("i225-6.12-rt.offload", Check::LinkTimestamps), Some(State::Ok));
+    assert_eq!(state("laptop-r8169-6.12.offload", Check::LinkTimestamps), Some(State::Missing));
     assert_eq!(state("laptop-r8169-6.12.host-file", Check::LinkQueues), Some(State::Missing));
-    assert_eq!(state("guest-6.18.scenario", Check::Carrier), Some(State::Missing));
-    assert_eq!(state("laboratory-6.12.scenario", Check::Carrier), Some(State::Ok));
-    // What was tried on a card goes before what its driver is known for.
+    assert_eq!(state("guest-6.18.scenario", Check::Backend), Some(State::Missing));
+    assert_eq!(state("laboratory-6.12.scenario", Check::Backend), Some(State::Ok));
+    // What was tried on a NIC goes before what its driver is known for.
     let (snapshot, mut probes) = recorded(I225);
-    let tried = Outcome::Works { found: "installed and seen".to_owned() };
+    let tried = ProbeOutcome::Works { found: "installed and seen".to_owned() };
     let tried = BTreeMap::from([("taprio".to_owned(), tried)]);
     probes.offloads.insert(eth0(), tried);
     let diagnosis = doctor::judge(&snapshot, &probes, &Question::Interface(eth0()));
-    assert_eq!(diagnosis.carrier.map(doctor::Road::word), Some("taprio-offload"));
+    assert_eq!(diagnosis.backend.map(doctor::BackendVariant::word), Some("taprio-offload"));
     assert_eq!(diagnosis.accuracy.class.word(), "hardware");
 }
 
@@ -207,8 +209,8 @@ fn finding(host: &(Snapshot, Probes), question: &Question, check: Check) -> Find
 fn t1_a_program_is_taken_off_where_it_runs() {
     let mut host = recorded(I225);
     let program = |id, mode: &str| BpfProgram { id, name: None, mode: Some(mode.to_owned()) };
-    let card = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
-    card.bpf.xdp = Reading::Known(vec![program(7, "generic"), program(8, "offloaded")]);
+    let nic = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
+    nic.bpf.xdp = Reading::Known(vec![program(7, "generic"), program(8, "offloaded")]);
     let found = finding(&host, &Question::Interface(eth0()), Check::LinkXdp);
     assert_eq!(found.found, "without a name, number 7; without a name, number 8");
     let off = ["xdpgeneric", "xdpoffload"].map(|mode| format!("ip link set dev eth0 {mode} off"));
@@ -219,15 +221,15 @@ fn t1_a_program_is_taken_off_where_it_runs() {
 #[test]
 fn t1_what_a_host_file_mends_is_well() {
     let mut host = recorded(I225);
-    let card = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
-    let Reading::Known(qdiscs) = &mut card.qdiscs else { panic!("it has disciplines") };
+    let nic = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
+    let Reading::Known(qdiscs) = &mut nic.qdiscs else { panic!("it has disciplines") };
     qdiscs.truncate(1);
     qdiscs[0].kind = "pfifo".to_owned();
     qdiscs[0].handle = "8001:".to_owned();
     qdiscs[0].options = Some(serde_json::json!({ "limit": 100 }));
-    let Reading::Known(channels) = &mut card.channels else { panic!("it has channels") };
+    let Reading::Known(channels) = &mut nic.channels else { panic!("it has channels") };
     channels.combined = Some(Bounded { now: 1, most: Some(4) });
-    let Reading::Known(features) = &mut card.features else { panic!("it has features") };
+    let Reading::Known(features) = &mut nic.features else { panic!("it has features") };
     let off = Feature { on: false, fixed: Some(false), requested: None };
     features.insert("ntuple-filters".to_owned(), off);
     let classes = "steering: [{ queue: 1, ethertype: '0x88f7' }], transmit: { classes: [\
@@ -251,22 +253,24 @@ fn t1_what_a_host_file_mends_is_well() {
     assert_eq!(file(&enough), [State::Ok, State::Ok, State::Ok]);
     let few = format!("channels: {{ combined: 1 }}, {ntuple}");
     assert_eq!(file(&few), [State::Ok, State::Degraded, State::Ok]);
-    // What could not be put back is not replaced.
+    // What could not be restored is not replaced.
     let mut strange = host.clone();
-    let card = strange.0.settings.interfaces.get_mut(&eth0()).unwrap();
-    let Reading::Known(qdiscs) = &mut card.qdiscs else { panic!("it has disciplines") };
+    let nic = strange.0.settings.interfaces.get_mut(&eth0()).unwrap();
+    let Reading::Known(qdiscs) = &mut nic.qdiscs else { panic!("it has disciplines") };
     qdiscs[0].kind = "prio".to_owned();
     assert_eq!(judged(&strange, &enough)[0], State::Degraded);
 }
 
 /// The MAC is in the driver only where the driver can, whatever another interface could.
 #[test]
-fn t1_a_driver_without_xdp_is_no_road() {
+fn t1_a_driver_without_xdp_is_no_variant() {
     for (host, possible) in [(LAPTOP, false), (I225, true), (GUEST, true)] {
         let (snapshot, probes) = recorded(host);
         let diagnosis = doctor::judge(&snapshot, &probes, &Question::Interface(eth0()));
-        let is_it = |road: &&doctor::RoadFinding| road.carrier == doctor::Road::MacNative;
-        let native = diagnosis.carriers.iter().find(is_it).unwrap();
+        let is_it = |variant: &&doctor::BackendFinding| {
+            variant.backend == doctor::BackendVariant::MacNative
+        };
+        let native = diagnosis.backends.iter().find(is_it).unwrap();
         assert_eq!(native.possible, possible, "{host}: {}", native.why);
     }
 }
@@ -310,7 +314,7 @@ fn t1_a_program_above_the_threads_that_receive_is_told() {
     assert_eq!(state("napi: { threaded: true, cpus: 0 }", &elsewhere).0, State::Degraded);
 }
 
-/// What puts the groups back is an ordinary process, so some of the time has to be its own.
+/// What restores the groups is an ordinary process, so some of the time has to be its own.
 #[test]
 fn t1_groups_need_the_bound_on_real_time_threads() {
     let groups = one_program("up: true", "    members: []\n");
@@ -331,22 +335,22 @@ fn t1_groups_need_the_bound_on_real_time_threads() {
 #[test]
 fn t1_a_scenario_takes_what_its_cases_ask_for() {
     let (snapshot, mut probes) = recorded(I225);
-    let tried = Outcome::Works { found: "installed and seen".to_owned() };
+    let tried = ProbeOutcome::Works { found: "installed and seen".to_owned() };
     let tried = BTreeMap::from([("taprio".to_owned(), tried)]);
     probes.offloads.insert(eth0(), tried);
-    let taken = |mac: &str, carrier: Carrier| {
+    let taken = |mac: &str, socket: SocketType| {
         let mut scenario = scenario();
-        scenario.mac.carrier = carrier;
-        scenario.experiment.cases.retain(|case| case.mac.word() == mac);
+        scenario.mac.socket = socket;
+        scenario.experiment.cases.retain(|case| case.backend.word() == mac);
         let question = station(scenario, "alpha", None);
         let diagnosis = doctor::judge(&snapshot, &probes, &question);
         assert_ne!(diagnosis.accuracy.class.word(), "hardware");
-        diagnosis.carrier.map(doctor::Road::word)
+        diagnosis.backend.map(doctor::BackendVariant::word)
     };
-    assert_eq!(taken("taprio", Carrier::Auto), Some("taprio"));
-    assert_eq!(taken("tdm", Carrier::Auto), Some("mac-af_xdp_native"));
-    assert_eq!(taken("tdm", Carrier::AfPacket), Some("mac-af_packet"));
-    assert_eq!(taken("none", Carrier::Auto), None);
+    assert_eq!(taken("taprio", SocketType::Auto), Some("taprio"));
+    assert_eq!(taken("mac", SocketType::Auto), Some("mac-af_xdp_native"));
+    assert_eq!(taken("mac", SocketType::AfPacket), Some("mac-af_packet"));
+    assert_eq!(taken("none", SocketType::Auto), None);
 }
 
 /// The reference page names every check, with the same words.
@@ -403,8 +407,8 @@ fn t1_a_wider_receive_filter_that_covers_the_asked_one_is_taken() {
     for (has, asked, taken) in cases {
         let mut host = recorded(I225);
         let nic = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
-        let Reading::Known(stamps) = &mut nic.timestamping else { panic!("it timestamps") };
-        stamps.rx_filters = has.iter().map(|word| (*word).to_owned()).collect();
+        let Reading::Known(timestamps) = &mut nic.timestamping else { panic!("it timestamps") };
+        timestamps.rx_filters = has.iter().map(|word| (*word).to_owned()).collect();
         let text = format!(
             "timewire: 1\nname: x\nhost:\n  interfaces:\n    - {{ name: eth0, \
              timestamping: {{ tx: true, rx: {asked} }} }}\n"

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! This host as a station of a scenario: every scenario of the repository, each of its stations, on
 //! every recorded host.
-//!
-//! Not here: the words (`doctor.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use timewire_base::{IfName, Span, StationName};
 use timewire_host::doctor::{
-    self, Check, Diagnosis, Finding, Outcome, Probe, Probes, Question, State, StationAsked, Verdict,
+    self, Check, Diagnosis, Finding, Probe, ProbeOutcome, Probes, Question, State, StationAsked,
+    Verdict,
 };
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::model::{Bounded, Reading};
-use timewire_sched::carrier::{ScheduleCarrier, SlotPromise};
-use timewire_sched::scenario::{FileKind, Scenario};
+use timewire_model::scenario::{FileKind, Scenario};
+use timewire_tsn::backend::{SlotPromise, TransmitBackend};
+use timewire_tsn::file::ParseFile;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -66,7 +65,7 @@ fn judged(
     host: &(Snapshot, Probes),
     scenario: &Scenario,
     station: &StationName,
-    by: Option<ScheduleCarrier>,
+    by: Option<TransmitBackend>,
 ) -> Diagnosis {
     let (scenario, station) = (scenario.clone(), station.clone());
     let asked = StationAsked { scenario, station, interface: eth0(), by };
@@ -77,26 +76,26 @@ fn of(diagnosis: &Diagnosis, check: Check) -> Vec<&Finding> {
     diagnosis.findings.iter().filter(|finding| finding.id == check).collect()
 }
 
-/// The carriers that a station of a scenario needs.
-fn needed(scenario: &Scenario, by: Option<ScheduleCarrier>) -> BTreeSet<ScheduleCarrier> {
+/// The backends that a station of a scenario needs.
+fn needed(scenario: &Scenario, by: Option<TransmitBackend>) -> BTreeSet<TransmitBackend> {
     let cases = scenario.experiment.cases.iter();
-    let of_cases = || cases.filter_map(|case| ScheduleCarrier::of_case(case.mac)).collect();
-    by.map_or_else(of_cases, |carrier| BTreeSet::from([carrier]))
+    let of_cases = || cases.filter_map(|case| TransmitBackend::of_case(case.backend)).collect();
+    by.map_or_else(of_cases, |backend| BTreeSet::from([backend]))
 }
 
 /// What of a judgement must be there, and what must not.
-fn check_one(what: &str, diagnosis: &Diagnosis, carriers: &BTreeSet<ScheduleCarrier>) {
+fn check_one(what: &str, diagnosis: &Diagnosis, backends: &BTreeSet<TransmitBackend>) {
     let count = |check| of(diagnosis, check).len();
-    let slots = carriers.iter().any(|carrier| carrier.slots() != SlotPromise::None);
-    let kernels = carriers.iter().filter(|carrier| carrier.is_kernels()).count();
-    let etf = carriers
+    let slots = backends.iter().any(|backend| backend.slots() != SlotPromise::None);
+    let kernels = backends.iter().filter(|backend| backend.is_kernels()).count();
+    let etf = backends
         .iter()
-        .any(|carrier| matches!(carrier, ScheduleCarrier::Etf | ScheduleCarrier::TaprioAssist));
-    assert_eq!(count(Check::Carrier), carriers.len().max(1), "{what}");
+        .any(|backend| matches!(backend, TransmitBackend::Etf | TransmitBackend::TaprioAssist));
+    assert_eq!(count(Check::Backend), backends.len().max(1), "{what}");
     assert_eq!(count(Check::ClockError), usize::from(slots), "{what}");
     assert_eq!(count(Check::Guard), usize::from(slots), "{what}");
     assert_eq!(count(Check::LaunchDelta), usize::from(etf), "{what}");
-    let mac = carriers.contains(&ScheduleCarrier::Mac);
+    let mac = backends.contains(&TransmitBackend::Mac);
     assert_eq!(count(Check::Margin), usize::from(mac), "{what}");
     assert_eq!(count(Check::Link), 1, "{what}");
     let is_there = of(diagnosis, Check::Link)[0].state != State::Missing;
@@ -109,21 +108,21 @@ fn check_one(what: &str, diagnosis: &Diagnosis, carriers: &BTreeSet<ScheduleCarr
         assert!(!finding.id.id().starts_with("laboratory."), "{what}: {finding:?}");
         let bad = matches!(finding.state, State::Missing | State::Degraded);
         assert!(!bad || !finding.mend.is_empty(), "{what}: {finding:?}");
-        let lab = |mend: &String| mend.contains("--lab");
+        let lab = |mend: &String| mend.contains("--on lab");
         assert!(!finding.mend.iter().any(lab), "{what}: {finding:?}");
     }
     // Nothing that is missing is passed over.
     let missing = diagnosis.missing().next().is_some();
     assert_eq!(diagnosis.verdict == Verdict::No, missing, "{what}");
-    let taken = diagnosis.carrier.and_then(doctor::Road::carrier);
-    assert!(taken.is_none_or(|taken| carriers.contains(&taken)), "{what}: {taken:?}");
+    let taken = diagnosis.backend.and_then(doctor::BackendVariant::backend);
+    assert!(taken.is_none_or(|taken| backends.contains(&taken)), "{what}: {taken:?}");
 }
 
 #[test]
 fn t1_every_station_of_every_scenario_is_judged_on_every_host() {
     let (mut judgements, mut verdicts) = (0, BTreeSet::new());
-    let asked: Vec<Option<ScheduleCarrier>> =
-        std::iter::once(None).chain(ScheduleCarrier::BY_PREFERENCE.map(Some)).collect();
+    let asked: Vec<Option<TransmitBackend>> =
+        std::iter::once(None).chain(TransmitBackend::BY_PREFERENCE.map(Some)).collect();
     for (host, recorded) in hosts() {
         for scenario in scenarios() {
             for station in &scenario.stations {
@@ -156,33 +155,35 @@ fn t1_every_station_of_every_scenario_is_judged_on_every_host() {
 
 /// A station without a slot sends nothing, so it needs nobody who keeps its slots.
 #[test]
-fn t1_a_station_that_sends_nothing_needs_no_carrier() {
+fn t1_a_station_that_sends_nothing_needs_no_backend() {
     let text = "timewire: 1
 name: listening
-segment: { kind: hub, rate: 1Gbit }
+kind: network
+segments: [{ rate: 1Gbit }]
 stations:
   - { name: alpha, address: 10.77.0.1/24 }
   - { name: beta, address: 10.77.0.2/24 }
   - { name: gamma, address: 10.77.0.3/24 }
 schedule:
   kind: tdm
-  cycle: 1ms
+  cycle_time: 1ms
   guard: 50us
   slots: [{ station: alpha, transmit: 300us }, { station: beta, transmit: 300us }]
-traffic:
-  - { name: load, kind: flood, from: alpha, to: gamma, port: 17001, message: 1400B, rate: 1Mbit }
-  - { name: c, kind: request_response, client: alpha, server: beta, port: 15001, message: 64B,
-      class: best_effort, deadline: 1ms, timeout: 100ms }
+streams:
+  - { name: load, kind: flood, talker: alpha, listeners: gamma, port: 17001, size: 1400B,
+      rate: 1Mbit }
+  - { name: c, kind: request-response, talker: alpha, listeners: beta, port: 15001, size: 64B,
+      deadline: 1ms, timeout: 100ms }
+duration: 1s
 experiment:
-  duration: 1s
   loads: [alone]
-  cases: [{ name: t, title: T, mac: taprio }]
+  cases: [{ name: t, title: T, backend: taprio }]
 ";
     let scenario = Scenario::parse("x", text).unwrap_or_else(|e| panic!("{e}"));
     let host = recorded(I225);
     let judged = |name: &str| judged(&host, &scenario, &StationName::new(name).unwrap(), None);
     let gamma = judged("gamma");
-    assert_eq!(of(&gamma, Check::Carrier)[0].found, "gamma has no slot and sends nothing");
+    assert_eq!(of(&gamma, Check::Backend)[0].found, "gamma has no slot and sends nothing");
     assert!(of(&gamma, Check::ClockError).is_empty() && of(&gamma, Check::LinkQueues).is_empty());
     // The longest packet is that of its own streams.
     let mtu = |diagnosis: &Diagnosis| of(diagnosis, Check::LinkMtu)[0].found.clone();
@@ -212,40 +213,40 @@ fn t1_the_error_of_the_clock_is_held_against_half_the_guard() {
     }
 }
 
-/// Whatever a carrier needs and this host has not is missing, and is told by the station's check.
+/// Whatever a backend needs and this host has not is missing, and is told by the station's check.
 #[test]
-fn t1_a_station_lacks_what_its_carrier_lacks() {
+fn t1_a_station_lacks_what_its_backend_lacks() {
     let scenario = scenarios().into_iter().find(|it| it.name.as_str() == "taprio-64").unwrap();
-    let lacks: [(ScheduleCarrier, Probe); 6] = [
-        (ScheduleCarrier::Taprio, Probe::Taprio),
-        (ScheduleCarrier::TaprioAssist, Probe::TaprioTxtimeAssist),
-        (ScheduleCarrier::TaprioAssist, Probe::Etf),
-        (ScheduleCarrier::Etf, Probe::Etf),
-        (ScheduleCarrier::Etf, Probe::LaunchTimes),
-        (ScheduleCarrier::Cbs, Probe::Cbs),
+    let lacks: [(TransmitBackend, Probe); 6] = [
+        (TransmitBackend::Taprio, Probe::Taprio),
+        (TransmitBackend::TaprioAssist, Probe::TaprioTxtimeAssist),
+        (TransmitBackend::TaprioAssist, Probe::Etf),
+        (TransmitBackend::Etf, Probe::Etf),
+        (TransmitBackend::Etf, Probe::LaunchTimes),
+        (TransmitBackend::Cbs, Probe::Cbs),
     ];
     let alpha = &scenario.stations[0].name;
     let verdict = |host: &_, by| judged(host, &scenario, alpha, Some(by)).verdict;
-    for (carrier, probe) in lacks {
+    for (backend, probe) in lacks {
         let mut host = recorded(I225);
-        assert_ne!(verdict(&host, carrier), Verdict::No, "{carrier}");
+        assert_ne!(verdict(&host, backend), Verdict::No, "{backend}");
         let said = "Specified qdisc kind is unknown".to_owned();
-        host.1.results.insert(probe, Outcome::Absent { said });
-        assert_eq!(verdict(&host, carrier), Verdict::No, "{carrier} without {probe:?}");
+        host.1.results.insert(probe, ProbeOutcome::Absent { said });
+        assert_eq!(verdict(&host, backend), Verdict::No, "{backend} without {probe:?}");
     }
-    for carrier in ScheduleCarrier::BY_PREFERENCE {
+    for backend in TransmitBackend::BY_PREFERENCE {
         let mut host = recorded(I225);
         let nic = host.0.settings.interfaces.get_mut(&eth0()).unwrap();
         let Reading::Known(channels) = &mut nic.channels else { panic!("it has channels") };
         channels.combined = Some(Bounded { now: 1, most: Some(1) });
-        let expected = carrier.is_kernels();
-        assert_eq!(verdict(&host, carrier) == Verdict::No, expected, "{carrier} with one queue");
+        let expected = backend.is_kernels();
+        assert_eq!(verdict(&host, backend) == Verdict::No, expected, "{backend} with one queue");
         host.0.settings.interfaces.clear();
-        assert_eq!(verdict(&host, carrier), Verdict::No, "{carrier} without the interface");
+        assert_eq!(verdict(&host, backend), Verdict::No, "{backend} without the interface");
     }
     // A slot that is too short at the rate that the interface states.
     let mut host = recorded(I225);
     host.0.state.interfaces.get_mut(&eth0()).unwrap().speed_mbps = Some(1);
-    let diagnosis = judged(&host, &scenario, alpha, Some(ScheduleCarrier::Taprio));
+    let diagnosis = judged(&host, &scenario, alpha, Some(TransmitBackend::Taprio));
     assert_eq!(of(&diagnosis, Check::Gates)[0].state, State::Missing);
 }

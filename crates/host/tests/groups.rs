@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Trees of groups in force on this kernel, with processes of the test alone: what members have,
-//! who runs first, who follows whom, and that everything is put back whatever happens.
-//!
-//! Not here: windows to the nanosecond and threads of the kernel (`timewire-lab`, tests `groups`).
+//! who runs first, who follows whom, and that everything is restored whatever happens.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
 mod harness;
@@ -15,14 +13,16 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use harness::{Role, hear_line, scratch, wait_until};
+use timewire_base::Failure;
 use timewire_host::HostError;
 use timewire_host::groups::{Model, RowStatus, facts};
 use timewire_host::journal::Journal;
-use timewire_sched::groups::{Facts, GroupPlan};
-use timewire_sched::scenario::host::HostFile;
+use timewire_model::scenario::host::HostFile;
 use timewire_sys::clock;
 use timewire_sys::namespace::{self, Namespace, Process};
 use timewire_sys::scheduler::{self, Attributes};
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::groups::{Facts, GroupPlan};
 
 fn main() -> ExitCode {
     harness::main(
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             ("t3_members_are_followed_through_fork_exec_and_exit", followed),
             ("t3_without_control_groups_members_are_looked_for", followed_by_looking),
             ("t3_outside_of_its_window_a_member_is_stopped", stopped_outside),
-            ("t3_a_killed_model_is_put_back", killed),
+            ("t3_a_killed_model_is_restored", killed),
             ("t3_a_switch_changes_all_or_nothing", switch_is_atomic),
             ("t3_a_refused_reservation_changes_nothing", reservation_refused),
             ("t3_programs_are_members_from_their_first_instruction", programs),

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Management messages: values to bytes and back, any bytes, and one that `pmc` was seen to send.
-//!
-//! Not here: talking to a `ptp4l` (`ptp4l.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use proptest::prelude::*;
 use timewire_host::clock::dataset::{ClockIdentity, DataSet, DataSetId, PortIdentity};

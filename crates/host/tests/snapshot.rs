@@ -2,10 +2,7 @@
 //! Snapshots of recorded hosts, and of this one before and after changes.
 //!
 //! `fixtures/hosts/NAME/record.json` is read into exactly `snapshot.json` beside it.
-//! `UPDATE_GOLDEN=1 cargo test -p timewire-host --test snapshot` rewrites those.
-//!
-//! Not here: what a tool's text means, apart from the whole (unit tests of the readers).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! `UPDATE_GOLDEN=1 cargo test -p timewire-host --test all snapshot::` rewrites those.
 
 use std::fs;
 use std::path::{Path, PathBuf};

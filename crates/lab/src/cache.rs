@@ -8,8 +8,6 @@
 //!   kernels/NAME/       one laboratory kernel each, complete
 //!   work-PID-N/         something that is being made
 //! ```
-//!
-//! Not here: what is in a kernel's directory (`uml`, `qemu`).
 
 use std::env;
 use std::ffi::OsString;
@@ -155,7 +153,7 @@ impl Lock {
                 Ok(false) => {}
                 Err(error) => return Err(failed(error)),
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -171,7 +169,7 @@ pub fn fingerprint(texts: &[&str]) -> String {
     format!("{hash:016x}")
 }
 
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

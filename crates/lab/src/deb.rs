@@ -2,8 +2,6 @@
 //! Getting packages of the distribution without installing them: a package state of our own in the
 //! cache, so that neither root nor a change of the system is needed. What is downloaded is checked
 //! by apt against the distribution's signatures.
-//!
-//! Not here: what is done with what is in them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -272,6 +270,12 @@ pub fn unpack(package: &Path, into: &Path) -> Result<(), LabError> {
         return Ok(());
     }
     Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// The numbers of a version, for comparison: `1:10.0.2+ds-2` is 1, 10, 0, 2, 2.
+pub(crate) fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.split(|c: char| !c.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
 }
 
 /// Whether a program is in `PATH` or where administrators' programs are.

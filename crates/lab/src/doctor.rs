@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which laboratories this machine can have, what is missing for the others, and what mends it.
 //! Everything is found out by trying or looking; nothing is changed and nothing is downloaded.
-//!
-//! Not here: what a host can do on its own interfaces.
 
 use std::fs;
 use std::path::Path;
@@ -228,7 +226,7 @@ fn emulated() -> Result<Check, LabError> {
     }
     let level = if cfg!(target_arch = "x86_64") { Level::Degraded } else { Level::Missing };
     Ok(Check {
-        why: "for XDP in drivers, BTF, and network cards with clocks; only on x86-64",
+        why: "for XDP in drivers, BTF, and NICs with clocks; only on x86-64",
         mend: Some("timewire lab qemu".to_owned()),
         ..check(laboratory, name, level, "not fetched".to_owned())
     })

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why there is no laboratory.
-//!
-//! Not here: the exit code it leads to (the command line; `Unsupported` is 4).
 
+use std::borrow::Cow;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use thiserror::Error;
-use timewire_base::StationName;
+use timewire_base::{Failure, FileError, StationName};
 use timewire_host::HostError;
 
 /// A laboratory that cannot be had, or an operation on one that failed.
@@ -63,16 +62,9 @@ pub enum LabError {
         /// The link that was waited for last.
         waiting: String,
     },
-    /// A file could not be used.
-    #[error("cannot {what} {path}: {source}", path = .path.display())]
-    File {
-        /// What was to be done with it.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    /// A file could not be used, or does not hold what it should.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// There is no place for laboratory kernels.
     #[error("no directory for laboratory kernels: {why}")]
     Cache {
@@ -140,38 +132,46 @@ pub enum LabError {
     },
 }
 
-impl LabError {
-    /// What the user can do about it, where that is known.
-    pub fn hint(&self) -> Option<String> {
+impl Failure for LabError {
+    fn inner(&self) -> Option<&dyn Failure> {
         match self {
+            LabError::Host(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'static, str>> {
+        let hint = match self {
             LabError::Unsupported { remedy, .. } => Some((*remedy).to_owned()),
             LabError::Missing { remedy, .. } => Some(remedy.clone()),
             LabError::NoKernel { command, .. } => {
                 Some(format!("`{command}` gets it; `timewire lab doctor` tells what is possible"))
             }
-            LabError::Host(error) => error.hint().map(str::to_owned),
             LabError::OutOfMemory { mib, .. } => Some(format!(
                 "give it more: `--memory {}` of `lab exec` and `lab shell`, `memory_mib: {}` of \
-                 a station in a segment file (`run --lab uml` has as much as it has)",
+                 a station in a segment file (`run --on lab:uml` has as much as it has)",
                 mib * 2,
                 mib * 2
             )),
-            _ => None,
+            _ => return self.inner()?.hint(),
+        };
+        hint.map(Cow::Owned)
+    }
+
+    fn is_unsupported(&self) -> bool {
+        match self {
+            LabError::Unsupported { .. } | LabError::Missing { .. } | LabError::NoKernel { .. } => {
+                true
+            }
+            _ => self.inner().is_some_and(Failure::is_unsupported),
         }
     }
+}
 
-    /// Whether this host lacks something, so that the same would fail again.
-    pub fn is_unsupported(&self) -> bool {
-        matches!(
-            self,
-            LabError::Unsupported { .. } | LabError::Missing { .. } | LabError::NoKernel { .. }
-        )
-    }
-
+impl LabError {
     /// The error of an operation on a file.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> LabError + use<> {
-        let path = path.to_owned();
-        move |source| LabError::File { what, path: path.clone(), source }
+        FileError::unusable(what, path)
     }
 }
 

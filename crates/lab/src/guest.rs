@@ -7,8 +7,6 @@
 //! /tmp     the host's, changes are lost      /run              empty, in memory
 //! shares   directories of the host, at their own place, writable if they are so
 //! ```
-//!
-//! Not here: starting a machine (`uml`, `qemu`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeWriter, Read, Write};
@@ -23,6 +21,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Utc;
+use timewire_sys::file::{self, Access};
 use timewire_sys::{clock, machine};
 
 /// The argument that tells a program that it is the first process of a machine; the job's file
@@ -47,7 +46,7 @@ pub struct Job {
     pub terminal: Terminal,
     /// Whether random numbers are to be the same in every run.
     pub repeatable: bool,
-    /// How the directory for [`Outcome`] is reached; the machine has it at [`CONTROL`].
+    /// How the directory for [`GuestOutcome`] is reached; the machine has it at [`CONTROL`].
     pub control: Share,
     /// Nothing of the host is seen, nor that directory, before the command has ended.
     pub sealed: bool,
@@ -94,7 +93,7 @@ pub enum Terminal {
 /// How it ended; `outcome.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Outcome {
+pub struct GuestOutcome {
     /// The command's exit code; 128 and the signal's number when it was killed, as in a shell.
     pub code: u8,
     /// What kept it from being started, in words.
@@ -139,13 +138,13 @@ fn read_job(file: &Path) -> Result<Job, String> {
     serde_json::from_str(&text).map_err(|e| format!("{} is no job: {e}", file.display()))
 }
 
-fn perform(job: &Job) -> Outcome {
+fn perform(job: &Job) -> GuestOutcome {
     let started_ns = now();
     let ended = set_up(job).and_then(|()| run(job));
     let ended_ns = now();
     match ended {
-        Ok(status) => Outcome { code: exit_code(status), failure: None, started_ns, ended_ns },
-        Err(failure) => Outcome { code: 127, failure: Some(failure), started_ns, ended_ns },
+        Ok(status) => GuestOutcome { code: exit_code(status), failure: None, started_ns, ended_ns },
+        Err(failure) => GuestOutcome { code: 127, failure: Some(failure), started_ns, ended_ns },
     }
 }
 
@@ -159,14 +158,13 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// Written beside and renamed: whoever sees it sees all of it.
-fn report(job: &Job, outcome: &Outcome) -> Result<(), String> {
+fn report(job: &Job, outcome: &GuestOutcome) -> Result<(), String> {
     if job.sealed {
         mount_share(&job.control).map_err(|error| format!("cannot reach the owner: {error}"))?;
     }
     let text = serde_json::to_vec(outcome).expect("invariant: plain values");
-    let control = Path::new(CONTROL);
-    let (part, whole) = (control.join("outcome.part"), control.join("outcome.json"));
-    let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &whole));
+    let whole = Path::new(CONTROL).join("outcome.json");
+    let written = file::replace(&whole, &text, Access::Umask);
     written.map_err(|error| format!("cannot write {}: {error}", whole.display()))
 }
 

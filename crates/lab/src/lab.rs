@@ -11,21 +11,19 @@
 //! sends towards its station no faster than the link's rate, counted as on the wire. Nothing speaks
 //! on the segment unasked: there is no IPv6, no spanning tree, no multicast snooping. Offloads are
 //! off, so that each frame is what a link would carry, complete with its checksums.
-//!
-//! Not here: addresses and programs of the stations (the caller's), real interfaces.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use timewire_base::wire::MacAddress;
 use timewire_base::{BitsPerSecond, IfName, Span, StationName};
-use timewire_host::journal::{self, EntryId, Journal, Leftovers};
+use timewire_host::journal::{EntryId, Journal, Leftovers};
 use timewire_host::tool::{self, Tool, netns_path};
 use timewire_host::{HostError, Undo};
 
@@ -50,7 +48,7 @@ pub struct StationSpec {
     /// Its name.
     pub name: StationName,
     /// The Ethernet address of its interface: of one station, not of a group.
-    pub mac: [u8; 6],
+    pub mac: MacAddress,
 }
 
 /// A running laboratory. Dropping it takes it down.
@@ -248,7 +246,7 @@ impl Lab {
         let lines: Vec<_> = names.iter().map(|name| format!("netns add {name}")).collect();
         tool::batch(Tool::Ip, None, &lines)?;
         for name in &names {
-            ns::in_namespace(&netns_path(name), switch_ipv6_off)?
+            ns::in_namespace(&netns_path(name), || ns::set_ipv6(false))?
                 .map_err(|source| LabError::Namespace { what: format!("set up {name}"), source })?;
         }
         Ok(())
@@ -266,7 +264,7 @@ impl Lab {
             Err(error @ HostError::ToolFailed { .. }) => {
                 return Err(LabError::Unsupported {
                     missing: "the queueing discipline netem, for the delay of the segment",
-                    remedy: "run in a kernel that has it: --lab uml",
+                    remedy: "run in a kernel that has it: --on lab:uml",
                     source: io::Error::other(error),
                 });
             }
@@ -275,7 +273,14 @@ impl Lab {
         ns::in_namespace(&netns_path(&hub), || {
             (0..self.stations.len()).try_for_each(|index| switch_offloads_off(&port(index)))
         })??;
-        let up = ["link set lo up", "link set phy0 up"].map(str::to_owned);
+        // A neighbour once found stays known for the laboratory's life. By default Linux asks again
+        // after 5 s, and every 15 to 45 s, with two frames that no schedule knows of (kernel 6.12,
+        // net/core/neighbour.c, DELAY_PROBE_TIME and neigh_rand_reach_time).
+        let keep = format!(
+            "ntable change name arp_cache dev phy0 base_reachable {ONE_DAY_MS} delay_probe \
+             {ONE_DAY_MS}"
+        );
+        let up = [keep, "link set lo up".to_owned(), "link set phy0 up".to_owned()];
         for name in &self.stations {
             let netns = self.station_netns(name);
             ns::in_namespace(&netns_path(&netns), || switch_offloads_off(&self.phy()))??;
@@ -295,7 +300,7 @@ impl Lab {
         let queues = format!("numtxqueues {0} numrxqueues {0}", spec.queues);
         for (index, station) in spec.stations.iter().enumerate() {
             let (port, netns) = (port(index), self.station_netns(&station.name));
-            let mac = mac_text(station.mac);
+            let mac = station.mac;
             lines.push(format!(
                 "link add {port} mtu {MTU} {queues} type veth \
                  peer name phy0 address {mac} mtu {MTU} {queues} netns {netns}"
@@ -357,7 +362,7 @@ impl Drop for Lab {
 ///
 /// **Errors**: the directory of the journals cannot be used.
 pub fn clean_leftovers() -> Result<Vec<Leftovers>, LabError> {
-    Ok(journal::recover()?)
+    Ok(timewire_host::recover()?)
 }
 
 fn check(spec: &LabSpec) -> Result<(), LabError> {
@@ -374,12 +379,11 @@ fn check(spec: &LabSpec) -> Result<(), LabError> {
         if !names.insert(name) {
             return wrong(format!("two stations are called {name}"));
         }
-        let text = mac_text(*mac);
-        if mac[0] & 1 != 0 || *mac == [0; 6] {
-            return wrong(format!("{text} of {name} is no address of one station"));
+        if !mac.is_of_one_station() {
+            return wrong(format!("{mac} of {name} is no address of one station"));
         }
         if !macs.insert(mac) {
-            return wrong(format!("two stations have the address {text}"));
+            return wrong(format!("two stations have the address {mac}"));
         }
     }
     Ok(())
@@ -416,25 +420,12 @@ fn tbf_lines(spec: &LabSpec) -> Vec<String> {
     (0..spec.stations.len()).map(line).collect()
 }
 
-/// In the namespace of the calling thread, for all interfaces to come: no IPv6, so that neighbour
-/// discovery and multicast reports do not appear on the segment.
-fn switch_ipv6_off() -> io::Result<()> {
-    for scope in ["all", "default"] {
-        let path = format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
-        // A kernel without IPv6 needs nothing.
-        if Path::new(&path).exists() {
-            fs::write(path, "1")?;
-        }
-    }
-    Ok(())
-}
-
 /// In the namespace of the calling thread: frames leave as they are on a link. A frame whose
 /// checksum is left to the hardware would be dropped after a redirection, because no hardware
 /// follows.
 fn switch_offloads_off(interface: &IfName) -> Result<(), LabError> {
     let mut arguments = vec!["-K", interface.as_str()];
-    // Tags too: beside the frame, where a card would insert them, XDP does not see them.
+    // Tags too: beside the frame, where a NIC would insert them, XDP does not see them.
     let tags = ["rxvlan", "txvlan", "tx-vlan-stag-hw-insert"];
     for feature in ["tx", "rx", "sg", "tso", "gso", "gro"].into_iter().chain(tags) {
         arguments.extend([feature, "off"]);
@@ -486,10 +477,6 @@ fn if_name(text: &str) -> IfName {
     IfName::new(text).expect("invariant: our interface names are short and plain")
 }
 
-fn mac_text(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 const MTU: u32 = 1_500;
 const MAX_STATIONS: usize = 64;
 const MAX_QUEUES: u32 = 64;
@@ -504,6 +491,8 @@ const WIRE_OVERHEAD: u32 = 24;
 const PORT_BUFFER: u32 = 262_144;
 /// The same, in frames, where only those are counted.
 const PORT_FRAMES: u32 = 1_024;
+/// **Units**: milliseconds.
+const ONE_DAY_MS: u32 = 86_400_000;
 const LINKS_UP_WITHIN: Duration = Duration::from_secs(10);
 const LINKS_ASK_EVERY: Duration = Duration::from_millis(2);
 
@@ -514,7 +503,7 @@ mod tests {
     fn spec(stations: &[(&str, [u8; 6])]) -> LabSpec {
         let station = |&(name, mac): &(&str, [u8; 6])| StationSpec {
             name: StationName::new(name).unwrap(),
-            mac,
+            mac: MacAddress(mac),
         };
         LabSpec {
             stations: stations.iter().map(station).collect(),

@@ -4,18 +4,18 @@
 //! is gone when its owner is, however that ended. And kernels without hardware (`uml`): the
 //! stations and whatever else runs inside one, in virtual time.
 //!
-//! Not here: the undo journal and its guardian (`timewire-host`), what runs on the stations.
+//! Not here: the undo journal and its watchdog (`timewire-host`), what runs on the stations.
 
 pub mod cache;
 pub mod deb;
 pub mod doctor;
 mod error;
+pub mod fixture;
 pub mod guest;
 mod lab;
 pub mod ns;
 pub mod privilege;
 pub mod qemu;
-pub mod rig;
 pub mod tools;
 pub mod trial;
 pub mod uml;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Doing something inside a network namespace while the caller stays outside.
-//!
-//! Not here: making namespaces (`Lab`).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -31,6 +29,28 @@ pub fn in_namespace<T: Send>(netns: &Path, work: impl FnOnce() -> T + Send) -> R
         Ok(result) => result.map_err(|e| failed("enter", netns, e)),
         Err(panic) => std::panic::resume_unwind(panic),
     }
+}
+
+/// In the namespace of the calling thread, whether interfaces to come have IPv6: then with the
+/// address that they are given and without asking for a router. Without, neighbour discovery and
+/// multicast reports do not appear on the segment.
+///
+/// **Errors**: a setting cannot be written. A kernel without IPv6 needs none.
+pub fn set_ipv6(wanted: bool) -> io::Result<()> {
+    let settings: &[(&str, &str)] = if wanted {
+        &[("addr_gen_mode", "1"), ("accept_ra", "0"), ("router_solicitations", "0")]
+    } else {
+        &[("disable_ipv6", "1")]
+    };
+    for scope in ["all", "default"] {
+        for (setting, value) in settings {
+            let path = format!("/proc/sys/net/ipv6/conf/{scope}/{setting}");
+            if Path::new(&path).exists() {
+                fs::write(path, value)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Starts a child inside a network namespace.

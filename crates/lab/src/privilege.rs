@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Getting the privilege that a laboratory needs: there already, or inside a user namespace of our
 //! own, which needs none.
-//!
-//! Not here: privilege for a real interface or for real-time scheduling; a user namespace cannot
-//! give those.
 
 use std::env;
 use std::fs::{self, DirBuilder, File};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs of the host that make a kernel of the laboratory (`make`, `apt-get`, `dpkg-deb`, `xz`):
 //! each leads a process group of its own, and all of them can be ended at once, from any thread.
-//!
-//! Not here: what they do.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};

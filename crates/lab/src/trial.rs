@@ -6,8 +6,6 @@
 //! Environment: `TIMEWIRE_LAB_KERNEL`, the kernel series to use, such as `6.1`;
 //! `TIMEWIRE_LAB_REPEAT`, how often to run every test, which must write the same each time;
 //! `TIMEWIRE_LAB_LOAD`, when set, has every processor of the host busy meanwhile.
-//!
-//! Not here: what tests are made of (`crate::rig`).
 
 use std::collections::BTreeMap;
 use std::env;
@@ -19,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use timewire_base::Failure;
 use timewire_sys::{Randomness, machine};
 
 use crate::LabError;
@@ -367,7 +366,7 @@ fn in_new_machine(
             let why = format!("it did not end within {limit:?} on the host and was killed");
             return Err(LabError::Guest { why, log: running.kernel_log() });
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     let log = running.kernel_log();
     let finished = running.wait()?;
@@ -385,7 +384,7 @@ const TRIAL_VERB: &str = "__trial";
 const KERNEL: &str = "TIMEWIRE_LAB_KERNEL_NAME";
 /// How long a test may take on the host, unless it says otherwise.
 const LIMIT: Duration = Duration::from_secs(300);
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// **Units**: seconds.
 const TAI_AHEAD_OF_UTC: i32 = 37;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scheduling groups in a laboratory kernel: windows of processes to the nanosecond of virtual
 //! time, and threads of the kernel, which on the host are somebody else's.
-//!
-//! Not here: everything that needs no exact time (`timewire-host`, tests `groups`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
 use std::env;
@@ -11,16 +9,18 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use timewire_base::{Instant, Phase, Span, Tai};
+use timewire_base::{Failure, Instant, Phase, Span, Tai};
 use timewire_host::groups::{Kept, Model, RowStatus, facts};
-use timewire_host::guardian::{GUARDIAN_VERB, guardian_main};
 use timewire_host::journal::Journal;
+use timewire_host::watchdog::WATCHDOG_VERB;
+use timewire_host::watchdog_main;
 use timewire_lab::cache::fingerprint;
 use timewire_lab::trial::{self, Trial};
-use timewire_sched::groups::GroupPlan;
-use timewire_sched::scenario::host::HostFile;
+use timewire_model::scenario::host::HostFile;
 use timewire_sys::namespace::{self, Process};
 use timewire_sys::{clock, scheduler};
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::groups::GroupPlan;
 
 const TRIALS: &[Trial] = &[
     Trial::new("t4_members_run_only_inside_their_windows", windows).repeated(2),
@@ -35,10 +35,10 @@ const TRIALS: &[Trial] = &[
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [verb, journal] if *verb == GUARDIAN_VERB => match guardian_main(Path::new(journal)) {
+        [verb, journal] if *verb == WATCHDOG_VERB => match watchdog_main(Path::new(journal)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("guardian: {error}");
+                eprintln!("watchdog: {error}");
                 ExitCode::from(3)
             }
         },

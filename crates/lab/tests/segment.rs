@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Kernels on a simulated segment: every instant on the segment is the one that arithmetic says.
-//!
-//! Not here: the segment and the master of time by themselves (`timewire-sim`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
 mod kernels;
@@ -299,8 +297,8 @@ fn ptp() -> Option<String> {
         })
         .collect();
     assert!(figures.len() > 30, "{said}");
-    // At first what the clock is off, by the arithmetic of clocks; stamps are good to 256 ns, and
-    // the path of 17 us is measured with such stamps.
+    // At first what the clock is off, by the arithmetic of clocks; timestamps are good to 256 ns,
+    // and the path of 17 us is measured with such timestamps.
     let (seconds, first, _) = figures[0];
     assert!((first - (30_000.0 + 20_000.0 * seconds)).abs() < 8_000.0, "{said}");
     for (_, offset, frequency) in &figures[figures.len() - 10..] {

@@ -121,7 +121,7 @@ fn limited(name: &str, problem: &Problem, entries: u32) {
          that other traffic loses: half of the ports {} per mille or less, the worst {}",
         outcome.placed,
         outcome.seconds,
-        spare[spare.len() / 2],
+        timewire_stats::median(&spare).unwrap_or(0),
         spare.last().unwrap_or(&0),
     );
 }

@@ -6,8 +6,6 @@
 //! - `torus`: a stream that is made up and planned beside the others, on 36 bridges.
 //! - `fat_tree`: the same on 68 bridges, where ways are short.
 //! - `online`: a stream added to a plan of 2000, without a move, and another one removed.
-//!
-//! Not here: CPU time, and networks that grow (`plan`).
 
 use timewire_base::Span;
 use timewire_plan::generate::{Recipe, Topology};

@@ -5,8 +5,6 @@
 //! have no plan with how long the reason of the stream that is too much takes. The tables are the
 //! same on every machine. Lengths are whole multiples of 100 bytes and times of 100 ns, to which
 //! tsnkit rounds, and nothing surrounds a frame.
-//!
-//! Not here: running planners on them (`cargo xtask peers-plan`).
 #![allow(clippy::disallowed_methods, reason = "a program: it writes files, reads the clock")]
 
 use std::fmt::Write as _;
@@ -215,7 +213,7 @@ fn refusal(problem: &Problem) -> Result<String, String> {
         let start = Instant::now();
         let change = planner.add(stream, 0).map_err(failed)?;
         least = least.min(start.elapsed().as_nanos());
-        let Change::Refused(certificate) = change else { return Err("it has a place".into()) };
+        let Change::Refused(certificate) = change else { return Err("it is admitted".into()) };
         if !certificate.is_proof() {
             return Err(format!("{certificate:?} is no proof"));
         }

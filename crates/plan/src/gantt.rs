@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A drawing of a plan: a line for each link, a box for each transmission, time from left to right.
-//!
-//! Not here: figures of what was measured (`timewire-report`).
 
 use std::fmt::Write as _;
 
 use crate::model::{LinkId, Plan, Problem, StreamId};
 
 /// The most boxes of a drawing; more are no help to anybody.
-const MOST_BOXES: i64 = 20_000;
+const MAX_BOXES: i64 = 20_000;
 /// The most links of a drawing.
-const MOST_LINKS: usize = 200;
+const MAX_LINKS: usize = 200;
 const LEFT: i64 = 160;
 const WIDTH: i64 = 1200;
 const ROW: i64 = 22;
@@ -29,8 +27,8 @@ pub fn svg(problem: &Problem, plan: &Plan, only: Option<StreamId>) -> Result<Str
     }
     links.sort_unstable();
     links.dedup();
-    if links.len() > MOST_LINKS {
-        return Err(format!("{} links; at most {MOST_LINKS} can be drawn", links.len()));
+    if links.len() > MAX_LINKS {
+        return Err(format!("{} links; at most {MAX_LINKS} can be drawn", links.len()));
     }
     let boxes = boxes(problem, plan, &links)?;
     let rows = i64::try_from(links.len()).unwrap_or(0);
@@ -83,8 +81,8 @@ fn boxes(problem: &Problem, plan: &Plan, links: &[LinkId]) -> Result<String, Str
         for sent in &admission.transmissions {
             let Ok(row) = links.binary_search(&sent.link) else { continue };
             count += turns;
-            if count > MOST_BOXES {
-                return Err(format!("more than {MOST_BOXES} transmissions in a cycle"));
+            if count > MAX_BOXES {
+                return Err(format!("more than {MAX_BOXES} transmissions in a cycle"));
             }
             let y = i64::try_from(row).unwrap_or(0) * ROW + 2;
             let busy = problem.network().occupancy(sent.link, stream.length_bytes).as_ns();

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Made-up networks and streams, the same for the same seed: for tests, benchmarks and examples.
-//!
-//! Not here: files of others.
 
 use timewire_base::{BitsPerSecond, Sequence, Span};
 
@@ -52,7 +50,7 @@ pub struct Recipe {
     /// No stream is added that would load a link of its shortest way more than this. **Units**:
     /// percent.
     pub load_percent: u32,
-    /// Whether only streams are added that have a place beside those before them, in one plan that
+    /// Whether only streams are added that are admitted beside those before them, in one plan that
     /// is not told: the problem is then known to have a plan with all of them.
     pub solvable: bool,
     /// What holds everywhere.
@@ -167,7 +165,7 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// Whether a stream has a place, from an instant by chance on or from the first on.
+    /// Whether a stream is admitted, from an instant by chance on or from the first on.
     fn admit(
         &mut self,
         network: &Network,

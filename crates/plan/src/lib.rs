@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans for scheduled traffic (IEEE 802.1Q-2022 clause 8.6.8.4): given a network and its streams,
-//! at which instant each frame starts on each link, or why a stream has no place.
+//! at which instant each frame starts on each link, or why a stream is rejected.
 //!
 //! * [`bounds`]: latency and backlog of traffic without a schedule.
 //! * [`calculus`]: curves of arrival and service, and bounds for networks of servers.
@@ -13,7 +13,7 @@
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
 //!
-//! Not here: the schedule of one shared segment (`timewire-sched`), files and clocks
+//! Not here: the schedule of one shared segment (`timewire-model`), files and clocks
 //! (`timewire-cli`).
 #![forbid(unsafe_code)]
 

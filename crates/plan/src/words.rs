@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a plan says, in words: reasons, and figures that people ask for first.
-//!
-//! Not here: JSON, tables and files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +72,7 @@ impl<'a> Refusals<'a> {
     }
 }
 
-/// Why a stream has no place, as a sentence.
+/// Why a stream is rejected, as a sentence.
 pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
     let network = problem.network();
     let link = |id: &LinkId| network.link(*id).name.as_str();
@@ -155,7 +153,9 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
             port(at)
         ),
         Certificate::NotFound { tried } => {
-            format!("no place was found in {tried} steps; this is no proof that there is none")
+            format!(
+                "no reservation was found in {tried} steps; this is no proof that there is none"
+            )
         }
     }
 }

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All that is written of one plan says the same, of every device; what differs is found.
-//!
-//! Not here: limits of devices (`devices.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write;
 
+use timewire_model::scenario::network::{DeviceModel, NetworkFile};
 use timewire_plan::exchange::read_gates;
 use timewire_plan::file::{self, FileProblem, RenderError, Rendered, check_rendered};
 use timewire_plan::model::Plan;
 use timewire_plan::synth::{Options, plan};
-use timewire_sched::qdisc::{Qdisc, QdiscCommand};
-use timewire_sched::scenario::network::{DeviceModel, NetworkFile};
+use timewire_tsn::qdisc::{Qdisc, QdiscCommand};
 
 /// Two planned classes, one stream beside them, and one that leaves by another port.
 fn star(station: &str, bridge: &str) -> String {
@@ -27,12 +24,12 @@ fn star(station: &str, bridge: &str) -> String {
     for (name, to, class, offset) in [("s", "b", 7, 0), ("t", "c", 6, 100), ("u", "b", 6, 200)] {
         let _ = writeln!(
             text,
-            "- {{ name: {name}, from: a, to: {to}, class: {class}, message: 200B, place: {{}}, \
-             traffic: {{ kind: cyclic, period: 1ms, offset: {offset}us }} }}"
+            "- {{ name: {name}, talker: a, listeners: {to}, class: {class}, size: 200B, \
+             scheduled: true, kind: cyclic, period: 1ms, offset: {offset}us }}"
         );
     }
-    text += "- { name: rest, from: c, to: b, class: 1, message: 1400B, \
-             traffic: { kind: cyclic, period: 5ms } }\n";
+    text += "- { name: rest, talker: c, listeners: b, class: 1, size: 1400B, \
+             kind: cyclic, period: 5ms }\n";
     text
 }
 

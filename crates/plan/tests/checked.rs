@@ -2,9 +2,8 @@
 //! Random networks and streams, planned, and the plan checked by what shares nothing with the
 //! search: no finding, and every reason of a refusal holds or says itself that it is no proof.
 //!
-//! `TIMEWIRE_FUZZ_PLANS=1000000 cargo test --release -p timewire-plan --test checked` goes on for
-//! so many; `TIMEWIRE_FUZZ_FROM` is the first seed.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+//! `TIMEWIRE_FUZZ_PLANS=1000000 cargo test --release -p timewire-plan --test all checked::` does so
+//! many; `TIMEWIRE_FUZZ_FROM` is the first seed.
 #![allow(clippy::disallowed_methods, reason = "how long to go on is told from outside")]
 
 use timewire_base::{BitsPerSecond, Span};

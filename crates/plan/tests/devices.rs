@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Devices that are known by name: plans keep the limits of each, and what is refused names it.
-//!
-//! Not here: limits that a file writes itself (`plans.rs`), the reader of files (`timewire-sched`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write;
 
 use timewire_base::Span;
+use timewire_model::scenario::network::{DeviceModel, NetworkFile};
 use timewire_plan::check::check;
 use timewire_plan::file::{self, FileProblem, RenderError, Rendered};
 use timewire_plan::model::{DeviceLimits, LinkId, Plan, PortGates};
 use timewire_plan::synth::{Options, plan};
 use timewire_plan::words;
-use timewire_sched::scenario::network::{DeviceModel, NetworkFile};
 
 /// Four stations at a bridge; the first talks to the others, as often as `periods` says.
 fn star(station: &str, bridge: &str, rate: &str, periods: &[&str]) -> String {
@@ -31,8 +28,8 @@ fn star(station: &str, bridge: &str, rate: &str, periods: &[&str]) -> String {
         let offset = 40 * number;
         let _ = writeln!(
             text,
-            "- {{ name: s{number}, from: a, to: {to}, class: 7, message: 200B, traffic: {{ kind: \
-             cyclic, period: {period}, offset: {offset}us }}, place: {{}} }}"
+            "- {{ name: s{number}, talker: a, listeners: {to}, class: 7, size: 200B, kind: \
+             cyclic, period: {period}, offset: {offset}us, scheduled: true }}"
         );
     }
     text
@@ -63,7 +60,7 @@ fn text_of<'a>(files: &'a [Rendered], name: &str) -> &'a str {
 const OFTEN: [&str; 9] = ["250us", "500us", "1ms", "2ms", "500us", "1ms", "250us", "4ms", "1ms"];
 
 /// As many as a list of `tc` has room for.
-const SOME: [&str; 4] = ["500us", "1ms", "2ms", "1ms"];
+const PERIODS: [&str; 4] = ["500us", "1ms", "2ms", "1ms"];
 
 #[test]
 fn t0_every_device_has_limits_and_says_where_they_are_written() {
@@ -83,10 +80,10 @@ fn t0_every_device_has_limits_and_says_where_they_are_written() {
 }
 
 #[test]
-fn t0_plans_keep_the_limits_of_every_switch_and_card() {
+fn t0_plans_keep_the_limits_of_every_switch_and_nic() {
     for model in DeviceModel::ALL {
         let word = model.word();
-        // The checker goes through all limits; who talks at instants is asked of cards only.
+        // The checker goes through all limits; who talks at instants is asked of NICs only.
         let (_, given, plan) = planned(&star("{}", word, "1Gbit", &OFTEN));
         let own = limits(&given, "br");
         assert_eq!(own.device, Some(model.profile().title));
@@ -97,8 +94,8 @@ fn t0_plans_keep_the_limits_of_every_switch_and_card() {
             let start = gates.windows[0].start.as_ns();
             assert_eq!(start % own.granularity.as_ns(), 0, "{word}");
         }
-        let card = planned(&star(word, "{}", "1Gbit", &OFTEN)).2;
-        assert_eq!(card.admitted.len(), OFTEN.len(), "{word}");
+        let nic = planned(&star(word, "{}", "1Gbit", &OFTEN)).2;
+        assert_eq!(nic.admitted.len(), OFTEN.len(), "{word}");
     }
 }
 
@@ -109,22 +106,22 @@ fn t0_software_needs_room_for_a_packet_at_the_slowest_link() {
         assert_eq!(limits(&given, "a").interval_min, Span::from_ns(least));
     }
     // Its own plans are what the kernel takes.
-    let (network, given, plan) = planned(&star("taprio", "taprio", "100Mbit", &SOME));
+    let (network, given, plan) = planned(&star("taprio", "taprio", "100Mbit", &PERIODS));
     let files = file::render(&network, &given, &plan).unwrap();
     assert!(text_of(&files, "br.tc").contains(" taprio "));
     assert!(!text_of(&files, "br.tc").contains("flags 0x2"));
 }
 
 #[test]
-fn t0_a_card_with_launch_times_alone_sends_from_its_first_queues() {
-    let (network, given, plan) = planned(&star("i210", "ls1028a", "1Gbit", &SOME));
+fn t0_a_nic_with_launch_times_alone_sends_from_its_first_queues() {
+    let (network, given, plan) = planned(&star("i210", "ls1028a", "1Gbit", &PERIODS));
     assert!(!plan.gates.iter().any(|gates| gates.link == LinkId::from_index(0)), "no gates");
     let files = file::render(&network, &given, &plan).unwrap();
     let lines = text_of(&files, "a.tc");
     assert!(lines.contains(" mqprio ") && lines.contains("queues 1@1 1@0"), "{lines}");
     assert!(lines.contains(" etf ") && lines.contains("delta 300000"), "{lines}");
     assert!(lines.contains("offload") && !lines.contains("taprio"), "{lines}");
-    // The card is given the start itself.
+    // The NIC is given the start itself.
     let row = text_of(&files, "a.launch.csv").lines().nth(1).unwrap();
     let columns: Vec<&str> = row.split(',').collect();
     assert_eq!(columns[5], columns[6], "{row}");
@@ -137,7 +134,7 @@ fn t0_a_card_with_launch_times_alone_sends_from_its_first_queues() {
 #[test]
 fn t0_a_queue_of_an_i226_opens_once_in_a_list() {
     for word in ["i225", "i226"] {
-        let (network, given, plan) = planned(&star(word, "ls1028a", "1Gbit", &SOME));
+        let (network, given, plan) = planned(&star(word, "ls1028a", "1Gbit", &PERIODS));
         let own = gates(&plan, 0);
         assert_eq!(own.windows.len(), 1, "{own:?}");
         let files = file::render(&network, &given, &plan).unwrap();
@@ -214,11 +211,11 @@ fn t0_no_two_ports_of_an_sja1105_change_at_once() {
     for model in ["sja1105", "sja1110"] {
         // From two talkers at once to two listeners, and several of one.
         let at_once = star("{}", model, "1Gbit", &["1ms", "1ms"])
-            .replace("from: a, to: c", "from: d, to: c")
+            .replace("talker: a, listeners: c", "talker: d, listeners: c")
             .replace("offset: 40us", "offset: 0us");
         // And a cycle that is a multiple of 1 us only when repeated.
         let odd = at_once.replace("1ms", "400200ns");
-        for text in [at_once, star("{}", model, "1Gbit", &SOME), odd] {
+        for text in [at_once, star("{}", model, "1Gbit", &PERIODS), odd] {
             let (network, given, plan) = planned(&text);
             let lists = changes(&file::render(&network, &given, &plan).unwrap());
             let shortest = lists.iter().map(|list| list.0).min().unwrap();

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Plans of files of networks: found, checked, bounded, and written for Linux.
-//!
-//! Not here: their simulation (`timewire-cli`).
 #![expect(clippy::disallowed_methods, reason = "a committed file is read by the test")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use timewire_base::Span;
+use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::{Verdict, check, judge};
 use timewire_plan::file::{self, FileProblem, RenderError};
 use timewire_plan::model::{Certificate, Plan};
 use timewire_plan::synth::{Options, plan};
-use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::network::NetworkFile;
+use timewire_tsn::file::ParseFile;
 
 const CELL: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/networks/planned-cell.network.yaml");
@@ -36,13 +34,13 @@ fn pair(device: &str, more: &str) -> String {
          stations: [{{ name: a, device: {{ {device} }} }}, {{ name: b }}]\n\
          bridges: [{{ name: br, forward: 2us }}]\n\
          links: [{{ between: [a, br] }}, {{ between: [br, b] }}]\n\
-         streams:\n- {{ name: s, from: a, to: b, class: 7, message: 58B, {more} }}\n\
-         - {{ name: rest, from: a, to: b, message: 1472B, \
-         traffic: {{ kind: cyclic, period: 10ms }} }}\n"
+         streams:\n- {{ name: s, talker: a, listeners: b, class: 7, size: 58B, {more} }}\n\
+         - {{ name: rest, talker: a, listeners: b, size: 1472B, \
+         kind: cyclic, period: 10ms }}\n"
     )
 }
 
-const CYCLIC: &str = "traffic: { kind: cyclic, period: 1ms, offset: 100us }, place: {}";
+const CYCLIC: &str = "kind: cyclic, period: 1ms, offset: 100us, scheduled: true";
 
 #[test]
 fn t1_every_stream_of_the_shipped_file_has_a_place() {
@@ -70,7 +68,7 @@ fn t0_times_follow_from_the_file() {
 
 #[test]
 fn t0_what_cannot_be_is_refused_with_a_reason() {
-    let place = "traffic: { kind: cyclic, period: 1ms }, place: { latency: 20us }";
+    let place = "kind: cyclic, period: 1ms, scheduled: true, max_latency: 20us";
     let (_, _, plan) = planned(&pair("", place));
     let reason = &plan.refused[0].certificate;
     let needed = Span::from_ns(2 * (9_920 + 500) + 2_000);
@@ -85,16 +83,12 @@ fn t0_what_cannot_be_is_refused_with_a_reason() {
 #[test]
 fn t0_a_file_that_cannot_be_planned_says_where() {
     let cases = [
-        ("class: 7, message: 58B", "class: 0, message: 58B", "streams[0].class"),
+        ("class: 7, size: 58B", "class: 0, size: 58B", "streams[0].class"),
         ("name: rest", "name: rest, class: 7", "streams[1].class"),
-        ("offset: 100us", "spacing: 1us", "streams[0].traffic.spacing"),
-        ("offset: 100us", "offset: 1ms", "streams[0].traffic.offset"),
-        (
-            "kind: cyclic, period: 1ms, offset: 100us",
-            "kind: flood, rate: 1Mbit",
-            "streams[0].traffic",
-        ),
-        ("place: {}", "place: { latency: 0us }", "streams[0].place.latency"),
+        ("offset: 100us", "spacing: 1us", "streams[0].spacing"),
+        ("offset: 100us", "offset: 1ms", "streams[0].offset"),
+        ("kind: cyclic, period: 1ms, offset: 100us", "kind: flood, rate: 1Mbit", "streams[0].kind"),
+        ("scheduled: true", "scheduled: true, max_latency: 0us", "streams[0].max_latency"),
         ("forward: 2us", "forward: { kind: exponential, mean: 1us }", "bridges[0].forward"),
         ("device: {  }", "device: { queues: 1 }", "streams[1].class"),
     ];
@@ -138,9 +132,9 @@ fn t1_host_files_are_accepted_by_their_reader() {
 fn t0_states_that_the_kernel_refuses_are_named() {
     // Two frames that follow each other with less than a frame between them.
     let text = pair("", CYCLIC).replace(
-        "place: {}",
-        "place: {} }\n- { name: t, from: a, to: b, \
-         class: 7, message: 58B, traffic: { kind: cyclic, period: 1ms, offset: 110us }, place: {}",
+        "scheduled: true",
+        "scheduled: true }\n- { name: t, talker: a, listeners: b, \
+         class: 7, size: 58B, kind: cyclic, period: 1ms, offset: 110us, scheduled: true",
     );
     let (network, given, plan) = planned(&text);
     assert_eq!(plan.admitted.len(), 2);
@@ -158,7 +152,7 @@ fn t0_the_planned_file_is_a_network_with_gates() {
     let (network, given, plan) = planned(&pair("launch_time: 50us", CYCLIC));
     let planned = file::planned(&network, &given, &plan).unwrap();
     assert_eq!(planned.ports.len(), 3);
-    assert!(planned.streams.iter().all(|stream| stream.place.is_none()));
+    assert!(planned.streams.iter().all(|stream| !stream.scheduled));
     assert_eq!(planned.streams[0].launch, Some(Span::from_us(50)));
     assert_eq!(planned.limits.len(), 3);
 }
@@ -217,13 +211,13 @@ fn burst(bridge: &str, more: &str) -> String {
          {{ name: b }}, {{ name: c }}]\n\
          bridges: [{{ name: br, forward: 2us, device: {{ {bridge} }} }}]\n\
          links: [{{ between: [a, br] }}, {{ between: [br, b] }}, {{ between: [br, c] }}]\n\
-         streams:\n- {{ name: s, from: a, to: b, class: 7, message: 1400B, \
-         traffic: {{ kind: cyclic, period: 1ms, burst: 6 }}, place: {{}} }}\n{more}"
+         streams:\n- {{ name: s, talker: a, listeners: b, class: 7, size: 1400B, \
+         kind: cyclic, period: 1ms, burst: 6, scheduled: true }}\n{more}"
     )
 }
 
-const REST: &str = "- { name: rest, from: a, to: c, message: 100B, \
-                    traffic: { kind: cyclic, period: 1ms } }\n";
+const REST: &str = "- { name: rest, talker: a, listeners: c, size: 100B, \
+                    kind: cyclic, period: 1ms }\n";
 
 /// Whoever comes when the first of six frames of 117 us begins waits for all of them.
 #[test]
@@ -243,8 +237,8 @@ fn t0_others_wait_for_planned_frames_where_no_gate_keeps_them_apart() {
 fn t0_bounds_need_no_common_cycle() {
     let flood = |number: u64, bytes: u64, mbit: u64| {
         format!(
-            "- {{ name: f{number}, from: b, to: c, message: {bytes}B, \
-             traffic: {{ kind: flood, rate: {mbit}Mbit }} }}\n"
+            "- {{ name: f{number}, talker: b, listeners: c, size: {bytes}B, \
+             kind: flood, rate: {mbit}Mbit }}\n"
         )
     };
     let rows = [(1, 1_001, 7), (2, 1_003, 11), (3, 1_007, 13), (4, 1_013, 17)];
@@ -286,8 +280,8 @@ fn t0_jitter_that_cannot_be_kept_has_a_reason_with_its_parts() {
              device: {{ {east} }} }}\n\
              links: [{{ between: [a, west] }}, {{ between: [west, east] }}, \
              {{ between: [east, b] }}]\nstreams:\n\
-             - {{ name: s, from: a, to: b, class: 7, message: 58B, \
-             traffic: {{ kind: cyclic, period: 1ms }}, place: {{ jitter: {jitter} }} }}\n"
+             - {{ name: s, talker: a, listeners: b, class: 7, size: 58B, \
+             kind: cyclic, period: 1ms, scheduled: true, max_jitter: {jitter} }}\n"
         )
     };
     // Forwarding differs by 1 us and 3 us, a frame is there up to a gap of 960 ns (and one more)

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a stream has no bound or no place: the cause that is told is the one that there is, with its
 //! port and class.
-//!
-//! Not here: how bounds are computed (`src/bounds/tests.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
-use timewire_base::{Sequence, Span};
-use timewire_plan::file::{self, JudgedLimit, LimitVerdict, RestBound, Unbounded};
+use timewire_base::{Sequence, Span, Verdict};
+use timewire_model::scenario::network::NetworkFile;
+use timewire_plan::file::{self, JudgedLimit, RestBound, Unbounded};
 use timewire_plan::synth::{Options, plan};
 use timewire_plan::words::Refusals;
-use timewire_sched::scenario::network::NetworkFile;
 
 /// `a` and `b` at a bridge, `c` behind it; what is common to the cases.
 fn network(more: &str) -> String {
@@ -25,8 +22,8 @@ fn network(more: &str) -> String {
 
 fn stream(name: &str, from: &str, class: u8, bytes: u32, traffic: &str) -> String {
     format!(
-        "- {{ name: {name}, from: {from}, to: c, class: {class}, message: {bytes}B, \
-         traffic: {{ {traffic} }} }}\n"
+        "- {{ name: {name}, talker: {from}, listeners: c, class: {class}, size: {bytes}B, \
+         {traffic} }}\n"
     )
 }
 
@@ -61,8 +58,8 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
     let one = |class| format!("streams:\n{}", stream("own", "a", class, 1_000, MS));
     let gates = |first: &str, second: &str| {
         port(&format!(
-            "gates: {{ entries: [{{ open: [{first}], lasts: 80us }}, \
-             {{ open: [{second}], lasts: 120us }}] }}"
+            "gates: {{ entries: [{{ open: [{first}], interval: 80us }}, \
+             {{ open: [{second}], interval: 120us }}] }}"
         ))
     };
     let flood = |name: &str, from: &str, class| {
@@ -79,7 +76,7 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
         [("own", "a", "c"), ("2", "b", "d"), ("3", "c", "e"), ("4", "d", "a"), ("5", "e", "b")]
             .map(|(name, from, to)| {
                 let name = if name == "own" { name.to_owned() } else { format!("s{name}") };
-                stream(&name, from, 5, 500, MS).replace("to: c", &format!("to: {to}"))
+                stream(&name, from, 5, 500, MS).replace("listeners: c", &format!("listeners: {to}"))
             })
             .concat();
     vec![
@@ -94,7 +91,7 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             "overload",
             network(&format!(
                 "{}streams:\n{}",
-                port("credit: [{ class: 6, rate: 5Mbit }]"),
+                port("cbs: [{ class: 6, idle_slope: 5Mbit }]"),
                 stream("own", "a", 6, 1_000, MS)
             )),
             "br>c",
@@ -151,7 +148,8 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             network(&format!(
                 "streams:\n{}{}",
                 stream("own", "a", 3, 100, MS),
-                stream("o", "c", 2, 100, "kind: after, stream: own").replace("to: c", "to: b")
+                stream("o", "c", 2, 100, "kind: after, follows: own")
+                    .replace("listeners: c", "listeners: b")
             )),
             "c>br",
             2,
@@ -160,8 +158,10 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
         (
             "linux_credit",
             network(
-                &(port("credit: [{ class: 6, rate: 20Mbit, rules: linux, hi: 300B, lo: 1200B }]")
-                    + &one(6)),
+                &(port(
+                    "cbs: [{ class: 6, idle_slope: 20Mbit, rules: linux, hi_credit: 300B, \
+                     lo_credit: 1200B }]",
+                ) + &one(6)),
             ),
             "br>c",
             6,
@@ -171,7 +171,7 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             "settings",
             network(&format!(
                 "{}streams:\n{}{}{}",
-                port("credit: [{ class: 6, rate: 20Mbit }, { class: 4, rate: 20Mbit }]"),
+                port("cbs: [{ class: 6, idle_slope: 20Mbit }, { class: 4, idle_slope: 20Mbit }]"),
                 stream("own", "a", 6, 100, MS),
                 stream("o", "a", 5, 100, MS),
                 stream("p", "a", 4, 100, MS)
@@ -183,8 +183,9 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
         (
             "settings",
             network(
-                &(port("credit: [{ class: 6, rate: 60Mbit }, { class: 5, rate: 50Mbit }]")
-                    + &one(6)),
+                &(port(
+                    "cbs: [{ class: 6, idle_slope: 60Mbit }, { class: 5, idle_slope: 50Mbit }]",
+                ) + &one(6)),
             ),
             "br>c",
             6,
@@ -195,7 +196,7 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             network(&format!(
                 "streams:\n{}{}",
                 stream("own", "a", 3, 100, MS),
-                stream("s", "b", 7, 100, MS).replace(" } }", " }, place: {} }")
+                stream("s", "b", 7, 100, MS).replace(" }", ", scheduled: true }")
             ))
             .replace("{ name: br, ", "{ name: br, device: { gate_entries: 0 }, "),
             "br>c",
@@ -246,8 +247,8 @@ fn t0_a_window_over_the_turn_of_the_cycle_is_one() {
         network(&format!(
             "{}streams:\n{}",
             port(&format!(
-                "gates: {{ entries: [{{ open: [3], lasts: {end}us }}, \
-                 {{ open: [7], lasts: {shut}us }}, {{ open: [3], lasts: {end}us }}] }}"
+                "gates: {{ entries: [{{ open: [3], interval: {end}us }}, \
+                 {{ open: [7], interval: {shut}us }}, {{ open: [3], interval: {end}us }}] }}"
             )),
             stream("own", "a", 3, 1_000, "kind: cyclic, period: 5ms")
         ))
@@ -298,22 +299,23 @@ fn random(seed: u64) -> String {
         let asks = traffic.contains("cyclic") && random.below(3) == 0;
         planned |= asks;
         let (class, place) = match asks {
-            true => (7, format!(", place: {{ latency: {}us }}", 100 + random.below(900))),
+            true => (7, format!(", scheduled: true, max_latency: {}us", 100 + random.below(900))),
             false if around => (3, String::new()),
             false => (random.below(7), String::new()),
         };
         text += &format!(
-            "- {{ name: x{index}, from: s{from}, to: t{to}, class: {class}, message: {bytes}B, \
-             traffic: {{ {traffic} }}{place} }}\n"
+            "- {{ name: x{index}, talker: s{from}, listeners: t{to}, class: {class}, \
+             size: {bytes}B, {traffic}{place} }}\n"
         );
     }
     if !planned && random.below(2) == 0 {
         let keys = match random.below(3) {
-            0 => "credit: [{ class: 6, rate: 10Mbit }, { class: 2, rate: 10Mbit }]".to_owned(),
-            1 => "credit: [{ class: 6, rate: 30Mbit }]".to_owned(),
+            0 => "cbs: [{ class: 6, idle_slope: 10Mbit }, { class: 2, idle_slope: 10Mbit }]"
+                .to_owned(),
+            1 => "cbs: [{ class: 6, idle_slope: 30Mbit }]".to_owned(),
             _ => format!(
-                "gates: {{ entries: [{{ open: [0, 1, 2, 3], lasts: {}us }}, \
-                 {{ open: [4, 5, 6, 7], lasts: 100us }}] }}",
+                "gates: {{ entries: [{{ open: [0, 1, 2, 3], interval: {}us }}, \
+                 {{ open: [4, 5, 6, 7], interval: 100us }}] }}",
                 20 + random.below(200)
             ),
         };
@@ -337,7 +339,7 @@ fn t0_no_stream_is_without_bound_or_place_without_a_reason() {
             assert!(said.contains(" class 7: "), "seed {seed}: {said}");
             *kinds.entry("refused").or_default() += 1;
         }
-        let rest = network.streams.iter().filter(|stream| stream.place.is_none()).count();
+        let rest = network.streams.iter().filter(|stream| !stream.scheduled).count();
         let bounds = match file::bounds(&network, &given, &found) {
             Ok(bounds) => bounds.into_iter().map(|bound| bound.bound).collect(),
             Err(why) => vec![Err(why); rest],
@@ -375,14 +377,14 @@ fn limit(metric: &str, at_most: &str) -> String {
 /// do not get through in the long run. Without a limit nothing is asked.
 #[test]
 fn t0_a_limit_of_a_stream_without_bound_never_passes() {
-    let times = ["latency_max", "latency_p99", "latency_mean", "jitter"];
+    let times = ["latency-max", "latency-p99", "latency-mean", "jitter"];
     for (cause, text, _, _, _) in causes() {
         let fails = ["overload", "shut", "no_window"].contains(&cause);
-        let expected = if fails { LimitVerdict::Fail } else { LimitVerdict::Inconclusive };
+        let expected = if fails { Verdict::Fail } else { Verdict::Inconclusive };
         for metric in times {
             let found = judged(&text, &limit(metric, "1s"));
             // Of a percentile or a mean only that nothing gets through says something.
-            let is_of_each = ["latency_max", "jitter"].contains(&metric);
+            let is_of_each = ["latency-max", "jitter"].contains(&metric);
             assert_eq!(found.len(), usize::from(is_of_each || fails), "{cause}: {found:?}");
             if found.is_empty() {
                 continue;
@@ -416,33 +418,33 @@ fn t0_a_bound_is_held_against_the_limit() {
     let (latency, jitter) = bound(&text);
     let us = Span::from_us;
     for (metric, text, never_above) in [
-        ("latency_max", &text, latency),
-        ("latency_p99", &text, latency),
-        ("latency_mean", &text, latency),
+        ("latency-max", &text, latency),
+        ("latency-p99", &text, latency),
+        ("latency-mean", &text, latency),
         ("jitter", &text, jitter),
-        ("latency_max", &ends, bound(&ends).0 + us(27 + 2)),
+        ("latency-max", &ends, bound(&ends).0 + us(27 + 2)),
         ("jitter", &ends, bound(&ends).1 + us(4 + 10 + 2)),
     ] {
-        for (below, verdict) in [(0, LimitVerdict::Pass), (1, LimitVerdict::Inconclusive)] {
+        for (below, verdict) in [(0, Verdict::Pass), (1, Verdict::Inconclusive)] {
             let most = never_above.as_ns() - below;
             let found = judged(text, &limit(metric, &format!("{most}ns")));
-            let is_of_each = ["latency_max", "jitter"].contains(&metric);
-            if !is_of_each && verdict != LimitVerdict::Pass {
+            let is_of_each = ["latency-max", "jitter"].contains(&metric);
+            if !is_of_each && verdict != Verdict::Pass {
                 assert_eq!(found, [], "{metric}: a bound above it says nothing");
                 continue;
             }
             assert_eq!(found[0].bound, Some(never_above), "{metric}");
             assert_eq!(found[0].verdict, verdict, "{metric}: {found:?}");
-            assert_eq!(found[0].why.is_none(), verdict == LimitVerdict::Pass, "{found:?}");
+            assert_eq!(found[0].why.is_none(), verdict == Verdict::Pass, "{found:?}");
         }
     }
-    let found = judged(&endless, &limit("latency_max", "1s"));
-    assert_eq!((found[0].verdict, found[0].bound), (LimitVerdict::Inconclusive, None));
+    let found = judged(&endless, &limit("latency-max", "1s"));
+    assert_eq!((found[0].verdict, found[0].bound), (Verdict::Inconclusive, None));
     assert!(found[0].why.as_deref().unwrap().contains("software at one of its ends"), "{found:?}");
     // A share needs more than a bound, and a planned stream has its place.
     assert_eq!(judged(&text, &limit("lost", "0%")), []);
-    let placed = text.replace("class: 5,", "class: 7, place: {},");
-    assert_eq!(judged(&placed, &limit("latency_max", "1ns")), []);
+    let placed = text.replace("class: 5,", "class: 7, scheduled: true,");
+    assert_eq!(judged(&placed, &limit("latency-max", "1ns")), []);
 }
 
 /// The effective rate is told wherever credit is behind gates, and nowhere else.
@@ -457,10 +459,10 @@ fn t0_credit_behind_gates_has_its_rates() {
         let file = NetworkFile::parse("test", &text).unwrap_or_else(|why| panic!("{why}\n{text}"));
         file::gated_classes(&file)
     };
-    let credit = "credit: [{ class: 5, rate: 20Mbit }]";
+    let credit = "cbs: [{ class: 5, idle_slope: 20Mbit }]";
     let found = of(&format!(
-        "{credit}, gates: {{ entries: [{{ open: [5], lasts: 250us }}, \
-         {{ open: [0], lasts: 750us }}] }}"
+        "{credit}, gates: {{ entries: [{{ open: [5], interval: 250us }}, \
+         {{ open: [0], interval: 750us }}] }}"
     ));
     assert_eq!((found.len(), found[0].port.as_str(), found[0].class), (1, "br>c", 5));
     let rate = found[0].rate;
@@ -469,6 +471,6 @@ fn t0_credit_behind_gates_has_its_rates() {
         (20_000_000, 5_000_000, 250_000)
     );
     assert_eq!(of(credit), []);
-    let always = format!("{credit}, gates: {{ entries: [{{ open: [0, 5], lasts: 250us }}] }}");
+    let always = format!("{credit}, gates: {{ entries: [{{ open: [0, 5], interval: 250us }}] }}");
     assert_eq!(of(&always), []);
 }

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Time that is kept free on every link: plans leave it, and the checker finds those that do not.
-//!
-//! Not here: random problems (`checked.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use timewire_base::Span;
+use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::{Rule, check};
 use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::{Network, NetworkOptions, Plan, Problem, Reserve};
 use timewire_plan::synth::{Budget, Options, Planner, plan};
 use timewire_plan::words;
-use timewire_sched::scenario::network::NetworkFile;
 
 /// Talkers and listeners at two bridges in a line; `streams` of 984 bytes on the link, 7.872us.
 fn line(reserve: &str, device: &str, streams: &[(&str, &str)]) -> String {
@@ -23,14 +20,14 @@ fn line(reserve: &str, device: &str, streams: &[(&str, &str)]) -> String {
     );
     for (number, (period, offset)) in streams.iter().enumerate() {
         text += &format!(
-            "- {{ name: s{number}, from: a, to: b, class: 7, message: 918B, place: {{}}, traffic: \
-             {{ kind: cyclic, period: {period}, offset: {offset} }} }}\n"
+            "- {{ name: s{number}, talker: a, listeners: b, class: 7, size: 918B, \
+             scheduled: true, kind: cyclic, period: {period}, offset: {offset} }}\n"
         );
     }
     text
 }
 
-const FREE: &str = "reserve: { every: 250us, lasts: 40us }";
+const FREE: &str = "reserve: { period: 250us, duration: 40us }";
 
 fn planned(text: &str) -> (FileProblem, Plan) {
     let network = NetworkFile::parse("test", text).unwrap_or_else(|errors| panic!("{errors}"));
@@ -70,7 +67,7 @@ fn t0_nothing_planned_has_time_that_is_kept_free() {
         assert!((window.end.as_ns() - 1) % 250_000 >= 40_000, "{window:?}");
     }
     // What divides no interval of a stream is kept free as well.
-    let odd = "reserve: { every: 300us, lasts: 20us }";
+    let odd = "reserve: { period: 300us, duration: 20us }";
     let (_, found) = planned(&line(odd, "{}", &[("400us", "0us"), ("1ms", "0us")]));
     for admission in &found.admitted {
         let at = admission.transmissions[0].start.as_ns();
@@ -85,13 +82,13 @@ fn t0_who_has_no_room_beside_it_is_refused_and_moves_nobody() {
     let streams = vec![("250us", "0us"); 26];
     let (_, found) = planned(&line("", "{}", &streams));
     assert_eq!(found.refused.len(), 0);
-    let less = "reserve: { every: 250us, lasts: 60us }";
+    let less = "reserve: { period: 250us, duration: 60us }";
     let (given, found) = planned(&line(less, "{}", &streams));
     assert_eq!((found.admitted.len(), found.refused.len()), (21, 5));
     let why = words::reason(&given.problem, &found.refused[0].certificate);
-    assert!(why.contains("no place was found"), "{why}");
+    assert!(why.contains("no reservation was found"), "{why}");
     // One that is longer than what is left between two such times.
-    let all = "reserve: { every: 50us, lasts: 45us }";
+    let all = "reserve: { period: 50us, duration: 45us }";
     let (_, found) = planned(&line(all, "{}", &[("250us", "0us"), ("1ms", "0us")]));
     assert_eq!(found.refused.len(), 2);
     // Added one at a time it is the same.
@@ -151,9 +148,9 @@ fn t0_a_plan_that_uses_what_is_kept_free_is_found() {
 #[test]
 fn t0_what_keeps_nothing_or_everything_is_refused() {
     for (reserve, key) in [
-        ("reserve: { every: 1ms, lasts: 0us }", "reserve.lasts"),
-        ("reserve: { every: 1ms, lasts: 1ms }", "reserve.lasts"),
-        ("reserve: { every: 1ms }", "`lasts` is missing"),
+        ("reserve: { period: 1ms, duration: 0us }", "reserve.duration"),
+        ("reserve: { period: 1ms, duration: 1ms }", "reserve.duration"),
+        ("reserve: { period: 1ms }", "`duration` is missing"),
     ] {
         let text = line(reserve, "{}", &[("1ms", "0us")]);
         let errors = NetworkFile::parse("test", &text).expect_err(reserve).to_string();

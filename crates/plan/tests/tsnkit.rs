@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// Three of 45 us in each 200 us have a place, and one more in each 300 us has none: what is free
+/// Three of 45 us in each 200 us are admitted, and one more in each 300 us is not: what is free
 /// modulo 100 us is shorter. No divisor of a pair says so; with steps enough there is a proof.
 #[test]
 fn t0_a_search_ends_by_its_limit_or_with_a_proof() {
@@ -153,7 +153,7 @@ fn t0_a_search_ends_by_its_limit_or_with_a_proof() {
     }
     let problem = read(&task, TOPO, Tsnkit::default()).unwrap();
     for (work, ended, words) in [
-        (100, true, "no place was found in "),
+        (100, true, "no reservation was found in "),
         (
             20_000,
             false,

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Result tables of tsnkit read back and judged: what was written is clean, and each kind of change
 //! to it is found or refused.
-//!
-//! Not here: tables of streams and links (`tsnkit.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams that users ask a network for: read, planned, answered, and refused with a place and a
 //! remedy.
-//!
-//! Not here: the command line (`timewire-cli`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use timewire_base::Span;
+use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::check;
 use timewire_plan::exchange::{UniStream, read_uni};
 use timewire_plan::file::{self, UniPlaced, with_uni};
 use timewire_plan::model::{Plan, Route};
 use timewire_plan::synth::{Options, plan};
-use timewire_sched::scenario::network::NetworkFile;
 
 /// A ring of three bridges with a station at each, one of them twice.
 const NETWORK: &str = "
@@ -226,7 +223,7 @@ fn t0_several_listeners_and_redundant_ways_are_planned() {
     // The redundant one is no stream of the file; all of them have gates.
     assert_eq!(placed.given.streams, [Some(0), None, Some(1)]);
     assert_eq!(placed.file.streams.len(), 2);
-    assert_eq!(placed.file.streams[0].to.all().len(), 2);
+    assert_eq!(placed.file.streams[0].listeners.all().len(), 2);
     let planned = file::planned(&placed.file, &placed.given, &plan).unwrap();
     assert_eq!(planned.streams.len(), 2);
     let files = file::render(&placed.file, &placed.given, &plan).unwrap();
@@ -318,8 +315,8 @@ fn t0_an_interface_of_no_station_is_an_error() {
         assert!(error.contains(message) && error.contains("remedy: "), "{error}");
     }
     let below = format!(
-        "{NETWORK}streams:\n- {{ name: rest, from: a, to: b, class: 6, message: 58B, \
-         traffic: {{ kind: cyclic, period: 10ms }} }}\n"
+        "{NETWORK}streams:\n- {{ name: rest, talker: a, listeners: b, class: 6, size: 58B, \
+         kind: cyclic, period: 10ms }}\n"
     );
     let network = NetworkFile::parse_without_streams("test", &below).unwrap();
     let uni = read_uni("uni.json", document(vec![stream(1)]).to_string().as_bytes()).unwrap();

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is in a file and is not understood: wherever something is put into a good file, it is named
 //! or refused, and never passed over.
-//!
-//! Not here: what is made of what is understood (`configured.rs`).
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::OnceLock;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use timewire_base::Span;
+use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::Rule;
 use timewire_plan::exchange::{
     GateReading, Tsnbench, Tsnkit, TsnkitTables, read_gates, read_launches, read_tsnbench,
@@ -17,8 +16,7 @@ use timewire_plan::exchange::{
 };
 use timewire_plan::file::{self, Held, hold};
 use timewire_plan::synth::{Options, plan};
-use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::network::NetworkFile;
+use timewire_tsn::file::ParseFile;
 
 const NETWORK: &str = "timewire: 1
 kind: network
@@ -31,8 +29,8 @@ stations:
 bridges: [{ name: sw, forward: 2us }]
 links: [{ between: [sw, listener], rate: 1Gbit }, { between: [talker, sw], rate: 1Gbit }]
 streams:
-- { name: first, from: talker, to: listener, class: 3, message: 100B, place: {},
-    traffic: { kind: cyclic, period: 1ms } }
+- { name: first, talker: talker, listeners: listener, class: 3, size: 100B, scheduled: true,
+    kind: cyclic, period: 1ms }
 ";
 
 /// Gates of a bridge as the model before 802.1Qcw has them; `open` by entry, half a cycle each.

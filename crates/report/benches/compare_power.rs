@@ -3,8 +3,6 @@
 //! table of `docs/src/reference/compare.md`. Everything follows from seeds; nothing is timed.
 //!
 //! `cargo bench -p timewire-report --bench compare_power`
-//!
-//! Not here: the comparison (`timewire_report::compare`).
 
 use timewire_report::compare::synthetic::Latencies;
 use timewire_report::compare::{Rules, Verdict, compare_times};
@@ -33,9 +31,9 @@ fn main() {
                 let seed = u64::from(longer) << 48 | at << 40 | u64::from(pair);
                 take(&mut found, seed, (length, 1.0 + f64::from(longer) / 100.0));
             }
-            let cells = found.map(|[worse, same, open]| {
+            let cells = found.map(|[worse, same, inconclusive]| {
                 let percent = |count: u32| count * 100 / pairs;
-                format!("{} / {} / {}", percent(worse), percent(same), percent(open))
+                format!("{} / {} / {}", percent(worse), percent(same), percent(inconclusive))
             });
             println!("| {longer} % | {length} | {} |", cells.join(" | "));
         }
@@ -50,7 +48,7 @@ fn take(found: &mut [[u32; 3]; 3], seed: u64, (length, factor): (usize, f64)) {
         match metric.verdict {
             Verdict::Worse => counts[0] += 1,
             Verdict::Same => counts[1] += 1,
-            Verdict::Better | Verdict::Open | Verdict::NotJudged => counts[2] += 1,
+            Verdict::Better | Verdict::Inconclusive | Verdict::Shown => counts[2] += 1,
         }
     }
 }

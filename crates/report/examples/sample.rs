@@ -2,12 +2,6 @@
 //! Writes the report of a made-up run to stdout: `cargo run -p timewire-report --example sample >
 //! sample.html`. With `table`, the terminal tables instead; with `table colour 100`, coloured and
 //! for 100 columns.
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    reason = "the sample is made up of small numbers"
-)]
 
 #[path = "../tests/sample/mod.rs"]
 mod sample;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Each case in detail: its figures, what the segment saw, and the counters of every MAC.
-//!
-//! Not here: how cases compare (`scenario`).
 
-use timewire_trace::summary::{CaseSummary, MacSummary, SlotPromise, StreamClass, StreamSummary};
+use timewire_capture::summary::{CaseSummary, MacSummary, SlotPromise, StreamClass, StreamSummary};
 
-use crate::carrier::{launches, reserved_text};
-use crate::extras::{Extras, LongJourney};
+use crate::backend::{launches, reserved_text};
+use crate::extras::{Extras, LongPacketPath};
 use crate::figure::{self, TailLine};
 use crate::group::{Scenario, drawn, stream_name};
-use crate::page::course_figure;
+use crate::page::series_figure;
 use crate::text::{Escaped, digits, put, share, us, us_whole};
 
 /// Height of the tail figure, as high as a histogram of two streams.
@@ -39,7 +37,7 @@ fn details(out: &mut String, number: usize, (case, open): (&CaseSummary, bool), 
         gist(case)
     );
     figures(out, number, &heading, case);
-    courses(out, number, &heading, (case, extras));
+    series(out, number, &heading, (case, extras));
     wire(out, case);
     out.push_str("</div>\n");
     longest(out, number, extras.longest.get(&case.id).map_or(&[], Vec::as_slice));
@@ -132,38 +130,33 @@ fn figures(out: &mut String, number: usize, heading: &str, case: &CaseSummary) {
 }
 
 /// Transfer times over time, of the streams that the other figures show.
-fn courses(
-    out: &mut String,
-    number: usize,
-    heading: &str,
-    (case, extras): (&CaseSummary, &Extras),
-) {
-    let known = extras.courses.get(&case.id).map_or(&[][..], Vec::as_slice);
+fn series(out: &mut String, number: usize, heading: &str, (case, extras): (&CaseSummary, &Extras)) {
+    let known = extras.series.get(&case.id).map_or(&[][..], Vec::as_slice);
     for (at, (stream, _)) in drawn(case).into_iter().enumerate() {
         let Some(found) = known.iter().find(|it| it.name == stream.name) else { continue };
         let name = stream_name(stream);
         let title = format!("Transfer times of {name} over time: {heading}");
-        let id = format!("c{number}-course-{}", at + 1);
-        let svg = figure::course(&id, &title, "transfer time", &found.transfer);
+        let id = format!("c{number}-series-{}", at + 1);
+        let svg = figure::series(&id, &title, "transfer time", &found.transfer);
         let caption = format!("Each message of {name}, by its Send.");
-        course_figure(out, &svg, &caption, &found.transfer);
+        series_figure(out, &svg, &caption, &found.transfer);
     }
 }
 
-/// The longest journeys of the case's capture, stage by stage.
-fn longest(out: &mut String, number: usize, journeys: &[LongJourney]) {
-    if journeys.is_empty() {
+/// The longest packet paths of the case's capture, stage by stage.
+fn longest(out: &mut String, number: usize, packet_paths: &[LongPacketPath]) {
+    if packet_paths.is_empty() {
         return;
     }
-    out.push_str("<h5>The longest journeys</h5>\n<div class=\"figures\">\n");
-    for (at, journey) in journeys.iter().enumerate() {
-        let svg = figure::stages(&format!("c{number}-journey-{}", at + 1), journey);
+    out.push_str("<h5>The longest packet paths</h5>\n<div class=\"figures\">\n");
+    for (at, packet_path) in packet_paths.iter().enumerate() {
+        let svg = figure::stages(&format!("c{number}-packet-path-{}", at + 1), packet_path);
         put!(
             out,
             "<figure>{svg}<figcaption><b>{}, {} µs.</b> {}</figcaption></figure>\n",
-            Escaped(&journey.flow),
-            us(journey.end_to_end_ns),
-            Escaped(&journey.sentence)
+            Escaped(&packet_path.flow),
+            us(packet_path.end_to_end_ns),
+            Escaped(&packet_path.sentence)
         );
     }
     out.push_str("</div>\n");
@@ -175,14 +168,14 @@ fn wire(out: &mut String, case: &CaseSummary) {
     let mut row = |term: &str, value: String| {
         put!(out, "<div><dt>{term}</dt><dd>{}</dd></div>\n", Escaped(&value));
     };
-    if let Some(carrier) = &case.carrier {
-        row("Carrier", format!("{}: {}", carrier.name, carrier.promise));
+    if let Some(backend) = &case.backend {
+        row("SocketType", format!("{}: {}", backend.name, backend.promise));
     }
     row("Frames on the segment", digits(wire.frames));
     if case.tdm {
         let part = share(wire.outside_slots, wire.frames);
         row("Outside their slot", format!("{} ({part})", digits(wire.outside_slots)));
-        if case.carrier.as_ref().is_some_and(|c| c.slots == SlotPromise::RealTime) {
+        if case.backend.as_ref().is_some_and(|c| c.slots == SlotPromise::RealTime) {
             let (outside, frames) = (wire.real_time_outside_slots, wire.real_time_frames);
             let part = share(outside, frames);
             row("Of real time, outside", format!("{} ({part})", digits(outside)));
@@ -192,7 +185,7 @@ fn wire(out: &mut String, case: &CaseSummary) {
         }
         let part = share(wire.in_guard, wire.frames);
         row("In guard time", format!("{} ({part})", digits(wire.in_guard)));
-        row("Bound of the stamp", bound(case));
+        row("Bound of the timestamp", bound(case));
     }
     row("Not observed", digits(wire.unobserved));
     for (stream, text) in launches(case) {
@@ -226,9 +219,9 @@ fn wire(out: &mut String, case: &CaseSummary) {
     out.push_str("</dl>\n");
 }
 
-/// How late the segment's stamp can be, so how far the count of frames outside can be trusted.
+/// How late the segment's timestamp can be, so how far the count of frames outside can be trusted.
 fn bound(case: &CaseSummary) -> String {
-    match (case.wire.stamp_bound_p999_ns, case.wire.stamp_bound_max_ns) {
+    match (case.wire.timestamp_bound_p999_ns, case.wire.timestamp_bound_max_ns) {
         (Some(p999), Some(max)) => format!("{} µs (p99.9), {} µs (max)", us(p999), us(max)),
         (Some(p999), None) => format!("{} µs (p99.9)", us(p999)),
         (None, Some(max)) => format!("{} µs (max)", us(max)),
@@ -242,7 +235,7 @@ fn macs(out: &mut String, heading: &str, macs: &[MacSummary]) {
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"MAC counters, {}\">\
          <table class=\"numbers\">\n\
          <caption>Counters of each station's MAC, in frames.</caption>\n<thead><tr>\
-         <th scope=\"col\">Station</th><th scope=\"col\" class=\"w\">Carrier</th>\
+         <th scope=\"col\">Station</th><th scope=\"col\" class=\"w\">SocketType</th>\
          <th scope=\"col\">released</th><th scope=\"col\">missed slots</th>\
          <th scope=\"col\">dropped at ingress</th><th scope=\"col\" class=\"w g\">Queue</th>\
          <th scope=\"col\">arrived</th><th scope=\"col\">released</th>\
@@ -258,7 +251,7 @@ fn macs(out: &mut String, heading: &str, macs: &[MacSummary]) {
             "<tr class=\"first\"><th scope=\"rowgroup\" rowspan=\"{rows}\">{}</th>\
              <td class=\"w\" rowspan=\"{rows}\">{}</td><td rowspan=\"{rows}\">{}</td>",
             Escaped(&mac.station),
-            Escaped(&mac.carrier),
+            Escaped(&mac.socket),
             mac.released
         );
         for count in [mac.missed_slots, mac.ingress_dropped] {

@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a page shows beside the numbers of a summary: courses over time, clocks, the network, the
-//! longest journeys. All of it is bounded, however long the run was.
-//!
-//! Not here: where it comes from (`timewire-ctl`, `timewire-trace`).
+//! What a page shows beside the numbers of a summary: time series over time, clocks, the network,
+//! the longest packet paths. All of it is bounded, however long the run was.
 
 use std::collections::BTreeMap;
 
-use timewire_trace::course::StreamCourse;
-use timewire_trace::sync::ClockCourse;
+use timewire_capture::series::StreamTimeSeries;
+use timewire_capture::sync::ClockSeries;
 
 /// All of it; what is not known is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// Of each case, by its id: transfer times over time.
-    pub courses: BTreeMap<String, Vec<StreamCourse>>,
+    pub series: BTreeMap<String, Vec<StreamTimeSeries>>,
     /// How the clocks went.
-    pub clocks: Vec<ClockCourse>,
+    pub clocks: Vec<ClockSeries>,
     /// The network, where it is known.
     pub topology: Option<Topology>,
-    /// Of each case, by its id: the longest journeys of its capture, the longest first.
-    pub longest: BTreeMap<String, Vec<LongJourney>>,
+    /// Of each case, by its id: the longest packet paths of its capture, the longest first.
+    pub longest: BTreeMap<String, Vec<LongPacketPath>>,
 }
 
-/// A journey, and where its time went.
+/// A packet path, and where its time went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LongJourney {
+pub struct LongPacketPath {
     /// Whose packet it was.
     pub flow: String,
     /// **Units**: nanoseconds.
     pub end_to_end_ns: i64,
     /// Its largest stage and why, in a sentence.
     pub sentence: String,
-    /// Name, begin since that of the journey, and length of each stage. **Units**: nanoseconds.
+    /// Name, begin since that of the packet path, and length of each stage. **Units**: nanoseconds.
     pub stages: Vec<(String, i64, i64)>,
 }
 

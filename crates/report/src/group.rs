@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The summary in the order in which it is told: cases by scenario, findings by weight.
-//!
-//! Not here: markup and layout.
 
-use timewire_trace::stats::Distribution;
-use timewire_trace::summary::{
-    CaseSummary, Finding, Outcome, StreamClass, StreamSummary, Summary, Verdict,
-};
+use timewire_base::Verdict;
+use timewire_capture::summary::{CaseSummary, Finding, StreamClass, StreamSummary, Summary};
+use timewire_stats::Distribution;
 
 use crate::text::us_whole;
 
@@ -92,40 +89,38 @@ pub(crate) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec
 /// Findings with the ones that decide a failure first; otherwise in the given order.
 pub(crate) fn by_weight(findings: &[Finding]) -> Vec<&Finding> {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
-    sorted.sort_by_key(|f| match f.outcome {
-        Outcome::Missed => 0,
-        Outcome::NotJudged => 1,
-        Outcome::Kept => 2,
-        Outcome::Note => 3,
+    sorted.sort_by_key(|f| match f.verdict {
+        Some(Verdict::Fail) => 0,
+        Some(Verdict::Inconclusive) => 1,
+        Some(Verdict::Pass) => 2,
+        None => 3,
     });
     sorted
 }
 
-/// `PASS` or `FAIL`.
-pub(crate) fn verdict_word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
-    }
-}
-
-/// How the limits came out: `5 of 7 limits kept, 1 missed, 1 not judged`.
+/// How the limits came out: `5 of 7 limits pass, 1 fails, 1 inconclusive`.
 pub(crate) fn tally(findings: &[Finding]) -> String {
-    let count = |outcome| findings.iter().filter(|f| f.outcome == outcome).count();
-    let (kept, missed) = (count(Outcome::Kept), count(Outcome::Missed));
-    let open = count(Outcome::NotJudged);
-    let limits = kept + missed + open;
+    let count = |verdict| findings.iter().filter(|f| f.verdict == Some(verdict)).count();
+    let (passing, failing) = (count(Verdict::Pass), count(Verdict::Fail));
+    let inconclusive = count(Verdict::Inconclusive);
+    let limits = passing + failing + inconclusive;
     if limits == 0 {
         return "no limits were set".to_owned();
     }
-    let mut text = format!("{kept} of {limits} {} kept", plural(limits, "limit"));
-    if missed > 0 {
-        text.push_str(&format!(", {missed} missed"));
+    let mut text = passes(passing, limits);
+    if failing > 0 {
+        text.push_str(&format!(", {failing} {}", if failing == 1 { "fails" } else { "fail" }));
     }
-    if open > 0 {
-        text.push_str(&format!(", {open} not judged"));
+    if inconclusive > 0 {
+        text.push_str(&format!(", {inconclusive} inconclusive"));
     }
     text
+}
+
+/// `5 of 7 limits pass`.
+pub(crate) fn passes(passing: usize, limits: usize) -> String {
+    let verb = if passing == 1 || limits == 1 { "passes" } else { "pass" };
+    format!("{passing} of {limits} {} {verb}", plural(limits, "limit"))
 }
 
 /// `limit` or `limits`.

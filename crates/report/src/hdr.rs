@@ -8,8 +8,6 @@
 //! series had no message has a line, too, with an empty histogram.
 //!
 //! **Source**: HdrHistogram 2.2.2 `HistogramLogWriter` and `HistogramLogReader`, log format 1.3.
-//!
-//! Not here: which times are taken (`timewire-ctl`), exact percentiles (`timewire_trace::stats`).
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
@@ -47,7 +45,7 @@ pub struct HdrLog {
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
+struct HistogramLine {
     from_ns: i64,
     series: usize,
     to_ns: i64,
@@ -126,14 +124,14 @@ impl HdrLog {
         Histogram::new_with_bounds(1, largest, DIGITS).expect("invariant: bounds that may be")
     }
 
-    fn all_lines(&self) -> Vec<Line> {
+    fn all_lines(&self) -> Vec<HistogramLine> {
         let step = self.step();
         let mut lines = Vec::new();
         for (number, series) in self.series.iter().enumerate() {
             let mut from_ns = series.from_ns;
             while from_ns < series.to_ns {
                 let to_ns = from_ns.saturating_add(step).min(series.to_ns);
-                lines.push(Line { from_ns, series: number, to_ns });
+                lines.push(HistogramLine { from_ns, series: number, to_ns });
                 from_ns = to_ns;
             }
         }
@@ -171,7 +169,8 @@ impl HdrSeries {
         let open = self.times.iter().filter(|(_, took)| took.is_none()).count();
         let below = self.times.iter().filter(|(_, took)| took.is_some_and(|ns| ns < 0)).count();
         format!(
-            " {}: {} messages; in no histogram: {open} without a second stamp, {below} below zero",
+            " {}: {} messages; in no histogram: {open} without a second timestamp, {below} below \
+                zero",
             self.tag(),
             self.times.len()
         )
@@ -218,8 +217,8 @@ mod tests {
             [
                 "#[Histogram log format version 1.3]",
                 "# x_y; nanoseconds, interval maxima in milliseconds; times are TAI",
-                "# a__b_: 2 messages; in no histogram: 0 without a second stamp, 0 below zero",
-                "# b: 3 messages; in no histogram: 1 without a second stamp, 1 below zero",
+                "# a__b_: 2 messages; in no histogram: 0 without a second timestamp, 0 below zero",
+                "# b: 3 messages; in no histogram: 1 without a second timestamp, 1 below zero",
                 "#[StartTime: 5.000 (seconds since epoch)]",
                 "#[BaseTime: 5.000 (seconds since epoch)]",
                 "#[MaxValueDivisor: 1000000.000]",

@@ -6,35 +6,36 @@
 //! The page needs no network, no script and no font of its own: hand-written HTML, one style sheet,
 //! figures as inline SVG. Every text from the summary is escaped.
 //!
-//! Not here: computing the summary from records (`timewire-trace`), writing files (`timewire-cli`).
+//! Not here: computing the summary from records (`timewire-capture`), writing files
+//! (`timewire-cli`).
 #![forbid(unsafe_code)]
 
-mod base64;
-mod carrier;
+mod backend;
 mod case;
 pub mod compare;
 mod extras;
 mod figure;
 mod group;
 pub mod hdr;
-pub mod journeys;
 pub mod live;
 mod network;
+pub mod packet_paths;
 mod page;
 pub mod parquet;
 pub mod perfetto;
+pub mod places;
+pub mod run_report;
 mod scatter;
 mod scenario;
-pub mod sheet;
 mod terminal;
 mod text;
 pub mod timeline;
 mod traced;
 
 pub use extras::{
-    Carried, Extras, LongJourney, Topology, TopologyKind, TopologyLink, TopologyNode,
+    Carried, Extras, LongPacketPath, Topology, TopologyKind, TopologyLink, TopologyNode,
 };
 pub use page::{html, html_with};
+pub use run_report::summary_markdown;
 pub use scatter::{Scatter, ScatterRow};
-pub use sheet::summary_markdown;
 pub use terminal::{TableOptions, table};

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a trace shows while it runs: losses first, how often each hook was reached, how long each
-//! stage took in the last moment and since the start, and the slowest journey with its reason. A
-//! table that can be redrawn, or one line where nothing can be.
-//!
-//! Not here: the terminal (`timewire-cli`), where events come from (`timewire-ctl`).
+//! stage took in the last moment and since the start, and the slowest packet path with its reason.
+//! A table that can be redrawn, or one line where nothing can be.
 
 use std::collections::BTreeMap;
 
 use timewire_base::Span;
-use timewire_trace::capture::{CaptureHeader, HookCount};
-use timewire_trace::event::Event;
-use timewire_trace::journey::worst::Judged;
-use timewire_trace::journey::{Journey, Observer, Outcome, Parts, Point, Status};
-use timewire_trace::stream::histogram::{HistogramSummary, LogHistogram};
+use timewire_capture::capture::{CaptureHeader, HookCount};
+use timewire_capture::event::Event;
+use timewire_capture::packet_path::worst::Judged;
+use timewire_capture::packet_path::{Observer, PacketPath, Parts, PathOutcome, Point, Status};
+use timewire_stats::{HistogramSummary, LogHistogram};
 
-use crate::journeys::{aligned, plain};
+use crate::packet_paths::{aligned, plain};
 use crate::text::{count_f64, put, us_exact};
 
 /// The room that there is.
@@ -38,8 +36,8 @@ pub struct LiveSnapshot {
     /// Events that were recorded and are not in this view: since the start, and since the
     /// snapshot before.
     pub not_shown: (u64, u64),
-    /// Journeys since the start, and since the snapshot before.
-    pub journeys: (u64, u64),
+    /// Packet paths since the start, and since the snapshot before.
+    pub packet_paths: (u64, u64),
     /// Of those since the start, what is not complete or was dropped.
     pub lossy: u64,
     /// As [`LiveSnapshot::lossy`].
@@ -47,12 +45,12 @@ pub struct LiveSnapshot {
     /// As [`LiveSnapshot::lossy`].
     pub dropped: u64,
     /// Each stage in the order of a packet's way: in the last moment, and since the start; of
-    /// complete journeys that a program received or a driver sent. Then from end to end, of those
-    /// that a program received.
+    /// complete packet paths that a program received or a driver sent. Then from end to end, of
+    /// those that a program received.
     pub stages: Vec<(String, HistogramSummary, HistogramSummary)>,
     /// Stations in the order of their numbers.
     pub stations: Vec<LiveStation>,
-    /// The reason of the slowest journey since the start.
+    /// The reason of the slowest packet path since the start.
     pub slowest: Option<String>,
 }
 
@@ -63,13 +61,13 @@ pub struct LiveStation {
     pub name: String,
     /// Events at it.
     pub events: u64,
-    /// Journeys that ended there because a program received the packet.
+    /// Packet paths that ended there because a program received the packet.
     pub received: u64,
     /// Those that ended there otherwise: dropped, sent to where nobody looks, not seen again.
     pub others: u64,
-    /// From end to end, of complete journeys that a program received there.
+    /// From end to end, of complete packet paths that a program received there.
     pub times: HistogramSummary,
-    /// The reason of the slowest journey that ended there.
+    /// The reason of the slowest packet path that ended there.
     pub slowest: Option<String>,
 }
 
@@ -179,8 +177,13 @@ pub fn line(now: &LiveSnapshot) -> String {
     if now.not_shown.1 > 0 {
         put!(&mut out, "{} events not shown, ", now.not_shown.1);
     }
-    let rate = count_f64(now.journeys.1) / seconds(now.interval);
-    put!(&mut out, "{:.0} events/s, {} journeys, {rate:.0}/s", event_rate(now), now.journeys.1);
+    let rate = count_f64(now.packet_paths.1) / seconds(now.interval);
+    put!(
+        &mut out,
+        "{:.0} events/s, {} packet paths, {rate:.0}/s",
+        event_rate(now),
+        now.packet_paths.1
+    );
     let end = now.stages.last().filter(|(_, last, _)| last.count > 0);
     if let Some((name, last, _)) = end {
         let [_, p50, p99, max] = figures(last);
@@ -217,7 +220,7 @@ fn event_rate(now: &LiveSnapshot) -> f64 {
 }
 
 fn since_start(now: &LiveSnapshot) -> String {
-    let mut out = format!("{:.1}s: {} journeys", seconds(now.elapsed), now.journeys.0);
+    let mut out = format!("{:.1}s: {} packet paths", seconds(now.elapsed), now.packet_paths.0);
     let others = [(now.lossy, "lossy"), (now.ambiguous, "ambiguous"), (now.dropped, "dropped")];
     for (count, word) in others.into_iter().filter(|(count, _)| *count > 0) {
         put!(&mut out, ", {count} {word}");
@@ -227,9 +230,9 @@ fn since_start(now: &LiveSnapshot) -> String {
 
 fn totals(now: &LiveSnapshot) -> String {
     let mut out = since_start(now);
-    let rate = count_f64(now.journeys.1) / seconds(now.interval);
+    let rate = count_f64(now.packet_paths.1) / seconds(now.interval);
     let (last, events) = (seconds(now.interval), event_rate(now));
-    put!(&mut out, "; last {last:.1}s: {}, {rate:.0}/s, {events:.0} events/s", now.journeys.1);
+    put!(&mut out, "; last {last:.1}s: {}, {rate:.0}/s, {events:.0} events/s", now.packet_paths.1);
     out
 }
 
@@ -260,7 +263,7 @@ pub struct LiveInput<'a> {
     pub hooks: &'a BTreeMap<String, HookCount>,
     /// Events since the start that did not pass here.
     pub not_shown: u64,
-    /// The first of the analysis' longest journeys.
+    /// The first of the analysis' longest packet paths.
     pub slowest: Option<&'a Judged>,
     /// The longest of each capture and station since the snapshot before.
     pub of_stations: &'a BTreeMap<(u8, u8), Judged>,
@@ -273,7 +276,7 @@ pub struct LiveMeter {
     stages: BTreeMap<Parts, (LogHistogram, LogHistogram)>,
     whole: (LogHistogram, LogHistogram),
     stations: BTreeMap<(u8, u8), Meter>,
-    journeys: (u64, u64),
+    packet_paths: (u64, u64),
     lossy: u64,
     ambiguous: u64,
     dropped: u64,
@@ -296,21 +299,21 @@ impl Observer for LiveMeter {
         self.stations.entry((point.capture, point.station)).or_default().events += 1;
     }
 
-    fn journey(&mut self, journey: &Journey) {
-        self.journeys.0 += 1;
-        self.journeys.1 += 1;
-        match journey.status {
+    fn packet_path(&mut self, packet_path: &PacketPath) {
+        self.packet_paths.0 += 1;
+        self.packet_paths.1 += 1;
+        match packet_path.status {
             Status::Complete => {}
             Status::Lossy => self.lossy += 1,
             Status::Ambiguous => self.ambiguous += 1,
         }
-        if matches!(journey.outcome, Outcome::Dropped { .. }) {
+        if matches!(packet_path.outcome, PathOutcome::Dropped { .. }) {
             self.dropped += 1;
         }
-        let received = journey.outcome == Outcome::Received;
-        let is_complete = journey.status == Status::Complete;
-        let time = Span::from_ns(journey.end_to_end_ns());
-        if let Some(end) = journey.points.last() {
+        let received = packet_path.outcome == PathOutcome::Received;
+        let is_complete = packet_path.status == Status::Complete;
+        let time = Span::from_ns(packet_path.end_to_end_ns());
+        if let Some(end) = packet_path.points.last() {
             let station = self.stations.entry((end.capture, end.station)).or_default();
             let ended = if received { &mut station.received } else { &mut station.others };
             *ended += 1;
@@ -318,10 +321,10 @@ impl Observer for LiveMeter {
                 station.times.record(time);
             }
         }
-        if !is_complete || !(received || journey.outcome == Outcome::Sent) {
+        if !is_complete || !(received || packet_path.outcome == PathOutcome::Sent) {
             return;
         }
-        for stage in &journey.stages {
+        for stage in &packet_path.stages {
             let (last, total) = self.stages.entry(stage.parts).or_default();
             last.record(Span::from_ns(stage.ns));
             total.record(Span::from_ns(stage.ns));
@@ -354,7 +357,7 @@ impl LiveMeter {
         }
         let (last, total) = take(&mut self.whole.0, &self.whole.1);
         stages.push(("end-to-end".to_owned(), last, total));
-        let said = |it: &Judged| format!("journey {}: {}", it.journey.number, it.sentence);
+        let said = |it: &Judged| format!("packet path {}: {}", it.packet_path.number, it.sentence);
         let mut stations = Vec::new();
         for (place, meter) in &mut self.stations {
             let name = meter.name.clone();
@@ -383,7 +386,7 @@ impl LiveMeter {
             interval: input.elapsed - self.before,
             hooks: counted,
             not_shown: (input.not_shown, input.not_shown.saturating_sub(self.not_shown)),
-            journeys: self.journeys,
+            packet_paths: self.packet_paths,
             lossy: self.lossy,
             ambiguous: self.ambiguous,
             dropped: self.dropped,
@@ -394,7 +397,7 @@ impl LiveMeter {
         self.hooks.clone_from(input.hooks);
         self.not_shown = input.not_shown;
         self.before = input.elapsed;
-        self.journeys.1 = 0;
+        self.packet_paths.1 = 0;
         snapshot
     }
 }

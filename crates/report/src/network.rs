@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The network of a run: its drawing, and what each direction of each link carried.
-//!
-//! Not here: the drawing itself (`figure`).
 
 use crate::extras::{Topology, TopologyLink};
 use crate::figure;
@@ -25,7 +23,7 @@ pub(crate) fn section(out: &mut String, network: &Topology) {
             "<p>It has {} nodes and {} links; a drawing shows at most {} nodes.</p>\n",
             network.nodes.len(),
             network.links.len(),
-            figure::MOST_DRAWN
+            figure::MAX_DRAWN
         ),
     }
     let mut known: Vec<&TopologyLink> =

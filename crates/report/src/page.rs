@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page: verdict first, then why, then the figures and numbers it stands on.
-//!
-//! Not here: the sections of scenarios (`scenario`) and cases (`case`).
 
-use timewire_trace::course::Course;
-use timewire_trace::summary::{Fact, FactLevel, Finding, Outcome, Summary, Verdict};
-use timewire_trace::sync::{ClockCourse, SyncSummary};
+use timewire_base::Verdict;
+use timewire_capture::series::TimeSeries;
+use timewire_capture::summary::{Fact, FactLevel, Finding, Summary};
+use timewire_capture::sync::{ClockSeries, SyncSummary};
 
 use crate::extras::Extras;
-use crate::group::{Scenario, by_weight, distinct, plural, scenarios, tally, verdict_word};
+use crate::group::{Scenario, by_weight, distinct, plural, scenarios, tally};
 use crate::text::{Escaped, as_f64, began, digits, put, share, us_exact, us_whole};
-use crate::{carrier, case, figure, network, scenario};
+use crate::{backend, case, figure, network, scenario};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -25,13 +24,13 @@ pub fn html(summary: &Summary) -> String {
 /// The same with what is known beside the numbers.
 pub fn html_with(summary: &Summary, extras: &Extras) -> String {
     let mut out = String::with_capacity(1 << 19);
-    head(&mut out, verdict_word(summary.verdict), &summary.title);
+    head(&mut out, summary.verdict.label(), &summary.title);
     banner(&mut out, summary);
     let scenarios = scenarios(summary);
     navigation(&mut out, &scenarios, extras);
     out.push_str("<main>\n");
     findings(&mut out, &tally(&summary.findings), &summary.findings);
-    carrier::section(&mut out, summary);
+    backend::section(&mut out, summary);
     scenario::published_table(&mut out, &scenarios);
     if let Some(topology) = &extras.topology {
         network::section(&mut out, topology);
@@ -66,18 +65,26 @@ pub(crate) fn head(out: &mut String, word: &str, title: &str) {
     );
 }
 
-/// The shapes of verdicts: they differ without their colour, too.
-pub(crate) const PASSED: &str =
-    "<circle cx=\"12\" cy=\"12\" r=\"10\"/><path d=\"M7 12.5l3.5 3.5 6.5-8\"/>";
-pub(crate) const FAILED: &str =
-    "<path d=\"M8 2h8l6 6v8l-6 6H8l-6-6V8z\"/><path d=\"M8 8l8 8M16 8l-8 8\"/>";
+/// Class and shape of a verdict: shapes differ without their colour, too.
+pub(crate) fn banner_of(verdict: Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Pass => {
+            ("pass", "<circle cx=\"12\" cy=\"12\" r=\"10\"/><path d=\"M7 12.5l3.5 3.5 6.5-8\"/>")
+        }
+        Verdict::Fail => {
+            ("fail", "<path d=\"M8 2h8l6 6v8l-6 6H8l-6-6V8z\"/><path d=\"M8 8l8 8M16 8l-8 8\"/>")
+        }
+        Verdict::Inconclusive => (
+            "open",
+            "<circle cx=\"12\" cy=\"12\" r=\"10\"/>\
+             <path d=\"M9 9a3 3 0 1 1 4 3l-1 1v2M12 18v.5\"/>",
+        ),
+    }
+}
 
 fn banner(out: &mut String, summary: &Summary) {
-    let (class, shape) = match summary.verdict {
-        Verdict::Pass => ("pass", PASSED),
-        Verdict::Fail => ("fail", FAILED),
-    };
-    let word = verdict_word(summary.verdict);
+    let (class, shape) = banner_of(summary.verdict);
+    let word = summary.verdict.label();
     put!(
         out,
         "<header>\n<h1>{}</h1>\n<p class=\"verdict {class}\"><svg role=\"img\" \
@@ -137,9 +144,9 @@ pub(crate) fn findings(out: &mut String, tally: &str, findings: &[Finding]) {
         out,
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Findings\">\
          <table class=\"findings\" role=\"table\">\n\
-         <caption>{}. What was missed stands first.</caption>\n\
+         <caption>{}. What fails stands first.</caption>\n\
          <thead role=\"rowgroup\"><tr role=\"row\">\
-         <th scope=\"col\" role=\"columnheader\">Outcome</th>\
+         <th scope=\"col\" role=\"columnheader\">Verdict</th>\
          <th scope=\"col\" role=\"columnheader\">Limit</th>\
          <th scope=\"col\" role=\"columnheader\">Measured</th>\
          <th scope=\"col\" role=\"columnheader\">Note</th></tr></thead>\n\
@@ -155,11 +162,11 @@ pub(crate) fn findings(out: &mut String, tally: &str, findings: &[Finding]) {
 /// Roles are given in full because a narrow page shows the cells of a row under each other, and a
 /// browser then no longer takes them for cells by itself.
 fn finding_row(out: &mut String, finding: &Finding) {
-    let (class, shape, word) = match finding.outcome {
-        Outcome::Kept => ("good", "✓", "kept"),
-        Outcome::Missed => ("bad", "✕", "missed"),
-        Outcome::NotJudged => ("open", "?", "not judged"),
-        Outcome::Note => ("note", "–", "note"),
+    let (class, shape, word) = match finding.verdict {
+        Some(Verdict::Pass) => ("good", "✓", "pass"),
+        Some(Verdict::Fail) => ("bad", "✕", "fail"),
+        Some(Verdict::Inconclusive) => ("open", "?", "inconclusive"),
+        None => ("note", "–", "note"),
     };
     put!(
         out,
@@ -180,8 +187,8 @@ fn sentence(text: &str) -> String {
 }
 
 /// How the clocks went.
-fn clocks(out: &mut String, sync: Option<&SyncSummary>, courses: &[ClockCourse]) {
-    if courses.is_empty() {
+fn clocks(out: &mut String, sync: Option<&SyncSummary>, series: &[ClockSeries]) {
+    if series.is_empty() {
         return;
     }
     out.push_str("<section aria-labelledby=\"clocks\">\n<h2 id=\"clocks\">Clocks</h2>\n");
@@ -198,29 +205,29 @@ fn clocks(out: &mut String, sync: Option<&SyncSummary>, courses: &[ClockCourse])
         }
     }
     out.push_str("<div class=\"figures\">\n");
-    for (at, course) in courses.iter().enumerate() {
-        if let Some(svg) = figure::clock(&format!("clock-{}", at + 1), course) {
-            clock_figure(out, &svg, course);
+    for (at, series) in series.iter().enumerate() {
+        if let Some(svg) = figure::clock(&format!("clock-{}", at + 1), series) {
+            clock_figure(out, &svg, series);
         }
     }
     out.push_str("</div>\n</section>\n");
 }
 
 /// A clock over time, with its caption.
-pub(crate) fn clock_figure(out: &mut String, svg: &str, course: &ClockCourse) {
+pub(crate) fn clock_figure(out: &mut String, svg: &str, series: &ClockSeries) {
     put!(
         out,
         "<figure>{svg}<figcaption><b>{}.</b></figcaption></figure>\n",
-        Escaped(&sentence(&course.name))
+        Escaped(&sentence(&series.name))
     );
 }
 
 /// Values over time, with their caption.
-pub(crate) fn course_figure(out: &mut String, svg: &str, caption: &str, course: &Course) {
+pub(crate) fn series_figure(out: &mut String, svg: &str, caption: &str, series: &TimeSeries) {
     put!(out, "<figure>{svg}<figcaption><b>{}</b>", Escaped(caption));
-    if let Some([first, second]) = course.thresholds_ns {
-        let count = course.count();
-        let [good, open, bad] = course.counts.map(|of_class| share(of_class, count));
+    if let Some([first, second]) = series.thresholds_ns {
+        let count = series.count();
+        let [good, open, bad] = series.counts.map(|of_class| share(of_class, count));
         let (first, second) = (us_whole(first), us_whole(second));
         put!(
             out,
@@ -297,7 +304,8 @@ const GUIDE: [(&str, &str); 13] = [
     ),
     (
         "receive",
-        "<code>RxSw → Receive</code>: from the kernel's receive stamp to the receiving program.",
+        "<code>RxSw → Receive</code>: from the kernel's receive timestamp to the receiving \
+            program.",
     ),
     (
         "p50, p90, p99, p99.9",
@@ -315,11 +323,12 @@ const GUIDE: [(&str, &str); 13] = [
     (
         "outside slots",
         "Frames on the segment outside their own station's slot and its guard time, judged by a \
-         stamp on the segment's side.",
+         timestamp on the segment's side.",
     ),
     (
         "bound",
-        "How much later than the release of a frame the segment's stamp can be. A frame reported \
+        "How much later than the release of a frame the segment's timestamp can be. A frame \
+            reported \
          outside by less than this may have been inside.",
     ),
     (

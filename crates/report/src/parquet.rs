@@ -3,8 +3,6 @@
 //! codec, since numbers are written as differences and texts as references to those before.
 //!
 //! **Source**: Apache Parquet format 2.11, by the crate of the Apache project.
-//!
-//! Not here: which tables there are (`timewire_trace::table`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,7 +17,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
-use timewire_trace::table::{Cell, Column, Kind};
+use timewire_capture::table::{Cell, Column, Kind};
 
 /// Rows that are written at once, and that are kept until then.
 const GROUP: usize = 122_880;

@@ -3,8 +3,8 @@
 //!
 //! Tracks are nested as `host > station > line`; what overlaps on a line is on tracks of the same
 //! name, which Perfetto shows as one. Every stage is a slice, every queue a counter, every window
-//! of a station a slice. The slices of a journey carry its number as the flow, so that arrows lead
-//! from host to host. Names and numbers of fields are those of Perfetto's `TracePacket`.
+//! of a station a slice. The slices of a packet path carry its number as the flow, so that arrows
+//! lead from host to host. Names and numbers of fields are those of Perfetto's `TracePacket`.
 //!
 //! **Source**: perfetto v0.59 protos/perfetto/trace/{trace_packet,clock_snapshot}.proto and
 //! track_event/{track_event,track_descriptor,counter_descriptor,debug_annotation}.proto.
@@ -12,10 +12,8 @@
 //! Perfetto has no name for a scale that several hosts share; the file calls it `BOOTTIME`, its
 //! default, and says how far UTC is ahead where that is known. There is no machine in it
 //! (`machine_id`): that would have Perfetto translate clocks of hosts once more.
-//!
-//! Not here: what is in a timeline (`timeline`).
 
-use crate::timeline::{Lane, LaneKind, TimelineInput, rows};
+use crate::timeline::{Flow, Lane, LaneKind, TimelineInput, rows};
 
 /// The file.
 ///
@@ -30,18 +28,13 @@ pub fn file(input: &TimelineInput) -> Vec<u8> {
     let mut timed = Timed::default();
     stages(&mut timed, input, &rows, &tracks);
     for mark in &input.events {
-        // Stages begin and end with the others; a drop ends a journey, and a stamp is beside it.
-        let lane = &input.lanes[mark.lane];
-        let is_beside = ["drop", "transmit-stamp"].contains(&lane.name.as_str());
-        if lane.kind == LaneKind::Marker || is_beside {
-            let mut event = Message::default();
-            event.number(TYPE, INSTANT).number(TRACK_UUID, tracks[mark.lane][0]);
-            event.text(NAME, &lane.name);
-            if let Some(number) = mark.journey {
-                event.fixed(FLOW_IDS, flow(number));
-            }
-            timed.push(mark.at_ns, &event);
+        let mut event = Message::default();
+        event.number(TYPE, INSTANT).number(TRACK_UUID, tracks[mark.lane][0]);
+        event.text(NAME, &input.names[mark.name]);
+        if let Some(number) = mark.packet_path {
+            event.fixed(FLOW_IDS, flow(number));
         }
+        timed.push(mark.at_ns, &event);
     }
     for band in &input.bands {
         let track = tracks[band.lane][0];
@@ -57,11 +50,16 @@ pub fn file(input: &TimelineInput) -> Vec<u8> {
     writer.out
 }
 
+/// What stands before everything: what was lost, which streams have one number, what is shown.
+fn about(input: &TimelineInput) -> impl Iterator<Item = &str> {
+    input.losses.iter().chain(&input.clashes).chain(&input.extent).map(String::as_str)
+}
+
 /// What the file is of: what was lost, then what is in it, then how large it is; a line each, for a
 /// terminal.
 pub fn said(input: &TimelineInput, file: &[u8]) -> String {
     let mut out = String::new();
-    for line in input.losses.iter().chain(&input.extent) {
+    for line in about(input) {
         out += line;
         out.push('\n');
     }
@@ -70,39 +68,48 @@ pub fn said(input: &TimelineInput, file: &[u8]) -> String {
 }
 
 fn stages(timed: &mut Timed, input: &TimelineInput, rows: &[usize], tracks: &[Vec<u64>]) {
-    // The last slice of a journey ends its flow.
+    // The last slice of a packet path ends its flow.
     let mut last = std::collections::BTreeMap::new();
     for (at, interval) in input.intervals.iter().enumerate() {
-        if let Some(number) = interval.journey {
+        if let Some(number) = interval.packet_path {
             last.insert(number, at);
         }
     }
-    let states: std::collections::BTreeMap<u64, &str> =
-        input.journeys.iter().map(|flow| (flow.number, flow.state.as_str())).collect();
     for (at, interval) in input.intervals.iter().enumerate() {
         let track = tracks[interval.lane][rows[at]];
         let (from, to) = (interval.from_ns, interval.to_ns);
         let end = to.max(from);
         timed.slice((from, end), track, &input.names[interval.name], |event| {
-            let Some(number) = interval.journey else { return };
+            let Some(number) = interval.packet_path else { return };
             let ends = last.get(&number) == Some(&at);
             event.fixed(if ends { TERMINATING_FLOW_IDS } else { FLOW_IDS }, flow(number));
-            event.message(DEBUG_ANNOTATIONS, |note| {
-                note.text(ANNOTATION_NAME, "journey").number(UINT_VALUE, number);
-            });
-            if let (true, Some(state)) = (ends, states.get(&number)) {
-                event.message(DEBUG_ANNOTATIONS, |note| {
-                    note.text(ANNOTATION_NAME, "state").text(STRING_VALUE, state);
-                });
+            event.argument("packet_path", |note| note.number(UINT_VALUE, number));
+            let found = input.packet_paths.binary_search_by_key(&number, |path| path.number);
+            if let (true, Ok(found)) = (ends, found) {
+                whole(event, &input.packet_paths[found]);
             }
             if to < from {
                 // Two clocks disagree; a slice cannot end before it begins.
-                event.message(DEBUG_ANNOTATIONS, |note| {
-                    let ns = to.saturating_sub(from);
-                    note.text(ANNOTATION_NAME, "ns").signed(INT_VALUE, ns);
-                });
+                let ns = to.saturating_sub(from);
+                event.argument("ns", |note| note.signed(INT_VALUE, ns));
+            }
+            if interval.bound_ns > 0 {
+                event.argument("bound_ns", |note| note.number(UINT_VALUE, interval.bound_ns));
             }
         });
+    }
+}
+
+/// What is known of a packet path as a whole, as arguments of its last slice.
+fn whole(event: &mut Message, path: &Flow) {
+    event.argument("state", |note| note.text(STRING_VALUE, &path.state));
+    event.argument("flow", |note| note.text(STRING_VALUE, &path.flow));
+    event.argument("end_to_end_ns", |note| note.signed(INT_VALUE, path.length_ns));
+    if path.bound_ns > 0 {
+        event.argument("end_to_end_bound_ns", |note| note.number(UINT_VALUE, path.bound_ns));
+    }
+    if !path.sentence.is_empty() {
+        event.argument("why", |note| note.text(STRING_VALUE, &path.sentence));
     }
 }
 
@@ -206,6 +213,13 @@ impl Message {
         self
     }
 
+    /// An argument, which Perfetto shows with the slice.
+    fn argument(&mut self, name: &str, fill: impl FnOnce(&mut Message) -> &mut Message) {
+        self.message(DEBUG_ANNOTATIONS, |note| {
+            fill(note.text(ANNOTATION_NAME, name));
+        });
+    }
+
     fn message(&mut self, field: u32, fill: impl FnOnce(&mut Message)) -> &mut Message {
         let mut inner = Message::default();
         fill(&mut inner);
@@ -289,8 +303,7 @@ impl Writer {
             next += 1;
             next - 1
         };
-        let all = input.losses.iter().chain(&input.extent).map(String::as_str);
-        let said = all.collect::<Vec<_>>().join("; ");
+        let said = about(input).collect::<Vec<_>>().join("; ");
         let mut hosts = Vec::new();
         for (rank, host) in (0..).zip(&input.hosts) {
             let uuid = number();
@@ -321,11 +334,9 @@ impl Writer {
             };
             let is_counter = lane.kind == LaneKind::Queue;
             let own: Vec<u64> = (0..(*rows).max(1)).map(|_| number()).collect();
-            if shown(lane) {
-                for &uuid in &own {
-                    let name = &lane.name;
-                    self.track(&Track { uuid, parent, name, is_counter, rank, about: "" });
-                }
+            for &uuid in &own {
+                let name = &lane.name;
+                self.track(&Track { uuid, parent, name, is_counter, rank, about: "" });
             }
             tracks.push(own);
         }
@@ -361,11 +372,6 @@ impl Writer {
             });
         }
     }
-}
-
-/// Lines of a hook are in the slices already.
-fn shown(lane: &Lane) -> bool {
-    lane.kind != LaneKind::Hook || lane.name == "drop"
 }
 
 #[derive(Default)]

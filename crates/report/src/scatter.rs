@@ -5,8 +5,6 @@
 //! ```text
 //! name of a row   [ driver ]  [ stack ]  [ complete ]     time upwards, by powers of ten
 //! ```
-//!
-//! Not here: which messages are shown (`timewire-ctl`, `measure`), pages (`page`).
 
 use crate::text::{Escaped, put, share};
 
@@ -142,7 +140,7 @@ impl Scatter<'_> {
         let total = u64::try_from(points.len()).unwrap_or(0);
         let told = classes.map(|own| share(u64::try_from(own.len()).unwrap_or(0), total));
         let text = match total {
-            0 => format!("{column}: no stamps"),
+            0 => format!("{column}: no timestamps"),
             _ => format!("{column}: {} | {} | {}", told[0], told[1], told[2]),
         };
         put!(out, "<text x=\"{left}\" y=\"{}\">{}</text>\n", top - 6, Escaped(&text));
@@ -219,7 +217,7 @@ mod tests {
         assert!(svg.contains("driver: 100 % | 0 % | 0 %"), "{svg}");
         // At the first threshold it is not below it; at the second not above.
         assert!(svg.contains("stack: 25.0 % | 50.0 % | 25.0 %"), "{svg}");
-        assert!(svg.contains("complete: no stamps"), "{svg}");
+        assert!(svg.contains("complete: no timestamps"), "{svg}");
         assert!(svg.contains("messages &amp; times") && svg.contains("udp &lt;block&gt;"));
         assert_eq!(svg.matches("h0").count(), 8);
         // From 10 ns to 10 us: the smallest has 90 ns, the largest 5001.

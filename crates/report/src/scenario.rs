@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One scenario: how its cases compare, as figures and as tables, and all scenarios beside the
 //! published figures.
-//!
-//! Not here: one case in detail (`case`).
 
-use timewire_trace::stats::Distribution;
-use timewire_trace::summary::{CaseSummary, StreamClass, StreamSummary};
+use timewire_capture::summary::{CaseSummary, StreamClass, StreamSummary};
+use timewire_stats::Distribution;
 
 use crate::figure::{self, TailLine};
 use crate::group::{Scenario, distinct, is_of_messages, real_time, row_name};
@@ -223,7 +221,7 @@ fn wire_cells(out: &mut String, case: &CaseSummary) {
     }
     let wire = &case.wire;
     count_cell(out, "g", wire.outside_slots);
-    let bound = wire.stamp_bound_p999_ns.map(us);
+    let bound = wire.timestamp_bound_p999_ns.map(us);
     put!(
         out,
         "<td>{}</td><td>{}</td>",

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The summary as plain tables: one per scenario, then every limit, then the verdict.
-//!
-//! Not here: streams of best effort and anything drawn (the page has them).
 
-use timewire_trace::stats::Distribution;
-use timewire_trace::summary::{
-    CarrierChoice, CaseSummary, Finding, Outcome, StreamClass, StreamSummary, Summary, Verdict,
+use timewire_base::Verdict;
+use timewire_capture::summary::{
+    BackendChoice, CaseSummary, Finding, StreamClass, StreamSummary, Summary,
 };
+use timewire_stats::Distribution;
 
-use crate::carrier::{choice_text, launches, reserved_text};
-use crate::group::{
-    Scenario, by_weight, distinct, is_of_messages, row_name, scenarios, tally, verdict_word,
-};
+use crate::backend::{choice_text, launches, reserved_text};
+use crate::group::{Scenario, by_weight, distinct, is_of_messages, row_name, scenarios, tally};
 use crate::text::{is_unprintable, put, us, us_f64};
 use crate::traced;
 
@@ -39,11 +36,11 @@ pub fn table(summary: &Summary, options: TableOptions) -> String {
     let mut out = String::new();
     for scenario in scenarios(summary) {
         scenario_table(&mut out, &scenario, options.width);
-        carriers(&mut out, &scenario);
+        backends(&mut out, &scenario);
         traced::text(&mut out, &scenario, plain);
         out.push('\n');
     }
-    for choice in &summary.carriers {
+    for choice in &summary.backends {
         choice_lines(&mut out, choice);
     }
     let published = summary.cases.iter().filter_map(|c| c.published.as_ref());
@@ -58,23 +55,19 @@ pub fn table(summary: &Summary, options: TableOptions) -> String {
             "note: the run was cut short; the figures cover what was recorded until then\n",
         );
     }
-    let code = match summary.verdict {
-        Verdict::Pass => GOOD,
-        Verdict::Fail => BAD,
-    };
-    let word = painted(verdict_word(summary.verdict), code, options.colour);
+    let word = painted(summary.verdict.label(), code_of(summary.verdict), options.colour);
     put!(&mut out, "verdict: {word} ({})\n", tally(&summary.findings));
     out
 }
 
 /// Who carried the schedule out, what that promises, and what became of it beside the slots.
-fn carriers(out: &mut String, scenario: &Scenario<'_>) {
+fn backends(out: &mut String, scenario: &Scenario<'_>) {
     let cases = || scenario.cases.iter().map(|(_, case)| *case);
-    for carrier in distinct(cases().filter_map(|case| case.carrier.as_ref())) {
-        let of = cases().filter(|case| case.carrier.as_ref() == Some(carrier));
+    for backend in distinct(cases().filter_map(|case| case.backend.as_ref())) {
+        let of = cases().filter(|case| case.backend.as_ref() == Some(backend));
         let names = distinct(of.map(|case| case.case.as_str())).join(", ");
-        let (name, promise) = (plain(&carrier.name), plain(&carrier.promise));
-        put!(out, "carrier {name} ({}): {promise}\n", plain(&names));
+        let (name, promise) = (plain(&backend.name), plain(&backend.promise));
+        put!(out, "backend {name} ({}): {promise}\n", plain(&names));
     }
     for case in cases() {
         let place = || plain(&format!("{}/{}", case.case, case.load));
@@ -92,38 +85,44 @@ fn carriers(out: &mut String, scenario: &Scenario<'_>) {
     }
 }
 
-fn choice_lines(out: &mut String, choice: &CarrierChoice) {
+fn choice_lines(out: &mut String, choice: &BackendChoice) {
     put!(out, "{}\n", plain(&choice_text(choice)));
     for passed in &choice.passed_over {
-        put!(out, "     not {}: {}\n", plain(&passed.carrier), plain(&passed.why));
+        put!(out, "     not {}: {}\n", plain(&passed.backend), plain(&passed.why));
     }
     out.push('\n');
 }
 
-/// ANSI codes of an outcome: bold and green, red, yellow.
+/// ANSI codes of a verdict: bold and green, red, yellow.
 pub(crate) const GOOD: &str = "1;32";
 pub(crate) const BAD: &str = "1;31";
-pub(crate) const OPEN: &str = "1;33";
+pub(crate) const UNSURE: &str = "1;33";
+
+fn code_of(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => GOOD,
+        Verdict::Fail => BAD,
+        Verdict::Inconclusive => UNSURE,
+    }
+}
 
 pub(crate) fn painted(word: &str, code: &str, colour: bool) -> String {
     if colour { format!("\x1b[{code}m{word}\x1b[0m") } else { word.to_owned() }
 }
 
 fn finding_line(out: &mut String, finding: &Finding, colour: bool) {
-    let (word, code) = match finding.outcome {
-        Outcome::Kept => ("PASS", GOOD),
-        Outcome::Missed => ("MISS", BAD),
-        Outcome::NotJudged => ("OPEN", OPEN),
-        Outcome::Note => ("NOTE", "1"),
+    let (word, code) = match finding.verdict {
+        Some(verdict) => (verdict.label(), code_of(verdict)),
+        None => ("NOTE", "1"),
     };
     let word = painted(word, code, colour);
     put!(out, "{word} {}: {}", plain(&finding.id), plain(&finding.measured));
-    // A kept limit speaks for itself; what was promised matters where it was not kept.
-    if !finding.limit.is_empty() && finding.outcome != Outcome::Kept {
+    // A limit that passes speaks for itself; what was promised matters where it does not pass.
+    if !finding.limit.is_empty() && finding.verdict != Some(Verdict::Pass) {
         put!(out, " (limit {})", plain(&finding.limit));
     }
     out.push('\n');
-    if !finding.note.is_empty() && finding.outcome != Outcome::Kept {
+    if !finding.note.is_empty() && finding.verdict != Some(Verdict::Pass) {
         put!(out, "     {}\n", plain(&finding.note));
     }
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Escaped text and printed numbers, the same on the page and in the terminal.
-//!
-//! Not here: where they stand (`page`, `scenario`, `case`, `terminal`).
 
 use std::fmt;
 
@@ -66,6 +64,19 @@ pub(crate) fn us_f64(ns: f64) -> String {
 /// Microseconds of a configured time: whole where it is whole.
 pub(crate) fn us_whole(ns: i64) -> String {
     if ns % 1_000 == 0 { format!("{}", ns / 1_000) } else { format!("{}", as_f64(ns) / 1e3) }
+}
+
+/// A time with its unit.
+pub(crate) fn duration(ns: i64) -> String {
+    let (value, size) = (as_f64(ns), ns.unsigned_abs());
+    match size {
+        0..1_000 => format!("{ns} ns"),
+        1_000..10_000 => format!("{:.2} µs", value / 1e3),
+        10_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..10_000_000 => format!("{:.2} ms", value / 1e6),
+        10_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{:.3} s", value / 1e9),
+    }
 }
 
 /// A count in running text: bare digits, as in tables and in what the command prints, so that one

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where the time of traced messages went: transmit side, link, receive side, beside the published
 //! figures, as text and as HTML.
-//!
-//! Not here: the timeline of a capture (`timeline`).
 
-use timewire_trace::stats::Distribution;
-use timewire_trace::summary::{CaseSummary, ProcessingSummary, Published, TracedSummary};
+use timewire_capture::summary::{CaseSummary, ProcessingSummary, Published, TracedSummary};
+use timewire_stats::Distribution;
 
 use crate::group::{Scenario, distinct};
 use crate::text::{Escaped, put, us, us_f64};
@@ -117,7 +115,7 @@ pub(crate) fn text(out: &mut String, scenario: &Scenario<'_>, plain: fn(&str) ->
     }
     let pages = distinct(rows.iter().map(|(_, traced, _)| traced.page.as_str()));
     if let [first, ..] = pages[..] {
-        put!(out, "over time: {} pages in the run directory, such as {first}\n", pages.len());
+        put!(out, "drawn: {} pages in the run directory, such as {first}\n", pages.len());
     }
 }
 
@@ -149,7 +147,7 @@ pub(crate) fn section(out: &mut String, scenario: &Scenario<'_>) {
         put!(out, "<th scope=\"colgroup\" colspan=\"3\" class=\"g\">{part}</th>");
     }
     out.push_str(
-        "<th scope=\"col\" rowspan=\"2\" class=\"w g\">Over time</th></tr>\n<tr>\
+        "<th scope=\"col\" rowspan=\"2\" class=\"w g\">Drawn</th></tr>\n<tr>\
          <th scope=\"col\" class=\"g\">joined</th><th scope=\"col\">incomplete</th>\
          <th scope=\"col\">ambiguous</th>",
     );
@@ -187,7 +185,7 @@ pub(crate) fn section(out: &mut String, scenario: &Scenario<'_>) {
             }
         }
         let page = Escaped(&traced.page);
-        put!(out, "<td class=\"w g\"><a href=\"{page}\">timeline</a></td></tr>\n");
+        put!(out, "<td class=\"w g\"><a href=\"{page}\">packet paths</a></td></tr>\n");
     }
     if let Some(published) = published(scenario) {
         out.push_str(
@@ -206,8 +204,8 @@ pub(crate) fn section(out: &mut String, scenario: &Scenario<'_>) {
 #[cfg(test)]
 mod tests {
     use timewire_base::Span;
-    use timewire_trace::stats::Bins;
-    use timewire_trace::summary::{Summary, TracedSummary};
+    use timewire_capture::summary::{Summary, TracedSummary};
+    use timewire_stats::Bins;
 
     use super::*;
     use crate::group::scenarios;
@@ -229,7 +227,7 @@ mod tests {
             receive_mean_ns: None,
         });
         case.traced = Some(TracedSummary {
-            capture: "cases/a/trace.twc".to_owned(),
+            captures: vec!["cases/a/trace.twc".to_owned()],
             page: "cases/<a>/trace.html".to_owned(),
             lost: 3,
             streams: vec![ProcessingSummary {

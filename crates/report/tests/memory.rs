@@ -1,43 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reports, comparisons and timelines need memory in proportion to what they are of, whatever the
 //! numbers, times and names: no axis, bin or window makes more of itself than can be seen.
-//!
-//! Not here: reading and analysing records and captures (`timewire-trace`).
-
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    reason = "the sample is made up of small numbers"
-)]
-
-#[path = "../../base/tests/support/counting.rs"]
-mod counting;
-#[allow(dead_code, reason = "other tests use the rest")]
-mod sample;
 
 use std::collections::BTreeMap;
 
 use timewire_base::{CyclicWindows, Instant, Span, Window};
+use timewire_capture::analyse::{CaseSeries, StreamSeries};
+use timewire_capture::capture::{CaptureHeader, HookCount, Note, Station};
+use timewire_capture::event::{Event, Flags, Hook};
+use timewire_capture::packet_path::culprit::{Culprit, Verdict};
+use timewire_capture::packet_path::worst::Judged;
+use timewire_capture::packet_path::{
+    ClockMap, Common, Counts, Observer, OneClock, PacketPath, Parts, PathOutcome, Point, Rule,
+    Stage, Status,
+};
+use timewire_capture::series::TimeSeries;
+use timewire_capture::summary::{PhaseHistogram, StreamClass, Summary};
+use timewire_capture::sync::ClockSeries;
 use timewire_report::compare::{self, Hosts, Rules, Side, compare};
 use timewire_report::hdr::{HdrLog, HdrSeries};
-use timewire_report::sheet::{
-    Drawing, Lane, NumberRow, Section, Sheet, Spread, Standing, sheet_html,
+use timewire_report::packet_paths::{PacketPathsInput, page};
+use timewire_report::run_report::{
+    Drawing, Lane, NumberRow, RunReport, Section, Spread, run_report_html,
 };
-use timewire_report::timeline::{Gather, GatherOptions, TimelineOptions, page};
+use timewire_report::timeline::{Gather, GatherOptions, Names};
 use timewire_report::{html, perfetto};
-use timewire_trace::analyse::{CaseSeries, StreamSeries};
-use timewire_trace::capture::{CaptureHeader, HookCount, Note, Station};
-use timewire_trace::course::Course;
-use timewire_trace::event::{Event, Flags, Hook};
-use timewire_trace::journey::{
-    ClockMap, Common, Journey, Observer, OneClock, Outcome, Parts, Point, Rule, Stage, Status,
-};
-use timewire_trace::summary::{PhaseHistogram, StreamClass, Summary};
-use timewire_trace::sync::ClockCourse;
 
-use counting::{memory_of, mixed};
+use crate::counting::{memory_of, mixed};
+use crate::sample;
 
 /// Bytes of a record, of which a message has two at least, and of an event in a capture.
 const RECORD: u64 = 32;
@@ -101,13 +91,13 @@ fn t0_a_comparison_needs_memory_in_proportion_to_the_records() {
     }
 }
 
-fn sheet(drawings: Vec<Drawing>) -> Sheet {
+fn report(drawings: Vec<Drawing>) -> RunReport {
     let section = Section { title: "any".to_owned(), drawings, ..Section::default() };
-    Sheet {
-        schema: "timewire.sheet/1",
+    RunReport {
+        schema: "timewire.report/1",
         kind: "listen",
         title: "any".to_owned(),
-        verdict: Standing::Measured,
+        verdict: None,
         why: String::new(),
         complete: true,
         facts: Vec::new(),
@@ -132,10 +122,14 @@ fn drawn(at: Times, value: Times, count: u64) -> Vec<Drawing> {
         Drawing::Numbers { what: what.clone(), limits: [Some(f64::MIN), None], rows },
     ];
     for thresholds in [None, Some([i64::MIN, i64::MAX])] {
-        let course = || Box::new(Course::of(points(), thresholds).unwrap());
+        let series = || Box::new(TimeSeries::of(points(), thresholds).unwrap());
         let (what, name) = (what.clone(), name.clone());
-        found.push(Drawing::Course { what: what.clone(), name: name.clone(), course: course() });
-        found.push(Drawing::Numbered { what, name, course: course() });
+        found.push(Drawing::TimeSeries {
+            what: what.clone(),
+            name: name.clone(),
+            series: series(),
+        });
+        found.push(Drawing::Numbered { what, name, series: series() });
     }
     let lane = |bin_ns: i64| Lane {
         name: name.clone(),
@@ -144,7 +138,7 @@ fn drawn(at: Times, value: Times, count: u64) -> Vec<Drawing> {
         windows: vec![(value(0), value(1))],
     };
     let lanes = vec![lane(1), lane(i64::MAX / 2)];
-    found.push(Drawing::Clock(ClockCourse { name: name.clone(), points: points().collect() }));
+    found.push(Drawing::Clock(ClockSeries { name: name.clone(), points: points().collect() }));
     found.push(Drawing::Phase { what, cycle_ns: at(0).max(1), lanes });
     found
 }
@@ -154,7 +148,7 @@ fn t0_a_drawing_is_as_large_whatever_the_times() {
     for (of_instants, at) in TIMES {
         for (of_values, value) in TIMES {
             let needed = |count: u64| {
-                let run = || sheet_html(&sheet(drawn(at, value, count))).len();
+                let run = || run_report_html(&report(drawn(at, value, count))).len();
                 memory_of(run)
             };
             let ((once, small), (twice, large)) = (needed(500), needed(2_000));
@@ -234,8 +228,8 @@ fn point(event: &Event) -> Point {
     }
 }
 
-/// A journey from one instant to another.
-fn journey(number: u64, from: u64, to: u64) -> Journey {
+/// A packet path from one instant to another.
+fn packet_path(number: u64, from: u64, to: u64) -> PacketPath {
     let points = [(from, Hook::SendEnter), (to, Hook::DriverStart)];
     let points = points.map(|(at, hook)| point(&event(at, hook, 0, 0))).to_vec();
     let stage = Stage {
@@ -247,16 +241,16 @@ fn journey(number: u64, from: u64, to: u64) -> Journey {
         bound_ns: 0,
         rule: Rule::Object,
     };
-    Journey {
+    PacketPath {
         number,
         tag: number,
         tagged: true,
         status: Status::Complete,
         why: None,
-        outcome: Outcome::Dropped { reason: 3 },
+        outcome: PathOutcome::Dropped { reason: 3 },
         points,
         stages: vec![stage],
-        stamps: Vec::new(),
+        timestamps: Vec::new(),
     }
 }
 
@@ -265,18 +259,18 @@ fn low(n: u64) -> u32 {
 }
 
 /// Tells a timeline the `n`th thing.
-type Told = fn(&mut Gather, u64);
+type Feed = fn(&mut Gather, u64);
 
 fn other(gather: &mut Gather, event: Event) {
     gather.event(0, &point(&event), &event);
 }
 
-const KINDS: [(&str, Told); 8] = [
-    ("journeys far apart", |gather, n| {
+const KINDS: [(&str, Feed); 8] = [
+    ("packet paths far apart", |gather, n| {
         let from = mixed(n) % (1 << 62);
-        gather.journey(&journey(n, from, from + mixed(n + 1) % (1 << 62)));
+        gather.packet_path(&packet_path(n, from, from + mixed(n + 1) % (1 << 62)));
     }),
-    ("journeys at one time", |gather, n| gather.journey(&journey(n, 5, 5 + n))),
+    ("packet paths at one time", |gather, n| gather.packet_path(&packet_path(n, 5, 5 + n))),
     ("any marker", |gather, n| other(gather, event(mixed(n) / 4, Hook::Marker, 0, mixed(n)))),
     ("any queue", |gather, n| {
         let event = event(n, Hook::QdiscEnqueue, mixed(n), 0);
@@ -336,15 +330,22 @@ fn gather(options: GatherOptions) -> Gather {
     gather
 }
 
-/// Memory of a Perfetto file and of a page of so many things.
-fn timeline(told: Told, count: u64, options: &GatherOptions) -> u64 {
+/// Memory of a Perfetto file and of a page of so many things, with a packet path drawn in whose
+/// time they all are.
+fn timeline(told: Feed, count: u64, options: &GatherOptions) -> u64 {
+    let packet_path = packet_path(u64::MAX - 1, 0, u64::MAX / 2);
+    let verdict = Verdict { stage: Some(0), culprit: Culprit::NotSeen };
+    let longest = [Judged { packet_path, verdict, sentence: "it is long".to_owned() }];
     let run = || {
         let mut gather = gather(options.clone());
         (0..count).for_each(|n| told(&mut gather, n));
-        let input = gather.finish("any", &[], &OneScale);
+        let input = gather.finish("any", &longest, &OneScale);
         assert_eq!(input.losses.len(), 101);
         let file = perfetto::file(&input).len();
-        (file, page(&input, &TimelineOptions::default()).len())
+        let (counts, names) = (Counts::default(), Names::default());
+        let tables =
+            PacketPathsInput { counts: &counts, rows: &[], longest: &longest, names: &names };
+        (file, page(&tables, &input, "").len())
     };
     memory_of(run).0
 }
@@ -355,7 +356,7 @@ fn t0_a_timeline_needs_memory_in_proportion_to_the_events() {
     let options = GatherOptions { bands: 1_000, ..GatherOptions::default() };
     for (what, told) in KINDS {
         let (once, twice) = (timeline(told, 1_000, &options), timeline(told, 3_000, &options));
-        // A journey has two events here.
+        // A packet path has two events here.
         let bytes = 2 * 2 * 1_000 * EVENT;
         assert!(twice <= once + FACTOR * bytes, "{what}: {once} bytes, then {twice}");
     }
@@ -364,7 +365,7 @@ fn t0_a_timeline_needs_memory_in_proportion_to_the_events() {
 #[test]
 fn t0_a_timeline_that_is_full_needs_no_more_memory() {
     let options =
-        GatherOptions { journeys: 200, others: 500, bands: 100, ..GatherOptions::default() };
+        GatherOptions { packet_paths: 200, others: 500, bands: 100, ..GatherOptions::default() };
     for (what, told) in KINDS {
         let (once, more) = (timeline(told, 2_000, &options), timeline(told, 8_000, &options));
         assert!(more <= once + once / 5, "{what}: {once} bytes, then {more}");
@@ -376,7 +377,7 @@ fn t0_a_timeline_that_is_full_needs_no_more_memory() {
 fn t0_windows_without_room_are_counted_and_not_made() {
     let windows = |bands: usize| {
         let mut gather = gather(GatherOptions { bands, ..GatherOptions::default() });
-        gather.journey(&journey(0, 1_250, 3_000_000_000_000_000_250));
+        gather.packet_path(&packet_path(0, 1_250, 3_000_000_000_000_000_250));
         let input = gather.finish("any", &[], &OneScale);
         let extent = input.extent.join("; ");
         let told = extent.split_once("without ").unwrap().1.split(' ').next().unwrap();

@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A whole comparison: what it holds against each other, what its text and its page keep to.
-//!
-//! Not here: how often a verdict is right (`compare::tests`).
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops at the first thing that is not as it should be"
-)]
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    reason = "the sample is made up of small numbers"
-)]
-
-mod sample;
 
 use std::collections::BTreeMap;
 
+use crate::sample;
+use timewire_capture::analyse::{CaseSeries, StreamSeries};
+use timewire_capture::summary::{Finding, StreamClass};
 use timewire_report::compare::synthetic::Latencies;
 use timewire_report::compare::{
     Changed, Comparison, Hosts, Overall, Rules, Side, Verdict, compare, html, table,
 };
-use timewire_trace::analyse::{CaseSeries, StreamSeries};
-use timewire_trace::summary::{Finding, Outcome, StreamClass};
 
 const CASE: &str = "transfer-64/tdm/flood";
 
@@ -69,7 +56,7 @@ fn t1_a_run_is_the_same_as_itself() {
     let a = side("a", (1, 1.0), 3, 0);
     let found = against(&a, &a);
     assert_eq!(found.verdict, Overall::Same);
-    assert_eq!((found.counts.worse, found.counts.better, found.counts.open), (0, 0, 0));
+    assert_eq!((found.counts.worse, found.counts.better, found.counts.inconclusive), (0, 0, 0));
     assert!(found.environment.is_empty() && found.scenarios.is_empty());
     assert!(table(&found, true, false).contains("(the very same values)"));
     assert!(html(&found, &a, &a).contains("<p>Nothing that was recorded.</p>"));
@@ -95,21 +82,21 @@ fn t1_each_kind_of_metric_can_be_worse_and_better() {
     let b = side("b", (2, 1.5), 30, 40);
     let found = against(&a, &b);
     assert_eq!(found.verdict, Overall::Worse);
-    let names = ["transfer_p50", "transfer_mean", "slot_wait_p50", "lost", "outside_slots"];
+    let names = ["latency-p50", "latency-mean", "slot-wait-p50", "lost", "outside-slots"];
     for name in names {
         assert_eq!(verdict(&found, name), Verdict::Worse, "{name}: {found:?}");
         assert_eq!(verdict(&against(&b, &a), name), Verdict::Better, "{name}");
     }
     // None late of 6000 messages each.
-    assert_eq!(verdict(&found, "late"), Verdict::Open);
-    assert_eq!(verdict(&found, "transfer_max"), Verdict::NotJudged);
+    assert_eq!(verdict(&found, "late"), Verdict::Inconclusive);
+    assert_eq!(verdict(&found, "latency-max"), Verdict::Shown);
     assert_eq!(against(&b, &a).verdict, Overall::Better);
     // A metric without any value is not there; one interval for each that is judged by one.
     assert!(found.cases[0].metrics.iter().all(|metric| !metric.metric.starts_with("receive")));
     assert_eq!(found.intervals, 9);
     let text = table(&found, false, false);
     assert!(
-        text.contains("\n  worse      control        lost                  0.2 % ->"),
+        text.contains("\n  worse        control        lost                  0.2 % ->"),
         "{text}"
     );
     assert!(text.contains("\nverdict: WORSE ("), "{text}");
@@ -125,13 +112,13 @@ fn t1_that_neither_run_lost_any_says_as_much_as_their_length() {
         for _ in 0..2 {
             let rules = Rules { share_tolerance, ..Rules::default() };
             let compared = compare(&a, &b, Hosts::default(), rules);
-            found.extend(["lost", "outside_slots"].map(|name| verdict(&compared, name)));
+            found.extend(["lost", "outside-slots"].map(|name| verdict(&compared, name)));
             b.cases[0].streams[0].lost.push(false);
             b.cases[0].outside.as_mut().unwrap().push(false);
         }
         found
     };
-    assert_eq!(verdicts(0.001), [Verdict::Open; 4]);
+    assert_eq!(verdicts(0.001), [Verdict::Inconclusive; 4]);
     assert_eq!(verdicts(0.01), [Verdict::Same; 4]);
 }
 
@@ -140,40 +127,40 @@ fn t1_frames_that_nobody_observed_prove_nothing() {
     let a = side("a", (1, 1.0), 0, 0);
     let mut b = side("b", (2, 1.0), 0, 40);
     b.cases[0].unobserved = 1;
-    assert_eq!(verdict(&against(&a, &b), "outside_slots"), Verdict::Open);
+    assert_eq!(verdict(&against(&a, &b), "outside-slots"), Verdict::Inconclusive);
 }
 
-/// A message whose stamp was given up is not lost.
+/// A message whose timestamp was given up is not lost.
 #[test]
 fn t1_incomplete_records_are_told_and_no_share_is_judged_by_them() {
     let a = side("a", (1, 1.0), 0, 0);
     let mut b = side("b", (2, 1.5), 30, 40);
     let note = |id: &str, measured: String| Finding {
         id: id.to_owned(),
-        outcome: Outcome::Note,
+        verdict: None,
         limit: String::new(),
         measured,
         note: String::new(),
     };
     b.summary.findings = vec![
-        note("stamps-lost", format!("{CASE}: 30 stamps given up by hub")),
-        note("stamps-lost", format!("{CASE}-2: 7 stamps of another case")),
-        note("stamps-repeated", format!("{CASE}: 3 more")),
+        note("timestamps-lost", format!("{CASE}: 30 timestamps given up by hub")),
+        note("timestamps-lost", format!("{CASE}-2: 7 timestamps of another case")),
+        note("timestamps-repeated", format!("{CASE}: 3 more")),
     ];
     let found = against(&a, &b);
-    assert_eq!(found.cases[0].incomplete, ["B: 30 stamps given up by hub"]);
-    for name in ["lost", "late", "outside_slots"] {
-        assert_eq!(verdict(&found, name), Verdict::Open, "{name}");
+    assert_eq!(found.cases[0].incomplete, ["B: 30 timestamps given up by hub"]);
+    for name in ["lost", "late", "outside-slots"] {
+        assert_eq!(verdict(&found, name), Verdict::Inconclusive, "{name}");
     }
-    assert_eq!(verdict(&found, "transfer_p50"), Verdict::Worse);
-    // What a program had stamped when it was killed may not be in its file.
+    assert_eq!(verdict(&found, "latency-p50"), Verdict::Worse);
+    // What a program had timestamped when it was killed may not be in its file.
     b.summary.findings = vec![note("records-open", format!("{CASE}: 1 record file not closed"))];
     let cut = against(&a, &b);
     assert_eq!(cut.cases[0].incomplete, ["B: 1 record file not closed"]);
-    assert_eq!(verdict(&cut, "lost"), Verdict::Open);
-    let told = "\n  records are not complete: B: 30 stamps given up by hub\n";
+    assert_eq!(verdict(&cut, "lost"), Verdict::Inconclusive);
+    let told = "\n  records are not complete: B: 30 timestamps given up by hub\n";
     assert!(table(&found, false, false).contains(told));
-    assert!(html(&found, &a, &b).contains("Records are not complete: B: 30 stamps"));
+    assert!(html(&found, &a, &b).contains("Records are not complete: B: 30 timestamps"));
 }
 
 #[test]

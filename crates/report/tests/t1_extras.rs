@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a page shows beside the numbers of its summary, and the pages and texts of runs that are no
 //! experiments: same bytes, nothing of a run taken for markup, figures with words.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops at the first thing that is not as it should be"
-)]
 
-mod sheet_sample;
-
-use sheet_sample::sheet;
-use timewire_report::sheet::{SHEET_SCHEMA, SPREAD_HEAD, sheet_html, sheet_markdown};
+use crate::run_report_sample::report;
+use timewire_capture::series::{StreamTimeSeries, TimeSeries};
+use timewire_capture::summary::Summary;
+use timewire_capture::sync::ClockSeries;
+use timewire_report::run_report::{
+    RUN_REPORT_SCHEMA, SPREAD_HEAD, run_report_html, run_report_markdown,
+};
 use timewire_report::{
-    Carried, Extras, LongJourney, Topology, TopologyKind, TopologyLink, TopologyNode, html,
+    Carried, Extras, LongPacketPath, Topology, TopologyKind, TopologyLink, TopologyNode, html,
     html_with, summary_markdown,
 };
-use timewire_trace::course::{Course, StreamCourse};
-use timewire_trace::summary::Summary;
-use timewire_trace::sync::ClockCourse;
 
 const HOSTILE: &str = "<script>alert('x')</script>\"|*\u{1b}[2J";
 
@@ -30,13 +26,13 @@ fn extras(summary: &Summary, text: &str) -> Extras {
     let stream = &case.streams[0];
     let values = (0..1_000_i64).map(|at| (at * 1_000_000, 90_000 + at % 7 * 1_000));
     let late = values.chain([(500_000_500, 9_000_000)]);
-    let transfer = Course::of(late, Some([1_000_000, 2_000_000])).unwrap();
-    let course = StreamCourse { name: stream.name.clone(), class: stream.class, transfer };
+    let transfer = TimeSeries::of(late, Some([1_000_000, 2_000_000])).unwrap();
+    let series = StreamTimeSeries { name: stream.name.clone(), class: stream.class, transfer };
     let node = |kind| TopologyNode { name: text.to_owned(), kind };
     let carried = Some([Carried { frames: 7, share: 0.8 }, Carried::default()]);
     Extras {
-        courses: [(case.id.clone(), vec![course])].into(),
-        clocks: vec![ClockCourse {
+        series: [(case.id.clone(), vec![series])].into(),
+        clocks: vec![ClockSeries {
             name: text.to_owned(),
             points: (0..2_000).map(|at| (at * 500_000_000, at % 11 - 5)).collect(),
         }],
@@ -51,7 +47,7 @@ fn extras(summary: &Summary, text: &str) -> Extras {
         }),
         longest: [(
             case.id.clone(),
-            vec![LongJourney {
+            vec![LongPacketPath {
                 flow: text.to_owned(),
                 end_to_end_ns: 3_000,
                 sentence: text.to_owned(),
@@ -99,14 +95,14 @@ fn t1_extras_have_their_figures_and_without_them_there_are_none() {
         "2000 samples in 999.5 s",
         "by its Send.",
         "above: 0.100 %",
-        "The longest journeys",
+        "The longest packet paths",
         "wire 2.00 µs. ",
     ] {
         assert!(page.contains(text), "{text}");
     }
     assert_eq!(page, html_with(&summary, &extras(&summary, "a name")), "the same bytes");
     let without = html(&summary);
-    for text in ["id=\"network\"", "id=\"clocks\"", "by its Send.", "The longest journeys"] {
+    for text in ["id=\"network\"", "id=\"clocks\"", "by its Send.", "The longest packet paths"] {
         assert!(!without.contains(text), "{text}");
     }
     keeps(&html_with(&summary, &extras(&summary, HOSTILE)));
@@ -115,11 +111,11 @@ fn t1_extras_have_their_figures_and_without_them_there_are_none() {
 #[test]
 fn t1_many_values_take_the_room_of_few() {
     let random = |at: i64| (at.wrapping_mul(0x1d87_2b41) >> 7).rem_euclid(4_000_000) + 1_000;
-    let course = |count: i64| Course::of((0..count).map(|at| (at, random(at))), None).unwrap();
+    let series = |count: i64| TimeSeries::of((0..count).map(|at| (at, random(at))), None).unwrap();
     let page = |count| {
         let summary = small();
         let mut extras = extras(&summary, "a");
-        extras.courses.values_mut().for_each(|all| all[0].transfer = course(count));
+        extras.series.values_mut().for_each(|all| all[0].transfer = series(count));
         html_with(&summary, &extras).len()
     };
     let (few, many) = (page(10_000), page(2_000_000));
@@ -127,24 +123,25 @@ fn t1_many_values_take_the_room_of_few() {
 }
 
 #[test]
-fn t1_pages_of_sheets_keep_what_reports_keep() {
+fn t1_pages_of_run_reports_keep_what_reports_keep() {
     for text in ["a name", HOSTILE] {
-        let page = sheet_html(&sheet(text));
+        let page = run_report_html(&report(text));
         keeps(&page);
-        assert_eq!(page, sheet_html(&sheet(text)), "the same bytes");
+        assert_eq!(page, run_report_html(&report(text)), "the same bytes");
         assert!(page.contains("<b>FAIL</b>") && page.contains("Cut short."));
         assert_eq!(page.matches("<figure>").count(), 7, "{text}");
     }
-    let json: serde_json::Value = serde_json::from_str(&sheet(HOSTILE).to_json().unwrap()).unwrap();
-    assert_eq!((&json["schema"], &json["verdict"]), (&SHEET_SCHEMA.into(), &"fail".into()));
+    let json: serde_json::Value =
+        serde_json::from_str(&report(HOSTILE).to_json().unwrap()).unwrap();
+    assert_eq!((&json["schema"], &json["verdict"]), (&RUN_REPORT_SCHEMA.into(), &"fail".into()));
     assert_eq!(json["sections"][0]["tables"][0]["rows"].as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn t1_markdown_has_the_verdict_first_and_no_markup_of_a_run() {
-    let text = sheet_markdown(&sheet(HOSTILE));
+    let text = run_report_markdown(&report(HOSTILE));
     assert!(!text.contains("<script") && !text.contains('\u{1b}'), "{text}");
-    assert!(text.contains("\\|\\*") && text.contains("| **missed** |"), "{text}");
+    assert!(text.contains("\\|\\*") && text.contains("| **fail** |"), "{text}");
     for row in text.lines().filter(|line| line.starts_with('|')) {
         let bars = row.replace("\\|", "").matches('|').count();
         assert!([5, SPREAD_HEAD.len() + 1].contains(&bars), "{row}");

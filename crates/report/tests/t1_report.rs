@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page and the tables against recorded text, and what every page keeps to: same bytes, nothing
 //! fetched, nothing of a run taken for markup, figures with words, light.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops at the first thing that is not as it should be"
-)]
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    reason = "the sample is made up of small numbers"
-)]
-
-mod sample;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use timewire_report::{TableOptions, html, table};
-use timewire_trace::summary::{
-    CarrierChoice, CarrierSummary, LaunchSummary, PassedOver, ReservedSummary, SlotPromise, Summary,
+use crate::sample;
+use timewire_capture::summary::{
+    BackendChoice, BackendSummary, LaunchSummary, PassedOver, ReservedSummary, SlotPromise, Summary,
 };
+use timewire_report::{TableOptions, html, table};
 
 const STYLE: &str = include_str!("../src/style.css");
 
@@ -51,32 +40,32 @@ fn t1_table_at_full_width() {
     golden("small.table.txt", &table(&small(), TableOptions::default()));
 }
 
-/// The small run with carriers of the kernel, one chosen and one with something to say.
-fn with_carriers() -> Summary {
+/// The small run with backends of the kernel, one chosen and one with something to say.
+fn with_backends() -> Summary {
     let mut summary = small();
-    let carrier = |name: &str, slots| {
+    let backend = |name: &str, slots| {
         let promise = format!("what {name} <promises>");
-        Some(CarrierSummary { name: name.to_owned(), slots, promise })
+        Some(BackendSummary { name: name.to_owned(), slots, promise })
     };
-    summary.carriers = vec![CarrierChoice {
+    summary.backends = vec![BackendChoice {
         scenario: "small".to_owned(),
         asked: "auto".to_owned(),
         chosen: "etf".to_owned(),
         why: "it is the best that works here".to_owned(),
         lacks: "it is not <all> it promises".to_owned(),
         passed_over: vec![PassedOver {
-            carrier: "taprio".to_owned(),
+            backend: "taprio".to_owned(),
             why: "the kernel refuses <it>".to_owned(),
         }],
     }];
     let first = &mut summary.cases[1];
-    first.carrier = carrier("etf", SlotPromise::RealTime);
+    first.backend = backend("etf", SlotPromise::RealTime);
     (first.wire.real_time_frames, first.wire.real_time_outside_slots) = (100, 1);
     let error = first.streams[0].transfer.clone();
     first.streams[0].launch = Some(LaunchSummary { launched: 100, refused: 1, missed: 2, error });
     let second = &mut summary.cases[2];
     second.tdm = false;
-    second.carrier = carrier("cbs", SlotPromise::None);
+    second.backend = backend("cbs", SlotPromise::None);
     second.reserved = vec![ReservedSummary {
         station: "alpha".to_owned(),
         rate_bps: 1_250_000,
@@ -88,16 +77,16 @@ fn with_carriers() -> Summary {
 }
 
 #[test]
-fn t1_carriers_and_the_choice_among_them_are_told() {
-    let summary = with_carriers();
-    golden("carriers.table.txt", &table(&summary, TableOptions::default()));
+fn t1_backends_and_the_choice_among_them_are_told() {
+    let summary = with_backends();
+    golden("backends.table.txt", &table(&summary, TableOptions::default()));
     let page = html(&summary);
     let tell = [
-        "<h2 id=\"carriers\">Carriers</h2>",
-        "carrier of small: etf, because it is the best that works here (--carrier auto); but it is \
+        "<h2 id=\"backends\">Backends</h2>",
+        "backend of small: etf, because it is the best that works here (--backend auto); but it is \
          not &lt;all&gt; it promises.",
         "<th scope=\"row\">taprio</th><td>the kernel refuses &lt;it&gt;</td>",
-        "<dt>Carrier</dt><dd>etf: what etf &lt;promises&gt;</dd>",
+        "<dt>SocketType</dt><dd>etf: what etf &lt;promises&gt;</dd>",
         "<dt>Of real time, outside</dt><dd>1 (1.0 %)</dd>",
         "100 given, 1 refused, 2 missed",
         "<dt>Rate of alpha</dt><dd>1.250 Mbit/s and a burst of 1042 bit reserved; 3 of 100",
@@ -105,7 +94,7 @@ fn t1_carriers_and_the_choice_among_them_are_told() {
     for text in tell {
         assert!(page.contains(text), "{text}");
     }
-    assert!(!html(&small()).contains("id=\"carriers\""));
+    assert!(!html(&small()).contains("id=\"backends\""));
 }
 
 #[test]
@@ -163,7 +152,7 @@ fn t1_text_of_a_run_is_never_markup() {
         case.streams.iter_mut().for_each(|s| s.name = hostile.into());
         case.wire.phases.iter_mut().for_each(|p| p.station = hostile.into());
         for mac in &mut case.macs {
-            (mac.station, mac.carrier) = (hostile.into(), hostile.into());
+            (mac.station, mac.socket) = (hostile.into(), hostile.into());
             mac.queues.iter_mut().for_each(|q| q.name = hostile.into());
         }
     }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The exact picture of known messages.
-//!
-//! Not here: what its parts mean (`timewire_report::Scatter`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
 

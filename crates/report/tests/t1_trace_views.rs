@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A trace of two hosts as a Perfetto file, read back with a reader of its own, and as a page.
-//!
-//! Not here: the page in a browser (`t3_chromium`).
-#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not right")]
-
-mod trace_sample;
+//! A trace of two hosts as a Perfetto file, read back with a reader of its own, and as tables and
+//! a page.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::trace_sample;
 use timewire_base::Span;
-use timewire_report::timeline::{TimelineOptions, page};
-use timewire_report::{journeys, live, perfetto};
-use timewire_trace::capture::{CaptureHeader, HookCount, Station};
-use timewire_trace::event::{Event, Flags};
-use timewire_trace::journey::{Observer, Point};
+use timewire_capture::capture::{CaptureHeader, HookCount, Station};
+use timewire_capture::event::{Event, Flags};
+use timewire_capture::packet_path::{Observer, Point};
+use timewire_report::timeline::Interval;
+use timewire_report::{live, packet_paths, perfetto};
 
 /// Compares with a recorded file; with `TIMEWIRE_BLESS` set, records instead.
 fn golden(name: &str, bytes: &[u8]) {
@@ -99,18 +96,33 @@ fn text(of: &[(u64, Field<'_>)], field: u64) -> String {
     String::from_utf8(bytes(of, field).unwrap_or_default().to_vec()).unwrap()
 }
 
+/// The arguments of an event: whole numbers and texts.
+fn arguments(event: &[(u64, Field<'_>)]) -> BTreeMap<String, String> {
+    let notes = event.iter().filter_map(|(field, value)| match value {
+        Field::Bytes(note) if *field == 4 => Some(fields(note)),
+        _ => None,
+    });
+    let value = |note: &[(u64, Field<'_>)]| match number(note, 3).or(number(note, 4)) {
+        Some(number) => number.cast_signed().to_string(),
+        None => text(note, 6),
+    };
+    notes.map(|note| (text(&note, 10), value(&note))).collect()
+}
+
 #[test]
 fn t1_perfetto_has_every_stage_once_and_flows_across_hosts() {
-    let analysed = trace_sample::analysed();
+    let mut analysed = trace_sample::analysed();
     let file = perfetto::file(&analysed.input);
     golden("two_hosts.perfetto-trace", &file);
     assert_eq!(file, perfetto::file(&trace_sample::analysed().input));
 
-    // Names of tracks with those above them, and slices by journey.
+    // Names of tracks with those above them, and slices by packet path.
     let mut tracks: BTreeMap<u64, (u64, String)> = BTreeMap::new();
     let mut open: BTreeMap<u64, (u64, String, u64)> = BTreeMap::new();
     let mut slices: BTreeMap<u64, Vec<(String, u64, u64, String)>> = BTreeMap::new();
-    let (mut counters, mut instants, mut ended, mut last) = (0, 0, 0, 0);
+    let mut instants: BTreeMap<String, u64> = BTreeMap::new();
+    let mut whole: BTreeMap<u64, BTreeMap<String, String>> = BTreeMap::new();
+    let (mut counters, mut bounded, mut ended, mut last) = (0, 0, 0, 0);
     let path = |tracks: &BTreeMap<u64, (u64, String)>, mut uuid: u64| {
         let mut names = Vec::new();
         while let Some((parent, name)) = tracks.get(&uuid) {
@@ -153,7 +165,12 @@ fn t1_perfetto_has_every_stage_once_and_flows_across_hosts() {
         let flow = number(&event, 47).or(number(&event, 48)).unwrap_or(0);
         match number(&event, 9).unwrap() {
             1 => {
-                ended += u64::from(number(&event, 48).is_some());
+                let arguments = arguments(&event);
+                bounded += u64::from(arguments.get("bound_ns").is_some_and(|ns| ns == "70"));
+                if number(&event, 48).is_some() {
+                    ended += 1;
+                    whole.insert(flow, arguments);
+                }
                 let begun = open.insert(track, (now, text(&event, 23), flow));
                 assert!(begun.is_none(), "slices of a track do not overlap");
             }
@@ -161,36 +178,55 @@ fn t1_perfetto_has_every_stage_once_and_flows_across_hosts() {
                 let (from, name, flow) = open.remove(&track).unwrap();
                 slices.entry(flow).or_default().push((name, from, now, path(&tracks, track)));
             }
-            3 => instants += 1,
+            3 => *instants.entry(text(&event, 23)).or_default() += 1,
             4 => counters += 1,
             other => panic!("type {other}"),
         }
     }
     assert!(open.is_empty(), "every slice ends");
     assert_eq!(counters, 15, "8 enter and 7 leave");
-    assert_eq!(instants, 16, "15 markers and a drop");
-    assert_eq!(ended, 8, "each journey ends once");
-    for journey in &analysed.journeys {
+    let told: Vec<(&str, u64)> = instants.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+    let drop = format!("drop: {}", analysed.names.reason(0, 7));
+    assert_eq!(told, [("</script>acted", 7), (&drop, 1), ("poll of 1", 7), ("sampled", 8)]);
+    assert_eq!(bounded, 7, "the wire of each that arrived");
+    assert_eq!(ended, 8, "each packet path ends once");
+    for flow in &analysed.input.packet_paths {
+        let known = &whole[&(flow.number + 1)];
+        assert_eq!((&known["state"], &known["flow"]), (&flow.state, &flow.flow));
+        assert_eq!(known["end_to_end_ns"], flow.length_ns.to_string());
+        assert_eq!(known.get("why").map_or("", String::as_str), flow.sentence);
+    }
+    assert!(whole[&5]["why"].contains("its gates were closed for"), "{:?}", whole[&5]);
+    for packet_path in &analysed.packet_paths {
         let mut want: Vec<(String, u64, u64)> = Vec::new();
-        for stage in &journey.stages {
-            let at = |place: usize| u64::try_from(journey.points[place].at_ns).unwrap();
+        for stage in &packet_path.stages {
+            let at = |place: usize| u64::try_from(packet_path.points[place].at_ns).unwrap();
             want.push((stage.parts.name(), at(stage.from), at(stage.to)));
         }
-        let mut got: Vec<(String, u64, u64)> = slices[&(journey.number + 1)]
+        let mut got: Vec<(String, u64, u64)> = slices[&(packet_path.number + 1)]
             .iter()
             .map(|(name, from, to, _)| (name.clone(), *from, *to))
             .collect();
         want.sort();
         got.sort();
-        assert_eq!(got, want, "journey {}", journey.number);
+        assert_eq!(got, want, "packet path {}", packet_path.number);
     }
     let of = |name: &str| slices[&1].iter().find(|slice| slice.0 == name).unwrap().3.clone();
     assert_eq!(of("qdisc"), "alpha > talker > eth0 qdisc");
     assert_eq!(of("wire"), "beta<b> (clock +-70 ns) > listener > eth1 wire");
     assert_eq!(of("read"), "beta<b> (clock +-70 ns) > listener > control \"loop\" (20)");
     assert!(slices[&0].iter().any(|slice| slice.0 == "softirq NET_RX"));
+    // What was lost and which streams have one number are in the file and on the terminal.
+    analysed.input.clashes.push("clash: of two talkers".to_owned());
+    let file = perfetto::file(&analysed.input);
     let said = perfetto::said(&analysed.input, &file);
-    assert!(said.starts_with("beta<b>: 3 of 500 events of irq-entry were lost\nall 8 journeys\n"));
+    let lines = [
+        "beta<b>: 3 of 500 events of irq-entry were lost",
+        "clash: of two talkers",
+        "all 8 packet paths",
+    ];
+    assert!(said.starts_with(&lines.join("\n")), "{said}");
+    assert!(String::from_utf8_lossy(&file).contains(&lines.join("; ")));
 }
 
 #[test]
@@ -211,49 +247,69 @@ fn t1_overlapping_stages_are_on_tracks_of_one_name() {
     assert_eq!(tracks.filter(|track| text(&fields(track), 2) == name).count(), 2);
 }
 
-#[test]
-fn t1_the_page_of_two_hosts() {
-    let analysed = trace_sample::analysed();
-    let html = page(&analysed.input, &TimelineOptions::default());
-    golden("two_hosts.html", html.as_bytes());
-    // Nothing is fetched, and nothing of a trace is markup or ends the script.
-    let urls = ["http:", "https:", "src=", "@import", "url(h"];
-    assert!(urls.iter().all(|url| !html.contains(url)));
-    assert_eq!(html.matches("</script>").count(), 2);
-    assert!(!html.contains("beta<b>") && html.contains("beta&lt;b&gt;"));
-    assert!(html.contains("3 of 500 events of irq-entry were lost"));
-    let (_, data) = html.split_once("<script type=\"application/json\">").unwrap();
-    let (data, _) = data.split_once("</script>").unwrap();
-    let data: serde_json::Value = serde_json::from_str(data).unwrap();
-    assert_eq!(data["flows"].as_array().unwrap().len(), 8);
-    assert_eq!(
-        data["flows"][usize::try_from(data["worst"].as_u64().unwrap()).unwrap()]["t"],
-        57_900
-    );
-    assert_eq!(data["lanes"].as_array().unwrap().len(), analysed.input.lanes.len());
-    let empty = page(&Default::default(), &TimelineOptions::default());
-    assert!(empty.contains("No event was lost."));
-}
-
-#[test]
-fn t1_tables_and_the_longest() {
-    let analysed = trace_sample::analysed();
+/// The tables of two hosts and the two longest packet paths, as text and as a page.
+fn text_and_page(analysed: &trace_sample::Analysed) -> (String, String) {
     let (counts, rows) = (analysed.analysis.counts(), analysed.analysis.rows());
-    let input = journeys::JourneysInput {
+    let input = packet_paths::PacketPathsInput {
         counts: &counts,
         rows: &rows,
         longest: &analysed.analysis.longest()[..2],
         names: &analysed.names,
     };
-    golden("two_hosts.journeys.txt", journeys::text(&input).as_bytes());
-    let html = journeys::section(&input);
-    golden("two_hosts.journeys.html", html.as_bytes());
-    assert_eq!(html.matches("<figure>").count(), 2);
-    assert!(html.contains("its gates were closed for"));
-    assert!(!html.contains("beta<b>"));
+    let notes = "clock of beta<b>: by the packets\n";
+    (packet_paths::text(&input), packet_paths::page(&input, &analysed.input, notes))
+}
+
+#[test]
+fn t1_tables_and_the_longest() {
+    let mut analysed = trace_sample::analysed();
+    analysed.input.clashes.push("clash: stream number 7 is of <two>".to_owned());
+    // Another packet waits at the same time.
+    let input = &mut analysed.input;
+    let is_wait = |it: &&Interval| it.packet_path == Some(4) && input.names[it.name] == "qdisc";
+    let mut wait = *input.intervals.iter().find(is_wait).unwrap();
+    (wait.from_ns, wait.packet_path) = (wait.from_ns + 9_000, Some(5));
+    input.intervals.push(wait);
+    input.intervals.sort();
+    let (text, page) = text_and_page(&analysed);
+    golden("two_hosts.packet-paths.txt", text.as_bytes());
+    let (_, html) = page.split_once("</header>").unwrap();
+    golden("two_hosts.packet-paths.html", html.as_bytes());
+    assert_eq!(page, text_and_page(&analysed).1, "the same bytes");
+    assert_eq!(html.matches("<figure ").count(), 2);
+    for words in [
+        "<li>beta&lt;b&gt;: 3 of 500 events of irq-entry were lost</li>",
+        "<li>clock of beta&lt;b&gt;: by the packets</li>",
+        "<li>clash: stream number 7 is of &lt;two&gt;</li>",
+        "Drawn from: all 8 packet paths; of ",
+        "its gates were closed for",
+        "beta&lt;b&gt; / listener (clock ±70 ns)",
+        "class=\"unsure\"",
+        "wire 400 ns ±70 ns. ",
+        ">may send</text>",
+        ">app 800 ns, send 1.20 µs</text>",
+        ">&lt;/script&gt;acted</text>",
+        "<title>packet path 5, qdisc, 39.5 µs</title>",
+        "<title>interrupt 33, 100 ns</title>",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+    // Nothing is fetched, and nothing of a trace is markup.
+    let urls = ["http:", "https:", "src=", "@import", "url(h", "<script", "beta<b>"];
+    assert!(urls.iter().all(|url| !page.contains(url)));
     for (open, close) in [("<table", "</table>"), ("<svg", "</svg>"), ("<details", "</details>")] {
         assert_eq!(html.matches(open).count(), html.matches(close).count());
     }
+}
+
+#[test]
+fn t1_a_page_without_packet_paths_says_so() {
+    let (counts, names) = (Default::default(), Default::default());
+    let input =
+        packet_paths::PacketPathsInput { counts: &counts, rows: &[], longest: &[], names: &names };
+    let page = packet_paths::page(&input, &Default::default(), "");
+    assert!(page.contains("<li>no event was lost</li>"), "{page}");
+    assert!(page.contains("No packet path is of those that were asked for."), "{page}");
 }
 
 #[test]
@@ -277,9 +333,9 @@ fn t1_the_live_view() {
     };
     meter.header(0, &header("talker", &["talker"]));
     meter.header(1, &header("listener", &["listener"]));
-    for journey in &analysed.journeys[..4] {
-        journey.points.iter().for_each(|point| meter.event(0, point, &of(point)));
-        meter.journey(journey);
+    for packet_path in &analysed.packet_paths[..4] {
+        packet_path.points.iter().for_each(|point| meter.event(0, point, &of(point)));
+        meter.packet_path(packet_path);
     }
     let none = BTreeMap::new();
     let (at_first, later) = (hooks(4, 0), hooks(8, 1));
@@ -291,12 +347,12 @@ fn t1_the_live_view() {
         of_stations,
     };
     let first = meter.snapshot(&input(1, &at_first, 0, None, &none));
-    for journey in &analysed.journeys[4..] {
-        journey.points.iter().for_each(|point| meter.event(0, point, &of(point)));
-        meter.journey(journey);
+    for packet_path in &analysed.packet_paths[4..] {
+        packet_path.points.iter().for_each(|point| meter.event(0, point, &of(point)));
+        meter.packet_path(packet_path);
     }
     let slowest = analysed.analysis.longest().first();
-    let at = slowest.and_then(|it| it.journey.points.last()).unwrap();
+    let at = slowest.and_then(|it| it.packet_path.points.last()).unwrap();
     let ends = BTreeMap::from([((at.capture, at.station), slowest.unwrap().clone())]);
     let second = meter.snapshot(&input(2, &later, 7, slowest, &ends));
     let wide = live::LiveRoom { columns: 200, lines: None };
@@ -311,7 +367,7 @@ fn t1_the_live_view() {
     assert!(small.contains("\n  "), "sentences go on in the next line: {small}");
     assert!(small.ends_with("lines more\n"));
     let idle = meter.snapshot(&input(3, &later, 7, slowest, &none));
-    assert_eq!(live::line(&idle), "3.0s 0 events/s, 0 journeys, 0/s\n");
+    assert_eq!(live::line(&idle), "3.0s 0 events/s, 0 packet paths, 0/s\n");
     assert!(idle.stations.iter().all(|it| it.events == 0 && it.slowest.is_none()));
 }
 
@@ -340,8 +396,8 @@ fn t0_a_live_view_does_not_grow() {
     let none = BTreeMap::new();
     let mut lengths = std::collections::BTreeSet::new();
     for second in 1..2_000 {
-        for journey in &analysed.journeys {
-            meter.journey(journey);
+        for packet_path in &analysed.packet_paths {
+            meter.packet_path(packet_path);
         }
         let snapshot = meter.snapshot(&live::LiveInput {
             elapsed: Span::from_secs(second),
@@ -355,5 +411,5 @@ fn t0_a_live_view_does_not_grow() {
         let bins: usize = snapshot.stages.iter().map(|it| it.1.bins.len() + it.2.bins.len()).sum();
         lengths.insert((snapshot.stages.len(), snapshot.stations.len(), bins));
     }
-    assert_eq!(lengths.len(), 1, "the same journeys are the same view: {lengths:?}");
+    assert_eq!(lengths.len(), 1, "the same packet paths are the same view: {lengths:?}");
 }

@@ -1,27 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page in a real browser without a window: no error on its console, and no sideways scrolling
 //! on a phone, at a desk or on a wall, with every case unfolded.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test stops at the first thing that is not as it should be"
-)]
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_sign_loss,
-    reason = "the sample is made up of small numbers"
-)]
 
-mod sample;
-mod sheet_sample;
-mod trace_sample;
-
+use crate::run_report_sample;
+use crate::sample;
+use crate::trace_sample;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use timewire_report::html;
-use timewire_report::sheet::sheet_html;
-use timewire_report::timeline::{TimelineOptions, page};
+use timewire_report::packet_paths::{PacketPathsInput, page};
+use timewire_report::run_report::run_report_html;
 
 /// Names under which distributions install the browser.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -106,17 +95,16 @@ fn t3_page_in_a_browser() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-#[test]
-fn t3_sheet_in_a_browser() {
+/// A page at several widths: the browser complains of nothing, and nothing scrolls sideways.
+fn fits(name: &str, page: &str) {
     let Some(browser) = browser() else {
         eprintln!("SKIP: none of {} is installed", BROWSERS.join(", "));
         return;
     };
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sheet-{}", std::process::id()));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let sheet = sheet_html(&sheet_sample::sheet("a name of some length"));
     let widths = [360, 768, 2560];
-    std::fs::write(dir.join("widths.html"), measuring_page(&sheet, &widths)).unwrap();
+    std::fs::write(dir.join("widths.html"), measuring_page(page, &widths)).unwrap();
     let (dom, log) = load(&browser, &dir, "widths.html");
     let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(console.is_empty(), "the browser complains: {console:#?}");
@@ -131,82 +119,20 @@ fn t3_sheet_in_a_browser() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Acts on the timeline as a reader would, and writes down what it became.
-const ACTS: &str = "<p id=\"acted\"></p><script>addEventListener('load', () => {\
-    const root = document.querySelector('.timeline'), canvas = root.querySelector('canvas');\
-    const found = [];\
-    const inked = () => {\
-      const copy = document.createElement('canvas');\
-      [copy.width, copy.height] = [canvas.width, canvas.height];\
-      const context = copy.getContext('2d', { willReadFrequently: true });\
-      context.drawImage(canvas, 0, 0);\
-      const { data } = context.getImageData(0, 0, copy.width, copy.height);\
-      const seen = new Set();\
-      let sum = 7;\
-      for (let i = 0; i < data.length; i += 4) {\
-        const c = data[i] << 16 | data[i + 1] << 8 | data[i + 2];\
-        seen.add(c);\
-        sum = (sum * 31 + c) % 1000000007;\
-      }\
-      return [seen.size, sum];\
-    };\
-    const note = () => found.push([root.dataset.chosen, ...inked()].join('/'));\
-    const key = name => {\
-      canvas.dispatchEvent(new KeyboardEvent('keydown', { key: name, cancelable: true }));\
-      note();\
-    };\
-    note();\
-    ['Escape', 'Home', '+', 'ArrowRight', 'ArrowLeft', 'w', 'ArrowDown', 'ArrowUp'].forEach(key);\
-    root.querySelectorAll('button[data-journey]')[1].click();\
-    note();\
-    canvas.focus();\
-    canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: -1, cancelable: true }));\
-    note();\
-    const shown = getComputedStyle(root.querySelector('.still')).display;\
-    const said = root.querySelector('.said').textContent.slice(0, 9);\
-    document.getElementById('acted').textContent = found.join(' ') + '|' + shown + '|' + said;\
-  });</script>";
+#[test]
+fn t3_run_report_in_a_browser() {
+    fits("run-report", &run_report_html(&run_report_sample::report("a name of some length")));
+}
 
 #[test]
-fn t3_timeline_in_a_browser() {
-    let Some(browser) = browser() else {
-        eprintln!("SKIP: none of {} is installed", BROWSERS.join(", "));
-        return;
+fn t3_packet_paths_in_a_browser() {
+    let analysed = trace_sample::analysed();
+    let (counts, rows) = (analysed.analysis.counts(), analysed.analysis.rows());
+    let input = PacketPathsInput {
+        counts: &counts,
+        rows: &rows,
+        longest: analysed.analysis.longest(),
+        names: &analysed.names,
     };
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("line-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let timeline = page(&trace_sample::analysed().input, &TimelineOptions::default());
-    let acted = timeline.replace("</body>", &format!("{ACTS}</body>"));
-    std::fs::write(dir.join("timeline.html"), acted).unwrap();
-    let (dom, log) = load(&browser, &dir, "timeline.html");
-    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-    assert!(console.is_empty(), "the browser complains: {console:#?}");
-    let (_, found) = dom.split_once("<p id=\"acted\">").unwrap();
-    let (found, _) = found.split_once("</p>").unwrap();
-    let parts: Vec<&str> = found.split('|').collect();
-    let states: Vec<Vec<&str>> = parts[0].split(' ').map(|it| it.split('/').collect()).collect();
-    let chosen: Vec<&str> = states.iter().map(|state| state[0]).collect();
-    assert_eq!(&chosen[..7], ["4", "", "", "", "", "", "4"], "{found}");
-    assert_eq!(&chosen[7..9], ["5", "4"], "the next and the one before");
-    assert!(states.iter().all(|state| state[1].parse::<u32>().unwrap() > 8), "{found}");
-    let ink: Vec<&str> = states.iter().map(|state| state[2]).collect();
-    for at in [1, 2, 3, 4, 6, 7, 9, 10] {
-        assert_ne!(ink[at - 1], ink[at], "step {at} changes the picture: {found}");
-    }
-    assert_eq!(ink[5], ink[3], "right and left again");
-    assert_eq!(ink[8], ink[6], "down and up again");
-    assert_eq!(&parts[1..], ["none", "Journey 1"], "{found}");
-
-    let widths = [360, 768, 2560];
-    std::fs::write(dir.join("widths.html"), measuring_page(&timeline, &widths)).unwrap();
-    let (dom, log) = load(&browser, &dir, "widths.html");
-    let (_, found) = dom.split_once("<p id=\"widths\">").unwrap();
-    let (found, _) = found.split_once("</p>").unwrap();
-    assert_eq!(found.split_whitespace().count(), widths.len(), "{found:?}\n{log}");
-    for pair in found.split_whitespace() {
-        let (room, content) = pair.split_once(':').unwrap();
-        let (room, content): (u32, u32) = (room.parse().unwrap(), content.parse().unwrap());
-        assert!(content <= room, "{content} px of content scroll sideways in {room} px");
-    }
-    std::fs::remove_dir_all(&dir).unwrap();
+    fits("packet-paths", &page(&input, &analysed.input, ""));
 }

@@ -5,8 +5,6 @@
 //! (where no frame waits for another) those that are given are run, and of the sizes; `long` makes
 //! each ten times as long, so that the first touch of memory counts less; `describe` prints the
 //! networks instead of running them. Times are processor time, without finding the ways.
-//!
-//! Not here: whether it is right (`tests/net.rs`), instructions (`sim_instructions.rs`).
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a benchmark")]
 
 mod networks;
@@ -74,7 +72,7 @@ fn show(name: &str, bridges: usize, network: &Network) {
     );
 }
 
-/// The network in words, for another simulator (`cargo xtask peers-sim`).
+/// The network in words, for another simulator (`cargo peers sim`).
 fn describe(network: &Network) {
     println!("nodes {}\nrate {}", network.nodes.len(), rate().get());
     println!("duration {}", network.duration.as_ns());

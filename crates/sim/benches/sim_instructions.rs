@@ -4,15 +4,15 @@
 //! The bounds are in `instructions.txt`: as the network grows they hardly do.
 //!
 //! - `line-8`, `line-512`: a line of so many bridges, with four streams from each.
+//! - `gated-8`: the line of 8 with gates, credit and preemption in every port.
 //! - `tree-20`, `tree-320`: a fat tree of so many bridges in which no frame waits for another.
-//!
-//! Not here: processor time, and larger networks (`net`).
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 mod networks;
 
-use timewire_base::Span;
-use timewire_sim::net::Simulation;
+use timewire_base::{BitsPerSecond, Span};
+use timewire_sim::net::{Network, Simulation};
+use timewire_tsn::port::{CreditRules, GateEntry, GateList, Ps};
 
 use networks::{fat_tree, large, line};
 
@@ -25,6 +25,7 @@ fn main() {
     let name = arguments.get(1).map_or("line-8", String::as_str);
     let network = match name {
         "line-8" => Some(line(8, false)),
+        "gated-8" => Some(gated(8)),
         "line-512" => Some(line(512, false)),
         "line-4096" => Some(line(4_096, false)),
         "tree-20" => Some(fat_tree(4, true)),
@@ -34,8 +35,8 @@ fn main() {
         _ => None,
     };
     let (Some(mut network), Ok(count)) = (network, count) else {
-        eprintln!("usage: sim_instructions [COUNT [NAME]], of line-8, line-512, line-4096,");
-        eprintln!("tree-20, tree-320, tree-1280 and ring");
+        eprintln!("usage: sim_instructions [COUNT [NAME]], of line-8, gated-8, line-512,");
+        eprintln!("line-4096, tree-20, tree-320, tree-1280 and ring");
         #[expect(clippy::disallowed_methods, reason = "a benchmark is a program")]
         std::process::exit(2);
     };
@@ -45,4 +46,22 @@ fn main() {
         simulation.go_on(64);
     }
     println!("{name}: {}", simulation.finish().hops);
+}
+
+/// The line with everything that can hold a frame back in its ports: gates of the upper and of the
+/// lower classes in turn, credit of two classes, and a class that is preempted.
+fn gated(bridges: usize) -> Network {
+    let mut network = line(bridges, false);
+    let entry = |open, us| GateEntry { open, interval: Span::from_us(us), hold: false };
+    let entries = [entry(0xf0, 20), entry(0x0f, 30)];
+    let gates = GateList::new(Ps::ZERO, None, &entries).unwrap();
+    let share = BitsPerSecond::new(400_000_000).unwrap();
+    for (_, port) in network.links.iter_mut().flat_map(|link| &mut link.ends) {
+        port.gates = Some(gates.clone());
+        port.classes[0].preemptable = true;
+        for class in [2, 6] {
+            port.classes[class].credit = Some((share, CreditRules::Standard));
+        }
+    }
+    network
 }

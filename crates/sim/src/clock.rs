@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a station's clock reads.
-//!
-//! Not here: who may run when (`master.rs`).
 
 use thiserror::Error;
 use timewire_base::{Instant, Span, Tai};

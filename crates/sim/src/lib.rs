@@ -8,16 +8,18 @@
 //! - [`StationClock`]: what a station's clock reads at an instant, and when it will read a value.
 //! - [`TimeMaster`]: who may run next, until when, among kernels that share simulated time.
 //! - [`Segment`]: a hub or a switch with links of a rate and a delay.
+//! - [`stations`]: hosts on a segment and their programs, as `timewire run` measures them.
 //! - [`net`]: whole networks with stations and bridges of their own, and what goes wrong in them.
 //!
 //! Not here: the kernels and their sockets (`timewire-lab`), how a station queues its frames
-//! (`timewire-mac`, or a real kernel).
+//! (`timewire-tsn`, or a real kernel).
 #![forbid(unsafe_code)]
 
 mod clock;
 mod master;
 pub mod net;
 mod segment;
+pub mod stations;
 mod time;
 
 pub use clock::{ClockError, StationClock};

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Simulated time.
-//!
-//! Not here: what stations' clocks make of it (`clock.rs`).
 
 use std::fmt;
 

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Networks whose figures theory knows.
-//!
-//! Not here: random networks with faults (`net_seeds.rs`), one port alone (`timewire-mac`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use timewire_base::{BitsPerSecond, FrameLen, Span};
-use timewire_mac::port::{AsyncLimits, CreditRules, GateEntry, GateList, Order, PortConfig, Ps};
 use timewire_sim::net::{
     Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, LostBy, MediumSpec, Network, NodeSpec,
-    Outcome, PhaseSearch, Simulation, StreamSpec, SyncSpec, Traffic, plain_port,
+    PhaseSearch, SimOutcome, Simulation, StreamSpec, SyncSpec, Traffic, plain_port,
 };
+use timewire_tsn::port::{AsyncLimits, CreditRules, GateEntry, GateList, Order, PortConfig, Ps};
 
 fn us(us: i64) -> Span {
     Span::from_us(us)
@@ -37,13 +34,13 @@ fn line(nodes: usize, duration: Span) -> Network {
     network
 }
 
-fn run(network: &Network) -> Outcome {
+fn run(network: &Network) -> SimOutcome {
     let outcome = Simulation::run(network).unwrap();
     assert_eq!(outcome.violations, []);
     outcome
 }
 
-fn least_and_most(outcome: &Outcome, stream: usize) -> (u64, u64) {
+fn least_and_most(outcome: &SimOutcome, stream: usize) -> (u64, u64) {
     let latencies = &outcome.streams[stream].latencies;
     (latencies.min_ps().unwrap(), latencies.max_ps().unwrap())
 }
@@ -428,7 +425,7 @@ fn t2_a_frame_for_one_bridge_of_a_segment_does_not_wait_for_another_bridge() {
 fn t2_the_worst_phases_are_worse_and_repeatable() {
     let mut network = line(2, Span::from_ms(20));
     network.streams = (0..4).map(|n| cyclic(0, 1, 1_000, us(1_000), us(n * 250))).collect();
-    let score = |outcome: &Outcome| outcome.streams[0].latencies.max_ps().unwrap_or(0);
+    let score = |outcome: &SimOutcome| outcome.streams[0].latencies.max_ps().unwrap_or(0);
     let given = score(&run(&network));
     let search = |seed| {
         let mut search = PhaseSearch::new(network.clone(), seed);

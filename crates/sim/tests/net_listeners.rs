@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams with several listeners, streams as they were captured, and what an observer is told.
-//!
-//! Not here: streams with one listener (`net.rs`), random networks (`net_seeds.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use timewire_base::{BitsPerSecond, FrameLen, Span};
 use timewire_sim::net::{
     Access, Delay, Fault, FaultKind, LinkSpec, LostBy, MediumSpec, NetError, Network, NodeSpec,
-    Observer, Outcome, Replay, Seen, Simulation, StreamSpec, Traffic, What, plain_port,
+    Observer, Replay, Seen, SimOutcome, Simulation, StreamSpec, Traffic, What, plain_port,
 };
 
 fn us(us: i64) -> Span {
@@ -43,7 +40,7 @@ fn tree() -> Network {
     network
 }
 
-fn run(network: &Network) -> Outcome {
+fn run(network: &Network) -> SimOutcome {
     let outcome = Simulation::run(network).unwrap();
     assert_eq!(outcome.violations, []);
     outcome

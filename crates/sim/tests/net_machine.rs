@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A port of the simulator with the slots of a schedule, and the machine that sends on real
 //! interfaces: the same frames leave at the same nanoseconds, in windows and queues at random.
-//!
-//! Not here: each of the two alone (`timewire-mac`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::{Arc, Mutex};
 
 use timewire_base::{
     BitsPerSecond, CyclicWindows, FrameLen, Instant, Priority, Sequence, Span, Window,
 };
-use timewire_mac::port::{GateEntry, GateList, Ps};
-use timewire_mac::{Config, Event, Machine, Mode, Next, QueueIndex, QueueSet};
 use timewire_sim::net::{
     LinkSpec, Network, NodeSpec, Observer, Replay, Seen, Simulation, StreamSpec, Traffic, What,
 };
+use timewire_tsn::port::{GateEntry, GateList, Ps};
+use timewire_tsn::{Config, Event, Machine, Mode, Next, QueueIndex, QueueSet};
 
 const CYCLE: i64 = 1_000_000;
 const CLASSES: usize = 8;

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Ten thousand small networks at random with faults at random: none panics, every frame is
 //! accounted for, and the same seed gives the same outcome.
-//!
-//! Not here: figures that theory knows (`net.rs`).
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use timewire_base::{BitsPerSecond, FrameLen, Span};
-use timewire_mac::port::{AsyncLimits, CreditRules, GateEntry, GateList, Order, PortConfig, Ps};
 use timewire_sim::net::{
     Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, MediumSpec, Network, NodeSpec, Observer,
-    Outcome, PortIndex, Replay, Seen, Simulation, StreamSpec, SyncSpec, Traffic, What, plain_port,
+    PortIndex, Replay, Seen, SimOutcome, Simulation, StreamSpec, SyncSpec, Traffic, What,
+    plain_port,
 };
+use timewire_tsn::port::{AsyncLimits, CreditRules, GateEntry, GateList, Order, PortConfig, Ps};
 
 const SEEDS: u64 = 10_000;
 /// Runs this seed only.
@@ -28,7 +26,7 @@ fn t2_random_networks_with_random_faults_lose_no_frame_unseen() {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
     for seed in seeds {
         let outcome = catch_unwind(AssertUnwindSafe(|| Simulation::run(&network(seed)).unwrap()));
-        let repeat = format!("{ONE_SEED}={seed} cargo test -p timewire-sim --test net_seeds");
+        let repeat = format!("{ONE_SEED}={seed} cargo test -p timewire-sim --test all net_seeds::");
         let Ok(outcome) = outcome else { panic!("a panic; to repeat it:\n  {repeat}") };
         assert_eq!(outcome.violations, [], "to repeat it:\n  {repeat}");
         if seed % 16 == 0 {
@@ -157,7 +155,7 @@ impl Digest {
     }
 
     /// All but how it was computed: in how many events, with how many frames at a time.
-    fn outcome(&mut self, outcome: &Outcome) {
+    fn outcome(&mut self, outcome: &SimOutcome) {
         self.all([outcome.hops, outcome.collisions]);
         for stream in &outcome.streams {
             let of = &stream.latencies;
@@ -170,7 +168,7 @@ impl Digest {
     }
 }
 
-fn balanced(outcome: &Outcome, repeat: &str) {
+fn balanced(outcome: &SimOutcome, repeat: &str) {
     for stream in &outcome.streams {
         let sum = stream.delivered + stream.lost_total() + stream.in_flight;
         assert_eq!(stream.sent, sum, "to repeat it:\n  {repeat}");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files below a directory by paths that somebody else chose: no path leads out of it, whatever
 //! stands there and whoever changes it meanwhile. No symbolic link is followed, no device opened.
-//!
-//! Not here: which files may be written (`timewire-remote`).
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -18,12 +16,12 @@ use crate::socket::check;
 #[derive(Debug)]
 pub struct Beneath {
     root: OwnedFd,
-    way: Way,
+    way: Resolution,
 }
 
 /// How a path is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Resolution {
     /// By the kernel as a whole, from 5.6 on.
     Whole,
     /// Part by part.
@@ -37,9 +35,9 @@ impl Beneath {
         let root = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let root = OwnedFd::from(root);
         let way = match resolve(root.as_fd(), ".", libc::O_PATH | libc::O_DIRECTORY) {
-            Ok(_) => Way::Whole,
+            Ok(_) => Resolution::Whole,
             // A kernel that does not know it, or a filter of system calls that does not.
-            Err(_) => Way::Parts,
+            Err(_) => Resolution::Parts,
         };
         Ok(Beneath { root, way })
     }
@@ -134,8 +132,8 @@ impl Beneath {
         check_path(path)?;
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         match self.way {
-            Way::Whole => resolve(self.root.as_fd(), path, flags).map(File::from),
-            Way::Parts => {
+            Resolution::Whole => resolve(self.root.as_fd(), path, flags).map(File::from),
+            Resolution::Parts => {
                 let mut at = self.root.try_clone()?;
                 for part in path.split('/') {
                     at = open_at(at.as_fd(), part, flags, 0)?;
@@ -226,7 +224,7 @@ mod tests {
     fn t0_nothing_outside_is_reached_by_any_way() {
         let scratch = std::env::temp_dir().join(format!("tw-beneath-{}", std::process::id()));
         let (root, outside) = (scratch.join("root"), scratch.join("outside"));
-        for way in [Way::Whole, Way::Parts] {
+        for way in [Resolution::Whole, Resolution::Parts] {
             std::fs::create_dir_all(&root).unwrap();
             std::fs::create_dir_all(&outside).unwrap();
             std::fs::create_dir_all(root.join("inside/deep")).unwrap();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Busy polling: a socket makes the kernel look at the card's queue instead of waiting for its
+//! Busy polling: a socket makes the kernel look at the NIC's queue instead of waiting for its
 //! interrupt. One type for sockets that send and for those that receive.
-//!
-//! Not here: how long a program itself looks before it sleeps (`timewire_path::listen`).
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Children that lead a process group of their own: starting them, waiting for their end without
 //! giving their number free, and signals to all of their group.
-//!
-//! Not here: children in other namespaces (`namespace::spawn`), processes that are no children of
-//! the caller (`namespace::Process`).
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading clocks, sleeping on them, and what the kernel knows about their accuracy.
-//!
-//! Not here: setting a clock. Timewire sets none but that of a laboratory machine (`machine`), and
-//! puts back what daemons that it started have set (`steering`).
 
 use std::fmt;
 use std::io;
@@ -168,7 +165,7 @@ pub fn sleep_until<S: KernelClock>(until: Instant<S>) {
 
 /// How far TAI is ahead of UTC in this kernel: 0 until someone sets it (37 s since 2017).
 ///
-/// Kernel receive stamps are UTC; adding this makes them TAI.
+/// Kernel receive timestamps are UTC; adding this makes them TAI.
 pub fn tai_offset() -> Span {
     // Two reads a moment apart; the offset is whole seconds, so rounding removes the moment.
     let utc = now::<Utc>().as_ns();

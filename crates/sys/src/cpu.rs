@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the CPU says of itself.
-//!
-//! Not here: which CPUs there are and who runs on them (`scheduler`).
 
 /// How much a program's vector registers take where a tracer reads and writes them, with all that
 /// the kernel has switched on (`XCR0`); `None` where the CPU is no x86-64 or does not say it.

@@ -2,9 +2,6 @@
 //! The system calls that a loop makes once for each message, past the C library: around each call
 //! that may wait, that looks whether the thread is to be cancelled, which no thread here is, and
 //! that takes several times as many instructions as the call itself.
-//!
-//! Not here: what is called now and then (`socket`), reading clocks without a system call
-//! (`clock`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};

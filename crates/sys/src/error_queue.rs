@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a sending socket hears back from the kernel: stamps of its messages on their way down and
-//! of the card, and messages that were dropped because of their launch time.
-//!
-//! Not here: sending (`talk`, `outbox`), receive stamps (`udp`, `packet`), switching a card's
-//! stamps on, which is a setting of the interface.
+//! What a sending socket hears back from the kernel: timestamps of its messages on their way down
+//! and of the NIC, and messages that were dropped because of their launch time.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,53 +12,53 @@ use crate::direct;
 use crate::messages::{Plain, control_of, each_control, value_of};
 use crate::socket::set_option;
 
-/// Where on its way a message is stamped.
+/// Where on its way a message is timestamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TxTap {
+pub enum TxPoint {
     /// Before the queueing discipline.
     Sched,
     /// As it is handed to the interface.
     Send,
-    /// By the card, as it leaves.
+    /// By the NIC, as it leaves.
     Hardware,
     /// TCP only: when the other side has acknowledged its last byte.
     Acknowledged,
 }
 
-/// The time of a stamp, and whose clock that is.
+/// The time of a timestamp, and whose clock that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxTime {
     /// This kernel's clock.
     System(Instant<Utc>),
-    /// The card's own clock. **Units**: nanoseconds, mostly TAI since 1970.
-    Card {
+    /// The NIC's own clock. **Units**: nanoseconds, mostly TAI since 1970.
+    Nic {
         /// What it read.
         ns: i64,
     },
 }
 
-impl TxTap {
+impl TxPoint {
     /// From linux v6.12 `include/uapi/linux/net_tstamp.h`.
     fn flag(self) -> u32 {
         match self {
-            TxTap::Sched => libc::SOF_TIMESTAMPING_TX_SCHED,
-            TxTap::Send => libc::SOF_TIMESTAMPING_TX_SOFTWARE,
-            // A software stamp comes as well, if that is asked for.
-            TxTap::Hardware => {
+            TxPoint::Sched => libc::SOF_TIMESTAMPING_TX_SCHED,
+            TxPoint::Send => libc::SOF_TIMESTAMPING_TX_SOFTWARE,
+            // A software timestamp comes as well, if that is asked for.
+            TxPoint::Hardware => {
                 libc::SOF_TIMESTAMPING_TX_HARDWARE
                     | libc::SOF_TIMESTAMPING_RAW_HARDWARE
                     | libc::SOF_TIMESTAMPING_OPT_TX_SWHW
             }
-            TxTap::Acknowledged => libc::SOF_TIMESTAMPING_TX_ACK,
+            TxPoint::Acknowledged => libc::SOF_TIMESTAMPING_TX_ACK,
         }
     }
 
     /// From linux v6.12 `include/uapi/linux/errqueue.h:SCM_TSTAMP_*`.
-    fn from_info(info: u32) -> Option<TxTap> {
+    fn from_info(info: u32) -> Option<TxPoint> {
         match info {
-            0 => Some(TxTap::Send),
-            1 => Some(TxTap::Sched),
-            2 => Some(TxTap::Acknowledged),
+            0 => Some(TxPoint::Send),
+            1 => Some(TxPoint::Sched),
+            2 => Some(TxPoint::Acknowledged),
             _ => None,
         }
     }
@@ -80,10 +77,10 @@ pub enum LaunchRefusal {
 /// One entry of a socket's error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// A message passed a tap.
-    Stamped {
+    /// A message passed a timestamp point.
+    Timestamped {
         /// Which one.
-        tap: TxTap,
+        point: TxPoint,
         /// Which message: datagrams are counted from 0; a TCP message is named by its last byte.
         message: u32,
         /// When.
@@ -105,15 +102,15 @@ pub enum Report {
     },
 }
 
-/// Has the kernel stamp every message of a socket at these taps. Datagrams are counted from 0 at
-/// the first call.
+/// Has the kernel timestamp every message of a socket at these timestamp points. Datagrams are
+/// counted from 0 at the first call.
 ///
-/// **Errors**: the socket's kind has no stamps.
-pub fn stamp_messages(fd: BorrowedFd<'_>, taps: &[TxTap]) -> io::Result<()> {
+/// **Errors**: the socket's kind has no timestamps.
+pub fn timestamp_messages(fd: BorrowedFd<'_>, points: &[TxPoint]) -> io::Result<()> {
     let report = libc::SOF_TIMESTAMPING_SOFTWARE
         | libc::SOF_TIMESTAMPING_OPT_ID
         | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-    let flags = taps.iter().fold(report, |flags, tap| flags | tap.flag());
+    let flags = points.iter().fold(report, |flags, point| flags | point.flag());
     set_option(fd, libc::SOL_SOCKET, SO_TIMESTAMPING, &flags)
 }
 
@@ -245,7 +242,7 @@ unsafe impl Plain for ExtendedError {}
 /// `net/ipv4/ip_sockglue.c:ip_recv_error` has).
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Stamped {
+struct Timestamped {
     first: ControlHeader,
     times: [libc::timespec; 3],
     second: ControlHeader,
@@ -261,12 +258,12 @@ struct ControlHeader {
     kind: libc::c_int,
 }
 
-const _: () = assert!(size_of::<Stamped>() == 96 && size_of::<ControlHeader>() == 16);
+const _: () = assert!(size_of::<Timestamped>() == 96 && size_of::<ControlHeader>() == 16);
 
 // SAFETY: of integers.
-unsafe impl Plain for Stamped {}
+unsafe impl Plain for Timestamped {}
 
-impl Stamped {
+impl Timestamped {
     #[inline]
     fn is_one(&self) -> bool {
         const TIMES: ControlHeader =
@@ -288,8 +285,8 @@ impl Stamped {
 unsafe fn report_of(header: &libc::msghdr) -> Report {
     // SAFETY: the caller vouches for the buffer.
     let buffer = unsafe { control_of(header) };
-    match value_of::<Stamped>(buffer).filter(Stamped::is_one) {
-        Some(stamped) => interpret(&stamped.error, stamp_of(&stamped.times)),
+    match value_of::<Timestamped>(buffer).filter(Timestamped::is_one) {
+        Some(timestamped) => interpret(&timestamped.error, timestamp_of(&timestamped.times)),
         None => report_of_any(buffer),
     }
 }
@@ -297,10 +294,11 @@ unsafe fn report_of(header: &libc::msghdr) -> Report {
 /// What control messages in any order say.
 #[cold]
 fn report_of_any(buffer: &[u8]) -> Report {
-    let (mut error, mut stamp) = (None, None);
+    let (mut error, mut timestamp) = (None, None);
     each_control(buffer, |level, kind, data| match (level, kind) {
         (libc::SOL_SOCKET, SO_TIMESTAMPING) => {
-            stamp = value_of::<[libc::timespec; 3]>(data).and_then(|times| stamp_of(&times));
+            timestamp =
+                value_of::<[libc::timespec; 3]>(data).and_then(|times| timestamp_of(&times));
         }
         (libc::SOL_IP, libc::IP_RECVERR)
         | (libc::SOL_IPV6, libc::IPV6_RECVERR)
@@ -308,33 +306,33 @@ fn report_of_any(buffer: &[u8]) -> Report {
         _ => {}
     });
     match error {
-        Some(error) => interpret(&error, stamp),
+        Some(error) => interpret(&error, timestamp),
         None => Report::Other { errno: 0, origin: 0 },
     }
 }
 
-/// Of three times the first is the kernel's, the last the card's; one of them is not zero.
+/// Of three times the first is the kernel's, the last the NIC's; one of them is not zero.
 #[inline]
-fn stamp_of(times: &[libc::timespec; 3]) -> Option<TxTime> {
+fn timestamp_of(times: &[libc::timespec; 3]) -> Option<TxTime> {
     let is_set = |time: &libc::timespec| time.tv_sec != 0 || time.tv_nsec != 0;
     if is_set(&times[2]) {
         let ns = from_timespec::<Utc>(&times[2]).as_ns();
-        return Some(TxTime::Card { ns });
+        return Some(TxTime::Nic { ns });
     }
     is_set(&times[0]).then(|| TxTime::System(from_timespec(&times[0])))
 }
 
 #[inline]
-fn interpret(error: &ExtendedError, stamp: Option<TxTime>) -> Report {
+fn interpret(error: &ExtendedError, timestamp: Option<TxTime>) -> Report {
     let other = Report::Other { errno: error.errno, origin: error.origin };
-    match (error.origin, error.code, stamp) {
+    match (error.origin, error.code, timestamp) {
         (SO_EE_ORIGIN_TIMESTAMPING, _, Some(at)) => {
-            let tap = match (TxTap::from_info(error.info), at) {
-                (Some(TxTap::Send), TxTime::Card { .. }) => Some(TxTap::Hardware),
-                (tap, _) => tap,
+            let point = match (TxPoint::from_info(error.info), at) {
+                (Some(TxPoint::Send), TxTime::Nic { .. }) => Some(TxPoint::Hardware),
+                (point, _) => point,
             };
-            match tap {
-                Some(tap) => Report::Stamped { tap, message: error.data, at },
+            match point {
+                Some(point) => Report::Timestamped { point, message: error.data, at },
                 None => other,
             }
         }
@@ -383,27 +381,29 @@ mod tests {
     }
 
     #[test]
-    fn t0_datagrams_are_stamped_and_counted() {
+    fn t0_datagrams_are_timestamped_and_counted() {
         let to = UdpSocket::bind("127.0.0.1:0").unwrap();
         let from = UdpSocket::bind("127.0.0.1:0").unwrap();
         from.connect(to.local_addr().unwrap()).unwrap();
-        stamp_messages(from.as_fd(), &[TxTap::Sched, TxTap::Send]).unwrap();
+        timestamp_messages(from.as_fd(), &[TxPoint::Sched, TxPoint::Send]).unwrap();
         assert_eq!(take(from.as_fd()).unwrap(), None);
         let before = crate::clock::now::<Utc>();
         for number in 0..2 {
             from.send(b"x").unwrap();
-            let mut stamps = [next(from.as_fd()), next(from.as_fd())];
-            stamps.sort_by_key(|report| match report {
-                Report::Stamped { tap, .. } => Some(*tap),
+            let mut timestamps = [next(from.as_fd()), next(from.as_fd())];
+            timestamps.sort_by_key(|report| match report {
+                Report::Timestamped { point, .. } => Some(*point),
                 _ => None,
             });
-            let [sched, send] = stamps.map(|report| match report {
-                Report::Stamped { tap, message, at: TxTime::System(at) } => (tap, message, at),
+            let [sched, send] = timestamps.map(|report| match report {
+                Report::Timestamped { point, message, at: TxTime::System(at) } => {
+                    (point, message, at)
+                }
                 other => panic!("{other:?}"),
             });
             assert_eq!(
                 (sched.0, sched.1, send.0, send.1),
-                (TxTap::Sched, number, TxTap::Send, number)
+                (TxPoint::Sched, number, TxPoint::Send, number)
             );
             assert!(before <= sched.2 && sched.2 <= send.2);
         }
@@ -414,11 +414,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut to, _) = listener.accept().unwrap();
-        stamp_messages(from.as_fd(), &[TxTap::Acknowledged]).unwrap();
+        timestamp_messages(from.as_fd(), &[TxPoint::Acknowledged]).unwrap();
         from.write_all(b"four").unwrap();
         to.read_exact(&mut [0; 4]).unwrap();
         let report = next(from.as_fd());
-        let named = matches!(report, Report::Stamped { tap: TxTap::Acknowledged, message: 3, .. });
+        let named =
+            matches!(report, Report::Timestamped { point: TxPoint::Acknowledged, message: 3, .. });
         assert!(named, "{report:?}");
     }
 
@@ -427,7 +428,7 @@ mod tests {
         let to = UdpSocket::bind("127.0.0.1:0").unwrap();
         let from = UdpSocket::bind("127.0.0.1:0").unwrap();
         from.connect(to.local_addr().unwrap()).unwrap();
-        stamp_messages(from.as_fd(), &[TxTap::Send]).unwrap();
+        timestamp_messages(from.as_fd(), &[TxPoint::Send]).unwrap();
         let count: usize = 3 * BATCH / 2;
         for _ in 0..count {
             from.send(b"x").unwrap();
@@ -437,14 +438,14 @@ mod tests {
             reader.read(from.as_fd(), &mut |report| seen.push(report)).unwrap();
         }
         for (number, report) in (0..).zip(&seen) {
-            let is_it = matches!(report, Report::Stamped { message, .. } if *message == number);
+            let is_it = matches!(report, Report::Timestamped { message, .. } if *message == number);
             assert!(is_it, "{report:?}");
         }
         assert_eq!(reader.read(from.as_fd(), &mut |_| ()).unwrap(), 0);
     }
 
     #[test]
-    fn t0_a_stamp_names_its_clock() {
+    fn t0_a_timestamp_names_its_clock() {
         let time = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
         let none = time(0, 0);
         let error = ExtendedError {
@@ -456,13 +457,13 @@ mod tests {
             info: 0,
             data: 7,
         };
-        let system = interpret(&error, stamp_of(&[time(1, 5), none, none]));
+        let system = interpret(&error, timestamp_of(&[time(1, 5), none, none]));
         let at = TxTime::System(Instant::from_ns(1_000_000_005));
-        assert_eq!(system, Report::Stamped { tap: TxTap::Send, message: 7, at });
-        let card = interpret(&error, stamp_of(&[none, none, time(2, 6)]));
-        let at = TxTime::Card { ns: 2_000_000_006 };
-        assert_eq!(card, Report::Stamped { tap: TxTap::Hardware, message: 7, at });
-        let none = interpret(&error, stamp_of(&[none; 3]));
+        assert_eq!(system, Report::Timestamped { point: TxPoint::Send, message: 7, at });
+        let nic = interpret(&error, timestamp_of(&[none, none, time(2, 6)]));
+        let at = TxTime::Nic { ns: 2_000_000_006 };
+        assert_eq!(nic, Report::Timestamped { point: TxPoint::Hardware, message: 7, at });
+        let none = interpret(&error, timestamp_of(&[none; 3]));
         assert_eq!(none, Report::Other { errno: 42, origin: SO_EE_ORIGIN_TIMESTAMPING });
     }
 
@@ -488,7 +489,7 @@ mod tests {
             for times in [[time(1, 5), time(0, 0), time(0, 0)], [time(0, 0); 3]] {
                 let first = header(64, libc::SOL_SOCKET, SO_TIMESTAMPING);
                 let second = header(length, level, kind);
-                let entry = Stamped { first, times, second, error };
+                let entry = Timestamped { first, times, second, error };
                 // SAFETY: of integers without padding, it is readable as so many bytes.
                 let bytes: [u8; 96] = unsafe { std::mem::transmute(entry) };
                 // The address of who complains follows, of UDP.
@@ -505,8 +506,8 @@ mod tests {
                 // SAFETY: the header describes `room`.
                 let report = unsafe { report_of(&filled) };
                 assert_eq!(report, report_of_any(&control[..filled.msg_controllen]));
-                let is_stamp = matches!(report, Report::Stamped { message: 7, .. });
-                assert_eq!(is_stamp, times[0].tv_sec == 1, "{report:?}");
+                let is_timestamp = matches!(report, Report::Timestamped { message: 7, .. });
+                assert_eq!(is_timestamp, times[0].tv_sec == 1, "{report:?}");
             }
         }
     }

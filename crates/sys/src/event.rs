@@ -129,9 +129,9 @@ pub fn wait_writable(fd: BorrowedFd<'_>, timeout: Option<Span>) -> io::Result<bo
 }
 
 fn wait(fds: &[BorrowedFd<'_>], events: libc::c_short, timeout: Option<Span>) -> io::Result<bool> {
-    const MOST: usize = 8;
-    assert!(fds.len() <= MOST, "at most {MOST} descriptors");
-    let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
+    const MAX_EVENTS: usize = 8;
+    assert!(fds.len() <= MAX_EVENTS, "at most {MAX_EVENTS} descriptors");
+    let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MAX_EVENTS];
     for (entry, fd) in list.iter_mut().zip(fds) {
         entry.fd = fd.as_raw_fd();
         entry.events = events;

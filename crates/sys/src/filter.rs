@@ -11,6 +11,8 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use timewire_base::wire::{Frame, MacAddress};
+
 use crate::socket::set_option;
 
 /// What a frame must have. What is `None` is not looked at; the default fits every frame.
@@ -19,9 +21,9 @@ pub struct FrameFilter {
     /// The EtherType, behind at most two VLAN tags.
     pub ethertype: Option<u16>,
     /// The destination address.
-    pub destination: Option<[u8; 6]>,
+    pub destination: Option<MacAddress>,
     /// The source address.
-    pub source: Option<[u8; 6]>,
+    pub source: Option<MacAddress>,
     /// The VLAN identifier of the outer tag; 0 fits frames with a priority tag, none without a tag.
     pub vid: Option<u16>,
     /// The priority code point of the outer tag.
@@ -56,20 +58,20 @@ impl FrameFilter {
 
     /// Whether it fits a whole frame with its tags in it, without the check sequence.
     pub fn fits(&self, frame: &[u8]) -> bool {
-        let same = |wanted: Option<[u8; 6]>, at: usize| {
-            wanted.is_none_or(|address| frame.get(at..at + 6) == Some(&address[..]))
-        };
-        if !same(self.destination, 0) || !same(self.source, 6) {
-            return false;
+        let Some(headers) = Frame::parse(frame) else { return self.is_empty() };
+        fn same<T: PartialEq>(wanted: Option<T>, found: Option<T>) -> bool {
+            wanted.is_none() || wanted == found
         }
-        let walk = Walk::of(frame);
-        let tag = |wanted: Option<u16>, of: fn(u16) -> u16| {
-            wanted.is_none_or(|it| walk.tci.map(of) == Some(it))
+        let udp_port = || {
+            let ports = headers.ports(frame.len()).filter(|ports| ports.is_udp);
+            ports.map(|ports| ports.destination)
         };
-        tag(self.vid, |tci| tci & 0x0fff)
-            && tag(self.pcp.map(u16::from), |tci| tci >> 13)
-            && self.ethertype.is_none_or(|it| walk.ethertype == Some(it))
-            && self.udp_port.is_none_or(|it| walk.udp_content(frame).is_some_and(|u| u.0 == it))
+        same(self.destination, Some(headers.destination()))
+            && same(self.source, Some(headers.source()))
+            && same(self.vid, headers.vid())
+            && same(self.pcp, headers.pcp())
+            && same(self.ethertype, headers.ethertype())
+            && (self.udp_port.is_none() || self.udp_port == udp_port())
     }
 
     /// The program for a packet socket; empty when every frame fits.
@@ -79,7 +81,7 @@ impl FrameFilter {
         }
         let mut to = Assembler::default();
         for (address, at) in [(self.destination, 0), (self.source, 6)] {
-            let Some([a, b, c, d, e, f]) = address else { continue };
+            let Some(MacAddress([a, b, c, d, e, f])) = address else { continue };
             to.load(W, at);
             to.require(JEQ, u32::from_be_bytes([a, b, c, d]));
             to.load(H, at + 4);
@@ -151,107 +153,6 @@ impl FrameFilter {
         let len = u16::try_from(program.len()).expect("invariant: fewer than 200 instructions");
         let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
         set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-    }
-}
-
-/// The part of a frame behind its Ethernet header, tags and, if it has them, IP and UDP headers;
-/// `None` where the headers are in doubt.
-pub fn content_of(frame: &[u8]) -> Option<&[u8]> {
-    parts_of(frame).map(|(_, content)| content)
-}
-
-/// The EtherType of a frame, as [`ethertype_of`], and what is behind it, as [`content_of`].
-#[inline]
-pub fn parts_of(frame: &[u8]) -> Option<(u16, &[u8])> {
-    let (header, content) = frame.split_first_chunk::<14>()?;
-    let [.., high, low] = *header;
-    match u16::from_be_bytes([high, low]) {
-        0x8100 | 0x88a8 | 0x0800 | 0x86dd => parts_behind_more(frame),
-        ethertype => Some((ethertype, content)),
-    }
-}
-
-/// As [`parts_of`], where there may be more headers than the first.
-fn parts_behind_more(frame: &[u8]) -> Option<(u16, &[u8])> {
-    let walk = Walk::of(frame);
-    let ethertype = walk.ethertype?;
-    let content = match ethertype {
-        0x0800 | 0x86dd => walk.udp_content(frame)?.1,
-        _ => frame.get(walk.behind..)?,
-    };
-    Some((ethertype, content))
-}
-
-/// The EtherType of a frame, behind at most two tags.
-pub fn ethertype_of(frame: &[u8]) -> Option<u16> {
-    Walk::of(frame).ethertype
-}
-
-/// What the headers of a frame say. The mirror of `parse.bpf.h` of `timewire-bpf`.
-struct Walk {
-    tci: Option<u16>,
-    ethertype: Option<u16>,
-    /// Where what is behind the EtherType begins.
-    behind: usize,
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
-}
-
-impl Walk {
-    #[inline]
-    fn of(frame: &[u8]) -> Walk {
-        let mut walk = Walk { tci: None, ethertype: None, behind: 14 };
-        let mut kind = number(frame, 12);
-        for _ in 0..2 {
-            if kind != Some(0x8100) && kind != Some(0x88a8) {
-                break;
-            }
-            kind = number(frame, walk.behind + 2);
-            if kind.is_none() {
-                break;
-            }
-            walk.tci = walk.tci.or(number(frame, walk.behind));
-            walk.behind += 4;
-        }
-        walk.ethertype = kind;
-        walk
-    }
-
-    /// The port that a UDP packet goes to, and what it carries.
-    fn udp_content<'a>(&self, frame: &'a [u8]) -> Option<(u16, &'a [u8])> {
-        let packet = frame.get(self.behind..)?;
-        let (protocol, at, end) = match self.ethertype? {
-            0x0800 => {
-                let header = usize::from(packet.first()? & 15) * 4;
-                let end = usize::from(number(packet, 2)?);
-                let is_whole = packet.len() >= 20 && packet[0] >> 4 == 4 && header >= 20;
-                if !is_whole || end < header || number(packet, 6)? & 0x3fff != 0 {
-                    return None;
-                }
-                (packet[9], header, end)
-            }
-            0x86dd => {
-                let end = 40 + usize::from(number(packet, 4)?);
-                if packet.len() < 40 || packet[0] >> 4 != 6 || end > packet.len() {
-                    return None;
-                }
-                let (mut next, mut at) = (packet[6], 40);
-                for _ in 0..4 {
-                    if ![0, 43, 60].contains(&next) {
-                        break;
-                    }
-                    let length = usize::from(*packet.get(at + 1)?);
-                    (next, at) = (packet[at], at + 8 + length * 8);
-                }
-                (next, at, end)
-            }
-            _ => return None,
-        };
-        let is_whole = protocol == 17 && at + 8 <= end && end <= packet.len();
-        is_whole.then_some(())?;
-        Some((number(packet, at + 2)?, &packet[at + 8..end]))
     }
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Asking families of generic netlink, which have names: `netdev`, `ethtool`. Only questions; no
 //! answer changes anything.
-//!
-//! Not here: requests to the routing sockets (`netlink`), what the attributes mean.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Asking the clock of a network card: what it can, what time it has, and how exactly its time can
+//! Asking the clock of a NIC: what it can, what time it has, and how exactly its time can
 //! be compared with the system's. Only reads.
 //!
 //! Source: linux v6.12 `include/uapi/linux/ptp_clock.h`, `drivers/ptp/ptp_chardev.c`.
-//!
-//! Not here: setting or steering such a clock, which linuxptp does.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +13,7 @@ use timewire_base::Span;
 
 use crate::socket::check;
 
-/// The clock of a card, open for reading.
+/// The clock of a NIC, open for reading.
 #[derive(Debug)]
 pub struct HardwareClock(File);
 
@@ -24,8 +22,8 @@ pub struct HardwareClock(File);
 pub struct ClockAbilities {
     /// Alarms.
     pub alarms: u32,
-    /// Inputs that are stamped.
-    pub external_stamps: u32,
+    /// Inputs that are timestamped.
+    pub external_timestamps: u32,
     /// Outputs that can be periodic.
     pub periodic_outputs: u32,
     /// Whether it can call the kernel once a second.
@@ -33,7 +31,7 @@ pub struct ClockAbilities {
     /// Pins that can be given a function.
     pub pins: u32,
     /// Whether its time can be read in one moment with the system's, in hardware.
-    pub cross_stamps: bool,
+    pub cross_timestamps: bool,
 }
 
 impl HardwareClock {
@@ -48,7 +46,7 @@ impl HardwareClock {
     ///
     /// **Units**: nanoseconds of its own scale, mostly TAI since 1970.
     ///
-    /// **Errors**: the card is asleep, which it is without a link with some drivers.
+    /// **Errors**: the NIC is asleep, which it is without a link with some drivers.
     pub fn now_ns(&self) -> io::Result<i64> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // As `FD_TO_CLOCKID` of linux v6.12 `include/linux/posix-timers.h`.
@@ -68,11 +66,11 @@ impl HardwareClock {
         let count = |index: usize| u32::try_from(caps.0[index]).unwrap_or(0);
         Ok(ClockAbilities {
             alarms: count(1),
-            external_stamps: count(2),
+            external_timestamps: count(2),
             periodic_outputs: count(3),
             pulse_per_second: caps.0[4] != 0,
             pins: count(5),
-            cross_stamps: caps.0[6] != 0,
+            cross_timestamps: caps.0[6] != 0,
         })
     }
 

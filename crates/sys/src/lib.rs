@@ -5,17 +5,17 @@
 //! Linux only. Functions say which capability they need.
 //!
 //! Not here: eBPF loading (`timewire-bpf`), what the calls are put together to
-//! (`timewire-path`, `timewire-host`).
+//! (`timewire-datapath`, `timewire-host`).
 
 pub mod beneath;
 mod busy_poll;
-pub mod card;
 pub mod children;
 pub mod clock;
 pub mod cpu;
 mod direct;
 pub mod error_queue;
 pub mod event;
+pub mod file;
 pub mod filter;
 pub mod generic;
 pub mod hardware_clock;
@@ -28,6 +28,7 @@ pub mod multicast;
 pub mod names;
 pub mod namespace;
 pub mod netlink;
+pub mod nic;
 pub mod outbox;
 pub mod packet;
 pub mod packet_ring;
@@ -40,10 +41,10 @@ pub mod registers;
 pub mod ring;
 pub mod scheduler;
 mod socket;
-pub mod stamping;
 pub mod steering;
 pub mod talk;
 pub mod terminal;
+pub mod timestamping;
 pub mod trace_ring;
 pub mod udp;
 pub mod vhost;

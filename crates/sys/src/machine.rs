@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the first process of a machine does for all others: mounts, the loopback interface, kernel
 //! modules, terminals, its clock, and switching the machine off.
-//!
-//! Not here: in which order (`timewire-lab`'s guest).
 
 use std::ffi::CString;
 use std::fs::File;
@@ -139,7 +137,7 @@ pub fn drain_terminal(terminal: BorrowedFd<'_>) -> io::Result<()> {
     check(unsafe { libc::tcdrain(terminal.as_raw_fd()) }).map(drop)
 }
 
-/// A terminal's settings, put back when this goes out of scope.
+/// A terminal's settings, restored when this goes out of scope.
 #[derive(Debug)]
 pub struct TerminalSettings {
     terminal: File,
@@ -164,7 +162,7 @@ impl TerminalSettings {
 impl Drop for TerminalSettings {
     fn drop(&mut self) {
         let fd = self.terminal.as_raw_fd();
-        // SAFETY: the settings came from tcgetattr(). Without a terminal nothing is to be put back.
+        // SAFETY: the settings came from tcgetattr(). Without a terminal nothing is to be restored.
         unsafe { libc::tcsetattr(fd, libc::TCSANOW, &raw const self.settings) };
     }
 }

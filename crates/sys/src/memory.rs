@@ -4,8 +4,6 @@
 //! nothing is allocated once traffic runs.
 //!
 //! Frames are named by plain values, so a queue can hold them; their bytes are only touched here.
-//!
-//! Not here: who owns which frame at a time (`timewire-path` keeps that account).
 
 use std::io;
 use std::ptr::NonNull;

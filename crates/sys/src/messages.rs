@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What comes beside a received message: stamps, the VLAN tag that the kernel has taken off; and
-//! taking many messages with one call.
-//!
-//! Not here: where the bytes go (`packet`, `udp`, `receive`).
+//! What comes beside a received message: timestamps, the VLAN tag that the kernel has taken off;
+//! and taking many messages with one call.
 
 use std::fmt;
 use std::io;
@@ -18,7 +16,7 @@ use crate::socket::size_of_u32;
 
 /// Messages taken per system call.
 pub(crate) const BATCH: usize = 32;
-/// Room for the control messages of one frame: VLAN tag, three stamps, the card's number.
+/// Room for the control messages of one frame: VLAN tag, three timestamps, the NIC's number.
 const CONTROL: usize = 256;
 
 /// What the kernel says beside a message.
@@ -27,8 +25,8 @@ pub(crate) struct Extras {
     /// The outer VLAN tag as on the link.
     pub(crate) vlan: Option<[u8; 4]>,
     /// When the kernel received it.
-    pub(crate) stamp: Option<Instant<Utc>>,
-    /// When the card did, nanoseconds of its clock.
+    pub(crate) timestamp: Option<Instant<Utc>>,
+    /// When the NIC did, nanoseconds of its clock.
     pub(crate) hardware_ns: Option<i64>,
 }
 
@@ -44,20 +42,20 @@ impl Extras {
         Extras::usual(buffer).unwrap_or_else(|| Extras::any(buffer))
     }
 
-    /// Of control messages in the order in which a kernel writes them nearly always: the stamps,
-    /// then what a packet socket tells. `None` of any other.
+    /// Of control messages in the order in which a kernel writes them nearly always: the
+    /// timestamps, then what a packet socket tells. `None` of any other.
     #[inline(always)]
     fn usual(buffer: &[u8]) -> Option<Extras> {
-        let stamped = value_of::<Stamped>(buffer)?;
-        let rest = buffer.get(size_of::<Stamped>()..)?;
-        if stamped.header != Stamped::HEADER {
+        let timestamped = value_of::<Timestamped>(buffer)?;
+        let rest = buffer.get(size_of::<Timestamped>()..)?;
+        if timestamped.header != Timestamped::HEADER {
             return None;
         }
         let vlan = match rest.len() {
             0 => None,
-            Told::SPACE => {
-                let Told { header, aux } = value_of(rest)?;
-                if header != Told::HEADER {
+            PacketControl::SPACE => {
+                let PacketControl { header, aux } = value_of(rest)?;
+                if header != PacketControl::HEADER {
                     return None;
                 }
                 tag_of(aux.tp_status, aux.tp_vlan_tci, aux.tp_vlan_tpid)
@@ -65,7 +63,7 @@ impl Extras {
             _ => return None,
         };
         let mut extras = Extras { vlan, ..Extras::default() };
-        extras.take_stamps(&stamped.times);
+        extras.take_timestamps(&timestamped.times);
         Some(extras)
     }
 
@@ -76,7 +74,7 @@ impl Extras {
         each_control(buffer, |level, kind, data| match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
                 if let Some(times) = value_of::<[libc::timespec; 3]>(data) {
-                    extras.take_stamps(&times);
+                    extras.take_timestamps(&times);
                 }
             }
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
@@ -85,51 +83,54 @@ impl Extras {
                 }
             }
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                extras.stamp = value_of::<libc::timespec>(data).map(|time| from_timespec(&time));
+                extras.timestamp =
+                    value_of::<libc::timespec>(data).map(|time| from_timespec(&time));
             }
             _ => {}
         });
         extras
     }
 
-    /// Of the three times the first is the kernel's, the last the card's; 0 is none.
+    /// Of the three times the first is the kernel's, the last the NIC's; 0 is none.
     #[inline]
-    fn take_stamps(&mut self, [software, _, hardware]: &[libc::timespec; 3]) {
+    fn take_timestamps(&mut self, [software, _, hardware]: &[libc::timespec; 3]) {
         let is_set = |time: &libc::timespec| time.tv_sec | time.tv_nsec != 0;
-        self.stamp = is_set(software).then(|| from_timespec(software));
+        self.timestamp = is_set(software).then(|| from_timespec(software));
         self.hardware_ns = is_set(hardware).then(|| from_timespec::<Utc>(hardware).as_ns());
     }
 }
 
-/// A control message with stamps.
+/// A control message with timestamps.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Stamped {
+struct Timestamped {
     header: [u64; 2],
     times: [libc::timespec; 3],
 }
 
-impl Stamped {
+impl Timestamped {
     const HEADER: [u64; 2] =
-        control_header(size_of::<Stamped>(), libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
+        control_header(size_of::<Timestamped>(), libc::SOL_SOCKET, libc::SCM_TIMESTAMPING);
 }
 
 /// A control message with what a packet socket tells.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Told {
+struct PacketControl {
     header: [u64; 2],
     aux: libc::tpacket_auxdata,
 }
 
-impl Told {
-    const HEADER: [u64; 2] = control_header(Told::LEN, libc::SOL_PACKET, libc::PACKET_AUXDATA);
+impl PacketControl {
+    const HEADER: [u64; 2] =
+        control_header(PacketControl::LEN, libc::SOL_PACKET, libc::PACKET_AUXDATA);
     /// Without what makes it a multiple of 8.
     const LEN: usize = HEADER + size_of::<libc::tpacket_auxdata>();
-    const SPACE: usize = Told::LEN.next_multiple_of(8);
+    const SPACE: usize = PacketControl::LEN.next_multiple_of(8);
 }
 
-const _: () = assert!(size_of::<Stamped>() == 64 && size_of::<Told>() <= Told::SPACE);
+const _: () =
+    assert!(size_of::<Timestamped>() == 64 && size_of::<PacketControl>() <= PacketControl::SPACE);
 
 /// `struct cmsghdr` as two words: the length with itself; level and type.
 const fn control_header(length: usize, level: libc::c_int, kind: libc::c_int) -> [u64; 2] {
@@ -185,9 +186,9 @@ unsafe impl Plain for [libc::timespec; 3] {}
 // SAFETY: of integers.
 unsafe impl Plain for libc::tpacket_auxdata {}
 // SAFETY: of integers.
-unsafe impl Plain for Stamped {}
+unsafe impl Plain for Timestamped {}
 // SAFETY: of integers.
-unsafe impl Plain for Told {}
+unsafe impl Plain for PacketControl {}
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const _: () = assert!(HEADER == 16 && size_of::<usize>() == 8);
@@ -205,7 +206,7 @@ pub(crate) fn tag_of(status: u32, tci: u16, tpid: u16) -> Option<[u8; 4]> {
 }
 
 /// The arrays `recvmmsg` works on, and what leads from one to the other. All of it is written once;
-/// who reads a message puts back what the kernel has written over ([`Batch::read`]).
+/// who reads a message restores what the kernel has written over ([`Batch::read`]).
 pub(crate) struct Batch {
     arrays: Shared<Arrays>,
     /// Length of an address that is asked for; 0 for none.
@@ -327,7 +328,7 @@ impl Batch {
     pub(crate) fn read(&mut self, slot: usize) -> Extras {
         // SAFETY: as of `length`, and no other reference to the header is alive.
         let header = unsafe { &mut (*self.arrays.as_ptr()).headers[slot].msg_hdr };
-        // SAFETY: the kernel filled the header in `receive`, or it has been put back and describes
+        // SAFETY: the kernel filled the header in `receive`, or it has been restored and describes
         // what was there before; its control pointer and length describe our own buffer, which does
         // not move.
         let extras = unsafe { Extras::of(header) };
@@ -418,7 +419,7 @@ mod tests {
         control(libc::SOL_PACKET, libc::PACKET_AUXDATA, &content)
     }
 
-    fn stamps(times: [i64; 6]) -> Vec<u8> {
+    fn timestamps(times: [i64; 6]) -> Vec<u8> {
         control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &words(times))
     }
 
@@ -427,40 +428,40 @@ mod tests {
         let tagged = libc::TP_STATUS_VLAN_VALID | libc::TP_STATUS_VLAN_TPID_VALID;
         let kernel = Some(Instant::from_ns(1_000_000_002));
         let vlan = Some([0x88, 0xa8, 0xa0, 0x07]);
-        for (times, stamp, hardware_ns) in [
+        for (times, timestamp, hardware_ns) in [
             ([0; 6], None, None),
             ([1, 2, 0, 0, 0, 0], kernel, None),
             ([0, 0, 0, 0, 0, 5], None, Some(5)),
             ([1, 2, 0, 0, 3, 4], kernel, Some(3_000_000_004)),
         ] {
-            let stamps = stamps(times);
+            let timestamps = timestamps(times);
             for (told, vlan) in [
                 (Vec::new(), None),
                 (told(0, 0xa007, 0x88a8), None),
                 (told(tagged, 0xa007, 0x88a8), vlan),
             ] {
-                let expected = Extras { vlan, stamp, hardware_ns };
-                let usual = [&stamps[..], &told].concat();
+                let expected = Extras { vlan, timestamp, hardware_ns };
+                let usual = [&timestamps[..], &told].concat();
                 assert_eq!(Extras::usual(&usual), Some(expected));
                 let other = control(libc::SOL_SOCKET, 99, &[1; 20]);
-                for order in [[&stamps, &told, &other], [&told, &stamps, &other]] {
+                for order in [[&timestamps, &told, &other], [&told, &timestamps, &other]] {
                     assert_eq!(Extras::any(&order.map(|part| &part[..]).concat()), expected);
                 }
                 assert_eq!(Extras::usual(&[&usual[..], &other].concat()), None);
                 if !told.is_empty() {
-                    assert_eq!(Extras::usual(&[&told[..], &stamps].concat()), None);
+                    assert_eq!(Extras::usual(&[&told[..], &timestamps].concat()), None);
                 }
             }
         }
         let alone = control(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &words([1, 2]));
         assert_eq!(Extras::usual(&alone), None);
-        assert_eq!(Extras::any(&alone), Extras { stamp: kernel, ..Extras::default() });
+        assert_eq!(Extras::any(&alone), Extras { timestamp: kernel, ..Extras::default() });
     }
 
     #[test]
     fn t0_what_is_changed_of_usual_control_messages_is_seen_or_they_are_none() {
         let tagged = libc::TP_STATUS_VLAN_VALID;
-        let usual = [stamps([1, 2, 0, 0, 3, 4]), told(tagged, 7, 0)].concat();
+        let usual = [timestamps([1, 2, 0, 0, 3, 4]), told(tagged, 7, 0)].concat();
         for length in 0..usual.len() {
             let cut = &usual[..length];
             assert!(Extras::usual(cut).is_none_or(|it| it == Extras::any(cut)), "{length}");

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! UDP to everybody on a link, over IPv6.
-//!
-//! Not here: what is said (`timewire-remote`).
 
 use std::io;
 use std::net::{Ipv6Addr, UdpSocket};

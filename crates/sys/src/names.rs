@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a program without shared libraries finds the addresses of hosts.
-//!
-//! Not here: asking for them, which the standard library does.
 
 /// Has names of hosts looked up in `/etc/hosts` and by DNS alone, whatever `/etc/nsswitch.conf`
 /// says, if this program was linked statically. The GNU C library has both of these built in. All

@@ -2,9 +2,6 @@
 //! Namespaces, mounts, and processes as the kernel keeps them: entering a network namespace,
 //! starting a child in one, telling a process from a later one with the same number, signals that
 //! cannot hit the wrong process, sessions, capabilities, file locks.
-//!
-//! Not here: which namespaces make a laboratory (`timewire-lab`), what is undone when a process
-//! dies (`timewire-host`).
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One request to the kernel's routing sockets, for what the tools of a distribution do not know
 //! yet; and the attributes that such a request is made of.
-//!
-//! Not here: what is asked for, and everything that `ip` and `tc` can do.
 
 use std::fmt;
 use std::io;

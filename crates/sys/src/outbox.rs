@@ -4,9 +4,9 @@
 //! time if they have one, and go together with [`Outbox::flush`]. One that is much like the one
 //! before is sent at once (`again`).
 //!
-//! What comes back names a message by that number, once stamps were asked for ([`Outbox::stamp`]):
-//! on Linux 6.13 and later the kernel is told it with each message (`SCM_TS_OPT_ID`), before that
-//! its own count is followed.
+//! What comes back names a message by that number, once timestamps were asked for
+//! ([`Outbox::timestamp`]): on Linux 6.13 and later the kernel is told it with each message
+//! (`SCM_TS_OPT_ID`), before that its own count is followed.
 //!
 //! Not here: what comes back (`error_queue`), one message at a time (`talk`), memory shared with
 //! the kernel (`packet_ring`, `xsk_talk`).
@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use timewire_base::{IfName, Mono, SocketPriority, Tai};
 
 use crate::direct;
-use crate::error_queue::{TxTap, stamp_messages};
+use crate::error_queue::{TxPoint, timestamp_messages};
 use crate::socket::{bind_packet, set_option, size_of_u32, socket};
 use crate::talk::{LaunchMode, SO_TXTIME, enable_launch};
 
@@ -83,7 +83,7 @@ pub struct Outbox {
 /// How the kernel's names of messages become ours.
 #[derive(Clone, Debug)]
 pub(crate) enum Ids {
-    /// It names none: no stamps were asked for.
+    /// It names none: no timestamps were asked for.
     Unnamed,
     /// It is told ours with each message. `proven` when it has taken one.
     Told { proven: bool },
@@ -185,11 +185,12 @@ impl Outbox {
         })
     }
 
-    /// Has the kernel stamp every message at these taps, and name it with its stamps.
+    /// Has the kernel timestamp every message at these timestamp points, and name it with its
+    /// timestamps.
     ///
-    /// **Errors**: the socket's kind has no stamps.
-    pub fn stamp(&mut self, taps: &[TxTap]) -> io::Result<()> {
-        stamp_messages(self.fd.as_fd(), taps)?;
+    /// **Errors**: the socket's kind has no timestamps.
+    pub fn timestamp(&mut self, points: &[TxPoint]) -> io::Result<()> {
+        timestamp_messages(self.fd.as_fd(), points)?;
         self.ids = Ids::Told { proven: false };
         Ok(())
     }
@@ -512,13 +513,13 @@ mod tests {
     }
 
     #[test]
-    fn t0_stamps_name_the_message_told_or_counted() {
+    fn t0_timestamps_name_the_message_told_or_counted() {
         let listener = listener("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         for counted in [false, true] {
             let from = any("127.0.0.1:0");
             let mut outbox = Outbox::udp(from, Some(to), None, 64, Treatment::default()).unwrap();
-            outbox.stamp(&[TxTap::Send]).unwrap();
+            outbox.timestamp(&[TxPoint::Send]).unwrap();
             if counted {
                 outbox.ids = Ids::Counted(Counted::new());
             }
@@ -529,7 +530,7 @@ mod tests {
             let (mut reader, mut seen) = (ReportReader::default(), Vec::new());
             while seen.len() < 3 {
                 let on = &mut |report| match report {
-                    Report::Stamped { message, .. } => seen.push(message),
+                    Report::Timestamped { message, .. } => seen.push(message),
                     other => panic!("{other:?}"),
                 };
                 reader.read(outbox.as_fd(), on).unwrap();

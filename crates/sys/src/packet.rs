@@ -3,9 +3,7 @@
 //! Needs CAP_NET_RAW in the network namespace's user namespace.
 //!
 //! The kernel takes an outer VLAN tag off a received frame and hands it over apart
-//! (linux v6.12 `net/core/dev.c:__netif_receive_skb_core`); it is put back here.
-//!
-//! Not here: the faster road through AF_XDP (`xsk`).
+//! (linux v6.12 `net/core/dev.c:__netif_receive_skb_core`); it is restored here.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,8 +26,8 @@ pub const PREFIX: usize = 128;
 pub struct PacketOptions {
     /// Receive what the interface receives (never what it sends).
     pub receive: bool,
-    /// Ask for a kernel stamp with each received frame.
-    pub stamps: bool,
+    /// Ask for a kernel timestamp with each received frame.
+    pub timestamps: bool,
     /// Receive buffer, bytes; the kernel grants less without CAP_NET_ADMIN.
     pub buffer_bytes: u32,
 }
@@ -37,8 +35,8 @@ pub struct PacketOptions {
 /// One frame as an observer sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
-    /// When the kernel received it; `None` if the kernel gave no stamp.
-    pub stamp: Option<Instant<Utc>>,
+    /// When the kernel received it; `None` if the kernel gave no timestamp.
+    pub timestamp: Option<Instant<Utc>>,
     /// Length in bytes with its tag, without the check sequence.
     pub length: u32,
     /// Its outer VLAN tag as on the link: the kernel has taken it off.
@@ -51,7 +49,7 @@ pub struct Observed {
 
 impl Default for Observed {
     fn default() -> Observed {
-        Observed { stamp: None, length: 0, tag: None, prefix_len: 0, prefix: [0; PREFIX] }
+        Observed { timestamp: None, length: 0, tag: None, prefix_len: 0, prefix: [0; PREFIX] }
     }
 }
 
@@ -77,7 +75,7 @@ impl PacketSocket {
             set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_AUXDATA, &one)?;
             set_receive_buffer(fd.as_fd(), options.buffer_bytes)?;
         }
-        if options.stamps {
+        if options.timestamps {
             set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &one)?;
         }
         set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &one)?;
@@ -127,7 +125,7 @@ impl PacketSocket {
         Ok(count)
     }
 
-    /// Receives the first bytes and the stamps of waiting frames; returns how many came.
+    /// Receives the first bytes and the timestamps of waiting frames; returns how many came.
     pub fn observe(&mut self, into: &mut [Observed]) -> io::Result<usize> {
         let room = into.len().min(BATCH);
         for (slot, observed) in into.iter_mut().take(room).enumerate() {
@@ -142,7 +140,7 @@ impl PacketSocket {
             observed.length = length + tag_bytes;
             observed.tag = extras.vlan;
             observed.prefix_len = PREFIX.min(length as usize);
-            observed.stamp = extras.stamp;
+            observed.timestamp = extras.timestamp;
         }
         Ok(count)
     }

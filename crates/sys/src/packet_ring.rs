@@ -5,8 +5,6 @@
 //! A launch time is that of a call, so frames of different launch times take one call each.
 //!
 //! Source: linux v6.12 `net/packet/af_packet.c:tpacket_snd`.
-//!
-//! Not here: version 3, whose transmit side has nothing more; what comes back (`error_queue`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -28,7 +26,7 @@ pub const LONGEST: usize = SLOT - DATA;
 
 /// A socket and its ring.
 #[derive(Debug)]
-pub struct PacketRing {
+pub struct TxPacketRing {
     fd: OwnedFd,
     base: NonNull<u8>,
     /// The slot that is written next.
@@ -40,7 +38,7 @@ pub struct PacketRing {
 }
 
 // SAFETY: the mapping is not tied to a thread, and is written through exclusive references only.
-unsafe impl Send for PacketRing {}
+unsafe impl Send for TxPacketRing {}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
@@ -49,11 +47,11 @@ struct Waiting {
     launch_ns: Option<i64>,
 }
 
-impl PacketRing {
+impl TxPacketRing {
     /// A ring on an interface of the caller's network namespace.
     ///
     /// **Errors**: `EPERM` without `CAP_NET_RAW`, `ENOMEM` when there is no memory for the ring.
-    pub fn open(interface: u32, treatment: Treatment) -> io::Result<PacketRing> {
+    pub fn open(interface: u32, treatment: Treatment) -> io::Result<TxPacketRing> {
         let fd = socket(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
         let yes: libc::c_int = 1;
         set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_VERSION, &TPACKET_V2)?;
@@ -81,7 +79,7 @@ impl PacketRing {
         }
         let base = NonNull::new(base.cast()).expect("invariant: mmap without hint is never null");
         let frames = vec![Waiting::default(); FRAMES].into_boxed_slice();
-        Ok(PacketRing { fd, base, next: 0, waiting: 0, frames, counted: Counted::new() })
+        Ok(TxPacketRing { fd, base, next: 0, waiting: 0, frames, counted: Counted::new() })
     }
 
     /// Where the next frame is written; `None` while the kernel has not sent the one that was
@@ -97,7 +95,7 @@ impl PacketRing {
         })
     }
 
-    /// Puts the frame that was written into [`PacketRing::buffer`] behind the others.
+    /// Puts the frame that was written into [`TxPacketRing::buffer`] behind the others.
     ///
     /// **Panics** when that gave no buffer, or the frame is longer than it.
     pub fn push(&mut self, length: usize, id: u32, launch_ns: Option<i64>) {
@@ -110,7 +108,7 @@ impl PacketRing {
         self.waiting += 1;
     }
 
-    /// How many frames wait for [`PacketRing::flush`].
+    /// How many frames wait for [`TxPacketRing::flush`].
     pub fn waiting(&self) -> usize {
         self.waiting
     }
@@ -221,18 +219,18 @@ impl PacketRing {
     }
 
     fn status(&self, slot: usize) -> u32 {
-        // The kernel says in the upper bits of what clock a stamp is; this one asks for none.
+        // The kernel says in the upper bits of what clock a timestamp is; this one asks for none.
         self.field(slot, STATUS).load(Ordering::Acquire) & (SEND_REQUEST | SENDING | WRONG_FORMAT)
     }
 }
 
-impl AsFd for PacketRing {
+impl AsFd for TxPacketRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for PacketRing {
+impl Drop for TxPacketRing {
     fn drop(&mut self) {
         // SAFETY: mapped in `open` with this size; nobody else knows the address.
         unsafe { libc::munmap(self.base.as_ptr().cast(), SIZE) };

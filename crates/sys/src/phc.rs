@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The clocks of network cards, and how clocks of one machine relate to each other, with the error
+//! The clocks of NICs, and how clocks of one machine relate to each other, with the error
 //! of the comparison: each is an interval of one clock in which the other was read.
-//!
-//! Not here: steering them (`steering`).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +10,7 @@ use std::path::PathBuf;
 use timewire_base::{IfName, Span};
 
 use crate::socket::{check, socket};
-use crate::steering::card_clock;
+use crate::steering::nic_clock;
 
 /// How much a clock is ahead of another, and how wrong that can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,22 +46,22 @@ pub fn kernel_clocks() -> io::Result<KernelClocks> {
     })
 }
 
-/// The clock of a card.
+/// The clock of a NIC.
 #[derive(Debug)]
-pub struct CardClock {
+pub struct NicClock {
     device: File,
     path: PathBuf,
 }
 
-impl CardClock {
+impl NicClock {
     /// Opens `/dev/ptpN`, for writing too where that is allowed.
     ///
     /// **Errors**: there is none, or it may not even be read.
-    pub fn open(number: u32) -> io::Result<CardClock> {
+    pub fn open(number: u32) -> io::Result<NicClock> {
         let path = PathBuf::from(format!("/dev/ptp{number}"));
         let both = OpenOptions::new().read(true).write(true).open(&path);
         let device = both.or_else(|_| File::open(&path))?;
-        Ok(CardClock { device, path })
+        Ok(NicClock { device, path })
     }
 
     /// Its device.
@@ -71,24 +69,24 @@ impl CardClock {
         &self.path
     }
 
-    /// The open device, for [`Steered::Card`](crate::steering::Steered::Card).
+    /// The open device, for [`Steered::Nic`](crate::steering::Steered::NIC).
     pub fn device(&self) -> &File {
         &self.device
     }
 
-    /// How much it is ahead of `CLOCK_REALTIME`: by the card's own cross stamp, else by the
+    /// How much it is ahead of `CLOCK_REALTIME`: by the NIC's own cross timestamp, else by the
     /// driver's, else by reading one after the other. Says which it was.
     ///
     /// **Errors**: the clock cannot be read.
-    pub fn ahead_of_realtime(&self) -> io::Result<(Relation, CrossStamp)> {
+    pub fn ahead_of_realtime(&self) -> io::Result<(Relation, CrossTimestamp)> {
         if let Ok(relation) = self.precise() {
-            return Ok((relation, CrossStamp::Precise));
+            return Ok((relation, CrossTimestamp::Precise));
         }
         if let Ok(relation) = self.extended() {
-            return Ok((relation, CrossStamp::Extended));
+            return Ok((relation, CrossTimestamp::Extended));
         }
-        let relation = relation(card_clock(&self.device), libc::CLOCK_REALTIME)?;
-        Ok((relation, CrossStamp::Read))
+        let relation = relation(nic_clock(&self.device), libc::CLOCK_REALTIME)?;
+        Ok((relation, CrossTimestamp::Read))
     }
 
     fn precise(&self) -> io::Result<Relation> {
@@ -100,7 +98,7 @@ impl CardClock {
         };
         check(result)?;
         let ahead = Span::from_ns(offset.device.ns() - offset.realtime.ns());
-        // The hardware stamps both at once; what is left is the step of each clock.
+        // The hardware timestamps both at once; what is left is the step of each clock.
         Ok(Relation { ahead, error: Span::from_ns(1) })
     }
 
@@ -117,14 +115,14 @@ impl CardClock {
         };
         check(result)?;
         let samples = offset.samples.iter().take(SAMPLES as usize);
-        let looks = samples.map(|[before, card, after]| (before.ns(), card.ns(), after.ns()));
-        closest(looks).ok_or_else(|| io::Error::other("the card gave no sample"))
+        let looks = samples.map(|[before, nic, after]| (before.ns(), nic.ns(), after.ns()));
+        closest(looks).ok_or_else(|| io::Error::other("the NIC gave no sample"))
     }
 }
 
 /// How two clocks were read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CrossStamp {
+pub enum CrossTimestamp {
     /// By the hardware at one instant (`PTP_SYS_OFFSET_PRECISE`).
     Precise,
     /// By the driver, the system's clock right before and after (`PTP_SYS_OFFSET_EXTENDED`).
@@ -133,21 +131,21 @@ pub enum CrossStamp {
     Read,
 }
 
-/// What an interface can stamp.
+/// What an interface can timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StampAbilities {
-    /// The kernel stamps frames in both directions.
+pub struct TimestampAbilities {
+    /// The kernel timestamps frames in both directions.
     pub software: bool,
-    /// The card does.
+    /// The NIC does.
     pub hardware: bool,
-    /// The number of the card's clock, `/dev/ptpN`.
+    /// The number of the NIC's clock, `/dev/ptpN`.
     pub phc: Option<u32>,
 }
 
-/// What an interface of this network namespace can stamp (`ETHTOOL_GET_TS_INFO`).
+/// What an interface of this network namespace can timestamp (`ETHTOOL_GET_TS_INFO`).
 ///
 /// **Errors**: `ENODEV` when there is none of that name; `EOPNOTSUPP`.
-pub fn stamp_abilities(name: &IfName) -> io::Result<StampAbilities> {
+pub fn timestamp_abilities(name: &IfName) -> io::Result<TimestampAbilities> {
     let mut info = TsInfo { cmd: ETHTOOL_GET_TS_INFO, ..TsInfo::default() };
     // SAFETY: all-zero is a valid ifreq (plain integers and arrays of them).
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -161,7 +159,7 @@ pub fn stamp_abilities(name: &IfName) -> io::Result<StampAbilities> {
     // through the call; its command says that the kernel writes just that.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) })?;
     let has = |bits: u32| info.so_timestamping & bits == bits;
-    Ok(StampAbilities {
+    Ok(TimestampAbilities {
         software: has(libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_RX_SOFTWARE),
         hardware: has(libc::SOF_TIMESTAMPING_TX_HARDWARE | libc::SOF_TIMESTAMPING_RX_HARDWARE),
         phc: u32::try_from(info.phc_index).ok(),
@@ -270,10 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn t0_loopback_has_no_card() {
-        let lo = stamp_abilities(&IfName::new("lo").unwrap()).unwrap();
+    fn t0_loopback_has_no_nic() {
+        let lo = timestamp_abilities(&IfName::new("lo").unwrap()).unwrap();
         assert_eq!((lo.hardware, lo.phc), (false, None));
-        let none = stamp_abilities(&IfName::new("no-such-if").unwrap()).unwrap_err();
+        let none = timestamp_abilities(&IfName::new("no-such-if").unwrap()).unwrap_err();
         assert_eq!(none.raw_os_error(), Some(libc::ENODEV));
     }
 }

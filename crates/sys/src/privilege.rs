@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Giving privileges away, before strangers are listened to.
-//!
-//! Not here: asking which a process has (`crate::namespace`).
 
 use std::io;
 

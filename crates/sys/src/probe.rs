@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! System calls that are made to see whether the kernel takes them. None leaves anything behind.
-//!
-//! Not here: what the answers mean (`timewire-host`, `doctor`).
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Keeping the host's randomness from a program, so that what it does can be repeated.
-//!
-//! Not here: who wants that (`timewire-lab`).
 
 use std::io;
 

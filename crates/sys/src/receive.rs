@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sockets that receive many messages with one call and without allocating: UDP, and the frames of
-//! one interface. With the stamps of the kernel and of the card.
-//!
-//! Not here: the ring that is shared with the kernel (`ring`), AF_XDP (`xsk`), the frames that a
-//! MAC moves on (`packet`).
+//! one interface. With the timestamps of the kernel and of the NIC.
 
 use std::fmt;
 use std::io;
@@ -33,7 +30,7 @@ pub struct Arrival<'a> {
     pub from: Option<SocketAddr>,
     /// The outer VLAN tag, if the kernel had taken it off; it is in `bytes` again.
     pub tag: Option<[u8; 4]>,
-    /// When the card received it. **Units**: nanoseconds of the card's own clock.
+    /// When the NIC received it. **Units**: nanoseconds of the NIC's own clock.
     pub hardware_ns: Option<i64>,
     /// When an XDP program had it in its hands, which is in or right behind the driver.
     pub driver: Option<Instant<Tai>>,
@@ -41,6 +38,15 @@ pub struct Arrival<'a> {
     pub kernel: Option<Instant<Tai>>,
     /// When the call that brought it had returned; one reading for all that came together.
     pub user: Instant<Tai>,
+}
+
+impl Arrival<'_> {
+    /// How long the frame or message was, also where only its first bytes are here. **Units**:
+    /// bytes.
+    #[inline]
+    pub fn whole_length(&self) -> usize {
+        usize::try_from(self.length).unwrap_or(usize::MAX)
+    }
 }
 
 /// Takes messages as they come. A closure does; who has no instruction to spare for a message is a
@@ -60,15 +66,15 @@ where
     }
 }
 
-/// The time at which a look brought messages, and what makes TAI of the kernel's stamps then.
+/// The time at which a look brought messages, and what makes TAI of the kernel's timestamps then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) user: Instant<Tai>,
     offset: Span,
 }
 
-/// A message whose stamp is further away than that is told by an offset that is read anew: TAI is
-/// ahead of UTC by whole seconds, so an offset that was set meanwhile is off by one at least.
+/// A message whose timestamp is further away than that is told by an offset that is read anew: TAI
+/// is ahead of UTC by whole seconds, so an offset that was set meanwhile is off by one at least.
 const NEAR: i64 = 500_000_000;
 
 impl Look {
@@ -85,42 +91,42 @@ impl Look {
     }
 
     #[inline]
-    pub(crate) fn tai(&self, stamp: Instant<Utc>) -> Instant<Tai> {
-        Instant::from_ns(stamp.as_ns()).saturating_add(self.offset)
+    pub(crate) fn tai(&self, timestamp: Instant<Utc>) -> Instant<Tai> {
+        Instant::from_ns(timestamp.as_ns()).saturating_add(self.offset)
     }
 
     /// As [`Look::tai`], with an offset that is read anew when that is in doubt.
     #[inline]
-    fn tai_checked(&mut self, stamp: Instant<Utc>) -> Instant<Tai> {
+    fn tai_checked(&mut self, timestamp: Instant<Utc>) -> Instant<Tai> {
         // A sum that does not fit wraps to a time that is nowhere near.
-        let at = Instant::from_ns(stamp.as_ns().wrapping_add(self.offset.as_ns()));
+        let at = Instant::from_ns(timestamp.as_ns().wrapping_add(self.offset.as_ns()));
         let way = self.user.as_ns().wrapping_sub(at.as_ns());
-        if (0..NEAR).contains(&way) { at } else { self.tai_in_doubt(stamp) }
+        if (0..NEAR).contains(&way) { at } else { self.tai_in_doubt(timestamp) }
     }
 
     #[cold]
-    fn tai_in_doubt(&mut self, stamp: Instant<Utc>) -> Instant<Tai> {
+    fn tai_in_doubt(&mut self, timestamp: Instant<Utc>) -> Instant<Tai> {
         self.offset = clock::tai_offset();
-        self.tai(stamp)
+        self.tai(timestamp)
     }
 }
 
-/// Which stamps a receiver asks for.
+/// Which timestamps a receiver asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiveStamps {
+pub struct ReceiveTimestamps {
     /// The kernel's, at the entrance to its stack. It begins a moment after the first socket of
-    /// the host has asked for them (`stamping`); messages before have none.
+    /// the host has asked for them (`timestamping`); messages before have none.
     pub software: bool,
-    /// The card's, raw: of its own clock. The card must have been told to stamp received frames
-    /// (`card::set_stamp_filters`).
+    /// The NIC's, raw: of its own clock. The NIC must have been told to timestamp received frames
+    /// (`nic::set_timestamp_filters`).
     pub hardware: bool,
 }
 
 /// What every receiving socket is told.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketOptions {
-    /// Stamps to ask for.
-    pub stamps: ReceiveStamps,
+    /// Timestamps to ask for.
+    pub timestamps: ReceiveTimestamps,
     /// Room for waiting messages; the kernel grants less without CAP_NET_ADMIN. **Units**: bytes as
     /// the kernel counts them, with its own books.
     pub buffer_bytes: u32,
@@ -159,11 +165,11 @@ pub struct ReceiveSocket {
 /// Before each frame, to put its tag back.
 const TAG: usize = 4;
 const TIMEOUT: libc::timeval =
-    libc::timeval { tv_sec: 0, tv_usec: ReceiveSocket::PATIENCE.as_ns() / 1_000 };
+    libc::timeval { tv_sec: 0, tv_usec: ReceiveSocket::TIMEOUT.as_ns() / 1_000 };
 
 impl ReceiveSocket {
     /// How long [`ReceiveSocket::await_first`] waits.
-    pub const PATIENCE: Span = Span::from_ms(20);
+    pub const TIMEOUT: Span = Span::from_ms(20);
 
     /// Binds a UDP socket.
     ///
@@ -205,7 +211,7 @@ impl ReceiveSocket {
 
     fn new(fd: OwnedFd, is_packet: bool, options: SocketOptions) -> io::Result<ReceiveSocket> {
         set_receive_buffer(fd.as_fd(), options.buffer_bytes)?;
-        ask_for_stamps(fd.as_fd(), options.stamps)?;
+        ask_for_timestamps(fd.as_fd(), options.timestamps)?;
         if let Some(busy_poll) = options.busy_poll {
             busy_poll.set(fd.as_fd())?;
         }
@@ -252,7 +258,7 @@ impl ReceiveSocket {
     }
 
     /// As [`ReceiveSocket::receive`], and waits for the first message, if none is there: with the
-    /// same system call, for [`ReceiveSocket::PATIENCE`] and some milliseconds at most, which are
+    /// same system call, for [`ReceiveSocket::TIMEOUT`] and some milliseconds at most, which are
     /// up to the kernel's ticks. `None` then, and no messages after a signal.
     #[inline(always)]
     pub fn await_first<T>(&mut self, to: &mut T) -> io::Result<Option<usize>>
@@ -325,7 +331,7 @@ impl ReceiveSocket {
             tag: extras.vlan,
             hardware_ns: extras.hardware_ns,
             driver: None,
-            kernel: extras.stamp.map(|stamp| look.tai_checked(stamp)),
+            kernel: extras.timestamp.map(|timestamp| look.tai_checked(timestamp)),
             user: look.user,
         }
     }
@@ -423,13 +429,16 @@ pub(crate) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     get_option(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS, zero).map(|stats| stats.tp_drops)
 }
 
-/// Asks for stamps of received messages.
-pub(crate) fn ask_for_stamps(fd: BorrowedFd<'_>, stamps: ReceiveStamps) -> io::Result<()> {
+/// Asks for timestamps of received messages.
+pub(crate) fn ask_for_timestamps(
+    fd: BorrowedFd<'_>,
+    timestamps: ReceiveTimestamps,
+) -> io::Result<()> {
     let mut flags = 0;
-    if stamps.software {
+    if timestamps.software {
         flags |= libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     }
-    if stamps.hardware {
+    if timestamps.hardware {
         flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
     }
     if flags == 0 {
@@ -485,7 +494,7 @@ fn name_v6(address: SocketAddrV6) -> libc::sockaddr_in6 {
     }
 }
 
-/// Has an interface receive a multicast address, or all of them, for a packet socket: cards drop
+/// Has an interface receive a multicast address, or all of them, for a packet socket: NICs drop
 /// what nobody asked for. It ends with the socket. Programs on other sockets see these frames too.
 ///
 /// **Errors**: `ENODEV` when there is no such interface.
@@ -533,8 +542,8 @@ mod tests {
     use crate::event::wait_readable;
 
     fn options() -> SocketOptions {
-        let stamps = ReceiveStamps { software: true, hardware: true };
-        SocketOptions { stamps, buffer_bytes: 1 << 20, longest: 16, busy_poll: None }
+        let timestamps = ReceiveTimestamps { software: true, hardware: true };
+        SocketOptions { timestamps, buffer_bytes: 1 << 20, longest: 16, busy_poll: None }
     }
 
     fn open(bind: SocketAddr) -> ReceiveSocket {
@@ -542,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn t0_messages_of_both_families_have_sender_stamps_and_length() {
+    fn t0_messages_of_both_families_have_sender_timestamps_and_length() {
         for address in [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)] {
             let Ok(from) = UdpSocket::bind((address, 0)) else {
                 eprintln!("SKIP: {address} is not there");
@@ -551,10 +560,10 @@ mod tests {
             let mut to = open((address, 0).into());
             assert_eq!(to.receive(&mut |_| panic!("nothing was sent")).unwrap(), 0);
             let target = to.local_address().unwrap().unwrap();
-            let mut is_stamped = false;
-            while !is_stamped {
+            let mut is_timestamped = false;
+            while !is_timestamped {
                 from.send_to(b"soon", target).unwrap();
-                to.receive(&mut |arrival| is_stamped |= arrival.kernel.is_some()).unwrap();
+                to.receive(&mut |arrival| is_timestamped |= arrival.kernel.is_some()).unwrap();
             }
             while to.receive(&mut |_| ()).unwrap() > 0 {}
             let before = clock::now::<Tai>();

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The registers of a PCI device, as the kernel shows them in the device's file `resource0`.
-//!
-//! Not here: what the registers of a device mean (`timewire-lab`).
 
 use std::fs::File;
 use std::io;

@@ -7,8 +7,6 @@
 //!
 //! Source: linux v6.12 `Documentation/networking/packet_mmap.rst`,
 //! `include/uapi/linux/if_packet.h`.
-//!
-//! Not here: reading with calls (`receive`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -21,7 +19,7 @@ use crate::filter::FrameFilter;
 use crate::messages::tag_of;
 use crate::packet::ETH_P_ALL;
 use crate::receive::{
-    Arrival, Look, SocketOptions, ask_for_stamps, open_packet, put_tag_back, take_packet_drops,
+    Arrival, Look, SocketOptions, ask_for_timestamps, open_packet, put_tag_back, take_packet_drops,
 };
 use crate::socket::{bind_packet, set_option};
 
@@ -30,13 +28,13 @@ const TAG: u32 = 4;
 /// The kernel's header, the address and their alignment, before a frame.
 const BEFORE: u32 = 96;
 /// Frames taken in one look, at most.
-const LOOK: usize = 64;
+const POLL_BATCH: usize = 64;
 
 const TPACKET_V2: libc::c_int = 1;
 
 /// A packet socket with a ring.
 #[derive(Debug)]
-pub struct PacketRing {
+pub struct RxPacketRing {
     fd: OwnedFd,
     mapping: NonNull<u8>,
     mapped: usize,
@@ -47,24 +45,24 @@ pub struct PacketRing {
 }
 
 // SAFETY: the mapping is not tied to a thread, and only `&mut self` touches it.
-unsafe impl Send for PacketRing {}
+unsafe impl Send for RxPacketRing {}
 
-impl PacketRing {
-    /// Opens a ring for the frames that an interface receives and that fit. It has a single stamp
-    /// for each: the card's if that was asked for and there is one, else the kernel's.
+impl RxPacketRing {
+    /// Opens a ring for the frames that an interface receives and that fit. It has a single
+    /// timestamp for each: the NIC's if that was asked for and there is one, else the kernel's.
     ///
     /// **Errors**: as [`crate::receive::ReceiveSocket::frames`]; `ENOMEM` for too large a buffer.
     pub fn open(
         interface: u32,
         filter: &FrameFilter,
         options: SocketOptions,
-    ) -> io::Result<PacketRing> {
+    ) -> io::Result<RxPacketRing> {
         let fd = open_packet(filter)?;
         let set = |name, value: libc::c_int| set_option(fd.as_fd(), libc::SOL_PACKET, name, &value);
         set(libc::PACKET_VERSION, TPACKET_V2)?;
         set(libc::PACKET_RESERVE, 4)?;
-        ask_for_stamps(fd.as_fd(), options.stamps)?;
-        if options.stamps.hardware {
+        ask_for_timestamps(fd.as_fd(), options.timestamps)?;
+        if options.timestamps.hardware {
             let raw = libc::SOF_TIMESTAMPING_RAW_HARDWARE;
             set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_TIMESTAMP, &raw)?;
         }
@@ -74,7 +72,7 @@ impl PacketRing {
         let shape = Shape::of(options.longest, options.buffer_bytes);
         set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_RX_RING, &shape.request())?;
         let (mapping, mapped) = shape.map(&fd)?;
-        let ring = PacketRing {
+        let ring = RxPacketRing {
             fd,
             mapping,
             mapped,
@@ -89,7 +87,7 @@ impl PacketRing {
 
     /// Takes what waits, at most 64 frames, without waiting; returns how many there were.
     pub fn receive(&mut self, each: &mut dyn FnMut(Arrival<'_>)) -> usize {
-        let waiting = (0..LOOK.min(self.slots))
+        let waiting = (0..POLL_BATCH.min(self.slots))
             .take_while(|ahead| self.status(self.slot(*ahead)) & libc::TP_STATUS_USER != 0)
             .count();
         if waiting == 0 {
@@ -164,13 +162,13 @@ impl PacketRing {
     }
 }
 
-impl AsFd for PacketRing {
+impl AsFd for RxPacketRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for PacketRing {
+impl Drop for RxPacketRing {
     fn drop(&mut self) {
         // SAFETY: mapped in `Shape::map` with this size; nobody else knows the address.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapped) };

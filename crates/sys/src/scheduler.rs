@@ -4,8 +4,6 @@
 //!
 //! Utilisation clamps are never touched: the kernel keeps them through a change of policy that does
 //! not name them.
-//!
-//! Not here: giving a process a priority and taking it back (`timewire-host`, `group`).
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn t0_affinity_is_set_and_put_back() {
+    fn t0_affinity_is_set_and_restored() {
         let all = affinity(0).unwrap();
         assert!(!all.is_empty());
         set_affinity(0, &all[..1]).unwrap();

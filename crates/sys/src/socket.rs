@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use timewire_base::IfName;
+use timewire_base::wire::MacAddress;
 
 /// The result of a call that returns -1 and sets `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -76,10 +77,10 @@ pub(crate) fn get_option<T: Copy>(
 /// Connects to a local socket, waiting so long at most for a server that takes nobody.
 ///
 /// **Errors**: `WouldBlock` then; `ENOENT`, `ECONNREFUSED` when there is no server.
-pub fn connect_local(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+pub fn connect_local(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let stream = UnixStream::from(socket(libc::AF_UNIX, libc::SOCK_STREAM, 0)?);
     // The kernel bounds connecting by this, too (linux v6.12 `af_unix.c:unix_stream_connect`).
-    stream.set_write_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(timeout))?;
     // SAFETY: all-zero is a valid sockaddr_un (plain integers).
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::sa_family_t::try_from(libc::AF_UNIX).expect("invariant: 1");
@@ -160,7 +161,7 @@ fn interface_names() -> Vec<String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sending {
     /// Its own address.
-    pub address: [u8; 6],
+    pub address: MacAddress,
     /// The longest payload of a frame, its MTU. **Units**: bytes.
     pub payload: u32,
 }
@@ -180,7 +181,7 @@ pub fn sending_of(name: &IfName) -> io::Result<Sending> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) })?;
     // SAFETY: the call succeeded, so the union holds the address, of plain integers.
     let data = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data;
-    let address = std::array::from_fn(|at| data[at].to_ne_bytes()[0]);
+    let address = MacAddress(std::array::from_fn(|at| data[at].to_ne_bytes()[0]));
     // SAFETY: SIOCGIFMTU reads the name, which is still there, and writes the MTU.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) })?;
     // SAFETY: the call succeeded, so the union holds the MTU, a plain integer.
@@ -190,10 +191,10 @@ pub fn sending_of(name: &IfName) -> io::Result<Sending> {
 
 /// The link-layer addresses of all interfaces in the caller's network namespace, but for those that
 /// are all zero, as of loopback.
-pub fn own_link_addresses() -> Vec<[u8; 6]> {
+pub fn own_link_addresses() -> Vec<MacAddress> {
     let names = interface_names().into_iter().filter_map(|name| name.parse::<IfName>().ok());
     let addresses = names.filter_map(|name| Some(sending_of(&name).ok()?.address));
-    addresses.filter(|address| *address != [0; 6]).collect()
+    addresses.filter(|address| address.0 != [0; 6]).collect()
 }
 
 /// The interfaces of one network namespace, seen from wherever the caller goes later.
@@ -235,30 +236,30 @@ mod tests {
     #[test]
     fn t0_a_server_that_takes_nobody_is_not_waited_for() {
         let path = std::env::temp_dir().join(format!("timewire-local-{}", std::process::id()));
-        let patience = Duration::from_millis(5);
-        let missing = connect_local(&path, patience).unwrap_err();
+        let timeout = Duration::from_millis(5);
+        let missing = connect_local(&path, timeout).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         let listener = UnixListener::bind(&path).unwrap();
         let mut waiting = Vec::new();
         let error = loop {
-            match connect_local(&path, patience) {
+            match connect_local(&path, timeout) {
                 Ok(stream) => waiting.push(stream),
                 Err(error) => break error,
             }
         };
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(listener);
-        let refused = connect_local(&path, patience).unwrap_err();
+        let refused = connect_local(&path, timeout).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         std::fs::remove_file(&path).unwrap();
         let long = Path::new("/").join("x".repeat(200));
-        assert_eq!(connect_local(&long, patience).unwrap_err().raw_os_error(), Some(36));
+        assert_eq!(connect_local(&long, timeout).unwrap_err().raw_os_error(), Some(36));
     }
 
     #[test]
     fn t0_the_loopback_interface_has_no_address_and_a_long_payload() {
         let lo = sending_of(&IfName::new("lo").unwrap()).unwrap();
-        assert_eq!(lo.address, [0; 6]);
+        assert_eq!(lo.address, MacAddress([0; 6]));
         assert!(lo.payload > 1_280, "{lo:?}");
         let none = sending_of(&IfName::new("none0").unwrap()).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);

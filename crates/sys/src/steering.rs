@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the kernel steers its clock and the clocks of network cards (`clock_adjtime`): reading it,
-//! and putting it back.
-//!
-//! Not here: keeping a clock on time, which linuxptp does.
+//! How the kernel steers its clock and the clocks of NICs (`clock_adjtime`): reading it,
+//! and restoring it.
 
 use std::fs::File;
 use std::io;
@@ -17,8 +15,8 @@ use crate::socket::check;
 pub enum Steered<'a> {
     /// `CLOCK_REALTIME`, and with it `CLOCK_TAI`.
     System,
-    /// That of a card, by its open device `/dev/ptpN`.
-    Card(&'a File),
+    /// That of a NIC, by its open device `/dev/ptpN`.
+    Nic(&'a File),
 }
 
 /// What the kernel says about a clock that it steers.
@@ -34,7 +32,7 @@ pub struct Steering {
     pub max_error: Span,
     /// The daemon's estimate of the error.
     pub estimated_error: Span,
-    /// Whether some daemon keeps it synchronised (`STA_UNSYNC` is clear). Of cards always so.
+    /// Whether some daemon keeps it synchronised (`STA_UNSYNC` is clear). Of NICs always so.
     pub synchronised: bool,
     /// TAI - UTC, in seconds; 0 until someone sets it.
     pub tai_offset_s: i32,
@@ -56,7 +54,7 @@ pub fn steering(clock: Steered<'_>) -> io::Result<Steering> {
 
 /// Makes a clock go faster by this. **Units**: parts per million times 65536.
 ///
-/// **Errors**: `EPERM` without `CAP_SYS_TIME` (a card's: without write access to its device);
+/// **Errors**: `EPERM` without `CAP_SYS_TIME` (a NIC's: without write access to its device);
 /// `EINVAL`, `ERANGE` beyond what the clock can.
 pub fn set_frequency(clock: Steered<'_>, frequency: i64) -> io::Result<()> {
     let mut timex = zeroed();
@@ -99,7 +97,7 @@ fn adjust(clock: Steered<'_>, wanted: &libc::timex) -> io::Result<libc::timex> {
     let mut timex = *wanted;
     let id = match clock {
         Steered::System => libc::CLOCK_REALTIME,
-        Steered::Card(device) => card_clock(device),
+        Steered::Nic(device) => nic_clock(device),
     };
     // SAFETY: `timex` is valid and exclusively ours for the duration of the call.
     check(unsafe { libc::clock_adjtime(id, &raw mut timex) })?;
@@ -107,7 +105,7 @@ fn adjust(clock: Steered<'_>, wanted: &libc::timex) -> io::Result<libc::timex> {
 }
 
 /// The clock number of an open device (linux v6.12 `include/linux/posix-timers.h:fd_to_clockid`).
-pub(crate) fn card_clock(device: &File) -> libc::clockid_t {
+pub(crate) fn nic_clock(device: &File) -> libc::clockid_t {
     const CLOCKFD: libc::clockid_t = 3;
     (!device.as_raw_fd() << 3) | CLOCKFD
 }
@@ -131,6 +129,6 @@ mod tests {
     #[test]
     fn t0_no_device_of_a_clock_is_said() {
         let null = File::open("/dev/null").unwrap();
-        assert!(super::steering(Steered::Card(&null)).is_err());
+        assert!(super::steering(Steered::Nic(&null)).is_err());
     }
 }

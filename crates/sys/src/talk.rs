@@ -4,8 +4,6 @@
 //!
 //! A launch time is obeyed by the disciplines `etf` and `fq`, checked by `taprio`, and ignored by
 //! all others.
-//!
-//! Not here: what comes back (`error_queue`), receiving (`udp`, `packet`).
 
 use std::io;
 use std::marker::PhantomData;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How much room a terminal has.
-//!
-//! Not here: drawing on it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -6,8 +6,6 @@
 //! were taken (u64, written here alone), the rest are words that the programs count in. The second
 //! has the records of all CPUs, `slots` of 48 bytes each; a record whose first word is 0 is none
 //! yet. A program takes a slot, writes the record and its first word last.
-//!
-//! Not here: the programs, and which word counts what (`timewire-bpf`).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! UDP sockets whose received messages carry the kernel's receive stamp, and whose sent messages
-//! can have a launch time.
-//!
-//! Not here: hardware stamps.
+//! UDP sockets whose received messages carry the kernel's receive timestamp, and whose sent
+//! messages can have a launch time.
 
 use std::cell::Cell;
 use std::io;
@@ -24,23 +22,23 @@ pub struct Received {
     /// Who sent it.
     pub from: SocketAddr,
     /// When the kernel received it, before any deferral in its stack.
-    pub stamp: Option<Instant<Utc>>,
+    pub timestamp: Option<Instant<Utc>>,
 }
 
-/// A UDP socket with receive stamps (IPv4).
+/// A UDP socket with receive timestamps (IPv4).
 #[derive(Debug)]
-pub struct StampedUdp(UdpSocket, Cell<bool>);
+pub struct TimestampedUdp(UdpSocket, Cell<bool>);
 
-impl StampedUdp {
-    /// Binds a socket and asks for stamps, and for the errors of sending: without `IP_RECVERR` the
-    /// kernel tells of no frame that a queueing discipline drops (linux v6.12
+impl TimestampedUdp {
+    /// Binds a socket and asks for timestamps, and for the errors of sending: without `IP_RECVERR`
+    /// the kernel tells of no frame that a queueing discipline drops (linux v6.12
     /// `net/ipv4/udp.c:udp_send_skb`).
-    pub fn bind(address: SocketAddrV4) -> io::Result<StampedUdp> {
+    pub fn bind(address: SocketAddrV4) -> io::Result<TimestampedUdp> {
         let socket = UdpSocket::bind(address)?;
         let one: libc::c_int = 1;
         set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &one)?;
         set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, &one)?;
-        Ok(StampedUdp(socket, Cell::new(false)))
+        Ok(TimestampedUdp(socket, Cell::new(false)))
     }
 
     /// The address that it is bound to.
@@ -61,7 +59,7 @@ impl StampedUdp {
         self.told(|| self.0.send_to(bytes, to).map(drop))
     }
 
-    /// Lets messages have a launch time of TAI ([`StampedUdp::send_at`]).
+    /// Lets messages have a launch time of TAI ([`TimestampedUdp::send_at`]).
     ///
     /// **Errors**: `EPERM` without `CAP_NET_ADMIN`.
     pub fn set_launch(&self, mode: LaunchMode) -> io::Result<()> {
@@ -70,7 +68,7 @@ impl StampedUdp {
 
     /// Sends one message with a launch time.
     ///
-    /// **Errors**: `EINVAL` without [`StampedUdp::set_launch`].
+    /// **Errors**: `EINVAL` without [`TimestampedUdp::set_launch`].
     pub fn send_at(&self, bytes: &[u8], to: SocketAddrV4, launch: Instant<Tai>) -> io::Result<()> {
         let mut control = Control::new();
         let mut name = libc::sockaddr_in {
@@ -110,7 +108,7 @@ impl StampedUdp {
         self.1.replace(false)
     }
 
-    /// How long [`StampedUdp::receive`] waits.
+    /// How long [`TimestampedUdp::receive`] waits.
     pub fn set_timeout(&self, timeout: Span) -> io::Result<()> {
         let ns = u64::try_from(timeout.as_ns()).unwrap_or(0).max(1_000);
         self.0.set_read_timeout(Some(Duration::from_nanos(ns)))
@@ -151,7 +149,7 @@ impl StampedUdp {
         let from = SocketAddr::from((address, u16::from_be(name.sin_port)));
         // SAFETY: the kernel filled the header; its control pointer and length describe `control`.
         let extras = unsafe { Extras::of(&header) };
-        Ok(Some(Received { length, from, stamp: extras.stamp }))
+        Ok(Some(Received { length, from, timestamp: extras.timestamp }))
     }
 }
 
@@ -201,7 +199,7 @@ fn is_of_earlier(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
 }
 
-impl AsFd for StampedUdp {
+impl AsFd for TimestampedUdp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -213,7 +211,7 @@ mod tests {
 
     #[test]
     fn t0_a_launch_time_needs_a_socket_that_can_have_one() {
-        let bind = || StampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let bind = || TimestampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (a, b) = (bind(), bind());
         let SocketAddr::V4(to) = b.0.local_addr().unwrap() else { panic!("bound to IPv4") };
         let launch = crate::clock::now::<Tai>();
@@ -234,7 +232,7 @@ mod tests {
 
     #[test]
     fn t0_a_message_is_sent_though_an_earlier_one_was_refused() {
-        let bind = || StampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let bind = || TimestampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (a, gone) = (bind(), bind());
         let nobody = gone.0.local_addr().unwrap();
         drop(gone);
@@ -250,15 +248,15 @@ mod tests {
     }
 
     #[test]
-    fn t0_a_message_on_loopback_has_a_stamp_and_a_sender() {
-        let bind = || StampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    fn t0_a_message_on_loopback_has_a_timestamp_and_a_sender() {
+        let bind = || TimestampedUdp::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (a, b) = (bind(), bind());
         let before = crate::clock::now::<Utc>();
         a.send_to(b"ping", b.0.local_addr().unwrap()).unwrap();
         let mut into = [0; 16];
         let got = b.receive(&mut into).unwrap().unwrap();
         assert_eq!((got.length, got.from), (4, a.0.local_addr().unwrap()));
-        assert!(got.stamp.unwrap() >= before);
+        assert!(got.timestamp.unwrap() >= before);
         b.set_timeout(Span::from_ms(1)).unwrap();
         assert!(b.receive(&mut into).unwrap().is_none());
     }

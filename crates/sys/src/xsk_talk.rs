@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An AF_XDP socket that only sends: frames are written into memory that is shared with the kernel,
 //! and one call, or with busy polling none, hands over all that wait. Where kernel and driver can,
-//! a frame carries a launch time and comes back with a stamp.
+//! a frame carries a launch time and comes back with a timestamp.
 //!
 //! Source: linux v6.15 `Documentation/networking/xsk-tx-metadata.rst`, `net/xdp/xsk.c`.
-//!
-//! Not here: receiving (`xsk`), the XDP program that zero copy needs with some drivers
-//! (`timewire-bpf`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -37,20 +34,20 @@ pub struct XskTalkOptions {
     pub zero_copy: bool,
     /// Let the kernel say when it wants a call; otherwise each flush makes one.
     pub need_wakeup: bool,
-    /// Look at the card's queue with each call.
+    /// Look at the NIC's queue with each call.
     pub busy_poll: Option<BusyPoll>,
     /// The priority of what is copied; zero copy goes to its queue as it is.
     pub priority: Option<SocketPriority>,
-    /// Room before each frame for a launch time and a stamp; Linux 6.11.
+    /// Room before each frame for a launch time and a timestamp; Linux 6.11.
     pub metadata: bool,
 }
 
 /// What a driver can do for frames of AF_XDP with zero copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XskFeatures {
-    /// The card stamps what it sent.
-    pub stamps: bool,
-    /// The card holds a frame until its launch time.
+    /// The NIC timestamps what it sent.
+    pub timestamps: bool,
+    /// The NIC holds a frame until its launch time.
     pub launch: bool,
 }
 
@@ -59,9 +56,9 @@ pub struct XskFeatures {
 pub struct Completed {
     /// The number that [`XskTalker::push`] gave it.
     pub id: u32,
-    /// When, if a stamp was asked for and there is one. **Units**: nanoseconds of the card's clock
-    /// with zero copy; otherwise of TAI, as the copy was freed.
-    pub stamp_ns: Option<i64>,
+    /// When, if a timestamp was asked for and there is one. **Units**: nanoseconds of the NIC's
+    /// clock with zero copy; otherwise of TAI, as the copy was freed.
+    pub timestamp_ns: Option<i64>,
 }
 
 /// A socket, its rings and its memory.
@@ -75,7 +72,7 @@ pub struct XskTalker {
     memory: Arc<FrameMemory>,
     options: XskTalkOptions,
     free: Vec<u32>,
-    /// The number and whether a stamp was asked for, of the frame in each buffer.
+    /// The number and whether a timestamp was asked for, of the frame in each buffer.
     frames: Box<[(u32, bool)]>,
     /// Which buffer each entry of the ring names.
     entries: Box<[u32]>,
@@ -148,24 +145,24 @@ impl XskTalker {
     }
 
     /// Puts the frame that was written into [`XskTalker::buffer`] behind the others, with a number
-    /// to know it by, perhaps a launch time (nanoseconds of the card's clock) and the wish for a
-    /// stamp. The kernel may take it at once.
+    /// to know it by, perhaps a launch time (nanoseconds of the NIC's clock) and the request for a
+    /// timestamp. The kernel may take it at once.
     ///
     /// **Panics** when that gave no buffer, the frame is longer than it, or a launch time or a
-    /// stamp is wanted of a socket without metadata.
-    pub fn push(&mut self, length: usize, id: u32, launch_ns: Option<i64>, stamp: bool) {
+    /// timestamp is wanted of a socket without metadata.
+    pub fn push(&mut self, length: usize, id: u32, launch_ns: Option<i64>, timestamp: bool) {
         assert!(length <= LONGEST, "{length} bytes exceed a buffer");
         assert!(self.send.free() > 0, "the ring is full");
         let buffer = self.free.pop().expect("invariant: there is a free buffer");
-        let wants = launch_ns.is_some() || stamp;
+        let wants = launch_ns.is_some() || timestamp;
         assert!(self.options.metadata || !wants, "the socket has no metadata");
         let options = if wants {
-            let stamps = if stamp { u64::from(libc::XDP_TXMD_FLAGS_TIMESTAMP) } else { 0 };
+            let timestamps = if timestamp { u64::from(libc::XDP_TXMD_FLAGS_TIMESTAMP) } else { 0 };
             let launches = if launch_ns.is_some() { LAUNCH_TIME } else { 0 };
             let metadata = Metadata {
-                flags: stamps | launches,
-                // Where the kernel writes a stamp, over the request for a checksum.
-                stamp_ns: 0,
+                flags: timestamps | launches,
+                // Where the kernel writes a timestamp, over the request for a checksum.
+                timestamp_ns: 0,
                 launch_ns: launch_ns.unwrap_or(0),
             };
             // SAFETY: `metadata_of` checked that the place lies in the mapping before the frame; it
@@ -175,7 +172,7 @@ impl XskTalker {
         } else {
             0
         };
-        self.frames[buffer as usize] = (id, stamp);
+        self.frames[buffer as usize] = (id, timestamp);
         self.entries[(self.pushed % RING) as usize] = buffer;
         self.pushed = self.pushed.wrapping_add(1);
         let length = u32::try_from(length).expect("invariant: less than a buffer");
@@ -205,8 +202,8 @@ impl XskTalker {
                     Some(libc::EBUSY) if left < before => {
                         let entry = self.pushed.wrapping_sub(left).wrapping_sub(1) % RING;
                         let buffer = self.entries[entry as usize];
-                        let (id, stamp) = &mut self.frames[buffer as usize];
-                        *stamp = false;
+                        let (id, timestamp) = &mut self.frames[buffer as usize];
+                        *timestamp = false;
                         refused(*id, error);
                     }
                     // It takes some frames with each call.
@@ -224,16 +221,17 @@ impl XskTalker {
         while let Some(address) = self.complete.pop() {
             let buffer = u32::try_from(address / u64::from(FrameMemory::BUFFER))
                 .expect("invariant: an address lies in the mapping");
-            let (id, stamped) = self.frames[buffer as usize];
-            let stamp_ns = if stamped {
-                // SAFETY: as in `push`; the kernel wrote the stamp before it completed the frame.
+            let (id, timestamped) = self.frames[buffer as usize];
+            let timestamp_ns = if timestamped {
+                // SAFETY: as in `push`; the kernel wrote the timestamp before it completed the
+                // frame.
                 let metadata = unsafe { self.metadata_of(buffer).read_volatile() };
-                Some(metadata.stamp_ns).filter(|ns| *ns != 0)
+                Some(metadata.timestamp_ns).filter(|ns| *ns != 0)
             } else {
                 None
             };
             self.free.push(buffer);
-            on(Completed { id, stamp_ns });
+            on(Completed { id, timestamp_ns });
         }
         self.complete.release();
     }
@@ -269,7 +267,7 @@ pub fn xsk_features(interface: u32) -> io::Result<XskFeatures> {
     let flags = answers.iter().flatten().find(|(kind, _)| *kind == DEV_XSK_FEATURES);
     let flags = flags.and_then(|(_, value)| Some(u64::from_ne_bytes(value[..].try_into().ok()?)));
     let flags = flags.ok_or(io::ErrorKind::Unsupported)?;
-    Ok(XskFeatures { stamps: flags & 1 != 0, launch: flags & 4 != 0 })
+    Ok(XskFeatures { timestamps: flags & 1 != 0, launch: flags & 4 != 0 })
 }
 
 fn address_of(buffer: u32) -> u64 {
@@ -309,7 +307,7 @@ fn bind(fd: &OwnedFd, options: &XskTalkOptions) -> io::Result<()> {
 #[derive(Clone, Copy)]
 struct Metadata {
     flags: u64,
-    stamp_ns: i64,
+    timestamp_ns: i64,
     launch_ns: i64,
 }
 

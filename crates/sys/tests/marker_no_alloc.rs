@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Marking neither allocates nor frees: with a listener, without one, with a full ring, off. In a
 //! file of its own: it has an allocator that counts.
-//!
-//! Not here: what marks come to (`timewire_sys::marker`).
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 #[path = "../../base/tests/support/counting.rs"]

@@ -11,14 +11,14 @@ use timewire_avtp::pdu::{
     Aaf, AafFormat, AcfMessage, Can, CanId, Crf, CrfClock, CrfType, Cvf, CvfFormat, NominalRate,
     Ntscf, Pdu, Pull, Reserved, SampleFormat, StreamHeader, StreamId,
 };
-use timewire_conduct::ExperimentId;
-use timewire_conduct::journal::{Side, header};
-use timewire_conduct::message::{Ask, ToAgent, What};
+use timewire_agent::protocol::ExperimentId;
+use timewire_agent::protocol::journal::{Side, header};
+use timewire_agent::protocol::message::{Ask, ToAgent, What};
 use timewire_fuzz::hosts::hosts;
 use timewire_host::clock::dataset::{ClockIdentity, DataSet, DataSetId, PortIdentity};
 use timewire_host::clock::management::{Action, Body, Management};
-use timewire_remote::fuzzing;
-use timewire_trace::record::{ClockInfo, Encoder, Record, RecordHeader, Tap};
+use timewire_agent::links::fuzzing;
+use timewire_capture::record::{ClockInfo, Encoder, Record, RecordHeader, TimestampPoint};
 
 /// The examples of a target, which are numbered.
 struct Seeds<'a> {
@@ -43,11 +43,11 @@ fn main() {
         ("yaml_network", yaml),
         ("yaml_host", yaml),
         ("yaml_experiment", yaml),
-        ("yaml_stations", yaml),
+        ("yaml_hosts", yaml),
         ("yaml_segment", yaml),
         ("yaml_streams", yaml),
         ("capture", |seeds, files| files.of(".twc").for_each(|bytes| seeds.add(&bytes))),
-        ("journeys", |seeds, files| {
+        ("packet_paths", |seeds, files| {
             for bytes in files.of(".twc") {
                 (0..3).for_each(|how| seeds.add(&[&bytes[..], &[how]].concat()));
             }
@@ -212,7 +212,7 @@ fn records() -> Vec<u8> {
             at_ns: 1_000_000_000 + i64::from(seq),
             seq,
             frame_len: 64,
-            tap: Tap::Send,
+            point: TimestampPoint::Send,
             station: 0,
             flow: 0,
             flags: 0,
@@ -387,10 +387,10 @@ fn frames() -> Vec<Vec<u8>> {
     six.extend([[0xfd; 16], [0xfe; 16]].concat());
     six.extend([0x3a, 0x99, 0x3a, 0x99, 0, 8, 0, 0]);
     let v6 = [&ethernet[..], &[0x86, 0xdd], &six].concat();
-    let mut ptp = vec![0; timewire_path::ptp_frame::CONTENT];
-    timewire_path::ptp_frame::PtpProbe {
+    let mut ptp = vec![0; timewire_datapath::ptp_frame::CONTENT];
+    timewire_datapath::ptp_frame::PtpProbe {
         domain: 200,
-        probe: timewire_path::probe::Probe {
+        probe: timewire_datapath::probe::Probe {
             stream: 7,
             seq: 1,
             time: timewire_base::Instant::from_ns(1),

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Bills of materials: of the packages as they are, and of small workspaces made by hand.
-//!
-//! Not here: that the packages carry them (`scripts/test-packages.sh`).
 
 use super::*;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules about the documentation: every page is in the table of contents, and every link leads
 //! somewhere.
-//!
-//! Not here: whether what a page says is true.
 
 use super::text::numbered;
 use super::{Breach, Tree};

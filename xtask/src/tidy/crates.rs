@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules about the crates: which may know which, which are pure, where unsafe code may stand, and
 //! that every dependency is explained.
-//!
-//! Not here: what the crates are for (`docs/src/internals/crates.md`).
 
 use std::collections::BTreeSet;
 
@@ -12,44 +10,61 @@ use super::{Breach, Tree};
 /// What each crate may depend on. An arrow points to a crate nearer to the top of this table.
 const ARROWS: &[(&str, &[&str])] = &[
     ("base", &[]),
-    ("sched", &["base"]),
-    ("mac", &["base"]),
-    ("trace", &["base"]),
-    ("sim", &["base", "mac"]),
+    ("model", &["base"]),
+    ("tsn", &["base", "model"]),
+    ("stats", &["base"]),
+    ("capture", &["base", "stats"]),
+    ("sim", &["base", "stats", "tsn"]),
     ("avtp", &["base"]),
-    ("conduct", &["base"]),
-    ("plan", &["base", "sched"]),
+    ("plan", &["base", "model", "stats", "tsn"]),
     ("sys", &["base"]),
-    ("bpf", &["base", "sys", "trace"]),
-    ("host", &["base", "sched", "sys"]),
-    ("path", &["base", "bpf", "mac", "sys", "trace"]),
-    ("remote", &["base", "sys"]),
-    ("lab", &["base", "host", "sched", "sim", "sys"]),
+    ("bpf", &["base", "sys", "capture"]),
+    ("host", &["base", "model", "stats", "sys", "tsn"]),
+    ("datapath", &["avtp", "base", "bpf", "capture", "host", "model", "stats", "sys", "tsn"]),
+    ("lab", &["base", "host", "model", "sim", "stats", "sys"]),
+    ("report", &["base", "capture", "model", "stats"]),
+    ("agent", &["base", "datapath", "host", "model", "stats", "sys", "tsn"]),
     (
-        "ctl",
+        "runner",
         &[
-            "avtp", "base", "bpf", "conduct", "host", "lab", "mac", "path", "remote", "sched",
-            "sys", "trace",
+            "agent", "base", "bpf", "capture", "datapath", "host", "lab", "model", "plan",
+            "report", "sim", "stats", "sys", "tsn",
         ],
     ),
-    ("report", &["base", "sched", "trace"]),
-    ("capi", &["base", "path", "sched", "sys"]),
+    ("capi", &["base", "datapath", "model", "sys", "tsn"]),
     (
         "cli",
         &[
-            "avtp", "base", "bpf", "conduct", "ctl", "host", "lab", "mac", "path", "plan",
-            "remote", "report", "sched", "sim", "sys", "trace",
+            "agent", "avtp", "base", "bpf", "capture", "datapath", "host", "lab", "model", "plan",
+            "report", "runner", "sim", "stats", "sys", "tsn",
         ],
     ),
 ];
 /// Crates without clocks, files, threads and unsafe code.
-const PURE: &[&str] = &["base", "sched", "mac", "trace", "sim", "avtp", "conduct", "plan"];
+const PURE: &[&str] = &["base", "model", "tsn", "stats", "capture", "sim", "avtp", "plan"];
+/// Modules as pure as those, in crates that are not.
+const PURE_MODULES: &[&str] = &["crates/agent/src/protocol"];
+/// What acts on the world, or reads it.
+const ACTS: &[&str] = &[
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "SystemTime",
+    "Instant::now",
+    "timewire_bpf",
+    "timewire_datapath",
+    "timewire_host",
+    "timewire_sys",
+];
 /// Crates in which unsafe code may stand: those that speak to the kernel, and the one to which
 /// programs in other languages speak.
 const UNSAFE: &[&str] = &["sys", "bpf", "capi"];
 /// Tests of any crate with privileges may use the laboratory's stations, and compare with the
 /// machine's decisions.
-const FIXTURES: &[&str] = &["lab", "mac"];
+const FIXTURES: &[&str] = &["lab", "tsn"];
 /// Benchmarks of the planner read the clock of their thread.
 const CLOCK: (&str, &str) = ("plan", "sys");
 /// External crates that only these may use.
@@ -86,7 +101,8 @@ fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
     found
 }
 
-const FUZZ: &str = "fuzz/Cargo.toml";
+/// Of workspaces of their own.
+const APART: [&str; 2] = ["fuzz/Cargo.toml", "peers/Cargo.toml"];
 
 /// `crates/NAME/Cargo.toml` -> `NAME`.
 fn crate_of(path: &str) -> Option<&str> {
@@ -119,10 +135,10 @@ pub fn arrows(tree: &Tree) -> Vec<Breach> {
 }
 
 /// Every crate has the workspace's lints and its own name, and leaves others' dependencies alone.
-/// `fuzz` is a workspace of its own.
 pub fn manifests(tree: &Tree) -> Vec<Breach> {
     let mut found = Vec::new();
-    for (path, manifest) in tree.ending(&["/Cargo.toml"]).filter(|(path, _)| *path != FUZZ) {
+    for (path, manifest) in tree.ending(&["/Cargo.toml"]).filter(|(path, _)| !APART.contains(path))
+    {
         if !manifest.contains("[lints]\nworkspace = true") {
             found.push(Breach::new(path, 0, "`[lints]` does not say `workspace = true`"));
         }
@@ -155,6 +171,32 @@ pub fn purity(tree: &Tree) -> Vec<Breach> {
         }
         if tree.get(&rules) != shared_rules || shared_rules.is_none() {
             found.push(Breach::new(&rules, 0, "differs from crates/base/clippy.toml"));
+        }
+    }
+    found
+}
+
+/// A pure module names nothing that acts, and of its own crate only itself.
+pub fn pure_modules(tree: &Tree) -> Vec<Breach> {
+    let mut found = Vec::new();
+    for module in PURE_MODULES {
+        let own = module.split_once("/src/").map_or("", |(_, module)| module).replace('/', "::");
+        let inside = tree.ending(&[".rs"]).filter(|(path, _)| path.starts_with(module));
+        for (path, text) in inside {
+            for (number, line) in numbered(text) {
+                let code = line.split("//").next().unwrap_or_default();
+                let acts = ACTS.iter().find(|word| code.contains(**word));
+                let elsewhere = code
+                    .match_indices("crate::")
+                    .any(|(at, word)| !code[at + word.len()..].starts_with(&own));
+                if let Some(word) = acts {
+                    let what = format!("`{word}` in a pure module");
+                    found.push(Breach::new(path, number, what));
+                } else if elsewhere {
+                    let what = "a pure module uses another of its crate";
+                    found.push(Breach::new(path, number, what));
+                }
+            }
         }
     }
     found
@@ -244,16 +286,16 @@ g = \"1\"
     #[test]
     fn t0_arrows_point_down_only() {
         let tree = Tree::of(&[
-            ("crates/mac/Cargo.toml", "[dependencies]\ntimewire-sys.workspace = true\n"),
-            ("crates/path/Cargo.toml", "[dev-dependencies]\ntimewire-lab.workspace = true\n"),
-            ("crates/sched/Cargo.toml", "[dev-dependencies]\ntimewire-lab.workspace = true\n"),
+            ("crates/tsn/Cargo.toml", "[dependencies]\ntimewire-sys.workspace = true\n"),
+            ("crates/datapath/Cargo.toml", "[dev-dependencies]\ntimewire-lab.workspace = true\n"),
+            ("crates/model/Cargo.toml", "[dev-dependencies]\ntimewire-lab.workspace = true\n"),
             ("crates/plan/Cargo.toml", "[dev-dependencies]\ntimewire-sys.workspace = true\n"),
             ("crates/new/Cargo.toml", "[dependencies]\n"),
         ]);
         let expected = [
-            ("crates/mac/Cargo.toml", 2),
+            ("crates/model/Cargo.toml", 2),
             ("crates/new/Cargo.toml", 0),
-            ("crates/sched/Cargo.toml", 2),
+            ("crates/tsn/Cargo.toml", 2),
         ];
         assert_eq!(places(&arrows(&tree)), expected);
     }
@@ -272,10 +314,10 @@ g = \"1\"
 
     #[test]
     fn t0_manifests_without_lints_or_with_a_reserved_crate_are_found() {
-        let good = "name = \"timewire-mac\"\n[lints]\nworkspace = true\n";
-        let lints = good.replace("mac", "lab");
+        let good = "name = \"timewire-tsn\"\n[lints]\nworkspace = true\n";
+        let lints = good.replace("tsn", "lab");
         let tree = Tree::of(&[
-            ("crates/mac/Cargo.toml", good),
+            ("crates/tsn/Cargo.toml", good),
             ("crates/sys/Cargo.toml", "name = \"timewire-sys\"\n"),
             ("crates/bpf/Cargo.toml", good),
             ("xtask/Cargo.toml", "name = \"xtask\"\n[lints]\nworkspace = true\n"),
@@ -294,26 +336,41 @@ g = \"1\"
         let tree = Tree::of(&[
             ("crates/base/clippy.toml", "a"),
             ("crates/base/src/lib.rs", "#![forbid(unsafe_code)]\n"),
-            ("crates/sched/clippy.toml", "b"),
-            ("crates/sched/src/lib.rs", "#![forbid(unsafe_code)]\n"),
-            ("crates/mac/clippy.toml", "a"),
-            ("crates/mac/src/lib.rs", "// #![forbid(unsafe_code)]\n"),
-            ("crates/trace/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/model/clippy.toml", "b"),
+            ("crates/model/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/tsn/clippy.toml", "a"),
+            ("crates/tsn/src/lib.rs", "// #![forbid(unsafe_code)]\n"),
+            ("crates/capture/src/lib.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/stats/clippy.toml", "a"),
+            ("crates/stats/src/lib.rs", "#![forbid(unsafe_code)]\n"),
             ("crates/sim/clippy.toml", "a"),
             ("crates/sim/src/lib.rs", "#![forbid(unsafe_code)]\n"),
             ("crates/avtp/clippy.toml", "a"),
             ("crates/avtp/src/lib.rs", "#![forbid(unsafe_code)]\n"),
-            ("crates/conduct/clippy.toml", "a"),
-            ("crates/conduct/src/lib.rs", "#![forbid(unsafe_code)]\n"),
             ("crates/plan/clippy.toml", "a"),
             ("crates/plan/src/lib.rs", "#![forbid(unsafe_code)]\n"),
         ]);
         let expected = [
-            ("crates/sched/clippy.toml", 0),
-            ("crates/mac/src/lib.rs", 0),
-            ("crates/trace/clippy.toml", 0),
+            ("crates/model/clippy.toml", 0),
+            ("crates/tsn/src/lib.rs", 0),
+            ("crates/capture/clippy.toml", 0),
         ];
         assert_eq!(places(&purity(&tree)), expected);
+    }
+
+    #[test]
+    fn t0_a_pure_module_names_nothing_that_acts() {
+        let tree = Tree::of(&[
+            (
+                "crates/agent/src/protocol/a.rs",
+                "use std::fs;\n// std::fs\nuse crate::protocol::b;\n",
+            ),
+            ("crates/agent/src/protocol/b.rs", "use crate::links::Link;\n"),
+            ("crates/agent/src/links/a.rs", "use std::fs;\n"),
+        ]);
+        let expected =
+            [("crates/agent/src/protocol/a.rs", 1), ("crates/agent/src/protocol/b.rs", 1)];
+        assert_eq!(places(&pure_modules(&tree)), expected);
     }
 
     #[test]
@@ -325,14 +382,14 @@ g = \"1\"
             ("crates/capi/src/a.rs", block),
             ("crates/host/src/a.rs", block),
             ("crates/host/tests/a.rs", block),
-            ("crates/mac/tests/a.rs", &allocator),
-            ("crates/mac/src/a.rs", concat!("un", "safe impl Send for X {}")),
+            ("crates/tsn/tests/a.rs", &allocator),
+            ("crates/tsn/src/a.rs", concat!("un", "safe impl Send for X {}")),
             ("crates/lab/src/a.rs", concat!("//! un", "safe fn\n#![forbid(un", "safe_code)]\n")),
         ]);
         let expected = [
             ("crates/host/src/a.rs", 1),
             ("crates/host/tests/a.rs", 1),
-            ("crates/mac/src/a.rs", 1),
+            ("crates/tsn/src/a.rs", 1),
         ];
         assert_eq!(places(&unsafe_code(&tree)), expected);
     }

@@ -6,8 +6,10 @@
 
 mod book;
 mod crates;
+mod programs;
 mod promises;
 mod text;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +38,7 @@ impl Tree {
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() && !is_foreign(&entry.path(), &path) {
                 self.add_directory(&entry.path(), &format!("{path}/"))?;
-            } else if kind.is_file() {
+            } else if kind.is_file() && path != ".git" {
                 let bytes = fs::read(entry.path()).map_err(|e| format!("{path}: {e}"))?;
                 self.0.insert(path, String::from_utf8(bytes).unwrap_or_default());
             }
@@ -93,17 +95,21 @@ impl fmt::Display for Breach {
 
 /// Every rule over the whole tree.
 fn check(tree: &Tree) -> Vec<Breach> {
-    let rules: [fn(&Tree) -> Vec<Breach>; 14] = [
+    let rules: [fn(&Tree) -> Vec<Breach>; 18] = [
         text::banned_words,
         text::licence_lines,
         text::line_width,
         text::file_length,
         text::empty_names,
+        words::dialect,
         crates::arrows,
         crates::manifests,
         crates::purity,
+        crates::pure_modules,
         crates::unsafe_code,
         crates::dependencies_explained,
+        programs::test_files,
+        programs::commands,
         book::every_page_is_listed,
         book::links,
         book::links_stay_in_the_book,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rule about `SPECIFICATION.md`: its promises are numbered in turn, and each names tests that
 //! are there.
-//!
-//! Not here: whether a test tests what is promised.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules about single files: words, licence lines, width, length, names.
-//!
-//! Not here: rules about crates (`crates`) and about the documentation (`book`).
 
 use super::{Breach, Tree};
 

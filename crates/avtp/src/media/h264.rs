@@ -8,8 +8,6 @@
 //!
 //! **Source**: ITU-T H.264, Annex B (byte stream) and 7.4.1.2.3 (access units); RFC 6184, 5.6 to
 //! 5.8, packetization mode 1.
-//!
-//! Not here: pictures; interleaved packets (STAP-B, MTAP, FU-B), which are refused.
 
 use crate::AvtpError;
 

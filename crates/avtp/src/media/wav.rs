@@ -6,8 +6,6 @@
 //!
 //! **Source**: RIFF and WAVE, *Multimedia Programming Interface and Data Specifications 1.0*;
 //! `WAVEFORMATEX`, `WAVEFORMATEXTENSIBLE` of the Windows SDK (`mmreg.h`).
-//!
-//! Not here: compressed audio, RF64 (files above 4 GiB), changes of rate or format.
 
 use crate::AvtpError;
 use crate::bytes::{check, wide};

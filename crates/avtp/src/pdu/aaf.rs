@@ -4,8 +4,6 @@
 //! **Source**: IEEE 1722-2016, clause 7. Bytes: 16 `format`; 17 `nsr` (4 bits), reserved (2),
 //! `channels_per_frame` (10, to byte 18); 19 `bit_depth`; 20 `stream_data_length` (16 bits);
 //! 22 reserved (3), `sp` (1), `evt` (4); 23 reserved; 24 samples.
-//!
-//! Not here: the formats USER and AES3, whose headers differ.
 
 use super::{Reserved, STREAM_HEADER_BYTES, StreamHeader, Subtype};
 use crate::AvtpError;

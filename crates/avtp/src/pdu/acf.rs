@@ -7,8 +7,6 @@
 //! `message_timestamp` (64 bits, not in CAN_BRIEF, 9.4.4); then reserved (3 bits) and
 //! `can_identifier` (29); then the data and `pad` bytes. GPC (9.4.7): 2 `gpc_msg_id` (48 bits);
 //! 8 payload.
-//!
-//! Not here: packets that carry messages ([`Tscf`](super::Tscf), [`Ntscf`](super::Ntscf)).
 
 use timewire_base::{Instant, Tai};
 

@@ -5,8 +5,6 @@
 //! `stream_data_length`; 22 and 23 reserved; 24 messages. NTSCF, bytes: 0 `subtype`; 1 `sv`,
 //! `version`, reserved (1 bit), `ntscf_data_length` (11, to byte 2); 3 `sequence_num`; 4
 //! `stream_id`; 12 messages.
-//!
-//! Not here: the messages ([`AcfMessages`]).
 
 use super::{AcfMessages, CommonHeader, Reserved, STREAM_HEADER_BYTES, StreamHeader};
 use super::{StreamId, Subtype};

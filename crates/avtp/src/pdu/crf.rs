@@ -4,8 +4,6 @@
 //! **Source**: IEEE 1722-2016, clause 10. Bytes: 0 `subtype`; 1 `sv`, `version`, `mr`, reserved,
 //! `fs`, `tu`; 2 `sequence_num`; 3 `type`; 4 `stream_id`; 12 `pull` (3 bits), `base_frequency`
 //! (29); 16 `crf_data_length`; 18 `timestamp_interval`; 20 timestamps of 64 bits.
-//!
-//! Not here: the rate that the timestamps say ([`ClockRecovery`](crate::ClockRecovery)).
 
 use timewire_base::{Instant, Tai};
 

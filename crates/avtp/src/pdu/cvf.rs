@@ -5,8 +5,6 @@
 //! `format_subtype` (0 MJPEG, 1 H.264, 2 JPEG 2000); 18 and 19 reserved; 20 `stream_data_length`;
 //! 22 reserved (2 bits), `ptv` (1), `M` (1), `evt` (4); 23 reserved; 24 for H.264:
 //! `h264_timestamp` (32 bits), which `stream_data_length` counts; then the payload.
-//!
-//! Not here: what an H.264 payload is made of ([`crate::media::h264`]).
 
 use super::{Reserved, STREAM_HEADER_BYTES, StreamHeader, Subtype};
 use crate::bytes::{Bytes, check, length16, put, room};

@@ -17,6 +17,8 @@ mod cvf;
 
 use std::fmt;
 
+use timewire_base::wire::MacAddress;
+
 pub use aaf::{Aaf, AafFormat, NominalRate, SampleFormat};
 pub use acf::{AcfMessage, AcfMessages, Can, CanId, Gpc, OpaqueAcf, acf_type};
 pub use control::{Ntscf, Tscf};
@@ -180,8 +182,8 @@ pub struct StreamId(u64);
 
 impl StreamId {
     /// The stream with this number, of the talker with this MAC address.
-    pub fn new(talker: [u8; 6], number: u16) -> StreamId {
-        let [a, b, c, d, e, f] = talker;
+    pub fn new(talker: MacAddress, number: u16) -> StreamId {
+        let [a, b, c, d, e, f] = talker.0;
         let [high, low] = number.to_be_bytes();
         StreamId(u64::from_be_bytes([a, b, c, d, e, f, high, low]))
     }
@@ -202,7 +204,7 @@ impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g, high, low] = self.0.to_be_bytes();
         let number = u16::from_be_bytes([high, low]);
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}/{number}")
+        write!(f, "{}/{number}", MacAddress([a, b, c, d, e, g]))
     }
 }
 

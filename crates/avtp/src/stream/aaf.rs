@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Audio: samples to packets and back.
-//!
-//! Not here: how many samples a packet has ([`AafPacking`](crate::AafPacking)); following another
-//! clock: the talker counts samples at the nominal rate.
 
 use timewire_base::{Instant, Span, Tai};
 
@@ -189,12 +186,12 @@ impl AafTalker {
             length = self.payload.len();
         }
         let presentation_time = launch_time.saturating_add(transit);
-        let stamped = !sparse || self.sequence.is_multiple_of(8);
+        let timestamped = !sparse || self.sequence.is_multiple_of(8);
         let header = StreamHeader {
             stream,
             sequence: self.sequence,
             media_restart: self.media_restart,
-            timestamp: stamped.then(|| AvtpTime::of(presentation_time)),
+            timestamp: timestamped.then(|| AvtpTime::of(presentation_time)),
             timestamp_uncertain: false,
         };
         let samples = &self.payload[..length];
@@ -286,8 +283,8 @@ impl AafListener {
     }
 
     /// How far a timestamp is from where the nominal rate would have it, from any origin.
-    fn off_nominal(&self, index: i64, stamp: Instant<Tai>) -> Span {
-        since(stamp, Instant::from_ns(self.packets(index).as_ns()))
+    fn off_nominal(&self, index: i64, timestamp: Instant<Tai>) -> Span {
+        since(timestamp, Instant::from_ns(self.packets(index).as_ns()))
     }
 
     /// The time that `packets` packets take.
@@ -315,27 +312,28 @@ impl AafListener {
             self.anchor = None;
             self.pace = Pace::default();
         }
-        let stamp = header.timestamp.map(|time| time.near(now));
+        let timestamp = header.timestamp.map(|time| time.near(now));
         let mut index = self.order.index_of(header.sequence, None);
-        if let Some(stamp) = stamp {
+        if let Some(timestamp) = timestamp {
             if let Some((number, time)) = self.anchor {
-                // A packet that is behind by its number was not stamped after one that is ahead.
-                if index <= number && stamp > time {
+                // A packet that is behind by its number was not timestamped after one that is
+                // ahead.
+                if index <= number && timestamp > time {
                     index += 256;
                 }
                 index += 256
                     * self.pace.turns(
-                        self.off_nominal(index, stamp),
+                        self.off_nominal(index, timestamp),
                         self.packets(1),
                         self.packets(256),
                     );
                 let expected = time.saturating_add(self.packets(index - number));
-                let off = since(stamp, expected).as_ns().unsigned_abs();
+                let off = since(timestamp, expected).as_ns().unsigned_abs();
                 let half = self.packets(1).as_ns().unsigned_abs() / 2;
                 self.counters.irregular += u64::from(off > half.max(1));
             }
-            self.pace.note(self.off_nominal(index, stamp), stamp);
-            self.anchor = Some((index, stamp));
+            self.pace.note(self.off_nominal(index, timestamp), timestamp);
+            self.anchor = Some((index, timestamp));
         }
         let time =
             self.anchor.map(|(number, time)| time.saturating_add(self.packets(index - number)));

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Control messages, such as CAN frames: gathered into packets, and out of them again.
-//!
-//! Not here: what the messages do; a CAN interface.
 
 use timewire_base::{Instant, Span, Tai};
 
@@ -10,11 +8,11 @@ use crate::bytes::{check, wide};
 use crate::pdu::{AcfMessage, AcfMessages, CommonHeader, Ntscf, Reserved, STREAM_HEADER_BYTES};
 use crate::pdu::{StreamHeader, StreamId, Subtype, Tscf};
 use crate::time::check_transit;
-use crate::{AvtpError, AvtpTime, Place, Sequence};
+use crate::{AvtpError, AvtpTime, Sequence, SequenceOrder};
 
 /// In which packets control messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+pub enum ControlFormat {
     /// With a presentation time: launch plus this transit time.
     Tscf(Span),
     /// Without one.
@@ -25,7 +23,7 @@ pub enum Carrier {
 #[derive(Clone, Debug)]
 pub struct ControlTalker {
     stream: StreamId,
-    carrier: Carrier,
+    format: ControlFormat,
     data: Vec<u8>,
     used: usize,
     sequence: u8,
@@ -38,17 +36,17 @@ impl ControlTalker {
     ///
     /// **Errors**: more room than such a packet has, or less than the smallest message takes; a
     /// transit time that is negative or longer than [`MAX_TRANSIT`](crate::MAX_TRANSIT).
-    pub fn new(stream: StreamId, carrier: Carrier, room: usize) -> Result<Self, AvtpError> {
-        let fits = match carrier {
-            Carrier::Tscf(transit) => {
+    pub fn new(stream: StreamId, format: ControlFormat, room: usize) -> Result<Self, AvtpError> {
+        let fits = match format {
+            ControlFormat::Tscf(transit) => {
                 check_transit(transit)?;
                 (4..=65_535).contains(&room)
             }
-            Carrier::Ntscf => (4..=2_047).contains(&room),
+            ControlFormat::Ntscf => (4..=2_047).contains(&room),
         };
         check("room for messages", wide(room), fits, "4 to 65535 bytes, NTSCF to 2047")?;
         let packet = vec![0; STREAM_HEADER_BYTES + room];
-        Ok(ControlTalker { stream, carrier, data: vec![0; room], used: 0, sequence: 0, packet })
+        Ok(ControlTalker { stream, format, data: vec![0; room], used: 0, sequence: 0, packet })
     }
 
     /// Puts a message into the next packet; `false` when it does not fit what is there already:
@@ -73,8 +71,8 @@ impl ControlTalker {
         }
         let (stream, sequence, reserved) = (self.stream, self.sequence, Reserved::NONE);
         self.sequence = sequence.wrapping_add(1);
-        let (presentation_time, written) = match self.carrier {
-            Carrier::Tscf(transit) => {
+        let (presentation_time, written) = match self.format {
+            ControlFormat::Tscf(transit) => {
                 let time = now.saturating_add(transit);
                 let header = StreamHeader {
                     stream,
@@ -85,7 +83,7 @@ impl ControlTalker {
                 };
                 (Some(time), Tscf { header, data, reserved }.write(&mut self.packet))
             }
-            Carrier::Ntscf => {
+            ControlFormat::Ntscf => {
                 (None, Ntscf { stream, sequence, data, reserved }.write(&mut self.packet))
             }
         };
@@ -98,7 +96,7 @@ impl ControlTalker {
 #[derive(Clone, Debug)]
 pub struct Control<'a> {
     /// How it stands to the packets before.
-    pub place: Place,
+    pub place: SequenceOrder,
     /// When the messages are to be acted on; `None` for at once.
     pub at: Option<Instant<Tai>>,
     /// That time is past.
@@ -142,11 +140,11 @@ impl ControlListener {
         self.flags.count(&mut self.counters, restart, uncertain, &reserved);
         let place = self.sequence.note(self.sequence.index_of(sequence));
         self.counters.lost = self.sequence.missing();
-        if place == Place::Duplicate {
+        if place == SequenceOrder::Duplicate {
             self.counters.duplicates += 1;
             return Ok(None);
         }
-        self.counters.reordered += u64::from(place == Place::Behind);
+        self.counters.reordered += u64::from(place == SequenceOrder::Behind);
         let at = time.map(|time| time.near(now));
         let late = at.is_some_and(|at| at < now);
         self.counters.late += u64::from(late);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A clock: its events to timestamps, timestamps to its rate.
-//!
-//! Not here: the fit ([`ClockRecovery`]).
 
 use timewire_base::{Instant, Span, Tai};
 
@@ -9,7 +7,7 @@ use super::{Flags, Launch, Next, Received, StreamCounters};
 use crate::bytes::{check, wide};
 use crate::pdu::{Crf, CrfClock, CrfType, Reserved, StreamId};
 use crate::time::check_transit;
-use crate::{AvtpError, Cadence, ClockRecovery, Place, Ppb, Sequence};
+use crate::{AvtpError, Cadence, ClockRecovery, Ppb, Sequence, SequenceOrder};
 
 /// A clock talker's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,16 +159,16 @@ impl CrfListener {
         let place = self.sequence.note(index);
         self.counters.lost = self.sequence.missing();
         match place {
-            Place::Duplicate => {
+            SequenceOrder::Duplicate => {
                 self.counters.duplicates += 1;
                 return Ok(Received::Duplicate);
             }
-            Place::Behind => {
+            SequenceOrder::Behind => {
                 self.counters.reordered += 1;
                 self.counters.discarded += 1;
                 return Ok(Received::Late);
             }
-            Place::First | Place::Next | Place::Ahead { .. } => {}
+            SequenceOrder::First | SequenceOrder::Next | SequenceOrder::Ahead { .. } => {}
         }
         if times.iter().last().is_some_and(|last| last < now) {
             self.counters.late += 1;

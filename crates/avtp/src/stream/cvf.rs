@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! H.264 video: access units to packets and back.
-//!
-//! Not here: the order in which pictures are shown. All packets of an access unit have its decoding
-//! time as presentation time, and `ptv` is 0: a byte stream does not say more.
 
 use timewire_base::{Instant, SduLen, Span, Tai};
 

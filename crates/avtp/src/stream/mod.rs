@@ -15,7 +15,7 @@ mod order;
 mod pace;
 
 pub use aaf::{AafListener, AafListenerConfig, AafTalker, AafTalkerConfig, ByteOrder, Sound, Tail};
-pub use control::{Carrier, Control, ControlListener, ControlTalker};
+pub use control::{Control, ControlFormat, ControlListener, ControlTalker};
 pub use crf::{CrfListener, CrfTalker, CrfTalkerConfig};
 pub use cvf::{AccessUnit, CvfListener, CvfListenerConfig, CvfTalker, CvfTalkerConfig};
 

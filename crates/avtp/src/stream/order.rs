@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packets in the order of their numbers, each until its presentation time.
-//!
-//! Not here: what the payloads are (the listeners).
 
 use timewire_base::{Instant, Span, Tai};
 
 use super::{Late, Received, StreamCounters};
 use crate::bytes::{check, wide};
-use crate::{AvtpError, Place, Sequence};
+use crate::{AvtpError, Sequence, SequenceOrder};
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -107,12 +105,14 @@ impl Order {
         let Arrival { index, time, marker, payload } = arrival;
         let place = self.sequence.note(index);
         match place {
-            Place::Duplicate => {
+            SequenceOrder::Duplicate => {
                 counters.duplicates += 1;
                 return Received::Duplicate;
             }
-            Place::Behind => counters.reordered += 1,
-            Place::First | Place::Next | Place::Ahead { .. } => self.latest = time,
+            SequenceOrder::Behind => counters.reordered += 1,
+            SequenceOrder::First | SequenceOrder::Next | SequenceOrder::Ahead { .. } => {
+                self.latest = time
+            }
         }
         let capacity = wide(self.slots.len());
         let highest = self.sequence.highest().unwrap_or(index);

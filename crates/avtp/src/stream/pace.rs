@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a talker's timestamps have been like, to tell packets that are lost from a talker that
-//! stamps at another pace than that of its samples.
+//! timestamps at another pace than that of its samples.
 //!
 //! A number of eight bits says nothing of 256 lost packets; the timestamps do, if they count
-//! samples. A talker that stamps when it sends, in bursts or with pauses, has timestamps that jump
-//! though nothing is lost.
-//!
-//! Not here: the order of packets (`order`).
+//! samples. A talker that timestamps when it sends, in bursts or with pauses, has timestamps that
+//! jump though nothing is lost.
 
 use timewire_base::{Instant, Span, Tai};
 
@@ -31,15 +29,15 @@ const CLOCK: i64 = 5_000;
 
 impl Pace {
     /// Notes how far a timestamp is from the nominal rate.
-    pub fn note(&mut self, off: Span, stamp: Instant<Tai>) {
+    pub fn note(&mut self, off: Span, timestamp: Instant<Tai>) {
         let off = off.as_ns();
         match &mut self.now {
-            Some(now) if stamp < now.begun.saturating_add(WINDOW) => {
+            Some(now) if timestamp < now.begun.saturating_add(WINDOW) => {
                 (now.least, now.most) = (now.least.min(off), now.most.max(off));
             }
             now => {
                 self.before = *now;
-                *now = Some(Window { begun: stamp, least: off, most: off });
+                *now = Some(Window { begun: timestamp, least: off, most: off });
             }
         }
     }

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 use support::Pair;
 use timewire_bpf::trace::{Mode, Settings, Tracer};
+use timewire_capture::event::Hook;
+use timewire_capture::filter::Filter;
 use timewire_sys::clock::thread_time;
-use timewire_trace::event::Hook;
-use timewire_trace::filter::Filter;
 
 const PORT: u16 = 7106;
 /// Packets of a batch.
@@ -39,8 +39,8 @@ const SEVEN: [Hook; 7] = [
     Hook::SocketReceive,
 ];
 /// **Units**: instructions.
-const MOST_PER_EVENT: f64 = 900.0;
-const MOST_PER_OTHER_PACKET: f64 = 2000.0;
+const MAX_PER_EVENT: f64 = 900.0;
+const MAX_PER_OTHER_PACKET: f64 = 2000.0;
 
 fn main() -> ExitCode {
     let asked = |word: &str| std::env::args().any(|argument| argument == word);
@@ -230,9 +230,9 @@ fn instructions(pair: &Pair) -> ExitCode {
     println!("instructions a packet: {nothing:.0}; traced {traced:.0}, not asked for {other:.0}");
     println!("events a packet: {per_packet:.2}, and {none} of those not asked for");
     println!("{:<32} {:>12} {:>12}", "instructions per event", "counted", "bound");
-    println!("{:<32} {per_event:>12.0} {MOST_PER_EVENT:>12.0}", "asked for");
+    println!("{:<32} {per_event:>12.0} {MAX_PER_EVENT:>12.0}", "asked for");
     let more = other - nothing;
-    println!("{:<32} {more:>12.0} {MOST_PER_OTHER_PACKET:>12.0}", "a packet not asked for");
+    println!("{:<32} {more:>12.0} {MAX_PER_OTHER_PACKET:>12.0}", "a packet not asked for");
     println!("each alone, of packets not asked for:");
     for hook in SEVEN {
         let (alone, _) = least(Some(tracer(&fitting_nothing(), &[hook], Mode::Events)));
@@ -241,7 +241,7 @@ fn instructions(pair: &Pair) -> ExitCode {
     let is_right = per_packet >= 4.0 && none == 0 && per_event > 0.0;
     // Kernels that lack some of the hooks share the work of the first among fewer events.
     let is_whole = per_packet >= 7.0;
-    if is_right && (!is_whole || per_event <= MOST_PER_EVENT) && more <= MOST_PER_OTHER_PACKET {
+    if is_right && (!is_whole || per_event <= MAX_PER_EVENT) && more <= MAX_PER_OTHER_PACKET {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -2,8 +2,6 @@
 //! Other tracers at the same seven tracepoints: the kernel's own (`ftrace`, in an instance of
 //! tracefs), `perf record` and `bpftrace`. What they cost the thread that is traced, and how many
 //! events they kept.
-//!
-//! Not here: Timewire's (`main`).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -2,7 +2,7 @@
 //! Holds frames of some priorities back before an interface's queueing discipline, unless told
 //! again and again that they may pass (`egress.bpf.c`).
 //!
-//! Not here: who tells (`timewire-ctl`).
+//! Not here: who tells (`timewire-datapath`).
 
 use std::os::fd::AsFd;
 

@@ -2,7 +2,7 @@
 /*
  * On the far side of the station's virtual interface: every frame that the local stack sends goes
  * to the AF_XDP socket of the station's MAC. Without a socket it is dropped, as a cable without a
- * card would.
+ * NIC would.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Hands frames that a listener wants to its AF_XDP socket, with stamps before them; all others go
- * up the stack, and so do those whose queue has no socket. Fails open: a frame in doubt does not
+ * Hands frames that a listener wants to its AF_XDP socket, with timestamps before them; all others
+ * go up the stack, and so do those whose queue has no socket. Fails open: a frame in doubt does not
  * fit a filter that asks for what is in doubt.
  *
- * There are two programs: the driver tells its stamp only to one that is bound to its device,
+ * There are two programs: the driver tells its timestamp only to one that is bound to its device,
  * which needs Linux 6.3 and cannot run outside of the driver.
  */
 #include "parse.bpf.h"
@@ -33,10 +33,10 @@ _Static_assert(sizeof(struct tw_listen_settings) == 24, "mirrored in mod.rs");
 
 const volatile struct tw_listen_settings settings = {};
 
-/* Right before the frame; the mirror is `Metadata` in mod.rs. A stamp of 0 is none. */
+/* Right before the frame; the mirror is `Metadata` in mod.rs. A timestamp of 0 is none. */
 struct tw_listen_metadata {
 	__u64 driver_ns; /* TAI */
-	__u64 hardware_ns; /* of the card's clock */
+	__u64 hardware_ns; /* of the NIC's clock */
 	__u32 pad;
 	__u32 mark;
 };
@@ -66,7 +66,8 @@ struct {
 	__type(value, struct tw_listen_counters);
 } counters SEC(".maps");
 
-extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *context, __u64 *stamp) __ksym __weak;
+extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *context,
+					 __u64 *timestamp) __ksym __weak;
 
 static __always_inline int tw_is_address(const volatile __u8 *wanted, const __u8 *found)
 {

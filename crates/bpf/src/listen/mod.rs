@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Hands the frames that a listener wants to its AF_XDP socket, with stamps, and leaves all others
-//! to the stack (`listen.bpf.c`).
+//! Hands the frames that a listener wants to its AF_XDP socket, with timestamps, and leaves all
+//! others to the stack (`listen.bpf.c`).
 //!
 //! Not here: the socket (`timewire_sys::xsk`), classes of received frames (`receive`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libbpf_rs::{MapCore, MapFlags};
+use timewire_base::wire::MacAddress;
 use timewire_base::{Instant, Tai};
 use timewire_sys::filter::FrameFilter;
 
@@ -29,7 +30,7 @@ pub struct ListenCounters {
     pub passed: u64,
     /// Fit, but came on a queue without a socket, so went up the stack.
     pub without_socket: u64,
-    /// Among those taken: had no room before them for stamps.
+    /// Among those taken: had no room before them for timestamps.
     pub without_metadata: u64,
 }
 
@@ -38,7 +39,7 @@ pub struct ListenCounters {
 pub struct Metadata {
     /// When the program had the frame.
     pub driver: Option<Instant<Tai>>,
-    /// When the card received it. **Units**: nanoseconds of the card's clock.
+    /// When the NIC received it. **Units**: nanoseconds of the NIC's clock.
     pub hardware_ns: Option<i64>,
 }
 
@@ -68,8 +69,8 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// Loads the program and attaches it. With `hardware` it asks the driver for the card's stamp
-    /// of each frame.
+    /// Loads the program and attaches it. With `hardware` it asks the driver for the NIC's
+    /// timestamp of each frame.
     ///
     /// **Errors**: no privilege; the driver does not know the mode; there is a program on the
     /// interface ([`crate::attached`] says which); with `hardware`, the kernel is older than 6.3,
@@ -155,8 +156,9 @@ fn loaded(
 fn encode(filter: &FrameFilter, has_tai: bool) -> [u8; 24] {
     let FrameFilter { ethertype, destination, source, vid, pcp, udp_port } = *filter;
     let mut bytes = [0; 24];
-    bytes[..6].copy_from_slice(&destination.unwrap_or_default());
-    bytes[6..12].copy_from_slice(&source.unwrap_or_default());
+    let octets = |it: Option<MacAddress>| it.map_or([0; 6], |it| it.0);
+    bytes[..6].copy_from_slice(&octets(destination));
+    bytes[6..12].copy_from_slice(&octets(source));
     for (at, number) in [(12, ethertype), (14, vid), (16, udp_port)] {
         bytes[at..at + 2].copy_from_slice(&number.unwrap_or_default().to_ne_bytes());
     }
@@ -182,7 +184,7 @@ mod tests {
     use crate::receive::tests::{Random, verified_instructions};
 
     #[test]
-    fn t0_stamps_are_read_where_the_program_has_left_its_mark() {
+    fn t0_timestamps_are_read_where_the_program_has_left_its_mark() {
         let mut bytes = [0; Metadata::LEN];
         bytes[..8].copy_from_slice(&7_i64.to_ne_bytes());
         assert_eq!(Metadata::decode(&bytes), Metadata::default());
@@ -197,8 +199,9 @@ mod tests {
         let maybe = |random: &mut Random| random.of(&[true, false, false]);
         FrameFilter {
             ethertype: maybe(random).then(|| random.of(&[0x0800, 0x86dd, 0x8100])),
-            destination: maybe(random).then(|| random.of(&[[2, 0, 0, 0, 0, 1], [0xff; 6]])),
-            source: random.of(&[None, None, Some([2; 6]), Some([3; 6])]),
+            destination: maybe(random)
+                .then(|| MacAddress(random.of(&[[2, 0, 0, 0, 0, 1], [0xff; 6]]))),
+            source: random.of(&[None, None, Some([2; 6]), Some([3; 6])]).map(MacAddress),
             vid: random.of(&[None, None, None, Some(5)]),
             pcp: random.of(&[None, None, None, Some(3)]),
             udp_port: maybe(random).then(|| random.of(&[15_001, 15_002, 9, 0])),
@@ -242,8 +245,8 @@ mod tests {
     fn t3_the_verifier_needs_few_instructions_for_a_listener() {
         let all = FrameFilter {
             ethertype: Some(0x0800),
-            destination: Some([2; 6]),
-            source: Some([2; 6]),
+            destination: Some(MacAddress([2; 6])),
+            source: Some(MacAddress([2; 6])),
             vid: Some(5),
             pcp: Some(5),
             udp_port: Some(9),

@@ -9,28 +9,28 @@
 #include <linux/errno.h>
 #include <bpf/bpf_helpers.h>
 
-#define TW_ROADS 9
+#define TW_WATCHED_MAPS 9
 
-/* The roads that are watched, by the numbers of their maps. */
+/* The watched maps that are watched, by the numbers of their maps. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, TW_ROADS);
+	__uint(max_entries, TW_WATCHED_MAPS);
 	__type(key, __u32);
 	__type(value, __u32);
-} roads SEC(".maps");
+} watched_maps SEC(".maps");
 
-/* By road: the lanes, then the sockets. */
+/* By watched map: the lanes, then the sockets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, TW_ROADS);
+	__uint(max_entries, TW_WATCHED_MAPS);
 	__type(key, __u32);
 	__type(value, __u64);
 } lost SEC(".maps");
 
 static __always_inline int tw_lose(__u32 map, __u32 frames)
 {
-	__u32 *road = bpf_map_lookup_elem(&roads, &map);
-	__u64 *counter = road ? bpf_map_lookup_elem(&lost, road) : NULL;
+	__u32 *watched = bpf_map_lookup_elem(&watched_maps, &map);
+	__u64 *counter = watched ? bpf_map_lookup_elem(&lost, watched) : NULL;
 
 	if (counter)
 		*counter += frames;

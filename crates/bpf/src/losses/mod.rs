@@ -27,17 +27,17 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// Loads and attaches them; `roads` are the maps that are watched.
+    /// Loads and attaches them; `watched_maps` are the maps that are watched.
     ///
     /// **Errors**: no privilege, or a kernel without these tracepoints.
-    pub(crate) fn attach(roads: &[BorrowedFd<'_>]) -> Result<Losses, BpfError> {
+    pub(crate) fn attach(watched_maps: &[BorrowedFd<'_>]) -> Result<Losses, BpfError> {
         let object = load(PROGRAM, OBJECT, |_| Ok(()))?;
-        let map = map_of(&object, "roads");
-        for (number, road) in (0_u32..).zip(roads) {
+        let map = map_of(&object, "watched_maps");
+        for (number, watched) in (0_u32..).zip(watched_maps) {
             let failed = |source| BpfError::Tracepoint { source };
-            let key = objects::map_number(*road).map_err(failed)?;
+            let key = objects::map_number(*watched).map_err(failed)?;
             map.update(&key.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|source| BpfError::Map { map: "roads", source })?;
+                .map_err(|source| BpfError::Map { map: "watched_maps", source })?;
         }
         let links: io::Result<Vec<OwnedFd>> = PROBES
             .iter()
@@ -54,9 +54,9 @@ impl Losses {
         &self.links
     }
 
-    /// The counter of a road, summed over all CPUs.
-    pub(crate) fn lost(&self, road: u32) -> Result<u64, BpfError> {
-        read(&map_of(&self.object, "lost"), road)
+    /// The counter of a watched map, summed over all CPUs.
+    pub(crate) fn lost(&self, watched: u32) -> Result<u64, BpfError> {
+        read(&map_of(&self.object, "lost"), watched)
     }
 
     /// Gives the map of the counters a name.
@@ -65,18 +65,18 @@ impl Losses {
     }
 }
 
-/// The counter of a road, summed over all CPUs.
-pub(crate) fn read(map: &impl MapCore, road: u32) -> Result<u64, BpfError> {
+/// The counter of a watched map, summed over all CPUs.
+pub(crate) fn read(map: &impl MapCore, watched: u32) -> Result<u64, BpfError> {
     let per_cpu = map
-        .lookup_percpu(&road.to_ne_bytes(), MapFlags::ANY)
+        .lookup_percpu(&watched.to_ne_bytes(), MapFlags::ANY)
         .map_err(|source| BpfError::Map { map: "lost", source })?;
     let values = per_cpu.into_iter().flatten();
     Ok(values.filter_map(|bytes| bytes.try_into().ok().map(u64::from_ne_bytes)).sum())
 }
 
-/// Sets the counter of a road to 0 on all CPUs.
-pub(crate) fn clear(map: &impl MapCore, road: u32) -> Result<(), BpfError> {
+/// Sets the counter of a watched map to 0 on all CPUs.
+pub(crate) fn clear(map: &impl MapCore, watched: u32) -> Result<(), BpfError> {
     let failed = |source| BpfError::Map { map: "lost", source };
     let zero = vec![vec![0; 8]; libbpf_rs::num_possible_cpus().map_err(failed)?];
-    map.update_percpu(&road.to_ne_bytes(), &zero, MapFlags::ANY).map_err(failed)
+    map.update_percpu(&watched.to_ne_bytes(), &zero, MapFlags::ANY).map_err(failed)
 }

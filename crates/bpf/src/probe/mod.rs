@@ -20,7 +20,7 @@ const PROGRAM: &str = "probe";
 /// Linux `BPF_F_XDP_DEV_BOUND_ONLY`.
 const BOUND_TO_DEVICE: u32 = 1 << 6;
 /// How long a record may take from the tracepoint to here.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Loads the object with only these programs of it.
 fn only(program: &str, watched: &str) -> Result<libbpf_rs::Object, BpfError> {
@@ -61,10 +61,10 @@ pub fn tcx(interface: u32) -> Result<Link, BpfError> {
         .map_err(|source| BpfError::Attach { program: PROGRAM, interface, source })
 }
 
-/// Attaches an XDP program that asks the driver for the receive stamp of each frame.
+/// Attaches an XDP program that asks the driver for the receive timestamp of each frame.
 ///
 /// **Errors**: as [`xdp`]; the kernel or the driver has no such question (Linux 6.3).
-pub fn receive_stamps(interface: u32) -> Result<Link, BpfError> {
+pub fn receive_timestamps(interface: u32) -> Result<Link, BpfError> {
     let index = interface;
     let object = load("metadata", METADATA, |open| {
         for mut program in open.progs_mut() {
@@ -73,7 +73,7 @@ pub fn receive_stamps(interface: u32) -> Result<Link, BpfError> {
         }
         Ok(())
     })?;
-    attach::xdp(program_of(&object, "tw_stamp").as_fd(), interface, AttachMode::Native)
+    attach::xdp(program_of(&object, "tw_timestamp").as_fd(), interface, AttachMode::Native)
         .map_err(|source| BpfError::Attach { program: "metadata", interface, source })
 }
 
@@ -94,7 +94,7 @@ pub fn cpu_map(cpu: u32) -> Result<(), BpfError> {
 
 /// Attaches to the tracepoint that every sent frame passes, runs `send` in a thread of a name that
 /// nobody else has, and waits for the record of it in the ring buffer. **Units**: the result is the
-/// stamp of the record in nanoseconds of the monotonic clock.
+/// timestamp of the record in nanoseconds of the monotonic clock.
 ///
 /// **Errors**: as [`xdp`]; `TimedOut` when no record came.
 pub fn traced_sending(send: impl FnOnce() + Send) -> Result<u64, BpfError> {
@@ -106,12 +106,12 @@ pub fn traced_sending(send: impl FnOnce() + Send) -> Result<u64, BpfError> {
     let link = program
         .attach_raw_tracepoint("net_dev_queue")
         .map_err(|source| BpfError::Load { program: "tracepoint", source })?;
-    let mut stamp = None;
+    let mut timestamp = None;
     let events = map_of(&object, "events");
     let mut builder = RingBufferBuilder::new();
     builder
         .add(&events, |bytes: &[u8]| {
-            stamp = bytes.try_into().ok().map(u64::from_ne_bytes);
+            timestamp = bytes.try_into().ok().map(u64::from_ne_bytes);
             0
         })
         .map_err(failed)?;
@@ -120,9 +120,9 @@ pub fn traced_sending(send: impl FnOnce() + Send) -> Result<u64, BpfError> {
         let thread = std::thread::Builder::new().name(name.clone()).spawn_scoped(scope, send);
         thread.map(|thread| thread.join()).is_ok()
     });
-    ring.poll(PATIENCE).map_err(failed)?;
+    ring.poll(TIMEOUT).map_err(failed)?;
     drop((ring, link));
-    stamp.ok_or_else(|| failed(io::Error::from(io::ErrorKind::TimedOut).into()))
+    timestamp.ok_or_else(|| failed(io::Error::from(io::ErrorKind::TimedOut).into()))
 }
 
 /// Something that differs between the threads of a process.
@@ -144,7 +144,7 @@ mod tests {
             socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         };
         match traced_sending(send) {
-            Ok(stamp) => assert!(stamp > 0),
+            Ok(timestamp) => assert!(timestamp > 0),
             Err(error) => return eprintln!("SKIP: {error}"),
         }
         // Nothing was sent, so nothing is seen, however much others send.
@@ -167,7 +167,7 @@ mod tests {
             xdp(none, AttachMode::Generic).unwrap_err(),
             xdp(none, AttachMode::Native).unwrap_err(),
             tcx(none).unwrap_err(),
-            receive_stamps(none).unwrap_err(),
+            receive_timestamps(none).unwrap_err(),
         ];
         for error in errors {
             assert!(!error.to_string().is_empty(), "{error:?}");

@@ -29,11 +29,11 @@ int tw_sent(void *context)
 		if (!name[i])
 			break;
 	}
-	__u64 *stamp = bpf_ringbuf_reserve(&events, sizeof(*stamp), 0);
+	__u64 *timestamp = bpf_ringbuf_reserve(&events, sizeof(*timestamp), 0);
 
-	if (stamp) {
-		*stamp = bpf_ktime_get_ns();
-		bpf_ringbuf_submit(stamp, 0);
+	if (timestamp) {
+		*timestamp = bpf_ktime_get_ns();
+		bpf_ringbuf_submit(timestamp, 0);
 	}
 	return 0;
 }

@@ -3,7 +3,7 @@
 //! process and by port alone (here), and of an interface, for longer and by any field
 //! ([`resident`]).
 //!
-//! Not here: the same rule on the transmit side (`timewire-mac`).
+//! Not here: the same rule on the transmit side (`timewire-tsn`).
 
 mod program;
 pub mod resident;
@@ -36,7 +36,7 @@ pub struct Settings {
     pub stack_interface: u32,
     /// CPU of the deferred thread.
     pub defer_cpu: u32,
-    /// The station's address; unicast frames to others are dropped, as a card's filter would.
+    /// The station's address; unicast frames to others are dropped, as a NIC's filter would.
     pub address: [u8; 6],
 }
 
@@ -81,7 +81,7 @@ impl Receive {
         let losses = Losses::attach(&[map_of(&programs.programs.0, "lane_0").as_fd()]).ok();
         let failed = |source| BpfError::Attach { program: PROGRAM, interface, source };
         // First the way to the stack, then the classifier, so that no frame is classified into a
-        // road that is not there yet.
+        // map that is not there yet.
         let program = program_of(&programs.programs.0, "tw_to_stack");
         let to_stack = attach::tcx_ingress(program.as_fd(), interface).map_err(failed)?;
         let program = program_of(&programs.programs.0, "tw_classify");

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapHandle, ProgramInput};
 
+use timewire_base::wire::MacAddress;
+
 use super::program::{ProgramSettings, Programs, add_thread, read_counter, replace_rules};
 use super::rules::{Class, FrameMatch, MAX_COMPARISONS, Prefix, Rules, Target};
 use super::tests::Random;
@@ -19,8 +21,8 @@ const XDP_REDIRECT: u32 = 4;
 /// What a frame has, as far as it can be trusted.
 #[derive(Debug, Default)]
 struct Seen {
-    destination: Option<[u8; 6]>,
-    source: Option<[u8; 6]>,
+    destination: Option<MacAddress>,
+    source: Option<MacAddress>,
     tag: Option<u16>,
     ethertype: Option<u16>,
     /// To and from.
@@ -36,8 +38,8 @@ fn number(bytes: &[u8], at: usize) -> Option<u16> {
 
 fn see(frame: &[u8]) -> Seen {
     let mut seen = Seen {
-        destination: frame.get(..6).map(|it| it.try_into().unwrap()),
-        source: frame.get(6..12).map(|it| it.try_into().unwrap()),
+        destination: frame.get(..6).map(|it| MacAddress(it.try_into().unwrap())),
+        source: frame.get(6..12).map(|it| MacAddress(it.try_into().unwrap())),
         ..Seen::default()
     };
     let mut at = 12;
@@ -165,7 +167,7 @@ fn judge(rules: &Rules, frame: &[u8]) -> usize {
     rules.matches.iter().find(|(_, one)| fits(one, &seen)).map_or(0, |(class, _)| *class)
 }
 
-const CARDS: [[u8; 6]; 3] = [[2, 0, 0, 0, 0, 1], [0x91, 0xe0, 0xf0, 0, 0xfe, 1], [0xff; 6]];
+const NICS: [[u8; 6]; 3] = [[2, 0, 0, 0, 0, 1], [0x91, 0xe0, 0xf0, 0, 0xfe, 1], [0xff; 6]];
 const PORTS: [u16; 4] = [15_001, 15_002, 319, 0];
 const STREAMS: [u64; 3] = [0x0200_0000_0001_0001, 0x0200_0000_0001_0002, 0];
 const DSCPS: [u8; 3] = [46, 34, 0];
@@ -179,8 +181,8 @@ fn v6(random: &mut Random) -> [u8; 16] {
 
 /// A frame of the kinds that rules ask for, mostly right.
 fn frame(random: &mut Random) -> Vec<u8> {
-    let mut frame = random.of(&CARDS).to_vec();
-    frame.extend(random.of(&CARDS));
+    let mut frame = random.of(&NICS).to_vec();
+    frame.extend(random.of(&NICS));
     for _ in 0..random.of(&[0, 0, 0, 1, 1, 2, 3]) {
         frame.extend(random.of(&[[0x81, 0x00], [0x88, 0xa8]]));
         frame.extend(random.of(&[0xc00a_u16, 0xc014, 0x600a, 0xd00a, 0x0000]).to_be_bytes());
@@ -269,12 +271,12 @@ fn a_match(random: &mut Random) -> FrameMatch {
             7 => one.vlan = Some(random.of(&[10, 20])),
             8 => one.dscp = Some(random.of(&DSCPS)),
             9 => one.ethertype = Some(random.of(&[0x88f7, 0x22f0, 0x0800, 0x86dd, 0x8100])),
-            10 => one.destination = Some(random.of(&CARDS)),
-            11 => one.source = Some(random.of(&CARDS)),
+            10 => one.destination = Some(MacAddress(random.of(&NICS))),
+            11 => one.source = Some(MacAddress(random.of(&NICS))),
             _ => one.stream = Some(random.of(&STREAMS)),
         }
     }
-    // Two wishes for one field, of which the later would win.
+    // Two requests for one field, of which the later would win.
     if one.port.is_some() {
         (one.to_port, one.from_port) = (None, None);
     }

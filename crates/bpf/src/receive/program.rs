@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The receive program in the kernel: loading it, and its maps.
-//!
-//! Not here: attaching it for a process (`receive`), and for longer (`resident`).
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 

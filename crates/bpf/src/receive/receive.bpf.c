@@ -271,7 +271,7 @@ int tw_classify(struct xdp_md *context)
 
 	if (data + sizeof(struct ethhdr) > end)
 		return XDP_PASS;
-	/* Its stamp is worth the less the later it is. */
+	/* Its timestamp is worth the less the later it is. */
 	if (settings.drops_foreign && ((struct ethhdr *)data)->h_proto == bpf_htons(ETH_P_1588))
 		return XDP_PASS;
 	block = bpf_map_lookup_elem(&rules, &first);
@@ -290,7 +290,7 @@ int tw_classify(struct xdp_md *context)
 		if (number)
 			tw_count(TW_SLOT_REAL_TIME);
 		if (foreign) {
-			/* A hub shows every frame to everyone; a card's filter would not. */
+			/* A hub shows every frame to everyone; a NIC's filter would not. */
 			tw_count(TW_SLOT_FOREIGN);
 			return XDP_DROP;
 		}

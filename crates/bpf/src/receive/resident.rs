@@ -2,8 +2,6 @@
 //! The receive program without a process: its link and its maps have names in a directory of the
 //! BPF file system, which keeps them until they are removed. Whoever may open them changes the
 //! rules, reads the counters and registers AF_XDP sockets.
-//!
-//! Not here: where the directory is, its undo, how threads are scheduled (`timewire-ctl`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -68,8 +66,9 @@ impl Resident {
         }
         let lanes: Vec<_> = LANE_MAPS.iter().map(|name| map(name)).collect();
         let sockets = map("sockets");
-        let roads: Vec<_> = lanes.iter().map(|map| map.as_fd()).chain([sockets.as_fd()]).collect();
-        let uncounted = match Losses::attach(&roads) {
+        let watched_maps: Vec<_> =
+            lanes.iter().map(|map| map.as_fd()).chain([sockets.as_fd()]).collect();
+        let uncounted = match Losses::attach(&watched_maps) {
             Err(error) => Some(error),
             Ok(losses) => {
                 for (link, (_, tracepoint)) in losses.links().iter().zip(losses::PROBES) {
@@ -134,7 +133,7 @@ impl Resident {
         }
     }
 
-    /// Takes the program off and puts the other one back, if there was one. Off already is fine.
+    /// Takes the program off and restores the other one, if there was one. Off already is fine.
     ///
     /// **Errors**: the kernel refuses; a third program has taken its place.
     pub fn detach(&self, interface: u32) -> Result<(), BpfError> {
@@ -208,8 +207,8 @@ impl Resident {
     /// Frames lost on the way to a lane's threads, or, for `None`, to sockets; `None` when this is
     /// not counted.
     pub fn lost(&self, lane: Option<u8>) -> Result<Option<u64>, BpfError> {
-        let road = u32::from(lane.unwrap_or(LANES));
-        self.lost.as_ref().map(|map| losses::read(map, road)).transpose()
+        let watched = u32::from(lane.unwrap_or(LANES));
+        self.lost.as_ref().map(|map| losses::read(map, watched)).transpose()
     }
 
     /// Sets the losses of a lane to 0, where they are counted.

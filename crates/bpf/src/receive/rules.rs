@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules as the program compares them: each is a value and a mask over the key of a frame, which
 //! `parse.bpf.h` fills in. The layouts mirror `receive.bpf.c`.
-//!
-//! Not here: which rules there are, and their text (`timewire-sched`).
 
 use std::net::IpAddr;
+
+use timewire_base::wire::MacAddress;
 
 use thiserror::Error;
 
@@ -82,10 +82,10 @@ pub struct FrameMatch {
     pub dscp: Option<u8>,
     /// EtherType behind VLAN tags.
     pub ethertype: Option<u16>,
-    /// Address of the card that the frame goes to.
-    pub destination: Option<[u8; 6]>,
-    /// Address of the card that the frame comes from.
-    pub source: Option<[u8; 6]>,
+    /// Address of the NIC that the frame goes to.
+    pub destination: Option<MacAddress>,
+    /// Address of the NIC that the frame comes from.
+    pub source: Option<MacAddress>,
     /// Stream of AVTP.
     pub stream: Option<u64>,
 }
@@ -134,7 +134,7 @@ impl FrameMatch {
         }
         for (at, address) in [(DESTINATION, self.destination), (SOURCE, self.source)] {
             if let Some(address) = address {
-                entry.is(at, &address);
+                entry.is(at, &address.0);
             }
         }
         if let Some(stream) = self.stream {

@@ -5,7 +5,7 @@
 use std::os::fd::AsRawFd;
 
 use libbpf_rs::ProgramInput;
-use timewire_mac::PortRules;
+use timewire_tsn::PortRules;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which packet it is: the numbers that a filter compares (timewire_trace::filter::Keys), and the
- * tag that is the same on every host (timewire_trace::identity says how it comes about).
+ * Which packet it is: the numbers that a filter compares (timewire_capture::filter::Keys), and the
+ * tag that is the same on every host (timewire_capture::identity says how it comes about).
  *
  * Not here: where in a socket buffer the frame lies (trace.bpf.c).
  */
@@ -18,7 +18,6 @@
 #define TW_TYPE_IPV6 0x86dd
 #define TW_TYPE_VLAN 0x8100
 #define TW_TYPE_SERVICE_VLAN 0x88a8
-#define TW_TYPE_OLD_VLAN 0x9100
 #define TW_TYPE_PTP 0x88f7
 #define TW_PROTOCOL_SCTP 132
 #define TW_PROTOCOL_FRAGMENT 44
@@ -244,8 +243,7 @@ static __always_inline __u32 tw_skip_tags(const struct tw_view *view, const stru
 
 #pragma unroll
 	for (i = 0; i < 2; i++) {
-		if (*type != TW_TYPE_VLAN && *type != TW_TYPE_SERVICE_VLAN &&
-		    *type != TW_TYPE_OLD_VLAN)
+		if (*type != TW_TYPE_VLAN && *type != TW_TYPE_SERVICE_VLAN)
 			break;
 		if (view->linear < offset + 4)
 			break;

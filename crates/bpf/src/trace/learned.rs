@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the programs learn beside events: names of threads, whose packets a tag stands for, and how
 //! long packets took.
-//!
-//! Not here: how they learn it (`trace.bpf.c`).
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use timewire_base::wire::MacAddress;
+
 use libbpf_rs::{MapCore, MapFlags};
-use timewire_trace::event::Hook;
-use timewire_trace::filter::{kind, word};
+use timewire_capture::event::Hook;
+use timewire_capture::filter::{kind, word};
 
 use super::{HOOKS, Tracer};
 use crate::{BpfError, map_of};
@@ -121,9 +121,9 @@ impl Flow {
         if word & word::HAS_PORTS == 0 { String::new() } else { format!(":{}", word & 0xffff) }
     }
 
-    fn mac(&self, at: u8) -> String {
-        let bytes = self.words[usize::from(at)].to_be_bytes();
-        bytes[2..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+    fn mac(&self, at: u8) -> MacAddress {
+        let [_, _, octets @ ..] = self.words[usize::from(at)].to_be_bytes();
+        MacAddress(octets)
     }
 }
 

@@ -7,15 +7,13 @@
 //! | tracepoint | nothing beyond BTF | sockets from 6.3 on, all others 5.15 |
 //! | fentry | `CONFIG_FUNCTION_TRACER`, no lockdown | 5.5 (x86), 6.0 (arm64) |
 //! | kprobe | `CONFIG_KPROBES`, no lockdown | any |
-//!
-//! Not here: loading and attaching (`super`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Typedef};
-use timewire_trace::event::Hook;
+use timewire_capture::event::Hook;
 
 /// How a hook is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,7 +119,7 @@ pub(super) const PROBES: [Probe; 42] = [
     fentry(Hook::SocketReceive, "tw_receive_inet", "inet_recvmsg"),
     fentry(Hook::SocketReceive, "tw_receive_inet6", "inet6_recvmsg"),
     fentry(Hook::SocketReceive, "tw_receive_packet", "packet_recvmsg"),
-    fentry(Hook::TransmitStamp, "tw_stamp_entry", "__skb_tstamp_tx"),
+    fentry(Hook::TransmitTimestamp, "tw_timestamp_entry", "__skb_tstamp_tx"),
     kprobe(Hook::SocketQueue, "tw_queue_probe", "sock_def_readable"),
     kprobe(Hook::SocketSend, "tw_send_probe", "inet_sendmsg"),
     kprobe(Hook::SocketSend, "tw_send_probe", "inet6_sendmsg"),
@@ -135,7 +133,7 @@ pub(super) const PROBES: [Probe; 42] = [
     kretprobe(Hook::SocketReceive, "tw_receive_return", "inet_recvmsg"),
     kretprobe(Hook::SocketReceive, "tw_receive_return", "inet6_recvmsg"),
     kretprobe(Hook::SocketReceive, "tw_receive_return", "packet_recvmsg"),
-    kprobe(Hook::TransmitStamp, "tw_stamp_probe", "__skb_tstamp_tx"),
+    kprobe(Hook::TransmitTimestamp, "tw_timestamp_probe", "__skb_tstamp_tx"),
 ];
 
 /// The map that only breakpoints use.

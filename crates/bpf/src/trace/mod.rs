@@ -3,7 +3,8 @@
 //! and the rings that they write events to (`trace.bpf.c`). Where a kernel has no tracepoint, at
 //! functions of it (`levels`). Where it is asked for, drivers show frames to an XDP program, too.
 //!
-//! Not here: the events (`timewire_trace::event`), who writes them into a file (`timewire-ctl`).
+//! Not here: the events (`timewire_capture::event`), who writes them into a file
+//! (`timewire-runner`).
 
 mod learned;
 mod levels;
@@ -18,9 +19,9 @@ use std::os::fd::AsFd;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::{Link, MapCore, MapFlags};
+use timewire_capture::capture::HookCount;
+use timewire_capture::event::{EVENT_BYTES, Hook};
 use timewire_sys::trace_ring::TraceRings;
-use timewire_trace::capture::HookCount;
-use timewire_trace::event::{EVENT_BYTES, Hook};
 
 use crate::{AttachMode, BpfError, attach, load, map_of, objects, program_of};
 

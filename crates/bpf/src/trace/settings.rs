@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is asked of the programs, and its form for them.
-//!
-//! Not here: the words of a filter (`timewire_trace::filter`).
 
 use std::hash::{BuildHasher, RandomState};
 
+use timewire_capture::event::{Event, Hook};
+use timewire_capture::filter::{Match, Test, word};
+use timewire_capture::identity::TagPlace;
 use timewire_sys::trace_ring::{RECORD_BYTES, SENDING_CALLS};
-use timewire_trace::event::{Event, Hook};
-use timewire_trace::filter::{Match, Test, word};
-use timewire_trace::identity::TagPlace;
 
 use super::levels::Levels;
 use crate::BpfError;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Packets in sockets, and what the card says of those that it has sent: each body once, called by
+ * Packets in sockets, and what the NIC says of those that it has sent: each body once, called by
  * the programs of all levels. Tracepoints and entries of functions (fentry) know the types of what
  * they are given, so it is read as it is; a kprobe has registers, and reads through a helper.
  *
@@ -12,7 +12,7 @@
 #define TW_TYPED 1
 #define TW_UNTYPED 0
 /* Linux SCM_TSTAMP_SND: it has left. */
-#define TW_STAMP_SENT 0
+#define TW_TIMESTAMP_SENT 0
 
 /* A field of a structure of the kernel. */
 #define TW_READ(typed, from, field)                                   \
@@ -192,25 +192,25 @@ static __always_inline int tw_on_socket_receive(const void *sk, int result, int 
 	return 0;
 }
 
-/* The stamp of a frame that has left goes to its sender. */
-static __always_inline int tw_on_stamp(struct sk_buff *skb, __u64 card, int kind, int typed)
+/* The timestamp of a frame that has left goes to its sender. */
+static __always_inline int tw_on_timestamp(struct sk_buff *skb, __u64 nic, int kind, int typed)
 {
 	struct tw_cpu *cpu = tw_this_cpu();
 	struct tw_entry entry = {};
-	__s64 stamp = 0;
+	__s64 timestamp = 0;
 	__u64 head;
 
-	if (!cpu || kind != TW_STAMP_SENT)
+	if (!cpu || kind != TW_TIMESTAMP_SENT)
 		return 0;
-	cpu->seen[TW_TRANSMIT_STAMP]++;
-	head = tw_plain(cpu, TW_TRANSMIT_STAMP, TW_READ(typed, skb, head));
+	cpu->seen[TW_TRANSMIT_TIMESTAMP]++;
+	head = tw_plain(cpu, TW_TRANSMIT_TIMESTAMP, TW_READ(typed, skb, head));
 	if (!tw_find(head, &entry))
 		return 0;
-	/* A ktime_t, first in the structure of stamps. */
-	if (card)
-		bpf_probe_read_kernel(&stamp, sizeof(stamp), (void *)card);
+	/* A ktime_t, first in the structure of timestamps. */
+	if (nic)
+		bpf_probe_read_kernel(&timestamp, sizeof(timestamp), (void *)nic);
 	entry.info &= ~((__u64)TW_FIRST << TW_FLAGS_SHIFT);
-	tw_tell(cpu, TW_TRANSMIT_STAMP, bpf_ktime_get_ns(), head, &entry, stamp,
+	tw_tell(cpu, TW_TRANSMIT_TIMESTAMP, bpf_ktime_get_ns(), head, &entry, timestamp,
 		TW_READ(typed, skb, len));
 	return 0;
 }
@@ -264,10 +264,10 @@ TW_FAMILY(inet6)
 TW_FAMILY(packet)
 
 SEC("fentry/__skb_tstamp_tx")
-int BPF_PROG(tw_stamp_entry, struct sk_buff *skb, const void *acknowledged, void *card,
+int BPF_PROG(tw_timestamp_entry, struct sk_buff *skb, const void *acknowledged, void *nic,
 	     struct sock *sk, int kind)
 {
-	return tw_on_stamp(skb, (__u64)card, kind, TW_TYPED);
+	return tw_on_timestamp(skb, (__u64)nic, kind, TW_TYPED);
 }
 
 /* The same by breakpoints, where functions cannot be entered. */
@@ -336,10 +336,10 @@ int BPF_KRETPROBE(tw_receive_return, int result)
 }
 
 SEC("kprobe/__skb_tstamp_tx")
-int BPF_KPROBE(tw_stamp_probe, struct sk_buff *skb, const void *acknowledged, void *card,
+int BPF_KPROBE(tw_timestamp_probe, struct sk_buff *skb, const void *acknowledged, void *nic,
 	       struct sock *sk, int kind)
 {
-	return tw_on_stamp(skb, (__u64)card, kind, TW_UNTYPED);
+	return tw_on_timestamp(skb, (__u64)nic, kind, TW_UNTYPED);
 }
 
 #endif

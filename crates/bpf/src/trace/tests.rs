@@ -4,9 +4,9 @@
 //! bytes of ours (`BPF_PROG_TEST_RUN`); nothing is attached.
 
 use libbpf_rs::ProgramInput;
-use timewire_trace::event::Flags;
-use timewire_trace::filter::{Facts, Filter};
-use timewire_trace::identity::{TagPlace, identify, is_kept};
+use timewire_capture::event::Flags;
+use timewire_capture::filter::{Facts, Filter};
+use timewire_capture::identity::{TagPlace, identify, is_kept};
 
 use super::*;
 use crate::receive::tests::{Random, verified_instructions};

@@ -534,7 +534,7 @@ int BPF_PROG(tw_drop, struct sk_buff *skb, const void *location, int reason)
 		return 0;
 	/* No frame: what was read and freed has left its buffer to a message of this host. Nor is a
 	 * frame on its way down that short: its buffer has been used again, most likely for the
-	 * empty packet that brings a stamp to its sender.
+	 * empty packet that brings a timestamp to its sender.
 	 */
 	if (!skb->protocol ||
 	    (skb->len < TW_ETHERNET_HEADER && TW_INFO_STAGE(entry.info) <= TW_DRIVER_START)) {

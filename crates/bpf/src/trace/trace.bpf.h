@@ -126,7 +126,7 @@ struct xdp_buff {
 #define TW_NO_STATION 255
 #define TW_STATIONS 1024
 
-/* The mirror is timewire_trace::event::Hook. */
+/* The mirror is timewire_capture::event::Hook. */
 enum {
 	TW_SOCKET_SEND = 2,
 	TW_DEVICE_QUEUE,
@@ -149,10 +149,10 @@ enum {
 	TW_NAPI_POLL,
 	TW_XDP,
 	TW_SEND_ENTER,
-	TW_TRANSMIT_STAMP,
+	TW_TRANSMIT_TIMESTAMP,
 };
 
-/* timewire_trace::event::Flags */
+/* timewire_capture::event::Flags */
 #define TW_TAGGED 1
 #define TW_FIRST 2
 #define TW_OTHER 4
@@ -179,9 +179,9 @@ struct tw_event {
 	__u8 hook;
 	__u8 station;
 };
-_Static_assert(sizeof(struct tw_event) == TW_EVENT_BYTES, "the mirror is timewire_trace::event");
+_Static_assert(sizeof(struct tw_event) == TW_EVENT_BYTES, "the mirror is timewire_capture::event");
 
-/* The filter: timewire_trace::filter::Match. */
+/* The filter: timewire_capture::filter::Match. */
 struct tw_test {
 	__u64 mask;
 	__u64 least;
@@ -193,7 +193,7 @@ struct tw_test {
 	__u8 other;
 	__u32 unused;
 };
-_Static_assert(sizeof(struct tw_test) == 48, "the mirror is timewire_trace::filter::Test");
+_Static_assert(sizeof(struct tw_test) == 48, "the mirror is timewire_capture::filter::Test");
 
 struct tw_match {
 	__u32 tests_count;
@@ -204,7 +204,7 @@ struct tw_match {
 	} conjunctions[TW_MAX_CONJUNCTIONS];
 	struct tw_test tests[TW_MAX_TESTS];
 };
-_Static_assert(sizeof(struct tw_match) == 840, "the mirror is timewire_trace::filter::Match");
+_Static_assert(sizeof(struct tw_match) == 840, "the mirror is timewire_capture::filter::Match");
 
 /* The mirror is `encode` in settings.rs. */
 struct tw_settings {

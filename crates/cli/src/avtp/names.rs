@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The words of `avtp` on the command line as values.
-//!
-//! Not here: what is done with them.
 
 use timewire_avtp::Cadence;
 use timewire_avtp::pdu::{CrfType, NominalRate, Pull, SampleFormat, StreamId};
 use timewire_base::{WireLen, parse_bytes, parse_span};
-use timewire_ctl::avtp::{Expect, Tag, reserve};
+use timewire_datapath::avtp::{Expect, Tag, reserve};
 
 /// A stream as it is named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +32,7 @@ pub fn stream(text: &str) -> Result<StreamId, String> {
         return Ok(StreamId::from_bits(bits));
     }
     let parts = text.split_once('/');
-    let parsed = parts.and_then(|(mac, number)| Some((address(mac).ok()?, number.parse().ok()?)));
+    let parsed = parts.and_then(|(mac, number)| Some((mac.parse().ok()?, number.parse().ok()?)));
     parsed.map(|(talker, number)| StreamId::new(talker, number)).ok_or_else(|| {
         "a stream is the talker's address and its number, such as 02:00:00:00:00:01/7, or 16 \
          digits, such as 0x0200000000010007"
@@ -42,51 +40,29 @@ pub fn stream(text: &str) -> Result<StreamId, String> {
     })
 }
 
-/// `91:e0:f0:00:fe:01`.
-pub fn address(text: &str) -> Result<[u8; 6], String> {
-    let mut bytes = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut bytes {
-        let part = parts.next().filter(|part| part.len() == 2);
-        let Some(Ok(value)) = part.map(|part| u8::from_str_radix(part, 16)) else {
-            return Err(format!("`{text}` is no address: write it as 91:e0:f0:00:fe:01"));
-        };
-        *byte = value;
-    }
-    match parts.next() {
-        None => Ok(bytes),
-        Some(_) => Err(format!("`{text}` is no address: it has more than six bytes")),
-    }
-}
-
-/// An address as it is written.
-pub fn write_address(address: [u8; 6]) -> String {
-    address.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 /// A tag as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VlanWish {
+pub enum VlanRequest {
     /// None at all.
     Without,
     /// This VLAN, with this priority code point or that of the class.
     With(u16, Option<u8>),
 }
 
-impl VlanWish {
+impl VlanRequest {
     /// The tag, where the class says what is not said.
     pub fn tag(self, class_pcp: u8) -> Option<Tag> {
         match self {
-            VlanWish::Without => None,
-            VlanWish::With(vid, pcp) => Some(Tag { vid, pcp: pcp.unwrap_or(class_pcp) }),
+            VlanRequest::Without => None,
+            VlanRequest::With(vid, pcp) => Some(Tag { vid, pcp: pcp.unwrap_or(class_pcp) }),
         }
     }
 }
 
 /// `2:3`, `2` or `none`.
-pub fn vlan(text: &str) -> Result<VlanWish, String> {
+pub fn vlan(text: &str) -> Result<VlanRequest, String> {
     if text == "none" {
-        return Ok(VlanWish::Without);
+        return Ok(VlanRequest::Without);
     }
     let (vid, pcp) = match text.split_once(':') {
         Some((vid, pcp)) => (vid, Some(pcp)),
@@ -95,8 +71,8 @@ pub fn vlan(text: &str) -> Result<VlanWish, String> {
     let vid = vid.parse().ok().filter(|vid| *vid <= 4_094);
     let pcp = pcp.map(|pcp| pcp.parse().ok().filter(|pcp| *pcp <= 7));
     match (vid, pcp) {
-        (Some(vid), None) => Ok(VlanWish::With(vid, None)),
-        (Some(vid), Some(Some(pcp))) => Ok(VlanWish::With(vid, Some(pcp))),
+        (Some(vid), None) => Ok(VlanRequest::With(vid, None)),
+        (Some(vid), Some(Some(pcp))) => Ok(VlanRequest::With(vid, Some(pcp))),
         _ => Err("a VLAN is VID:PCP, such as 2:3 (0 to 4094, 0 to 7), or `none`".to_owned()),
     }
 }
@@ -183,11 +159,13 @@ fn same(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use timewire_base::wire::MacAddress;
+
     use super::*;
 
     #[test]
     fn t0_words_are_read_and_wrong_ones_are_told_what_would_be_right() {
-        let id = StreamId::new([2, 0, 0, 0, 0, 1], 7);
+        let id = StreamId::new(MacAddress([2, 0, 0, 0, 0, 1]), 7);
         assert_eq!(stream_name("02:00:00:00:00:01/7"), Ok(StreamName::Full(id)));
         assert_eq!(stream_name("0x0200000000010007"), Ok(StreamName::Full(id)));
         assert_eq!(stream_name("7"), Ok(StreamName::Number(7)));
@@ -195,10 +173,6 @@ mod tests {
             assert!(stream_name(wrong).unwrap_err().contains("02:00:00:00:00:01/7"), "{wrong}");
         }
         assert!(stream("7").is_err());
-        assert_eq!(write_address(address("91:E0:f0:00:fe:01").unwrap()), "91:e0:f0:00:fe:01");
-        for wrong in ["", "1:2:3:4:5:6", "91:e0:f0:00:fe", "91:e0:f0:00:fe:01:02", "9g:0:0:0:0:0"] {
-            assert!(address(wrong).is_err(), "{wrong}");
-        }
         assert_eq!(vlan("none").unwrap().tag(3), None);
         assert_eq!(vlan("5:6").unwrap().tag(3), Some(Tag { vid: 5, pcp: 6 }));
         assert_eq!(vlan("5").unwrap().tag(3), Some(Tag { vid: 5, pcp: 3 }));

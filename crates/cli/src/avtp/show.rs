@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What came of a stream, as tables.
-//!
-//! Not here: the same as JSON, which is the values themselves.
 
 use timewire_base::Span;
-use timewire_ctl::avtp::can::Gathered;
-use timewire_ctl::avtp::crf::Followed;
-use timewire_ctl::avtp::reserve::Reserved;
-use timewire_ctl::avtp::{
-    Counters, Ended, Heard, NotUnderstood, Sent, Timeliness, TimesSummary, Told, Written,
+use timewire_datapath::avtp::can::Gathered;
+use timewire_datapath::avtp::crf::Followed;
+use timewire_datapath::avtp::reserve::Reserved;
+use timewire_datapath::avtp::{
+    AvtpTalkReport, Counters, Ended, Heard, NotUnderstood, Sent, Timeliness, TimesSummary, Written,
 };
 
 /// Nanoseconds as microseconds.
@@ -47,7 +45,7 @@ fn sent_of(sent: &Sent) -> String {
     )
 }
 
-pub fn told(told: &Told) -> String {
+pub fn told(told: &AvtpTalkReport) -> String {
     format!("stream {}: {}\n{}", told.stream, told.media, sent_of(&told.sent))
 }
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `measure launch`: transmit accuracy.
-//!
-//! Not here: measuring (`timewire_ctl::measure::launch`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,15 +7,18 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
 use timewire_base::{IfName, SocketPriority, Span, parse_bytes, parse_span};
-use timewire_ctl::measure::launch::gates::{self, GatesWish};
-use timewire_ctl::measure::launch::limit::Limit;
-use timewire_ctl::measure::launch::{self, Place, Request, Tap, Way};
 use timewire_lab::privilege;
-use timewire_sched::scenario::FileKind;
-use timewire_sched::scenario::host::HostFile;
+use timewire_model::scenario::FileKind;
+use timewire_model::scenario::host::HostFile;
+use timewire_runner::measure::Measurement;
+use timewire_runner::measure::launch::gates::{self, GatesSpec};
+use timewire_runner::measure::launch::limit::Limit;
+use timewire_runner::measure::launch::{
+    Endpoints, LaunchMethod, Request, TimestampPoint, TransmitSpec,
+};
+use timewire_tsn::file::ParseFile;
 
 use crate::input;
-use crate::output::{self, ProgressLine};
 
 #[derive(Debug, Args)]
 pub struct Launch {
@@ -27,7 +28,7 @@ pub struct Launch {
     /// Measure between two namespaces with a virtual cable; this is the default
     #[arg(long)]
     pub bench: bool,
-    /// The interface of this host at the other end of the cable, for stamps where frames arrive
+    /// The interface of this host at the other end of the cable, for timestamps where frames arrive
     #[arg(long, value_name = "IF", requires = "interface")]
     pub peer: Option<IfName>,
     /// The ways to measure [default: plain,etf, on a pair also mac]
@@ -63,9 +64,9 @@ pub struct Launch {
     /// The socket priority of the frames, by which they get into the class of etf
     #[arg(long, value_name = "0-15", default_value = "3", value_parser = socket_priority)]
     pub socket_priority: SocketPriority,
-    /// The stamps that the table shows [default: with mac the peer's, else tx-hardware where the
-    /// card has it, or tx-software]
-    #[arg(long, value_enum, value_name = "TAP")]
+    /// The timestamps that the table shows [default: with mac the peer's, else tx-hardware where
+    /// the NIC has it, or tx-software]
+    #[arg(long, value_enum, value_name = "POINT")]
     pub at: Option<At>,
     /// Take the interface from all other programs where that is needed: for mac, and for etf on an
     /// interface with one transmit queue
@@ -111,7 +112,7 @@ pub enum How {
     Plain,
     /// Launch times, kept by the kernel
     Etf,
-    /// Launch times, kept by the card
+    /// Launch times, kept by the NIC
     EtfOffload,
     /// Timewire's MAC, with a slot that begins at the launch time
     Mac,
@@ -119,7 +120,7 @@ pub enum How {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum At {
-    /// By the sender's card
+    /// By the sender's NIC
     TxHardware,
     /// By the sender's kernel
     TxSoftware,
@@ -133,147 +134,93 @@ fn socket_priority(text: &str) -> Result<SocketPriority, String> {
 }
 
 pub fn run(args: &Launch) -> anyhow::Result<ExitCode> {
-    if let Some(wish) = gates_wish(args)? {
-        return run_gates(args, wish);
+    if let Some(gates) = gates_spec(args)? {
+        let (applied, every) = (args.applied, args.every);
+        return measure(&gates::Request { frames: frames(args), gates, applied, every }, args);
     }
     if args.applied || args.every.is_some() {
         bail!("--applied and --every are of gates: --gates or --host");
     }
-    let request = request(args)?;
-    if request.place == Place::Bench {
+    measure(&request(args)?, args)
+}
+
+fn measure(measurement: &impl Measurement, args: &Launch) -> anyhow::Result<ExitCode> {
+    if args.interface.is_none() {
         privilege::enter()?;
     }
-    for found in timewire_host::journal::recover()? {
-        say!("note: {found}");
-    }
-    let mut line = ProgressLine::new();
-    let measured = launch::run(&request, &mut |step| line.line(step));
-    line.clear();
-    let (measured, shots) = measured?;
-    if let Some(path) = &args.out {
-        launch::write_run(path, &measured, &shots)?;
-        say!("note: every frame is in {}", path.display());
-    }
-    if args.json {
-        output::json(&measured)?;
-    } else {
-        output::print(&measured.text())?;
-    }
-    Ok(ExitCode::from(match measured.columns.is_empty() {
-        _ if measured.ended_early => 2,
-        true if measured.absent.iter().any(|absent| absent.unsupported) => 4,
-        true => 2,
-        false => u8::from(measured.has_findings()),
-    }))
+    crate::apply::recover()?;
+    super::told(&super::measured(measurement, args.out.as_deref())?, args.json)
 }
 
 /// The gates that are asked for, if any.
-fn gates_wish(args: &Launch) -> anyhow::Result<Option<GatesWish>> {
+fn gates_spec(args: &Launch) -> anyhow::Result<Option<GatesSpec>> {
     if let Some(list) = &args.gates {
         let list = gates::parse_list(list).map_err(|why| anyhow!(why))?;
-        return Ok(Some(GatesWish::List(list)));
+        return Ok(Some(GatesSpec::List(list)));
     }
     let Some(path) = &args.host else { return Ok(None) };
     let name = path.display().to_string();
     let (file, _) = input::read(path, FileKind::Host, "nothing was measured", HostFile::parse)?;
-    Ok(Some(GatesWish::File { name, file: Box::new(file) }))
+    Ok(Some(GatesSpec::File { name, file: Box::new(file) }))
 }
 
-fn run_gates(args: &Launch, wish: GatesWish) -> anyhow::Result<ExitCode> {
-    let request = gates::Request {
-        place: place(args),
-        gates: wish,
-        applied: args.applied,
-        every: args.every,
+fn frames(args: &Launch) -> TransmitSpec {
+    TransmitSpec {
+        place: match &args.interface {
+            None => Endpoints::Bench,
+            Some(interface) => {
+                Endpoints::Interface { interface: interface.clone(), peer: args.peer.clone() }
+            }
+        },
         count: args.count,
         size: args.size,
         real_time: args.priority,
-        at: tap(args.at),
+        at: point(args.at),
         whole_interface: args.whole_interface,
         limits: args.limit.clone(),
-    };
-    if request.place == Place::Bench {
-        privilege::enter()?;
-    }
-    for found in timewire_host::journal::recover()? {
-        say!("note: {found}");
-    }
-    let mut line = ProgressLine::new();
-    let measured = gates::run(&request, &mut |step| line.line(step));
-    line.clear();
-    let (measured, shots) = measured?;
-    if let Some(path) = &args.out {
-        gates::write_run(path, &measured, &shots)?;
-        say!("note: every frame is in {}", path.display());
-    }
-    if args.json {
-        output::json(&measured)?;
-    } else {
-        output::print(&measured.text())?;
-    }
-    Ok(ExitCode::from(match &measured.absent {
-        _ if measured.ended_early => 2,
-        Some(absent) if absent.unsupported => 4,
-        Some(_) => 2,
-        None => u8::from(measured.has_findings()),
-    }))
-}
-
-fn place(args: &Launch) -> Place {
-    match &args.interface {
-        None => Place::Bench,
-        Some(interface) => {
-            Place::Interface { interface: interface.clone(), peer: args.peer.clone() }
-        }
     }
 }
 
-fn tap(at: Option<At>) -> Option<Tap> {
+fn point(at: Option<At>) -> Option<TimestampPoint> {
     at.map(|at| match at {
-        At::TxHardware => Tap::TxHardware,
-        At::TxSoftware => Tap::TxSoftware,
-        At::Peer => Tap::Peer,
+        At::TxHardware => TimestampPoint::TxHardware,
+        At::TxSoftware => TimestampPoint::TxSoftware,
+        At::Peer => TimestampPoint::Peer,
     })
 }
 
 fn request(args: &Launch) -> anyhow::Result<Request> {
-    let place = place(args);
-    let mut ways: Vec<Way> = Vec::new();
+    let frames = frames(args);
+    let mut ways: Vec<LaunchMethod> = Vec::new();
     for how in &args.how {
         let way = match how {
-            How::Plain => Way::Plain,
-            How::Etf => Way::Etf,
-            How::EtfOffload => Way::EtfOffload,
-            How::Mac => Way::Mac,
+            How::Plain => LaunchMethod::Plain,
+            How::Etf => LaunchMethod::Etf,
+            How::EtfOffload => LaunchMethod::EtfOffload,
+            How::Mac => LaunchMethod::Mac,
         };
         if !ways.contains(&way) {
             ways.push(way);
         }
     }
     if ways.is_empty() {
-        ways = vec![Way::Plain, Way::Etf];
-        if place == Place::Bench {
-            ways.push(Way::Mac);
+        ways = vec![LaunchMethod::Plain, LaunchMethod::Etf];
+        if frames.place == Endpoints::Bench {
+            ways.push(LaunchMethod::Mac);
         }
     }
     Ok(Request {
-        place,
+        frames,
         ways,
         cycles: match &args.cycle[..] {
             [] => vec![Span::from_ms(1), Span::from_us(250)],
             given => given.to_vec(),
         },
-        count: args.count,
         repeats: args.repeats,
-        size: args.size,
         delta: args.delta,
         ahead: args.ahead,
         find_delta: args.find_delta,
-        real_time: args.priority,
         priority: args.socket_priority,
-        at: tap(args.at),
-        whole_interface: args.whole_interface,
         program: std::env::current_exe().context("the program does not know its own file")?,
-        limits: args.limit.clone(),
     })
 }

@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `measure receive`: how long received frames take to the program.
-//!
-//! Not here: measuring (`timewire_ctl::measure::receive`), drawing (`timewire_report`).
 
-use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
 use timewire_base::{IfName, Span, parse_bytes, parse_span};
-use timewire_ctl::measure::receive::plan::Waiting;
-use timewire_ctl::measure::receive::plan::{Dimension, Over, Policy, Setting, Sweep, Variety};
-use timewire_ctl::measure::receive::report::{
-    CombinationReport, Point, Ratio, ReceiveReport, StageReport,
+use timewire_runner::measure::receive::plan::{
+    Dimension, Over, Policy, Setting, Sweep, Variety, Waiting,
 };
-use timewire_ctl::measure::receive::sample::Part;
-use timewire_ctl::measure::receive::{self, PlaceSpec, ReceiveSpec};
-use timewire_report::{Scatter, ScatterRow};
+use timewire_runner::measure::receive::{PlaceSpec, ReceiveSpec};
 
-use super::StampsArg;
-use crate::output::{self, ProgressLine};
+use super::TimestampsArg;
 
 #[derive(Debug, Args)]
 pub struct Receive {
@@ -73,10 +65,10 @@ pub struct Receive {
     /// How the bench's talker is scheduled: other, fifo:1 to 99, rr:1 to 99
     #[arg(long, value_name = "POLICY", default_value = "other")]
     pub talker_policy: Policy,
-    /// With --interface: whose stamps are used beside the program's
+    /// With --interface: whose timestamps are used beside the program's
     #[arg(long, value_enum, default_value = "auto")]
-    pub stamps: StampsArg,
-    /// How well the card's clock must be known for its stamps to be used
+    pub timestamps: TimestampsArg,
+    /// How well the NIC's clock must be known for its timestamps to be used
     #[arg(long, value_name = "TIME", value_parser = parse_span, default_value = "1us")]
     pub max_clock_error: Span,
     /// Most points of the picture, and of the JSON, for each combination
@@ -139,167 +131,17 @@ fn spec_of(args: &Receive) -> anyhow::Result<ReceiveSpec> {
         thresholds: args.thresholds,
         points: args.points,
         max_clock_error: args.max_clock_error,
-        stamps: args.stamps.into(),
+        timestamps: args.timestamps.into(),
         talker_cpu: args.talker_cpu,
         talker_policy: args.talker_policy,
     })
 }
 
 pub fn run(args: &Receive) -> anyhow::Result<ExitCode> {
-    let spec = spec_of(args)?;
-    spec.check()?;
-    if let Some(directory) = &args.out {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+    let report = super::measured(&spec_of(args)?, args.out.as_deref())?;
+    if let Some(path) = &args.plot {
+        fs::write(path, report.picture())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut line = ProgressLine::new();
-    let mut notes = Vec::new();
-    let report = receive::measure(
-        &spec,
-        &mut |step| line.line(&format!("[{}/{}] {}", step.number, step.of, step.what)),
-        &mut |note| notes.push(note.to_owned()),
-    );
-    line.clear();
-    notes.iter().for_each(|note| say!("note: {note}"));
-    let report = report?;
-    for path in args.plot.iter().cloned().chain(args.out.iter().map(|it| it.join("receive.svg"))) {
-        write(&path, &picture(&report))?;
-    }
-    if let Some(directory) = &args.out {
-        write(
-            &directory.join("receive.json"),
-            &format!("{}\n", serde_json::to_string_pretty(&report)?),
-        )?;
-    }
-    match args.json {
-        true => output::json(&report)?,
-        false => output::print(&table(&report))?,
-    };
-    Ok(super::exit_code(report.ended_early, report.is_bad()))
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// The picture of all combinations.
-fn picture(report: &ReceiveReport) -> String {
-    let part = |points: &[Point], get: fn(&Point) -> Option<i64>| -> Vec<(u32, i64)> {
-        points.iter().filter_map(|point| Some((point.seq, get(point)?))).collect()
-    };
-    let row = |of: &CombinationReport| ScatterRow {
-        name: match of.messages_per_point {
-            0 | 1 => of.name.clone(),
-            run => format!("{}, the slowest of every {run}", of.name),
-        },
-        points: [
-            part(&of.points, |point| point.driver_ns),
-            part(&of.points, |point| point.stack_ns),
-            part(&of.points, |point| point.complete_ns),
-        ],
-    };
-    let rows: Vec<_> = report.combinations.iter().map(row).collect();
-    let title = format!("Received messages one by one: {}", report.place);
-    let columns = Part::ALL.map(Part::name);
-    Scatter { title: &title, thresholds_ns: report.thresholds_ns, columns, rows: &rows }.svg()
-}
-
-/// All of it for a terminal.
-fn table(report: &ReceiveReport) -> String {
-    let mut out = String::new();
-    let rounds = report.repeats;
-    put(
-        &mut out,
-        &format!("{}, {} bytes, {rounds} rounds each", report.place, report.payload_bytes),
-    );
-    if report.ended_early {
-        put(&mut out, "; ended on request");
-    }
-    put(&mut out, "\ntimes in us: percentiles within 1.6 % over all rounds, the rest exact\n");
-    if let Some(compare) = &report.compare {
-        let words = "ratios by round, to the first value of";
-        put(&mut out, &format!("{words} `{compare}`: median (smallest - largest)\n"));
-    }
-    for of in &report.combinations {
-        put(&mut out, &format!("\n{}\n  {}\n", of.name, counts(of)));
-        let header = format!(
-            "  {:<17}{:>9}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>9}  {}\n",
-            "",
-            "min",
-            "p50",
-            "p90",
-            "p99",
-            "p99.9",
-            "max",
-            "mean",
-            "stddev",
-            "ratio of p50, of p99"
-        );
-        put(&mut out, &header);
-        of.stages.iter().for_each(|stage| put(&mut out, &row(stage)));
-        of.drop_causes.iter().for_each(|cause| put(&mut out, &format!("  {cause}\n")));
-        if let Some(why) = of.card.why.as_ref().filter(|_| report.place != "bench") {
-            put(&mut out, &format!("  no times from the card: {why}\n"));
-        }
-        if let Some(error) = of.card.error_ns {
-            put(&mut out, &format!("  times from the card are wrong by {error} ns at most\n"));
-        }
-    }
-    out
-}
-
-fn put(out: &mut String, text: &str) {
-    out.write_str(text).expect("invariant: a String takes any text");
-}
-
-fn counts(of: &CombinationReport) -> String {
-    let mut text = format!("{}: ", of.mode);
-    if let Some(sent) = of.sent {
-        text += &format!("{sent} sent, ");
-    }
-    text += &format!("{} received, {} lost", of.received, of.lost);
-    for (count, what) in [
-        (of.not_sent, "not taken from the talker"),
-        (of.dropped, "dropped by the kernel"),
-        (of.duplicate, "came twice"),
-        (of.reordered, "out of order"),
-        (of.other_queues, "on receive queues that were not heard (inconclusive)"),
-        (of.foreign, "of others"),
-        (of.during_rest, "left out, they came while the receiver rested"),
-        (of.unstamped, "without a stamp"),
-        (of.not_kept, "too many to be kept"),
-        (of.read_by_others, "read by other sockets"),
-    ] {
-        if count > 0 {
-            text += &format!(", {count} {what}");
-        }
-    }
-    text
-}
-
-fn row(stage: &StageReport) -> String {
-    let all = &stage.all;
-    let mut text = format!("  {:<17}", stage.stage);
-    for ns in [all.min_ns, all.p50_ns, all.p90_ns, all.p99_ns, all.p999_ns] {
-        text += &format!("{:>9}", us(as_f64(ns)));
-    }
-    text +=
-        &format!("{:>10}{:>9}{:>9}", us(as_f64(all.max_ns)), us(all.mean_ns), us(all.stddev_ns));
-    if let Some(ratio) = &stage.ratio {
-        text += &format!("  {}, {}", told(ratio.p50), told(ratio.p99));
-    }
-    text.trim_end().to_owned() + "\n"
-}
-
-fn told(ratio: Ratio) -> String {
-    format!("{:.2} ({:.2} - {:.2})", ratio.median, ratio.min, ratio.max)
-}
-
-fn us(ns: f64) -> String {
-    format!("{:.2}", ns / 1e3)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "printed with five digits")]
-fn as_f64(ns: i64) -> f64 {
-    ns as f64
+    super::told(&report, args.json)
 }

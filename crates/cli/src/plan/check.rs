@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plan --check`: what is configured already, held against the streams.
-//!
-//! Not here: judging it (`timewire-plan`).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,14 +7,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use serde::Serialize;
 use serde_json::{Value, json};
+use timewire_base::Verdict;
+use timewire_model::unread::Unread;
 use timewire_plan::check::{Finding, Report, Rule, check_while};
 use timewire_plan::exchange::{TsnkitTables, read_tsnkit_result};
 use timewire_plan::file::{self, FileUnread};
 use timewire_plan::model::Problem;
 use timewire_plan::words;
-use timewire_sched::unread::Unread;
 
 use super::{PlanArgs, file::OwnFile};
 use crate::ending::{CODE, Ending, WORDS};
@@ -46,20 +44,14 @@ struct Found {
     ended_early: bool,
 }
 
-/// What is said of the streams.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Verdict {
-    Pass,
-    Fail,
-    Inconclusive,
-}
-
 /// Exit code 0: nothing contradicts the streams; 1: something does, or may; 2: it was ended on
 /// request.
 pub fn run(args: &PlanArgs, path: &Path) -> anyhow::Result<ExitCode> {
     let found = match &args.file {
-        Some(file) => directory(&OwnFile::read(file, args.streams.as_deref())?, path)?,
+        Some(file) => {
+            let (case, streams) = (args.case.as_deref(), args.streams.as_deref());
+            directory(&OwnFile::read(file, case, streams)?, path)?
+        }
         None => tables(args, path)?,
     };
     match args.json {
@@ -250,10 +242,10 @@ impl Found {
             let _ = writeln!(text, "{WORDS}: this is what was found until then");
         }
         let verdict = match self.verdict() {
-            Verdict::Pass => "nothing contradicts the streams",
-            Verdict::Fail => "the configuration does not hold",
+            Verdict::Pass => "PASS: nothing contradicts the streams",
+            Verdict::Fail => "FAIL: the configuration does not hold",
             Verdict::Inconclusive => {
-                "inconclusive: nothing that was judged contradicts the streams; what was not may"
+                "INCONCLUSIVE: nothing that was judged contradicts the streams; what was not may"
             }
         };
         let _ = writeln!(text, "{verdict}");

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `plan FILE`: what there is beside the plan when the network comes from a file of our own: bounds
-//! for streams without a place, settings for Linux, a simulation.
-//!
-//! Not here: the summary of the plan (`plan.rs`).
+//! for streams that are not scheduled, settings for Linux, a simulation.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,18 +9,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use timewire_base::Span;
+use timewire_base::{Span, Verdict};
+use timewire_model::scenario::network::{NetworkCases, NetworkFile};
+use timewire_model::unread::Unread;
 use timewire_plan::exchange::{Uni, read_uni};
 use timewire_plan::file::{self, FileProblem, FileUnread, Held, RestBound, Unbounded, UniPlaced};
 use timewire_plan::model::{Plan, Problem};
 use timewire_plan::words;
-use timewire_sched::scenario::network::NetworkFile;
-use timewire_sched::unread::Unread;
 
 use super::PlanArgs;
 use crate::ending::{Ending, WORDS};
 use crate::new_file::NewFile;
 use crate::sim;
+
+/// The format of one stream alone as JSON.
+pub(super) const STREAM_SCHEMA: &str = "timewire.planned-stream/1";
 
 /// A file of a network and its problem.
 pub struct OwnFile {
@@ -37,7 +38,7 @@ pub struct OwnFile {
 
 /// What is known besides the plan.
 pub struct More {
-    /// Streams without a place.
+    /// Streams that are not scheduled.
     rest: Vec<String>,
     bounds: Result<Vec<RestBound>, Unbounded>,
     simulated: Option<sim::Report>,
@@ -46,7 +47,7 @@ pub struct More {
     /// What of the request was not interpreted.
     unread: Vec<FileUnread>,
     gated: Vec<file::GatedClass>,
-    /// What the file asks of streams without a place.
+    /// What the file asks of streams that are not scheduled.
     limits: Vec<file::JudgedLimit>,
 }
 
@@ -61,16 +62,20 @@ struct Asked {
 }
 
 impl OwnFile {
-    pub fn read(path: &Path, streams: Option<&Path>) -> anyhow::Result<OwnFile> {
+    pub fn read(
+        path: &Path,
+        case: Option<&str>,
+        streams: Option<&Path>,
+    ) -> anyhow::Result<OwnFile> {
         let beside = sim::directory_of(path).to_owned();
         let Some(streams) = streams else {
-            let (file, _) = sim::read(path, "nothing was planned")?;
+            let (file, _) = sim::read(path, "nothing was planned", case)?;
             let given = file::problem(&file)
                 .with_context(|| format!("{} cannot be planned", path.display()))?;
             return Ok(OwnFile { file, given, asked: None, unread: Vec::new(), beside });
         };
         let (file, _) =
-            sim::read_as(path, "nothing was planned", NetworkFile::parse_without_streams)?;
+            sim::read_as(path, "nothing was planned", case, NetworkCases::parse_without_streams)?;
         let name = streams.to_string_lossy();
         let bytes = fs::read(streams).with_context(|| format!("cannot read {name}"))?;
         let uni = read_uni(&name, &bytes)?;
@@ -120,14 +125,14 @@ impl OwnFile {
         self.given.problem.clone()
     }
 
-    pub fn is_without_place(&self, name: &str) -> bool {
+    pub fn is_not_scheduled(&self, name: &str) -> bool {
         let mut streams = self.file.streams.iter();
-        streams.any(|stream| stream.name.as_str() == name && stream.place.is_none())
+        streams.any(|stream| stream.name.as_str() == name && !stream.scheduled)
     }
 
     /// Bounds the rest; writes and simulates what is asked for.
     pub fn finish(&self, plan: &Plan, args: &PlanArgs, ending: &Ending) -> anyhow::Result<More> {
-        let rest = self.file.streams.iter().filter(|stream| stream.place.is_none());
+        let rest = self.file.streams.iter().filter(|stream| !stream.scheduled);
         let bounds = file::bounds(&self.file, &self.given, plan);
         let limits = file::judged_limits(&self.file, bounds.as_deref());
         let mut more = More {
@@ -145,7 +150,7 @@ impl OwnFile {
             planned.map_err(|errors| anyhow::anyhow!("the plan makes no network:\n{errors}"))
         };
         // Behind the gates of the plan, where there are some; of a large network only when asked.
-        if self.file.ports.iter().any(|port| !port.credit.is_empty()) {
+        if self.file.ports.iter().any(|port| !port.cbs.is_empty()) {
             more.gated = match planned() {
                 Ok(planned) => file::gated_classes(&planned),
                 Err(_) => file::gated_classes(&self.file),
@@ -154,7 +159,7 @@ impl OwnFile {
         if let Some(dir) = &args.render {
             anyhow::ensure!(
                 !plan.admitted.is_empty(),
-                "no stream has a place in the plan, so nothing was written; without --render the \
+                "no stream is admitted, so nothing was written; without --render the \
                  reasons are shown"
             );
             let mut go_on = || !ending.is_asked_anew();
@@ -217,7 +222,7 @@ impl More {
     pub fn is_good(&self) -> bool {
         let asked = self.asked.iter().all(|asked| asked.code == 0);
         let simulated = self.simulated.as_ref().is_none_or(sim::Report::is_good);
-        let limits = self.limits.iter().all(|it| it.verdict == file::LimitVerdict::Pass);
+        let limits = self.limits.iter().all(|it| it.verdict == Verdict::Pass);
         asked && simulated && limits && self.unread.is_empty()
     }
 
@@ -248,13 +253,13 @@ impl More {
         })
     }
 
-    /// One stream without a place.
+    /// One stream that is not scheduled.
     pub fn explained(&self, name: &str, json: bool) -> Option<String> {
         let index = self.rest.iter().position(|own| own == name)?;
         Some(match json {
             true => {
                 let mut value = self.json(index);
-                value["schema"] = json!(super::json::STREAM_SCHEMA);
+                value["schema"] = json!(STREAM_SCHEMA);
                 format!("{value:#}\n")
             }
             false => format!("{}\n", self.line(index)),
@@ -275,10 +280,10 @@ impl More {
             let _ = writeln!(text, "not interpreted: {unread}");
         }
         if !self.unread.is_empty() {
-            text.push_str("inconclusive: what was not interpreted may ask for more\n");
+            text.push_str("INCONCLUSIVE: what was not interpreted may ask for more\n");
         }
         if !self.rest.is_empty() {
-            text.push_str("without a place:\n");
+            text.push_str("not scheduled:\n");
         }
         for index in 0..self.rest.len() {
             let _ = writeln!(text, "  {}", self.line(index));
@@ -315,7 +320,7 @@ impl More {
         &self.gated
     }
 
-    /// What the file asks of streams without a place.
+    /// What the file asks of streams that are not scheduled.
     pub fn limits(&self) -> &[file::JudgedLimit] {
         &self.limits
     }
@@ -324,7 +329,7 @@ impl More {
         !self.asked.is_empty()
     }
 
-    /// Streams without a place.
+    /// Streams that are not scheduled.
     pub fn rest_json(&self) -> impl Iterator<Item = Value> + '_ {
         (0..self.rest.len()).map(|index| self.json(index))
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `plan --json` prints, made while it is written: a plan of many streams is as long as all of
 //! its transmissions.
-//!
-//! Not here: what is said to people (`plan.rs`).
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
@@ -10,12 +8,11 @@ use timewire_plan::model::{Plan, PortGates, Problem, StreamId};
 use timewire_plan::words::{self, Refusals};
 
 use super::Effort;
-use super::file::More;
+use super::file::{More, STREAM_SCHEMA};
 use crate::output::Each;
 
 /// What `--json` prints; and with `--explain`.
 const PLAN_SCHEMA: &str = "timewire.network-plan/1";
-pub const STREAM_SCHEMA: &str = "timewire.planned-stream/1";
 
 /// The plan of all streams. Keys are in alphabetical order.
 pub struct Whole<'a> {
@@ -100,7 +97,7 @@ impl Serialize for Whole<'_> {
         }
         map.serialize_entry("streams", &Each(streams))?;
         if let Some(more) = self.more {
-            map.serialize_entry("without_place", &Each(|| more.rest_json()))?;
+            map.serialize_entry("not_scheduled", &Each(|| more.rest_json()))?;
         }
         map.end()
     }

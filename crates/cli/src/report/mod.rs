@@ -1,31 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `report`: what any run came to that left a directory, as a page, as text and as JSON.
 //!
-//! Not here: experiments and simulations (`experiment`), drawing (`timewire-report`).
+//! Not here: reading the directory (`timewire_runner::reports`), drawing (`timewire-report`).
 
-mod campaign;
-mod launch;
 mod other;
-mod paths;
-mod segment;
 mod serve;
 mod times;
-mod traffic;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
-use serde::de::DeserializeOwned;
-use serde_json::Value as Json;
-use timewire_ctl::drops::DropCause;
-use timewire_ctl::rundir::RunDir;
-use timewire_report::sheet::{
-    SHEET_SCHEMA, Sheet, Standing, Table, sheet_html, sheet_markdown, summary_markdown,
+use timewire_base::Verdict;
+use timewire_report::run_report::{
+    RunReport, Table, run_report_html, run_report_markdown, summary_markdown,
 };
-use timewire_trace::summary::{Fact, FactLevel, Finding, Outcome};
+use timewire_runner::reports::Kind;
+use timewire_runner::rundir::RunDir;
 
 use crate::ending;
 use crate::experiment;
@@ -86,175 +78,45 @@ pub fn run(args: &Report) -> anyhow::Result<ExitCode> {
         }
         return experiment::tell(&summary, &report, args.json);
     };
-    let sheet = kind.sheet(directory)?;
+    let report = kind.report(directory)?;
     let page = directory.join(PAGE);
-    NewFile::write_whole(&page, &sheet_html(&sheet))?;
+    NewFile::write_whole(&page, &run_report_html(&report))?;
     files.into_iter().try_for_each(NewFile::finish)?;
     if let Some(address) = &args.serve {
         return serve::run(directory, address);
     }
     if args.json {
-        output::json(&sheet)?;
+        output::json(&report)?;
     } else if args.markdown {
-        output::print(&sheet_markdown(&sheet))?;
+        output::print(&run_report_markdown(&report))?;
     } else {
-        output::print(&text(&sheet, &page))?;
+        output::print(&text(&report, &page))?;
     }
-    Ok(ExitCode::from(u8::from(sheet.verdict == Standing::Fail)))
+    Ok(ExitCode::from(u8::from(report.verdict.is_some_and(|verdict| verdict != Verdict::Pass))))
 }
 
 fn directory_of(page: &Path) -> PathBuf {
     page.parent().map_or_else(PathBuf::new, Path::to_owned)
 }
 
-/// Which kind of run left a directory, other than experiments and simulations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Campaign,
-    Traffic,
-    Launch,
-    Gates,
-    Receive,
-    Path,
-    Segment,
-}
-
-impl Kind {
-    /// By the files that are there.
-    fn of(directory: &Path) -> Option<Kind> {
-        let kinds = [
-            ("campaign.json", Kind::Campaign),
-            ("traffic.json", Kind::Traffic),
-            ("launch.json", Kind::Launch),
-            ("gates.json", Kind::Gates),
-            ("receive.json", Kind::Receive),
-            ("path.json", Kind::Path),
-            ("segment.yaml", Kind::Segment),
-        ];
-        let there = |name: &str| directory.join(name).is_file();
-        kinds.into_iter().find(|(name, _)| there(name)).map(|(_, kind)| kind)
-    }
-
-    fn sheet(self, directory: &Path) -> anyhow::Result<Sheet> {
-        match self {
-            Kind::Campaign => campaign::experiment(directory),
-            Kind::Segment => segment::sheet(directory),
-            Kind::Traffic => traffic::sheet(directory),
-            Kind::Launch => launch::launch(directory),
-            Kind::Gates => launch::gates(directory),
-            Kind::Receive => paths::receive(directory),
-            Kind::Path => paths::path(directory),
-        }
-    }
-}
-
-/// A sheet without anything in it.
-fn empty(kind: &'static str, title: String) -> Sheet {
-    Sheet {
-        schema: SHEET_SCHEMA,
-        kind,
-        title,
-        verdict: Standing::Measured,
-        why: String::new(),
-        complete: true,
-        facts: Vec::new(),
-        findings: Vec::new(),
-        sections: Vec::new(),
-        environment: Vec::new(),
-    }
-}
-
-/// Reads a file of a directory.
-fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> anyhow::Result<T> {
-    let path = directory.join(name);
-    let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_str(&text)
-        .with_context(|| format!("{} does not hold what it should", path.display()))
-}
-
-/// Reads a file of a directory whose format is `schema`.
-fn read_versioned(directory: &Path, name: &str, schema: &str) -> anyhow::Result<Json> {
-    let found: Json = read(directory, name)?;
-    match found.get("schema").and_then(Json::as_str) {
-        Some(of) if of == schema => Ok(found),
-        of => bail!(
-            "{} is of version `{}`, and this program reads `{schema}`: use the program that wrote \
-             it",
-            directory.join(name).display(),
-            of.unwrap_or("none")
-        ),
-    }
-}
-
-/// A text in a value; empty where there is none.
-fn words(value: &Json, pointer: &str) -> String {
-    match value.pointer(pointer) {
-        Some(Json::String(text)) => text.clone(),
-        None | Some(Json::Null) => String::new(),
-        Some(other) => other.to_string(),
-    }
-}
-
-/// A count in a value; 0 where there is none.
-fn count(value: &Json, pointer: &str) -> u64 {
-    value.pointer(pointer).and_then(Json::as_u64).unwrap_or(0)
-}
-
-/// The rows of a list in a value.
-fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
-    value.pointer(pointer).and_then(Json::as_array).map_or(&[], Vec::as_slice)
-}
-
-/// Microseconds to the nanosecond.
-fn us(ns: i64) -> String {
-    let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
-    format!("{sign}{}.{:03}", ns / 1_000, ns % 1_000)
-}
-
-/// A limit, and what it came to.
-fn judged(id: &str, limit: String, measured: String, kept: bool) -> Finding {
-    let outcome = if kept { Outcome::Kept } else { Outcome::Missed };
-    Finding { id: id.to_owned(), outcome, limit, measured, note: String::new() }
-}
-
-/// Something to be known that is no limit.
-fn note(id: &str, measured: String) -> Finding {
-    let (outcome, limit) = (Outcome::Note, String::new());
-    Finding { id: id.to_owned(), outcome, limit, measured, note: String::new() }
-}
-
-fn fact(area: &str, name: &str, value: String) -> Fact {
-    Fact { area: area.to_owned(), name: name.to_owned(), value, level: FactLevel::Ok }
-}
-
 /// For a terminal: verdict last, where it stops.
-fn text(sheet: &Sheet, page: &Path) -> String {
+fn text(report: &RunReport, page: &Path) -> String {
     let mut out = String::new();
-    for table in sheet.sections.iter().flat_map(|section| &section.tables) {
+    for table in report.sections.iter().flat_map(|section| &section.tables) {
         out += &aligned(table);
     }
-    for finding in &sheet.findings {
-        let word = match finding.outcome {
-            Outcome::Kept => "kept",
-            Outcome::Missed => "MISSED",
-            Outcome::NotJudged => "NOT JUDGED",
-            Outcome::Note => "note",
-        };
+    for finding in &report.findings {
+        let word = finding.verdict.map_or("NOTE", Verdict::label);
         let said = [&finding.limit, &finding.measured, &finding.note];
         let said: Vec<&str> =
             said.into_iter().map(String::as_str).filter(|it| !it.is_empty()).collect();
-        out += &format!("{word}: {}\n", plain(&said.join(": ")));
+        out += &format!("{word} {}\n", plain(&said.join(": ")));
     }
-    if !sheet.complete {
-        out += "note: the run was cut short; the figures cover what was recorded until then\n";
+    if !report.complete {
+        out += "NOTE the run was cut short; the figures cover what was recorded until then\n";
     }
-    let verdict = match sheet.verdict {
-        Standing::Pass => "PASS",
-        Standing::Fail => "FAIL",
-        Standing::Measured => "none",
-    };
-    let why = plain(sheet.why.trim_end_matches('.'));
+    let verdict = report.verdict.map_or("none", Verdict::label);
+    let why = plain(report.why.trim_end_matches('.'));
     out += &format!("report:  {}\nverdict: {verdict} ({why})\n", page.display());
     out
 }
@@ -288,14 +150,4 @@ fn aligned(table: &Table) -> String {
 /// Text that cannot steer the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-/// Why messages did not leave, of the list of an object.
-fn drop_causes(sheet: &mut Sheet, found: &Json, of: &str) {
-    for cause in list(found, "/drop_causes") {
-        let told = serde_json::from_value::<DropCause>(cause.clone());
-        let told = told.map_or_else(|_| format!("not understood: {cause}"), |it| it.to_string());
-        let of = if of.is_empty() { String::new() } else { format!("{of}: ") };
-        sheet.findings.push(note("drop_causes", format!("{of}{told}")));
-    }
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is no directory of a run but looks like something of ours, and which command is for it.
-//!
-//! Not here: runs, which have a report (`Kind`).
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,12 +17,11 @@ pub(super) fn of(path: &Path) -> Option<String> {
     }
     let there = |name: &str| path.join(name).is_file();
     let parent = || path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let is_run = |parent: &&Path| {
-        ["run.json", "campaign.json"].iter().any(|name| parent.join(name).is_file())
-    };
+    let is_run =
+        |parent: &&Path| ["run.json", "sweep.json"].iter().any(|name| parent.join(name).is_file());
     if there("array.json") {
         return Some(format!(
-            "it has the tasks of an experiment; `timewire array merge {shown} --out RUN` joins \
+            "it has the tasks of an experiment; `timewire run {shown} --merge --out RUN` merges \
              what they did, and `timewire report RUN` shows it"
         ));
     }

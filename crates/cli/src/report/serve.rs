@@ -3,25 +3,21 @@
 //! loopback only, answers only who asks for it by a name of loopback, so that a page elsewhere
 //! cannot read it by another name of 127.0.0.1, and lets one other origin read traces: Perfetto's.
 //!
-//! **Source**: HTTP/1.1, RFC 9112; the Fetch standard, CORS protocol.
-//!
-//! Not here: making the pages (`super`, `experiment`).
+//! **Source**: the Fetch standard, CORS protocol.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, bail};
-use timewire_sys::event::{self, EndRequests};
+use timewire_datapath::http::{self, HttpRequest, HttpResponse};
+use timewire_sys::event::EndRequests;
 
 use crate::{experiment, output, trace};
 
@@ -29,12 +25,6 @@ use crate::{experiment, output, trace};
 const PERFETTO: &str = "https://ui.perfetto.dev";
 /// The only port of loopback from which Perfetto's own policy lets it fetch.
 const PERFETTO_PORT: u16 = 9_001;
-/// How long a client may take for its request and for reading the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest request that is looked at.
-const REQUEST: usize = 8 << 10;
-/// Clients at the same time: a browser opens some ahead and leaves them idle.
-const CLIENTS: usize = 32;
 
 /// Where to serve: on loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +63,8 @@ enum Thing {
     Index,
     /// A file of the run.
     File { path: PathBuf, kind: &'static str },
-    /// A capture, made into a file for Perfetto when it is asked for.
-    Trace { case: String, capture: PathBuf },
+    /// The captures of a case, made into a file for Perfetto when it is asked for.
+    Trace { case: String, captures: Vec<PathBuf> },
 }
 
 /// Everything that is served: nothing else is read.
@@ -102,34 +92,11 @@ pub fn run(directory: &Path, address: &Address) -> anyhow::Result<ExitCode> {
     if !at.ip().is_loopback() {
         bail!("{at} is not on loopback");
     }
-    listener.set_nonblocking(true)?;
-    let things = things(directory)?;
-    let site = Arc::new(Site { directory: directory.to_owned(), port: at.port(), things });
+    let site =
+        Site { directory: directory.to_owned(), port: at.port(), things: things(directory)? };
     output::print(&format!("serving http://{at}/ until it is ended (Ctrl-C)\n"))?;
-    let clients = Arc::new(AtomicUsize::new(0));
-    while !requests.take() {
-        event::wait_readable(&[listener.as_fd(), requests.as_fd()], None).or_else(|error| {
-            match error.kind() {
-                io::ErrorKind::Interrupted => Ok(true),
-                _ => Err(error),
-            }
-        })?;
-        while let Ok((client, _)) = listener.accept() {
-            if clients.fetch_add(1, Ordering::Relaxed) >= CLIENTS {
-                clients.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (site, counted) = (Arc::clone(&site), Arc::clone(&clients));
-            let work = move || {
-                // A client that has gone or is too slow has had its chance.
-                let _ = answer(client, &site);
-                counted.fetch_sub(1, Ordering::Relaxed);
-            };
-            if std::thread::Builder::new().name("client".to_owned()).spawn(work).is_err() {
-                clients.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
+    let over = (requests.as_fd(), || requests.take());
+    http::serve(&listener, over, move |request| site.answer(request))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -158,15 +125,15 @@ fn things(directory: &Path) -> anyhow::Result<BTreeMap<String, Thing>> {
         for entry in fs::read_dir(&cases).with_context(shown)? {
             let name = entry.with_context(shown)?.file_name().to_string_lossy().into_owned();
             file(format!("cases/{name}/trace.html"));
-            let capture = cases.join(&name).join("trace.twc");
-            if capture.is_file() {
-                traces.push((name, capture));
+            let captures = captures(&cases.join(&name)).with_context(shown)?;
+            if !captures.is_empty() {
+                traces.push((name, captures));
             }
         }
     }
-    for (case, capture) in traces {
+    for (case, captures) in traces {
         let path = format!("/traces/{}.perfetto-trace", escaped(&case));
-        found.insert(path, Thing::Trace { case, capture });
+        found.insert(path, Thing::Trace { case, captures });
     }
     Ok(found)
 }
@@ -187,41 +154,16 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// What is of interest in a request.
-#[derive(Debug, PartialEq, Eq)]
-struct Request {
-    method: String,
-    path: String,
-    host: Option<String>,
-    origin: Option<String>,
-}
-
-impl Request {
-    /// `None` of what is no request, and of one with two hosts, which two readers could take
-    /// differently.
-    fn parse(text: &[u8]) -> Option<Request> {
-        let text = std::str::from_utf8(text).ok()?;
-        let mut lines = text.split("\r\n");
-        let mut words = lines.next()?.split(' ');
-        let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-        if !version.starts_with("HTTP/1.") || words.next().is_some() || !target.starts_with('/') {
-            return None;
-        }
-        let path = target.split(['?', '#']).next()?.to_owned();
-        let mut request = Request { method: method.to_owned(), path, host: None, origin: None };
-        for line in lines.take_while(|line| !line.is_empty()) {
-            let (name, value) = line.split_once(':')?;
-            let place = match name.to_ascii_lowercase().as_str() {
-                "host" => &mut request.host,
-                "origin" => &mut request.origin,
-                _ => continue,
-            };
-            if place.replace(value.trim().to_ascii_lowercase()).is_some() {
-                return None;
-            }
-        }
-        Some(request)
+/// The captures in the directory of a case, in the order of their names.
+fn captures(case: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if !case.is_dir() {
+        return Ok(Vec::new());
     }
+    let paths = fs::read_dir(case)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = paths.collect::<Result<Vec<PathBuf>, _>>()?;
+    paths.retain(|path| path.extension().is_some_and(|it| it == "twc") && path.is_file());
+    paths.sort();
+    Ok(paths)
 }
 
 /// Whether somebody asked by a name of loopback and our port. A page elsewhere that has its own
@@ -237,83 +179,16 @@ fn is_ours(host: &str, port: u16) -> bool {
     of == Some(port) && (name == "localhost" || literal)
 }
 
-fn answer(mut client: TcpStream, site: &Site) -> io::Result<()> {
-    client.set_nonblocking(false)?;
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    let mut some = [0; 1024];
-    while !request.windows(4).any(|four| four == b"\r\n\r\n") {
-        let got = client.read(&mut some)?;
-        if got == 0 {
-            return Ok(());
-        }
-        request.extend_from_slice(&some[..got]);
-        if request.len() > REQUEST {
-            return client.write_all(&Answer::said(431, "the request is too long").bytes(true));
-        }
-    }
-    let Some(request) = Request::parse(&request) else {
-        return client.write_all(&Answer::said(400, "this is no request").bytes(true));
-    };
-    let answer = site.answer(&request);
-    client.write_all(&answer.bytes(request.method != "HEAD"))
-}
-
-struct Answer {
-    status: u16,
-    headers: Vec<(&'static str, String)>,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn new(kind: &str, body: Vec<u8>) -> Answer {
-        let headers = vec![("Content-Type", kind.to_owned())];
-        Answer { status: 200, headers, body }
-    }
-
-    fn said(status: u16, why: &str) -> Answer {
-        let mut answer = Answer::new("text/plain; charset=utf-8", format!("{why}\n").into());
-        answer.status = status;
-        answer
-    }
-
-    fn bytes(&self, with_body: bool) -> Vec<u8> {
-        let word = match self.status {
-            200 => "OK",
-            204 => "No Content",
-            400 => "Bad Request",
-            403 => "Forbidden",
-            404 => "Not Found",
-            405 => "Method Not Allowed",
-            431 => "Request Header Fields Too Large",
-            _ => "Internal Server Error",
-        };
-        let mut head = format!(
-            "HTTP/1.1 {} {word}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: \
-             no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n",
-            self.status,
-            self.body.len()
-        );
-        for (name, value) in &self.headers {
-            let _ = write!(head, "{name}: {value}\r\n");
-        }
-        head.push_str("\r\n");
-        let mut bytes = head.into_bytes();
-        if with_body {
-            bytes.extend_from_slice(&self.body);
-        }
-        bytes
-    }
-}
-
 impl Site {
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &HttpRequest) -> HttpResponse {
         if !request.host.as_deref().is_some_and(|host| is_ours(host, self.port)) {
-            return Answer::said(403, "this serves 127.0.0.1, [::1] and localhost by their names");
+            return HttpResponse::told(
+                403,
+                "this serves 127.0.0.1, [::1] and localhost by their names",
+            );
         }
         let Some(thing) = self.things.get(&request.path) else {
-            return Answer::said(404, "there is no such page");
+            return HttpResponse::told(404, "there is no such page");
         };
         let own = |origin: &str| {
             origin.strip_prefix("http://").is_some_and(|host| is_ours(host, self.port))
@@ -323,12 +198,12 @@ impl Site {
             None => false,
             Some(origin) if own(origin) => false,
             Some(PERFETTO) if is_trace => true,
-            Some(_) => return Answer::said(403, "another origin reads nothing here"),
+            Some(_) => return HttpResponse::told(403, "another origin reads nothing here"),
         };
         let mut answer = match request.method.as_str() {
             "GET" | "HEAD" => self.made(thing),
             "OPTIONS" if shared => {
-                let mut answer = Answer::said(204, "");
+                let mut answer = HttpResponse::told(204, "");
                 answer.body.clear();
                 let allowed = [
                     ("Access-Control-Allow-Methods", "GET"),
@@ -338,7 +213,7 @@ impl Site {
                 answer.headers.extend(allowed.map(|(name, value)| (name, value.to_owned())));
                 answer
             }
-            _ => return Answer::said(405, "only GET and HEAD"),
+            _ => return HttpResponse::told(405, "only GET and HEAD"),
         };
         if is_trace {
             answer.headers.push(("Vary", "Origin".to_owned()));
@@ -351,26 +226,27 @@ impl Site {
         answer
     }
 
-    fn made(&self, thing: &Thing) -> Answer {
+    fn made(&self, thing: &Thing) -> HttpResponse {
         match thing {
             Thing::Index => {
-                let mut answer = Answer::new("text/html; charset=utf-8", self.index().into());
+                let mut answer = HttpResponse::new("text/html; charset=utf-8", self.index().into());
                 let policy =
                     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
                 answer.headers.push(("Content-Security-Policy", policy.to_owned()));
                 answer
             }
             Thing::File { path, kind } => match fs::read(path) {
-                Ok(bytes) => Answer::new(kind, bytes),
+                Ok(bytes) => HttpResponse::new(kind, bytes),
                 Err(error) => {
-                    Answer::said(500, &format!("cannot read {}: {error}", path.display()))
+                    HttpResponse::told(500, &format!("cannot read {}: {error}", path.display()))
                 }
             },
-            Thing::Trace { case, capture } => {
-                let windows = experiment::windows_of_case(&self.directory, case);
-                match trace::run_perfetto(case, capture.clone(), windows) {
-                    Ok(bytes) => Answer::new("application/octet-stream", bytes),
-                    Err(error) => Answer::said(500, &output::message(&error)),
+            Thing::Trace { case, captures } => {
+                let captures = captures.clone();
+                let of_run = experiment::captures_of_case(&self.directory, case, captures);
+                match trace::run_perfetto(case, of_run) {
+                    Ok(bytes) => HttpResponse::new("application/octet-stream", bytes),
+                    Err(error) => HttpResponse::told(500, &output::message(&error)),
                 }
             }
         }
@@ -471,28 +347,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn t0_requests_are_read_or_refused() {
-        let of = |text: &str| Request::parse(text.as_bytes());
-        let good = of("GET /a?b HTTP/1.1\r\nHOST: LocalHost:1\r\nX: y\r\n\r\n").unwrap();
-        assert_eq!((good.method.as_str(), good.path.as_str()), ("GET", "/a"));
-        assert_eq!((good.host.as_deref(), good.origin), (Some("localhost:1"), None));
-        let bad = [
-            "",
-            "GET\r\n\r\n",
-            "GET / HTTP/2\r\n\r\n",
-            "GET http://a/ HTTP/1.1\r\n\r\n",
-            "GET / HTTP/1.1 more\r\n\r\n",
-            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
-        ];
-        for bad in bad {
-            assert_eq!(of(bad), None, "{bad}");
-        }
-    }
-
     fn site() -> Site {
-        let trace = Thing::Trace { case: "a&b".to_owned(), capture: PathBuf::from("none.twc") };
+        let captures = vec![PathBuf::from("none.twc")];
+        let trace = Thing::Trace { case: "a&b".to_owned(), captures };
         let path = PathBuf::from("none.html");
         let file = Thing::File { path, kind: "text/html; charset=utf-8" };
         let things = [("/", Thing::Index), ("/report.html", file), ("/traces/a", trace)];
@@ -500,12 +357,12 @@ mod tests {
         Site { directory: PathBuf::new(), port: 9_001, things }
     }
 
-    fn ask(method: &str, path: &str, host: &str, origin: Option<&str>) -> Answer {
+    fn ask(method: &str, path: &str, host: &str, origin: Option<&str>) -> HttpResponse {
         let (method, path, host) = (method.to_owned(), path.to_owned(), Some(host.to_owned()));
-        site().answer(&Request { method, path, host, origin: origin.map(str::to_owned) })
+        site().answer(&HttpRequest { method, path, host, origin: origin.map(str::to_owned) })
     }
 
-    fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+    fn header<'a>(answer: &'a HttpResponse, name: &str) -> Option<&'a str> {
         answer.headers.iter().find(|(of, _)| *of == name).map(|(_, value)| value.as_str())
     }
 

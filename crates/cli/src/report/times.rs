@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `report --hdr`, `--csv` and `--parquet`: the times of a run's messages, for the tools of
 //! HdrHistogram and for everything that reads tables.
-//!
-//! Not here: the formats (`timewire_report::hdr`, `timewire_report::parquet`).
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,12 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use timewire_base::Span;
-use timewire_ctl::rundir::RunDir;
+use timewire_capture::table::{self, Cell, Column, csv_head, csv_line};
 use timewire_report::hdr::{HdrLog, HdrSeries};
 use timewire_report::parquet::ParquetWriter;
-use timewire_trace::table::{self, Cell, Column, csv_head, csv_line};
+use timewire_runner::reports::{self, Kind};
 
-use super::{Kind, segment, traffic};
 use crate::new_file::NewFile;
 use crate::traffic::parse_interval;
 
@@ -74,15 +71,12 @@ impl Times {
             }
             return Ok(Vec::new());
         }
-        let (what, series) = match kind {
-            None => of_run(&RunDir::open(directory)?)?,
-            Some(Kind::Traffic) => traffic::times(directory)?,
-            Some(Kind::Segment) => segment::times(directory)?,
-            Some(_) => bail!(
+        let Some((what, series)) = reports::times(directory, kind)? else {
+            bail!(
                 "{} has no times of single messages for --hdr, --csv and --parquet: they are for \
                  runs of `run`, `demo`, `sim`, `talk`, `listen` and `lab segment`",
                 directory.display()
-            ),
+            );
         };
         let mut files = Vec::new();
         if let Some(mut file) = csv {
@@ -127,15 +121,4 @@ fn rows(all: &[HdrSeries], row: &mut dyn FnMut(&[Cell<'_>]) -> io::Result<()>) -
         }
     }
     Ok(())
-}
-
-fn of_run(directory: &RunDir) -> anyhow::Result<(String, Vec<HdrSeries>)> {
-    let mut series = Vec::new();
-    for case in directory.transfers()? {
-        for stream in case.streams {
-            let name = format!("{}/{}", case.id, stream.name);
-            series.push(HdrSeries::new(name, case.from_ns, stream.messages));
-        }
-    }
-    Ok(("transfer, Send to Receive".to_owned(), series))
 }

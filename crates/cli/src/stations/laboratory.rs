@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `run --lab uml` with an experiment file: its network in a machine of the laboratory, where its
-//! stations are namespaces.
-//!
-//! Not here: making networks and machines (`timewire_lab`), scenarios (`experiment`).
+//! `run --on lab:uml` with an experiment file: its network in a machine of the laboratory, where
+//! its stations are namespaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use timewire_lab::rig::{Bench, Rig};
+use timewire_lab::fixture::{Bench, Fixture};
 use timewire_lab::uml::Kernel;
-use timewire_sched::scenario::experiment_file::{ExperimentFile, NetworkWish, StationMap};
+use timewire_model::scenario::experiment_file::{ExperimentFile, NetworkSpec};
+use timewire_model::scenario::hosts_file::{AgentAddress, HostsFile};
 
-use crate::args::Run;
 use crate::ending::WORDS;
-use crate::experiment::{RUN_MEMORY_MIB, code_of, inner_command};
+use crate::experiment::{RUN_MEMORY_MIB, Run, code_of, inner_command};
 use crate::lab;
 
 /// The network of a file, or why there is none.
-pub fn network(file: &ExperimentFile) -> anyhow::Result<&NetworkWish> {
+pub fn network(file: &ExperimentFile) -> anyhow::Result<&NetworkSpec> {
     let Some(network) = &file.network else {
         bail!(
             "{}: it has no key `network`, which says how its stations are linked in the \
-             laboratory's kernel; without that it is for stations that are there: --map FILE",
+             laboratory's kernel; without that it is for hosts: --on HOSTS",
             file.name
         );
     };
@@ -52,36 +50,37 @@ pub fn in_machine(args: &Run, directory: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Makes the network of a file, here; the stations are as the map says until the bench is dropped.
-pub fn build(file: &ExperimentFile) -> anyhow::Result<(Bench, StationMap)> {
+/// Makes the network of a file, here; the stations are as the file says until the bench is dropped.
+pub fn build(file: &ExperimentFile) -> anyhow::Result<(Bench, HostsFile)> {
     let network = network(file)?;
-    let mut rig = Rig::new();
-    rig.ports_like_stations();
+    let mut fixture = Fixture::new();
+    fixture.ports_like_stations();
     for node in network.nodes(&file.stations) {
         if network.bridges.contains(node) {
-            rig.bridge(node.as_str());
+            fixture.bridge(node.as_str());
         } else {
-            rig.station(node.as_str());
+            fixture.station(node.as_str());
         }
     }
     for vlan in &network.vlans {
-        rig.vlan(u16::try_from(vlan.get()).context("invariant: a VLAN is below 4095")?);
+        fixture.vlan(u16::try_from(vlan.get()).context("invariant: a VLAN is below 4095")?);
     }
     for link in &network.links {
         let [one, other] = link.between.as_slice() else {
             bail!("invariant: a link was read with two ends");
         };
-        rig.wire(one.as_str(), other.as_str(), link.rate, link.delay);
+        fixture.wire(one.as_str(), other.as_str(), link.rate, link.delay);
     }
-    let bench = rig.build()?;
-    let mut map = String::new();
+    let bench = fixture.build()?;
+    let mut agents = Vec::new();
     for station in &file.stations {
         let netns = bench.netns(station.name.as_str());
         let netns = netns.file_name().context("invariant: a namespace has a name")?;
-        map += &format!("{}: 'netns:{}'\n", station.name, netns.to_string_lossy());
+        agents.push((&station.name, AgentAddress::Netns(netns.to_string_lossy().into_owned())));
     }
-    let map = StationMap::parse("network", &map).map_err(|errors| anyhow::anyhow!("{errors}"))?;
-    Ok((bench, map))
+    let text = HostsFile::text_of(agents.iter().map(|(name, agent)| (*name, agent)));
+    let hosts = HostsFile::parse("network", &text).map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    Ok((bench, hosts))
 }
 
 /// Where agents keep what they need in a machine: of its `/tmp` nothing stays.

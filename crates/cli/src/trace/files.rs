@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `trace info`, `cut`, `merge` and `export`.
-//!
-//! Not here: the file itself (`timewire_trace::capture`).
 
 use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
@@ -12,15 +10,15 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
-use timewire_report::parquet::ParquetWriter;
-use timewire_trace::align::Twins;
-use timewire_trace::capture::{
+use timewire_capture::align::Twins;
+use timewire_capture::capture::{
     COLUMNS, CaptureError, CaptureHeader, Cut, Format, Info, Item, Merge, Names, ONCE, Writer,
     export as write_events, export_packets, rows, sees_packets,
 };
-use timewire_trace::event::Hook;
-use timewire_trace::filter::Filter;
-use timewire_trace::table::Column;
+use timewire_capture::event::Hook;
+use timewire_capture::filter::Filter;
+use timewire_capture::table::Column;
+use timewire_report::parquet::ParquetWriter;
 
 use super::{Capture, code_of, hook_of, is_whole, of, open, parse_flow, was_ended};
 use crate::new_file::{NewFile, cannot_write};
@@ -344,12 +342,13 @@ pub fn merge(args: &MergeArgs) -> anyhow::Result<ExitCode> {
 /// Captures of one kernel that saw the same packets are not to be merged: each packet would be
 /// there twice.
 fn not_twins(files: &[PathBuf]) -> anyhow::Result<()> {
-    let mut twins = Twins::new(files.len(), MOST_EVENTS);
+    let mut twins = Twins::new(files.len(), MAX_EVENTS);
     for (capture, file) in files.iter().enumerate() {
         let mut reader = open(file)?;
+        let stations = reader.header().stations.clone();
         while let Some(item) = reader.next().map_err(of(file))? {
             if let Item::Event(event) = item {
-                twins.event(capture, &event);
+                twins.event(capture, &stations, &event);
             }
         }
     }
@@ -372,7 +371,7 @@ fn not_twins(files: &[PathBuf]) -> anyhow::Result<()> {
 }
 
 /// Most events of each capture that are compared.
-const MOST_EVENTS: usize = 1 << 16;
+const MAX_EVENTS: usize = 1 << 16;
 
 pub fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     if !args.hooks.is_empty() && args.format != FormatArg::Pcapng {

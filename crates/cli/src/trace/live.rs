@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `trace record --live`: the view of a capture that is being taken, on a terminal, as lines or as
 //! JSON.
-//!
-//! Not here: what is analysed and where (`timewire_ctl::trace::live`), what the view looks like
-//! (`timewire_report::live`).
 
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
@@ -15,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
-use timewire_ctl::trace::live::{Live, Moment, Viewer};
+use timewire_capture::capture::{CaptureHeader, HookCount};
+use timewire_capture::event::Event;
+use timewire_capture::packet_path::{Observer, PacketPath, Point};
 use timewire_report::live::{LiveInput, LiveMeter, LiveRoom, LiveSnapshot, line, view, whole};
+use timewire_runner::trace::live::{Live, Moment, Viewer};
+use timewire_stats::HistogramSummary;
 use timewire_sys::terminal;
-use timewire_trace::capture::{CaptureHeader, HookCount};
-use timewire_trace::event::Event;
-use timewire_trace::journey::{Journey, Observer, Point};
-use timewire_trace::stream::histogram::HistogramSummary;
 
 use crate::output;
 
@@ -115,8 +112,8 @@ impl Observer for Screen {
         self.meter.event(capture, point, event);
     }
 
-    fn journey(&mut self, journey: &Journey) {
-        self.meter.journey(journey);
+    fn packet_path(&mut self, packet_path: &PacketPath) {
+        self.meter.packet_path(packet_path);
     }
 }
 
@@ -208,7 +205,7 @@ fn object(now: &LiveSnapshot) -> Json {
         "elapsed_ns": now.elapsed.as_ns(),
         "interval_ns": now.interval.as_ns(),
         "not_shown": { "all": now.not_shown.0, "last": now.not_shown.1 },
-        "journeys": { "all": now.journeys.0, "last": now.journeys.1, "lossy": now.lossy,
+        "packet_paths": { "all": now.packet_paths.0, "last": now.packet_paths.1, "lossy": now.lossy,
                       "ambiguous": now.ambiguous, "dropped": now.dropped },
         "stages": stages.collect::<Vec<_>>(),
         "stations": stations.collect::<Vec<_>>(),

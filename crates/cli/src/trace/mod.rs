@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `timewire trace`: where each packet spent its time.
 //!
-//! Not here: taking captures (`timewire_ctl::trace`), studying them (`timewire_ctl::study`).
+//! Not here: taking captures (`timewire_runner::trace`), studying them (`timewire_runner::study`).
 
 mod files;
 mod live;
@@ -13,13 +13,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use timewire_ctl::study::StudyError;
-use timewire_trace::capture::{CaptureError, Reader};
-use timewire_trace::event::Hook;
+use timewire_capture::capture::{CaptureError, Reader};
+use timewire_capture::event::Hook;
+use timewire_runner::study::StudyError;
 
 use crate::ending::{CODE, Ending, Reading, WORDS};
 
-pub use show::{run_page, run_perfetto, windows_of};
+pub use show::{OfRun, run_page, run_perfetto, windows_of};
 
 /// What is done with captures.
 #[derive(Debug, Subcommand)]
@@ -30,10 +30,11 @@ pub enum TraceCommand {
     /// Needs root. Exit code 0: nothing was lost; 1: events were lost, or the command failed; 4:
     /// this kernel lacks what is needed.
     Record(Box<record::Record>),
-    /// Journeys of packets: where each spent its time, of one host or of several on one timeline
+    /// Packet paths of packets: where each spent its time, of one host or of several on one
+    /// timeline
     ///
     /// Exit code 1: a deadline of --chain was missed or nothing passed all of it, or the limit of
-    /// --below was missed.
+    /// --below does not pass.
     Show(Box<show::Show>),
     /// What is in a capture: stations, hooks, times, and what was lost
     Info(files::InfoArgs),

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `trace record`: a capture of this kernel.
-//!
-//! Not here: the thread that takes it (`timewire_ctl::trace::collect`).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,17 +16,19 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use timewire_base::{Span, parse_bytes};
 use timewire_bpf::trace::{Levels, Mode, Settings, hooks};
-use timewire_ctl::markers::Marks;
-use timewire_ctl::trace::collect::{ClockOffset, Collected, Collector, Request, Sink, StationAt};
-use timewire_ctl::trace::live::{Nowhere, Shown};
+use timewire_capture::capture::Writer;
+use timewire_capture::event::Hook;
+use timewire_capture::filter::Filter;
+use timewire_capture::identity::TagPlace;
 use timewire_host::tool::netns_path;
+use timewire_runner::markers::Marks;
+use timewire_runner::trace::collect::{
+    ClockOffset, Collected, Collector, Request, Sink, StationAt,
+};
+use timewire_runner::trace::live::{Nowhere, Shown};
 use timewire_sys::event::{EndRequests, wait_readable};
 use timewire_sys::marker::Users;
 use timewire_sys::namespace::Process;
-use timewire_trace::capture::Writer;
-use timewire_trace::event::Hook;
-use timewire_trace::filter::Filter;
-use timewire_trace::identity::TagPlace;
 
 use super::{hook_of, live};
 use crate::output::{self, ProgressLine};
@@ -61,16 +61,16 @@ pub struct Record {
     #[arg(long, conflicts_with = "hooks")]
     pub calls: bool,
     /// Look at frames in drivers, too: an XDP program on every interface of the stations whose
-    /// driver can have one and that has none yet. Some cards reset their link for it, at the start
+    /// driver can have one and that has none yet. Some NICs reset their link for it, at the start
     /// and at the end
     #[arg(long)]
     pub xdp: bool,
-    /// Look at transmit stamps, too: when the kernel tells a sender that its frame has left, and
-    /// the card's stamp. For sockets that ask for stamps; needs fentry or kprobes
+    /// Look at transmit timestamps, too: when the kernel tells a sender that its frame has left,
+    /// and the NIC's timestamp. For sockets that ask for timestamps; needs fentry or kprobes
     #[arg(long, conflicts_with = "hooks")]
-    pub transmit_stamps: bool,
+    pub transmit_timestamps: bool,
     /// How to look at what is no tracepoint in every kernel (sockets before Linux 6.3, transmit
-    /// stamps): auto, tracepoint, fentry or kprobe
+    /// timestamps): auto, tracepoint, fentry or kprobe
     #[arg(long, value_name = "LEVEL", default_value = "auto")]
     pub level: Levels,
     /// The messages' own tag: bytes OFFSET to OFFSET+WIDTH of their payload; `be` when the first
@@ -84,8 +84,8 @@ pub struct Record {
     /// between hooks, in the kernel
     #[arg(long, value_enum, conflicts_with_all = ["out", "no_marks"])]
     pub only: Option<Only>,
-    /// Show journeys while they are recorded, once a second: losses, stages, the slowest of each
-    /// station. Without --out nothing is written
+    /// Show packet paths while they are recorded, once a second: losses, stages, the slowest of
+    /// each station. Without --out nothing is written
     #[arg(long, conflicts_with = "only")]
     pub live: bool,
     /// Room for the events of each CPU
@@ -172,8 +172,8 @@ fn settings(args: &Record, filter: &Filter) -> anyhow::Result<Settings> {
     if args.xdp {
         wanted.insert(Hook::Xdp);
     }
-    if args.transmit_stamps {
-        wanted.insert(Hook::TransmitStamp);
+    if args.transmit_timestamps {
+        wanted.insert(Hook::TransmitTimestamp);
     }
     Ok(Settings {
         hooks: wanted.into_iter().collect(),
@@ -210,20 +210,20 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
         filter: filter.text().to_owned(),
         stations,
         meta: BTreeMap::from([("arguments".to_owned(), crate::traffic::arguments().join(" "))]),
-        offset: timewire_ctl::ptp_offset().map(|offset| Box::new(offset) as ClockOffset),
+        offset: timewire_datapath::ptp_offset().map(|offset| Box::new(offset) as ClockOffset),
         marks: marks.context("cannot listen to the marks of programs")?,
     };
     let show = args.live.then(|| live::Show::new(args.json));
     let view = |header: &_| show.as_ref().map(|show| show.start(header)).transpose();
     match &args.out {
         Some(out) => {
-            let place = Place::new(out, args.force)?;
+            let place = CaptureFile::new(out, args.force)?;
             let collector = Collector::start(request, |header: &_| {
                 let sink = Writer::new(BufWriter::new(place.create()?), header)?;
                 Ok(Shown { sink, live: view(header)? })
             });
-            let collector = collector.inspect_err(|_| place.put_back())?;
-            let child = spawn(args, show.as_ref()).inspect_err(|_| place.put_back())?;
+            let collector = collector.inspect_err(|_| place.restore())?;
+            let child = spawn(args, show.as_ref()).inspect_err(|_| place.restore())?;
             place.keep();
             let status = wait(args, &requests, &collector, show.as_ref(), child)?;
             let (shown, tracer, collected) = collector.finish()?;
@@ -282,21 +282,21 @@ pub fn run(args: &Record) -> anyhow::Result<ExitCode> {
 
 /// Where a capture is written. What is in it stays when this program is killed, so it is not
 /// written beside its place; what it replaces is put aside until the capture has begun.
-struct Place<'a> {
+struct CaptureFile<'a> {
     path: &'a Path,
     /// Where the file that was there is meanwhile.
     aside: Option<PathBuf>,
     is_begun: Cell<bool>,
 }
 
-impl Place<'_> {
-    fn new(path: &Path, force: bool) -> anyhow::Result<Place<'_>> {
+impl CaptureFile<'_> {
+    fn new(path: &Path, force: bool) -> anyhow::Result<CaptureFile<'_>> {
         let cannot = || format!("cannot write {}", path.display());
         let name = path.file_name().with_context(|| format!("{}: no file name", cannot()))?;
         let there = match std::fs::symlink_metadata(path) {
             Ok(there) => there,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Place { path, aside: None, is_begun: Cell::new(false) });
+                return Ok(CaptureFile { path, aside: None, is_begun: Cell::new(false) });
             }
             Err(error) => return Err(error).with_context(cannot),
         };
@@ -310,7 +310,7 @@ impl Place<'_> {
         hidden.push(name);
         hidden.push(format!(".{}.old", std::process::id()));
         let aside = Some(path.with_file_name(hidden));
-        Ok(Place { path, aside, is_begun: Cell::new(false) })
+        Ok(CaptureFile { path, aside, is_begun: Cell::new(false) })
     }
 
     fn create(&self) -> io::Result<File> {
@@ -326,8 +326,8 @@ impl Place<'_> {
         file
     }
 
-    /// As if nothing had been recorded. What cannot be put back stays beside.
-    fn put_back(&self) {
+    /// As if nothing had been recorded. What cannot be restored stays beside.
+    fn restore(&self) {
         if !self.is_begun.get() {
             return;
         }
@@ -376,11 +376,11 @@ fn wait<S: Sink>(
         if let Some(status) = child.as_mut().map(Child::try_wait).transpose()?.flatten() {
             break Some(status);
         }
-        let left = args.duration.map_or(LOOK, |whole| whole - elapsed);
+        let left = args.duration.map_or(POLL_INTERVAL, |whole| whole - elapsed);
         if left <= Span::ZERO || collector.is_over() || is_unseen() {
             break None;
         }
-        if wait_readable(&[requests.as_fd()], Some(left.min(LOOK)))? && requests.take() {
+        if wait_readable(&[requests.as_fd()], Some(left.min(POLL_INTERVAL)))? && requests.take() {
             break None;
         }
     };
@@ -394,14 +394,14 @@ fn wait<S: Sink>(
 }
 
 /// How often the command is looked at.
-const LOOK: Span = Span::from_ms(100);
+const POLL_INTERVAL: Span = Span::from_ms(100);
 
 /// Ends a command that still runs: asks it, and kills it when we are asked again.
 fn stop(mut child: Child, requests: &EndRequests) -> anyhow::Result<()> {
     let process = Process::of(child.id()).context("cannot end the command")?;
     process.ask_to_end().context("cannot end the command")?;
     while child.try_wait()?.is_none() {
-        if wait_readable(&[requests.as_fd()], Some(LOOK))? && requests.take() {
+        if wait_readable(&[requests.as_fd()], Some(POLL_INTERVAL))? && requests.take() {
             child.kill().context("cannot end the command")?;
         }
     }

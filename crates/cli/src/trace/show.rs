@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `trace show`: journeys of captures, as tables, pages and files.
-//!
-//! Not here: finding them (`timewire_ctl::study`), drawing them (`timewire_report`).
+//! `trace show`: packet paths of captures, as tables, pages and files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -14,24 +12,23 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use timewire_base::{CyclicWindows, Span, parse_span};
-use timewire_ctl::study::{Audience, ClockWay, Studied, Study};
-use timewire_report::journeys::{self, JourneysInput};
+use timewire_capture::capture::{CaptureHeader, Note};
+use timewire_capture::event::Event;
+use timewire_capture::packet_path::analysis::Wanted;
+use timewire_capture::packet_path::chain::{Chain, ChainPoint, ChainReport};
+use timewire_capture::packet_path::culprit::Known;
+use timewire_capture::packet_path::table::{Filter, Scope};
+use timewire_capture::packet_path::worst::{Judged, Keep};
+use timewire_capture::packet_path::{Observer, PacketPath, Parts, Point, export};
+use timewire_capture::table::{csv_head, csv_line};
+use timewire_model::scenario::{FileKind, Scenario};
+use timewire_model::tdm::TdmSchedule;
+use timewire_report::packet_paths::{self, PacketPathsInput};
 use timewire_report::parquet::ParquetWriter;
-use timewire_report::timeline::{
-    Gather, GatherOptions, Names, TimelineInput, TimelineOptions, page,
-};
-use timewire_report::{LongJourney, perfetto};
-use timewire_sched::scenario::{FileKind, Scenario};
-use timewire_sched::tdm::TdmSchedule;
-use timewire_trace::capture::{CaptureHeader, Note};
-use timewire_trace::event::Event;
-use timewire_trace::journey::analysis::Wanted;
-use timewire_trace::journey::chain::{Chain, ChainPoint, ChainReport};
-use timewire_trace::journey::culprit::Known;
-use timewire_trace::journey::table::{Filter, Scope};
-use timewire_trace::journey::worst::{Judged, Keep};
-use timewire_trace::journey::{Journey, Observer, Parts, Point, export};
-use timewire_trace::table::{csv_head, csv_line};
+use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineInput};
+use timewire_report::{LongPacketPath, perfetto};
+use timewire_runner::study::{Audience, ClockWay, Studied, Study};
+use timewire_tsn::file::ParseFile;
 
 use super::{code_of, is_whole, open, parse_flow};
 use crate::ending::Ending;
@@ -45,25 +42,25 @@ pub struct Show {
     /// Captures, of one host or of several; the clock of the first is that of all
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// How many of the longest journeys are shown one by one
+    /// How many of the longest packet paths are shown one by one
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub worst: usize,
-    /// Only journeys of this flow, as `trace info` shows it (0x0123abcd); may be repeated
+    /// Only packet paths of this flow, as `trace info` shows it (0x0123abcd); may be repeated
     #[arg(long, value_name = "FLOW", value_parser = parse_flow, help_heading = "Which")]
     pub flow: Vec<u32>,
-    /// Only journeys that pass this station; may be repeated
+    /// Only packet paths that pass this station; may be repeated
     #[arg(long, value_name = "NAME", help_heading = "Which")]
     pub station: Vec<String>,
-    /// Only journeys in which a stage took longer, such as qdisc=1ms
+    /// Only packet paths in which a stage took longer, such as qdisc=1ms
     #[arg(long, value_name = "STAGE=TIME", help_heading = "Which")]
     pub longer: Option<Longer>,
-    /// Only journeys that begin so long after the first event, or later
+    /// Only packet paths that begin so long after the first event, or later
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Which")]
     pub from: Option<Span>,
-    /// Only journeys that begin before that
+    /// Only packet paths that begin before that
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Which")]
     pub until: Option<Span>,
-    /// Also journeys that are lossy or ambiguous, or whose packet no program received
+    /// Also packet paths that are lossy or ambiguous, or whose packet no program received
     #[arg(long, help_heading = "Which")]
     pub all: bool,
 
@@ -71,8 +68,8 @@ pub struct Show {
     /// is NAME or STATION.NAME; may be repeated
     #[arg(long, value_name = "CHAIN", help_heading = "Judge")]
     pub chain: Vec<ChainArg>,
-    /// Exit code 1 when a journey from end to end takes this long, or may do so within the bound of
-    /// clocks
+    /// Exit code 1 when a packet path from end to end takes this long, or may do so within the
+    /// bound of clocks
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Judge")]
     pub below: Option<Span>,
     /// The clocks of two hosts are at most so far apart, where neither packets nor synchronisation
@@ -83,19 +80,19 @@ pub struct Show {
     #[arg(long, value_name = "FILE", help_heading = "Judge")]
     pub schedule: Option<PathBuf>,
 
-    /// Write the events over time as a page
+    /// Write the tables, and the longest packet paths drawn, as a page
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
     /// Write a file for the Perfetto UI
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub perfetto: Option<PathBuf>,
-    /// Write each journey as a line of CSV
+    /// Write each packet path as a line of CSV
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
     /// Write the same table as Parquet
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub parquet: Option<PathBuf>,
-    /// Write each journey as a line of JSON
+    /// Write each packet path as a line of JSON
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub jsonl: Option<PathBuf>,
     /// Write over files that are there
@@ -175,10 +172,10 @@ impl Observer for Writing {
         self.gathers().for_each(|gather| gather.event(capture, point, event));
     }
 
-    fn journey(&mut self, journey: &Journey) {
-        self.gathers().for_each(|gather| gather.journey(journey));
+    fn packet_path(&mut self, packet_path: &PacketPath) {
+        self.gathers().for_each(|gather| gather.packet_path(packet_path));
         if self.csv.is_some() || self.parquet.is_some() {
-            let row = export::row(journey, &self.known);
+            let row = export::row(packet_path, &self.known);
             if let Some(csv) = &mut self.csv {
                 let written = csv.write_all(csv_line(&row).as_bytes());
                 self.keep(written);
@@ -189,7 +186,8 @@ impl Observer for Writing {
             }
         }
         if let Some(jsonl) = &mut self.jsonl {
-            let written = jsonl.write_all(export::json_line(journey, &self.known, None).as_bytes());
+            let written =
+                jsonl.write_all(export::json_line(packet_path, &self.known, None).as_bytes());
             self.keep(written);
         }
     }
@@ -234,48 +232,64 @@ pub fn windows_of(schedule: &TdmSchedule) -> BTreeMap<String, CyclicWindows> {
     stations.iter().map(|name| (name.to_string(), schedule.windows_of(name))).collect()
 }
 
-/// The page of a capture of a run, and its longest journeys.
-///
-/// **Errors**: it cannot be read.
-pub fn run_page(
-    title: &str,
-    capture: PathBuf,
-    windows: BTreeMap<String, CyclicWindows>,
-) -> anyhow::Result<(String, Vec<LongJourney>)> {
-    let options = GatherOptions { journeys: RUN_JOURNEYS, ..GatherOptions::for_a_page() };
-    let (gather, studied, names) = study_run(capture, windows, options)?;
-    let longest = studied.analysis.longest();
-    let told = longest.iter().take(REPORT_LONGEST).map(|it| long_journey(it, &names));
-    let told = told.collect();
-    let input = gather.finish(title, longest, &studied.clocks);
-    Ok((page(&input, &TimelineOptions::default()), told))
+/// The captures of a case of a run.
+#[derive(Clone, Debug, Default)]
+pub struct OfRun {
+    /// One of all stations, or one of each host.
+    pub captures: Vec<PathBuf>,
+    /// When stations may send.
+    pub windows: BTreeMap<String, CyclicWindows>,
+    /// How far the clocks of the hosts are apart at most, where the captures do not tell it.
+    pub clock_error_ns: Option<u64>,
 }
 
-/// A capture of a run as a file for Perfetto.
+/// The page of the captures of a run, and their longest packet paths.
 ///
-/// **Errors**: it cannot be read.
-pub fn run_perfetto(
-    title: &str,
-    capture: PathBuf,
-    windows: BTreeMap<String, CyclicWindows>,
-) -> anyhow::Result<Vec<u8>> {
-    let (gather, studied, _) = study_run(capture, windows, GatherOptions::default())?;
+/// **Errors**: one cannot be read.
+pub fn run_page(title: &str, of_run: OfRun) -> anyhow::Result<(String, Vec<LongPacketPath>)> {
+    let options = GatherOptions { packet_paths: RUN_PACKET_PATHS, ..GatherOptions::for_a_page() };
+    let (gather, studied, names) = study_run(of_run, options)?;
+    let longest = studied.analysis.longest();
+    let told = longest.iter().take(REPORT_LONGEST).map(|it| long_packet_path(it, &names));
+    let told = told.collect();
+    Ok((page(&studied, &names, &finished(gather, title, &studied)), told))
+}
+
+/// The captures of a run as a file for Perfetto.
+///
+/// **Errors**: one cannot be read.
+pub fn run_perfetto(title: &str, of_run: OfRun) -> anyhow::Result<Vec<u8>> {
+    let (gather, studied, _) = study_run(of_run, GatherOptions::default())?;
+    Ok(perfetto::file(&finished(gather, title, &studied)))
+}
+
+/// What was gathered, with the streams that have one number.
+fn finished(gather: Gather, title: &str, studied: &Studied) -> TimelineInput {
     let input = gather.finish(title, studied.analysis.longest(), &studied.clocks);
-    Ok(perfetto::file(&input))
+    TimelineInput { clashes: clashes(studied.analysis.known()), ..input }
+}
+
+/// The page of what was gathered.
+fn page(studied: &Studied, names: &Names, drawn: &TimelineInput) -> String {
+    let analysis = &studied.analysis;
+    let (counts, rows) = (analysis.counts(), analysis.rows());
+    let input =
+        PacketPathsInput { counts: &counts, rows: &rows, longest: analysis.longest(), names };
+    packet_paths::page(&input, drawn, &notes(studied))
 }
 
 fn study_run(
-    capture: PathBuf,
-    windows: BTreeMap<String, CyclicWindows>,
+    OfRun { captures, windows, clock_error_ns }: OfRun,
     options: GatherOptions,
 ) -> anyhow::Result<(Gather, Studied, Names)> {
     let study = Study {
-        captures: vec![capture],
+        captures,
         wanted: Wanted {
             keep: Keep { longest: RUN_LONGEST, ..Keep::default() },
             ..Wanted::default()
         },
         schedules: windows,
+        clock_error_ns,
         ..Study::default()
     };
     let mut writing = Writing {
@@ -294,27 +308,27 @@ fn study_run(
     Ok((gather, studied, writing.names))
 }
 
-/// A journey for the report, which has no timeline.
-fn long_journey(judged: &Judged, names: &Names) -> LongJourney {
-    let journey = &judged.journey;
-    let at = |point: usize| journey.points.get(point).map_or(0, |point| point.at_ns);
-    let stages = journey.stages.iter().map(|stage| {
+/// A packet path for the report, which draws no more than its stages.
+fn long_packet_path(judged: &Judged, names: &Names) -> LongPacketPath {
+    let packet_path = &judged.packet_path;
+    let at = |point: usize| packet_path.points.get(point).map_or(0, |point| point.at_ns);
+    let stages = packet_path.stages.iter().map(|stage| {
         let name = match stage.hop {
             0 => stage.parts.name(),
             hop => format!("{} (hop {hop})", stage.parts.name()),
         };
-        (name, at(stage.from).saturating_sub(journey.from_ns()), stage.ns)
+        (name, at(stage.from).saturating_sub(packet_path.from_ns()), stage.ns)
     });
-    LongJourney {
-        flow: names.flow(journey.flow()),
-        end_to_end_ns: journey.end_to_end_ns(),
+    LongPacketPath {
+        flow: names.flow(packet_path.flow()),
+        end_to_end_ns: packet_path.end_to_end_ns(),
         sentence: judged.sentence.clone(),
         stages: stages.collect(),
     }
 }
 
-/// Journeys on the page of a run, and how many of the longest are told about.
-const RUN_JOURNEYS: usize = 1_000;
+/// Packet paths on the page of a run, and how many of the longest are told about.
+const RUN_PACKET_PATHS: usize = 1_000;
 const RUN_LONGEST: usize = 20;
 /// Of these, so many in the report itself.
 const REPORT_LONGEST: usize = 3;
@@ -398,7 +412,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
         perfetto: gather(&args.perfetto, GatherOptions::default()),
         csv: make(&args.csv)?,
         parquet: make(&args.parquet)?
-            .map(|file| ParquetWriter::new(file, "journeys of packets", &export::columns()))
+            .map(|file| ParquetWriter::new(file, "packet paths", &export::columns()))
             .transpose()?,
         jsonl: make(&args.jsonl)?,
         failed: None,
@@ -428,12 +442,10 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     let finish = |gather: Option<Gather>| {
         let mut gather = gather?;
         show_schedules(&mut gather, &study, &studied);
-        let input = gather.finish(&title, studied.analysis.longest(), &studied.clocks);
-        Some(TimelineInput { clashes: clashes(studied.analysis.known()), ..input })
+        Some(finished(gather, &title, &studied))
     };
     if let (Some(mut file), Some(input)) = (html, finish(writing.page)) {
-        let page = page(&input, &TimelineOptions::default());
-        file.write_all(page.as_bytes())?;
+        file.write_all(page(&studied, &writing.names, &input).as_bytes())?;
         file.finish()?;
     }
     if let (Some(mut file), Some(input)) = (trace, finish(writing.perfetto)) {
@@ -457,7 +469,7 @@ pub fn run(args: &Show) -> anyhow::Result<ExitCode> {
     let unread = unread(&studied);
     let inconclusive = judged && !missed && !above && !unread.is_empty();
     if inconclusive {
-        say!("inconclusive: {}", unread.join("; "));
+        say!("INCONCLUSIVE: {}", unread.join("; "));
     }
     Ok(if missed || above || inconclusive { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
@@ -486,8 +498,9 @@ fn unread(studied: &Studied) -> Vec<String> {
     let counts = studied.analysis.counts();
     let doubtful = studied.analysis.worst().count_doubtful();
     if doubtful > 0 {
-        unread
-            .push(format!("{doubtful} journeys may be above --below, within the bound of clocks"));
+        unread.push(format!(
+            "{doubtful} packet paths may be above --below, within the bound of clocks"
+        ));
     }
     unread.extend(counts.left_out.iter().map(|(what, count)| format!("left out: {count} {what}")));
     unread
@@ -518,7 +531,8 @@ fn title(args: &Show) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn as_text(studied: &Studied, names: &Names) -> String {
+/// Which captures are left out, what was not read of the others, and how their clocks are compared.
+fn notes(studied: &Studied) -> String {
     let mut text = String::new();
     for capture in &studied.captures {
         let file = capture.file.display();
@@ -574,10 +588,15 @@ fn as_text(studied: &Studied, names: &Names) -> String {
             }
         );
     }
+    text
+}
+
+fn as_text(studied: &Studied, names: &Names) -> String {
     let analysis = &studied.analysis;
     let (counts, rows) = (analysis.counts(), analysis.rows());
-    let input = JourneysInput { counts: &counts, rows: &rows, longest: analysis.longest(), names };
-    text += &journeys::text(&input);
+    let input =
+        PacketPathsInput { counts: &counts, rows: &rows, longest: analysis.longest(), names };
+    let mut text = notes(studied) + &packet_paths::text(&input);
     clashes(analysis.known()).iter().for_each(|clash| text += &format!("{clash}\n"));
     for chain in analysis.chains() {
         text += &chain_text(&chain);
@@ -628,8 +647,8 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
     let analysis = &studied.analysis;
     let known = analysis.known();
     let counts = analysis.counts();
-    let journeys: Vec<Json> = counts
-        .journeys
+    let packet_paths: Vec<Json> = counts
+        .packet_paths
         .iter()
         .map(|((status, outcome), count)| {
             json!({ "status": status.name(), "outcome": outcome, "count": count })
@@ -648,15 +667,15 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
         .collect::<Result<_, serde_json::Error>>()?;
     let drops = counts.drops.iter().map(|(&(capture, reason), count)| {
         json!({ "capture": capture, "reason": reason, "name": known.reason(capture, reason),
-                "has_name": known.has_reason(capture, reason), "journeys": count })
+                "has_name": known.has_reason(capture, reason), "packet_paths": count })
     });
     let drops: Vec<Json> = drops.collect();
     let (clashes, more_clashes) = known.clashes();
     let longest = analysis.longest().iter().map(|judged| {
-        serde_json::from_str(&export::json_line(&judged.journey, known, Some(&judged.sentence)))
+        serde_json::from_str(&export::json_line(&judged.packet_path, known, Some(&judged.sentence)))
     });
     Ok(json!({
-        "schema": "timewire.journeys/1",
+        "schema": "timewire.packet-paths/1",
         "captures": studied.captures,
         "clocks": studied.clocks.aligned(),
         "agreements": studied.clocks.agreements(),
@@ -664,7 +683,7 @@ fn as_json(studied: &Studied) -> anyhow::Result<Json> {
         "ended_early": studied.ended_early,
         "late": counts.late,
         "unmatched_receives": counts.unmatched_receives,
-        "journeys": journeys,
+        "packet_paths": packet_paths,
         "drops": drops,
         "clashes": clashes,
         "more_clashes": more_clashes,

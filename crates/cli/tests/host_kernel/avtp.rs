@@ -2,8 +2,6 @@
 //! Streams of IEEE 1722 through the kernel's shapers in virtual time: files come back bit for bit,
 //! every packet leaves at its instant, presentation times are launch times plus the transit time,
 //! and the margins that a listener tells are those that another observer computes.
-//!
-//! Not here: the same on this kernel, where time is not exact (`tests/avtp.rs`).
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -14,8 +12,8 @@ use timewire_avtp::media::wav::{self, Wav, WavFormat};
 use timewire_avtp::pdu::SampleFormat;
 use timewire_base::{IfName, Instant, Span, Tai, Utc};
 use timewire_lab::cache::fingerprint;
+use timewire_lab::fixture::Bench;
 use timewire_lab::ns;
-use timewire_lab::rig::Bench;
 use timewire_lab::trial::Trial;
 use timewire_sys::clock::{self, tai_offset};
 use timewire_sys::interface_index;
@@ -78,14 +76,14 @@ fn play(bench: &Bench, of: &[u8], talk: &[&str], listen: &[&str]) -> Played {
     fs::write(sent, of).unwrap();
     let out = ["listen", "--interface", "eth0", "--clock-error", "0ns", "--out", got];
     let out = [&out[..], &["--idle", "100ms", "--json"]].concat();
-    let options = PacketOptions { receive: true, stamps: true, buffer_bytes: 64 << 20 };
+    let options = PacketOptions { receive: true, timestamps: true, buffer_bytes: 64 << 20 };
     let open = || {
         let eth0 = IfName::new("eth0").unwrap();
         PacketSocket::open(interface_index(&eth0)?, options)
     };
     let mut observer = ns::in_namespace(&bench.netns("b"), open).unwrap().unwrap();
     let listener = timewire(bench, "b", &[&out[..], listen].concat());
-    // A program starts within a moment of virtual time; the kernel's stamps begin with it.
+    // A program starts within a moment of virtual time; the kernel's timestamps begin with it.
     clock::sleep_until(clock::now::<Tai>() + Span::from_ms(500));
     let head = ["talk", sent, "--interface", "eth0", "--stream", STREAM, "--json"];
     let (code, told) = ended(timewire(bench, "a", &[&head[..], talk].concat()));
@@ -94,7 +92,7 @@ fn play(bench: &Bench, of: &[u8], talk: &[&str], listen: &[&str]) -> Played {
     assert_eq!(code, i32::from(!all_left), "{told}");
     let (code, heard) = ended(listener);
     let seen = observed(&mut observer);
-    println!("stamps {}", fingerprint(&[&format!("{seen:?}{told}{heard}")]));
+    println!("timestamps {}", fingerprint(&[&format!("{seen:?}{told}{heard}")]));
     Played { told, heard, code, seen }
 }
 
@@ -113,8 +111,8 @@ fn observed(observer: &mut PacketSocket) -> Vec<Seen> {
             if bytes.get(12..14) != Some(&[0x22, 0xf0]) {
                 continue;
             }
-            let stamp: Instant<Utc> = one.stamp.expect("a stamp");
-            let at = Instant::<Tai>::from_ns(stamp.as_ns()) + offset;
+            let timestamp: Instant<Utc> = one.timestamp.expect("a timestamp");
+            let at = Instant::<Tai>::from_ns(timestamp.as_ns()) + offset;
             let packet = &bytes[14..];
             let time = u32::from_be_bytes(packet[12..16].try_into().unwrap());
             seen.push(Seen {
@@ -211,9 +209,9 @@ fn music(sample: SampleFormat, channels: u16, frames: u32) -> Vec<u8> {
 
 /// Class A through `etf`, as a host file has it.
 fn through_etf() -> (Bench, std::path::PathBuf) {
-    let wish = "classes: [{ priorities: [3], queues: 1@0, launch_time: { delta: 100us } }, \
+    let desired = "classes: [{ priorities: [3], queues: 1@0, launch_time: { delta: 100us } }, \
                 { queues: 1@1 }]";
-    (pair(), file(&transmit(wish)))
+    (pair(), file(&transmit(desired)))
 }
 
 /// `etf` hands a packet over so long before its launch time.
@@ -249,10 +247,10 @@ fn class_b() {
     assert_eq!((code, &reserved["frame_on_the_wire_bytes"]), (0, &Json::from(174)));
     let shaper = reserved["shaper"].as_str().unwrap();
     // Without what is around a frame on the link, Linux would count too little.
-    let wish = format!(
+    let desired = format!(
         "overhead: 24B\nclasses: [{{ priorities: [2], queues: 1@0, {shaper} }}, {{ queues: 1@1 }}]"
     );
-    Station::of(&bench, "a").with(&file(&transmit(&wish)), || {
+    Station::of(&bench, "a").with(&file(&transmit(&desired)), || {
         let played = play(&bench, &music, &["--class", "B"], &[]);
         let first = played.first();
         let launches: Vec<_> = (0..1_001).map(|n| first + us(250 * n)).collect();
@@ -280,10 +278,11 @@ const WOKEN: std::ops::RangeInclusive<i64> = 512..=20 * 256;
 /// came after its time is counted.
 fn class_b_without() {
     let bench = pair();
-    let wish = "overhead: 24B\nclasses: [{ priorities: [2], queues: 1@0, shaper: { credit: { from: \
+    let desired = "overhead: 24B\nclasses: [{ priorities: [2], queues: 1@0, shaper: { credit: { \
+        from: \
                 slopes, idle_slope: 2784kbit, port: 10Gbit, hi_credit: 1, lo_credit: -174 } } }, \
                 { queues: 1@1 }]";
-    Station::of(&bench, "a").with(&file(&transmit(wish)), || {
+    Station::of(&bench, "a").with(&file(&transmit(desired)), || {
         let music = music(SampleFormat::Int24, 3, 12 * 400);
         let how = ["--class", "B", "--transit", "10ms"];
         let played = play(&bench, &music, &how, &["--late", "keep"]);
@@ -347,10 +346,10 @@ fn video() {
 /// With no more time than `etf` takes for itself, most packets miss their launch time; the talker
 /// and the listener count the same ones.
 fn too_short() {
-    let wish = "classes: [{ priorities: [3], queues: 1@0, launch_time: { delta: 256ns } }, \
+    let desired = "classes: [{ priorities: [3], queues: 1@0, launch_time: { delta: 256ns } }, \
                 { queues: 1@1 }]";
     let bench = pair();
-    Station::of(&bench, "a").with(&file(&transmit(wish)), || {
+    Station::of(&bench, "a").with(&file(&transmit(desired)), || {
         let music = music(SampleFormat::Int16, 2, 6 * 400);
         let played = play(&bench, &music, &["--launch", "300us"], &[]);
         let refused = &played.told["sent"]["refused"];

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why frames did not leave: real disciplines drop them, and who sent them names the cause, the
 //! discipline and what would be right.
-//!
-//! Not here: the decision from counters alone (`timewire-ctl`).
 
 use std::fs;
 use std::net::Ipv4Addr;
 
 use serde_json::Value as Json;
 use timewire_base::{Port, Span};
-use timewire_ctl::program::{Program, ProgramPace, Records};
+use timewire_capture::record::{RecordFile, RecordHeader, TimestampPoint};
+use timewire_datapath::pipeline::{Next, Source, Step};
+use timewire_datapath::traffic::{FloodRate, Task};
 use timewire_lab::trial::Trial;
-use timewire_path::pipeline::{Next, Source, Step};
-use timewire_path::traffic::{FloodRate, Task};
-use timewire_sched::qdisc::ShownQdisc;
+use timewire_runner::program::{Program, ProgramPace, Records};
 use timewire_sys::clock;
-use timewire_trace::record::{RecordFile, RecordHeader, Tap};
+use timewire_tsn::qdisc::ShownQdisc;
 
 use super::station::{Station, pair};
 
@@ -140,7 +138,8 @@ fn every_sender() {
     // Programs of scenarios, each in a process of its own as there.
     for (role, is_recorded) in [("client", true), ("pipeline", true), ("flood", false)] {
         let file = format!("/tmp/drops-{role}.json");
-        fs::write(&file, serde_json::to_vec(&program(role)).unwrap()).unwrap();
+        let told = serde_json::json!({ "program": program(role) });
+        fs::write(&file, told.to_string()).unwrap();
         station.timewire(&["__program", &file]).well();
         let told = fs::read(format!("/tmp/drops-{role}.drops.json")).unwrap();
         let told: Json = serde_json::from_slice(&told).unwrap();
@@ -151,7 +150,8 @@ fn every_sender() {
         if is_recorded {
             let bytes = fs::read(format!("/tmp/drops-{role}.twr")).unwrap();
             let records = RecordFile::decode(&bytes).unwrap().records;
-            let not_taken = records.iter().filter(|it| it.tap == Tap::NotTaken).count();
+            let not_taken =
+                records.iter().filter(|it| it.point == TimestampPoint::NotTaken).count();
             assert_eq!(u64::try_from(not_taken).unwrap(), frames, "{role}");
         }
     }
@@ -204,7 +204,7 @@ fn program(role: &str) -> Program {
     };
     let header = RecordHeader {
         writer: role.to_owned(),
-        clocks: timewire_path::clocks(),
+        clocks: timewire_datapath::clocks(),
         stations: vec!["a".to_owned()],
         flows: vec!["one".to_owned(), "two".to_owned()],
         ..RecordHeader::default()

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The published examples of `scenarios/hosts`, put before a kernel: what software can do is taken,
-//! what needs a card is refused with the kernel's reason, and then nothing is left of it.
-//!
-//! Not here: that they are the published commands (`timewire-sched`).
+//! what needs a NIC is refused with the kernel's reason, and then nothing is left of it.
 
 use std::fs;
 
@@ -15,11 +13,11 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_published_uneven_classes_are_taken", uneven),
     Trial::new("t4_published_gates_are_taken", gates),
     Trial::new("t4_published_shaper_is_taken", shaper),
-    Trial::new("t4_published_classes_of_cards_are_refused_without_one", cards_classes),
-    Trial::new("t4_published_gates_of_cards_are_refused_without_one", cards_gates),
-    Trial::new("t4_published_launch_times_of_cards_are_refused_without_one", cards_launch_times),
-    Trial::new("t4_published_shaper_of_cards_is_refused_without_one", cards_shaper),
-    Trial::new("t4_offloads_are_taken_by_a_card_that_has_them", simulated).since(6, 6),
+    Trial::new("t4_published_classes_of_nics_are_refused_without_one", nics_classes),
+    Trial::new("t4_published_gates_of_nics_are_refused_without_one", nics_gates),
+    Trial::new("t4_published_launch_times_of_nics_are_refused_without_one", nics_launch_times),
+    Trial::new("t4_published_shaper_of_nics_is_refused_without_one", nics_shaper),
+    Trial::new("t4_offloads_are_taken_by_a_nic_that_has_them", simulated).since(6, 6),
 ];
 
 #[track_caller]
@@ -45,41 +43,41 @@ fn shaper() {
     taken("cbs-20mbit-software.yaml");
 }
 
-/// A virtual pair is no card. `reasons`: what the kernel says of it, in part; one of them.
+/// A virtual pair is no NIC. `reasons`: what the kernel says of it, in part; one of them.
 #[track_caller]
 fn refused(name: &str, reasons: &[&str]) {
     let bench = pair();
     let told = Station::of(&bench, "a").refuses(&shipped(name), "eth0");
     println!("{name}, {}: exit code {}\n{}", trial::kernel_name(), told.code, told.err);
     let reason = reasons.iter().find(|reason| told.err.contains(**reason));
-    // What the card lacks is told from what is wrong, where the kernel tells it.
+    // What the NIC lacks is told from what is wrong, where the kernel tells it.
     let code =
         if *reason.unwrap_or_else(|| panic!("{told:?}")) == "Invalid argument" { 2 } else { 4 };
     assert_eq!(told.code, code, "{told:?}");
 }
 
-fn cards_classes() {
+fn nics_classes() {
     // Linux 6.1 gives no reason.
     let reasons = ["Device does not support hardware offload", "Invalid argument"];
-    refused("mqprio-four-classes-card.yaml", &reasons);
-    refused("mqprio-five-classes-card.yaml", &reasons);
+    refused("mqprio-four-classes-nic.yaml", &reasons);
+    refused("mqprio-five-classes-nic.yaml", &reasons);
 }
 
-fn cards_gates() {
-    refused("taprio-full-offload.yaml", &["it is no card"]);
-    refused("taprio-txtime-assist.yaml", &["it is no card"]);
+fn nics_gates() {
+    refused("taprio-full-offload.yaml", &["it is no NIC"]);
+    refused("taprio-txtime-assist.yaml", &["it is no NIC"]);
 }
 
-fn cards_launch_times() {
-    refused("etf-150us-card.yaml", &["it is no card"]);
-    refused("etf-300us-card.yaml", &["it is no card"]);
+fn nics_launch_times() {
+    refused("etf-150us-nic.yaml", &["it is no NIC"]);
+    refused("etf-300us-nic.yaml", &["it is no NIC"]);
 }
 
-fn cards_shaper() {
-    refused("cbs-20mbit-card.yaml", &["it is no card"]);
+fn nics_shaper() {
+    refused("cbs-20mbit-nic.yaml", &["it is no NIC"]);
 }
 
-/// Gates for a card that states no rate: taken for 10 Mbit/s, on which a frame lasts 48 us.
+/// Gates for a NIC that states no rate: taken for 10 Mbit/s, on which a frame lasts 48 us.
 const GATES: &str = "\
 classes:
   - { priorities: [3], queues: 1@0 }
@@ -92,20 +90,20 @@ gates:
     - { open: [1], interval: 200us }
 ";
 
-/// The simulated card of the kernel says that it has gates of its own, and nothing else.
+/// The simulated NIC of the kernel says that it has gates of its own, and nothing else.
 fn simulated() {
     fs::write("/sys/bus/netdevsim/new_device", "1 1 16").unwrap();
     let station = Station::machine();
     let names = fs::read_dir("/sys/bus/netdevsim/devices/netdevsim1/net").unwrap();
     let name = names.map(|name| name.unwrap().file_name().into_string().unwrap()).next();
-    assert_eq!(name.as_deref(), Some("eth0"), "the simulated card");
+    assert_eq!(name.as_deref(), Some("eth0"), "the simulated NIC");
     station.run("ip", &["link", "set", "eth0", "up"]).well();
     // Until its address is no longer tentative, and its driver has said that it has the routes.
     station.run("sleep", &["3"]).well();
     station.with(&file(&transmit(GATES)), || ());
     for (name, reason) in [
-        ("cbs-20mbit-card.yaml", "Specified device failed to setup cbs hardware offload"),
-        ("etf-300us-card.yaml", "Specified device failed to setup ETF hardware offload"),
+        ("cbs-20mbit-nic.yaml", "Specified device failed to setup cbs hardware offload"),
+        ("etf-300us-nic.yaml", "Specified device failed to setup ETF hardware offload"),
         // On 10 Mbit/s its entries are shorter than the shortest frame.
         ("taprio-full-offload.yaml", "Invalid interval for schedule entry"),
     ] {

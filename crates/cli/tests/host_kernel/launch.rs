@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Launch times: what `measure launch` says of the kernel is the kernel's own arithmetic, and the
 //! cases of the kernel's test of `SO_TXTIME` come out through Timewire's ports.
-//!
-//! Not here: the disciplines themselves (`tests/kernel` of `timewire-lab`), applied from host files
-//! (`traffic`).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
@@ -11,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value as Json;
 use timewire_base::{IfName, Instant, Span, Tai};
-use timewire_lab::ns;
-use timewire_lab::rig::{Bench, Rig};
-use timewire_lab::trial::{self, Trial};
-use timewire_path::transmit::{
+use timewire_datapath::transmit::{
     LaunchClock, LaunchOptions, LaunchRefusal, TransmitOptions, Transmitter, Transport, TxReport,
 };
+use timewire_lab::fixture::{Bench, Fixture};
+use timewire_lab::ns;
+use timewire_lab::trial::{self, Trial};
 use timewire_sys::packet::{Observed, PacketOptions, PacketSocket};
 use timewire_sys::{clock, interface_index};
 
@@ -28,12 +25,12 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_measure_launch_meets_the_slot_of_the_mac", slot),
     Trial::new("t4_measure_launch_counts_what_etf_missed", missed),
     Trial::new("t4_measure_launch_finds_the_smallest_delta", smallest_delta),
-    Trial::new("t4_measure_launch_puts_an_interface_back_also_when_killed", put_back),
+    Trial::new("t4_measure_launch_puts_an_interface_back_also_when_killed", restore),
     Trial::new("t4_so_txtime_matrix_through_ports", matrix),
 ];
 
-/// The one reading of the clock by the sender between its wake-up and the stamp, which makes time
-/// pass (linux v6.12 `arch/um/kernel/time.c:timer_read`).
+/// The one reading of the clock by the sender between its wake-up and the timestamp, which makes
+/// time pass (linux v6.12 `arch/um/kernel/time.c:timer_read`).
 const READING: i64 = 256;
 /// What a reading of the clock or a timer of another thread can add in between.
 const DISTURBED: i64 = 8 * 256;
@@ -57,12 +54,16 @@ fn column<'a>(measured: &'a Json, way: &str, cycle: i64) -> &'a Json {
     measured["columns"].as_array().unwrap().iter().find(of).unwrap()
 }
 
-/// Errors at the tap that is shown.
+/// Errors at the timestamp point that is shown.
 fn errors(column: &Json) -> &Json {
-    let at = |tap: &&Json| tap["tap"] == column["shown"];
-    let tap = column["taps"].as_array().unwrap().iter().find(at).unwrap();
-    assert_eq!((&tap["clock"], &tap["unstamped"]), (&"CLOCK_TAI".into(), &0.into()), "{tap}");
-    &tap["errors"]
+    let at = |point: &&Json| point["point"] == column["shown"];
+    let point = column["points"].as_array().unwrap().iter().find(at).unwrap();
+    assert_eq!(
+        (&point["clock"], &point["not_timestamped"]),
+        (&"CLOCK_TAI".into(), &0.into()),
+        "{point}"
+    );
+    &point["errors"]
 }
 
 #[track_caller]
@@ -142,7 +143,7 @@ fn smallest_delta() {
 }
 
 /// On an interface that is not its own: the discipline is there while it runs and goes in any case.
-fn put_back() {
+fn restore() {
     let bench = pair();
     let station = Station::of(&bench, "a");
     let netns = bench.netns("a");
@@ -246,9 +247,9 @@ const ETF: &[(Sends, Arrivals)] = &[
 
 /// As `tools/testing/selftests/net/so_txtime.sh` of linux v6.12, with a past launch time besides.
 fn matrix() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").ipv6().qdisc("a", "b", "root fq");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").ipv6().qdisc("a", "b", "root fq");
+    let bench = fixture.build().unwrap();
     for (clock, cases) in [(LaunchClock::Mono, FQ), (LaunchClock::Tai, ETF)] {
         if clock == LaunchClock::Tai {
             let etf = format!("qdisc replace dev DEV root etf clockid CLOCK_TAI delta {ETF_DELTA}");
@@ -289,7 +290,7 @@ fn exchange(
     case: &str,
 ) {
     let listen = || {
-        let options = PacketOptions { receive: true, stamps: true, buffer_bytes: 1 << 16 };
+        let options = PacketOptions { receive: true, timestamps: true, buffer_bytes: 1 << 16 };
         PacketSocket::open(interface_index(&IfName::new("eth0").unwrap()).unwrap(), options)
     };
     // So that nobody answers that there is none.
@@ -323,8 +324,8 @@ fn exchange(
     let arrived = got[..count].iter().filter_map(|frame| {
         let bytes = &frame.prefix[..frame.prefix_len];
         let at = bytes.windows(MARK.len()).position(|found| found == MARK)?;
-        let stamp = frame.stamp.unwrap().as_ns() + offset.as_ns();
-        Some((char::from(bytes[at + MARK.len()]), stamp - start.as_ns()))
+        let timestamp = frame.timestamp.unwrap().as_ns() + offset.as_ns();
+        Some((char::from(bytes[at + MARK.len()]), timestamp - start.as_ns()))
     });
     let arrived: Vec<(char, i64)> = arrived.collect();
     println!("{case}: {arrived:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Host files on a real kernel, in virtual time: `timewire apply` puts them there, they read back
-//! as they were wished, frames obey them to the nanosecond, and `timewire undo` leaves everything
+//! as they were desired, frames obey them to the nanosecond, and `timewire undo` leaves everything
 //! as it was, to the byte.
 //!
 //! Not here: what the kernel's disciplines do in general (`tests/kernel` of `timewire-lab`), every
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use timewire_base::Span;
 use timewire_lab::cache::fingerprint;
-use timewire_lab::rig::{Bench, Outcome, Talker};
+use timewire_lab::fixture::{Bench, Talker, TrafficOutcome};
 use timewire_lab::trial;
 
 fn main() -> ExitCode {
@@ -60,9 +60,9 @@ fn shifted(by: i64, range: &std::ops::RangeInclusive<i64>) -> std::ops::RangeInc
     by + range.start()..=by + range.end()
 }
 
-/// Runs flows, and writes a fingerprint of all stamps, so that repeated runs are compared.
-fn play(bench: &Bench, talkers: &[Talker]) -> Outcome {
+/// Runs flows, and writes a fingerprint of all timestamps, so that repeated runs are compared.
+fn play(bench: &Bench, talkers: &[Talker]) -> TrafficOutcome {
     let outcome = bench.play(talkers).unwrap();
-    println!("stamps {}", fingerprint(&[&format!("{outcome:?}")]));
+    println!("timestamps {}", fingerprint(&[&format!("{outcome:?}")]));
     outcome
 }

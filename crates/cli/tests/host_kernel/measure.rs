@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The receive path and the whole path where nothing takes time but looking at the clock: what is
 //! measured then is the measurement's own error.
-//!
-//! Not here: real times.
 
 use serde_json::Value;
 use timewire_lab::trial::Trial;
@@ -15,7 +13,7 @@ pub const TRIALS: &[Trial] = &[
 ];
 
 /// A reading of the machine's clock is a multiple of this, and each look moves it by one.
-const LOOK: i64 = 256;
+const CLOCK_READING: i64 = 256;
 
 fn measured(words: &str) -> Value {
     let words: Vec<_> = words.split_ascii_whitespace().collect();
@@ -27,12 +25,12 @@ fn measured(words: &str) -> Value {
 fn looks(times: &Value) -> (i64, i64) {
     let of = |name: &str| times[name].as_i64().unwrap();
     for name in ["min_ns", "max_ns"] {
-        assert_eq!(of(name) % LOOK, 0, "{times}");
+        assert_eq!(of(name) % CLOCK_READING, 0, "{times}");
     }
-    (of("min_ns") / LOOK, of("max_ns") / LOOK)
+    (of("min_ns") / CLOCK_READING, of("max_ns") / CLOCK_READING)
 }
 
-/// The kernel itself looks some times between its stamp of a frame and the end of the call that
+/// The kernel itself looks some times between its timestamp of a frame and the end of the call that
 /// brings it: to wake the program, to switch to it, to end its wait.
 const TO_USER: std::ops::RangeInclusive<i64> = 2..=20;
 
@@ -73,7 +71,9 @@ fn check_stages(step: &Value) -> usize {
         println!("{name} {}", times["mean_ns"]);
         match name {
             // When a message is due is not on the grid of the clock's readings.
-            "due -> send" => assert!(times["max_ns"].as_i64() < Some(20 * LOOK), "{times}"),
+            "due -> send" => {
+                assert!(times["max_ns"].as_i64() < Some(20 * CLOCK_READING), "{times}")
+            }
             // Nobody looks between these: the way itself takes nothing.
             "sched -> tx-sw" | "tx-sw -> far rx-sw" => within(times, 0..=0),
             "far user -> far send" => within(times, 1..=1),

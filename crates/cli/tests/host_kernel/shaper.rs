@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The credit-based shaper of the kernel from host files: its rate, and its bursts.
-//!
-//! Not here: the arithmetic of the kernel to the byte (`tests/kernel/cbs.rs` of `timewire-lab`).
 
 use timewire_base::Span;
-use timewire_lab::rig::{Bench, Flow, Rig, Talker};
+use timewire_lab::fixture::{Bench, Fixture, Flow, Talker};
 use timewire_lab::trial::Trial;
 
 use super::play;
@@ -34,11 +32,11 @@ fn reserving(mbit: i64) -> String {
 
 /// Applies this transmit side at `a`, and takes it back after the work.
 #[track_caller]
-fn with(wish: &str, work: impl FnOnce(&Bench)) {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").patience(Span::from_secs(3));
-    let bench = rig.build().unwrap();
-    Station::of(&bench, "a").with(&file(&transmit(wish)), || work(&bench));
+fn with(desired: &str, work: impl FnOnce(&Bench)) {
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").timeout(Span::from_secs(3));
+    let bench = fixture.build().unwrap();
+    Station::of(&bench, "a").with(&file(&transmit(desired)), || work(&bench));
 }
 
 fn flow(count: u32) -> Talker {
@@ -57,9 +55,9 @@ fn rate_of(flow: &Flow) -> i64 {
 
 #[track_caller]
 fn check_rate(flow: &Flow, mbit: i64) {
-    let (rate, wished) = (rate_of(flow), mbit * 1_000_000);
-    println!("reserved {wished} bit/s, sent {rate} bit/s");
-    assert!((rate - wished).abs() * 100 <= wished, "{rate} bit/s are not {wished}");
+    let (rate, wanted) = (rate_of(flow), mbit * 1_000_000);
+    println!("reserved {wanted} bit/s, sent {rate} bit/s");
+    assert!((rate - wanted).abs() * 100 <= wanted, "{rate} bit/s are not {wanted}");
 }
 
 fn slow() {
@@ -71,12 +69,12 @@ fn fast() {
 }
 
 fn rate(mbit: i64) {
-    let wish = format!(
+    let desired = format!(
         "overhead: {AROUND}B\nclasses: [{{ priorities: [3], queues: 1@0, shaper: {} }}, \
          {{ queues: 1@1 }}]",
         reserving(mbit)
     );
-    with(&wish, |bench| {
+    with(&desired, |bench| {
         let outcome = play(bench, &[flow(300), Talker::new("a", "b").count(100)]);
         check_rate(outcome.flow(0), mbit);
         // The other class is not shaped.
@@ -88,12 +86,12 @@ fn rate(mbit: i64) {
 /// begins with at most hiCredit and ends with at least loCredit.
 fn bursts() {
     let mbit = 20;
-    let wish = format!(
+    let desired = format!(
         "overhead: {AROUND}B\nclasses: [{{ priorities: [3], queues: 1@0, shaper: {} }}, \
          {{ queues: 1@1 }}]",
         reserving(mbit)
     );
-    with(&wish, |bench| {
+    with(&desired, |bench| {
         let bursts = flow(7).every(Span::from_us(3_000)).count(40);
         let outcome = play(bench, &[bursts]);
         let fates = outcome.flow(0).complete().by_arrival();
@@ -129,9 +127,9 @@ fn alone() {
 
 /// One figure: what `doctor` and `apply` tell of a file, `status` and `snapshot` tell of the host.
 fn behind_gates() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
+    let bench = fixture.build().unwrap();
     let station = Station::of(&bench, "a");
     let path = file(&transmit(&format!(
         "overhead: {AROUND}B\nclasses: [{{ queues: 1@0 }}, {{ priorities: [3], queues: 1@1, \

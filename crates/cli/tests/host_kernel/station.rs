@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host that files are applied to: a station of a rig, or the machine itself.
-//!
-//! Not here: what its frames do (`traffic`).
+//! A host that files are applied to: a station of a fixture, or the machine itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use timewire_lab::rig::{Bench, Rig};
-use timewire_sched::desired::QdiscTree;
-use timewire_sched::qdisc::ShownQdisc;
-use timewire_sched::scenario::host::HostFile;
+use timewire_lab::fixture::{Bench, Fixture};
+use timewire_model::scenario::host::HostFile;
+use timewire_tsn::desired::QdiscTree;
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::qdisc::ShownQdisc;
 
 /// Where commands run.
 pub struct Station {
@@ -37,9 +36,9 @@ impl Ended {
 
 /// Two stations on a link without length, 8 queues each; nothing is set yet.
 pub fn pair() -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
-    rig.build().unwrap()
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
+    fixture.build().unwrap()
 }
 
 /// A file of its own with this text.
@@ -52,8 +51,8 @@ pub fn file(text: &str) -> PathBuf {
 }
 
 /// A host file with this transmit side of `eth0`.
-pub fn transmit(wish: &str) -> String {
-    let indented: String = wish.lines().map(|line| format!("        {line}\n")).collect();
+pub fn transmit(desired: &str) -> String {
+    let indented: String = desired.lines().map(|line| format!("        {line}\n")).collect();
     format!(
         "timewire: 1\nname: test\nhost:\n  interfaces:\n    - name: eth0\n      \
          transmit:\n{indented}"
@@ -66,7 +65,7 @@ pub fn shipped(name: &str) -> PathBuf {
 }
 
 impl Station {
-    /// A node of a rig.
+    /// A node of a fixture.
     pub fn of(bench: &Bench, node: &str) -> Station {
         let path = bench.netns(node);
         let name = path.file_name().and_then(|name| name.to_str()).unwrap();
@@ -110,16 +109,16 @@ impl Station {
         ended.out + &ended.err
     }
 
-    /// How what `tc` shows differs from the file; another road than that of `apply`. `real` is the
+    /// How what `tc` shows differs from the file; another way than that of `apply`. `real` is the
     /// name of the file's first interface here.
     pub fn differences(&self, path: &Path, real: &str) -> Vec<String> {
         let text = fs::read_to_string(path).unwrap();
         let file = HostFile::parse("host", &text).unwrap_or_else(|errors| panic!("{errors}"));
         let mut told = Vec::new();
         for (index, interface) in file.host.interfaces.iter().enumerate() {
-            let Some(wish) = &interface.transmit else { continue };
+            let Some(desired) = &interface.transmit else { continue };
             let real = if index == 0 { real } else { interface.name.as_str() };
-            let tree = QdiscTree::of_wish(&real.parse().unwrap(), wish).unwrap();
+            let tree = QdiscTree::of_desired(&real.parse().unwrap(), desired).unwrap();
             let shown = self.run("tc", &["-j", "-d", "qdisc", "show", "dev", real]).well();
             let shown = ShownQdisc::parse(&shown).unwrap_or_else(|why| panic!("{why}: {shown}"));
             told.extend(tree.differences(&shown).iter().map(ToString::to_string));

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table that the authors of the kernel's launch times show, from host files: how far from its
 //! time a frame leaves, slept for and paced.
-//!
-//! Not here: what it means (`docs/src/benchmarks.md`).
 
-use timewire_lab::rig::{Statistics, Talker};
+use timewire_lab::fixture::{Statistics, Talker};
 use timewire_lab::trial::{self, Trial};
 
 use super::station::{Station, file, pair, transmit};
@@ -18,11 +16,11 @@ const DELTA: i64 = 130;
 fn table() {
     println!("launch error in ns of virtual time, frames of 322 bytes, {}", trial::kernel_name());
     println!("{:<6} {:>9} {:>9} {}", "", "interval", "delta", Statistics::HEADER);
-    let wish = format!(
+    let desired = format!(
         "classes: [{{ priorities: [3], queues: 1@0, launch_time: {{ delta: {DELTA}us }} }}, \
          {{ queues: 1@1 }}]"
     );
-    let path = file(&transmit(&wish));
+    let path = file(&transmit(&desired));
     let bench = pair();
     Station::of(&bench, "a").with(&path, || {
         for (interval, count) in [(1_000, 2_000), (250, 8_000)] {

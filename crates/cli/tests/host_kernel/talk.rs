@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When a talker sends: just before a slot, ahead of a deadline, as soon as something is posted; by
-//! the stamps of a listener of the test's own.
-//!
-//! Not here: launch times that are exact (`launch`).
+//! the timestamps of a listener of the test's own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use timewire_base::{IfName, Instant, Span, Tai};
+use timewire_datapath::probe::Probe;
+use timewire_datapath::talker::{
+    Cadence, Destination, FrameContent, FrameHeader, StreamSpec, Talker,
+};
+use timewire_datapath::transmit::{TransmitOptions, Transport};
+use timewire_lab::fixture::Bench;
 use timewire_lab::ns;
-use timewire_lab::rig::Bench;
 use timewire_lab::trial::Trial;
-use timewire_path::probe::Probe;
-use timewire_path::talker::{Cadence, Destination, FrameContent, FrameHeader, StreamSpec, Talker};
-use timewire_path::transmit::{TransmitOptions, Transport};
 use timewire_sys::packet::{Observed, PacketOptions, PacketSocket};
 use timewire_sys::{clock, interface_index};
 
@@ -25,8 +25,9 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_posted_messages_leave_at_once", posted),
 ];
 
-/// Readings of the clock between a wake-up and the stamp, and a timer's lateness, in nanoseconds.
-const SOON: i64 = 32 * 256;
+/// Readings of the clock between a wake-up and the timestamp, and a timer's lateness, in
+/// nanoseconds.
+const MAX_LATENESS_NS: i64 = 32 * 256;
 
 /// The first milliseconds are the program's start, in which the kernel's tick of 10 ms can keep the
 /// sender from running.
@@ -41,7 +42,7 @@ fn eth0() -> IfName {
 
 /// A socket at `b` that hears everything from now on.
 fn listen(bench: &Bench) -> PacketSocket {
-    let options = PacketOptions { receive: true, stamps: true, buffer_bytes: 1 << 22 };
+    let options = PacketOptions { receive: true, timestamps: true, buffer_bytes: 1 << 22 };
     let open = || PacketSocket::open(interface_index(&eth0()).unwrap(), options).unwrap();
     ns::in_namespace(&bench.netns("b"), open).unwrap()
 }
@@ -57,7 +58,7 @@ fn heard(mut socket: PacketSocket) -> Vec<(Vec<u8>, i64)> {
         for frame in &got[..count] {
             let bytes = &frame.prefix[..frame.prefix_len];
             if bytes[12..14] == [0x88, 0xb5] {
-                all.push((bytes[14..].to_vec(), frame.stamp.unwrap().as_ns() + offset));
+                all.push((bytes[14..].to_vec(), frame.timestamp.unwrap().as_ns() + offset));
             }
         }
         if count == 0 {
@@ -69,24 +70,25 @@ fn heard(mut socket: PacketSocket) -> Vec<(Vec<u8>, i64)> {
 const SCENARIO: &str = "
 timewire: 1
 name: aligned
-segment: { kind: hub, rate: 10Gbit }
+kind: network
+segments: [{ rate: 10Gbit }]
 stations:
   - { name: alpha, address: 10.78.0.1/24 }
   - { name: beta, address: 10.78.0.2/24 }
 schedule:
   kind: tdm
-  cycle: 1040us
+  cycle_time: 1040us
   guard: 40us
   slots:
     - { station: alpha, transmit: 220us }
     - { station: beta, transmit: 740us }
-traffic:
-  - { name: control, kind: request_response, client: alpha, server: beta, port: 15001,
-       message: 64B, class: real_time, deadline: 1s, timeout: 1s }
+streams:
+  - { name: control, kind: request-response, talker: alpha, listeners: beta, port: 15001,
+       size: 64B, priority: 1, deadline: 1s, timeout: 1s }
+duration: 1s
 experiment:
-  duration: 1s
   loads: [alone]
-  cases: [{ name: tdm, title: TDM, mac: tdm }]
+  cases: [{ name: tdm, title: TDM, backend: mac }]
 ";
 
 /// beta's slot begins 260 us after the cycle; a cycle of a millisecond would meet all phases.
@@ -116,10 +118,10 @@ fn aligned() {
         assert_eq!(heard.len(), 160, "{ended:?}");
         for (_, at) in &heard {
             let since = (at - (260 - lead) * 1_000).rem_euclid(1_040_000);
-            assert!(since <= SOON, "{lead} us before the slot: {since} ns late");
+            assert!(since <= MAX_LATENESS_NS, "{lead} us before the slot: {since} ns late");
         }
         let gaps: Vec<i64> = heard.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
-        assert!(gaps.iter().all(|gap| (gap - 1_040_000).abs() <= SOON), "{gaps:?}");
+        assert!(gaps.iter().all(|gap| (gap - 1_040_000).abs() <= MAX_LATENESS_NS), "{gaps:?}");
     }
 }
 
@@ -127,9 +129,10 @@ fn aligned() {
 fn deadline() {
     let bench = pair();
     let station = Station::of(&bench, "a");
-    let wish = "classes: [{ priorities: [3], queues: 1@0, launch_time: { delta: 100us, deadline: \
+    let desired = "classes: [{ priorities: [3], queues: 1@0, launch_time: { delta: 100us, \
+        deadline: \
                 true } }, { queues: 1@1 }]";
-    station.with(&file(&transmit(wish)), || {
+    station.with(&file(&transmit(desired)), || {
         let talk = |more: &[&str]| {
             let words = "talk ff:ff:ff:ff:ff:ff --interface eth0 --priority 3 --cycle 250us \
                          --count 400 --launch 300us --json";
@@ -144,7 +147,10 @@ fn deadline() {
         assert_eq!((&total["launch_invalid"], heard.len()), (&0.into(), 240), "{total}");
         for (probe, at) in &heard {
             let ahead = probe.time.as_ns() - at;
-            assert!(probe.is_launch && (300_000 - SOON..=300_000).contains(&ahead), "{ahead}");
+            assert!(
+                probe.is_launch && (300_000 - MAX_LATENESS_NS..=300_000).contains(&ahead),
+                "{ahead}"
+            );
         }
         // Without, the launch time is the exact one, which this etf does not have.
         let (total, heard) = talk(&[]);
@@ -195,6 +201,6 @@ fn posted() {
     for (message, at) in &heard {
         let took = at - posts[usize::from(message[0])];
         // Another thread has to wake.
-        assert!((0..=SOON).contains(&took), "message {} took {took} ns", message[0]);
+        assert!((0..=MAX_LATENESS_NS).contains(&took), "message {} took {took} ns", message[0]);
     }
 }

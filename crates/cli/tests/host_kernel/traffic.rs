@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Classes, gates and launch times from host files, and what frames do under them.
-//!
-//! Not here: shapers (`shaper`), VLANs (`vlan`).
 
 use timewire_base::{Instant, Span, Tai};
-use timewire_lab::rig::{Bench, Gates, Launch, LaunchClock, Talker, Transport};
+use timewire_lab::fixture::{Bench, Gates, Launch, LaunchClock, Talker, Transport};
 use timewire_lab::trial::Trial;
 use timewire_sys::error_queue::LaunchRefusal;
 
@@ -25,9 +23,9 @@ pub const TRIALS: &[Trial] = &[
 
 /// Applies this transmit side at `a`, and takes it back after the work.
 #[track_caller]
-fn with(wish: &str, work: impl FnOnce(&Bench)) {
+fn with(desired: &str, work: impl FnOnce(&Bench)) {
     let bench = pair();
-    Station::of(&bench, "a").with(&file(&transmit(wish)), || work(&bench));
+    Station::of(&bench, "a").with(&file(&transmit(desired)), || work(&bench));
 }
 
 /// The first instant of a cycle at or after another one; cycles begin with TAI.
@@ -36,13 +34,13 @@ fn next_cycle(at: Instant<Tai>, cycle: Span) -> Instant<Tai> {
 }
 
 fn mqprio() {
-    let wish = "\
+    let desired = "\
 classes:
   - { priorities: [3], queues: 1@0 }
   - { priorities: [2], queues: 1@1 }
   - { queues: 2@2 }
 ";
-    with(wish, |bench| {
+    with(desired, |bench| {
         let flows: Vec<_> = (0..16).map(|p| Talker::new("a", "b").priority(p)).collect();
         let outcome = play(bench, &flows);
         for flow in &outcome.flows {
@@ -55,7 +53,7 @@ classes:
 
 /// The programs set no priority; the filters before the classes do.
 fn marks() {
-    let wish = "\
+    let desired = "\
 classes:
   - { priorities: [3], queues: 1@0 }
   - { priorities: [10], queues: 1@1 }
@@ -69,7 +67,7 @@ classes:
         "        - { priority: 10, protocol: udp, to_address: 0.0.0.0/0 }",
     ];
     let bench = pair();
-    Station::of(&bench, "a").with(&file(&(transmit(wish) + &marks.join("\n"))), || {
+    Station::of(&bench, "a").with(&file(&(transmit(desired) + &marks.join("\n"))), || {
         let frames = Talker::new("a", "b").count(5);
         let datagrams = Talker::new("a", "b").over(Transport::Udp4).count(7);
         for flow in &play(&bench, &[frames, datagrams]).flows {
@@ -95,7 +93,7 @@ fn sent_by_queue(bench: &Bench) -> [u64; 8] {
 
 /// Class 0 may send in the first half of 640 us, class 1 in the second.
 fn gates() {
-    let wish = "\
+    let desired = "\
 classes:
   - { priorities: [1], queues: 1@0 }
   - { queues: 1@1 }
@@ -104,7 +102,7 @@ gates:
     - { open: [0], interval: 320us }
     - { open: [1], interval: 320us }
 ";
-    with(wish, |bench| {
+    with(desired, |bench| {
         // 97 us share no factor with the cycle: frames meet the gates in every phase.
         let flow = |priority| Talker::new("a", "b").priority(priority).every(us(97)).count(1_500);
         let outcome = play(bench, &[flow(1), flow(0)]);
@@ -123,7 +121,7 @@ gates:
 
 /// A payload of so many bytes passes, one byte more does not.
 fn max_sdu() {
-    let wish = "\
+    let desired = "\
 classes:
   - { priorities: [1], queues: 1@0, max_sdu: 300B }
   - { queues: 1@1 }
@@ -131,7 +129,7 @@ gates: { entries: [{ open: [0, 1], interval: 640us }] }
 ";
     let bench = pair();
     let station = Station::of(&bench, "a");
-    let path = file(&transmit(wish));
+    let path = file(&transmit(desired));
     // `tc` knows the word from iproute2 6.2 on. An older one refuses it, and then nothing is left
     // behind: that much is tested, and the bound itself is not.
     let old = station.run("tc", &["qdisc", "add", "dev", "lo", "root", "taprio", "max-sdu", "1"]);
@@ -152,7 +150,7 @@ gates: { entries: [{ open: [0, 1], interval: 640us }] }
 
 /// Each frame has a launch time from the gates: an etf below keeps it.
 fn assist() {
-    let wish = "\
+    let desired = "\
 classes:
   - { priorities: [1], queues: 1@0, launch_time: { delta: 64us, skip_sock_check: true } }
   - { queues: 1@1, launch_time: { delta: 64us, skip_sock_check: true } }
@@ -163,7 +161,7 @@ gates:
     - { open: [0], interval: 320us }
     - { open: [1], interval: 320us }
 ";
-    with(wish, |bench| {
+    with(desired, |bench| {
         let start = next_cycle(bench.soon(), us(640));
         let flow = |offset| {
             Talker::new("a", "b").priority(1).from(start + us(offset)).every(us(640)).count(100)

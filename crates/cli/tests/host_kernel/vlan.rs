@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! VLANs from host files: the tag that a socket's priority gets, and the priority that a tag gets.
-//!
-//! Not here: tags of a bridge (`tests/kernel/bridge.rs` of `timewire-lab`).
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
 use timewire_base::{IfName, Span, Tai};
+use timewire_lab::fixture::{Bench, Fixture};
 use timewire_lab::ns;
-use timewire_lab::rig::{Bench, Rig};
 use timewire_lab::trial::Trial;
 use timewire_sys::event::wait_readable;
 use timewire_sys::interface_index;
@@ -52,9 +50,9 @@ host:
 const WAYS: [(u32, u8, usize, usize); 3] = [(3, 3, 0, 10), (2, 6, 1, 20), (5, 0, 2, 30)];
 
 fn maps() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").station("c").link("a", "b").link("b", "c");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").station("c").link("a", "b").link("b", "c");
+    let bench = fixture.build().unwrap();
     let (a, b) = (Station::of(&bench, "a"), Station::of(&bench, "b"));
     a.with(&file(TALKER), || {
         b.with(&file(LISTENER), || {
@@ -83,7 +81,7 @@ fn maps() {
 /// Sends frames of each priority into the VLAN, and counts the tags that arrive.
 fn send(bench: &Bench) -> BTreeMap<u16, usize> {
     let name = |text| IfName::new(text).unwrap();
-    let options = PacketOptions { receive: true, stamps: false, buffer_bytes: 1 << 20 };
+    let options = PacketOptions { receive: true, timestamps: false, buffer_bytes: 1 << 20 };
     let listen = || PacketSocket::open(interface_index(&name("eth0"))?, options);
     let mut listener = ns::in_namespace(&bench.netns("b"), listen).unwrap().unwrap();
     for (priority, _, _, frames) in WAYS {

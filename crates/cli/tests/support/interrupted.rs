@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Commands that somebody asks to end: with Ctrl-C in a terminal, which goes to all processes of
 //! the foreground, and each by itself.
-//!
-//! Not here: what each keeps (the tables).
 
 use std::collections::BTreeSet;
 use std::fs;

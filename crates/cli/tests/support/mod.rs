@@ -3,12 +3,12 @@
 //! that tests run side by side, see nobody else's MACs and laboratories, and leave nothing.
 //!
 //! Not here: anything that knows what a command should say.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod interrupted;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -76,7 +76,7 @@ pub fn timewire(arguments: &[&str]) -> Said {
 /// Waits until a condition holds; panics with its name after a long while.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::yield_now();
@@ -84,48 +84,48 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// A directory that goes away with the value. Everybody may enter it.
-pub struct Scratch(PathBuf);
+pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     pub fn new() -> Scratch {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("timewire-cli-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a directory that nobody else has");
-        Scratch(path)
+        let all = fs::Permissions::from_mode(0o755);
+        let place = tempfile::Builder::new().prefix("timewire-cli-").permissions(all).tempdir();
+        Scratch(place.expect("a directory that nobody else has"))
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Writes a file; its path.
+    /// Writes `hosts.yaml` with these stations and the addresses of their agents.
+    pub fn hosts<A: std::fmt::Display>(&self, stations: &[(&str, A)]) -> String {
+        let line =
+            |(name, agent): &(&str, A)| format!("  - {{ name: {name}, agent: '{agent}' }}\n");
+        let stations: String = stations.iter().map(line).collect();
+        self.write("hosts.yaml", &format!("timewire: 1\nkind: hosts\nstations:\n{stations}"))
+    }
+
+    /// Writes a file.
     pub fn write(&self, name: &str, text: &str) -> String {
-        fs::write(self.0.join(name), text).expect("scratch takes files");
+        fs::write(self.path().join(name), text).expect("scratch takes files");
         self.join(name)
     }
 
     /// The names in it, sorted.
     pub fn list(&self) -> Vec<String> {
-        list(&self.0)
+        list(self.path())
     }
 
     /// The path of a file in it.
     pub fn join(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a plain path").to_owned()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.path().join(name).to_str().expect("a plain path").to_owned()
     }
 }
 
 /// A host of its own. All that was started in it ends with it.
 pub struct Host {
-    keeper: Child,
+    watchdog: Child,
     /// Its first process, as the outside numbers it.
     init: u32,
     scratch: Scratch,
@@ -145,16 +145,16 @@ impl Host {
         if output.stdout != b"0\n" {
             return skip("needs root");
         }
-        let Ok(mut keeper) = unshare.spawn() else { return skip("no `unshare`") };
+        let Ok(mut watchdog) = unshare.spawn() else { return skip("no `unshare`") };
         let mut line = String::new();
-        let stdout = keeper.stdout.take().expect("stdout is piped");
+        let stdout = watchdog.stdout.take().expect("stdout is piped");
         let read = BufReader::new(stdout).read_line(&mut line);
         if read.is_err() || line != "ready\n" {
-            let _ = keeper.wait();
+            let _ = watchdog.wait();
             return skip("no namespaces");
         }
-        let init = children_of(keeper.id())[0];
-        Some(Host { keeper, init, scratch: Scratch::new() })
+        let init = children_of(watchdog.id())[0];
+        Some(Host { watchdog, init, scratch: Scratch::new() })
     }
 
     /// A directory for this host's files.
@@ -266,7 +266,7 @@ impl Host {
     }
 
     /// Nothing of Timewire runs, and nothing is left in `/run`, of namespaces and of interfaces.
-    /// The guardians may need a moment for it.
+    /// The watchdogs may need a moment for it.
     #[track_caller]
     pub fn is_clean(&self) {
         let mut left = String::new();
@@ -296,9 +296,9 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Killing the keeper kills the first process, and with it all others.
-        let _ = self.keeper.kill();
-        let _ = self.keeper.wait();
+        // Killing the watchdog kills the first process, and with it all others.
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
     }
 }
 
@@ -334,9 +334,9 @@ impl Process {
         Some(Process { pid, inside, command: command.trim_end().to_owned() })
     }
 
-    /// Whether it is of the program, or a guardian, which is started by another name.
+    /// Whether it is of the program, or a watchdog, which is started by another name.
     pub fn is_ours(&self) -> bool {
-        self.command.contains(TIMEWIRE) || self.command.contains(" __guardian ")
+        self.command.contains(TIMEWIRE) || self.command.contains(" __watchdog ")
     }
 
     pub fn signal(&self, signal: &str) {
@@ -442,10 +442,10 @@ pub struct Tiny {
 }
 
 /// Plain Ethernet, and TDM with priorities.
-pub const BOTH_CASES: &str = "{ name: plain, title: Plain, mac: none }, \
-     { name: tdm, title: TDM, mac: tdm, priorities: true }";
+pub const BOTH_CASES: &str = "{ name: plain, title: Plain, backend: none }, \
+     { name: tdm, title: TDM, backend: mac, priorities: true }";
 /// Plain Ethernet only.
-pub const PLAIN_CASE: &str = "{ name: plain, title: Plain, mac: none }";
+pub const PLAIN_CASE: &str = "{ name: plain, title: Plain, backend: none }";
 
 impl Tiny {
     pub fn text(&self) -> String {
@@ -453,13 +453,16 @@ impl Tiny {
         format!(
             "timewire: 1
 name: {name}
-segment: {{ kind: hub, rate: 100Mbit }}
+kind: network
+warm_up: 50ms
+duration: 200ms
+segments: [{{ rate: 100Mbit }}]
 stations:
   - {{ name: alpha, address: 10.77.0.1/24 }}
   - {{ name: beta, address: 10.77.0.2/24 }}
 schedule:
   kind: tdm
-  cycle: 1ms
+  cycle_time: 1ms
   guard: 50us
   slots:
     - {{ station: alpha, transmit: 450us }}
@@ -467,19 +470,17 @@ schedule:
 queues:
   send: [{{ port: 15001, priority: 1 }}]
   recv: [{{ port: 15001, priority: 1 }}]
-traffic:
+streams:
   - name: control
-    kind: request_response
-    client: alpha
-    server: beta
+    kind: request-response
+    talker: alpha
+    listeners: beta
     port: 15001
-    message: 64B
-    class: real_time
+    size: 64B
+    priority: 1
     deadline: 1ms
     timeout: 100ms
 experiment:
-  warm_up: 50ms
-  duration: 200ms
   quick_duration: 200ms
   loads: [alone]
   cases: [{cases}]

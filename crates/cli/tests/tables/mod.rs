@@ -8,7 +8,7 @@ use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use timewire_trace::table::{Cell, csv_line};
+use timewire_capture::table::{Cell, csv_line};
 
 /// The names of the columns, and each row, as lines.
 pub fn parquet_as_csv(path: impl AsRef<Path>) -> String {

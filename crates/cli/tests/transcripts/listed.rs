@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The list of what is not executed: a line for each block, or for all of a page, with the reason.
-//!
-//! Not here: which blocks a page has (`page`).
 
 /// `PAGE | BEGIN OF THE FIRST COMMAND | REASON` in each line that is neither empty nor a comment;
 /// `*` for all commands of the page, and a begin with `$` at its end for that command alone.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a page has for the reader to type in: fenced blocks, commands in them, and files.
-//!
-//! Not here: whether the commands do what the page says (`perform`, `text`).
 
-use crate::listed::Listed;
+use super::listed::Listed;
 
 /// A page and what is to be done with it, in order.
 pub struct Page {
@@ -11,9 +9,30 @@ pub struct Page {
     pub parts: Vec<Part>,
     /// Whether it is about two hosts, which it then has.
     pub two_hosts: bool,
-    /// Whether it is about a system with nothing but the packages.
-    pub is_bare: bool,
+    /// Where it is executed.
+    pub system: System,
     doubts: Vec<String>,
+}
+
+/// Where a page is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// On this one.
+    This,
+    /// On one with nothing but the packages.
+    Bare,
+    /// On this one, and on one with nothing but the packages.
+    Both,
+}
+
+impl System {
+    pub fn is_this(self) -> bool {
+        self != System::Bare
+    }
+
+    pub fn is_bare(self) -> bool {
+        self != System::This
+    }
 }
 
 /// What one block is for.
@@ -70,7 +89,8 @@ impl Page {
     pub fn of(name: &str, text: &str) -> Page {
         let (parts, doubts) = (Vec::new(), Vec::new());
         let name_is = name.to_owned();
-        let mut page = Page { name: name_is, parts, two_hosts: false, is_bare: false, doubts };
+        let mut page =
+            Page { name: name_is, parts, two_hosts: false, system: System::This, doubts };
         let mut how = How::default();
         for found in found(text) {
             let part = match &found {
@@ -89,7 +109,8 @@ impl Page {
     fn note(&mut self, text: &str, how: &mut How) -> Result<(), String> {
         match text.split_once(": ").unwrap_or((text, "")) {
             ("two hosts", "") => self.two_hosts = true,
-            ("bare system", "") => self.is_bare = true,
+            ("bare system", "") => self.system = System::Bare,
+            ("bare system, too", "") => self.system = System::Both,
             ("meanwhile", "") => how.meanwhile = true,
             ("after all", "") => how.after_all = true,
             ("until", words) if !words.is_empty() => how.until = Some(words.to_owned()),
@@ -150,7 +171,7 @@ impl Page {
 
 impl Part {
     fn needs_the_laboratory(&self) -> bool {
-        let words = ["--lab uml", "lab exec", "lab segment", "lab shell"];
+        let words = ["--on lab:uml", "lab exec", "lab segment", "lab shell"];
         let needs = |shown: &Shown| words.iter().any(|word| shown.command.contains(word));
         self.commands().iter().any(needs)
     }
@@ -403,7 +424,7 @@ make: it
 
     #[test]
     fn t0_a_page_is_cut_before_the_laboratory() {
-        let text = "```console\n$ true\n```\n```console\n$ timewire run a --lab uml\n```\n";
+        let text = "```console\n$ true\n```\n```console\n$ timewire run a --on lab:uml\n```\n";
         let page = Page::of("p.md", text);
         assert!(page.needs_the_laboratory());
         let page = page.until_the_laboratory().unwrap();

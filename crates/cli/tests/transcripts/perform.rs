@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Executes what a page shows, in a directory of its own.
-//!
-//! Not here: what is executed (`page`), what counts as the same (`text`).
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::page::{How, Page, Part, Shown, with_keys};
+use super::page::{How, Page, Part, Shown, with_keys};
+use super::text::difference;
 use crate::support::{Host, Scratch, TIMEWIRE, children_of, send_signal, wait_until};
-use crate::text::difference;
 
 /// What was executed, and what is wrong with it.
 #[derive(Default)]
@@ -50,10 +48,12 @@ impl fmt::Display for Done {
 pub fn perform(page: &Page, root: &Path, bare: Option<&Path>) -> Done {
     let mut done = Done { pages: 1, ..Done::default() };
     let mut shell = match bare {
-        Some(bare) => Shell { bare: Some(bare.to_owned()), ..Shell::new() },
+        Some(_) => Shell::new(),
         None => Shell::new().with_scenarios(root),
     };
-    if page.needs_a_host() {
+    if let Some(system) = bare {
+        shell.bare = Some(Bare::enter(system, shell.scratch.path()));
+    } else if page.needs_a_host() {
         // It says why there is none.
         let Some(host) = Host::start() else { return Done::default() };
         if page.two_hosts {
@@ -94,7 +94,7 @@ struct Shell {
     directory: PathBuf,
     code: i32,
     host: Option<Host>,
-    bare: Option<PathBuf>,
+    bare: Option<Bare>,
     /// What goes on meanwhile.
     meanwhile: Vec<Meanwhile>,
     count: usize,
@@ -238,7 +238,7 @@ impl Shell {
         let bounded = ["timeout", "--kill-after=5", "120", "sh", "-c", &words, "sh"];
         let mut shell = match (&self.host, &self.bare) {
             (Some(host), _) => host.command(&how.on, &bounded),
-            (None, Some(bare)) => within(bare, self.scratch.path(), &bounded),
+            (None, Some(bare)) => bare.command(&bounded),
             (None, None) => alone(&bounded),
         };
         shell.arg(&state).arg(self.code.to_string()).arg(&self.directory);
@@ -301,18 +301,46 @@ fn judge(
     }
 }
 
-/// A command in a network namespace of its own, on the system below a directory. `shared` is there
-/// as it is here; nothing else of this system is, but its kernel.
-fn within(system: &Path, shared: &Path, words: &[&str]) -> Command {
-    // The root is a mount of its own, as on any system: tools for namespaces count on that.
-    let enter = r#"mount --bind "$0" "$0" && mkdir -p "$0$1" && mount --bind "$1" "$0$1" &&
-        mount -t proc proc "$0/proc" && mount -t sysfs sysfs "$0/sys" && root=$0 home=$1/home &&
-        shift && exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "HOME=$home" \
-        LC_ALL=C NO_COLOR=1 "$@""#;
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--net", "--propagation", "private", "sh", "-c", enter]);
-    command.arg(system).arg(shared).args(words);
-    command
+/// The system below a directory, with a network namespace of its own.
+struct Bare {
+    system: PathBuf,
+    home: PathBuf,
+    /// Its namespaces are there as long as this is.
+    holder: Child,
+}
+
+impl Bare {
+    /// Enters it. `shared` is there as it is here; nothing else of this system is, but its kernel.
+    fn enter(system: &Path, shared: &Path) -> Bare {
+        // The root is a mount of its own, as on any system: tools for namespaces count on that.
+        let enter = r#"mount --bind "$0" "$0" && mkdir -p "$0$1" && mount --bind "$1" "$0$1" &&
+            mount -t proc proc "$0/proc" && mount -t sysfs sysfs "$0/sys" && echo entered &&
+            exec cat"#;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--net", "--propagation", "private", "sh", "-c", enter]);
+        command.arg(system).arg(shared).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = command.spawn().unwrap();
+        let mut entered = [0; 8];
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut entered).unwrap();
+        Bare { system: system.to_owned(), home: shared.join("home"), holder }
+    }
+
+    /// A command there.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.holder.id().to_string(), "--mount", "--net", "chroot"]);
+        command.arg(&self.system).args(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]);
+        command.arg(format!("HOME={}", self.home.display()));
+        command.args(["LC_ALL=C", "NO_COLOR=1"]).args(words);
+        command
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
 }
 
 /// A command in a network namespace of its own, where there may be one: no page sends anything.

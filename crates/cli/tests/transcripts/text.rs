@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Holds what was printed against what a page shows, where `...` stands for anything.
-//!
-//! Not here: which command printed it (`perform`).
 
 /// What stands for anything: as a line for any lines, in a line for any text.
 const ANYTHING: &str = "...";

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The commands that bring one setting from one value to another.
-//!
-//! Not here: which settings are changed, and in which order (`plan`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,13 +16,14 @@ use crate::tool::Tool;
 pub struct Goal {
     /// The value.
     pub value: Value,
-    /// Whether all of it counts, as of a former value that is put back; otherwise it is a wish.
+    /// Whether all of it counts, as of a former value that is restored; otherwise it is a desired
+    /// configuration.
     pub exact: bool,
 }
 
 impl Goal {
-    /// A wish: what is not named stays as it is.
-    pub fn wish(value: Value) -> Goal {
+    /// A desired configuration: what is not named stays as it is.
+    pub fn desired(value: Value) -> Goal {
         Goal { value, exact: false }
     }
 
@@ -356,7 +355,7 @@ fn qdiscs(interface: &IfName, from: &Value, to: &Value) -> Result<Vec<Command>, 
     };
     let (old, new) = (tree(from.clone()), tree(to.clone()));
     if let Some(why) = old.fault() {
-        return Err(format!("what is there cannot be put back exactly: {why}"));
+        return Err(format!("what is there cannot be restored exactly: {why}"));
     }
     if let Some(why) = new.fault() {
         return Err(why);
@@ -392,7 +391,7 @@ fn threads(
         match state.scheduling {
             Some(ThreadScheduling::Foreign(policy)) => {
                 return Err(format!(
-                    "`{threads}` has the policy {policy}, which cannot be put back"
+                    "`{threads}` has the policy {policy}, which cannot be restored"
                 ));
             }
             Some(scheduling) => {
@@ -433,7 +432,7 @@ fn threads(
             for (name, new) in new {
                 let Some(old) = old.get(name) else { continue };
                 if matches!(old.scheduling, Some(ThreadScheduling::Foreign(_))) && old != new {
-                    return Err(format!("`{name}` has {old}, which cannot be put back"));
+                    return Err(format!("`{name}` has {old}, which cannot be restored"));
                 }
                 let scheduling = new.scheduling.filter(|_| new.scheduling != old.scheduling);
                 let cpus = new.cpus.clone().filter(|_| new.cpus != old.cpus);
@@ -454,7 +453,7 @@ mod tests {
     }
 
     fn lines(setting: &Setting, from: &Value, to: &Value) -> Vec<String> {
-        let goal = Goal::wish(to.clone());
+        let goal = Goal::desired(to.clone());
         commands(setting, from, &goal).unwrap().iter().map(Command::to_string).collect()
     }
 
@@ -481,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn t0_a_map_of_a_vlan_is_put_back_by_zeros() {
+    fn t0_a_map_of_a_vlan_is_restored_by_zeros() {
         let vlan = Setting::Vlan { interface: IfName::new("eth0.5").unwrap() };
         let plain = Value::fields([("link", "eth0"), ("id", "5")]);
         let mapped = Value::fields([("link", "eth0"), ("id", "5"), ("egress 3", "5")]);
@@ -497,20 +496,20 @@ mod tests {
     }
 
     fn commands_err(setting: &Setting, from: &Value, to: &Value) -> String {
-        commands(setting, from, &Goal::wish(to.clone())).unwrap_err()
+        commands(setting, from, &Goal::desired(to.clone())).unwrap_err()
     }
 
     #[test]
-    fn t0_threads_are_given_what_is_wished_and_get_back_what_they_had() {
+    fn t0_threads_are_given_what_is_wanted_and_get_back_what_they_had() {
         let setting = Setting::Threads { interface: interface(), of: ThreadsOf::Napi };
         let state = |scheduling, cpus: Option<&str>| ThreadState {
             scheduling,
             cpus: cpus.map(str::to_owned),
         };
-        let wish = state(Some(ThreadScheduling::Fifo(50)), Some("2"));
-        let wish = Value::Threads([(ALL.to_owned(), wish)].into());
+        let desired = state(Some(ThreadScheduling::Fifo(50)), Some("2"));
+        let desired = Value::Threads([(ALL.to_owned(), desired)].into());
         assert_eq!(
-            lines(&setting, &Value::Absent, &wish),
+            lines(&setting, &Value::Absent, &desired),
             [
                 "for t in $(pgrep -x 'napi/eth0-[0-9].*'); do chrt --fifo --pid 50 $t; done",
                 "for t in $(pgrep -x 'napi/eth0-[0-9].*'); do taskset -pc 2 $t; done",
@@ -518,7 +517,7 @@ mod tests {
         );
         let had = state(Some(ThreadScheduling::Other(0)), Some("0-3"));
         let had = Value::Threads([("napi/eth0-7".to_owned(), had)].into());
-        let has = wish.complete(&had);
+        let has = desired.complete(&had);
         assert_eq!(
             lines(&setting, &has, &had),
             [
@@ -528,6 +527,6 @@ mod tests {
         );
         let foreign = state(Some(ThreadScheduling::Foreign(6)), None);
         let foreign = Value::Threads([("napi/eth0-7".to_owned(), foreign)].into());
-        assert!(commands_err(&setting, &foreign, &wish).contains("policy 6"));
+        assert!(commands_err(&setting, &foreign, &desired).contains("policy 6"));
     }
 }

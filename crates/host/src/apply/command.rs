@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What changes a host, as a value: it prints as the line that does the same in a shell.
-//!
-//! Not here: which are needed (`change`), running them (`real`).
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Disciplines that are not of the four: the words of `tc` that make one again which does what it
 //! showed, of those kinds whose options are all understood.
-//!
-//! Not here: the four (`timewire_sched::qdisc`).
 
 use serde_json::{Map, Value as Json};
 
@@ -19,7 +17,7 @@ pub(super) fn options(shown: &Json) -> String {
     if kept.is_empty() { String::new() } else { Json::Object(kept).to_string() }
 }
 
-/// Whether a discipline of a snapshot can be put back once another has taken its place.
+/// Whether a discipline of a snapshot can be restored once another has taken its place.
 pub(crate) fn comes_back(qdisc: &QdiscSettings) -> bool {
     let by_itself = qdisc.handle == "0:";
     let shown = || {

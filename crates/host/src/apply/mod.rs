@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Changing the settings of a host as one transaction that can always be taken back: what is there,
-//! what is wished, the steps between them, the record of them, and the way back.
+//! what is desired, the steps between them, and the way back.
 //!
-//! Not here: what is wished of an interface's transmit side (`timewire_sched::desired`), processes
+//! Not here: what is desired of an interface's transmit side (`timewire_tsn::desired`), processes
 //! that run as long as something is wanted (receive classes, groups, clock daemons).
 
+pub mod applied;
 mod change;
 mod command;
+mod desired;
 pub(crate) mod foreign;
-pub mod keeper;
 mod plan;
 mod read;
 mod real;
-pub mod record;
 mod setting;
+pub mod store;
 mod transaction;
 mod tree;
-mod wish;
 
+pub use applied::Transaction;
 pub use change::Goal;
 pub use command::Command;
+pub use desired::{DesiredState, wanted};
 pub use plan::{Goals, Plan, Reason, Refusal, Step, diff};
 pub use real::RealHost;
 pub(crate) use real::napi_threads;
@@ -28,8 +30,7 @@ pub use setting::{
     Value,
 };
 pub use transaction::{
-    Entry, Failure, Host, Log, Outcome, State, Story, Undone, apply, observe, plan, roll_back,
-    scope, status, undo,
+    Entry, Failure, Host, Log, State, TransactionOutcome, UndoLog, Undone, apply, observe, plan,
+    roll_back, scope, status, undo,
 };
 pub use tree::{QdiscNode, QdiscTree};
-pub use wish::{Wished, wished};

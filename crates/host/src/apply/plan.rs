@@ -7,8 +7,6 @@
 //! CPUs of queues -> disciplines -> CPUs of transmit queues -> link up -> addresses, routes ->
 //! scheduling of threads
 //! ```
-//!
-//! Not here: carrying it out (`transaction`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,7 +48,7 @@ impl Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// It is wished, or it is put back.
+    /// It is desired, or it is restored.
     Goal,
     /// Another step needs it.
     Needed,
@@ -72,7 +70,7 @@ pub struct Refusal {
     pub setting: Setting,
     /// Why it is not.
     pub why: String,
-    /// Whether this host, its card or its tools have no such thing.
+    /// Whether this host, its NIC or its tools have no such thing.
     pub unsupported: bool,
 }
 
@@ -140,7 +138,7 @@ impl Planner<'_> {
                 let whole = goal.whole(from);
                 let forward = commands(setting, from, goal)?;
                 let undo = commands(setting, &whole, &Goal::exactly(from.clone()))
-                    .map_err(|why| format!("cannot be put back: {why}"))?;
+                    .map_err(|why| format!("cannot be restored: {why}"))?;
                 Ok((whole, forward, undo))
             },
             Err,
@@ -237,7 +235,7 @@ impl Planner<'_> {
         let mut from = have;
         let refused = self.refusals.len();
         if clears {
-            self.change(QDISCS_AWAY, &qdiscs, have, &Goal::wish(none.clone()));
+            self.change(QDISCS_AWAY, &qdiscs, have, &Goal::desired(none.clone()));
             from = &none;
         }
         if installs {
@@ -263,14 +261,14 @@ impl Planner<'_> {
                 }
             }
             let gates = matches!(&goal.value, Value::Qdiscs(tree) if tree.needs_link_down());
-            // While it is down, some things of a card cannot be changed.
+            // While it is down, some things of a NIC cannot be changed.
             let rank = if installs && gates { LINK_DOWN } else { LINK_DOWN_LAST };
-            self.change(rank, &link, &up, &Goal::wish(down.clone()));
+            self.change(rank, &link, &up, &Goal::desired(down.clone()));
             self.mark(&link, wants_up, interface);
         }
         if wants_up && (cycles || !is_up) {
             let from = if cycles { &down } else { have_link };
-            self.change(LINK_UP, &link, from, &Goal::wish(up));
+            self.change(LINK_UP, &link, from, &Goal::desired(up));
             self.mark(&link, cycles, interface);
         }
         if cycles && wants_up {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `ethtool`, `ip` and `hwstamp_ctl` print, and the kernel's files, as values.
-//!
-//! Not here: `tc` (`tree`), running the tools (`real`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +79,7 @@ pub(super) fn eee(text: &str) -> Value {
     match pairs(text).find(|(name, _)| *name == "EEE status").map(|(_, value)| value) {
         Some(value) if value.starts_with("enabled") => Value::text("on"),
         Some(value) if value.starts_with("disabled") => Value::text("off"),
-        _ => Value::Unknown("the card has none".to_owned()),
+        _ => Value::Unknown("the NIC has none".to_owned()),
     }
 }
 
@@ -100,7 +98,7 @@ pub(super) fn mac_merge(text: &str) -> Value {
     };
     let fields: BTreeMap<String, String> = pairs(text).filter_map(known).collect();
     if fields.is_empty() {
-        return Value::Unknown("the card has none".to_owned());
+        return Value::Unknown("the NIC has none".to_owned());
     }
     Value::Fields(fields)
 }
@@ -114,7 +112,7 @@ pub(super) fn timestamping(text: &str) -> Value {
     };
     match (number("tx_type"), number("rx_filter")) {
         (Some(tx), Some(rx)) => Value::fields([("tx", tx.to_string()), ("rx", rx.to_string())]),
-        _ => Value::Unknown("the driver does not say what it stamps".to_owned()),
+        _ => Value::Unknown("the driver does not say what it timestamps".to_owned()),
     }
 }
 
@@ -135,8 +133,8 @@ pub(super) fn steering(text: &str) -> Value {
     Value::Fields(rules.iter().map(|(at, lines)| (at.clone(), words(lines))).collect())
 }
 
-/// A rule in the words of `ethtool -N`, in the order in which a wish has them; `None` for one that
-/// does more than a wish can say.
+/// A rule in the words of `ethtool -N`, in the order in which a desired configuration has them;
+/// `None` for one that does more than a desired configuration can say.
 ///
 /// **Source**: `ethtool v6.1 rxclass.c:rxclass_print_nfc_rule`.
 fn rule(lines: &[&str]) -> Option<String> {
@@ -234,7 +232,7 @@ pub(super) fn vlan(link: &Json) -> Value {
 }
 
 /// `ip -j address show dev IF`: what someone gave it. What a router or a DHCP server gave for a
-/// time and what the kernel makes of the card's address comes again by itself.
+/// time and what the kernel makes of the NIC's address comes again by itself.
 pub(super) fn addresses(text: &str) -> Option<Value> {
     let link = link(text)?;
     let mut list = Vec::new();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! This host: its settings read with the distribution's tools and from the kernel's files, and
 //! changed with the same. All of it is about the network namespace of the calling thread.
-//!
-//! Not here: what the tools print (`read`, `tree`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use timewire_base::IfName;
+use timewire_model::scenario::host::CpuList;
 use timewire_sys::scheduler::{self, Attributes};
 
 use super::change::{CLSACT, NO_RECEIVE, polling, sysctl_path, thread_prefix};
@@ -20,6 +19,7 @@ use super::setting::{ALL, Setting, ThreadScheduling, ThreadState, ThreadsOf, Val
 use super::transaction::Host;
 use super::tree::QdiscTree;
 use crate::HostError;
+use crate::scheduling::{self, kernel_threads};
 use crate::tool::{self, Tool};
 
 /// This host.
@@ -96,7 +96,7 @@ impl Host for RealHost {
             }
             Setting::Threads { of: ThreadsOf::Interrupt, .. } => {
                 let irqs = interrupts(interface);
-                let mut found = threads(&thread_prefix(interface, ThreadsOf::Interrupt));
+                let mut found = kernel_threads(&thread_prefix(interface, ThreadsOf::Interrupt));
                 found.retain(|(name, _)| {
                     let number = name.split(['/', '-']).nth(1).and_then(|n| n.parse().ok());
                     number.is_some_and(|number| irqs.contains(&number))
@@ -135,8 +135,12 @@ impl Host for RealHost {
                 })
             }
             Command::Pin { threads, cpus } => {
-                let cpus = if cpus == ALL { online()? } else { cpus.clone() };
-                let cpus = numbers(&cpus);
+                let unread = |why| HostError::Unreadable { what: "a list of CPUs", why };
+                let list = match cpus.as_str() {
+                    ALL => scheduling::online_cpus()?,
+                    list => CpuList::parse(list).map_err(unread)?,
+                };
+                let cpus: Vec<u32> = list.iter().collect();
                 each_thread(threads, "change the CPUs", |tid| scheduler::set_affinity(tid, &cpus))
             }
         }
@@ -179,7 +183,7 @@ fn ethtool(
     said(Tool::Ethtool, &[option, interface.as_str()], read)
 }
 
-/// What a tool says; that the card, the driver or the tool cannot say it is a value.
+/// What a tool says; that the NIC, the driver or the tool cannot say it is a value.
 fn said(tool: Tool, arguments: &[&str], read: impl Fn(&str) -> Value) -> Result<Value, HostError> {
     match tool::run(tool, arguments) {
         Ok(text) => Ok(read(&text)),
@@ -229,10 +233,10 @@ fn queues(interface: &IfName, direction: &str, file: &str) -> Value {
     }
 }
 
-/// The numbers of a card's interrupts.
+/// The numbers of a NIC's interrupts.
 fn interrupts(interface: &IfName) -> Vec<u32> {
     let device = PathBuf::from(format!("/sys/class/net/{interface}/device"));
-    // A card of virtio is one level above its network device.
+    // A NIC of virtio is one level above its network device.
     let dirs = [device.join("msi_irqs"), device.join("../msi_irqs")];
     let listed = dirs.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
     let mut irqs: Vec<u32> =
@@ -300,7 +304,7 @@ fn marks(interface: &IfName) -> Result<Value, HostError> {
     }
     let arguments = ["-N", "-j", "filter", "show", "dev", interface.as_str(), "egress"];
     let text = tool::run(Tool::Tc, &arguments)?;
-    let egress = timewire_sched::desired::shown_filters(&text);
+    let egress = timewire_tsn::desired::shown_filters(&text);
     let ingress = tool::run(Tool::Tc, &["filter", "show", "dev", interface.as_str(), "ingress"])?;
     Ok(match egress {
         _ if !ingress.trim().is_empty() => {
@@ -348,29 +352,10 @@ fn qdiscs(setting: &Setting, interface: &IfName) -> Result<Value, HostError> {
     Ok(Value::Qdiscs(if holds.is_empty() { tree } else { read(holds)? }))
 }
 
-/// Threads of the kernel whose names begin so, with their numbers.
-fn threads(prefix: &str) -> Vec<(String, u32)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
-        let name = name.trim_end_matches('\n');
-        // What is called alike in user space has a command line.
-        let is_kernel = || fs::read(entry.path().join("cmdline")).is_ok_and(|line| line.is_empty());
-        if name.starts_with(prefix) && is_kernel() {
-            found.push((name.to_owned(), pid));
-        }
-    }
-    found.sort();
-    found
-}
-
 /// The threads that poll an interface. The kernel names them by the interface alone, so those of
 /// another network namespace can have the same names.
 pub(crate) fn napi_threads(interface: &IfName) -> Result<Vec<(String, u32)>, HostError> {
-    let found = threads(&thread_prefix(interface, ThreadsOf::Napi));
+    let found = kernel_threads(&thread_prefix(interface, ThreadsOf::Napi));
     let queues = fs::read_dir(format!("/sys/class/net/{interface}/queues"));
     let queues = queues.map_or(0, |queues| queues.flatten().count());
     if found.len() <= queues {
@@ -427,10 +412,10 @@ fn each_thread(
             let interface = prefix.strip_prefix("napi/").and_then(|rest| rest.strip_suffix('-'));
             match interface.and_then(|name| IfName::new(name).ok()) {
                 Some(interface) => napi_threads(&interface)?,
-                None => threads(prefix),
+                None => kernel_threads(prefix),
             }
         }
-        None => threads(name).into_iter().filter(|(found, _)| found == name).collect(),
+        None => kernel_threads(name).into_iter().filter(|(found, _)| found == name).collect(),
     };
     for (name, tid) in found {
         match change(tid) {
@@ -441,21 +426,6 @@ fn each_thread(
         }
     }
     Ok(())
-}
-
-fn online() -> Result<String, HostError> {
-    let path = "/sys/devices/system/cpu/online";
-    let text = fs::read_to_string(path).map_err(|e| HostError::file("read", path, e))?;
-    Ok(text.trim().to_owned())
-}
-
-/// CPUs of a list such as `0-3,8`.
-fn numbers(list: &str) -> Vec<u32> {
-    let ranges = list.split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    ranges.flatten().collect()
 }
 
 const ESRCH: i32 = 3;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What can be set on a host, and what it can be set to. A host, as far as this is concerned, is an
 //! ordered map of the two.
-//!
-//! Not here: reading one from a host (`real`), what sets it (`change`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,7 +65,7 @@ pub enum Setting {
         /// The interface.
         interface: IfName,
     },
-    /// What the card stamps: [`Value::Fields`] `tx` and `rx`, the numbers of `hwstamp_ctl`.
+    /// What the NIC timestamps: [`Value::Fields`] `tx` and `rx`, the numbers of `hwstamp_ctl`.
     Timestamping {
         /// The interface.
         interface: IfName,
@@ -316,17 +314,18 @@ pub enum Value {
     Unknown(String),
     /// One word.
     Text(String),
-    /// Several, each with its name. Of a wish: those to be set; `all` stands for every name.
+    /// Several, each with its name. Of a desired configuration: those to be set; `all` stands for
+    /// every name.
     Fields(BTreeMap<String, String>),
     /// Several, in the order in which they are made.
     List(Vec<String>),
     /// Queueing disciplines.
     Qdiscs(QdiscTree),
-    /// Threads by name. Of a wish: the name `all` stands for every thread.
+    /// Threads by name. Of a desired configuration: the name `all` stands for every thread.
     Threads(BTreeMap<String, ThreadState>),
 }
 
-/// The scheduling of a thread. Of a wish: `None` leaves it as it is.
+/// The scheduling of a thread. Of a desired configuration: `None` leaves it as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadState {
     /// Policy and priority or niceness.
@@ -345,11 +344,11 @@ pub enum ThreadScheduling {
     Fifo(u8),
     /// `SCHED_RR`, with the priority.
     RoundRobin(u8),
-    /// Another policy, which can neither be wished nor put back.
+    /// Another policy, which can neither be desired nor restored.
     Foreign(u32),
 }
 
-/// The name in a wish that stands for every name.
+/// The name in a desired configuration that stands for every name.
 pub const ALL: &str = "all";
 
 impl Value {
@@ -400,7 +399,7 @@ impl Value {
         !matches!(self, Value::Absent | Value::Unknown(_))
     }
 
-    /// What the whole value is, when this is wished of a setting that has `have`.
+    /// What the whole value is, when this is desired of a setting that has `have`.
     pub fn complete(&self, have: &Value) -> Value {
         match (self, have) {
             (Value::Fields(want), Value::Fields(have)) => {
@@ -425,7 +424,7 @@ impl Value {
         }
     }
 
-    /// Whether a setting that has `have` is as this wishes.
+    /// Whether a setting that has `have` is as this asks.
     pub fn is_met_by(&self, have: &Value) -> bool {
         match (self, have) {
             (Value::Qdiscs(want), Value::Qdiscs(have)) => want.is_met_by(have),
@@ -441,7 +440,7 @@ impl Value {
     }
 }
 
-/// A host, or a part of it, or a wish: settings and their values, in order.
+/// A host, or a part of it, or a desired configuration: settings and their values, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<Pair>", into = "Vec<Pair>")]
 pub struct Settings(BTreeMap<Setting, Value>);

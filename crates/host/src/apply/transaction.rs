@@ -4,9 +4,6 @@
 //!
 //! Both ways are driven by what the host has, not by what was done: a step that was half done, or
 //! done twice, is brought to its end in the same way.
-//!
-//! Not here: where the record is kept and who carries it out when this process dies (`record`,
-//! `keeper`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,8 +51,8 @@ pub enum Entry {
     Began {
         /// What was there, of all settings that are changed or may be disturbed.
         before: Settings,
-        /// What is wished.
-        wish: Settings,
+        /// What is desired.
+        desired: Settings,
         /// The steps.
         plan: Plan,
     },
@@ -78,12 +75,12 @@ pub enum Entry {
     },
     /// It stays.
     Confirmed,
-    /// What is put back, whatever is there now; nothing of that was done yet.
+    /// What is restored, whatever is there now; nothing of that was done yet.
     Undoing {
         /// What is to be there: what was there before, but for what someone else changed since.
         goals: Settings,
     },
-    /// Putting back ended, with differences.
+    /// Restoring ended, with differences.
     Left {
         /// What is not as it was.
         differences: Vec<Difference>,
@@ -92,11 +89,11 @@ pub enum Entry {
 
 /// What a record says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
+pub struct UndoLog {
     /// What was there before.
     pub before: Settings,
-    /// What is wished.
-    pub wish: Settings,
+    /// What is desired.
+    pub desired: Settings,
     /// All steps.
     pub steps: Vec<Step>,
     /// How many of them were begun.
@@ -105,18 +102,18 @@ pub struct Story {
     pub after: Option<Settings>,
     /// When it is taken back by itself; nanoseconds since boot.
     pub confirm_by_ns: Option<u64>,
-    /// What was being put back.
+    /// What was being restored.
     pub undoing: Option<Settings>,
-    /// What was left when putting back ended.
+    /// What was left when restoring ended.
     pub left: Vec<Difference>,
 }
 
-impl Story {
+impl UndoLog {
     /// Takes one more entry in.
     pub fn take(&mut self, entry: Entry) {
         match entry {
-            Entry::Began { before, wish, plan } => {
-                *self = Story { before, wish, steps: plan.steps, ..Story::default() };
+            Entry::Began { before, desired, plan } => {
+                *self = UndoLog { before, desired, steps: plan.steps, ..UndoLog::default() };
             }
             Entry::Step { step } => self.begun = self.begun.max(step + 1),
             Entry::Again { plan } => self.steps.extend(plan.steps),
@@ -156,8 +153,8 @@ impl Story {
 
 /// What a transaction came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// All is as wished already; nothing was changed, nothing is recorded.
+pub enum TransactionOutcome {
+    /// All is as desired already; nothing was changed, nothing is recorded.
     Nothing,
     /// All was done.
     Done {
@@ -179,19 +176,20 @@ pub enum Failure {
         at: String,
         /// Why.
         why: String,
-        /// What could not be put back; none is a host as it was.
+        /// What could not be restored; none is a host as it was.
         left: Vec<Difference>,
         /// Why not.
         reasons: Vec<String>,
     },
 }
 
-/// All settings that are to be read for a wish: its own, and all that changing them may disturb.
+/// All settings that are to be read for a desired configuration: its own, and all that changing
+/// them may disturb.
 ///
 /// **Errors**: the host cannot be read.
-pub fn scope(host: &mut dyn Host, wish: &Settings) -> Result<BTreeSet<Setting>, HostError> {
-    let mut scope: BTreeSet<Setting> = wish.keys().cloned().collect();
-    for setting in wish.keys() {
+pub fn scope(host: &mut dyn Host, desired: &Settings) -> Result<BTreeSet<Setting>, HostError> {
+    let mut scope: BTreeSet<Setting> = desired.keys().cloned().collect();
+    for setting in desired.keys() {
         let upper = match setting.interface() {
             Some(interface) => host.upper(interface)?,
             None => Vec::new(),
@@ -215,13 +213,13 @@ pub fn observe<'a>(
     Ok(observed)
 }
 
-/// The goals of a wish: what is wished, and all else as it was. An interface that is to be down
-/// cannot keep its addresses and routes, and one that is to have other channels only the CPUs of
-/// those queues that there are `now`.
-fn goals(wish: &Settings, before: &Settings, now: &Settings) -> Goals {
+/// The goals of a desired configuration: what is desired, and all else as it was. An interface that
+/// is to be down cannot keep its addresses and routes, and one that is to have other channels only
+/// the CPUs of those queues that there are `now`.
+fn goals(desired: &Settings, before: &Settings, now: &Settings) -> Goals {
     let goes_down = |interface: &IfName| {
         let link = Setting::Link { interface: interface.clone() };
-        *wish.get(&link) == Value::text(DOWN)
+        *desired.get(&link) == Value::text(DOWN)
     };
     let stays = |setting: &Setting| match setting {
         Setting::Addresses { interface }
@@ -235,12 +233,12 @@ fn goals(wish: &Settings, before: &Settings, now: &Settings) -> Goals {
     };
     let mut goals = Goals::new();
     for (setting, value) in before.iter() {
-        if wish.has(setting) {
-            goals.insert(setting.clone(), Goal::wish(wish.get(setting).clone()));
+        if desired.has(setting) {
+            goals.insert(setting.clone(), Goal::desired(desired.get(setting).clone()));
         } else if let Setting::Rps { interface } | Setting::Xps { interface } = setting
-            && wish.has(&Setting::Channels { interface: interface.clone() })
+            && desired.has(&Setting::Channels { interface: interface.clone() })
         {
-            goals.insert(setting.clone(), Goal::wish(value.common(now.get(setting))));
+            goals.insert(setting.clone(), Goal::desired(value.common(now.get(setting))));
         } else if stays(setting) && value.is_known() {
             goals.insert(setting.clone(), Goal::exactly(value.clone()));
         }
@@ -248,17 +246,17 @@ fn goals(wish: &Settings, before: &Settings, now: &Settings) -> Goals {
     goals
 }
 
-/// Compares a host with a wish: what is there, and what is to be done.
+/// Compares a host with a desired configuration: what is there, and what is to be done.
 ///
-/// **Errors**: the host cannot be read, or what is wished cannot be done, or not be taken back.
-pub fn plan(host: &mut dyn Host, wish: &Settings) -> Result<(Settings, Plan), Failure> {
-    let scope = scope(host, wish).map_err(Failure::Unread)?;
+/// **Errors**: the host cannot be read, or what is desired cannot be done, or not be taken back.
+pub fn plan(host: &mut dyn Host, desired: &Settings) -> Result<(Settings, Plan), Failure> {
+    let scope = scope(host, desired).map_err(Failure::Unread)?;
     let before = observe(host, &scope).map_err(Failure::Unread)?;
-    let (plan, refusals) = diff(&before, &goals(wish, &before, &before));
+    let (plan, refusals) = diff(&before, &goals(desired, &before, &before));
     if refusals.is_empty() { Ok((before, plan)) } else { Err(Failure::Refused(refusals)) }
 }
 
-/// Brings a host to a wish.
+/// Brings a host to a desired configuration.
 ///
 /// `confirm_by_ns` says, when all is done, by when it must be confirmed; `progress` hears of each
 /// step before it is done.
@@ -267,29 +265,32 @@ pub fn plan(host: &mut dyn Host, wish: &Settings) -> Result<(Settings, Plan), Fa
 pub fn apply(
     host: &mut dyn Host,
     log: &mut dyn Log,
-    wish: &Settings,
+    desired: &Settings,
     confirm_by_ns: &dyn Fn() -> Option<u64>,
     progress: &mut dyn FnMut(usize, usize, &Step),
-) -> Result<Outcome, Failure> {
-    let (before, plan) = plan(host, wish)?;
+) -> Result<TransactionOutcome, Failure> {
+    let (before, plan) = plan(host, desired)?;
     if plan.steps.is_empty() {
-        return Ok(Outcome::Nothing);
+        return Ok(TransactionOutcome::Nothing);
     }
-    let began = Entry::Began { before, wish: wish.clone(), plan };
+    let began = Entry::Began { before, desired: desired.clone(), plan };
     log.append(&began).map_err(Failure::Unread)?;
-    let mut story = Story::default();
-    story.take(began);
-    match carry_out(host, log, &mut story, progress) {
+    let mut undo_log = UndoLog::default();
+    undo_log.take(began);
+    match carry_out(host, log, &mut undo_log, progress) {
         Ok(after) => {
             let applied = Entry::Applied { after: after.clone(), confirm_by_ns: confirm_by_ns() };
             match log.append(&applied) {
-                Ok(()) => Ok(Outcome::Done { after }),
-                Err(error) => {
-                    Err(take_back(host, log, &story, ("the record".to_owned(), error.to_string())))
-                }
+                Ok(()) => Ok(TransactionOutcome::Done { after }),
+                Err(error) => Err(take_back(
+                    host,
+                    log,
+                    &undo_log,
+                    ("the record".to_owned(), error.to_string()),
+                )),
             }
         }
-        Err(failed) => Err(take_back(host, log, &story, failed)),
+        Err(failed) => Err(take_back(host, log, &undo_log, failed)),
     }
 }
 
@@ -299,25 +300,25 @@ type Failed = (String, String);
 fn carry_out(
     host: &mut dyn Host,
     log: &mut dyn Log,
-    story: &mut Story,
+    undo_log: &mut UndoLog,
     progress: &mut dyn FnMut(usize, usize, &Step),
 ) -> Result<Settings, Failed> {
     let reading = |error: HostError| ("reading back".to_owned(), error.to_string());
     for _ in 0..ROUNDS {
-        while story.begun < story.steps.len() {
-            let (step, count) = (story.begun, story.steps.len());
-            let what = story.steps[step].clone();
+        while undo_log.begun < undo_log.steps.len() {
+            let (step, count) = (undo_log.begun, undo_log.steps.len());
+            let what = undo_log.steps[step].clone();
             progress(step, count, &what);
             let at = || format!("step {} of {count} ({})", step + 1, what.setting);
             let entry = Entry::Step { step };
             log.append(&entry).map_err(|error| (at(), error.to_string()))?;
-            story.take(entry);
+            undo_log.take(entry);
             for command in &what.commands {
                 host.execute(command).map_err(|error| (at(), error.to_string()))?;
             }
         }
-        let after = observe(host, story.before.keys()).map_err(reading)?;
-        let goals = goals(&story.wish, &story.before, &after);
+        let after = observe(host, undo_log.before.keys()).map_err(reading)?;
+        let goals = goals(&undo_log.desired, &undo_log.before, &after);
         let (plan, refusals) = diff(&after, &goals);
         if let Some(refusal) = refusals.first() {
             return Err(("reading back".to_owned(), refusal.to_string()));
@@ -330,10 +331,10 @@ fn carry_out(
         }
         let again = Entry::Again { plan };
         log.append(&again).map_err(|error| ("the record".to_owned(), error.to_string()))?;
-        story.take(again);
+        undo_log.take(again);
     }
-    let after = observe(host, story.before.keys()).map_err(reading)?;
-    let why = unmet(&goals(&story.wish, &story.before, &after), &after).map_or_else(
+    let after = observe(host, undo_log.before.keys()).map_err(reading)?;
+    let why = unmet(&goals(&undo_log.desired, &undo_log.before, &after), &after).map_or_else(
         || "it takes more and more steps".to_owned(),
         |difference| format!("after {ROUNDS} attempts, {difference}"),
     );
@@ -348,15 +349,20 @@ fn unmet(goals: &Goals, have: &Settings) -> Option<Difference> {
     Some(Difference { setting: setting.clone(), was, is })
 }
 
-fn take_back(host: &mut dyn Host, log: &mut dyn Log, story: &Story, (at, why): Failed) -> Failure {
-    let Undone { left, reasons, .. } = roll_back(host, log, story);
+fn take_back(
+    host: &mut dyn Host,
+    log: &mut dyn Log,
+    undo_log: &UndoLog,
+    (at, why): Failed,
+) -> Failure {
+    let Undone { left, reasons, .. } = roll_back(host, log, undo_log);
     Failure::Failed { at, why, left, reasons }
 }
 
-/// What putting back came to.
+/// What restoring came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// What was put back.
+    /// What was restored.
     pub restored: Vec<Setting>,
     /// What is not as it was.
     pub left: Vec<Difference>,
@@ -366,17 +372,17 @@ pub struct Undone {
 
 /// Takes back what a transaction did that did not come to its end: all that its begun steps change
 /// or may disturb, whatever it has now.
-pub fn roll_back(host: &mut dyn Host, log: &mut dyn Log, story: &Story) -> Undone {
-    let goals = match &story.undoing {
+pub fn roll_back(host: &mut dyn Host, log: &mut dyn Log, undo_log: &UndoLog) -> Undone {
+    let goals = match &undo_log.undoing {
         Some(goals) => goals.clone(),
         None => {
-            let touched = story.touched();
-            story.before.only(|setting| touched.contains(setting))
+            let touched = undo_log.touched();
+            undo_log.before.only(|setting| touched.contains(setting))
         }
     };
     let recorded = log.append(&Entry::Undoing { goals: goals.clone() });
-    let mut undone = put_back(host, &goals);
-    // A host is put back also when that cannot be recorded.
+    let mut undone = restore(host, &goals);
+    // A host is restored also when that cannot be recorded.
     undone.reasons.extend(recorded.err().map(|error| error.to_string()));
     finish(log, undone)
 }
@@ -396,34 +402,34 @@ fn finish(log: &mut dyn Log, mut undone: Undone) -> Undone {
 pub fn undo(
     host: &mut dyn Host,
     log: &mut dyn Log,
-    story: &Story,
+    undo_log: &UndoLog,
     force: bool,
 ) -> Result<Undone, HostError> {
-    let Some(after) = &story.after else {
-        let mut undone = roll_back(host, log, story);
+    let Some(after) = &undo_log.after else {
+        let mut undone = roll_back(host, log, undo_log);
         if force {
-            let now = observe(host, &story.touched())?;
-            undone.left.retain(|left| !is_gone_for_good(&left.setting, &now, &story.before));
+            let now = observe(host, &undo_log.touched())?;
+            undone.left.retain(|left| !is_gone_for_good(&left.setting, &now, &undo_log.before));
         }
         return Ok(undone);
     };
-    let touched = story.touched();
+    let touched = undo_log.touched();
     let mut now = observe(host, &touched)?;
     if force {
-        // What belonged to an interface that is gone is gone with it; nothing can put it back.
-        now = now.only(|setting| !is_gone_for_good(setting, &now, &story.before));
+        // What belonged to an interface that is gone is gone with it; nothing can restore it.
+        now = now.only(|setting| !is_gone_for_good(setting, &now, &undo_log.before));
     }
     // All others were only given back what they had.
-    let is_changed = |setting: &Setting| story.wish.has(setting);
+    let is_changed = |setting: &Setting| undo_log.desired.has(setting);
     let mut goals = Settings::new();
     let mut foreign = Vec::new();
     for (setting, is) in now.iter() {
-        let was = story.before.get(setting);
+        let was = undo_log.before.get(setting);
         let is_ours = is.is_same(was)
-            || match &story.undoing {
+            || match &undo_log.undoing {
                 // An earlier undo has decided it.
                 Some(goals) => goals.get(setting).is_same(was),
-                None => is.is_same(after.get(setting)) || is_as_wished(story, setting, is),
+                None => is.is_same(after.get(setting)) || is_as_desired(undo_log, setting, is),
             };
         if is_ours || (force && is_changed(setting)) {
             goals.set(setting.clone(), was.clone());
@@ -431,7 +437,7 @@ pub fn undo(
         }
         if !is_changed(setting) {
             // What an earlier undo may have disturbed is to be as that found it.
-            let found = story.undoing.as_ref().map_or(is, |goals| goals.get(setting));
+            let found = undo_log.undoing.as_ref().map_or(is, |goals| goals.get(setting));
             goals.set(setting.clone(), found.clone());
             continue;
         }
@@ -440,11 +446,11 @@ pub fn undo(
         foreign.push(Difference { setting, was, is });
     }
     let recorded = log.append(&Entry::Undoing { goals: goals.clone() });
-    let mut undone = put_back(host, &goals);
-    // A host is put back also when that cannot be recorded.
+    let mut undone = restore(host, &goals);
+    // A host is restored also when that cannot be recorded.
     undone.reasons.extend(recorded.err().map(|error| error.to_string()));
     for difference in foreign {
-        let why = "someone else changed it since (--force puts it back all the same)";
+        let why = "someone else changed it since (--force restores it all the same)";
         undone.reasons.push(format!("{}: {why}", difference.setting));
         undone.left.push(difference);
     }
@@ -477,17 +483,17 @@ fn is_gone_for_good(setting: &Setting, now: &Settings, before: &Settings) -> boo
     }
 }
 
-/// Whether disciplines are still the wished ones. A taprio that has started since shows a bound for
-/// payloads that it did not show before.
-fn is_as_wished(story: &Story, setting: &Setting, is: &Value) -> bool {
+/// Whether disciplines are still the desired ones. A taprio that has started since shows a bound
+/// for payloads that it did not show before.
+fn is_as_desired(undo_log: &UndoLog, setting: &Setting, is: &Value) -> bool {
     matches!(setting, Setting::Qdiscs { .. })
-        && story.wish.has(setting)
-        && story.wish.get(setting).is_met_by(is)
+        && undo_log.desired.has(setting)
+        && undo_log.desired.get(setting).is_met_by(is)
 }
 
 /// Brings settings to what they are to have. What fails is tried again in the next round, since
 /// another step may have stood in its way.
-fn put_back(host: &mut dyn Host, values: &Settings) -> Undone {
+fn restore(host: &mut dyn Host, values: &Settings) -> Undone {
     let goals: Goals = values
         .iter()
         .map(|(setting, value)| (setting.clone(), Goal::exactly(value.clone())))
@@ -549,7 +555,7 @@ fn put_back(host: &mut dyn Host, values: &Settings) -> Undone {
     Undone { restored: restored.into_iter().collect(), left, reasons }
 }
 
-/// Whether putting a setting back can wait for the next round.
+/// Whether restoring a setting can wait for the next round.
 fn can_wait(setting: &Setting) -> bool {
     !matches!(
         setting,
@@ -585,21 +591,25 @@ pub enum State {
 
 /// Compares a host with what was applied.
 ///
-/// **Shape**: of each setting that was changed, what was applied or wished, what it has, and which
+/// **Shape**: of each setting that was changed, what was applied or desired, what it has, and which
 /// of the three that is.
 ///
 /// **Errors**: the host cannot be read.
-pub fn status(host: &mut dyn Host, story: &Story) -> Result<Vec<(Difference, State)>, HostError> {
-    let after = story.after.as_ref().unwrap_or(&story.wish);
+pub fn status(
+    host: &mut dyn Host,
+    undo_log: &UndoLog,
+) -> Result<Vec<(Difference, State)>, HostError> {
+    let after = undo_log.after.as_ref().unwrap_or(&undo_log.desired);
     let changed = after.iter().filter(|(setting, value)| {
-        story.wish.has(setting) || (story.before.get(setting) != *value && value.is_known())
+        undo_log.desired.has(setting)
+            || (undo_log.before.get(setting) != *value && value.is_known())
     });
     let mut all = Vec::new();
     for (setting, value) in changed {
         let is = host.observe(setting)?;
-        let state = if is.is_same(value) || story.wish.has(setting) && value.is_met_by(&is) {
+        let state = if is.is_same(value) || undo_log.desired.has(setting) && value.is_met_by(&is) {
             State::Applied
-        } else if is.is_same(story.before.get(setting)) {
+        } else if is.is_same(undo_log.before.get(setting)) {
             State::Undone
         } else {
             State::Drifted

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The queueing disciplines of an interface as `tc` shows them, with the words that put each of
 //! them there again, or why there are none.
-//!
-//! Not here: the four disciplines for time-sensitive traffic (`timewire_sched::qdisc`), running
-//! `tc` (`real`).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use timewire_sched::qdisc::{
+use timewire_tsn::qdisc::{
     Mqprio, MqprioHardware, Qdisc, QdiscCommand, QdiscError, ShownQdisc, Taprio,
 };
 
@@ -31,7 +28,8 @@ pub struct QdiscTree {
 pub struct QdiscNode {
     /// Its kind.
     pub kind: String,
-    /// Its name, as `100:`; `0:` is one that the kernel put there by itself. Empty in a wish: any.
+    /// Its name, as `100:`; `0:` is one that the kernel put there by itself. Empty in a desired
+    /// configuration: any.
     pub handle: String,
     /// Where it stands: `root`, `parent 100:1`.
     pub place: String,
@@ -158,11 +156,11 @@ impl QdiscTree {
         Ok(QdiscTree { nodes, holds })
     }
 
-    /// Whether disciplines that are there are as this wishes; what the kernel puts below them by
+    /// Whether disciplines that are there are as this asks; what the kernel puts below them by
     /// itself does not count.
     pub fn is_met_by(&self, have: &QdiscTree) -> bool {
         let own: Vec<&QdiscNode> = have.own().collect();
-        let wished: Vec<&QdiscNode> = self.own().collect();
+        let wanted: Vec<&QdiscNode> = self.own().collect();
         let meets = |want: &&QdiscNode| {
             own.iter().any(|have| {
                 have.place == want.place
@@ -172,7 +170,7 @@ impl QdiscTree {
                     && (want.handle.is_empty() || have.handle == want.handle)
             })
         };
-        own.len() == wished.len() && wished.iter().all(meets)
+        own.len() == wanted.len() && wanted.iter().all(meets)
     }
 }
 
@@ -205,7 +203,7 @@ fn node(shown: &ShownQdisc, raw: Option<&Json>) -> QdiscNode {
             node.words = after_kind(&with_sdu_in_force(&qdisc, shown).to_string());
             node.compared = compared(&qdisc);
             if matches!(&qdisc, Qdisc::Mqprio(mqprio) if hides_hardware(mqprio)) {
-                let why = "tc does not show whether the card tells its classes apart";
+                let why = "tc does not show whether the NIC tells its classes apart";
                 node.fault = Some(why.to_owned());
             }
             if shown.oper.is_some() && shown.admin.is_some() {

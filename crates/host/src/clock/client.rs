@@ -2,8 +2,6 @@
 //! Asks a `ptp4l` how it is, over the local socket that it takes management messages on.
 //!
 //! A `ptp4l` hears only messages of its own domain and transport, so both must be known or found.
-//!
-//! Not here: the messages (`management`).
 
 use std::fs;
 use std::io;
@@ -21,11 +19,11 @@ use super::dataset::{
 use super::management::{Action, Body, Management};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_millis(300);
+const TIMEOUT: Duration = Duration::from_millis(300);
 /// The longest message.
 const LONGEST: usize = 2_048;
 /// A clock with more ports is looked at in part.
-const MOST_PORTS: u16 = 32;
+const MAX_PORTS: u16 = 32;
 
 /// Why a `ptp4l` could not be asked.
 #[derive(Debug, Error)]
@@ -125,7 +123,7 @@ impl Client {
             _ => {}
         }
         let socket = UnixDatagram::bind(own).map_err(failed)?;
-        socket.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+        socket.set_write_timeout(Some(TIMEOUT)).map_err(failed)?;
         let (own, server) = (own.to_owned(), server.to_owned());
         Ok(Client { socket, own, server, hears, sequence: 0 })
     }
@@ -142,8 +140,8 @@ impl Client {
                 client.send(DataSetId::Default, EVERY_PORT, Action::Get)?;
             }
             // One answer is enough, and says in which domain it was heard.
-            let patience = if domain == 0 { PATIENCE } else { Duration::from_millis(20) };
-            if let Some(answer) = client.receive(patience) {
+            let timeout = if domain == 0 { TIMEOUT } else { Duration::from_millis(20) };
+            if let Some(answer) = client.receive(timeout) {
                 client.hears =
                     Hears { domain: answer.domain, transport_specific: answer.transport_specific };
                 return Ok(client);
@@ -179,7 +177,7 @@ impl Client {
         };
         let (time, status) = (self.time_properties()?, self.time_status()?);
         let mut ports = Vec::new();
-        for port in 1..=default.ports.min(MOST_PORTS) {
+        for port in 1..=default.ports.min(MAX_PORTS) {
             let target = PortIdentity { clock: default.clock, port };
             let DataSet::Port(data) = self.ask_port(DataSetId::Port, target)? else { other_set() };
             // Older versions do not count.
@@ -217,7 +215,7 @@ impl Client {
     /// What each port does.
     pub fn ports(&mut self, default: &DefaultDataSet) -> Result<Vec<PortDataSet>, ClientError> {
         let mut ports = Vec::new();
-        for port in 1..=default.ports.min(MOST_PORTS) {
+        for port in 1..=default.ports.min(MAX_PORTS) {
             let target = PortIdentity { clock: default.clock, port };
             let DataSet::Port(data) = self.ask_port(DataSetId::Port, target)? else { other_set() };
             ports.push(data);
@@ -229,7 +227,7 @@ impl Client {
     pub fn stats(&mut self) -> Result<Vec<PortStats>, ClientError> {
         let default = self.default_data_set()?;
         let mut all = Vec::new();
-        for port in 1..=default.ports.min(MOST_PORTS) {
+        for port in 1..=default.ports.min(MAX_PORTS) {
             let target = PortIdentity { clock: default.clock, port };
             match self.ask_port(DataSetId::PortStats, target) {
                 Ok(DataSet::PortStats(stats)) => all.push(*stats),
@@ -253,7 +251,7 @@ impl Client {
     /// **Errors**: as [`Client::ask`].
     pub fn ask_port(&mut self, id: DataSetId, port: PortIdentity) -> Result<DataSet, ClientError> {
         self.send(id, port, Action::Get)?;
-        let give_up = Instant::now() + PATIENCE;
+        let give_up = Instant::now() + TIMEOUT;
         loop {
             let left = give_up.saturating_duration_since(Instant::now());
             let Some(answer) = self.receive(left) else {
@@ -310,8 +308,8 @@ impl Client {
     }
 
     /// The next message; what is none is skipped.
-    fn receive(&self, patience: Duration) -> Option<Management> {
-        let give_up = Instant::now() + patience;
+    fn receive(&self, timeout: Duration) -> Option<Management> {
+        let give_up = Instant::now() + timeout;
         let mut bytes = [0; LONGEST];
         loop {
             let left = give_up.saturating_duration_since(Instant::now());

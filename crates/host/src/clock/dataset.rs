@@ -3,8 +3,6 @@
 //! 15.5.3, and those that linuxptp adds (names end in `_NP`).
 //!
 //! What is reserved is not kept, and is written as zero.
-//!
-//! Not here: the message around them (`management`).
 
 use std::fmt;
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! TAI - UTC as the distribution's list of leap seconds has it.
-//!
-//! Not here: what the kernel has (`timewire_sys::steering`), setting it (the command line).
 
 use std::fs;
 use std::path::PathBuf;

@@ -3,8 +3,6 @@
 //!
 //! What a value does not name is not kept: flags, correction and the other fields of the header
 //! that say nothing in a management message.
-//!
-//! Not here: the data sets in them (`dataset`), sending them (`client`).
 
 use thiserror::Error;
 

@@ -2,8 +2,8 @@
 //! The clock of a host and those who keep it: what linuxptp is started with, what it says over its
 //! management socket, who else would steer the same clock, and TAI - UTC.
 //!
-//! Not here: starting and watching daemons, closing slots (`timewire-ctl`); whether the clock is on
-//! time (`timewire_mac::SyncGuard`).
+//! Not here: starting and watching daemons, closing slots (`timewire-datapath`); whether the clock
+//! is on time (`timewire_tsn::SyncGuard`).
 
 pub mod client;
 pub mod config;
@@ -13,4 +13,7 @@ pub mod management;
 pub mod rivals;
 pub mod waiting;
 
+pub(crate) mod steering;
 mod wire;
+
+pub use steering::RestoreSteering;

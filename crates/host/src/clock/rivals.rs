@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who else would steer the clocks that our daemons steer. Two that steer one clock make it worse
 //! than either alone, without an error anywhere.
-//!
-//! Not here: ending them, which is the user's affair.
 
 use std::fs;
 use std::io::{self, Read};
@@ -182,8 +180,9 @@ pub fn judge(rival: &Rival, ours: Ours<'_>) -> Option<Judgement> {
 /// How a `ptp4l` takes timestamps.
 fn software(arguments: &[String], configured: &Configured<'_>) -> bool {
     // The last of these letters counts.
-    let stamps = arguments.iter().rev().find(|word| ["-S", "-H", "-L"].contains(&word.as_str()));
-    match (long(arguments, "time_stamping"), stamps) {
+    let timestamps =
+        arguments.iter().rev().find(|word| ["-S", "-H", "-L"].contains(&word.as_str()));
+    match (long(arguments, "time_stamping"), timestamps) {
         (Some(value), _) => value == "software",
         (None, Some(letter)) => letter == "-S",
         (None, None) => configured.software,
@@ -258,7 +257,7 @@ fn judge_ptp4l(rival: &Rival, ours: Ours<'_>) -> Option<Judgement> {
     if software && ours.steers_system && !only_compares {
         return Some(Judgement::Fights {
             why: format!(
-                "process {pid} ({program}, software stamps) steers the system's clock too"
+                "process {pid} ({program}, software timestamps) steers the system's clock too"
             ),
             hint: format!("end it (`kill {pid}`), or `adjust: false`, which only compares"),
         });

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a `ptp4l` hears nobody who gives the time, as far as its counters and the bridges of this
 //! host tell, and what helps.
-//!
-//! Not here: how long is waited (`timewire_ctl::clock`), asking it (`client`).
 
 use serde_json::Value;
 use timewire_base::{IfName, Span};

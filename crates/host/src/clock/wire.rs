@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading and writing the integers of a message, big-endian unless said otherwise.
-//!
-//! Not here: what they mean.
 
 /// What is left of the bytes of a message.
 #[derive(Clone, Copy, Debug)]

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the groups of a host file do to the threads that receive: a member that never sleeps keeps
 //! every thread below it from running.
-//!
-//! Not here: what the groups themselves need of the kernel (`about_wish`).
 
 use std::collections::BTreeSet;
 
 use timewire_base::IfName;
-use timewire_sched::groups::{Assignment, Facts, GroupPlan, Scheduling};
-use timewire_sched::scenario::host::{CpuList, HostWish, MemberKind, SchedulingPolicy};
+use timewire_model::scenario::host::{CpuList, DesiredHost, MemberKind, SchedulingPolicy};
+use timewire_tsn::groups::{Assignment, Facts, GroupPlan, Scheduling};
 
 use super::finding::{Check, Finding, State};
 use crate::snapshot::Snapshot;
 use crate::snapshot::model::{CpuSet, InterfaceSettings, Word};
 
 /// For each interface that threads poll: whether they can run beside the members above them.
-pub(super) fn polling(snapshot: &Snapshot, wish: &HostWish) -> Vec<Finding> {
+pub(super) fn polling(snapshot: &Snapshot, desired: &DesiredHost) -> Vec<Finding> {
     // What cannot be laid out is refused when it is applied.
-    let plan = wish.groups.as_ref().and_then(|top| GroupPlan::new(top, &Facts::unknown()).ok());
+    let plan = desired.groups.as_ref().and_then(|top| GroupPlan::new(top, &Facts::unknown()).ok());
     let Some(plan) = plan else { return Vec::new() };
     let online: BTreeSet<u32> = snapshot
         .settings
@@ -29,7 +27,7 @@ pub(super) fn polling(snapshot: &Snapshot, wish: &HostWish) -> Vec<Finding> {
         .unwrap_or_default();
     let interfaces = &snapshot.settings.interfaces;
     let found = interfaces.iter().filter_map(|(name, settings)| {
-        let threads = Threads::of(name, settings, wish, &plan)?;
+        let threads = Threads::of(name, settings, desired, &plan)?;
         Some(threads.beside(&plan, &online).of(name))
     });
     found.collect()
@@ -48,7 +46,7 @@ impl<'a> Threads<'a> {
     fn of(
         name: &'a IfName,
         settings: &InterfaceSettings,
-        wish: &HostWish,
+        desired: &DesiredHost,
         plan: &GroupPlan,
     ) -> Option<Threads<'a>> {
         let is_it =
@@ -58,7 +56,7 @@ impl<'a> Threads<'a> {
             let cpus = member.cpus.as_ref().map(set);
             return Some(Threads { name, level: level(member.scheduling), cpus });
         }
-        let napi = wish.interfaces.iter().find(|one| one.name == *name);
+        let napi = desired.interfaces.iter().find(|one| one.name == *name);
         let napi = napi.and_then(|interface| interface.napi.as_ref());
         let threaded = settings.napi.threaded.known();
         let now = threaded.is_some_and(|word| *word != Word::Switch(false));

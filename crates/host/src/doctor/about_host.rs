@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is to be said of a host in general: kernel, CPUs, scheduling, clocks, privilege, tools.
-//!
-//! Not here: interfaces (`about_link`), what a wish needs of the host (`about_wish`).
 
 use timewire_base::Span;
 
 use super::finding::{Check, Finding, State};
 use super::mend;
-use super::{Outcome, Probe, Probes};
+use super::{Probe, ProbeOutcome, Probes};
 use crate::snapshot::Snapshot;
 use crate::snapshot::model::{Cpus, HostSettings, Preemption, Reading};
 
@@ -205,8 +203,8 @@ fn idle(cpus: &Cpus, probes: &Probes) -> Finding {
 fn fifo(probes: &Probes) -> Finding {
     let id = Check::SchedulingFifo;
     match probes.of(Probe::Fifo) {
-        Outcome::Works { found } => Finding::ok(id, format!("SCHED_FIFO {found}")),
-        Outcome::Forbidden { said } => Finding::new(id, State::Degraded, said)
+        ProbeOutcome::Works { found } => Finding::ok(id, format!("SCHED_FIFO {found}")),
+        ProbeOutcome::Forbidden { said } => Finding::new(id, State::Degraded, said)
             .mended_by("run it as root: sudo timewire")
             .mended_by("sysctl -w kernel.sched_rt_runtime_us=950000, where root is refused too"),
         other => Finding::new(id, State::Degraded, other.text()),
@@ -216,9 +214,11 @@ fn fifo(probes: &Probes) -> Finding {
 fn deadline(probes: &Probes, needed: bool) -> Finding {
     let id = Check::SchedulingDeadline;
     match probes.of(Probe::Deadline) {
-        Outcome::Works { found } => Finding::ok(id, format!("SCHED_DEADLINE {found}")),
-        Outcome::Forbidden { said } => Finding::new(id, if_needed(needed, State::Degraded), said)
-            .mended_by("run it as root: sudo timewire"),
+        ProbeOutcome::Works { found } => Finding::ok(id, format!("SCHED_DEADLINE {found}")),
+        ProbeOutcome::Forbidden { said } => {
+            Finding::new(id, if_needed(needed, State::Degraded), said)
+                .mended_by("run it as root: sudo timewire")
+        }
         other => Finding::new(id, if_needed(needed, State::Missing), other.text()),
     }
 }
@@ -229,7 +229,7 @@ fn throttling(host: &HostSettings, groups: bool) -> Finding {
     if host.kernel.virtual_time {
         return Finding::ok(id, VIRTUAL);
     }
-    // Whoever puts the host back is an ordinary process.
+    // Whoever restores the host is an ordinary process.
     let unbounded = |found: String| {
         let found = format!("{found}: a member that never sleeps cannot be taken back");
         Finding::new(id, State::Degraded, found)
@@ -260,7 +260,7 @@ fn throttling(host: &HostSettings, groups: bool) -> Finding {
 fn cpu_sets(probes: &Probes, needed: bool) -> Finding {
     let id = Check::CpuSets;
     match probes.of(Probe::CpuSets) {
-        Outcome::Works { found } => Finding::ok(id, found),
+        ProbeOutcome::Works { found } => Finding::ok(id, found),
         other => Finding::new(id, if_needed(needed, State::Degraded), other.text())
             .mended_by(mend::boot_with("systemd.unified_cgroup_hierarchy=1")),
     }
@@ -269,7 +269,7 @@ fn cpu_sets(probes: &Probes, needed: bool) -> Finding {
 fn lock(probes: &Probes) -> Finding {
     let id = Check::MemoryLock;
     match probes.of(Probe::LockMemory) {
-        Outcome::Works { found } => Finding::ok(id, found),
+        ProbeOutcome::Works { found } => Finding::ok(id, found),
         other => Finding::new(id, State::Degraded, other.text())
             .mended_by("run it as root: sudo timewire")
             .mended_by("a line `@USERS - memlock unlimited` in /etc/security/limits.conf"),
@@ -279,8 +279,8 @@ fn lock(probes: &Probes) -> Finding {
 fn timers(probes: &Probes) -> Finding {
     let id = Check::ClockTimers;
     match probes.of(Probe::Timers) {
-        Outcome::Works { found } => Finding::ok(id, found),
-        other @ Outcome::Untried { .. } => Finding::new(id, State::Degraded, other.text())
+        ProbeOutcome::Works { found } => Finding::ok(id, found),
+        other @ ProbeOutcome::Untried { .. } => Finding::new(id, State::Degraded, other.text())
             .mended_by("ask again while the host has less to do"),
         other => {
             Finding::new(id, State::Missing, other.text()).mended_by(mend::boot_with("highres=on"))

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is to be said of one interface, whatever is to be done with it.
-//!
-//! Not here: what a wish needs of it (`about_wish`).
 
 use timewire_base::IfName;
 
 use super::drivers::{self, Abilities};
 use super::finding::{Check, Finding, State};
-use super::{Outcome, Probe, Probes};
+use super::{Probe, ProbeOutcome, Probes};
 use crate::snapshot::Snapshot;
 use crate::snapshot::model::{InterfaceSettings, InterfaceState, Word};
 
@@ -47,8 +45,8 @@ impl<'a> Link<'a> {
         drivers::of(self.driver()?)
     }
 
-    /// Whether it is a card, and not made by the kernel alone.
-    pub(super) fn is_card(&self) -> bool {
+    /// Whether it is a NIC, and not made by the kernel alone.
+    pub(super) fn is_nic(&self) -> bool {
         self.settings.kind.is_none() && self.settings.link_type == "ether"
     }
 
@@ -67,17 +65,17 @@ impl<'a> Link<'a> {
         (sum.max(1), bound.max(1))
     }
 
-    /// The clock of the card: its number.
+    /// The clock of the NIC: its number.
     pub(super) fn clock(&self) -> Option<u32> {
-        self.settings.timestamping.known().and_then(|stamps| stamps.phc)
+        self.settings.timestamping.known().and_then(|timestamps| timestamps.phc)
     }
 
-    /// Whether it stamps both ways in the card.
-    pub(super) fn stamps(&self) -> bool {
-        let Some(stamps) = self.settings.timestamping.known() else {
+    /// Whether it timestamps both ways in the NIC.
+    pub(super) fn timestamps(&self) -> bool {
+        let Some(timestamps) = self.settings.timestamping.known() else {
             return false;
         };
-        let has = |what: &str| stamps.capabilities.iter().any(|one| one == what);
+        let has = |what: &str| timestamps.capabilities.iter().any(|one| one == what);
         has("hardware-transmit") && has("hardware-receive")
     }
 
@@ -94,8 +92,8 @@ fn count(length: usize) -> u64 {
 pub(super) fn findings(link: &Link<'_>, to_be_used: bool) -> Vec<Finding> {
     let mut all = vec![exists(link), up(link, to_be_used), duplex(link), eee(link)];
     all.push(coalescing(link));
-    all.push(card_clock(link));
-    all.push(stamps(link));
+    all.push(nic_clock(link));
+    all.push(timestamps(link));
     all.extend(in_the_way(link, to_be_used));
     all.push(route(link));
     all.into_iter().map(|finding| finding.of(link.name)).collect()
@@ -167,7 +165,7 @@ fn coalescing(link: &Link<'_>) -> Finding {
     let adapts = |name: &str| settings.get(name).and_then(Word::switch) == Some(true);
     let mut found = Vec::new();
     let mut mend = Vec::new();
-    // One command for each: a card that refuses one parameter refuses all that are with it. Receive
+    // One command for each: a NIC that refuses one parameter refuses all that are with it. Receive
     // goes first: of queues in pairs it sets both, and what is adaptive sets the time itself.
     for direction in ["rx", "tx"] {
         let (adaptive, time) = (format!("adaptive-{direction}"), format!("{direction}-usecs"));
@@ -186,20 +184,20 @@ fn coalescing(link: &Link<'_>) -> Finding {
     Finding::new(id, State::Degraded, found.join(", ")).mended_by_all(mend)
 }
 
-fn card_clock(link: &Link<'_>) -> Finding {
+fn nic_clock(link: &Link<'_>) -> Finding {
     let id = Check::LinkClock;
     let Some(index) = link.clock() else {
-        return Finding::new(id, State::NotAsked, "the card has none");
+        return Finding::new(id, State::NotAsked, "the NIC has none");
     };
     let probe = link.probes.hardware_clocks.iter().find(|clock| clock.index == index);
     match probe.map(|probe| (&probe.read, probe)) {
-        Some((Outcome::Works { .. }, probe)) => {
-            let crossed = if probe.cross_stamps { ", with cross stamps" } else { "" };
+        Some((ProbeOutcome::Works { .. }, probe)) => {
+            let crossed = if probe.cross_timestamps { ", with cross timestamps" } else { "" };
             let window = probe.reading_window_ns.map(|ns| format!(", read within {ns}ns"));
             let window = window.unwrap_or_default();
             Finding::ok(id, format!("/dev/ptp{index} {}{crossed}{window}", probe.name))
         }
-        Some((Outcome::Forbidden { said }, _)) => {
+        Some((ProbeOutcome::Forbidden { said }, _)) => {
             Finding::new(id, State::Degraded, format!("/dev/ptp{index}: {said}"))
                 .mended_by("run it as root: sudo timewire")
         }
@@ -211,16 +209,16 @@ fn card_clock(link: &Link<'_>) -> Finding {
     }
 }
 
-fn stamps(link: &Link<'_>) -> Finding {
-    let id = Check::LinkStamps;
-    let Some(stamps) = link.settings.timestamping.known() else {
+fn timestamps(link: &Link<'_>) -> Finding {
+    let id = Check::LinkTimestamps;
+    let Some(timestamps) = link.settings.timestamping.known() else {
         let found = link.settings.timestamping.why_not().unwrap_or_default();
         return Finding::new(id, State::NotAsked, found);
     };
-    if link.stamps() {
-        return Finding::ok(id, format!("the card, {}", stamps.rx_filters.join(", ")));
+    if link.timestamps() {
+        return Finding::ok(id, format!("the NIC, {}", timestamps.rx_filters.join(", ")));
     }
-    let software = stamps.capabilities.iter().any(|one| one == "software-transmit");
+    let software = timestamps.capabilities.iter().any(|one| one == "software-transmit");
     let found = if software { "the kernel only" } else { "received frames only, in the kernel" };
     Finding::new(id, State::NotAsked, found)
 }
@@ -319,9 +317,9 @@ fn route(link: &Link<'_>) -> Finding {
 pub(super) fn vlan_tag(link: &Link<'_>, needed: bool) -> Finding {
     let id = Check::LinkVlanTag;
     match link.switched_on("rx-vlan-offload") {
-        Some(true) if link.is_card() => {
+        Some(true) if link.is_nic() => {
             let state = if needed { State::Degraded } else { State::NotAsked };
-            Finding::new(id, state, "the card takes it off")
+            Finding::new(id, state, "the NIC takes it off")
                 .mended_by(format!("ethtool -K {} rxvlan off", link.name))
         }
         _ => Finding::ok(id, "it stays in the frame"),
@@ -329,7 +327,7 @@ pub(super) fn vlan_tag(link: &Link<'_>, needed: bool) -> Finding {
     .of(link.name)
 }
 
-/// What is known of something that the card would do; it is tried only when that was asked for.
+/// What is known of something that the NIC would do; it is tried only when that was asked for.
 pub(super) fn offload(
     link: &Link<'_>,
     id: Check,
@@ -341,18 +339,18 @@ pub(super) fn offload(
     let bad = |state| if needed { state } else { State::NotAsked };
     let tried = link.probes.offloads.get(link.name).and_then(|tried| tried.get(what));
     match tried {
-        Some(Outcome::Works { found }) => return Finding::ok(id, found).of(link.name),
+        Some(ProbeOutcome::Works { found }) => return Finding::ok(id, found).of(link.name),
         Some(other) => {
             return Finding::new(id, bad(State::Missing), other.text()).of(link.name);
         }
         None => {}
     }
     let finding = match link.abilities().map(can) {
-        _ if !link.is_card() => Finding::new(id, bad(State::Missing), "it is no card"),
+        _ if !link.is_nic() => Finding::new(id, bad(State::Missing), "it is no NIC"),
         Some(true) => Finding::new(
             id,
             bad(State::Degraded),
-            format!("the driver {driver} has it for some of its cards; this one was not tried"),
+            format!("the driver {driver} has it for some of its NICs; this one was not tried"),
         )
         .mended_by(format!("timewire doctor --try-offload {}", link.name)),
         Some(false) => {
@@ -392,13 +390,13 @@ pub(super) fn tried(
 ) -> Finding {
     let bad = |state| if needed { state } else { State::NotAsked };
     match probes.of(probe) {
-        Outcome::Works { found } => Finding::ok(id, found),
-        Outcome::Absent { said } => {
+        ProbeOutcome::Works { found } => Finding::ok(id, found),
+        ProbeOutcome::Absent { said } => {
             mend.into_iter().fold(Finding::new(id, bad(State::Missing), said), Finding::mended_by)
         }
-        Outcome::Forbidden { said } => {
+        ProbeOutcome::Forbidden { said } => {
             Finding::new(id, bad(State::Degraded), said).mended_by("run it as root: sudo timewire")
         }
-        Outcome::Untried { why } => Finding::new(id, bad(State::Degraded), why),
+        ProbeOutcome::Untried { why } => Finding::new(id, bad(State::Degraded), why),
     }
 }

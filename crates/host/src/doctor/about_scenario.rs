@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a scenario needs: of the carrier of each of its cases, and of its times and lengths.
-//!
-//! Not here: what is wrong with a scenario wherever it runs (`timewire_sched::scenario`).
+//! What a scenario needs: of the backend of each of its cases, and of its times and lengths.
 
 use std::collections::BTreeMap;
 
 use timewire_base::Span;
-use timewire_sched::carrier::ScheduleCarrier;
-use timewire_sched::scenario::{Carrier, Scenario, Stream};
+use timewire_model::scenario::{Scenario, SocketType, Stream};
+use timewire_tsn::backend::TransmitBackend;
 
 use super::about_host::rounded_up;
 use super::about_link::{Link, tried};
-use super::finding::{Accuracy, Check, Finding, Road, RoadFinding, State};
+use super::finding::{Accuracy, BackendFinding, BackendVariant, Check, Finding, State};
 use super::{Probe, Probes, mend};
 use crate::snapshot::Snapshot;
 
@@ -19,39 +17,39 @@ use crate::snapshot::Snapshot;
 pub(super) struct Ground<'a> {
     pub snapshot: &'a Snapshot,
     pub probes: &'a Probes,
-    pub roads: &'a [RoadFinding],
+    pub variants: &'a [BackendFinding],
     pub accuracy: &'a Accuracy,
     /// The real interface; without it, the local laboratory.
     pub link: Option<Link<'a>>,
 }
 
-/// A carrier of the schedule, and who needs it.
+/// A backend of the schedule, and who needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needed {
     /// Which.
-    pub carrier: ScheduleCarrier,
+    pub backend: TransmitBackend,
     /// The cases with it, or what else asks for it.
     pub by: String,
 }
 
 impl Needed {
     /// Somebody asked for it on the command line.
-    pub(super) fn by_hand(carrier: ScheduleCarrier) -> Needed {
-        Needed { carrier, by: format!("the carrier {carrier}") }
+    pub(super) fn by_hand(backend: TransmitBackend) -> Needed {
+        Needed { backend, by: format!("the backend {backend}") }
     }
 }
 
-/// The carriers that the cases of a scenario need, each once.
+/// The backends that the cases of a scenario need, each once.
 pub(super) fn of_cases(scenario: &Scenario) -> Vec<Needed> {
-    let mut by_word: BTreeMap<&str, (ScheduleCarrier, Vec<&str>)> = BTreeMap::new();
+    let mut by_word: BTreeMap<&str, (TransmitBackend, Vec<&str>)> = BTreeMap::new();
     for case in &scenario.experiment.cases {
-        let Some(carrier) = ScheduleCarrier::of_case(case.mac) else { continue };
-        let of_word = by_word.entry(case.mac.word()).or_insert((carrier, Vec::new()));
+        let Some(backend) = TransmitBackend::of_case(case.backend) else { continue };
+        let of_word = by_word.entry(case.backend.word()).or_insert((backend, Vec::new()));
         of_word.1.push(case.name.as_str());
     }
-    let needed = by_word.into_values().map(|(carrier, names)| {
+    let needed = by_word.into_values().map(|(backend, names)| {
         let cases = if names.len() == 1 { "the case" } else { "the cases" };
-        Needed { carrier, by: format!("{cases} {}", names.join(", ")) }
+        Needed { backend, by: format!("{cases} {}", names.join(", ")) }
     });
     needed.collect()
 }
@@ -59,9 +57,9 @@ pub(super) fn of_cases(scenario: &Scenario) -> Vec<Needed> {
 /// The findings about a scenario in the local laboratory.
 pub(super) fn findings(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
     let needed = of_cases(scenario);
-    let mut all = carried(&needed, scenario.mac.carrier, ground, |_| mend::laboratory());
+    let mut all = carried(&needed, scenario.mac.socket, ground, |_| mend::laboratory());
     all.extend(guard(scenario, ground, &mend::laboratory()));
-    if needed.iter().any(|needed| needed.carrier == ScheduleCarrier::Mac) {
+    if needed.iter().any(|needed| needed.backend == TransmitBackend::Mac) {
         all.extend(mac_times(scenario, ground));
     }
     all.extend(laboratory(scenario, ground));
@@ -69,41 +67,50 @@ pub(super) fn findings(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding>
     all
 }
 
-/// Whether one of these carriers is this road. A run leaves to the kernel what a card could do.
-pub(super) fn asks_for(needed: &[Needed], carrier: Carrier, road: Road) -> bool {
-    needed.iter().any(|needed| roads_of(needed.carrier, carrier).contains(&road))
+/// Whether one of these backends is this variant. A run leaves to the kernel what a NIC could do.
+pub(super) fn asks_for(needed: &[Needed], socket: SocketType, variant: BackendVariant) -> bool {
+    needed.iter().any(|needed| variants_of(needed.backend, socket).contains(&variant))
 }
 
-/// The roads of which one is needed, the best first.
-fn roads_of(wanted: ScheduleCarrier, carrier: Carrier) -> Vec<Road> {
-    let is_asked = |road: &Road| match (road, carrier) {
-        (road, _) if road.carrier() != Some(wanted) || road.is_in_the_card() => false,
-        (Road::MacNative, carrier) => matches!(carrier, Carrier::Auto | Carrier::AfXdpNative),
-        (Road::MacGeneric, carrier) => matches!(carrier, Carrier::Auto | Carrier::AfXdpGeneric),
-        (Road::MacPacket, carrier) => matches!(carrier, Carrier::Auto | Carrier::AfPacket),
+/// The variants of which one is needed, the best first.
+fn variants_of(wanted: TransmitBackend, socket: SocketType) -> Vec<BackendVariant> {
+    let is_asked = |variant: &BackendVariant| match (variant, socket) {
+        (variant, _) if variant.backend() != Some(wanted) || variant.is_in_the_nic() => false,
+        (BackendVariant::MacNative, socket) => {
+            matches!(socket, SocketType::Auto | SocketType::AfXdpNative)
+        }
+        (BackendVariant::MacGeneric, socket) => {
+            matches!(socket, SocketType::Auto | SocketType::AfXdpGeneric)
+        }
+        (BackendVariant::MacPacket, socket) => {
+            matches!(socket, SocketType::Auto | SocketType::AfPacket)
+        }
         _ => true,
     };
-    Road::BY_PREFERENCE.into_iter().filter(is_asked).collect()
+    BackendVariant::BY_PREFERENCE.into_iter().filter(is_asked).collect()
 }
 
-/// Whether each carrier can be had.
+/// Whether each backend can be had.
 pub(super) fn carried(
     needed: &[Needed],
-    carrier: Carrier,
+    socket: SocketType,
     ground: &Ground<'_>,
     mend: impl Fn(&Needed) -> String,
 ) -> Vec<Finding> {
     let mut all = Vec::new();
     for one in needed {
-        let wanted = roads_of(one.carrier, carrier);
-        let of = |road: &Road| ground.roads.iter().find(|found| found.carrier == *road);
-        let found: Vec<&RoadFinding> = wanted.iter().filter_map(of).collect();
-        let finding = match found.iter().find(|road| road.possible) {
-            Some(road) => Finding::ok(Check::Carrier, road.carrier.word()),
+        let wanted = variants_of(one.backend, socket);
+        let of = |variant: &BackendVariant| {
+            ground.variants.iter().find(|found| found.backend == *variant)
+        };
+        let found: Vec<&BackendFinding> = wanted.iter().filter_map(of).collect();
+        let finding = match found.iter().find(|variant| variant.possible) {
+            Some(variant) => Finding::ok(Check::Backend, variant.backend.word()),
             None => {
-                let why = found.iter().map(|road| format!("{}: {}", road.carrier, road.why));
+                let why =
+                    found.iter().map(|variant| format!("{}: {}", variant.backend, variant.why));
                 let why = why.collect::<Vec<_>>().join("; ");
-                Finding::new(Check::Carrier, State::Missing, why).mended_by(mend(one))
+                Finding::new(Check::Backend, State::Missing, why).mended_by(mend(one))
             }
         };
         all.push(finding.needed_by(one.by.clone()));
@@ -163,7 +170,7 @@ pub(super) fn mac_times(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding
 /// What the local laboratory needs of the kernel.
 fn laboratory(scenario: &Scenario, ground: &Ground<'_>) -> Vec<Finding> {
     let probes = ground.probes;
-    let length = scenario.segment.delay > Span::ZERO;
+    let length = scenario.segment().delay > Span::ZERO;
     let lab = || Some(mend::laboratory());
     let mut all = vec![
         tried(probes, Probe::Netem, Check::LabNetem, length, lab()),
@@ -188,20 +195,20 @@ pub(super) fn on_link<'s>(
     link: &Link<'_>,
 ) -> Vec<Finding> {
     let mut all = Vec::new();
-    let wanted = scenario.segment.rate.get() / 1_000_000;
+    let wanted = scenario.segment().rate.get() / 1_000_000;
     let rate = link.state.and_then(|state| state.speed_mbps);
     all.push(match rate {
         Some(rate) if rate == wanted => Finding::ok(Check::LinkRate, format!("{rate} Mbit/s")),
         Some(rate) => Finding::new(
             Check::LinkRate,
             State::Degraded,
-            format!("{rate} Mbit/s, and the scenario says {}", scenario.segment.rate),
+            format!("{rate} Mbit/s, and the scenario says {}", scenario.segment().rate),
         )
         .mended_by(format!("ethtool -s {} speed {wanted} duplex full autoneg on", link.name)),
         None => Finding::new(Check::LinkRate, State::Degraded, "the link states none")
             .mended_by(format!("ip link set {} up, with its cable connected", link.name)),
     });
-    let longest = streams.map(|stream| u64::from(stream.message().get()) + 28).max();
+    let longest = streams.map(|stream| u64::from(stream.size().get()) + 28).max();
     if let Some(longest) = longest {
         let found = format!("{}, and the longest packet has {longest} bytes", link.settings.mtu);
         all.push(if longest <= link.settings.mtu {

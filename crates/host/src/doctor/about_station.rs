@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What one station of a scenario needs of this host and of the interface to the segment: queues,
 //! gates that the link can have, launch times, a clock that is exact enough for the guard.
-//!
-//! Not here: what a scenario needs wherever it runs (`about_scenario`).
 
 use timewire_base::{BitsPerSecond, IfName, Span, StationName};
-use timewire_sched::carrier::{CarrierError, ScheduleCarrier, SlotPromise, station_qdiscs};
-use timewire_sched::qdisc::{TdmPort, taprio_of_station};
-use timewire_sched::scenario::{Scenario, Stream};
+use timewire_model::scenario::{Scenario, Stream};
+use timewire_tsn::backend::{BackendError, SlotPromise, TransmitBackend, station_qdiscs};
+use timewire_tsn::qdisc::{TdmPort, taprio_of_station};
 
+use super::about_desired;
 use super::about_link::{Link, queues};
 use super::about_scenario::{self, Ground, Needed};
-use super::about_wish;
 use super::finding::{Check, Finding, State};
 
 /// This host as a station of a scenario.
@@ -24,15 +22,15 @@ pub struct StationAsked {
     /// The interface to the segment.
     pub interface: IfName,
     /// Who carries the schedule out; without, what the cases of the scenario ask for.
-    pub by: Option<ScheduleCarrier>,
+    pub by: Option<TransmitBackend>,
 }
 
 impl StationAsked {
-    /// Of a station that never sends, no carrier is needed.
+    /// Of a station that never sends, no backend is needed.
     pub(super) fn needed(&self) -> Vec<Needed> {
         let sends = !self.scenario.schedule.windows_of(&self.station).windows().is_empty();
         match self.by {
-            Some(carrier) => vec![Needed::by_hand(carrier)],
+            Some(backend) => vec![Needed::by_hand(backend)],
             None if sends => about_scenario::of_cases(&self.scenario),
             None => Vec::new(),
         }
@@ -42,24 +40,24 @@ impl StationAsked {
 /// The findings about a station. Without its interface there are those of the host alone.
 pub(super) fn findings(asked: &StationAsked, ground: &Ground<'_>) -> Vec<Finding> {
     let (needed, scenario) = (asked.needed(), &asked.scenario);
-    let another = |needed: &Needed| another_carrier(asked, needed, ground);
-    let mut all = about_scenario::carried(&needed, scenario.mac.carrier, ground, another);
+    let another = |needed: &Needed| another_backend(asked, needed, ground);
+    let mut all = about_scenario::carried(&needed, scenario.mac.socket, ground, another);
     if needed.is_empty() && !scenario.schedule.slots().is_empty() {
         let found = format!("{} has no slot and sends nothing", asked.station);
-        all.push(Finding::ok(Check::Carrier, found));
+        all.push(Finding::ok(Check::Backend, found));
     }
-    if needed.iter().any(|needed| needed.carrier.slots() != SlotPromise::None) {
+    if needed.iter().any(|needed| needed.backend.slots() != SlotPromise::None) {
         all.extend(about_scenario::guard(scenario, ground, EXACT));
         let error = clock_error(scenario, ground);
         all.extend(error.map(|finding| finding.needed_by("the guard between slots")));
     }
-    if needed.iter().any(|needed| needed.carrier == ScheduleCarrier::Mac) {
+    if needed.iter().any(|needed| needed.backend == TransmitBackend::Mac) {
         all.extend(about_scenario::mac_times(scenario, ground));
     }
     all.extend(launch_delta(&needed, scenario, ground));
     if let Some(link) = ground.link {
         let takes_part = |stream: &&Stream| has(stream, &asked.station);
-        let streams = scenario.traffic.iter().filter(takes_part);
+        let streams = scenario.streams.iter().filter(takes_part);
         all.extend(about_scenario::on_link(scenario, streams, &link));
         for needed in &needed {
             all.extend(on_queues(asked, needed, ground, &link));
@@ -69,20 +67,20 @@ pub(super) fn findings(asked: &StationAsked, ground: &Ground<'_>) -> Vec<Finding
     all
 }
 
-/// A carrier that this host has instead of the one that is needed.
-fn another_carrier(asked: &StationAsked, needed: &Needed, ground: &Ground<'_>) -> String {
-    let mut roads = ground.roads.iter().filter(|road| road.possible);
-    let other = roads.find_map(|road| {
-        let carrier = road.carrier.carrier()?;
-        (carrier != needed.carrier && carrier.slots() == SlotPromise::All).then_some(carrier)
+/// A backend that this host has instead of the one that is needed.
+fn another_backend(asked: &StationAsked, needed: &Needed, ground: &Ground<'_>) -> String {
+    let mut variants = ground.variants.iter().filter(|variant| variant.possible);
+    let other = variants.find_map(|variant| {
+        let backend = variant.backend.backend()?;
+        (backend != needed.backend && backend.slots() == SlotPromise::All).then_some(backend)
     });
     match (other, asked.by) {
-        (Some(ScheduleCarrier::Mac), Some(_)) => format!(
+        (Some(TransmitBackend::Mac), Some(_)) => format!(
             "timewire tdm start {} --file FILE --station {}, for a MAC that works here",
             asked.interface, asked.station
         ),
         (Some(other), _) => {
-            format!("`mac: {}` in the case, which works here", other.case_mac().word())
+            format!("`backend: {}` in the case, which works here", other.case_backend().word())
         }
         (None, _) => "another kernel or NIC: see `timewire doctor` of the interface".to_owned(),
     }
@@ -94,9 +92,9 @@ const EXACT: &str = "a host of a better class of accuracy: see `timewire doctor`
 /// Whether messages of a stream go to or come from a station.
 fn has(stream: &Stream, station: &StationName) -> bool {
     match stream {
-        Stream::RequestResponse(it) => it.client == *station || it.server == *station,
+        Stream::RequestResponse(it) => it.talker == *station || it.listeners == *station,
         Stream::Pipeline(it) => it.stations.contains(station),
-        Stream::Flood(it) => it.from == *station || it.to == *station,
+        Stream::Flood(it) => it.talker == *station || it.listeners == *station,
     }
 }
 
@@ -129,7 +127,7 @@ fn clock_error(scenario: &Scenario, ground: &Ground<'_>) -> Option<Finding> {
 /// `etf` hands a frame over so long before its launch time; a wake-up that is later loses it.
 fn launch_delta(needed: &[Needed], scenario: &Scenario, ground: &Ground<'_>) -> Option<Finding> {
     let uses_etf = |needed: &&Needed| {
-        matches!(needed.carrier, ScheduleCarrier::Etf | ScheduleCarrier::TaprioAssist)
+        matches!(needed.backend, TransmitBackend::Etf | TransmitBackend::TaprioAssist)
     };
     let by = needed.iter().find(uses_etf)?;
     let (id, delta) = (Check::LaunchDelta, scenario.mac.launch_delta);
@@ -152,7 +150,7 @@ fn launch_delta(needed: &[Needed], scenario: &Scenario, ground: &Ground<'_>) -> 
     Some(finding.needed_by(by.by.clone()))
 }
 
-/// What a carrier of the kernel needs of the interface: a queue for each of its two classes, and
+/// What a backend of the kernel needs of the interface: a queue for each of its two classes, and
 /// gates that can be made of the slots at the rate that it states.
 fn on_queues(
     asked: &StationAsked,
@@ -160,32 +158,32 @@ fn on_queues(
     ground: &Ground<'_>,
     link: &Link<'_>,
 ) -> Vec<Finding> {
-    if !needed.carrier.is_kernels() {
+    if !needed.backend.is_kernels() {
         return Vec::new();
     }
     let queues = queues(link, CLASSES, &needed.by);
     let mut all = vec![match queues.state {
-        State::Missing => queues.mended_by(another_carrier(asked, needed, ground)),
+        State::Missing => queues.mended_by(another_backend(asked, needed, ground)),
         _ => queues,
     }];
     let mbit = link.state.and_then(|state| state.speed_mbps).filter(|mbit| *mbit > 0);
     // What taprio reckons with where none is stated.
     let stated = BitsPerSecond::new(mbit.unwrap_or(10).saturating_mul(1_000_000));
     let Some(stated) = stated else { return all };
-    let made = match needed.carrier {
-        ScheduleCarrier::Taprio => {
-            let port = TdmPort { stated, ..asked.scenario.virtual_port() };
+    let made = match needed.backend {
+        TransmitBackend::Taprio => {
+            let port = TdmPort { stated, ..TdmPort::virtual_of(&asked.scenario) };
             taprio_of_station(&asked.scenario.schedule, &asked.station, &port)
                 .map(|gates| Some(gates.taprio))
-                .map_err(CarrierError::from)
+                .map_err(BackendError::from)
         }
-        carrier => station_qdiscs(&asked.scenario, &asked.station, carrier).map(|_| None),
+        backend => station_qdiscs(&asked.scenario, &asked.station, backend).map(|_| None),
     };
     match made {
         Ok(Some(taprio)) => {
             let intervals = taprio.options().entries.iter().map(|entry| entry.interval);
             if let Some(shortest) = intervals.min() {
-                all.push(about_wish::gate_length(shortest, ground.accuracy).of(link.name));
+                all.push(about_desired::gate_length(shortest, ground.accuracy).of(link.name));
             }
         }
         Ok(None) => {}

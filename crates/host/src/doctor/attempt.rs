@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finding out what a kernel can do by doing it, in a place of its own. Nothing of the host is
 //! changed, but for modules that the kernel loads by itself.
-//!
-//! Not here: eBPF and AF_XDP, which the caller brings along (`timewire-ctl`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,23 +13,26 @@ use std::time::Duration;
 
 use serde_json::Value;
 use timewire_base::{Instant, Span, Tai};
-use timewire_sched::qdisc::{Qdisc, ShownQdisc};
-use timewire_sys::error_queue::{self, Report, TxTap};
+use timewire_stats::Statistics;
+use timewire_sys::error_queue::{self, Report, TxPoint};
 use timewire_sys::hardware_clock::HardwareClock;
 use timewire_sys::namespace::{Capabilities, Capability};
 use timewire_sys::packet::{Observed, PacketOptions, PacketSocket};
 use timewire_sys::scheduler::{self, RtPriority};
 use timewire_sys::talk::{LaunchMode, TalkOptions, TalkSocket};
-use timewire_sys::udp::StampedUdp;
+use timewire_sys::udp::TimestampedUdp;
 use timewire_sys::{FrameMemory, clock, probe as call};
+use timewire_tsn::qdisc::{Qdisc, ShownQdisc};
 
-use super::probes::{HardwareClockProbe, Outcome, PROBES_SCHEMA, Probe, Probes, Tried, WakeUps};
+use super::probes::{
+    HardwareClockProbe, PROBES_SCHEMA, Probe, ProbeOutcome, Probes, Tried, WakeUps,
+};
 use super::scratch::{self, QUEUES, Scratch};
 use crate::HostError;
 use crate::tool::{self, Tool};
 
 /// Results by what was tried.
-pub type Results = BTreeMap<Probe, Outcome>;
+pub type Results = BTreeMap<Probe, ProbeOutcome>;
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub fn probe(extent: Extent, more: &(dyn Fn(&Scratch) -> Results + Sync)) -> Pro
         }
     }
     for probe in Probe::ALL {
-        let why = || Outcome::Untried { why: "there was no place to try it in".to_owned() };
+        let why = || ProbeOutcome::Untried { why: "there was no place to try it in".to_owned() };
         results.entry(*probe).or_insert_with(why);
     }
     let mut loaded: Vec<String> = modules().difference(&before).cloned().collect();
@@ -93,47 +94,47 @@ fn modules() -> BTreeSet<String> {
     text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-fn works(found: impl Into<String>) -> Outcome {
-    Outcome::Works { found: found.into() }
+fn works(found: impl Into<String>) -> ProbeOutcome {
+    ProbeOutcome::Works { found: found.into() }
 }
 
 /// What an error of a system call means.
-pub fn of_io_error(error: &io::Error) -> Outcome {
+pub fn of_io_error(error: &io::Error) -> ProbeOutcome {
     let said = error.to_string();
     match error.kind() {
-        io::ErrorKind::PermissionDenied => Outcome::Forbidden { said },
-        io::ErrorKind::TimedOut => Outcome::Untried { why: said },
-        _ => Outcome::Absent { said },
+        io::ErrorKind::PermissionDenied => ProbeOutcome::Forbidden { said },
+        io::ErrorKind::TimedOut => ProbeOutcome::Untried { why: said },
+        _ => ProbeOutcome::Absent { said },
     }
 }
 
 /// What an error of a tool means.
-pub(super) fn of_tool_error(error: &HostError) -> Outcome {
+pub(super) fn of_tool_error(error: &HostError) -> ProbeOutcome {
     match error {
         HostError::ToolFailed { stderr, .. } => of_tool_words(stderr),
         HostError::Kernel { source, .. } => of_io_error(source),
-        other => Outcome::Untried { why: other.to_string() },
+        other => ProbeOutcome::Untried { why: other.to_string() },
     }
 }
 
-fn of_tool_words(stderr: &str) -> Outcome {
+fn of_tool_words(stderr: &str) -> ProbeOutcome {
     // The last part only says which line of the batch it was.
     let said = stderr.split(" / Command failed").next().unwrap_or_default().trim();
     let said = said.strip_prefix("Error: ").unwrap_or(said).trim_end_matches('.').to_owned();
     if stderr.contains("not permitted") || stderr.contains("Permission denied") {
-        Outcome::Forbidden { said }
+        ProbeOutcome::Forbidden { said }
     } else if stderr.contains("Unknown qdisc") || stderr.contains("What is \"") {
-        Outcome::Untried { why: format!("the tool does not know it: {said}") }
+        ProbeOutcome::Untried { why: format!("the tool does not know it: {said}") }
     } else {
-        Outcome::Absent { said }
+        ProbeOutcome::Absent { said }
     }
 }
 
-fn of_result(result: io::Result<String>) -> Outcome {
+fn of_result(result: io::Result<String>) -> ProbeOutcome {
     result.map_or_else(|error| of_io_error(&error), works)
 }
 
-fn of_tool(result: Result<String, HostError>) -> Outcome {
+fn of_tool(result: Result<String, HostError>) -> ProbeOutcome {
     result.map_or_else(|error| of_tool_error(&error), works)
 }
 
@@ -163,20 +164,20 @@ fn host() -> Results {
     ])
 }
 
-fn btf() -> Outcome {
+fn btf() -> ProbeOutcome {
     let path = "/sys/kernel/btf/vmlinux";
     match fs::metadata(path) {
         Ok(_) => works(path),
-        Err(error) => Outcome::Absent { said: format!("{path}: {error}") },
+        Err(error) => ProbeOutcome::Absent { said: format!("{path}: {error}") },
     }
 }
 
-fn bpf_file_system() -> Outcome {
+fn bpf_file_system() -> ProbeOutcome {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("bpf"));
     match mount.and_then(|line| line.split(' ').nth(1)) {
         Some(path) => works(path),
-        None => Outcome::Absent { said: "it is not mounted".to_owned() },
+        None => ProbeOutcome::Absent { said: "it is not mounted".to_owned() },
     }
 }
 
@@ -202,7 +203,7 @@ const fn attributes(policy: u32, rt_priority: u32) -> scheduler::Attributes {
 }
 
 /// Schedules a thread that has nothing to do so.
-fn policy(wanted: scheduler::Attributes) -> Outcome {
+fn policy(wanted: scheduler::Attributes) -> ProbeOutcome {
     let attempt = thread::spawn(move || {
         scheduler::set_attributes(0, &wanted)?;
         let now = scheduler::attributes(0)?;
@@ -215,18 +216,18 @@ fn policy(wanted: scheduler::Attributes) -> Outcome {
     of_result(attempt.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked"))))
 }
 
-fn lock_memory() -> Outcome {
+fn lock_memory() -> ProbeOutcome {
     match call::lock_memory(LOCKED_BYTES) {
         Ok(()) => works(format!("{} MiB", LOCKED_BYTES >> 20)),
         // Beyond the limit of an ordinary user.
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-            Outcome::Forbidden { said: format!("{} MiB: {error}", LOCKED_BYTES >> 20) }
+            ProbeOutcome::Forbidden { said: format!("{} MiB: {error}", LOCKED_BYTES >> 20) }
         }
         Err(error) => of_io_error(&error),
     }
 }
 
-fn wake_at_once() -> Outcome {
+fn wake_at_once() -> ProbeOutcome {
     let request = scheduler::WakeAtOnce::request();
     of_result(request.map(|_| "/dev/cpu_dma_latency".to_owned()))
 }
@@ -238,38 +239,44 @@ fn control_groups() -> Option<PathBuf> {
     mount.split(' ').nth(1).map(PathBuf::from)
 }
 
-fn cpu_sets() -> Outcome {
+fn cpu_sets() -> ProbeOutcome {
     let Some(root) = control_groups() else {
-        return Outcome::Absent { said: "no control groups of version 2 are mounted".to_owned() };
+        return ProbeOutcome::Absent {
+            said: "no control groups of version 2 are mounted".to_owned(),
+        };
     };
     let controllers = read(&root.join("cgroup.controllers")).unwrap_or_default();
     if controllers.split(' ').any(|one| one == "cpuset") {
         works(format!("a controller of {}", root.display()))
     } else {
         let said = format!("{} has only: {controllers}", root.display());
-        Outcome::Absent { said }
+        ProbeOutcome::Absent { said }
     }
 }
 
 /// The root group cannot be stopped, so only another one has the file.
-fn freezer() -> Outcome {
+fn freezer() -> ProbeOutcome {
     let Some(root) = control_groups() else {
-        return Outcome::Absent { said: "no control groups of version 2 are mounted".to_owned() };
+        return ProbeOutcome::Absent {
+            said: "no control groups of version 2 are mounted".to_owned(),
+        };
     };
     let groups = fs::read_dir(&root).into_iter().flatten().flatten();
     let mut groups = groups.filter(|entry| entry.path().is_dir()).peekable();
     if groups.peek().is_none() {
-        return Outcome::Untried { why: format!("{} has no group to look at", root.display()) };
+        return ProbeOutcome::Untried {
+            why: format!("{} has no group to look at", root.display()),
+        };
     }
     match groups.find(|entry| entry.path().join("cgroup.freeze").exists()) {
         // Which group it was says what runs here, and nothing else.
         Some(_) => works(format!("cgroup.freeze in the groups of {}", root.display())),
-        None => Outcome::Absent { said: "no group has a file cgroup.freeze".to_owned() },
+        None => ProbeOutcome::Absent { said: "no group has a file cgroup.freeze".to_owned() },
     }
 }
 
 /// What the kernel states of its clock is not what its timers do, so they are asked.
-fn resolution() -> Outcome {
+fn resolution() -> ProbeOutcome {
     let stated = match call::resolution::<Tai>() {
         Ok(stated) => stated,
         Err(error) => return of_io_error(&error),
@@ -284,14 +291,14 @@ fn resolution() -> Outcome {
             clock::sleep_until(until);
             clock::now::<Tai>() - until
         };
-        earliest((0..MOST_SLEEPS).map(late))
+        earliest((0..MAX_SLEEPS).map(late))
     };
     let late = thread::spawn(sleeper).join().ok().flatten();
     of_sleeps(late, stated)
 }
 
 /// Sleeps until one ends in time.
-const MOST_SLEEPS: u32 = 200;
+const MAX_SLEEPS: u32 = 200;
 /// The error of a timer of high resolution is far below it, that of others a tick of 1 ms or more.
 const IN_TIME: Span = Span::from_us(500);
 
@@ -309,30 +316,30 @@ fn earliest(late: impl Iterator<Item = Span>) -> Option<Span> {
 
 /// What sleeps say of the timers. Those of a busy host end late whatever its timers are, so what
 /// the kernel states decides.
-fn of_sleeps(late: Option<Span>, stated: Span) -> Outcome {
+fn of_sleeps(late: Option<Span>, stated: Span) -> ProbeOutcome {
     match late {
         Some(late) if late < Span::ZERO => {
-            Outcome::Absent { said: format!("a sleep ended {} early", -late) }
+            ProbeOutcome::Absent { said: format!("a sleep ended {} early", -late) }
         }
         Some(late) if late < IN_TIME => works(format!("a sleep of 100us ended {late} late")),
         late => {
             let late = late.map_or_else(|| "never".to_owned(), |late| format!("{late} late"));
             let said = format!("a sleep of 100us ended {late}; the kernel states {stated}");
             if stated < IN_TIME {
-                Outcome::Untried { why: format!("{said}: the host is too busy to tell") }
+                ProbeOutcome::Untried { why: format!("{said}: the host is too busy to tell") }
             } else {
-                Outcome::Absent { said }
+                ProbeOutcome::Absent { said }
             }
         }
     }
 }
 
-fn program(name: &str) -> Outcome {
+fn program(name: &str) -> ProbeOutcome {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     match dirs.map(|dir| dir.join(name)).find(|candidate| candidate.is_file()) {
         Some(found) => works(found.display().to_string()),
-        None => Outcome::Absent { said: format!("`{name}` is not installed") },
+        None => ProbeOutcome::Absent { said: format!("`{name}` is not installed") },
     }
 }
 
@@ -341,10 +348,11 @@ fn inside(scratch: &Scratch) -> Results {
     let mut results = Results::from([
         (Probe::Scratch, works(format!("{} and {}, {QUEUES} queues", scratch.near, scratch.far))),
         (Probe::Vlan, of_tool(vlan(scratch))),
+        (Probe::BridgeVlan, of_tool(bridge_vlan())),
         (Probe::PacketSocket, of_result(packet_socket(scratch))),
         (Probe::LaunchTimes, of_result(launch_times())),
-        (Probe::TransmitStamps, of_result(transmit_stamps())),
-        (Probe::ReceiveStamps, of_result(receive_stamps())),
+        (Probe::TransmitTimestamps, of_result(transmit_timestamps())),
+        (Probe::ReceiveTimestamps, of_result(receive_timestamps())),
         (
             Probe::BusyPoll,
             of_result(call::busy_poll(50).map(|()| "50us, before interrupts".to_owned())),
@@ -358,7 +366,7 @@ fn inside(scratch: &Scratch) -> Results {
 }
 
 /// The disciplines as they are tried: of each kind the one of an example that is in many books.
-const QDISCS: [(Probe, &str); 8] = [
+const QDISCS: [(Probe, &str); 9] = [
     (Probe::Mqprio, "mqprio num_tc 3 map 2 2 1 0 2 2 2 2 2 2 2 2 2 2 2 2 queues 1@0 1@1 2@2 hw 0"),
     (
         Probe::Taprio,
@@ -377,6 +385,7 @@ const QDISCS: [(Probe, &str); 8] = [
     (Probe::Fq, "fq"),
     (Probe::Netem, "netem delay 1ms"),
     (Probe::Tbf, "tbf rate 100mbit burst 2000b latency 1ms"),
+    (Probe::Prio, "prio bands 2"),
 ];
 
 /// Puts a discipline at the root, reads it back and takes it away.
@@ -405,6 +414,13 @@ fn read_back(words: &str, shown: &str) -> Result<String, HostError> {
         Some(found) => Ok(format!("installed, and read back as `{found}`")),
         None => Err(wrong("it has no settings".to_owned())),
     }
+}
+
+fn bridge_vlan() -> Result<String, HostError> {
+    let words = "link add probe-bridge type bridge vlan_filtering 1 vlan_default_pvid 0";
+    tool::run(Tool::Ip, &words.split(' ').collect::<Vec<_>>())?;
+    tool::run(Tool::Ip, &["link", "del", "probe-bridge"])?;
+    Ok("made and taken away".to_owned())
 }
 
 fn vlan(scratch: &Scratch) -> Result<String, HostError> {
@@ -439,7 +455,10 @@ pub fn frame() -> [u8; 60] {
 
 fn packet_socket(scratch: &Scratch) -> io::Result<String> {
     let open = |interface, receive| {
-        PacketSocket::open(interface, PacketOptions { receive, stamps: true, buffer_bytes: 65_536 })
+        PacketSocket::open(
+            interface,
+            PacketOptions { receive, timestamps: true, buffer_bytes: 65_536 },
+        )
     };
     let mut receiver = open(scratch.far_index, true)?;
     let sender = open(scratch.near_index, false)?;
@@ -476,16 +495,16 @@ fn launch_times() -> io::Result<String> {
     Ok("a message with a time of TAI was taken".to_owned())
 }
 
-fn transmit_stamps() -> io::Result<String> {
+fn transmit_timestamps() -> io::Result<String> {
     let (_to, any, address) = loopback()?;
     let from = TalkSocket::<Tai>::udp(any, address, TalkOptions::default())?;
-    error_queue::stamp_messages(from.as_fd(), &[TxTap::Sched, TxTap::Send])?;
+    error_queue::timestamp_messages(from.as_fd(), &[TxPoint::Sched, TxPoint::Send])?;
     from.send(b"x", None)?;
     let mut seen = BTreeSet::new();
-    wait_for("no stamps came", || {
+    wait_for("no timestamps came", || {
         while let Some(report) = error_queue::take(from.as_fd())? {
-            if let Report::Stamped { tap, .. } = report {
-                seen.insert(tap);
+            if let Report::Timestamped { point, .. } = report {
+                seen.insert(point);
             }
         }
         Ok(seen.len() == 2)
@@ -493,44 +512,46 @@ fn transmit_stamps() -> io::Result<String> {
     Ok("before the queueing discipline and at the interface".to_owned())
 }
 
-fn receive_stamps() -> io::Result<String> {
-    let bind = || StampedUdp::bind(std::net::SocketAddrV4::new([127, 0, 0, 1].into(), 0));
+fn receive_timestamps() -> io::Result<String> {
+    let bind = || TimestampedUdp::bind(std::net::SocketAddrV4::new([127, 0, 0, 1].into(), 0));
     let (from, to) = (bind()?, bind()?);
     to.set_timeout(Span::from_ms(500))?;
     let address = to.local_address()?;
     from.send_to(b"x", address)?;
     let received = to.receive(&mut [0; 8])?;
-    match received.and_then(|received| received.stamp) {
+    match received.and_then(|received| received.timestamp) {
         Some(_) => Ok("a message came with one".to_owned()),
         None => Err(io::Error::other("a message came without")),
     }
 }
 
 /// Where `/sys` shows the scratch interface.
-fn sys_of(scratch: &Scratch) -> Result<PathBuf, Outcome> {
+fn sys_of(scratch: &Scratch) -> Result<PathBuf, ProbeOutcome> {
     if scratch.has_sys {
         return Ok(Path::new("/sys/class/net").join(scratch.near.as_str()));
     }
-    Err(Outcome::Untried { why: "/sys of a namespace could not be mounted".to_owned() })
+    Err(ProbeOutcome::Untried { why: "/sys of a namespace could not be mounted".to_owned() })
 }
 
-fn queue_cpus(scratch: &Scratch, file: &str) -> Outcome {
+fn queue_cpus(scratch: &Scratch, file: &str) -> ProbeOutcome {
     let path = match sys_of(scratch) {
         Ok(dir) => dir.join("queues").join(file),
         Err(outcome) => return outcome,
     };
     if !path.exists() {
-        return Outcome::Absent { said: format!("there is no file {file}: a kernel for one CPU") };
+        return ProbeOutcome::Absent {
+            said: format!("there is no file {file}: a kernel for one CPU"),
+        };
     }
     let attempt = fs::write(&path, "1").and_then(|()| fs::read_to_string(&path));
     match attempt {
         Ok(text) if text.trim().ends_with('1') => works("a set of CPUs was set and read"),
-        Ok(text) => Outcome::Absent { said: format!("1 was set and {} read", text.trim()) },
+        Ok(text) => ProbeOutcome::Absent { said: format!("1 was set and {} read", text.trim()) },
         Err(error) => of_io_error(&error),
     }
 }
 
-fn threaded_napi(scratch: &Scratch) -> Outcome {
+fn threaded_napi(scratch: &Scratch) -> ProbeOutcome {
     let dir = match sys_of(scratch) {
         Ok(dir) => dir,
         Err(outcome) => return outcome,
@@ -543,7 +564,7 @@ fn threaded_napi(scratch: &Scratch) -> Outcome {
     let path = dir.join("threaded");
     match fs::write(&path, "1").and_then(|()| fs::read_to_string(&path)) {
         Ok(text) if text.trim() == "1" => works("it was set and read"),
-        Ok(text) => Outcome::Absent { said: format!("1 was set and {} read", text.trim()) },
+        Ok(text) => ProbeOutcome::Absent { said: format!("1 was set and {} read", text.trim()) },
         Err(error) => of_io_error(&error),
     }
 }
@@ -564,17 +585,15 @@ fn wake_ups() -> Vec<WakeUps> {
                 late.push((now - until).as_ns());
                 until = now + SLEEP;
             }
-            late.sort_unstable();
             Ok(late)
         };
-        let late = thread::spawn(sleeper).join().ok()?.ok()?;
-        let at = |share: usize| late[(late.len() * share / 1_000).min(late.len() - 1)];
+        let late = Statistics::of(thread::spawn(sleeper).join().ok()?.ok()?)?;
         Some(WakeUps {
             policy: policy.to_owned(),
-            samples: u32::try_from(late.len()).expect("invariant: a small count"),
-            p50_ns: at(500),
-            p99_ns: at(990),
-            max_ns: late[late.len() - 1],
+            samples: u32::try_from(late.count).expect("invariant: a small count"),
+            p50_ns: late.p50_ns,
+            p99_ns: late.p99_ns,
+            max_ns: late.max_ns,
         })
     };
     let priority = RtPriority::new(80).expect("invariant: 1 to 99");
@@ -582,7 +601,7 @@ fn wake_ups() -> Vec<WakeUps> {
     [run("other", None), run("fifo", Some(fifo))].into_iter().flatten().collect()
 }
 
-/// The clocks of cards that there are device files of.
+/// The clocks of NICs that there are device files of.
 fn hardware_clocks(dev: &Path) -> Vec<HardwareClockProbe> {
     let entries = fs::read_dir(dev).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -602,8 +621,8 @@ fn hardware_clock(dev: &Path, index: u32) -> HardwareClockProbe {
         index,
         name: name.unwrap_or_default(),
         read: of_result(read),
-        cross_stamps: abilities.is_some_and(|abilities| abilities.cross_stamps),
-        external_stamps: abilities.map_or(0, |abilities| abilities.external_stamps),
+        cross_timestamps: abilities.is_some_and(|abilities| abilities.cross_timestamps),
+        external_timestamps: abilities.map_or(0, |abilities| abilities.external_timestamps),
         reading_window_ns: window.map(Span::as_ns),
     }
 }
@@ -621,9 +640,9 @@ mod tests {
     fn t0_late_sleeps_of_a_busy_host_say_nothing_of_its_timers() {
         let (fine, tick) = (Span::from_ns(1), Span::from_ms(4));
         let us = |us: i64| Some(Span::from_us(us));
-        let is_absent = |outcome: Outcome| matches!(outcome, Outcome::Absent { .. });
+        let is_absent = |outcome: ProbeOutcome| matches!(outcome, ProbeOutcome::Absent { .. });
         assert!(of_sleeps(us(499), fine).works() && of_sleeps(us(499), tick).works());
-        assert!(matches!(of_sleeps(us(611), fine), Outcome::Untried { .. }));
+        assert!(matches!(of_sleeps(us(611), fine), ProbeOutcome::Untried { .. }));
         assert!(is_absent(of_sleeps(us(611), tick)) && is_absent(of_sleeps(us(-1), fine)));
         // One in time is enough, and none is waited for after it.
         let mut asked = 0;

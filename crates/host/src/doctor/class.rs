@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How exact sending can be: a few classes, each with what it means and what makes it no better.
-//!
-//! Not here: measuring it (a run does that).
 
 use serde::Serialize;
 use timewire_base::Span;
 
-use super::finding::{Accuracy, Road};
+use super::finding::{Accuracy, BackendVariant};
 use super::{Probe, Probes};
 use crate::snapshot::Snapshot;
 use crate::snapshot::model::{CpuSet, Preemption};
@@ -17,7 +15,7 @@ use crate::snapshot::model::{CpuSet, Preemption};
 pub enum AccuracyClass {
     /// Time is virtual.
     Exact,
-    /// The card sends at the time.
+    /// The NIC sends at the time.
     Hardware,
     /// A real-time kernel with a CPU for it.
     RealTime,
@@ -53,7 +51,7 @@ impl AccuracyClass {
         match self {
             AccuracyClass::Exact => "in virtual time everything happens when it is due",
             AccuracyClass::Hardware => {
-                "the card sends by its own clock: tens of nanoseconds beside the error of that \
+                "the NIC sends by its own clock: tens of nanoseconds beside the error of that \
                  clock"
             }
             AccuracyClass::RealTime => {
@@ -82,28 +80,36 @@ impl AccuracyClass {
     }
 }
 
-/// The class of a host with this carrier, and what makes it no better: the facts, the worst first.
-pub(super) fn accuracy(snapshot: &Snapshot, probes: &Probes, road: Option<Road>) -> Accuracy {
-    let (class, dominated_by) = class(snapshot, probes, road);
+/// The class of a host with this backend, and what makes it no better: the facts, the worst first.
+pub(super) fn accuracy(
+    snapshot: &Snapshot,
+    probes: &Probes,
+    variant: Option<BackendVariant>,
+) -> Accuracy {
+    let (class, dominated_by) = class(snapshot, probes, variant);
     let (meaning, allowance) = (class.meaning(), class.allowance());
     Accuracy { class, meaning, allowance, dominated_by }
 }
 
-fn class(snapshot: &Snapshot, probes: &Probes, road: Option<Road>) -> (AccuracyClass, String) {
+fn class(
+    snapshot: &Snapshot,
+    probes: &Probes,
+    variant: Option<BackendVariant>,
+) -> (AccuracyClass, String) {
     let host = &snapshot.settings.host;
     let said = |class, text: &str| (class, text.to_owned());
     if host.kernel.virtual_time {
         return said(AccuracyClass::Exact, "the resolution of the machine's clock");
     }
-    if road.is_some_and(Road::is_in_the_card) {
+    if variant.is_some_and(BackendVariant::is_in_the_nic) {
         let synchronised =
             snapshot.state.host.clock.known().is_some_and(|clock| clock.synchronised);
         return said(
             AccuracyClass::Hardware,
             if synchronised {
-                "the synchronisation of the card's clock"
+                "the synchronisation of the NIC's clock"
             } else {
-                "the card's clock, which nothing keeps on time"
+                "the NIC's clock, which nothing keeps on time"
             },
         );
     }

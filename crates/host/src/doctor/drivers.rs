@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What drivers of cards are known to do, for what can only be found out by changing a card. A
-//! driver that does it does so for some of its cards only.
-//!
-//! Not here: what was tried on a card, which goes before this.
+//! What drivers of NICs are known to do, for what can only be found out by changing a NIC. A
+//! driver that does it does so for some of its NICs only.
 
-/// What the driver of a card does by itself.
+/// What the driver of a NIC does by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Abilities {
     /// `taprio` with `flags 0x2`.

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a judgement consists of: findings with stable names, the carriers, the accuracy class.
-//!
-//! Not here: how they come about (`judge`), how they are printed (`text`).
+//! What a judgement consists of: findings with stable names, the backends, the accuracy class.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 use timewire_base::{IfName, Span, StationName};
-use timewire_sched::carrier::{ScheduleCarrier, SlotPromise};
+use timewire_tsn::backend::{SlotPromise, TransmitBackend};
 
 use super::class::AccuracyClass;
 
@@ -24,7 +22,7 @@ pub enum State {
     NotAsked,
     /// It works less exactly than it could, or works after a command that is named.
     Degraded,
-    /// It is needed and cannot be had on this kernel or with this card.
+    /// It is needed and cannot be had on this kernel or with this NIC.
     Missing,
 }
 
@@ -118,14 +116,14 @@ pub enum Subject {
         name: String,
         /// Where it would run.
         #[serde(flatten)]
-        place: Place,
+        place: RunSite,
     },
 }
 
 /// Where a scenario would run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "place", rename_all = "snake_case")]
-pub enum Place {
+pub enum RunSite {
     /// All of it in the local laboratory.
     Laboratory {
         /// The options that judge this host as one of the stations instead.
@@ -142,10 +140,10 @@ pub enum Place {
 
 /// A way to carry a schedule out. Their order is that of how exact they are, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Road {
-    /// Gates in the card.
+pub enum BackendVariant {
+    /// Gates in the NIC.
     TaprioOffload,
-    /// Launch times in the card.
+    /// Launch times in the NIC.
     EtfOffload,
     /// Gates by the kernel's timers.
     Taprio,
@@ -165,85 +163,90 @@ pub enum Road {
     Mqprio,
 }
 
-impl Road {
-    /// All of them, the best first: in the order of their carriers
-    /// ([`ScheduleCarrier::BY_PREFERENCE`]), and of one carrier, what the card does before what the
+impl BackendVariant {
+    /// All of them, the best first: in the order of their backends
+    /// ([`TransmitBackend::BY_PREFERENCE`]), and of one backend, what the NIC does before what the
     /// kernel does. What keeps every frame in its slot goes before what keeps only those of real
     /// time, however exactly.
-    pub const BY_PREFERENCE: [Road; 10] = [
-        Road::TaprioOffload,
-        Road::Taprio,
-        Road::TaprioAssist,
-        Road::MacNative,
-        Road::MacGeneric,
-        Road::MacPacket,
-        Road::EtfOffload,
-        Road::Etf,
-        Road::Cbs,
-        Road::Mqprio,
+    pub const BY_PREFERENCE: [BackendVariant; 10] = [
+        BackendVariant::TaprioOffload,
+        BackendVariant::Taprio,
+        BackendVariant::TaprioAssist,
+        BackendVariant::MacNative,
+        BackendVariant::MacGeneric,
+        BackendVariant::MacPacket,
+        BackendVariant::EtfOffload,
+        BackendVariant::Etf,
+        BackendVariant::Cbs,
+        BackendVariant::Mqprio,
     ];
 
-    /// The carrier that it is a way of; `None` for one that carries no schedule out.
-    pub fn carrier(self) -> Option<ScheduleCarrier> {
+    /// The backend that it is a way of; `None` for one that carries no schedule out.
+    pub fn backend(self) -> Option<TransmitBackend> {
         Some(match self {
-            Road::TaprioOffload | Road::Taprio => ScheduleCarrier::Taprio,
-            Road::TaprioAssist => ScheduleCarrier::TaprioAssist,
-            Road::MacNative | Road::MacGeneric | Road::MacPacket => ScheduleCarrier::Mac,
-            Road::EtfOffload | Road::Etf => ScheduleCarrier::Etf,
-            Road::Cbs => ScheduleCarrier::Cbs,
-            Road::Mqprio => return None,
+            BackendVariant::TaprioOffload | BackendVariant::Taprio => TransmitBackend::Taprio,
+            BackendVariant::TaprioAssist => TransmitBackend::TaprioAssist,
+            BackendVariant::MacNative | BackendVariant::MacGeneric | BackendVariant::MacPacket => {
+                TransmitBackend::Mac
+            }
+            BackendVariant::EtfOffload | BackendVariant::Etf => TransmitBackend::Etf,
+            BackendVariant::Cbs => TransmitBackend::Cbs,
+            BackendVariant::Mqprio => return None,
         })
     }
 
     /// The name in output.
     pub fn word(self) -> &'static str {
         match self {
-            Road::TaprioOffload => "taprio-offload",
-            Road::EtfOffload => "etf-offload",
-            Road::Taprio => "taprio",
-            Road::TaprioAssist => "taprio-assist",
-            Road::MacNative => "mac-af_xdp_native",
-            Road::MacGeneric => "mac-af_xdp_generic",
-            Road::MacPacket => "mac-af_packet",
-            Road::Etf => "etf",
-            Road::Cbs => "cbs",
-            Road::Mqprio => "mqprio",
+            BackendVariant::TaprioOffload => "taprio-offload",
+            BackendVariant::EtfOffload => "etf-offload",
+            BackendVariant::Taprio => "taprio",
+            BackendVariant::TaprioAssist => "taprio-assist",
+            BackendVariant::MacNative => "mac-af_xdp_native",
+            BackendVariant::MacGeneric => "mac-af_xdp_generic",
+            BackendVariant::MacPacket => "mac-af_packet",
+            BackendVariant::Etf => "etf",
+            BackendVariant::Cbs => "cbs",
+            BackendVariant::Mqprio => "mqprio",
         }
     }
 
     /// Whether it keeps slots, at least those of real-time frames.
     pub fn keeps_slots(self) -> bool {
-        self.carrier().is_some_and(|carrier| carrier.slots() != SlotPromise::None)
+        self.backend().is_some_and(|backend| backend.slots() != SlotPromise::None)
     }
 
-    /// Whether the card does it.
-    pub fn is_in_the_card(self) -> bool {
-        matches!(self, Road::TaprioOffload | Road::EtfOffload)
+    /// Whether the NIC does it.
+    pub fn is_in_the_nic(self) -> bool {
+        matches!(self, BackendVariant::TaprioOffload | BackendVariant::EtfOffload)
     }
 
     /// Whether a thread of Timewire does it.
     pub fn is_mac(self) -> bool {
-        matches!(self, Road::MacNative | Road::MacGeneric | Road::MacPacket)
+        matches!(
+            self,
+            BackendVariant::MacNative | BackendVariant::MacGeneric | BackendVariant::MacPacket
+        )
     }
 }
 
-impl fmt::Display for Road {
+impl fmt::Display for BackendVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
 }
 
-impl Serialize for Road {
+impl Serialize for BackendVariant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.word())
     }
 }
 
-/// Whether a road is open.
+/// Whether a variant is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RoadFinding {
+pub struct BackendFinding {
     /// Which.
-    pub carrier: Road,
+    pub backend: BackendVariant,
     /// Whether it can be had here.
     pub possible: bool,
     /// Why it can or cannot, or why another is better.
@@ -285,10 +288,10 @@ pub struct Diagnosis {
     pub subject: Subject,
     /// Whether it can run here.
     pub verdict: Verdict,
-    /// The carrier that would be taken; `None` when nothing needs one, or none can be had.
-    pub carrier: Option<Road>,
-    /// Every carrier, the best first; empty when nothing needs one.
-    pub carriers: Vec<RoadFinding>,
+    /// The backend that would be taken; `None` when nothing needs one, or none can be had.
+    pub backend: Option<BackendVariant>,
+    /// Every backend, the best first; empty when nothing needs one.
+    pub backends: Vec<BackendFinding>,
     /// How exact it will be.
     pub accuracy: Accuracy,
     /// What was looked at.
@@ -414,7 +417,7 @@ checks! {
         "hosts whose clocks drift apart send in each other's slots; one host alone needs none";
     /// The daemons that keep clocks on time
     ClockTools = "clock.tools",
-        "clocks of hosts and cards are kept on time by them";
+        "clocks of hosts and NICs are kept on time by them";
     /// The error of the clock beside half the guard
     ClockError = "clock.error",
         "the clocks of two stations can be apart by the errors of both, and the guard is between";
@@ -442,36 +445,36 @@ checks! {
     /// Whether the link sleeps between frames (Energy Efficient Ethernet)
     LinkEee = "link.eee",
         "a link that sleeps takes tens of microseconds to wake up for a frame";
-    /// How long the card waits before it tells of frames
+    /// How long the NIC waits before it tells of frames
     LinkCoalescing = "link.coalescing",
-        "received frames, and stamps of sent ones, wait for so long";
+        "received frames, and timestamps of sent ones, wait for so long";
     /// Rings
     LinkRings = "link.rings",
-        "rings cannot be made longer than the card has them";
+        "rings cannot be made longer than the NIC has them";
     /// Offloads by name
     LinkFeatures = "link.features",
         "an offload that the driver has not, or has fixed, cannot be set";
-    /// Whether the card takes the VLAN tag off
+    /// Whether the NIC takes the VLAN tag off
     LinkVlanTag = "link.vlan-tag",
-        "a program in the driver does not see a tag that the card has taken off";
-    /// The clock of the card
+        "a program in the driver does not see a tag that the NIC has taken off";
+    /// The clock of the NIC
     LinkClock = "link.phc",
-        "what the card does at a time, it does by its own clock";
-    /// What the card stamps
-    LinkStamps = "link.stamps",
-        "stamps of the card are exact; those of the kernel are late by what it does before";
-    /// Rules in the card that put frames into queues
+        "what the NIC does at a time, it does by its own clock";
+    /// What the NIC timestamps
+    LinkTimestamps = "link.timestamps",
+        "timestamps of the NIC are exact; those of the kernel are late by what it does before";
+    /// Rules in the NIC that put frames into queues
     LinkSteering = "link.steering",
-        "frames are put into a queue by the card only with such rules";
+        "frames are put into a queue by the NIC only with such rules";
     /// Frame preemption of the link
     LinkPreemption = "link.preemption",
-        "a frame can be interrupted only where the card can";
+        "a frame can be interrupted only where the NIC can";
     /// An XDP program of someone else
     LinkXdp = "link.xdp",
         "an interface has one XDP program, and this one is in the way";
     /// Queueing disciplines of someone else
     LinkQdisc = "link.qdisc",
-        "it is replaced, and put back afterwards";
+        "it is replaced, and restored afterwards";
     /// Whether the way to other networks is through it
     LinkRoute = "link.route",
         "a schedule on it can cut you off from this host";
@@ -490,21 +493,21 @@ checks! {
     /// Gates
     QdiscTaprio = "qdisc.taprio",
         "gates open and close by this discipline";
-    /// Gates in the card
+    /// Gates in the NIC
     QdiscTaprioOffload = "qdisc.taprio-offload",
-        "the card opens and closes the gates itself";
+        "the NIC opens and closes the gates itself";
     /// Launch times
     QdiscEtf = "qdisc.etf",
         "frames are held until their launch time by this discipline";
-    /// Launch times in the card
+    /// Launch times in the NIC
     QdiscEtfOffload = "qdisc.etf-offload",
-        "the card holds each frame until its launch time";
+        "the NIC holds each frame until its launch time";
     /// The credit-based shaper
     QdiscCbs = "qdisc.cbs",
         "the rate of a class is kept by this discipline";
-    /// The credit-based shaper in the card
+    /// The credit-based shaper in the NIC
     QdiscCbsOffload = "qdisc.cbs-offload",
-        "the card keeps the rate of a class";
+        "the NIC keeps the rate of a class";
     /// XDP
     Xdp = "xdp",
         "received frames are told apart by a program before the stack";
@@ -523,8 +526,8 @@ checks! {
     /// Whether there is a CPU for each station of the laboratory
     LabCpus = "laboratory.cpus",
         "stations that share a CPU make each other late";
-    /// A carrier for the schedule
-    Carrier = "schedule.carrier",
+    /// A backend for the schedule
+    Backend = "schedule.backend",
         "somebody has to keep the slots";
     /// The guard between slots
     Guard = "schedule.guard",
@@ -567,15 +570,16 @@ mod tests {
 
     /// What the doctor would take is what a run takes.
     #[test]
-    fn t0_roads_are_in_the_order_of_their_carriers() {
-        let carriers = Road::BY_PREFERENCE.into_iter().filter_map(Road::carrier);
-        let mut carriers: Vec<ScheduleCarrier> = carriers.collect();
-        carriers.dedup();
-        assert_eq!(carriers, ScheduleCarrier::BY_PREFERENCE);
-        let mut all = Road::BY_PREFERENCE;
+    fn t0_variants_are_in_the_order_of_their_backends() {
+        let backends =
+            BackendVariant::BY_PREFERENCE.into_iter().filter_map(BackendVariant::backend);
+        let mut backends: Vec<TransmitBackend> = backends.collect();
+        backends.dedup();
+        assert_eq!(backends, TransmitBackend::BY_PREFERENCE);
+        let mut all = BackendVariant::BY_PREFERENCE;
         all.sort();
         assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "each is there once");
-        let keeps_none = |road: &Road| !road.keeps_slots();
-        assert!(Road::BY_PREFERENCE.is_sorted_by_key(keeps_none));
+        let keeps_none = |variant: &BackendVariant| !variant.keeps_slots();
+        assert!(BackendVariant::BY_PREFERENCE.is_sorted_by_key(keeps_none));
     }
 }

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From what a host is and can do to whether something can run on it. A function of values: the
 //! same host gives the same judgement anywhere.
-//!
-//! Not here: finding out (`attempt`, `crate::snapshot`).
 
 use timewire_base::IfName;
-use timewire_sched::scenario::Scenario;
-use timewire_sched::scenario::host::HostFile;
+use timewire_model::scenario::Scenario;
+use timewire_model::scenario::host::HostFile;
 
 use super::about_host::{self, Needs};
 use super::about_link::{self, Link, tried};
 use super::about_scenario::{self, Ground};
 use super::about_station::{self, StationAsked};
-use super::carriers::{self, Place};
+use super::backends::{self, BackendSite};
 use super::class;
-use super::finding::{
-    Check, DOCTOR_SCHEMA, Diagnosis, Finding, Place as Where, State, Subject, Verdict,
-};
-use super::{Probe, Probes, about_wish, mend};
+use super::finding::{Check, DOCTOR_SCHEMA, Diagnosis, Finding, RunSite, State, Subject, Verdict};
+use super::{Probe, Probes, about_desired, mend};
 use crate::snapshot::Snapshot;
 
 /// What is asked about.
@@ -46,12 +42,12 @@ impl Question {
                     scenario.stations.iter().map(|station| station.name.as_str()).collect();
                 let names = if names.len() > LISTED { "NAME".to_owned() } else { names.join("|") };
                 let this_host = format!("--station {names} --interface INTERFACE");
-                let place = Where::Laboratory { this_host };
+                let place = RunSite::Laboratory { this_host };
                 Subject::Scenario { name: scenario.name.as_str().to_owned(), place }
             }
             Question::Station(asked) => {
                 let (station, interface) = (asked.station.clone(), asked.interface.clone());
-                let place = Where::Station { station, interface };
+                let place = RunSite::Station { station, interface };
                 Subject::Scenario { name: asked.scenario.name.as_str().to_owned(), place }
             }
         }
@@ -73,23 +69,25 @@ const LISTED: usize = 8;
 /// Judges.
 pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagnosis {
     let link = question.interface().and_then(|name| Link::find(snapshot, probes, name));
-    let roads = carriers::roads(probes, link.map_or(Place::Virtual, Place::Link));
-    let carrier = match question {
+    let variants = backends::variants(probes, link.map_or(BackendSite::Virtual, BackendSite::Link));
+    let backend = match question {
         Question::HostFile(_) => None,
         Question::Scenario(scenario) => {
             let needed = about_scenario::of_cases(scenario);
-            let of = scenario.mac.carrier;
-            carriers::best(&roads, |road| about_scenario::asks_for(&needed, of, road))
+            let of = scenario.mac.socket;
+            backends::best(&variants, |variant| about_scenario::asks_for(&needed, of, variant))
         }
         Question::Station(asked) => {
-            let (needed, of) = (asked.needed(), asked.scenario.mac.carrier);
-            carriers::best(&roads, |road| about_scenario::asks_for(&needed, of, road))
+            let (needed, of) = (asked.needed(), asked.scenario.mac.socket);
+            backends::best(&variants, |variant| about_scenario::asks_for(&needed, of, variant))
         }
-        Question::Host | Question::Interface(_) => carriers::best(&roads, |_| true),
+        Question::Host | Question::Interface(_) => backends::best(&variants, |_| true),
     };
     let accuracy = match question {
-        Question::HostFile(file) => class::accuracy(snapshot, probes, about_wish::road(&file.host)),
-        _ => class::accuracy(snapshot, probes, carrier),
+        Question::HostFile(file) => {
+            class::accuracy(snapshot, probes, about_desired::variant(&file.host))
+        }
+        _ => class::accuracy(snapshot, probes, backend),
     };
     let mut findings = about_host::findings(snapshot, probes, needs(question));
     if let Some(name) = question.interface() {
@@ -104,11 +102,11 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
     match question {
         Question::Host | Question::Interface(_) => findings.extend(general(snapshot, probes)),
         Question::HostFile(file) => {
-            findings.extend(about_wish::findings(snapshot, probes, &accuracy, &file.host));
+            findings.extend(about_desired::findings(snapshot, probes, &accuracy, &file.host));
         }
         Question::Scenario(_) | Question::Station(_) => {
-            let (roads, accuracy) = (&roads[..], &accuracy);
-            let ground = Ground { snapshot, probes, roads, accuracy, link };
+            let (variants, accuracy) = (&variants[..], &accuracy);
+            let ground = Ground { snapshot, probes, variants, accuracy, link };
             findings.extend(match question {
                 Question::Station(asked) => about_station::findings(asked, &ground),
                 Question::Scenario(scenario) => about_scenario::findings(scenario, &ground),
@@ -128,13 +126,13 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
         Some(State::Degraded) => Verdict::YesBut,
         _ => Verdict::Yes,
     };
-    let carriers = if matches!(question, Question::HostFile(_)) { Vec::new() } else { roads };
+    let backends = if matches!(question, Question::HostFile(_)) { Vec::new() } else { variants };
     Diagnosis {
         schema: DOCTOR_SCHEMA,
         subject: question.subject(),
         verdict,
-        carrier,
-        carriers,
+        backend,
+        backends,
         accuracy,
         findings,
     }
@@ -143,7 +141,7 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
 fn needs(question: &Question) -> Needs {
     match question {
         Question::Host | Question::Interface(_) => Needs::default(),
-        Question::HostFile(file) => about_wish::needs(&file.host),
+        Question::HostFile(file) => about_desired::needs(&file.host),
         // The stations of a laboratory have one clock.
         Question::Scenario(_) => Needs::default(),
         Question::Station(_) => Needs { clock: true, ..Needs::default() },

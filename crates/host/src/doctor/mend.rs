@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What mends things on Debian, as commands.
-//!
-//! Not here: what needs mending.
 
 use timewire_base::IfName;
 
 use super::finding::Check;
 
 /// A NIC that does what this one does not.
-pub(super) const STAMPING_NIC: &str = "a NIC that timestamps all frames, such as an i210 or i225";
+pub(super) const TIMESTAMPING_NIC: &str =
+    "a NIC that timestamps all frames, such as an i210 or i225";
 
 /// What mends a finding where nothing more exact is known: there is always something, if only
-/// another machine or another wish.
+/// another machine or another desired configuration.
 pub(super) fn otherwise(check: Check, interface: Option<&IfName>) -> String {
     let name = interface.map_or("the interface", IfName::as_str);
     let without = |key: &str| format!("a file without `{key}` of {name}");
@@ -51,7 +50,7 @@ pub(super) fn otherwise(check: Check, interface: Option<&IfName>) -> String {
         Check::LinkRings => without("rings"),
         Check::LinkFeatures | Check::LinkVlanTag => without("features"),
         Check::LinkSteering => format!("{}, or a NIC with ntuple filters", without("steering")),
-        Check::LinkClock | Check::LinkStamps => STAMPING_NIC.to_owned(),
+        Check::LinkClock | Check::LinkTimestamps => TIMESTAMPING_NIC.to_owned(),
         Check::LinkPreemption => without("mac_merge"),
         Check::LinkXdp => format!("ip link set dev {name} xdp off"),
         Check::LinkQdisc => format!("tc qdisc del dev {name} root"),
@@ -68,9 +67,9 @@ pub(super) fn otherwise(check: Check, interface: Option<&IfName>) -> String {
         Check::Xdp => "a NIC whose driver has XDP, such as an i210 or i225".to_owned(),
         Check::CpuMap => "a kernel with CONFIG_BPF_SYSCALL".to_owned(),
         Check::Tcx => "Linux 6.6 or newer".to_owned(),
-        Check::LabNetem | Check::LabTbf | Check::Carrier => laboratory(),
+        Check::LabNetem | Check::LabTbf | Check::Backend => laboratory(),
         Check::Guard => "a longer `guard` in `schedule`".to_owned(),
-        Check::Spin | Check::Margin => "a longer `margin` or `spin` of the carrier".to_owned(),
+        Check::Spin | Check::Margin => "a longer `margin` or `spin` of the MAC".to_owned(),
         Check::LaunchDelta => "a longer `launch_delta` in `mac`".to_owned(),
         Check::Gates => "longer gates, or a host that wakes up in time".to_owned(),
         Check::GroupsPolling => "a higher priority for the threads that receive".to_owned(),
@@ -124,7 +123,7 @@ pub(super) fn other_kernel(machine: &str, option: &str) -> String {
 
 /// A run of a scenario where everything is there.
 pub(super) fn laboratory() -> String {
-    "timewire run --lab uml FILE".to_owned()
+    "timewire run --on lab:uml FILE".to_owned()
 }
 
 #[cfg(test)]

@@ -5,14 +5,14 @@
 //!
 //! Not here: changing the host.
 
+mod about_desired;
 mod about_groups;
 mod about_host;
 mod about_link;
 mod about_scenario;
 mod about_station;
-mod about_wish;
 pub mod attempt;
-mod carriers;
+mod backends;
 mod class;
 mod drivers;
 mod finding;
@@ -20,18 +20,18 @@ mod judge;
 mod mend;
 mod offload;
 mod probes;
-mod scratch;
+pub(crate) mod scratch;
 mod text;
 
+pub use about_desired::take_covering;
 pub use about_station::StationAsked;
-pub use about_wish::take_covering;
 pub use class::AccuracyClass;
 pub use finding::{
-    Accuracy, Check, DOCTOR_SCHEMA, Diagnosis, Finding, Place, Road, RoadFinding, State, Subject,
-    Verdict,
+    Accuracy, BackendFinding, BackendVariant, Check, DOCTOR_SCHEMA, Diagnosis, Finding, RunSite,
+    State, Subject, Verdict,
 };
 pub use judge::{Question, judge};
 pub use offload::try_offloads;
-pub use probes::{HardwareClockProbe, Outcome, PROBES_SCHEMA, Probe, Probes, Tried, WakeUps};
+pub use probes::{HardwareClockProbe, PROBES_SCHEMA, Probe, ProbeOutcome, Probes, Tried, WakeUps};
 pub use scratch::Scratch;
 pub use text::text;

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Finding out what a card does itself, which cannot be known without asking it to. The one try
+//! Finding out what a NIC does itself, which cannot be known without asking it to. The one try
 //! that changes an interface of the host: only of one that was named, with a journal and its
-//! guardian, and only where the kernel's own discipline is at the root, so that it comes back by
+//! watchdog, and only where the kernel's own discipline is at the root, so that it comes back by
 //! itself.
-//!
-//! Not here: what needs no card (`attempt`).
 
 use std::collections::BTreeMap;
 
 use timewire_base::IfName;
 
-use super::Outcome;
+use super::ProbeOutcome;
 use super::attempt::of_tool_error;
 use crate::HostError;
 use crate::journal::Journal;
@@ -18,15 +16,15 @@ use crate::snapshot::Snapshot;
 use crate::tool::{self, Tool};
 use crate::undo::Undo;
 
-/// Asks a card for gates, launch times and shapers of its own, one after the other. The link may
-/// go down for a moment: some drivers start the card anew.
+/// Asks a NIC for gates, launch times and shapers of its own, one after the other. The link may
+/// go down for a moment: some drivers start the NIC anew.
 ///
 /// **Errors**: the interface is not there, has a discipline that somebody put there, or does not
 /// tell; `NotUndone` when what was set could not be undone, and is there still.
 pub fn try_offloads(
     snapshot: &Snapshot,
     interface: &IfName,
-) -> Result<BTreeMap<String, Outcome>, HostError> {
+) -> Result<BTreeMap<String, ProbeOutcome>, HostError> {
     may_be_tried(snapshot, interface)?;
     let journal = Journal::begin(&format!("trying what {interface} does itself"))?;
     let tried = try_each(&journal, interface);
@@ -55,7 +53,10 @@ fn may_be_tried(snapshot: &Snapshot, interface: &IfName) -> Result<(), HostError
     }
 }
 
-fn try_each(journal: &Journal, interface: &IfName) -> Result<BTreeMap<String, Outcome>, HostError> {
+fn try_each(
+    journal: &Journal,
+    interface: &IfName,
+) -> Result<BTreeMap<String, ProbeOutcome>, HostError> {
     let mut results = BTreeMap::new();
     for (what, lines) in TRIES {
         let id = journal.record(Undo::DeleteRootQdisc { interface: interface.clone() })?;
@@ -64,7 +65,9 @@ fn try_each(journal: &Journal, interface: &IfName) -> Result<BTreeMap<String, Ou
         let tried = tool::batch(Tool::Tc, None, &lines);
         journal.undo(id)?;
         let outcome = match tried {
-            Ok(()) => Outcome::Works { found: "the card took it, and it was undone".to_owned() },
+            Ok(()) => {
+                ProbeOutcome::Works { found: "the NIC took it, and it was undone".to_owned() }
+            }
             Err(error) => of_tool_error(&error),
         };
         results.insert(what.to_owned(), outcome);
@@ -80,7 +83,7 @@ const TRIES: [(&str, &[&str]); 3] = [
            map 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 1@0 base-time 0 \
            sched-entry S 1 1000000 flags 0x2"],
     ),
-    // At the root they are about the first queue, which is one of those that can in every card.
+    // At the root they are about the first queue, which is one of those that can in every NIC.
     (
         "etf",
         &["qdisc replace dev IFACE parent root handle 100: etf clockid CLOCK_TAI delta 300000 \
@@ -100,7 +103,7 @@ mod tests {
     use super::*;
     use crate::snapshot::Reading;
 
-    /// What a recorded card says when its disciplines are these.
+    /// What a recorded NIC says when its disciplines are these.
     fn asked(change: impl FnOnce(&mut crate::snapshot::model::InterfaceSettings)) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../fixtures/hosts/i225-6.12-rt/snapshot.json");
@@ -112,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn t0_a_card_whose_disciplines_nobody_knows_is_not_tried() {
+    fn t0_a_nic_whose_disciplines_nobody_knows_is_not_tried() {
         assert_eq!(asked(|_| {}), "yes");
-        let said = asked(|card| card.qdiscs = Reading::Unreadable("tc is missing".to_owned()));
+        let said = asked(|nic| nic.qdiscs = Reading::Unreadable("tc is missing".to_owned()));
         assert!(said.contains("cannot be read: tc is missing"), "{said}");
-        let said = asked(|card| {
-            let mut own = card.qdiscs.known().unwrap().clone();
+        let said = asked(|nic| {
+            let mut own = nic.qdiscs.known().unwrap().clone();
             own[0].handle = "8001:".to_owned();
-            card.qdiscs = Reading::Known(own);
+            nic.qdiscs = Reading::Known(own);
         });
         assert!(said.contains("it would be lost"), "{said}");
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What was found out about a kernel by trying: a value that is written beside a snapshot and read
 //! again.
-//!
-//! Not here: the trying (`attempt`), what the answers mean for a wish (`judge`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,15 +23,15 @@ pub struct Probes {
     /// Whether it was tried with the host's own privilege or in a user namespace.
     pub privilege: Tried,
     /// What was tried, and how it went.
-    pub results: BTreeMap<Probe, Outcome>,
+    pub results: BTreeMap<Probe, ProbeOutcome>,
     /// How late sleeping threads woke up, here and then: no promise.
     pub wake_ups: Vec<WakeUps>,
-    /// The clocks of cards.
+    /// The clocks of NICs.
     pub hardware_clocks: Vec<HardwareClockProbe>,
-    /// What cards were asked to do themselves, `taprio`, `etf` or `cbs`, by interface. Only those
+    /// What NICs were asked to do themselves, `taprio`, `etf` or `cbs`, by interface. Only those
     /// that were named to be tried.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub offloads: BTreeMap<IfName, BTreeMap<String, Outcome>>,
+    pub offloads: BTreeMap<IfName, BTreeMap<String, ProbeOutcome>>,
     /// Modules that the kernel loaded by itself because something was tried; they stay loaded.
     pub modules_loaded: Vec<String>,
 }
@@ -44,7 +42,7 @@ impl Probes {
     #[must_use]
     pub fn redacted<S: Source>(self, redacting: &Redacting<S>) -> Probes {
         let text = |text: String| without_directories(&redacting.text(&text));
-        let of = |outcome: Outcome| outcome.with_text(text);
+        let of = |outcome: ProbeOutcome| outcome.with_text(text);
         let clocks = self.hardware_clocks.into_iter().map(|clock| HardwareClockProbe {
             name: text(clock.name),
             read: of(clock.read),
@@ -67,8 +65,8 @@ impl Probes {
     }
 
     /// How one of them went; untried when it is not there, as in a file of an earlier version.
-    pub fn of(&self, probe: Probe) -> Outcome {
-        let never = || Outcome::Untried { why: "it was not tried".to_owned() };
+    pub fn of(&self, probe: Probe) -> ProbeOutcome {
+        let never = || ProbeOutcome::Untried { why: "it was not tried".to_owned() };
         self.results.get(&probe).cloned().unwrap_or_else(never)
     }
 
@@ -109,7 +107,7 @@ pub enum Tried {
 /// How a try went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// It was done, and what could be read back was right.
     Works {
         /// What was seen.
@@ -132,27 +130,27 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl ProbeOutcome {
     /// Whether it works.
     pub fn works(&self) -> bool {
-        matches!(self, Outcome::Works { .. })
+        matches!(self, ProbeOutcome::Works { .. })
     }
 
-    fn with_text(self, make: impl Fn(String) -> String) -> Outcome {
+    fn with_text(self, make: impl Fn(String) -> String) -> ProbeOutcome {
         match self {
-            Outcome::Works { found } => Outcome::Works { found: make(found) },
-            Outcome::Absent { said } => Outcome::Absent { said: make(said) },
-            Outcome::Forbidden { said } => Outcome::Forbidden { said: make(said) },
-            Outcome::Untried { why } => Outcome::Untried { why: make(why) },
+            ProbeOutcome::Works { found } => ProbeOutcome::Works { found: make(found) },
+            ProbeOutcome::Absent { said } => ProbeOutcome::Absent { said: make(said) },
+            ProbeOutcome::Forbidden { said } => ProbeOutcome::Forbidden { said: make(said) },
+            ProbeOutcome::Untried { why } => ProbeOutcome::Untried { why: make(why) },
         }
     }
 
     /// The words beside it.
     pub fn text(&self) -> &str {
         match self {
-            Outcome::Works { found } => found,
-            Outcome::Absent { said } | Outcome::Forbidden { said } => said,
-            Outcome::Untried { why } => why,
+            ProbeOutcome::Works { found } => found,
+            ProbeOutcome::Absent { said } | ProbeOutcome::Forbidden { said } => said,
+            ProbeOutcome::Untried { why } => why,
         }
     }
 }
@@ -174,7 +172,7 @@ pub struct WakeUps {
     pub max_ns: i64,
 }
 
-/// The clock of a card.
+/// The clock of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HardwareClockProbe {
     /// Its number: `/dev/ptpN`.
@@ -182,11 +180,11 @@ pub struct HardwareClockProbe {
     /// What its driver calls it.
     pub name: String,
     /// Opening and reading it.
-    pub read: Outcome,
+    pub read: ProbeOutcome,
     /// Whether it can be read in one moment with the system's clock, in hardware.
-    pub cross_stamps: bool,
-    /// Inputs that it stamps, such as a pulse per second.
-    pub external_stamps: u32,
+    pub cross_timestamps: bool,
+    /// Inputs that it timestamps, such as a pulse per second.
+    pub external_timestamps: u32,
     /// The shortest time that a reading took between two of the system's clock. **Units**:
     /// nanoseconds.
     pub reading_window_ns: Option<i64>,
@@ -240,24 +238,28 @@ probes! {
     Netem = "qdisc.netem",
     /// A rate for experiments (`tbf`)
     Tbf = "qdisc.tbf",
+    /// Strict priority of classes behind a rate (`prio`)
+    Prio = "qdisc.prio",
+    /// A bridge that forwards by VLAN (`vlan_filtering`)
+    BridgeVlan = "bridge.vlan",
     /// A VLAN interface with maps of priorities
     Vlan = "vlan",
     /// Packet sockets, there and back
     PacketSocket = "socket.packet",
     /// Launch times of a socket on the clock TAI
     LaunchTimes = "socket.txtime",
-    /// Stamps of sent messages in software
-    TransmitStamps = "socket.tx-stamps",
-    /// Stamps of received messages in software
-    ReceiveStamps = "socket.rx-stamps",
+    /// Timestamps of sent messages in software
+    TransmitTimestamps = "socket.tx-timestamps",
+    /// Timestamps of received messages in software
+    ReceiveTimestamps = "socket.rx-timestamps",
     /// Busy polling of a socket
     BusyPoll = "socket.busy-poll",
     /// XDP in the driver
     XdpNative = "xdp.native",
     /// XDP in the generic layer
     XdpGeneric = "xdp.generic",
-    /// Receive stamps of the card in XDP
-    XdpReceiveStamps = "xdp.rx-stamps",
+    /// Receive timestamps of the NIC in XDP
+    XdpReceiveTimestamps = "xdp.rx-timestamps",
     /// AF_XDP with XDP in the driver, there and back
     XskNative = "xsk.native",
     /// AF_XDP with XDP in the generic layer, there and back
@@ -290,7 +292,7 @@ probes! {
     Deadline = "sched.deadline",
     /// Locking memory
     LockMemory = "memory.lock",
-    /// Wishing that idle CPUs wake up at once
+    /// Asking that idle CPUs wake up at once
     WakeAtOnce = "cpu.wake-at-once",
     /// CPU sets of control groups
     CpuSets = "cgroup.cpuset",
@@ -352,7 +354,7 @@ mod tests {
 
     #[test]
     fn t0_what_was_tried_can_be_given_away() {
-        let works = |found: &str| Outcome::Works { found: found.to_owned() };
+        let works = |found: &str| ProbeOutcome::Works { found: found.to_owned() };
         let probes = Probes {
             schema: PROBES_SCHEMA.to_owned(),
             kernel: "6.12".to_owned(),
@@ -360,15 +362,15 @@ mod tests {
             results: BTreeMap::from([
                 (Probe::ToolIp, works("/usr/sbin/ip")),
                 (Probe::ToolPtp4l, works("/home/alice/bin/ptp4l")),
-                (Probe::Vlan, Outcome::Absent { said: "no enx525400abcdef here".to_owned() }),
+                (Probe::Vlan, ProbeOutcome::Absent { said: "no enx525400abcdef here".to_owned() }),
             ]),
             wake_ups: Vec::new(),
             hardware_clocks: vec![HardwareClockProbe {
                 index: 0,
                 name: "525400abcdef".to_owned(),
                 read: works("it was read"),
-                cross_stamps: false,
-                external_stamps: 0,
+                cross_timestamps: false,
+                external_timestamps: 0,
                 reading_window_ns: None,
             }],
             offloads: BTreeMap::from([(IfName::new("enx525400abcdef").unwrap(), BTreeMap::new())]),
@@ -390,8 +392,8 @@ mod tests {
             kernel: "6.12".to_owned(),
             privilege: Tried::UserNamespace,
             results: BTreeMap::from([
-                (Probe::Cbs, Outcome::Works { found: found() }),
-                (Probe::Etf, Outcome::Absent { said: found() }),
+                (Probe::Cbs, ProbeOutcome::Works { found: found() }),
+                (Probe::Etf, ProbeOutcome::Absent { said: found() }),
             ]),
             wake_ups: Vec::new(),
             hardware_clocks: Vec::new(),

@@ -2,8 +2,6 @@
 //! A place to try things in: a thread in a network namespace and a mount namespace of its own,
 //! with a pair of interfaces. Neither has a name, so that both are gone with the thread, however
 //! it ends.
-//!
-//! Not here: what is tried.
 
 use std::path::Path;
 use std::thread;
@@ -48,7 +46,7 @@ fn make() -> Result<Scratch, HostError> {
     let sys = namespace::unshare(&[Namespace::Mount])
         .and_then(|()| namespace::make_mounts_private())
         .and_then(|()| machine::mount("sysfs", Path::new("/sys"), "", true));
-    let (near, far) = (name("twd0"), name("twd1"));
+    let (near, far) = (name(NAMES[0]), name(NAMES[1]));
     let queues = format!("numtxqueues {QUEUES} numrxqueues {QUEUES}");
     let lines = [
         "link set lo up".to_owned(),
@@ -73,5 +71,7 @@ fn name(text: &str) -> IfName {
     IfName::new(text).expect("invariant: a short plain name")
 }
 
+/// The interfaces, in their namespace.
+pub(crate) const NAMES: [&str; 2] = ["twd0", "twd1"];
 /// Queues of each interface, both ways.
 pub const QUEUES: u32 = 4;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A judgement for people to read.
-//!
-//! Not here: its JSON, which is the value as it is.
 
 use std::fmt::{self, Write};
 
-use super::finding::{Diagnosis, Finding, Place, State, Subject, Verdict};
+use super::finding::{Diagnosis, Finding, RunSite, State, Subject, Verdict};
 
 /// As text, with a final newline. With `all`, what is well is told line by line.
 pub fn text(diagnosis: &Diagnosis, all: bool) -> String {
@@ -33,16 +31,16 @@ fn write_all(to: &mut String, diagnosis: &Diagnosis, all: bool) -> fmt::Result {
     };
     writeln!(to, "  accuracy  {}: {}", accuracy.class.word(), accuracy.meaning)?;
     writeln!(to, "            {allowance}; dominated by {}", accuracy.dominated_by)?;
-    if !diagnosis.carriers.is_empty() {
-        let carrier = diagnosis.carrier.map_or("none", super::finding::Road::word);
-        writeln!(to, "  carrier   {carrier}")?;
-        for road in &diagnosis.carriers {
-            let mark = match road.possible {
-                true if Some(road.carrier) == diagnosis.carrier => "taken",
+    if !diagnosis.backends.is_empty() {
+        let backend = diagnosis.backend.map_or("none", super::finding::BackendVariant::word);
+        writeln!(to, "  backend   {backend}")?;
+        for variant in &diagnosis.backends {
+            let mark = match variant.possible {
+                true if Some(variant.backend) == diagnosis.backend => "taken",
                 true => "possible",
                 false => "no",
             };
-            writeln!(to, "    {mark:<9} {:<18} {}", road.carrier.word(), road.why)?;
+            writeln!(to, "    {mark:<9} {:<18} {}", variant.backend.word(), variant.why)?;
         }
     }
     for state in [State::Missing, State::Degraded] {
@@ -63,10 +61,10 @@ fn subject(subject: &Subject) -> String {
         Subject::Host => "this host".to_owned(),
         Subject::Interface { name } => format!("interface {name}"),
         Subject::HostFile { name } => format!("host file {name}"),
-        Subject::Scenario { name, place: Place::Laboratory { this_host } } => {
+        Subject::Scenario { name, place: RunSite::Laboratory { this_host } } => {
             format!("scenario {name}, in the local laboratory (to judge this host: {this_host})")
         }
-        Subject::Scenario { name, place: Place::Station { station, interface } } => {
+        Subject::Scenario { name, place: RunSite::Station { station, interface } } => {
             format!("scenario {name}, this host as {station} on {interface}")
         }
     }

@@ -3,8 +3,6 @@
 //! continue it with all it has started, and to keep it on its CPUs.
 //!
 //! A member's group is made below the one that it is in, so all limits that it has stay in force.
-//!
-//! Not here: what is done without them (`hold`).
 
 use std::fs;
 use std::io;
@@ -14,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a member is while it is one, and where it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct MemberCgroup {
     /// Its control group as a member: a directory of ours.
     pub own: PathBuf,
     /// Its control group before and after.
@@ -35,7 +33,7 @@ pub(crate) fn mount() -> Option<PathBuf> {
 /// The place for a process as member `number` of a model of this process.
 ///
 /// **Errors**: why there is none, in words.
-pub(crate) fn place_for(pid: u32, number: u64) -> Result<Place, String> {
+pub(crate) fn place_for(pid: u32, number: u64) -> Result<MemberCgroup, String> {
     let mount = mount().ok_or("no control groups of version 2 are mounted")?;
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|e| e.to_string())?;
     let inside = text.lines().find_map(|line| line.strip_prefix("0::"));
@@ -45,10 +43,10 @@ pub(crate) fn place_for(pid: u32, number: u64) -> Result<Place, String> {
         return Err(format!("its control group {inside} is not to be seen from here"));
     }
     let name = format!("timewire-{}-{number}", std::process::id());
-    Ok(Place { own: home.join(name), home })
+    Ok(MemberCgroup { own: home.join(name), home })
 }
 
-impl Place {
+impl MemberCgroup {
     /// Makes the control group.
     pub(crate) fn make(&self) -> io::Result<()> {
         fs::create_dir(&self.own)?;

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Making somebody a member of a group, changing what it has, letting it go. Each is recorded in
 //! the journal before it is done.
-//!
-//! Not here: who is to be a member (`resolve`), in which order (`model`).
 
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use timewire_sched::groups::Scheduling;
 use timewire_sys::namespace::Process;
 use timewire_sys::scheduler::{self, Attributes, RtPriority};
+use timewire_tsn::groups::Scheduling;
 
-use super::cgroup::{self, Place};
+use super::cgroup::{self, MemberCgroup};
 use super::release::{Gate, Release};
 use super::resolve::{self, Who};
 use crate::journal::{EntryId, Journal};
@@ -62,6 +60,8 @@ pub(crate) struct Held {
     pub born_of: Option<Process>,
     /// What it works without.
     pub notes: Vec<String>,
+    /// Whether what it starts becomes a member, too.
+    pub is_followed: bool,
 }
 
 /// One thing that was changed for a member.
@@ -90,13 +90,29 @@ impl Held {
         who: Who,
         given: Given,
     ) -> Result<Held, HostError> {
-        let (parts, notes) = (Vec::new(), Vec::new());
-        let key = key.to_owned();
-        let mut held = Held { key, who, given, parts, born_of: None, notes };
-        match held.try_join(journal) {
-            Ok(()) => Ok(held),
+        Held::new(key, who, given).join_whole(journal)
+    }
+
+    /// The same of one process in no tree, whose threads alone are meant.
+    pub(crate) fn join_alone(
+        journal: &Journal,
+        process: Process,
+        given: Given,
+    ) -> Result<Held, HostError> {
+        let held = Held::new("", Who::Process(process), given);
+        Held { is_followed: false, ..held }.join_whole(journal)
+    }
+
+    pub(super) fn new(key: &str, who: Who, given: Given) -> Held {
+        let (key, parts, notes) = (key.to_owned(), Vec::new(), Vec::new());
+        Held { key, who, given, parts, born_of: None, notes, is_followed: true }
+    }
+
+    fn join_whole(mut self, journal: &Journal) -> Result<Held, HostError> {
+        match self.try_join(journal) {
+            Ok(()) => Ok(self),
             Err(error) => {
-                held.leave(journal)?;
+                self.leave(journal)?;
                 Err(error)
             }
         }
@@ -131,9 +147,7 @@ impl Held {
                         .to_owned(),
                 };
                 self.set(journal, &setting, "1").map_err(|error| match error {
-                    HostError::File { source, .. }
-                        if source.kind() == io::ErrorKind::Unsupported =>
-                    {
+                    HostError::File(error) if error.kind() == Some(io::ErrorKind::Unsupported) => {
                         unsupported()
                     }
                     other => other,
@@ -251,7 +265,7 @@ impl Held {
         }
         release.threads.append(&mut found);
         let mut cpus_in_place = false;
-        if reach == Reach::All {
+        if reach == Reach::All && self.is_followed {
             static NUMBER: AtomicU64 = AtomicU64::new(1);
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             match cgroup::place_for(process.pid, number) {
@@ -269,7 +283,7 @@ impl Held {
         }
         // With both ways out; which one is taken is known after it was tried.
         release.signals = reach == Reach::All && self.given.windowed;
-        let entry = journal.record(Undo::ReleaseMember(release.clone()))?;
+        let entry = journal.record(release.clone())?;
         if let Some(place) = &release.place {
             match place.make().and_then(|()| place.enter(process.pid)) {
                 Ok(()) => {
@@ -297,7 +311,7 @@ impl Held {
         self.notes.push(format!(
             "{}: no control group for it ({why}): what it starts is looked for every {} ms{}",
             self.who,
-            super::LOOK.as_millis(),
+            super::POLL_INTERVAL.as_millis(),
             if self.given.windowed { ", and it is stopped by signals" } else { "" }
         ));
     }
@@ -360,6 +374,15 @@ impl Held {
             _ => None,
         };
         self.parts.iter().filter_map(gate).collect()
+    }
+
+    /// How many threads it had when it became one.
+    pub(crate) fn threads_at_start(&self) -> usize {
+        let of = |part: &Part| match part {
+            Part::Threads { release, .. } => release.threads.len(),
+            Part::Setting { .. } => 0,
+        };
+        self.parts.iter().map(of).sum()
     }
 
     /// The processes in it, with what they have started.
@@ -428,7 +451,7 @@ impl Part {
     /// The journal has what is known now.
     fn record_again(&mut self, journal: &Journal) -> Result<(), HostError> {
         if let Part::Threads { entry, release, .. } = self {
-            let newer = journal.record(Undo::ReleaseMember(release.clone()))?;
+            let newer = journal.record(release.clone())?;
             journal.forget(std::mem::replace(entry, newer))?;
         }
         Ok(())
@@ -464,16 +487,17 @@ impl Part {
         let (reach, process) = (*reach, release.process());
         let cpus = given.cpus.as_deref().filter(|_| !cpus_in_place);
         for saved in release.threads.clone() {
-            give(process, saved.tid, &saved, given, reach, cpus)?;
+            give(process, &saved, given, reach, cpus)?;
         }
-        let children: Vec<u32> = release.place.as_ref().map(Place::processes).unwrap_or_default();
+        let children: Vec<u32> =
+            release.place.as_ref().map(MemberCgroup::processes).unwrap_or_default();
         for child in children.into_iter().filter(|pid| *pid != process.pid) {
             let Ok(child) = Process::of(child) else { continue };
             for tid in scheduling::threads(child).unwrap_or_default() {
                 let Ok(now) = scheduler::attributes(tid) else { continue };
                 if release.has_inherited(&now) {
                     let like = SavedThread { tid, ..release.threads[0].clone() };
-                    give_to(child, tid, &like, given, reach, cpus)?;
+                    give_to(child, &like, given, reach, cpus)?;
                 }
             }
         }
@@ -498,7 +522,7 @@ impl Part {
             release.threads.append(&mut strangers);
             self.record_again(journal)?;
             for thread in &new {
-                give(process, thread.tid, thread, given, reach, cpus)?;
+                give(process, thread, given, reach, cpus)?;
             }
         }
         Ok(())
@@ -539,15 +563,14 @@ fn new_threads(
 /// Gives a thread of the process what its group has, unless it is another by now.
 fn give(
     process: Process,
-    tid: u32,
     saved: &SavedThread,
     given: &Given,
     reach: Reach,
     cpus: Option<&[u32]>,
 ) -> Result<(), HostError> {
-    match SavedThread::of(process, tid) {
+    match SavedThread::of(process, saved.tid) {
         Ok(Some(now)) if now.start_ticks == saved.start_ticks => {
-            give_to(process, tid, saved, given, reach, cpus)
+            give_to(process, saved, given, reach, cpus)
         }
         _ => Ok(()),
     }
@@ -555,13 +578,12 @@ fn give(
 
 fn give_to(
     process: Process,
-    tid: u32,
     saved: &SavedThread,
     given: &Given,
     reach: Reach,
     cpus: Option<&[u32]>,
 ) -> Result<(), HostError> {
-    let wanted = given.attributes();
+    let (tid, wanted) = (saved.tid, given.attributes());
     let wanted = match reach {
         Reach::All => wanted.with_reset_on_fork(saved.attributes),
         Reach::One(_) => wanted.not_inherited(),

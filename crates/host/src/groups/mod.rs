@@ -6,8 +6,8 @@
 //! A member is followed through fork, exec and exit by a control group of its own; where there are
 //! none, what it starts is looked for, and windows are kept by signals.
 //!
-//! Not here: what Linux makes of a tree (`timewire_sched::groups`), who asks for it
-//! (`timewire-ctl`).
+//! Not here: what Linux makes of a tree (`timewire_tsn::groups`), who asks for it
+//! (`timewire-runner`).
 
 mod cgroup;
 mod hold;
@@ -18,8 +18,10 @@ mod status;
 mod steps;
 mod supervisor;
 
-pub use cgroup::Place;
+pub use cgroup::MemberCgroup;
+pub(crate) use hold::{Given, Held};
 pub use model::{Model, facts};
+pub(crate) use release::KIND;
 pub use release::Release;
 pub use status::{MemberStatus, ModelStatus, RowStatus, STATUS_SCHEMA};
 pub use steps::Step;
@@ -28,4 +30,4 @@ pub use supervisor::{Kept, TOLERANCE};
 use std::time::Duration;
 
 /// How often the owner of a model calls [`Model::follow`].
-pub const LOOK: Duration = Duration::from_millis(100);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A model in force, and its switch to another one as a transaction: all members change or none.
-//!
-//! Not here: a single member (`hold`), which steps there are (`steps`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +10,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use timewire_sched::groups::{Assignment, Facts, GroupPlan};
-use timewire_sched::scenario::host::{CpuList, MemberKind};
+use timewire_model::scenario::host::MemberKind;
 use timewire_sys::namespace::{self, OnParentDeath, Process};
 use timewire_sys::scheduler::{self, Attributes, RtPriority};
+use timewire_tsn::groups::{Assignment, Facts, GroupPlan};
 
 use super::hold::{Given, Held, Part, Reach};
 use super::release::Gate;
@@ -23,7 +21,7 @@ use super::resolve::{self, Wanted, Who};
 use super::steps::{self, Desired, Step, What};
 use super::supervisor::{Supervisor, Windowed};
 use crate::journal::{EntryId, Journal};
-use crate::scheduling::SavedThread;
+use crate::scheduling::{SavedThread, online_cpus};
 use crate::{HostError, Undo};
 
 /// A tree of groups in force. Dropping it lets all members go and ends the programs it started.
@@ -180,7 +178,7 @@ impl Model {
     /// Who is to be a member.
     fn desired(&self, plan: &GroupPlan, amend: bool) -> Result<Vec<Desired>, HostError> {
         let mut desired: Vec<Desired> = Vec::new();
-        let online = online();
+        let online = online_cpus().ok();
         for member in plan.members() {
             let of_member = |source: HostError| HostError::GroupMember {
                 member: member.member.to_string(),
@@ -380,14 +378,14 @@ impl Model {
         }
         let ended = self.reap(who);
         let left = held.leave(&self.journal);
-        self.wait_for_ended(PATIENCE);
+        self.wait_for_ended(TIMEOUT);
         ended.and(left)
     }
 
     /// Waits a while for programs that were ended. Not longer: another member of their priority
     /// that never sleeps can keep them from dying.
-    fn wait_for_ended(&mut self, patience: Duration) {
-        let give_up = Instant::now() + patience;
+    fn wait_for_ended(&mut self, timeout: Duration) {
+        let give_up = Instant::now() + timeout;
         loop {
             self.ended.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
             if self.ended.is_empty() || Instant::now() > give_up {
@@ -453,7 +451,8 @@ impl Model {
         self.supervisor.install(windowed, plan.supervisor_priority)
     }
 
-    /// Looks for what members have started and who has ended. Call it every [`super::LOOK`].
+    /// Looks for what members have started and who has ended. Call it every
+    /// [`super::POLL_INTERVAL`].
     ///
     /// **Errors**: windows are not kept any more; let the model go.
     pub fn follow(&mut self) -> Result<(), HostError> {
@@ -478,7 +477,7 @@ impl Model {
     }
 
     fn trouble(&mut self, what: String) {
-        if !self.troubles.contains(&what) && self.troubles.len() < MOST_TROUBLES {
+        if !self.troubles.contains(&what) && self.troubles.len() < MAX_TROUBLES {
             self.troubles.push(what);
         }
     }
@@ -532,13 +531,13 @@ impl Model {
                 }
             }
         }
-        let without_place = self.held.iter().filter(|held| {
+        let not_scheduled = self.held.iter().filter(|held| {
             held.parts.iter().any(|part| {
                 matches!(part, Part::Threads { release, reach: Reach::All, .. }
                     if release.place.is_none())
             })
         });
-        for held in without_place.filter(|held| held.born_of.is_none()) {
+        for held in not_scheduled.filter(|held| held.born_of.is_none()) {
             let (Who::Process(root) | Who::Program { process: root, .. }) = &held.who else {
                 continue;
             };
@@ -599,7 +598,7 @@ impl Drop for Model {
 
 /// What a plan depends on, as it is on this host.
 pub fn facts() -> Facts {
-    let Some(online) = online() else { return Facts::unknown() };
+    let Ok(online) = online_cpus() else { return Facts::unknown() };
     let cpus = u32::try_from(online.iter().count()).unwrap_or(u32::MAX);
     let setting = |name: &str| {
         let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).ok()?;
@@ -613,11 +612,6 @@ pub fn facts() -> Facts {
     facts.is_unbounded = runtime.trim() == "-1";
     facts.polled = resolve::polled();
     facts
-}
-
-fn online() -> Option<CpuList> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
-    CpuList::parse(text.trim()).ok()
 }
 
 fn given(member: &Assignment) -> Given {
@@ -641,5 +635,5 @@ fn overlap(a: &Wanted, b: &Wanted) -> bool {
 /// How long a program may take to wait for its first instruction.
 const START: Duration = Duration::from_secs(10);
 /// How long a step waits for a program that it has ended.
-const PATIENCE: Duration = Duration::from_millis(200);
-const MOST_TROUBLES: usize = 32;
+const TIMEOUT: Duration = Duration::from_millis(200);
+const MAX_TROUBLES: usize = 32;

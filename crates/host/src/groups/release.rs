@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a member of a group is let go, as a value for the journal.
-//!
-//! Not here: how it became one (`hold`).
+//! How a member of a group is let go.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use timewire_sys::namespace::Process;
 use timewire_sys::scheduler::Attributes;
 
-use super::cgroup::{self, Place};
+use super::cgroup::{self, MemberCgroup};
 use crate::HostError;
+use crate::journal::{Inverse, Kind};
 use crate::scheduling::{self, SavedThread};
 
 /// What gives a member back what it had. Also done for what it has started since, which gets what
 /// the first thread had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename = "release_member")]
 pub struct Release {
     /// The process.
     pub pid: u32,
     /// When it started, clock ticks since boot.
     pub start_ticks: u64,
     /// Its control group as a member.
-    pub place: Option<Place>,
+    pub place: Option<MemberCgroup>,
     /// Whether it is stopped and continued by signals.
     pub signals: bool,
     /// The policies and priorities that it had as a member, by which what it has started since is
@@ -40,10 +42,17 @@ impl Release {
         !now.resets_on_fork() && self.given.contains(&(now.policy, now.rt_priority))
     }
 
-    /// Does it. Gone already is fine.
-    ///
-    /// **Errors**: the kernel refuses; the rest is done all the same.
-    pub(crate) fn carry_out(&self) -> Result<(), HostError> {
+    fn restore(&self, process: Process) -> Result<(), HostError> {
+        scheduling::restore(process, |now| self.has_inherited(now), &self.threads)
+    }
+}
+
+/// Of undo logs.
+pub(crate) const KIND: Kind = Kind::of::<Release>(&["release_member"]);
+
+impl Inverse for Release {
+    /// What fails keeps nothing of the rest from being done.
+    fn undo(&self) -> Result<(), HostError> {
         let process = self.process();
         let mut result = self.restore(process);
         if let Some(place) = &self.place {
@@ -69,16 +78,18 @@ impl Release {
         }
         result
     }
+}
 
-    fn restore(&self, process: Process) -> Result<(), HostError> {
-        scheduling::restore_inherited(process, |now| self.has_inherited(now), &self.threads)
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "release process {} from its group", self.pid)
     }
 }
 
 /// Stops or continues a member with all it has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    Cgroup(Place),
+    Cgroup(MemberCgroup),
     Signals(Process),
 }
 

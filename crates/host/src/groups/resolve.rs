@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who is meant by a member of a tree: processes by number or name, threads by name, threads of the
 //! kernel for an interface or a CPU.
-//!
-//! Not here: what is done with them (`hold`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 
 use timewire_base::IfName;
-use timewire_sched::scenario::host::{MemberKind, ProcessMember};
+use timewire_model::scenario::host::{MemberKind, ProcessMember};
 use timewire_sys::namespace::{self, Process};
 use timewire_sys::scheduler;
 
+use crate::doctor::scratch;
 use crate::{HostError, apply, scheduling};
 
 /// Somebody who is made a member.
@@ -74,9 +73,9 @@ pub(crate) fn resolve(member: &MemberKind) -> Result<Vec<Wanted>, HostError> {
             interface_exists(&napi.interface)?;
             one(Who::Napi(napi.interface.clone()))
         }
-        MemberKind::Interrupt(card) => {
-            interface_exists(&card.interface)?;
-            one(Who::Interrupt(card.interface.clone()))
+        MemberKind::Interrupt(nic) => {
+            interface_exists(&nic.interface)?;
+            one(Who::Interrupt(nic.interface.clone()))
         }
         MemberKind::Softirq(softirq) => one(Who::Softirq(softirq.cpu.get())),
         MemberKind::Group(_) => Ok(Vec::new()),
@@ -93,7 +92,7 @@ fn processes(member: &ProcessMember) -> Result<Vec<Who>, HostError> {
             }
             vec![process]
         }
-        (None, Some(comm)) => by_name(comm.as_str(), false),
+        (None, Some(comm)) => by_name(comm.as_str()),
         (None, None) => Vec::new(),
     };
     let Some(name) = &member.thread else {
@@ -126,14 +125,12 @@ fn threads_called(process: Process, name: &str) -> Vec<Who> {
     with_name.filter_map(whole).collect()
 }
 
-/// The processes of this name that run, threads of the kernel or the others.
-fn by_name(name: &str, kernel: bool) -> Vec<Process> {
+/// The processes of this name that run, but for threads of the kernel.
+fn by_name(name: &str) -> Vec<Process> {
     let is_meant = |process: &Process| {
         let comm = fs::read_to_string(format!("/proc/{}/comm", process.pid));
-        comm.is_ok_and(|comm| {
-            let comm = comm.trim_end_matches('\n');
-            if kernel { comm.starts_with(name) } else { comm == name }
-        }) && is_of_kernel(process.pid) == kernel
+        comm.is_ok_and(|comm| comm.trim_end_matches('\n') == name)
+            && !is_of_kernel(process.pid)
             && process.is_alive()
     };
     all_processes().filter(is_meant).collect()
@@ -175,35 +172,33 @@ pub(crate) fn descendants(of: &BTreeSet<u32>) -> Vec<Process> {
 
 /// Threads of the kernel whose name is this.
 pub(crate) fn kernel_threads(name: &str) -> Vec<Process> {
-    let mut found = by_name(name, true);
-    found.retain(|process| {
-        let comm = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
-        comm.trim_end_matches('\n') == name
-    });
-    found
+    let found = scheduling::kernel_threads(name).into_iter();
+    running(found.filter(|(found, _)| found == name))
 }
 
 /// The threads that poll an interface.
 ///
 /// **Errors**: they cannot be told from those of another.
 pub(crate) fn napi_threads(interface: &IfName) -> Result<Vec<Process>, HostError> {
-    let found = apply::napi_threads(interface)?;
-    // One that has ended meanwhile polls nothing.
-    Ok(found.into_iter().filter_map(|(_, tid)| Process::of(tid).ok()).collect())
+    Ok(running(apply::napi_threads(interface)?))
+}
+
+/// Those that have not ended meanwhile.
+fn running(threads: impl IntoIterator<Item = (String, u32)>) -> Vec<Process> {
+    threads.into_iter().filter_map(|(_, tid)| Process::of(tid).ok()).collect()
 }
 
 /// Interfaces with threads that poll them, and the lowest real-time priority of those; 0 is none.
-/// Those of other network namespaces are among them: they share the CPUs.
+/// Those of other network namespaces are among them, since they share the CPUs; not those that a
+/// doctor tries for a moment.
 pub(crate) fn polled() -> Vec<(String, u8)> {
     let mut found: BTreeMap<String, u8> = BTreeMap::new();
-    for thread in by_name("napi/", true) {
-        let comm = fs::read_to_string(format!("/proc/{}/comm", thread.pid)).unwrap_or_default();
-        let Some((interface, _)) =
-            comm.strip_prefix("napi/").and_then(|name| name.rsplit_once('-'))
-        else {
+    for (name, tid) in scheduling::kernel_threads("napi/") {
+        let Some((interface, _)) = name["napi/".len()..].rsplit_once('-') else { continue };
+        if scratch::NAMES.contains(&interface) {
             continue;
-        };
-        let Ok(now) = scheduler::attributes(thread.pid) else { continue };
+        }
+        let Ok(now) = scheduler::attributes(tid) else { continue };
         let priority = u8::try_from(now.rt_priority).unwrap_or(u8::MAX);
         let lowest = found.entry(interface.to_owned()).or_insert(priority);
         *lowest = priority.min(*lowest);
@@ -243,7 +238,8 @@ fn numbers_of(text: &str, interface: &str) -> Vec<u32> {
 
 /// The threads of these interrupts: `irq/24-eth0`.
 pub(crate) fn interrupt_threads(numbers: &[u32]) -> Vec<Process> {
-    numbers.iter().flat_map(|number| by_name(&format!("irq/{number}-"), true)).collect()
+    let threads = |number: &u32| scheduling::kernel_threads(&format!("irq/{number}-"));
+    running(numbers.iter().flat_map(threads))
 }
 
 fn interface_exists(interface: &IfName) -> Result<(), HostError> {

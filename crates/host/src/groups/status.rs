@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a model does: for each member its threads, how long they ran and waited for a processor,
 //! and how well its windows were kept.
-//!
-//! Not here: what was asked for (`timewire_sched::groups`).
 
 use std::fs;
 
@@ -13,7 +11,7 @@ use timewire_sys::clock;
 use super::hold::Held;
 use super::model::Model;
 use super::supervisor::Kept;
-use super::{LOOK, cgroup};
+use super::{POLL_INTERVAL, cgroup};
 
 /// The `schema` field of a [`ModelStatus`].
 pub const STATUS_SCHEMA: &str = "timewire.group-status/1";
@@ -96,7 +94,7 @@ impl Model {
         });
         let follow = match cgroup::mount() {
             Some(mount) => format!("control groups below {}", mount.display()),
-            None => format!("a look at all processes every {} ms", LOOK.as_millis()),
+            None => format!("a look at all processes every {} ms", POLL_INTERVAL.as_millis()),
         };
         let clock = match clock::discipline() {
             Ok(discipline) if discipline.synchronised => {

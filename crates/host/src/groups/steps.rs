@@ -4,12 +4,10 @@
 //! Reservations are let go first, because the kernel admits the new ones only when all fit; all
 //! others leave when the new order stands. Programs that are not in the new model end after the
 //! last step that can fail.
-//!
-//! Not here: doing it (`model`).
 
 use std::fmt;
 
-use timewire_sched::groups::Scheduling;
+use timewire_tsn::groups::Scheduling;
 
 use super::hold::{Given, Held};
 use super::resolve::{Wanted, Who};
@@ -127,9 +125,7 @@ mod tests {
     }
 
     fn held(pid: u32, given: Given) -> Held {
-        let (parts, notes) = (Vec::new(), Vec::new());
-        let key = format!("k{pid}");
-        Held { key, who: who(pid), given, parts, born_of: None, notes }
+        Held::new(&format!("k{pid}"), who(pid), given)
     }
 
     fn desired(pid: u32, given: Given) -> Desired {

@@ -4,8 +4,6 @@
 //! was and who did not stop.
 //!
 //! A new set of windows gets a new thread; the old one ends at its next look.
-//!
-//! Not here: what a window is (`timewire-base`), how somebody is stopped (`release`).
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

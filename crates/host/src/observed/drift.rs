@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What differs between two observations of a host, in words.
-//!
-//! Not here: observing (`read`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -107,6 +105,14 @@ fn is_link_local(prefix: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_unicast_link_local())
 }
 
+/// Whether these disciplines are those that the kernel puts on an interface by itself when it is up
+/// for the first time, and leaves there: without handles, where there were none before.
+fn are_the_kernels_first(before: &Value, after: &Value) -> bool {
+    let is_own = |qdisc: &Value| qdisc["handle"] == "0:";
+    before.as_array().is_some_and(Vec::is_empty)
+        && after.as_array().is_some_and(|all| all.iter().all(is_own))
+}
+
 /// Why a value of a setting could not be read.
 fn unreadable(value: &Value) -> Option<&str> {
     let only = value.as_object().filter(|object| object.len() == 1)?;
@@ -123,10 +129,13 @@ fn compare(path: &str, before: &Value, after: &Value, drift: &mut Drift) {
     if let Some(why) = unreadable(before) {
         return drift.not_compared.push(format!("{path}: {}", cut(why)));
     }
+    if path.ends_with(" qdiscs") && are_the_kernels_first(before, after) {
+        return;
+    }
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path} {key}") };
     if let (Some(old), Some(mut new)) = (texts(before), texts(after)) {
         if path.ends_with(" addresses") {
-            // The kernel's own, a moment after an interface has its carrier.
+            // The kernel's own, a moment after an interface has its backend.
             new.retain(|address| old.contains(address) || !is_link_local(address));
         }
         return sets(path, &old, &new, &mut drift.changed);
@@ -250,6 +259,28 @@ mod tests {
             change(&mut later);
             assert_eq!(observed().drift(&later).changed, expected);
             assert!(observed().drift(&later).not_compared.is_empty());
+        }
+    }
+
+    #[test]
+    fn t0_disciplines_that_the_kernel_puts_first_are_no_change() {
+        let with = |qdiscs: Value| {
+            let mut observed = observed();
+            observed.settings["interfaces"]["eth0"]["qdiscs"] = qdiscs;
+            observed
+        };
+        let none = with(json!([]));
+        let own = json!({"kind": "noqueue", "handle": "0:", "parent": "root"});
+        assert_eq!(none.drift(&with(json!([own.clone()]))), Drift::default());
+        let other = json!({"kind": "tbf", "handle": "8001:", "parent": "root"});
+        for (before, after) in [
+            (json!([]), json!([other.clone()])),
+            (json!([]), json!([own.clone(), other.clone()])),
+            (json!([own.clone()]), json!([{"kind": "mq", "handle": "0:", "parent": "root"}])),
+            (json!([other]), json!([own])),
+        ] {
+            let drift = with(before).drift(&with(after));
+            assert_eq!(drift.changed.len(), 1, "{drift:?}");
         }
     }
 

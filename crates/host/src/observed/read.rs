@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Observing a host.
-//!
-//! Not here: comparing (`drift`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +14,7 @@ use timewire_sys::scheduler::{self, Attributes};
 
 use super::{Observed, Thread};
 use crate::HostError;
-use crate::apply::keeper;
+use crate::apply::applied;
 use crate::journal::{self, boot_id, own_netns};
 use crate::snapshot::{KERNEL_THREADS_UNSEEN, Snapshot};
 use crate::tool::{self, Tool};
@@ -89,7 +87,7 @@ impl Observed {
             let root = Path::new("/proc/sys").join(below);
             sysctls_below(&root, below, &mut sysctls, &mut unknown);
         }
-        let applied = keeper::status()?.saved.map(|saved| saved.head.name);
+        let applied = applied::status()?.saved.map(|saved| saved.transaction.name);
         let owners = journal::owners(netns)?;
         let boot = boot_id()?;
         Ok(Observed { boot, settings, sysctls, network, threads, owners, applied, unknown })

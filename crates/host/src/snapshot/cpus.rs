@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sets of CPUs, as the kernel writes them: lists and masks.
-//!
-//! Not here: the list of CPUs in the file of a host, which is never empty (`timewire-sched`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct CpuSet(BTreeSet<u32>);
 
 /// The kernel has at most this many CPUs (linux v6.12 `arch/x86/Kconfig:NR_CPUS_RANGE_END`).
-const MOST: u32 = 8192;
+const MAX_CPUS: u32 = 8192;
 
 impl CpuSet {
     /// Reads a mask such as `00000000,0000000f`: 32 CPUs a group, the last group has the first.
@@ -26,8 +24,8 @@ impl CpuSet {
         for (group, word) in (0_u32..).zip(text.trim().rsplit(',')) {
             let bits = u32::from_str_radix(word, 16);
             let bits = bits.map_err(|_| format!("`{text}` is no mask of CPUs"))?;
-            if group >= MOST / 32 {
-                return Err(format!("a mask of more than {MOST} CPUs"));
+            if group >= MAX_CPUS / 32 {
+                return Err(format!("a mask of more than {MAX_CPUS} CPUs"));
             }
             cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| group * 32 + bit));
         }
@@ -80,7 +78,7 @@ impl FromStr for CpuSet {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
             let (first, last) = (number(first)?, number(last)?);
-            if first > last || last >= MOST {
+            if first > last || last >= MAX_CPUS {
                 return Err(wrong());
             }
             cpus.extend(first..=last);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How two settings differ, setting by setting.
-//!
-//! Not here: what is to be done about it.
 
 use std::fmt;
 

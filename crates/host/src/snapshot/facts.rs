@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the host's part of a snapshot means for timing: a list of facts, each with a judgement.
 //! What a host does not tell is left out or said to be missing.
-//!
-//! Not here: facts about one interface, and what a run needed and could not have (the caller adds).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A value that was looked for: found, not there, or not to be had; and why.
-//!
-//! Not here: what is looked for.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::SerializeMap;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A small test harness with its own main function, for tests that start their own executable
-//! again: as a guardian, or in a role such as a process that is going to be killed. All tests of a
+//! again: as a watchdog, or in a role such as a process that is going to be killed. All tests of a
 //! file run one after the other in a mount namespace of their own with an empty `/run`, so that
 //! they see nobody else's journals and namespaces, and leave nothing.
 //!
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use timewire_host::apply::keeper::KEEPER_VERB;
-use timewire_host::guardian::{GUARDIAN_VERB, guardian_main};
+use timewire_host::watchdog::WATCHDOG_VERB;
+use timewire_host::watchdog_main;
 use timewire_sys::namespace::{self, Namespace, Process};
 
 /// A test: its name and its function.
@@ -25,15 +25,15 @@ pub type Test = (&'static str, fn());
 /// What this executable can be started as: its name, and its function of the arguments.
 pub type RoleOf = (&'static str, fn(&[String]));
 
-/// Runs this process as what it was started for: guardian, role, or the tests.
+/// Runs this process as what it was started for: watchdog, role, or the tests.
 pub fn main(tests: &[Test], roles: &[RoleOf]) -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match arguments.split_first() {
-        Some((verb, [journal])) if verb == GUARDIAN_VERB => match guardian_main(Path::new(journal))
+        Some((verb, [journal])) if verb == WATCHDOG_VERB => match watchdog_main(Path::new(journal))
         {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("guardian: {error}");
+                eprintln!("watchdog: {error}");
                 ExitCode::from(3)
             }
         },
@@ -153,17 +153,16 @@ pub fn hear_line() -> Option<String> {
     }
 }
 
-/// The guardian of a journal, or the keeper of a record.
-pub fn guardian_of(journal: &str) -> Option<Process> {
+/// The watchdog of an undo log.
+pub fn watchdog_of(journal: &str) -> Option<Process> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let mut guardians = pids.filter(|pid: &u32| {
+    let mut watchdogs = pids.filter(|pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<_> = line.split(|byte| *byte == 0).collect();
-        let verbs = [GUARDIAN_VERB, KEEPER_VERB].map(str::as_bytes);
-        verbs.iter().any(|verb| words.contains(verb)) && words.contains(&journal.as_bytes())
+        words.contains(&WATCHDOG_VERB.as_bytes()) && words.contains(&journal.as_bytes())
     });
-    guardians.next().and_then(|pid| Process::of(pid).ok()).filter(|process| process.is_alive())
+    watchdogs.next().and_then(|pid| Process::of(pid).ok()).filter(|process| process.is_alive())
 }
 
 /// A path of this name that no other test run uses; below `/run`, which is ours.

@@ -12,11 +12,11 @@ use std::panic;
 use timewire_base::IfName;
 use timewire_host::HostError;
 use timewire_host::apply::{
-    Command, Entry, Host, Log, PollingFile, QdiscNode, QdiscTree, Setting, Story, ThreadScheduling,
-    ThreadState, ThreadsOf, Value,
+    Command, Entry, Host, Log, PollingFile, QdiscNode, QdiscTree, Setting, ThreadScheduling,
+    ThreadState, ThreadsOf, UndoLog, Value,
 };
 use timewire_host::tool::Tool;
-use timewire_sched::qdisc::QdiscCommand;
+use timewire_tsn::qdisc::QdiscCommand;
 
 pub type Fields = BTreeMap<String, String>;
 
@@ -581,10 +581,10 @@ pub struct Memory {
 
 impl Memory {
     /// What the record says.
-    pub fn story(&self) -> Story {
-        let mut story = Story::default();
-        self.entries.iter().cloned().for_each(|entry| story.take(entry));
-        story
+    pub fn undo_log(&self) -> UndoLog {
+        let mut undo_log = UndoLog::default();
+        self.entries.iter().cloned().for_each(|entry| undo_log.take(entry));
+        undo_log
     }
 }
 

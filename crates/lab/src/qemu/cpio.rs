@@ -3,8 +3,6 @@
 //! form, uncompressed. Archives may follow one another.
 //!
 //! **Source**: linux v6.12 Documentation/driver-api/early-userspace/buffer-format.rst
-//!
-//! Not here: what is put into it (`image`).
 
 use std::collections::BTreeSet;
 

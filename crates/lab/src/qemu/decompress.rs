@@ -2,8 +2,6 @@
 //! Unpacking compressed parts of a kernel package with the host's programs, and the kernel out of
 //! the file that boot loaders take: started from there it would unpack itself, at one nanosecond
 //! per instruction, to an address of chance.
-//!
-//! Not here: unpacking packages (`deb`).
 
 use std::io::Write;
 use std::path::Path;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the kernel of a machine starts from: modules, the running program with its libraries as the
 //! first process, and what it is to do.
-//!
-//! Not here: the archive's format (`cpio`), what the first process does (`init`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +17,7 @@ use crate::guest::Job;
 const NEEDED: [&str; 5] = ["virtio_pci", "virtio_console", "9p", "9pnet_virtio", "overlay"];
 
 /// Modules that a laboratory wants: every queueing discipline, classifier and action, links,
-/// bridges, network cards. A kernel without one of them is one without it; what needs it says so.
+/// bridges, NICs. A kernel without one of them is one without it; what needs it says so.
 pub const WANTED: &[&str] = &[
     // Others ask the kernel for the checksum by its name, which is no dependency.
     "crc32c_generic",

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The first process of an emulated machine, until the host's files are its root: it loads modules,
 //! mounts the host's files over 9p, and becomes the first process of [`crate::guest`].
-//!
-//! Not here: what is done in that root (`guest`), how the machine is started (`machine`).
 
 use std::convert::Infallible;
 use std::fs::{self, File};

@@ -12,8 +12,6 @@
 //!   usr/...         the emulator, its libraries and firmware, and ptp4l
 //!   emulator.json   which versions (`Emulator`)
 //! ```
-//!
-//! Not here: running one (`machine`), the packages (`deb`).
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,11 +24,11 @@ use super::modules::Modules;
 use super::{decompress, image};
 use crate::LabError;
 use crate::cache::{self, Work};
-use crate::deb::{self, Offer, Packages};
+use crate::deb::{self, Offer, Packages, numbers};
 
 /// Version of `about.json` and `emulator.json`.
 const SCHEMA: &str = "timewire.lab-qemu/1";
-/// The oldest emulator that has the network card: its major and its minor version.
+/// The oldest emulator that has the NIC: its major and its minor version.
 const OLDEST_EMULATOR: (u32, u32) = (8, 1);
 /// The kernel's package: its newest version names the real one.
 const KERNEL_PACKAGE: &str = "linux-image-amd64";
@@ -273,7 +271,7 @@ fn fetch_emulator(
     let Some(offer) = offers.iter().filter(fits).max_by_key(|o| numbers(&o.version)) else {
         let (major, minor) = OLDEST_EMULATOR;
         return Err(LabError::Missing {
-            what: format!("{EMULATOR_PACKAGE} {major}.{minor} or later, which has the card igb"),
+            what: format!("{EMULATOR_PACKAGE} {major}.{minor} or later, which has the NIC igb"),
             remedy: "Debian 12 has it in its backports, on the same mirrors; later ones have it"
                 .to_owned(),
         });
@@ -355,12 +353,6 @@ fn is_of_series(version: &str, series: &str) -> bool {
     !series.is_empty() && version.starts_with(&series)
 }
 
-/// The numbers of a version, for comparison: `1:10.0.2+ds-2` is 1, 10, 0, 2, 2.
-fn numbers(version: &str) -> Vec<u64> {
-    let parts = version.split(|c: char| !c.is_ascii_digit());
-    parts.filter_map(|part| part.parse().ok()).collect()
-}
-
 /// Major and minor version of a package, without its epoch.
 fn emulator_version(version: &str) -> Option<(u32, u32)> {
     let upstream = version.split_once(':').map_or(version, |(_, rest)| rest);
@@ -370,6 +362,8 @@ fn emulator_version(version: &str) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use timewire_base::Failure as _;
+
     use super::*;
 
     fn offer(version: &str) -> Offer {

@@ -6,8 +6,6 @@
 //! do is skipped (`-icount shift=0,sleep=off`): the host's load changes how long a run takes, not
 //! what happens in it, but for one thing: the time at which a file of the host arrives. A machine
 //! that is sealed sees none, and its runs are the same.
-//!
-//! Not here: kernels (`kernel`), what happens inside (`init`, `crate::guest`).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,6 +16,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use timewire_base::wire::MacAddress;
 
 use timewire_sys::{Randomness, namespace, scheduler};
 
@@ -43,21 +43,21 @@ pub struct Machine {
     pub writable: Vec<PathBuf>,
     /// Programs of the host, by name or path: the machine has these and their libraries, and sees
     /// nothing else of the host. So nothing of the host's speed gets in, and the same experiment
-    /// has the same stamps. `None`: it sees the host's files.
+    /// has the same timestamps. `None`: it sees the host's files.
     pub sealed: Option<Vec<PathBuf>>,
     /// **Units**: MiB.
     pub memory_mib: u32,
-    /// Network cards (igb), 0 to [`MAX_CARDS`], all on one hub: `eth0`, `eth1`, ... with a clock
-    /// (`/dev/ptp0`, ...) and hardware time stamps.
-    pub cards: u32,
+    /// NICs (igb), 0 to [`MAX_NICS`], all on one hub: `eth0`, `eth1`, ... with a clock
+    /// (`/dev/ptp0`, ...) and hardware timestamps.
+    pub nics: u32,
     /// Where its words go; not a terminal.
     pub connection: Connection,
     /// After so long on the host it is killed.
     pub limit: Option<Duration>,
 }
 
-/// Most network cards of a machine.
-pub const MAX_CARDS: u32 = 8;
+/// Most NICs of a machine.
+pub const MAX_NICS: u32 = 8;
 
 impl Machine {
     /// A machine that runs a command of the host and keeps what it says.
@@ -70,7 +70,7 @@ impl Machine {
             writable: Vec::new(),
             sealed: None,
             memory_mib: MEMORY_MIB,
-            cards: 0,
+            nics: 0,
             connection: Connection::Kept,
             limit: None,
         }
@@ -151,8 +151,8 @@ impl Machine {
 
     fn check(&self) -> Result<(), LabError> {
         let wrong = |why: &str| Err(LabError::Spec { why: why.to_owned() });
-        if self.cards > MAX_CARDS {
-            return wrong(&format!("{} network cards are more than {MAX_CARDS}", self.cards));
+        if self.nics > MAX_NICS {
+            return wrong(&format!("{} NICs are more than {MAX_NICS}", self.nics));
         }
         let reads = matches!(&self.connection, Connection::Descriptors { input, .. }
             if !input.is_empty());
@@ -228,7 +228,7 @@ impl Machine {
         for (number, path) in self.writable.iter().enumerate() {
             share(&mut command, &writable_tag(number), path, true);
         }
-        (0..self.cards).for_each(|card| add_card(&mut command, card));
+        (0..self.nics).for_each(|nic| add_nic(&mut command, nic));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         Ok(command)
     }
@@ -251,15 +251,16 @@ fn share(command: &mut Command, tag: &str, path: &Path, writable: bool) {
     command.arg("-device").arg(format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
 }
 
-/// Each card is behind a port of its own: on the root bus the second one finds no room for its
+/// Each NIC is behind a port of its own: on the root bus the second one finds no room for its
 /// virtual functions.
-fn add_card(command: &mut Command, card: u32) {
-    let number = card + 1;
-    let port = format!("pcie-root-port,id=port{card},chassis={number},slot={number}");
-    let address = format!("02:00:00:00:00:{number:02x}");
+fn add_nic(command: &mut Command, nic: u32) {
+    let number = nic + 1;
+    let port = format!("pcie-root-port,id=port{nic},chassis={number},slot={number}");
+    let [.., low] = number.to_be_bytes();
+    let address = MacAddress([2, 0, 0, 0, 0, low]);
     command.arg("-device").arg(port);
-    command.arg("-netdev").arg(format!("hubport,id=hub{card},hubid=0"));
-    command.arg("-device").arg(format!("igb,bus=port{card},netdev=hub{card},mac={address}"));
+    command.arg("-netdev").arg(format!("hubport,id=hub{nic},hubid=0"));
+    command.arg("-device").arg(format!("igb,bus=port{nic},netdev=hub{nic},mac={address}"));
 }
 
 /// In a list of options a comma is written twice.
@@ -364,7 +365,7 @@ impl Grows<'_> {
             // In this order: what was written before the end is read after it is known.
             let has_ended = self.has_ended.load(Ordering::Acquire);
             match (self.from.read(&mut buffer), &mut self.to) {
-                (Ok(0), _) if !has_ended => thread::sleep(LOOK),
+                (Ok(0), _) if !has_ended => thread::sleep(POLL_INTERVAL),
                 (Ok(0) | Err(_), _) => return kept,
                 (Ok(count), None) => kept.extend_from_slice(&buffer[..count]),
                 // A reader that has gone away does not end the machine.
@@ -387,7 +388,7 @@ fn wait(
             child.wait()?;
             return Ok(Err(end));
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -402,7 +403,7 @@ const INITRD: &str = "initrd";
 const NO_ROOM: &str = "initrd is too large";
 /// Half of it can have files: this program with what it needs, unpacked, and what a command writes.
 const MEMORY_MIB: u32 = 1024;
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The same for every machine: the clock starts at a fixed date, chance at a fixed seed.
 const FIXED: [&str; 17] = [
     "-nodefaults",
@@ -423,7 +424,7 @@ const FIXED: [&str; 17] = [
     "-seed",
     "1",
 ];
-/// `iomem=relaxed` lets a program read the registers of a card (`card`).
+/// `iomem=relaxed` lets a program read the registers of a NIC (`nic`).
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nokaslr iomem=relaxed \
                            mitigations=off no_timer_check cryptomgr.notests";
 /// What no laboratory needs and takes a second of the machine's time.

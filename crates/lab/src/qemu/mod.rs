@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distribution's kernel in an emulated machine whose time is counted in instructions: for what
-//! User-Mode Linux lacks. It has BTF, kprobes and XDP in drivers, and network cards with a clock of
-//! their own and hardware time stamps. It needs no root and no virtualisation by the processor.
+//! User-Mode Linux lacks. It has BTF, kprobes and XDP in drivers, and NICs with a clock of
+//! their own and hardware timestamps. It needs no root and no virtualisation by the processor.
 //!
 //! Not here: User-Mode Linux (`crate::uml`), which boots in a fraction of a second.
 
-pub mod card;
 mod cpio;
 mod decompress;
 mod image;
@@ -13,6 +12,7 @@ pub mod init;
 mod kernel;
 mod machine;
 mod modules;
+pub mod nic;
 
 pub use kernel::{About, Kernel};
-pub use machine::{MAX_CARDS, Machine};
+pub use machine::{MAX_NICS, Machine};

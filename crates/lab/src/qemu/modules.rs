@@ -4,8 +4,6 @@
 //!
 //! What a module needs stands in the module itself (`depends=` in its `.modinfo` section), so no
 //! `depmod` has to have run.
-//!
-//! Not here: loading them (`init`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the laboratory's kernel is configured with, and whether a kernel has it.
-//!
-//! Not here: building it (`kernel`).
 
 use std::fmt;
 

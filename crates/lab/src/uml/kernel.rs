@@ -14,8 +14,6 @@
 //!   selftests/    the kernel's own tests of what it has: tc-testing, net
 //!   modules/      of the distribution's build: its modules
 //! ```
-//!
-//! Not here: running one (`machine`), the packages (`deb`).
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -26,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{self, Series};
 use crate::cache::{self, Work};
-use crate::deb::{self, Candidate, Packages};
+use crate::deb::{self, Candidate, Packages, numbers};
 use crate::{LabError, tools};
 
 /// Version of `about.json`.
@@ -100,7 +98,7 @@ impl Kernel {
         let entries = fs::read_dir(&dir).map_err(LabError::file("read", &dir))?.flatten();
         let ours = entries.filter(|e| e.file_name().to_string_lossy().starts_with("uml-"));
         let mut kernels: Vec<_> = ours.filter_map(|entry| Kernel::open(&entry.path())).collect();
-        let key = |kernel: &Kernel| (version_key(&kernel.about.release), kernel.directory.clone());
+        let key = |kernel: &Kernel| (numbers(&kernel.about.release), kernel.directory.clone());
         kernels.sort_by_key(key);
         Ok(kernels)
     }
@@ -457,11 +455,6 @@ pub(super) fn run_logged(
     Err(failed(format!("{program} ended with {status}\n{last}")))
 }
 
-/// `6.12.117` as numbers, to be ordered.
-fn version_key(release: &str) -> Vec<u32> {
-    release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
-}
-
 /// The newest kernel that the distribution has the source of.
 fn newest_source(packages: &Packages) -> Result<Option<Candidate>, LabError> {
     let names = packages.names(SOURCE)?;
@@ -470,7 +463,7 @@ fn newest_source(packages: &Packages) -> Result<Option<Candidate>, LabError> {
     });
     let found: Result<Vec<_>, _> = of_series.map(|name| packages.candidate(name)).collect();
     let found = found?.into_iter().flatten();
-    Ok(found.max_by_key(|candidate| version_key(&candidate.version)))
+    Ok(found.max_by_key(|candidate| numbers(&candidate.version)))
 }
 
 fn mb(bytes: u64) -> String {
@@ -490,8 +483,8 @@ mod tests {
 
     #[test]
     fn t0_versions_are_ordered_by_number() {
-        assert!(version_key("6.12.117") > version_key("6.2.9"));
-        assert!(version_key("6.12.117") > version_key("6.12.95-1~bpo12+1"));
+        assert!(numbers("6.12.117") > numbers("6.2.9"));
+        assert!(numbers("6.12.117") > numbers("6.12.95-1~bpo12+1"));
     }
 
     #[test]

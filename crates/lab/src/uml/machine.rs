@@ -6,8 +6,6 @@
 //! waiting takes exactly as long as it was asked for, and nothing of the host's load gets in.
 //! A look at the clock advances it by 256 ns (linux v6.12 `arch/um/kernel/time.c:timer_read`), so
 //! a program that spins on the clock makes time pass that slowly.
-//!
-//! Not here: kernels (`kernel`), what happens inside (`crate::guest`).
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, PipeReader};
@@ -20,12 +18,13 @@ use std::thread;
 use std::time::{Duration, Instant as HostInstant};
 
 use timewire_base::{Instant, Utc};
+use timewire_sys::children::{GroupSignal, signal_group};
 use timewire_sys::{Randomness, namespace, scheduler};
 
 use super::{Kernel, registers};
 use crate::LabError;
 use crate::cache::Work;
-use crate::guest::{CONTROL, INIT_VERB, Job, Outcome, Share, Terminal};
+use crate::guest::{CONTROL, GuestOutcome, INIT_VERB, Job, Share, Terminal};
 
 /// How a machine's time passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -275,9 +274,9 @@ impl Machine {
 /// run at the same time: on one CPU that takes a quarter of the time it takes on two. Machines
 /// that run beside each other are spread.
 fn next_cpu() -> Option<u32> {
-    static TURN: AtomicU32 = AtomicU32::new(0);
+    static NEXT_CPU: AtomicU32 = AtomicU32::new(0);
     let cpus = scheduler::affinity(0).ok().filter(|cpus| !cpus.is_empty())?;
-    let turn = TURN.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id());
+    let turn = NEXT_CPU.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id());
     cpus.get(usize::try_from(turn).unwrap_or(0) % cpus.len()).copied()
 }
 
@@ -321,7 +320,7 @@ pub struct Running {
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// The command's end.
-    pub outcome: Outcome,
+    pub outcome: GuestOutcome,
     /// What it wrote, where that was to be kept.
     pub output: Vec<u8>,
     /// Its errors, where they were to be kept.
@@ -363,7 +362,7 @@ impl Running {
             if !is_wanted() {
                 return Err(LabError::EndRequested);
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
         self.wait()
     }
@@ -386,6 +385,12 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
+            // The kernel leads a group of its own, with the processes that stand for those in the
+            // machine: one that it has just made would stay, stopped. Once it has been waited for,
+            // another group may have its number.
+            if matches!(child.try_wait(), Ok(None)) {
+                let _ = signal_group(child.id(), GroupSignal::Kill);
+            }
             // Both fail only when it has ended already.
             let _ = child.kill();
             let _ = child.wait();
@@ -405,7 +410,7 @@ fn wait_until(child: &mut Child, limit: HostInstant) -> Result<ExitStatus, LabEr
                     log: String::new(),
                 });
             }
-            None => thread::sleep(LOOK),
+            None => thread::sleep(POLL_INTERVAL),
         }
     }
 }
@@ -438,7 +443,7 @@ impl Control {
     }
 
     /// What became of the command of a machine that has ended and had so much memory.
-    pub(crate) fn outcome(&self, status: ExitStatus, mib: u32) -> Result<Outcome, LabError> {
+    pub(crate) fn outcome(&self, status: ExitStatus, mib: u32) -> Result<GuestOutcome, LabError> {
         let failed = |why: String| LabError::Guest { why, log: self.last_words() };
         let path = self.path().join("outcome.json");
         let text = fs::read_to_string(&path).map_err(|_| {
@@ -447,7 +452,7 @@ impl Control {
                 None => failed(format!("it ended ({status}) before its command did")),
             }
         })?;
-        let outcome: Outcome = serde_json::from_str(&text)
+        let outcome: GuestOutcome = serde_json::from_str(&text)
             .map_err(|error| failed(format!("its outcome cannot be read: {error}")))?;
         match outcome.failure {
             Some(why) => Err(LabError::Guest { why, log: String::new() }),
@@ -494,7 +499,7 @@ const MEMORY_MIB: u32 = 256;
 pub(crate) const JOB: &str = "job.json";
 pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const LAST_LINES: usize = 15;
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// For the last words of a machine that has ended.
 const AFTER_THE_END: Duration = Duration::from_secs(1);
 /// Numbers that no other descriptor of the kernel's program has.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The distribution's own build of User-Mode Linux: a program and a tree of modules, of which the
 //! laboratory loads those that its own kernel has built in.
-//!
-//! Not here: downloading it (`kernel`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Room for the registers of the host's CPU: a kernel before 6.13 does not have it for those of a
 //! CPU with AMX, and gets help from a small library that is preloaded into it.
-//!
-//! Not here: what the library does (`registers.c`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +15,7 @@ use crate::deb;
 const SOURCE: &str = include_str!("registers.c");
 /// What the kernel has room for. **Units**: bytes; linux v6.12
 /// `arch/x86/um/user-offsets.c:HOST_FP_SIZE`.
-const ROOM: u32 = 2696;
+const FP_STATE_BYTES: u32 = 2696;
 /// The first that asks the host how many there are.
 const ASKS: &str = "6.13";
 
@@ -27,7 +25,7 @@ const ASKS: &str = "6.13";
 /// **Errors**: it is needed and cannot be compiled.
 pub(super) fn preload(kernel: &Kernel) -> Result<Option<PathBuf>, LabError> {
     let asks = Series::parse(ASKS).expect("invariant: a series");
-    let has_room = timewire_sys::cpu::register_bytes().is_none_or(|bytes| bytes <= ROOM);
+    let has_room = timewire_sys::cpu::register_bytes().is_none_or(|bytes| bytes <= FP_STATE_BYTES);
     if has_room || Series::parse(&kernel.about().release).is_some_and(|series| series >= asks) {
         return Ok(None);
     }

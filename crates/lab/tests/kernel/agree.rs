@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The port of `timewire_mac`, of which simulations are made, and the kernel: the same frames go
+//! The port of `timewire_tsn`, of which simulations are made, and the kernel: the same frames go
 //! through both, and each must leave both at the same time and in the same order. That a
 //! comparison can fail is part of it: ports that are slightly wrong must not agree.
 //!
 //! The kernel's interface is a veth, which takes a frame in no time. Where frames queue for the
 //! link itself, a wire of 10 Gbit/s follows, and its end is compared instead of the release.
-//!
-//! Not here: what the disciplines do on their own account (`taprio`, `etf`, `cbs`).
 
 use std::ops::RangeInclusive;
 
 use timewire_base::{BitsPerSecond, Instant, Span, Tai};
-use timewire_lab::rig::{Bench, Outcome, Rig, Statistics, Talker};
+use timewire_lab::fixture::{Bench, Fixture, Statistics, Talker, TrafficOutcome};
 use timewire_lab::trial::{self, Trial};
-use timewire_mac::port::{
+use timewire_tsn::port::{
     CLASSES, ClassConfig, CreditRules, GateEntry, GateList, Now, Offered, Order, Port, PortConfig,
     Ps,
 };
@@ -60,7 +58,7 @@ enum Moment {
 
 /// What was done in the kernel, as a port is to do it.
 struct Kernel<'a> {
-    outcome: &'a Outcome,
+    outcome: &'a TrafficOutcome,
     /// Where the port's time begins.
     origin: Instant<Tai>,
     /// Of each flow.
@@ -198,22 +196,22 @@ fn departures(config: &PortConfig, offered: &[(i64, Offered<usize>)]) -> Vec<Opt
 }
 
 fn wired(disciplines: &[&str]) -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b");
-    rig.wire("a", "b", BitsPerSecond::new(TEN_GIGABIT).unwrap(), WIRE);
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b");
+    fixture.wire("a", "b", BitsPerSecond::new(TEN_GIGABIT).unwrap(), WIRE);
     for words in disciplines {
-        rig.qdisc("a", "b", words);
+        fixture.qdisc("a", "b", words);
     }
-    rig.build().unwrap()
+    fixture.build().unwrap()
 }
 
 fn linked(disciplines: &[&str]) -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").patience(Span::from_secs(2));
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").timeout(Span::from_secs(2));
     for words in disciplines {
-        rig.qdisc("a", "b", words);
+        fixture.qdisc("a", "b", words);
     }
-    rig.build().unwrap()
+    fixture.build().unwrap()
 }
 
 /// Three gates, two of them open at once for a while, and frames of seven lengths, whose size table

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Host files are applied to a kernel that has all disciplines, and undone to what was there.
-//!
-//! Not here: transactions that are broken off (`timewire-host` has tests).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,20 +11,23 @@ use std::time::Duration;
 
 use timewire_base::IfName;
 use timewire_host::HostError;
-use timewire_host::apply::{self, Entry, Host, Log, Outcome, RealHost, Setting, Settings, Story};
+use timewire_host::apply::{
+    self, Entry, Host, Log, RealHost, Setting, Settings, TransactionOutcome, UndoLog,
+};
 use timewire_lab::trial::Trial;
-use timewire_sched::scenario::host::HostFile;
+use timewire_model::scenario::host::HostFile;
+use timewire_tsn::file::ParseFile;
 
 pub const TRIALS: &[Trial] = &[
     Trial::new("t4_host_files_are_applied_and_undone_exactly", files),
     Trial::new("t4_a_taprio_with_children_is_put_on_an_interface_in_use", children),
     // Before, the kernel has a discipline with a handle in each class already.
-    Trial::new("t4_a_taprio_with_children_that_was_there_is_put_back", put_back),
+    Trial::new("t4_a_taprio_with_children_that_was_there_is_restored", restore),
 ];
 
 /// A record in memory.
 #[derive(Default)]
-struct Memory(Story);
+struct Memory(UndoLog);
 
 impl Log for Memory {
     fn append(&mut self, entry: &Entry) -> Result<(), HostError> {
@@ -64,35 +65,35 @@ fn picture() -> String {
 }
 
 /// Applies, looks, undoes; `there` is told what is there in between.
-fn there_and_back(what: &str, wish: &Settings, there: impl FnOnce()) {
+fn there_and_back(what: &str, desired: &Settings, there: impl FnOnce()) {
     let before = picture();
     let mut log = Memory::default();
-    match apply::apply(&mut RealHost, &mut log, wish, &|| None, &mut |_, _, _| {}) {
-        Ok(Outcome::Done { .. }) => {}
+    match apply::apply(&mut RealHost, &mut log, desired, &|| None, &mut |_, _, _| {}) {
+        Ok(TransactionOutcome::Done { .. }) => {}
         other => panic!("{what}: {other:?}"),
     }
-    for (setting, value) in wish.iter() {
+    for (setting, value) in desired.iter() {
         let have = RealHost.observe(setting).unwrap();
         assert!(value.is_met_by(&have), "{what}: {setting} is {have}, not {value}");
     }
     println!("{what}: {} steps", log.0.steps.len());
     there();
-    let story = log.0.clone();
-    let undone = apply::undo(&mut RealHost, &mut log, &story, false).unwrap();
+    let undo_log = log.0.clone();
+    let undone = apply::undo(&mut RealHost, &mut log, &undo_log, false).unwrap();
     assert_eq!(undone.left, [], "{what}: {:?}", undone.reasons);
     // A sub-interface of Linux 6.1 does not know its state before its link went down and up.
     let known = |text: String| text.replace("state UNKNOWN", "state UP");
     assert_eq!(known(picture()), known(before), "{what}");
 }
 
-fn wish_of(what: &str, text: &str) -> Settings {
+fn desired_of(what: &str, text: &str) -> Settings {
     let file = HostFile::parse(what, text).unwrap();
     let eth0 = IfName::new("eth0").unwrap();
     let real: BTreeMap<IfName, IfName> =
-        file.host.interfaces.iter().map(|wish| (wish.name.clone(), eth0.clone())).collect();
-    let wished = apply::wished(&file.host, &real, what);
-    assert_eq!(wished.errors, [""; 0], "{what}");
-    wished.settings
+        file.host.interfaces.iter().map(|desired| (desired.name.clone(), eth0.clone())).collect();
+    let wanted = apply::wanted(&file.host, &real, what);
+    assert_eq!(wanted.errors, [""; 0], "{what}");
+    wanted.settings
 }
 
 fn files() {
@@ -101,7 +102,7 @@ fn files() {
     for name in ["taprio-software", "mqprio-three-classes", "mqprio-uneven", "cbs-20mbit-software"]
     {
         let text = fs::read_to_string(dir.join(name).with_extension("yaml")).unwrap();
-        there_and_back(name, &wish_of(name, &text), || {});
+        there_and_back(name, &desired_of(name, &text), || {});
     }
 }
 
@@ -133,7 +134,7 @@ host:
   sysctls:
     - { name: net.core.netdev_budget, value: '64' }
 ";
-    wish_of("gates", text)
+    desired_of("gates", text)
 }
 
 /// Its children end a taprio's timer when they come while the link is up; here frames go on to
@@ -155,8 +156,8 @@ fn children() {
     });
 }
 
-/// One that was there before, with its children, is put back in the same way.
-fn put_back() {
+/// One that was there before, with its children, is restored in the same way.
+fn restore() {
     pair();
     let mut log = Memory::default();
     apply::apply(&mut RealHost, &mut log, &gates(), &|| None, &mut |_, _, _| {}).unwrap();
@@ -169,10 +170,10 @@ host:
       transmit:
         classes: [{ priorities: [3], queues: 1@0 }, { queues: 1@1 }]
 ";
-    let mut other = wish_of("classes", other);
+    let mut other = desired_of("classes", other);
     other = other.only(|setting| *setting == qdiscs);
     there_and_back("classes instead of gates", &other, || {});
-    let story = log.0.clone();
-    let undone = apply::undo(&mut RealHost, &mut log, &story, false).unwrap();
+    let undo_log = log.0.clone();
+    let undone = apply::undo(&mut RealHost, &mut log, &undo_log, false).unwrap();
     assert_eq!(undone.left, []);
 }

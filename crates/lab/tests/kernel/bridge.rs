@@ -4,8 +4,8 @@
 //! in software and without tolerance.
 
 use timewire_base::{BitsPerSecond, IfName, Instant, Span, Tai, Utc};
+use timewire_lab::fixture::{Bench, Fixture, Gates, Statistics, Talker};
 use timewire_lab::ns;
-use timewire_lab::rig::{Bench, Gates, Rig, Statistics, Talker};
 use timewire_lab::trial::Trial;
 use timewire_sys::netlink::{self, Attributes};
 use timewire_sys::{clock, machine};
@@ -27,16 +27,16 @@ const VLAN: u16 = 10;
 /// A talker that launches on time, one that does not, a bridge with gates towards a listener.
 fn line() -> Bench {
     let gigabit = BitsPerSecond::new(1_000_000_000).unwrap();
-    let mut rig = Rig::new();
-    rig.station("talker").station("noise").station("listener").bridge("sw").vlan(VLAN);
-    rig.wire("talker", "sw", gigabit, us(1)).wire("noise", "sw", gigabit, us(1));
-    rig.wire("sw", "listener", gigabit, us(1));
-    rig.qdisc("talker", "sw", "root etf clockid CLOCK_TAI delta 32000");
+    let mut fixture = Fixture::new();
+    fixture.station("talker").station("noise").station("listener").bridge("sw").vlan(VLAN);
+    fixture.wire("talker", "sw", gigabit, us(1)).wire("noise", "sw", gigabit, us(1));
+    fixture.wire("sw", "listener", gigabit, us(1));
+    fixture.qdisc("talker", "sw", "root etf clockid CLOCK_TAI delta 32000");
     // Class 5 has the first 128 us of 512, class 0 the next 256, nobody the rest.
     let schedule = "base-time 0 clockid CLOCK_TAI sched-entry S 20 128000 sched-entry S 1 256000 \
                     sched-entry S 0 128000";
-    rig.qdisc("sw", "listener", &format!("root taprio {} {schedule}", classes(8)));
-    rig.build().unwrap()
+    fixture.qdisc("sw", "listener", &format!("root taprio {} {schedule}", classes(8)));
+    fixture.build().unwrap()
 }
 
 /// The frame reaches the bridge before its gate opens, and leaves when it does: launch 32 us
@@ -90,9 +90,15 @@ const CYCLE: Span = Span::from_ms(10);
 
 impl TcTaprio {
     fn without_gates() -> TcTaprio {
-        let mut rig = Rig::new();
-        rig.station("h1").station("h2").bridge("sw").link("h1", "sw").link("sw", "h2").vlan(VLAN);
-        TcTaprio { bench: rig.build().unwrap() }
+        let mut fixture = Fixture::new();
+        fixture
+            .station("h1")
+            .station("h2")
+            .bridge("sw")
+            .link("h1", "sw")
+            .link("sw", "h2")
+            .vlan(VLAN);
+        TcTaprio { bench: fixture.build().unwrap() }
     }
 
     fn new() -> TcTaprio {

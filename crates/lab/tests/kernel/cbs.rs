@@ -3,9 +3,9 @@
 //! that the interface says it has: a veth says 10 Gbit/s.
 
 use timewire_base::{BitsPerSecond, Span};
-use timewire_lab::rig::{Bench, Fate, Flow, Gates, Rig, Statistics, Talker};
+use timewire_lab::fixture::{Bench, Fate, Fixture, Flow, Gates, Statistics, Talker};
 use timewire_lab::trial::{self, Trial};
-use timewire_sched::qdisc::{CreditRange, GatedRate};
+use timewire_tsn::qdisc::{CreditRange, GatedRate};
 
 use super::{play, us};
 
@@ -24,13 +24,13 @@ const LENGTH: u32 = 1_000;
 
 /// A class with these slopes, in kbit/s, and low credit, in bytes.
 fn shaped(idle: i64, send: i64, low: i64) -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").patience(Span::from_secs(2));
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").timeout(Span::from_secs(2));
     let map = "num_tc 3 map 2 2 1 0 2 2 2 2 2 2 2 2 2 2 2 2 queues 1@0 1@1 2@2";
-    rig.qdisc("a", "b", &format!("root handle 100: mqprio {map} hw 0"));
+    fixture.qdisc("a", "b", &format!("root handle 100: mqprio {map} hw 0"));
     let slopes = format!("idleslope {idle} sendslope {send}");
-    rig.qdisc("a", "b", &format!("parent 100:1 cbs {slopes} hicredit 3000 locredit {low}"));
-    rig.build().unwrap()
+    fixture.qdisc("a", "b", &format!("parent 100:1 cbs {slopes} hicredit 3000 locredit {low}"));
+    fixture.build().unwrap()
 }
 
 fn burst(count: u32) -> Talker {
@@ -114,16 +114,16 @@ fn idle() {
 /// A class with credit on a port with gates: the child of `taprio`, open for the first part of a
 /// cycle.
 fn gated_class(idle: i64, (hi, low): (i64, i64), open: Span, cycle: Span) -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").patience(Span::from_secs(3));
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").timeout(Span::from_secs(3));
     let map = "num_tc 3 map 2 2 1 0 2 2 2 2 2 2 2 2 2 2 2 2 queues 1@0 1@1 2@2";
     let (open, shut) = (open.as_ns(), (cycle - open).as_ns());
     let gates = format!("sched-entry S 1 {open} sched-entry S 6 {shut}");
     let taprio = format!("root handle 100: taprio {map} base-time 0 clockid CLOCK_TAI {gates}");
-    rig.qdisc("a", "b", &taprio);
+    fixture.qdisc("a", "b", &taprio);
     let slopes = format!("idleslope {idle} sendslope {}", idle - 10_000_000);
-    rig.qdisc("a", "b", &format!("parent 100:1 cbs {slopes} hicredit {hi} locredit {low}"));
-    let bench = rig.build().unwrap();
+    fixture.qdisc("a", "b", &format!("parent 100:1 cbs {slopes} hicredit {hi} locredit {low}"));
+    let bench = fixture.build().unwrap();
     // The discipline below has stopped the gates (`taprio_reset`); the schedule starts them anew.
     let again = format!("root handle 100: taprio base-time 0 clockid CLOCK_TAI {gates}");
     bench.tc("a", "b", &format!("qdisc replace dev DEV {again}")).unwrap();

@@ -2,7 +2,7 @@
 //! What everything else is measured with: timers, links, and that a run can be repeated.
 
 use timewire_base::{BitsPerSecond, Mono, Tai, Utc};
-use timewire_lab::rig::{Rig, Talker, Transport};
+use timewire_lab::fixture::{Fixture, Talker, Transport};
 use timewire_lab::trial::Trial;
 use timewire_sys::clock;
 
@@ -13,7 +13,7 @@ pub const TRIALS: &[Trial] = &[
     Trial::new("t4_a_sleeper_wakes_within_two_readings", sleeper),
     Trial::new("t4_a_wire_takes_the_time_of_its_rate", wire),
     Trial::new("t4_every_transport_arrives_as_planned", transports),
-    Trial::new("t4_the_same_experiment_gives_the_same_stamps", everything).repeated(3).loaded(),
+    Trial::new("t4_the_same_experiment_gives_the_same_timestamps", everything).repeated(3).loaded(),
 ];
 
 fn readings() {
@@ -29,9 +29,9 @@ fn readings() {
 }
 
 fn sleeper() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
+    let bench = fixture.build().unwrap();
     // 125 us is no multiple of the quantum, 128 us is one.
     let flow = |cycle| Talker::new("a", "b").every(us(cycle)).count(500);
     play(&bench, &[flow(125)]).flow(0).late_by(TIMER);
@@ -42,10 +42,10 @@ fn sleeper() {
 }
 
 fn wire() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b");
-    rig.wire("a", "b", BitsPerSecond::new(1_000_000_000).unwrap(), us(32));
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b");
+    fixture.wire("a", "b", BitsPerSecond::new(1_000_000_000).unwrap(), us(32));
+    let bench = fixture.build().unwrap();
     // With 24 bytes around it a frame is 1024 bytes long: 8192 ns, 32 quanta.
     let burst = Talker::new("a", "b").length(1_000).every(us(320)).count(20).burst(16);
     let outcome = play(&bench, &[burst]);
@@ -63,9 +63,9 @@ fn wire() {
 }
 
 fn transports() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").ipv6();
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").ipv6();
+    let bench = fixture.build().unwrap();
     let flow = |transport, length| {
         Talker::new("a", "b").over(transport).length(length).every(us(250)).count(50)
     };
@@ -84,18 +84,18 @@ fn transports() {
 
 /// A bit of everything that the other tests use, under load on the host.
 fn everything() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").station("c").bridge("x").vlan(10);
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").station("c").bridge("x").vlan(10);
     let rate = BitsPerSecond::new(100_000_000).unwrap();
-    rig.wire("a", "x", rate, us(1)).wire("b", "x", rate, us(2)).link("x", "c");
-    rig.qdisc("a", "x", "root etf clockid CLOCK_TAI delta 100000");
-    rig.qdisc(
+    fixture.wire("a", "x", rate, us(1)).wire("b", "x", rate, us(2)).link("x", "c");
+    fixture.qdisc("a", "x", "root etf clockid CLOCK_TAI delta 100000");
+    fixture.qdisc(
         "x",
         "c",
         "root taprio num_tc 2 map 0 0 0 0 0 1 queues 1@0 1@1 base-time 0 clockid CLOCK_TAI \
          sched-entry S 2 300000 sched-entry S 1 700000",
     );
-    let bench = rig.build().unwrap();
+    let bench = fixture.build().unwrap();
     let launched = Talker::new("a", "c").priority(5).tagged(10).length(322);
     let flows = [
         launched.every(us(250)).count(100).launch(us(300)),

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use timewire_base::Span;
-use timewire_lab::rig::{Bench, Launch, LaunchClock, Rig, Statistics, Talker};
+use timewire_lab::fixture::{Bench, Fixture, Launch, LaunchClock, Statistics, Talker};
 use timewire_lab::trial::{self, Trial};
 use timewire_sys::error_queue::LaunchRefusal;
 
@@ -26,13 +26,13 @@ pub const LATE: RangeInclusive<i64> = 1..=512;
 const ENOBUFS: i32 = 105;
 
 fn with_delta(delta: Span, more: &str) -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
     let map = "num_tc 3 map 2 2 1 0 2 2 2 2 2 2 2 2 2 2 2 2 queues 1@0 1@1 2@2";
-    rig.qdisc("a", "b", &format!("root handle 100: mqprio {map} hw 0"));
+    fixture.qdisc("a", "b", &format!("root handle 100: mqprio {map} hw 0"));
     let delta = delta.as_ns();
-    rig.qdisc("a", "b", &format!("parent 100:1 etf clockid CLOCK_TAI delta {delta} {more}"));
-    rig.build().unwrap()
+    fixture.qdisc("a", "b", &format!("parent 100:1 etf clockid CLOCK_TAI delta {delta} {more}"));
+    fixture.build().unwrap()
 }
 
 /// The table that the kernel's authors show for their disciplines: 322-byte frames.

@@ -3,7 +3,7 @@
 //! states what the kernel's own arithmetic gives; `docs/src/reference/laboratory-tests.md` collects
 //! it.
 //!
-//! Not here: what it means for a schedule (`timewire-sched`).
+//! Not here: what it means for a schedule (`timewire-tsn`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; it has a main of its own")]
 
 mod agree;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use timewire_base::{Instant, Span, Tai};
 use timewire_lab::cache::fingerprint;
-use timewire_lab::rig::{Bench, Outcome, Talker};
+use timewire_lab::fixture::{Bench, Talker, TrafficOutcome};
 use timewire_lab::trial;
 
 fn main() -> ExitCode {
@@ -86,9 +86,9 @@ fn next_cycle(at: Instant<Tai>, cycle: Span) -> Instant<Tai> {
     at + ns(rest)
 }
 
-/// Runs flows, and writes a fingerprint of all stamps, so that repeated runs are compared.
-fn play(bench: &Bench, talkers: &[Talker]) -> Outcome {
+/// Runs flows, and writes a fingerprint of all timestamps, so that repeated runs are compared.
+fn play(bench: &Bench, talkers: &[Talker]) -> TrafficOutcome {
     let outcome = bench.play(talkers).unwrap();
-    println!("stamps {}", fingerprint(&[&format!("{outcome:?}")]));
+    println!("timestamps {}", fingerprint(&[&format!("{outcome:?}")]));
     outcome
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Disciplines that a schedule meets on its way: fq, netem, mqprio.
 
-use timewire_lab::rig::{Launch, LaunchClock, Rig, Statistics, Talker, Transport};
+use timewire_lab::fixture::{Fixture, Launch, LaunchClock, Statistics, Talker, Transport};
 use timewire_lab::trial::Trial;
 
 use super::{TIMER, play, plus, shifted, us};
@@ -14,9 +14,9 @@ pub const TRIALS: &[Trial] = &[
 
 /// linux v6.12 `net/sched/sch_fq.c`: its timer may be up to `timer_slack` late, 10 us.
 fn fq() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").ipv6().qdisc("a", "b", "root fq");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").ipv6().qdisc("a", "b", "root fq");
+    let bench = fixture.build().unwrap();
     for transport in [Transport::Udp4, Transport::Udp6, Transport::Frames] {
         let launch = Launch { lead: us(1_000), deadline: false, clock: LaunchClock::Mono };
         let flow = Talker::new("a", "b").over(transport).every(us(250)).count(200);
@@ -29,9 +29,9 @@ fn fq() {
 
 /// linux v6.12 `net/sched/sch_netem.c`.
 fn netem() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").qdisc("a", "b", "root netem delay 5ms");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").qdisc("a", "b", "root netem delay 5ms");
+    let bench = fixture.build().unwrap();
     let outcome = play(&bench, &[Talker::new("a", "b").every(us(97)).count(500)]);
     outcome.flow(0).late_by(shifted(5_000_000, &plus(TIMER, &TIMER)));
 }
@@ -39,11 +39,11 @@ fn netem() {
 /// The map of its manual page: priority 2 is class 1, priority 3 is class 0, all others are class
 /// 2, which has two queues.
 fn mqprio() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
     let map = "num_tc 3 map 2 2 1 0 2 2 2 2 2 2 2 2 2 2 2 2 queues 1@0 1@1 2@2";
-    rig.qdisc("a", "b", &format!("root handle 100: mqprio {map} hw 0"));
-    let bench = rig.build().unwrap();
+    fixture.qdisc("a", "b", &format!("root handle 100: mqprio {map} hw 0"));
+    let bench = fixture.build().unwrap();
     let flows: Vec<_> = (0..16).map(|priority| Talker::new("a", "b").priority(priority)).collect();
     let outcome = play(&bench, &flows);
     for flow in &outcome.flows {

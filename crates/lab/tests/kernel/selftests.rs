@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's own programs for launch times and transmit stamps (`tools/testing/selftests/net`),
-//! with the cases of their scripts, in virtual time.
+//! The kernel's own programs for launch times and transmit timestamps
+//! (`tools/testing/selftests/net`), with the cases of their scripts, in virtual time.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use timewire_base::{Span, Utc};
-use timewire_lab::rig::{Bench, Rig};
+use timewire_lab::fixture::{Bench, Fixture};
 use timewire_lab::trial::Trial;
 use timewire_lab::uml::Kernel;
 use timewire_sys::clock;
@@ -55,9 +55,9 @@ fn program(name: &str) -> Command {
 
 /// As `so_txtime.sh`: what is sent, and in which order it is to arrive.
 fn so_txtime() {
-    let mut rig = Rig::new();
-    rig.station("ns1").station("ns2").link("ns1", "ns2").ipv6().qdisc("ns1", "ns2", "root fq");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("ns1").station("ns2").link("ns1", "ns2").ipv6().qdisc("ns1", "ns2", "root fq");
+    let bench = fixture.build().unwrap();
     let cases = [
         ("mono", 4, "a,-1", "a,-1", true),
         ("mono", 6, "a,0", "a,0", true),
@@ -107,9 +107,9 @@ fn exchange(bench: &Bench, family: u8, clock: &str, sent: &str, received: &str) 
 
 /// As `txtimestamp.sh`: 10 ms on the way out of the loopback interface, 20 ms on the way in.
 fn txtimestamp() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").ipv6();
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").ipv6();
+    let bench = fixture.build().unwrap();
     let run = |program: &str, arguments: &str| {
         let mut command = Command::new(program);
         command.args(arguments.split_whitespace());

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every discipline for time-sensitive traffic, and a VLAN, in the snapshot of a real kernel.
-//!
-//! Not here: what the disciplines do with frames.
 
 use timewire_base::IfName;
 use timewire_host::snapshot::Snapshot;
 use timewire_host::tool::{Tool, run};
 use timewire_lab::trial::Trial;
-use timewire_sched::qdisc::Qdisc;
+use timewire_tsn::qdisc::Qdisc;
 
 pub const TRIALS: &[Trial] =
     &[Trial::new("t4_a_snapshot_has_each_discipline_as_it_was_set", disciplines)];

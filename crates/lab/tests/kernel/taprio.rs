@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Gates in software: linux v6.12 `net/sched/sch_taprio.c`.
-//!
-//! Not here: gates that are turned into launch times (`txtime_assist`).
 
 use timewire_base::{Instant, Span, Tai};
-use timewire_lab::rig::{Bench, Fate, Flow, Gates, Rig, Talker};
+use timewire_lab::fixture::{Bench, Fate, Fixture, Flow, Gates, Talker};
 use timewire_lab::trial::Trial;
 
 use super::{TIMER, TIMER_ON_GRID, next_cycle, ns, play, shifted, us};
@@ -40,9 +38,9 @@ fn halves() -> String {
 }
 
 fn two_stations(discipline: &str) -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b").qdisc("a", "b", discipline);
-    rig.build().unwrap()
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b").qdisc("a", "b", discipline);
+    fixture.build().unwrap()
 }
 
 /// Every frame left when its gate was open: at once, or when it opened.
@@ -118,12 +116,13 @@ fn higher_first() {
     ));
     let start = next_cycle(bench.soon(), us(640)) + us(64);
     let flow = |class| Talker::new("a", "b").priority(class).from(start).burst(5);
-    let mut rig = Vec::new();
+    let mut fixture = Vec::new();
     for class in [0, 2, 1] {
-        rig.push(flow(class));
+        fixture.push(flow(class));
     }
-    let outcome = play(&bench, &rig);
-    // All in the same instant; the order is that of the listener, who stamps in order of arrival.
+    let outcome = play(&bench, &fixture);
+    // All in the same instant; the order is that of the listener, who timestamps in order of
+    // arrival.
     for flow in &outcome.flows {
         flow.late_by(256_000..=256_256);
     }
@@ -133,9 +132,9 @@ fn higher_first() {
 
 /// Before the first entry there is none, and every gate is open (`taprio_dequeue`).
 fn future_base() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
+    let bench = fixture.build().unwrap();
     let base = bench.soon() + us(512_000);
     bench
         .tc(
@@ -173,9 +172,9 @@ fn split(flow: &Flow, at: Instant<Tai>) -> (Flow, Flow) {
 
 /// `taprio_get_start_time`: with the cycle after the present one, even when one begins now.
 fn past_base() {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
-    let bench = rig.build().unwrap();
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
+    let bench = fixture.build().unwrap();
     let base = bench.soon();
     bench.sleep_until(base + us(64_300));
     let line = format!(
@@ -352,7 +351,7 @@ fn opened_by_change() {
 }
 
 /// `taprio_reset` cancels the timer of the gates, and only a new schedule starts it again. It is
-/// called when a discipline is put below, and when the interface loses its carrier or goes down.
+/// called when a discipline is put below, and when the interface loses its backend or goes down.
 fn stopped() {
     let gates = format!(
         "root handle 100: taprio {} base-time 0 clockid CLOCK_TAI sched-entry S 2 320000 \

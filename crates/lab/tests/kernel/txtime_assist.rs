@@ -2,7 +2,7 @@
 //! Gates as launch times: taprio with `flags 0x1` over etf (linux v6.12
 //! `net/sched/sch_taprio.c:get_packet_txtime`).
 
-use timewire_lab::rig::{Bench, Gates, Rig, Talker};
+use timewire_lab::fixture::{Bench, Fixture, Gates, Talker};
 use timewire_lab::trial::Trial;
 
 use super::etf::LATE;
@@ -18,9 +18,9 @@ const DELTA_US: i64 = 64;
 const DELAY_US: i64 = 128;
 
 fn assisted() -> Bench {
-    let mut rig = Rig::new();
-    rig.station("a").station("b").link("a", "b");
-    rig.qdisc(
+    let mut fixture = Fixture::new();
+    fixture.station("a").station("b").link("a", "b");
+    fixture.qdisc(
         "a",
         "b",
         &format!(
@@ -32,9 +32,9 @@ fn assisted() -> Bench {
     );
     for class in 1..=2 {
         let etf = format!("etf clockid CLOCK_TAI delta {DELTA_US}000 skip_sock_check");
-        rig.qdisc("a", "b", &format!("parent 100:{class} {etf}"));
+        fixture.qdisc("a", "b", &format!("parent 100:{class} {etf}"));
     }
-    rig.build().unwrap()
+    fixture.build().unwrap()
 }
 
 /// A frame gets the launch time of now and the delay, or of the next opening when that is in no

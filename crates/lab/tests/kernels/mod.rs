@@ -159,7 +159,7 @@ pub fn station(number: u8, clock: StationClock, words: &[&str]) -> KernelStation
     let name = char::from(b'a' + number - 1).to_string();
     KernelStation {
         name: StationName::new(&name).unwrap(),
-        mac: [2, 0, 0, 0, 0, number],
+        mac: timewire_base::wire::MacAddress([2, 0, 0, 0, 0, number]),
         address: (Ipv4Addr::new(10, 77, 0, number), 24),
         clock,
         queues: 1,

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel's definitions of tests of `tc`, as `tools/testing/selftests/tc-testing` keeps them,
 //! and what the model makes of their commands.
-//!
-//! Not here: running them (`guest`).
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use timewire_sched::qdisc::{QdiscCommand, QdiscError, QdiscKind, Refuser};
+use timewire_tsn::qdisc::{QdiscCommand, QdiscError, QdiscKind, Refuser};
 
 /// A definition, with the names of interfaces and programs filled in.
 pub struct Definition {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Inside the machine: each definition with the commands that the model prints, and where that
 //! comes to another end than it describes, as it stands; in a network namespace of its own.
-//!
-//! Not here: what came of it in words (`main`).
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +8,8 @@ use std::process::{Command, Output};
 
 use regex::RegexBuilder;
 use serde::{Deserialize, Serialize};
-use timewire_sched::qdisc::{Qdisc, QdiscCommand, ShownQdisc, Taprio, TaprioOptions};
 use timewire_sys::namespace::{self, Namespace};
+use timewire_tsn::qdisc::{Qdisc, QdiscCommand, ShownQdisc, Taprio, TaprioOptions};
 
 use crate::definition::{Definition, Reading, Step, instead, read_all, reading};
 
@@ -65,12 +63,12 @@ pub fn main(tc_testing: &Path) {
 }
 
 /// Where commands are run.
-pub struct Place<'a> {
+pub struct GuestDirectory<'a> {
     /// The working directory.
     pub directory: &'a Path,
 }
 
-impl Place<'_> {
+impl GuestDirectory<'_> {
     /// Runs a line.
     pub fn shell(&self, line: &str) -> Output {
         let shell = Command::new("sh").args(["-c", line]).current_dir(self.directory).output();
@@ -118,7 +116,7 @@ fn said(output: &Output) -> String {
 
 /// In a network namespace that nothing else is in; the one before goes with this one's coming.
 fn run(definition: &Definition, directory: &Path, rendered: bool) -> Came {
-    let place = Place { directory };
+    let place = GuestDirectory { directory };
     if let Some(line) = &definition.depends_on {
         let output = place.shell(line);
         if !output.status.success() {
@@ -137,7 +135,7 @@ fn run(definition: &Definition, directory: &Path, rendered: bool) -> Came {
     came
 }
 
-fn part(definition: &Definition, place: &Place<'_>, rendered: bool) -> Came {
+fn part(definition: &Definition, place: &GuestDirectory<'_>, rendered: bool) -> Came {
     if let Err(why) = place.steps(&definition.setup, rendered) {
         return Came::Failed(format!("setup: {why}"));
     }

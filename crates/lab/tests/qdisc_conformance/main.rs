@@ -6,7 +6,7 @@
 //! The definitions are those beside each kernel in the cache, and those in the directories that
 //! `TIMEWIRE_TC_TESTING` lists (each a `tools/testing/selftests/tc-testing`), which are read only.
 //!
-//! Not here: the disciplines themselves (`timewire-sched`).
+//! Not here: the disciplines themselves (`timewire-tsn`).
 #![expect(clippy::expect_used, reason = "a test fails by panicking; it has a main of its own")]
 
 mod definition;
@@ -25,7 +25,7 @@ use definition::{Definition, Reading, reading};
 use guest::{Came, Ran};
 use rules::Ruled;
 use timewire_lab::uml::{Kernel, Machine, Origin};
-use timewire_sched::qdisc::{QdiscCommand, QdiscError, Refuser};
+use timewire_tsn::qdisc::{QdiscCommand, QdiscError, Refuser};
 
 type Test = (&'static str, fn());
 

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rules of the model, one command each, given to `tc` and the kernel all the same: who the
 //! model says refuses it must refuse it, and what the model takes must be taken and be there.
-//!
-//! Not here: the kernel's own definitions (`definition`).
 
 use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::{BitsPerSecond, FrameLen, Instant, SocketPriority, Span, StationName};
-use timewire_sched::qdisc::{QdiscCommand, Refuser, TdmPort, taprio_of_station};
-use timewire_sched::tdm::{Slot, TdmSchedule};
+use timewire_model::tdm::{Slot, TdmSchedule};
 use timewire_sys::namespace::{self, Namespace};
+use timewire_tsn::qdisc::{QdiscCommand, Refuser, TdmPort, taprio_of_station};
 
-use crate::guest::Place;
+use crate::guest::GuestDirectory;
 
 /// What came of a rule.
 #[derive(Debug, Serialize, Deserialize)]
@@ -159,7 +157,7 @@ pub fn line(words: &str) -> String {
 
 /// Gives each to `tc` and prints a [`Ruled`] per line.
 pub fn main() {
-    let place = Place { directory: Path::new("/") };
+    let place = GuestDirectory { directory: Path::new("/") };
     namespace::unshare(&[Namespace::Network]).expect("a network namespace");
     fs::write("/sys/bus/netdevsim/new_device", "1 1 16").expect("a device with 16 queues");
     for words in all() {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What runs inside a machine: one sender and one receiver, joined by a cable without length, whose
-//! frames pass a discipline; every stamp is printed. And what is expected of the stamps.
-//!
-//! Not here: booting (`main`), network cards (`stations`).
+//! frames pass a discipline; every timestamp is printed. And what is expected of the timestamps.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::thread;
@@ -10,18 +8,19 @@ use std::thread;
 use timewire_base::{Instant, Span, Tai};
 use timewire_host::tool::{self, Tool, netns_path};
 use timewire_lab::ns;
-use timewire_lab::qemu::card::{self, Stamped};
+use timewire_lab::qemu::nic::{self, Timestamped};
 use timewire_sys::talk::{LaunchMode, TalkOptions, TalkSocket};
-use timewire_sys::udp::StampedUdp;
+use timewire_sys::udp::TimestampedUdp;
 use timewire_sys::{clock, scheduler};
 
 /// Runs a role.
 pub fn run(role: &str, arguments: &[String]) {
     match role {
         "gates" => gates(),
-        "stamps" => {
-            let kinds: Vec<Stamped> = arguments.iter().map(|text| text.parse().unwrap()).collect();
-            let Err(error) = card::keep_stamping(&kinds);
+        "timestamps" => {
+            let kinds: Vec<Timestamped> =
+                arguments.iter().map(|text| text.parse().unwrap()).collect();
+            let Err(error) = nic::keep_timestamping(&kinds);
             panic!("{error}");
         }
         _ => panic!("no role {role}"),
@@ -103,8 +102,8 @@ fn inside<T: Send>(netns: &str, work: impl FnOnce() -> T + Send) -> T {
     ns::in_namespace(&netns_path(netns), work).unwrap()
 }
 
-fn listener(port: u16) -> StampedUdp {
-    let socket = inside("listener", || StampedUdp::bind(SocketAddrV4::new(TO, port))).unwrap();
+fn listener(port: u16) -> TimestampedUdp {
+    let socket = inside("listener", || TimestampedUdp::bind(SocketAddrV4::new(TO, port))).unwrap();
     socket.set_timeout(Span::from_ns(500_000_000)).unwrap();
     socket
 }
@@ -115,8 +114,8 @@ fn talker(port: u16, options: TalkOptions) -> TalkSocket<Tai> {
     inside("talker", || TalkSocket::udp(from, to, options)).unwrap()
 }
 
-/// Prints `NAME NUMBER STAMP` for all that arrive; `NAME sent COUNT` at the end.
-fn exchange(name: &str, listener: &StampedUdp, send: impl FnOnce() + Send) {
+/// Prints `NAME NUMBER Timestamp` for all that arrive; `NAME sent COUNT` at the end.
+fn exchange(name: &str, listener: &TimestampedUdp, send: impl FnOnce() + Send) {
     thread::scope(|scope| {
         scope.spawn(send);
         let mut bytes = [0; 64];
@@ -127,7 +126,7 @@ fn exchange(name: &str, listener: &StampedUdp, send: impl FnOnce() + Send) {
             match listener.receive(&mut bytes).unwrap() {
                 Some(received) => {
                     let number = i64::from_ne_bytes(bytes[..8].try_into().unwrap());
-                    arrived.push((number, received.stamp.unwrap().as_ns()));
+                    arrived.push((number, received.timestamp.unwrap().as_ns()));
                 }
                 None => quiet += 1,
             }
@@ -171,8 +170,8 @@ fn payload(number: i64) -> [u8; 32] {
     bytes
 }
 
-/// The stamps of one name: number of the message, instant.
-fn stamps(text: &str, name: &str) -> Vec<(i64, i64)> {
+/// The timestamps of one name: number of the message, instant.
+fn timestamps(text: &str, name: &str) -> Vec<(i64, i64)> {
     let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let ours = words.filter(|words| words[0] == name);
     ours.map(|words| (words[1].parse().unwrap(), words[2].parse().unwrap())).collect()
@@ -181,7 +180,7 @@ fn stamps(text: &str, name: &str) -> Vec<(i64, i64)> {
 /// Every frame arrived; `etf` released each within microseconds after its instant, never before;
 /// none arrived outside its window.
 pub fn judge(text: &str) {
-    let launches = stamps(text, "launch");
+    let launches = timestamps(text, "launch");
     assert_eq!(launches.len(), usize::try_from(MESSAGES).unwrap(), "frames lost");
     let begin = START_NS + CYCLE_NS * 1_000;
     let mut errors: Vec<i64> = launches
@@ -195,12 +194,12 @@ pub fn judge(text: &str) {
     assert!(least >= 0 && most < LAUNCH_BOUND_NS + INTERRUPT_NS, "{least} to {most} ns");
     assert!(within * 20 >= errors.len() * 19, "{within} of {} within the bound", errors.len());
     for (class, (open, close)) in (0..).zip(WINDOWS) {
-        let arrivals = stamps(text, &format!("class{class}"));
+        let arrivals = timestamps(text, &format!("class{class}"));
         let missing: Vec<_> =
             (0..MESSAGES).filter(|n| arrivals.iter().all(|(m, _)| m != n)).collect();
         assert!(missing.is_empty(), "class {class} lost {missing:?}");
-        // The gate decides as the frame leaves; the stamp is taken where it arrives, later by what
-        // the way there costs at a nanosecond per instruction.
+        // The gate decides as the frame leaves; the timestamp is taken where it arrives, later by
+        // what the way there costs at a nanosecond per instruction.
         let after_open = |ns: i64| (ns - open).rem_euclid(CYCLE_NS);
         let mut after: Vec<_> = arrivals.iter().map(|(_, ns)| after_open(*ns)).collect();
         after.sort_unstable();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Emulated machines with a distribution's kernel: what they are, that timing in them is exact and
-//! repeatable, and what only they have: network cards with clocks and hardware stamps.
+//! repeatable, and what only they have: NICs with clocks and hardware timestamps.
 //!
 //! Each boot takes some ten seconds, and the packages are fetched at the first one, so they run
 //! only when `TIMEWIRE_SLOW=1` asks for it.
@@ -18,6 +18,7 @@ use std::panic;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use timewire_base::Failure;
 use timewire_lab::LabError;
 use timewire_lab::qemu::{Kernel, Machine};
 use timewire_lab::uml::{Connection, Finished};
@@ -29,8 +30,8 @@ const TESTS: [(&str, fn()); 8] = [
     ("t4_qemu_what_goes_wrong_is_named", wrong),
     ("t4_qemu_frames_keep_gates_and_launch_times_and_do_so_again", gates_and_launch_times),
     ("t4_qemu_an_older_kernel_keeps_them_too", older_kernel),
-    ("t4_qemu_cards_have_clocks_and_hardware_stamps", stations::cards),
-    ("t4_qemu_two_stations_synchronise_by_hardware_stamps", stations::synchronise),
+    ("t4_qemu_nics_have_clocks_and_hardware_timestamps", stations::nics),
+    ("t4_qemu_two_stations_synchronise_by_hardware_timestamps", stations::synchronise),
 ];
 
 fn main() -> ExitCode {
@@ -192,16 +193,16 @@ fn wrong() {
     let error = slow.run(&kernel).unwrap_err();
     assert!(error.to_string().contains("did not end within its time"), "{error}");
     let mut many = machine(&["true"]);
-    many.cards = 9;
+    many.nics = 9;
     let error = many.run(&kernel).unwrap_err();
-    assert!(error.to_string().contains("9 network cards are more than 8"), "{error}");
+    assert!(error.to_string().contains("9 NICs are more than 8"), "{error}");
     let error = Kernel::find(Some("2.4")).unwrap_err();
     assert!(matches!(error, LabError::NoKernel { .. }), "{error}");
     assert!(error.hint().unwrap().contains("timewire lab qemu --kernel 2.4"), "{error}");
 }
 
 /// So many are made at most until two are the same.
-const MOST_RUNS: usize = 5;
+const MAX_RUNS: usize = 5;
 
 fn gates_and_launch_times() {
     let kernel = kernel(None);
@@ -210,7 +211,7 @@ fn gates_and_launch_times() {
     inside::judge(&runs[0]);
     // Where the host has more to do than processors, some are off by 200 ns: where threads of
     // the emulator are interrupted is not of the machine's time. Hardly two of those in one way.
-    while runs.len() < MOST_RUNS {
+    while runs.len() < MAX_RUNS {
         let next = run();
         if runs.contains(&next) {
             return;
@@ -220,7 +221,7 @@ fn gates_and_launch_times() {
         eprintln!("run {} is not as the first one from {first:?} on", runs.len() + 1);
         runs.push(next);
     }
-    panic!("no two of {MOST_RUNS} runs are the same");
+    panic!("no two of {MAX_RUNS} runs are the same");
 }
 
 fn older_kernel() {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Network cards with clocks: what they say that they can, and two stations that synchronise by
-//! their hardware stamps.
-//!
-//! Not here: what the emulated cards cannot do (`docs/src/how-to/qemu.md`).
+//! NICs with clocks: what they say that they can, and two stations that synchronise by
+//! their hardware timestamps.
 
 use std::path::PathBuf;
 
 use crate::{kernel, machine, said};
 
-pub fn cards() {
-    let script = "ls -d /dev/ptp*; for card in 0 1; do ethtool -T eth$card; done";
+pub fn nics() {
+    let script = "ls -d /dev/ptp*; for nic in 0 1; do ethtool -T eth$nic; done";
     let mut machine = machine(&["sh", "-c", script]);
-    machine.cards = 2;
+    machine.nics = 2;
     let text = said(&machine.run(&kernel(None)).unwrap());
     assert!(text.starts_with("/dev/ptp0\n/dev/ptp1\n"), "{text}");
     let has = |what: &str| text.lines().filter(|line| line.trim().starts_with(what)).count();
@@ -27,7 +25,7 @@ pub fn synchronise() {
     let (ptp4l, phc_ctl) = (kernel.tool("usr/sbin/ptp4l"), kernel.tool("usr/sbin/phc_ctl"));
     let script = format!(
         "set -e
-         {this} role stamps delay-req sync &
+         {this} role timestamps delay-req sync &
          mkdir -p /run/netns
          for station in 0 1; do
              ip netns add station$station
@@ -48,7 +46,7 @@ pub fn synchronise() {
         phc_ctl = phc_ctl.display(),
     );
     let mut machine = machine(&["sh", "-c", &script]);
-    machine.cards = 2;
+    machine.nics = 2;
     let programs = ["sh", "sleep", "mkdir", "cat", "ip"].map(PathBuf::from);
     machine.sealed = Some(programs.into_iter().chain([ptp4l, phc_ctl]).collect());
     let text = said(&machine.run(&kernel).unwrap());
@@ -67,7 +65,7 @@ pub fn synchronise() {
     let squares: i64 = locked.iter().map(|ns| ns * ns).sum();
     let mean_square = squares / i64::try_from(locked.len()).unwrap();
     eprintln!("in step for {} messages, mean square {mean_square} ns^2", locked.len());
-    // One clock counts for both cards and the cable has no length: stamps differ by nothing.
+    // One clock counts for both NICs and the cable has no length: timestamps differ by nothing.
     assert_eq!(mean_square, 0, "{text}");
 }
 

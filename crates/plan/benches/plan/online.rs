@@ -8,6 +8,7 @@ use timewire_base::Sequence;
 use timewire_plan::generate::{Recipe, Topology};
 use timewire_plan::model::{Problem, Stream, StreamId};
 use timewire_plan::synth::{Change, Planner};
+use timewire_stats::{median, nearest_rank};
 
 use crate::{cpu_seconds, run};
 
@@ -33,16 +34,19 @@ impl Kind {
     fn print(&mut self, what: &str) {
         self.took.sort_by(f64::total_cmp);
         self.steps.sort_unstable();
-        let Some(last) = self.took.len().checked_sub(1) else { return println!("  {what}: none") };
+        let (Some(p50), Some(p99), Some(longest), Some(steps), Some(most)) = (
+            median(&self.took),
+            nearest_rank(&self.took, 990_000),
+            self.took.last(),
+            nearest_rank(&self.steps, 990_000),
+            self.steps.last(),
+        ) else {
+            return println!("  {what}: none");
+        };
         println!(
-            "  {what:<40} {:>5} times: p50 {:>7.1} us, p99 {:>7.1} us, max {:>8.1} us; p99 {:>6} \
-             steps, max {:>6}",
+            "  {what:<40} {:>5} times: p50 {p50:>7.1} us, p99 {p99:>7.1} us, max {longest:>8.1} \
+             us; p99 {steps:>6} steps, max {most:>6}",
             self.took.len(),
-            self.took[last / 2],
-            self.took[last * 99 / 100],
-            self.took[last],
-            self.steps[last * 99 / 100],
-            self.steps[last],
         );
     }
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a queue has no bound, and which queue is to blame.
-//!
-//! Not here: why nothing at all could be bounded ([`super::BoundsError`]).
 
 use std::sync::Arc;
 

@@ -4,8 +4,6 @@
 //! **Source**: IEEE 802.1Q-2022, 34.3.1 and Annex L for two classes; for more: Azua, Boyer:
 //! Complete modelling of AVB in Network Calculus Framework (RTNS 2014), as corrected for lower
 //! classes by Daigmorte, Boyer, Zhao: Modelling in network calculus a TSN architecture (2018).
-//!
-//! Not here: the words and units of `tc` (`timewire_sched::qdisc::CreditShaper`).
 
 use timewire_base::BitsPerSecond;
 
@@ -72,7 +70,7 @@ pub fn credit_bounds(
 mod tests {
     use super::*;
     use timewire_base::FrameLen;
-    use timewire_sched::qdisc::{CreditShaper, ReservedClass};
+    use timewire_tsn::qdisc::{CreditShaper, ReservedClass};
 
     fn mbit(mbit: u64) -> BitsPerSecond {
         BitsPerSecond::new(mbit * 1_000_000).unwrap()
@@ -117,7 +115,7 @@ mod tests {
         assert_eq!(error, BoundsError::Reserved { reserved: 120_000_000, rate: mbit(100) });
     }
 
-    /// Second road: the calculator of the classes A and B that writes the words of `tc`.
+    /// second method: the calculator of the classes A and B that writes the words of `tc`.
     #[test]
     fn t0_two_classes_agree_with_the_shaper_of_tc() {
         let wire = |bytes: u32| FrameLen::new(bytes - 24).unwrap().wire_len();

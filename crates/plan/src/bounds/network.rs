@@ -5,8 +5,6 @@
 //! Accuracy-Complexity Tradeoffs of Compositional Analyses using Network Calculus (2017);
 //! regulators that cost no delay: Le Boudec: A Theory of Traffic Regulators for Deterministic
 //! Networks (2018).
-//!
-//! Not here: what one queue gets ([`super::port`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

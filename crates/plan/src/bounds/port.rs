@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a port guarantees to one traffic class.
-//!
-//! Not here: what arrives there ([`super::network`]).
 
 use timewire_base::{BitsPerSecond, Span};
 
@@ -432,7 +430,7 @@ fn tighter(one: &Arrival, other: &Arrival) -> Result<Arrival, BoundsError> {
 mod tests {
     use super::*;
 
-    /// Second road: from the end of each window to the start of each that follows.
+    /// second method: from the end of each window to the start of each that follows.
     fn slow(open: &[(i64, i64)], cycle: i64, shut: i64) -> i128 {
         let mut most = i128::from(if open.is_empty() { cycle } else { 0 }) * i128::from(cycle);
         for (index, (_, from)) in open.iter().enumerate() {

@@ -4,8 +4,6 @@
 //!
 //! **Source**: Le Boudec, Thiran: Network Calculus, chapters 1 and 3; Bouillard, Boyer,
 //! Le Corronc: Deterministic Network Calculus, chapter 4.
-//!
-//! Not here: networks of servers ([`super::Servers`]).
 
 use std::cmp::{Ordering, Reverse};
 
@@ -13,18 +11,18 @@ use super::{CalculusError, Ratio};
 
 /// A straight line: its value at zero and its slope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line {
+struct AffineCurve {
     at_zero: Ratio,
     slope: Ratio,
 }
 
-impl Line {
+impl AffineCurve {
     fn at(&self, t: Ratio) -> Result<Ratio, CalculusError> {
         self.slope.times(t)?.plus(self.at_zero)
     }
 
     /// Where the two lines meet; their slopes differ.
-    fn meets(&self, other: &Line) -> Result<Ratio, CalculusError> {
+    fn meets(&self, other: &AffineCurve) -> Result<Ratio, CalculusError> {
         other.at_zero.minus(self.at_zero)?.over(self.slope.minus(other.slope)?)
     }
 }
@@ -33,13 +31,13 @@ impl Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Burst ascending, rate descending; each is the least somewhere after zero.
-    lines: Vec<Line>,
+    lines: Vec<AffineCurve>,
 }
 
 impl Arrival {
     /// No traffic.
     pub fn nothing() -> Arrival {
-        Arrival { lines: vec![Line { at_zero: Ratio::ZERO, slope: Ratio::ZERO }] }
+        Arrival { lines: vec![AffineCurve { at_zero: Ratio::ZERO, slope: Ratio::ZERO }] }
     }
 
     /// At most `burst` at once, and `rate` in the long run.
@@ -59,7 +57,7 @@ impl Arrival {
         if limits.iter().any(|(rate, burst)| rate.is_negative() || burst.is_negative()) {
             return Err(CalculusError::Negative);
         }
-        let lines = limits.iter().map(|&(slope, at_zero)| Line { at_zero, slope }).collect();
+        let lines = limits.iter().map(|&(slope, at_zero)| AffineCurve { at_zero, slope }).collect();
         Ok(Arrival { lines: lower_envelope(lines)? })
     }
 
@@ -78,12 +76,12 @@ impl Arrival {
         self.lines.iter().map(|line| (line.slope, line.at_zero)).collect()
     }
 
-    fn last(&self) -> &Line {
+    fn last(&self) -> &AffineCurve {
         self.lines.last().expect("invariant: an arrival curve has a line")
     }
 
     /// The times where the least line changes, each with the line from there on; the first is zero.
-    fn pieces(&self) -> Result<Vec<(Ratio, Line)>, CalculusError> {
+    fn pieces(&self) -> Result<Vec<(Ratio, AffineCurve)>, CalculusError> {
         pieces(&self.lines)
     }
 
@@ -103,7 +101,7 @@ impl Arrival {
         loop {
             let (x, y) = (a[i].1, b[j].1);
             let at_zero = x.at_zero.plus(y.at_zero)?;
-            lines.push(Line { at_zero, slope: x.slope.plus(y.slope)? });
+            lines.push(AffineCurve { at_zero, slope: x.slope.plus(y.slope)? });
             match (a.get(i + 1), b.get(j + 1)) {
                 (None, None) => break,
                 (Some(_), None) => i += 1,
@@ -147,7 +145,7 @@ impl Arrival {
         let (mut t, mut value) = (Ratio::ZERO, self.backlog_at(service, start)?);
         let mut lines = Vec::new();
         for (slope, length) in steps {
-            lines.push(Line { at_zero: value.minus(slope.times(t)?)?, slope });
+            lines.push(AffineCurve { at_zero: value.minus(slope.times(t)?)?, slope });
             let Some(length) = length else { break };
             (t, value) = (t.plus(length)?, value.plus(slope.times(length)?)?);
         }
@@ -242,7 +240,7 @@ impl Arrival {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Rate ascending; the first is zero, each is the greatest somewhere.
-    lines: Vec<Line>,
+    lines: Vec<AffineCurve>,
 }
 
 impl Service {
@@ -262,13 +260,13 @@ impl Service {
         }
         let mut lines = Vec::new();
         for &(slope, latency) in guarantees {
-            lines.push(Line { at_zero: Ratio::ZERO.minus(slope.times(latency)?)?, slope });
+            lines.push(AffineCurve { at_zero: Ratio::ZERO.minus(slope.times(latency)?)?, slope });
         }
         Service::of(lines)
     }
 
-    fn of(mut lines: Vec<Line>) -> Result<Service, CalculusError> {
-        lines.push(Line { at_zero: Ratio::ZERO, slope: Ratio::ZERO });
+    fn of(mut lines: Vec<AffineCurve>) -> Result<Service, CalculusError> {
+        lines.push(AffineCurve { at_zero: Ratio::ZERO, slope: Ratio::ZERO });
         Ok(Service { lines: upper_envelope(lines)? })
     }
 
@@ -295,7 +293,7 @@ impl Service {
         greatest(self.lines.iter().map(|line| line.at(t)))
     }
 
-    fn pieces(&self) -> Result<Vec<(Ratio, Line)>, CalculusError> {
+    fn pieces(&self) -> Result<Vec<(Ratio, AffineCurve)>, CalculusError> {
         pieces(&self.lines)
     }
 
@@ -324,7 +322,7 @@ impl Service {
         steps.sort_by_key(|step| step.0);
         let (mut t, mut value, mut lines) = (Ratio::ZERO, Ratio::ZERO, Vec::new());
         for (slope, length) in steps {
-            lines.push(Line { at_zero: value.minus(slope.times(t)?)?, slope });
+            lines.push(AffineCurve { at_zero: value.minus(slope.times(t)?)?, slope });
             let Some(length) = length else { break };
             (t, value) = (t.plus(length)?, value.plus(slope.times(length)?)?);
         }
@@ -355,20 +353,28 @@ impl Service {
     }
 
     /// The greatest convex curve that is nothing until `shift` and below the difference after.
-    fn less_after(&self, others: &Arrival, shift: Ratio) -> Result<Vec<Line>, CalculusError> {
+    fn less_after(
+        &self,
+        others: &Arrival,
+        shift: Ratio,
+    ) -> Result<Vec<AffineCurve>, CalculusError> {
         let mut lines = Vec::new();
         for line in self.differences(others, shift)? {
             // A line that is above zero at the shift is lowered: before it nothing is promised.
             let there = line.at(shift)?;
             let lowered = there.max(Ratio::ZERO);
-            lines.push(Line { at_zero: line.at_zero.minus(lowered)?, slope: line.slope });
+            lines.push(AffineCurve { at_zero: line.at_zero.minus(lowered)?, slope: line.slope });
         }
         Ok(lines)
     }
 
     /// Each line of service less each line of arrival `shift` later: the greatest over the former
     /// of the least over the latter is the difference, but only pairs that meet in time bound it.
-    fn differences(&self, others: &Arrival, shift: Ratio) -> Result<Vec<Line>, CalculusError> {
+    fn differences(
+        &self,
+        others: &Arrival,
+        shift: Ratio,
+    ) -> Result<Vec<AffineCurve>, CalculusError> {
         let (served, arriving) = (self.pieces()?, others.pieces()?);
         let mut starts: Vec<Ratio> = served.iter().map(|(t, _)| *t).collect();
         for (t, _) in &arriving {
@@ -383,7 +389,7 @@ impl Service {
             let shifted = other.at_zero.minus(other.slope.times(shift)?)?;
             let slope = line.slope.minus(other.slope)?;
             if !slope.is_negative() {
-                lines.push(Line { at_zero: line.at_zero.minus(shifted)?, slope });
+                lines.push(AffineCurve { at_zero: line.at_zero.minus(shifted)?, slope });
             }
         }
         Ok(lines)
@@ -391,12 +397,12 @@ impl Service {
 }
 
 /// The line from the latest start that is not after `t`; the first starts at zero.
-fn active(pieces: &[(Ratio, Line)], t: Ratio) -> Line {
+fn active(pieces: &[(Ratio, AffineCurve)], t: Ratio) -> AffineCurve {
     let after = pieces.partition_point(|(start, _)| *start <= t);
     pieces[after - 1].1
 }
 
-fn pieces(lines: &[Line]) -> Result<Vec<(Ratio, Line)>, CalculusError> {
+fn pieces(lines: &[AffineCurve]) -> Result<Vec<(Ratio, AffineCurve)>, CalculusError> {
     let mut pieces = Vec::with_capacity(lines.len());
     for (index, line) in lines.iter().enumerate() {
         let start = if index == 0 { Ratio::ZERO } else { lines[index - 1].meets(line)? };
@@ -406,22 +412,22 @@ fn pieces(lines: &[Line]) -> Result<Vec<(Ratio, Line)>, CalculusError> {
 }
 
 /// Those lines that are the least somewhere after zero, by descending slope.
-fn lower_envelope(lines: Vec<Line>) -> Result<Vec<Line>, CalculusError> {
+fn lower_envelope(lines: Vec<AffineCurve>) -> Result<Vec<AffineCurve>, CalculusError> {
     envelope(lines, |a, b| b.cmp(a))
 }
 
 /// Those lines that are the greatest somewhere after zero, by ascending slope.
-fn upper_envelope(lines: Vec<Line>) -> Result<Vec<Line>, CalculusError> {
+fn upper_envelope(lines: Vec<AffineCurve>) -> Result<Vec<AffineCurve>, CalculusError> {
     envelope(lines, Ratio::cmp)
 }
 
 /// Those lines that are the last in this order somewhere after zero, by their slopes in it.
 fn envelope(
-    mut lines: Vec<Line>,
+    mut lines: Vec<AffineCurve>,
     order: fn(&Ratio, &Ratio) -> Ordering,
-) -> Result<Vec<Line>, CalculusError> {
+) -> Result<Vec<AffineCurve>, CalculusError> {
     lines.sort_by(|a, b| order(&a.slope, &b.slope).then(order(&a.at_zero, &b.at_zero)));
-    let mut kept: Vec<Line> = Vec::with_capacity(lines.len());
+    let mut kept: Vec<AffineCurve> = Vec::with_capacity(lines.len());
     for line in lines {
         while let Some(last) = kept.last() {
             let hidden = order(&last.at_zero, &line.at_zero).is_le()
@@ -525,7 +531,7 @@ mod tests {
     }
 
     proptest! {
-        /// Second road: each operation against its definition on a grid of instants.
+        /// second method: each operation against its definition on a grid of instants.
         #[test]
         fn t0_operations_are_what_their_definitions_say(
             a in any_arrival(), b in any_arrival(), s in any_service(), z in any_service(),

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fractions of 128-bit integers, exact or an error: no result is ever rounded or wrapped.
-//!
-//! Not here: the integer arithmetic, rounded towards the safe side, of bounds for whole networks
-//! (`crate::bounds`).
 
 use std::cmp::Ordering;
 use std::fmt;

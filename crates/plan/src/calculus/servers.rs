@@ -5,8 +5,6 @@
 //!
 //! **Source**: Schmitt, Zdarsky, Fidler: Delay Bounds under Arbitrary Multiplexing (INFOCOM 2008);
 //! Bouillard, Boyer, Le Corronc: Deterministic Network Calculus, chapter 10.
-//!
-//! Not here: the curves ([`super::Arrival`], [`super::Service`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,8 +5,6 @@
 //! Gates hold a frame until they let it go, so that a later start never arrives sooner, and between
 //! two starts at which some gate was reached just in time the latency does not rise. It is least at
 //! one of those starts, or at the last that the stream may have; these are looked at.
-//!
-//! Not here: whether frames of several streams meet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,9 +26,9 @@ pub(super) enum Alone {
 }
 
 /// The most starts that are looked at for a stream.
-const MOST_STARTS: usize = 50_000;
+const MAX_STARTS: usize = 50_000;
 /// The most intervals of a stream in which its frames may lie differently in the cycle of a port.
-const MOST_TURNS: i64 = 10_000;
+const MAX_TURNS: i64 = 10_000;
 
 /// When a frame can start on a port so that its gate is open for it in every interval alike:
 /// periodic, from and until, both included.
@@ -45,7 +43,7 @@ impl Starts {
     /// `open`: when the gate is open in two cycles, joined where they touch.
     pub(super) fn new(open: &[(i64, i64)], cycle: i64, length: i64, stream: &Stream) -> Starts {
         let period = greatest_common_divisor(cycle, stream.interval.as_ns()).max(1);
-        let is_cut = cycle / period > MOST_TURNS;
+        let is_cut = cycle / period > MAX_TURNS;
         if open == [(0, 2 * cycle)] {
             return Starts { period, spans: vec![(0, period - 1)], is_cut: false };
         }
@@ -93,7 +91,7 @@ fn common(one: &[(i64, i64)], other: &[(i64, i64)]) -> Vec<(i64, i64)> {
 }
 
 /// The way of a stream, and the gates on it.
-struct Way<'a> {
+struct StreamRoute<'a> {
     network: &'a Network,
     stream: &'a Stream,
     trees: &'a [Vec<LinkId>],
@@ -116,7 +114,7 @@ pub(super) fn any_start(
     if let Some((link, _)) = own.iter().find(|(_, starts)| starts.spans.is_empty()) {
         return Alone::Shut(*link);
     }
-    let way = Way { network, stream, trees, gates: own };
+    let way = StreamRoute { network, stream, trees, gates: own };
     let (earliest, latest) = (stream.release.earliest.as_ns(), stream.release_latest().as_ns());
     let (starts, is_cut) = way.candidates(earliest, latest);
     let mut least: Option<i64> = None;
@@ -136,7 +134,7 @@ pub(super) fn any_start(
     }
 }
 
-impl Way<'_> {
+impl StreamRoute<'_> {
     /// Starts at which a gate is reached just in time, the first and the last; and whether there
     /// were more.
     fn candidates(&self, earliest: i64, latest: i64) -> (BTreeSet<i64>, bool) {
@@ -149,7 +147,7 @@ impl Way<'_> {
                 let shift = edge - at - earliest;
                 let mut start = earliest + shift.rem_euclid(starts.period);
                 while start <= latest {
-                    if all.len() >= MOST_STARTS {
+                    if all.len() >= MAX_STARTS {
                         return (all, true);
                     }
                     all.insert(start);

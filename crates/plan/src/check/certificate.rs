@@ -3,8 +3,6 @@
 //!
 //! A proof is accepted when each number in it is derived again and the conclusion follows. What
 //! says itself that it is none is not proven, however likely.
-//!
-//! Not here: the plan itself ([`super::check`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};

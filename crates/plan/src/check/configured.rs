@@ -4,8 +4,6 @@
 //! Of a stream whose starts are not known, whether it has some with which it arrives in time.
 //!
 //! It shares the words of [`crate::model`] with the search and nothing else.
-//!
-//! Not here: where the configuration comes from (`crate::file`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +13,7 @@ use super::alone::{self, Alone, Starts};
 use super::finding::Findings;
 use super::times::{forwarding, occupancy};
 use super::{
-    CheckError, Finding, MOST_INSTANCES, Report, Rule, check_while, greatest_common_divisor,
+    CheckError, Finding, MAX_INSTANCES, Report, Rule, check_while, greatest_common_divisor,
 };
 use crate::model::{
     Admission, GateWindow, LinkId, Plan, PortGates, Problem, Role, Route, Stream, StreamId,
@@ -377,8 +375,8 @@ impl View<'_> {
                 let length = occupancy(network, sent.link, stream);
                 let turns = turns(port.cycle, stream.interval.as_ns());
                 instances = instances.saturating_add(turns.unsigned_abs());
-                if instances > MOST_INSTANCES {
-                    return Err(CheckError::TooMany { instances, most: MOST_INSTANCES });
+                if instances > MAX_INSTANCES {
+                    return Err(CheckError::TooMany { instances, most: MAX_INSTANCES });
                 }
                 let planned = self.planned(port);
                 let mine = 1_u8 << sent.queue;
@@ -436,7 +434,7 @@ impl View<'_> {
             let times = self.times(*link, port.cycle);
             let count = i64::try_from(port.states.len()).unwrap_or(i64::MAX);
             // The check tells that the cycles do not fit.
-            let times = if times.saturating_mul(count) > MOST_WINDOWS { 1 } else { times };
+            let times = if times.saturating_mul(count) > MAX_WINDOWS { 1 } else { times };
             let mut windows: Vec<GateWindow> = Vec::new();
             for turn in 0..times {
                 let shift = turn * port.cycle;
@@ -467,7 +465,7 @@ impl View<'_> {
                 let length = cycle.saturating_mul(times);
                 let more = interval / greatest_common_divisor(length, interval);
                 times = times.saturating_mul(more);
-                if times > MOST_TURNS {
+                if times > MAX_TURNS {
                     return 1;
                 }
             }
@@ -477,9 +475,9 @@ impl View<'_> {
 }
 
 /// The most windows that are made so.
-const MOST_WINDOWS: i64 = 1 << 20;
+const MAX_WINDOWS: i64 = 1 << 20;
 /// The most cycles of a port that are written one after the other.
-const MOST_TURNS: i64 = 100_000;
+const MAX_TURNS: i64 = 100_000;
 
 /// How many intervals pass until they begin with a cycle again.
 fn turns(cycle: i64, interval: i64) -> i64 {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a check finds.
-//!
-//! Not here: how.
 
 use std::fmt::Write;
 
@@ -294,7 +292,7 @@ impl Report {
 }
 
 /// So many are kept.
-const MOST: usize = 1_000;
+const MAX_FINDINGS: usize = 1_000;
 
 pub(super) struct Findings<'a> {
     kept: Vec<Finding>,
@@ -321,7 +319,7 @@ impl Findings<'_> {
     }
 
     pub(super) fn add(&mut self, finding: Finding) {
-        if self.kept.len() < MOST {
+        if self.kept.len() < MAX_FINDINGS {
             self.kept.push(finding);
         } else {
             self.left_out += 1;

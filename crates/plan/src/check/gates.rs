@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The gates of each port: whether they let out exactly what is sent, and whether the port can
 //! have them.
-//!
-//! Not here: what a frame does that waits for one ([`super::links`]).
 
 use std::collections::BTreeSet;
 

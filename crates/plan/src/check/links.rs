@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is on each link over its cycle: who overlaps whom, and who can be early.
-//!
-//! Not here: the windows of gates ([`super::gates`]), which say until when a frame must wait.
 
 use std::collections::BTreeSet;
 
 use super::finding::Findings;
-use super::{CheckError, Finding, MOST_INSTANCES, Rule, Sent, greatest_common_divisor};
+use super::{CheckError, Finding, MAX_INSTANCES, Rule, Sent, greatest_common_divisor};
 use crate::model::{Problem, Role};
 
 /// A transmission in a cycle: its start there, and its place in the list of all.
@@ -52,8 +50,8 @@ impl Links {
         }
         let count = |here: &Sent| links[here.link.index()].cycle / here.interval;
         let instances: u64 = sent.iter().map(|here| count(here).unsigned_abs()).sum();
-        if instances > MOST_INSTANCES {
-            return Err(CheckError::TooMany { instances, most: MOST_INSTANCES });
+        if instances > MAX_INSTANCES {
+            return Err(CheckError::TooMany { instances, most: MAX_INSTANCES });
         }
         for (place, here) in sent.iter().enumerate() {
             let link = &mut links[here.link.index()];
@@ -209,7 +207,7 @@ impl OnLink {
         }
         let times = cycle / self.cycle;
         let instances = i64::try_from(self.instances.len()).unwrap_or(i64::MAX);
-        if times.saturating_mul(instances).unsigned_abs() > MOST_INSTANCES {
+        if times.saturating_mul(instances).unsigned_abs() > MAX_INSTANCES {
             return false;
         }
         let once = self.instances.clone();

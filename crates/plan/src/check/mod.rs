@@ -29,7 +29,7 @@ use finding::Findings;
 use crate::model::{LinkId, Plan, Problem, StreamId};
 
 /// The most transmissions in the cycles of all links that are gone through one by one.
-const MOST_INSTANCES: u64 = 100_000_000;
+const MAX_INSTANCES: u64 = 100_000_000;
 
 /// Why a plan was not judged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

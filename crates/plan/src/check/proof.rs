@@ -2,8 +2,6 @@
 //! Judges a proof by cases: derives when each stream is on the links that it names, and follows the
 //! cases. It chooses nothing, so it is short; no proof is accepted whose cases leave one out or
 //! whose ends do not contradict themselves.
-//!
-//! Not here: proofs by counting ([`super::certificate`]).
 
 use super::certificate::{Judge, Judged, ensure};
 use super::times::{forwarding, occupancy};
@@ -11,10 +9,10 @@ use super::{Verdict, greatest_common_divisor as divisor_of};
 use crate::model::{CasePart, LinkId, Split, Stream};
 
 /// What is gone through at most; a proof that needs more is none.
-const MOST_PARTS: usize = 32;
-const MOST_ENTRIES: usize = 10_000;
-const MOST_FRAMES: u32 = 16;
-const MOST_ROUNDS: u64 = 1 << 21;
+const MAX_PARTS: usize = 32;
+const MAX_ENTRIES: usize = 10_000;
+const MAX_FRAMES: u32 = 16;
+const MAX_ROUNDS: u64 = 1 << 21;
 
 /// A stream on the links of a part.
 struct Moves<'a> {
@@ -42,7 +40,7 @@ type Most = Vec<Vec<i64>>;
 impl Judge<'_> {
     /// Parts that are fixed in themselves have no starts together: every case contradicts itself.
     pub(super) fn cases(&self, parts: &[CasePart], tree: &[Option<Split>]) -> Judged {
-        ensure(parts.len() <= MOST_PARTS && tree.len() <= MOST_ENTRIES, "it is too long")?;
+        ensure(parts.len() <= MAX_PARTS && tree.len() <= MAX_ENTRIES, "it is too long")?;
         self.distinct(&parts.iter().map(|part| part.stream).collect::<Vec<_>>())?;
         let moves: Vec<Moves> =
             parts.iter().map(|part| self.moves(part)).collect::<Result<_, _>>()?;
@@ -59,7 +57,7 @@ impl Judge<'_> {
             holds = holds && lower(&mut most, other, one, -least);
         }
         let mut rest = tree.iter();
-        let mut rounds = MOST_ROUNDS;
+        let mut rounds = MAX_ROUNDS;
         // Each case that is open: its bounds, `None` when they contradict each other.
         let mut open: Vec<Option<Most>> = vec![holds.then_some(most)];
         while let Some(case) = open.pop() {
@@ -97,7 +95,7 @@ impl Judge<'_> {
         let stream = self.problem.stream(part.stream);
         let first = *part.links.first().ok_or("a part has no links")?;
         ensure(part.links.len() == 1 || stream.copies == 1, "copies have no common way")?;
-        ensure(stream.frames <= MOST_FRAMES, "it is too long")?;
+        ensure(stream.frames <= MAX_FRAMES, "it is too long")?;
         self.forced(part.stream, first)?;
         let at_talker = self.network.link(first).from == stream.talker;
         let count = if at_talker { stream.frames } else { 1 };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Time that is kept free on every link, for frames that come at instants of their own: nothing
 //! planned is on a link then, and no gate is open for it.
-//!
-//! Not here: who may use it.
 
 use super::finding::Findings;
 use super::{Finding, Rule, Sent, greatest_common_divisor};

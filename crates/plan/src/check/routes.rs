@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who has an answer, and whether each way is a tree from the talker to all listeners.
-//!
-//! Not here: when ([`super::times`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When each frame is there, at the earliest and at the latest, and what that makes of messages.
-//!
-//! Not here: who else is on the link ([`super::links`]).
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables of comma-separated values with a header: fields in quotation marks may have commas,
 //! doubled quotation marks stand for one (RFC 4180), and every mistake has its place.
-//!
-//! Not here: what the columns mean.
 
 use std::fmt;
 

@@ -8,13 +8,11 @@
 //! are nanoseconds, cycles a fraction of a second. Of the drafts before 802.1Qcw, as devices have
 //! them: `gate-parameters` and `max-sdu-table` below an interface, where `fractional-seconds` are
 //! nanoseconds.
-//!
-//! Not here: whether frames pass (`crate::check`).
 
 use std::collections::BTreeSet;
 
 use timewire_base::Span;
-use timewire_sched::unread::Unread;
+use timewire_model::unread::Unread;
 
 use super::csv::quoted;
 use super::instance::{Data, Document, InstanceError};
@@ -29,7 +27,7 @@ const MODULES: &[&str] = &[
     "ieee802-dot1dc-sched-if",
     SCHED,
 ];
-const MOST_32: u64 = 0xffff_ffff;
+const MAX_32: u64 = 0xffff_ffff;
 
 /// The gates of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +193,7 @@ fn interface(name: &str, of: &Data, reading: &mut GateReading) -> Result<(), Ins
     }
     let own_sdu = max_sdu(table, "queue-max-sdu-table")?;
     let number = |name: &str| -> Result<Option<u64>, InstanceError> {
-        table.child(MODULES, name)?.map(|it| it.number(0, MOST_32)).transpose()
+        table.child(MODULES, name)?.map(|it| it.number(0, MAX_32)).transpose()
     };
     let entries_max = number("supported-list-max")?;
     let interval_max = number("supported-interval-max")?;
@@ -226,14 +224,17 @@ enum Model {
 
 /// A list and its cycle.
 #[derive(PartialEq, Eq)]
-struct Told {
+struct GateList {
     base: Span,
     cycle: Span,
     entries: Vec<(u8, Span)>,
 }
 
 /// What a port was told, or else what it does; and why these are not the same, where they are not.
-fn told(table: &Data, model: Model) -> Result<Option<(Told, Option<&'static str>)>, InstanceError> {
+fn told(
+    table: &Data,
+    model: Model,
+) -> Result<Option<(GateList, Option<&'static str>)>, InstanceError> {
     let admin = one(table, model, "admin")?;
     let oper = one(table, model, "oper")?;
     let yes = |name: &str| -> Result<Option<bool>, InstanceError> {
@@ -254,7 +255,7 @@ fn told(table: &Data, model: Model) -> Result<Option<(Told, Option<&'static str>
     })
 }
 
-fn one(table: &Data, model: Model, kind: &str) -> Result<Option<Told>, InstanceError> {
+fn one(table: &Data, model: Model, kind: &str) -> Result<Option<GateList>, InstanceError> {
     let name = format!("{kind}-control-list");
     let Some(list) = table.child(MODULES, &name)? else { return Ok(None) };
     let entries = match model {
@@ -262,7 +263,7 @@ fn one(table: &Data, model: Model, kind: &str) -> Result<Option<Told>, InstanceE
         Model::Older => entries(&list, table.list(MODULES, &name)?, model)?,
     };
     if let Some(length) = table.child(MODULES, &format!("{name}-length"))? {
-        let count = length.number(0, MOST_32)?;
+        let count = length.number(0, MAX_32)?;
         if usize::try_from(count) != Ok(entries.len()) {
             let what = format!("{count} entries count, and the list has {}", entries.len());
             return Err(length.error(what, "as many entries as count"));
@@ -278,7 +279,7 @@ fn one(table: &Data, model: Model, kind: &str) -> Result<Option<Told>, InstanceE
         Some(base) => base_time(&base, cycle)?,
         None => Span::ZERO,
     };
-    Ok(Some(Told { base, cycle, entries }))
+    Ok(Some(GateList { base, cycle, entries }))
 }
 
 fn nanoseconds(ns: u64) -> Span {
@@ -288,7 +289,7 @@ fn nanoseconds(ns: u64) -> Span {
 fn entries(of: &Data, all: Vec<Data>, model: Model) -> Result<Vec<(u8, Span)>, InstanceError> {
     let mut numbered = Vec::new();
     for entry in all {
-        let index = entry.needed(MODULES, "index")?.number(0, MOST_32)?;
+        let index = entry.needed(MODULES, "index")?.number(0, MAX_32)?;
         let operation = entry.needed(MODULES, "operation-name")?;
         // An identity: its module is before it in JSON, and some prefix in XML.
         let (prefix, name) =
@@ -305,7 +306,7 @@ fn entries(of: &Data, all: Vec<Data>, model: Model) -> Result<Vec<(u8, Span)>, I
             Model::Current => entry,
             Model::Older => entry.needed(MODULES, "sgs-params")?,
         };
-        let lasts = values.needed(MODULES, "time-interval-value")?.number(1, MOST_32)?;
+        let lasts = values.needed(MODULES, "time-interval-value")?.number(1, MAX_32)?;
         let open = values.needed(MODULES, "gate-states-value")?.number(0, 255)?;
         numbered.push((index, u8::try_from(open).unwrap_or(u8::MAX), nanoseconds(lasts)));
     }
@@ -320,8 +321,8 @@ fn entries(of: &Data, all: Vec<Data>, model: Model) -> Result<Vec<(u8, Span)>, I
 }
 
 fn rational(at: &Data) -> Result<Span, InstanceError> {
-    let numerator = at.needed(MODULES, "numerator")?.number(1, MOST_32)?;
-    let denominator = at.needed(MODULES, "denominator")?.number(1, MOST_32)?;
+    let numerator = at.needed(MODULES, "numerator")?.number(1, MAX_32)?;
+    let denominator = at.needed(MODULES, "denominator")?.number(1, MAX_32)?;
     fraction(at, numerator, denominator)
 }
 
@@ -348,7 +349,7 @@ fn max_sdu(of: &Data, name: &str) -> Result<[u32; 8], InstanceError> {
     for row in of.list(MODULES, name)? {
         let class = row.needed(MODULES, "traffic-class")?.number(0, 7)?;
         let bytes = row.child(MODULES, "queue-max-sdu")?;
-        let bytes = bytes.map_or(Ok(0), |it| it.number(0, MOST_32))?;
+        let bytes = bytes.map_or(Ok(0), |it| it.number(0, MAX_32))?;
         row.child(MODULES, "transmission-overrun")?;
         all[usize::try_from(class).unwrap_or(7)] = u32::try_from(bytes).unwrap_or(u32::MAX);
     }

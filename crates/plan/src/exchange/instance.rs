@@ -2,13 +2,11 @@
 //! Instance data of YANG, in JSON (RFC 7951) or XML (RFC 7950), read by name, with the place of
 //! every mistake. The prefix of a module may stand before a name of it or be left out. What nobody
 //! asks for is told at the end.
-//!
-//! Not here: what the names mean.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
-use timewire_sched::unread::{Seen, Unread};
+use timewire_model::unread::{Seen, Unread};
 
 use super::csv::quoted;
 use super::json::Strict;

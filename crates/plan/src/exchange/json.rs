@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! JSON in which no object has a name twice: of two, which one counts differs from reader to
 //! reader.
-//!
-//! Not here: what it means.
 
 use std::fmt;
 

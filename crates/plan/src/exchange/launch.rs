@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of launch times that a rendered plan has for each talker, read back.
-//!
-//! Not here: writing it (`crate::file`).
 
 use timewire_base::Span;
 

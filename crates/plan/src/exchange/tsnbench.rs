@@ -11,8 +11,6 @@
 //! plan holds here that does not hold there.
 //!
 //! **Source**: `format_specification` of EikeSG/TSNBenchScenarios.
-//!
-//! Not here: its results, and hints for other schedulers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,9 +130,9 @@ const OVERHEAD: u32 = 20;
 const GAP: u32 = 12;
 
 /// A file while it is read.
-struct Place<'a>(&'a str);
+struct SourceFile<'a>(&'a str);
 
-impl Place<'_> {
+impl SourceFile<'_> {
     fn parse<'de, T: Deserialize<'de>>(
         &self,
         bytes: &'de [u8],
@@ -162,9 +160,9 @@ pub fn read_tsnbench(
     topology: (&str, &[u8]),
     how: Tsnbench,
 ) -> Result<Problem, ScenarioError> {
-    let file = Place(topology.0);
+    let file = SourceFile(topology.0);
     let (network, ids) = network(&file, topology.1)?;
-    let file = Place(streams.0);
+    let file = SourceFile(streams.0);
     let entries: Entries = file.parse(streams.1, "an object with an object for each stream")?;
     let mut problem = Problem::new(network, Vec::new())
         .map_err(|error| file.error("streams", &error.to_string(), "see the book"))?;
@@ -180,7 +178,7 @@ pub fn read_tsnbench(
 
 type Ids = BTreeMap<String, NodeId>;
 
-fn network(file: &Place, bytes: &[u8]) -> Result<(Network, Ids), ScenarioError> {
+fn network(file: &SourceFile, bytes: &[u8]) -> Result<(Network, Ids), ScenarioError> {
     let topology: Topology = file.parse(bytes, "an object with `nodes` and `links`")?;
     if !topology.directed {
         let what = "`directed` is false";
@@ -232,7 +230,7 @@ fn network(file: &Place, bytes: &[u8]) -> Result<(Network, Ids), ScenarioError> 
 }
 
 fn stream(
-    file: &Place,
+    file: &SourceFile,
     place: &str,
     name: String,
     entry: &StreamEntry,
@@ -281,7 +279,7 @@ fn gap_time(links: &[Link], nodes: &[NodeId]) -> Span {
 }
 
 fn way(
-    file: &Place,
+    file: &SourceFile,
     place: &str,
     entry: &StreamEntry,
     network: &Network,

@@ -5,8 +5,6 @@
 //! 1000 for a tenth, a hundredth and a thousandth of it, as its documentation says. The processing
 //! of a link is that of the node that sends on it. A node with one link out and one in is an end
 //! station.
-//!
-//! Not here: its simulator's and its solvers' other assumptions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -216,7 +214,7 @@ fn station(
 }
 
 /// The most windows of a table.
-const MOST_WINDOWS: i64 = 1 << 22;
+const MAX_WINDOWS: i64 = 1 << 22;
 
 /// The tables of a plan, for its admitted streams.
 ///
@@ -227,9 +225,9 @@ pub fn write_tsnkit(problem: &Problem, plan: &Plan) -> Result<TsnkitPlan, String
         turns.saturating_mul(i64::try_from(admission.transmissions.len()).unwrap_or(i64::MAX))
     });
     let windows = windows.fold(0, i64::saturating_add);
-    if windows > MOST_WINDOWS {
+    if windows > MAX_WINDOWS {
         let cycle = plan.cycle;
-        return Err(format!("{windows} windows in the cycle of {cycle}; at most {MOST_WINDOWS}"));
+        return Err(format!("{windows} windows in the cycle of {cycle}; at most {MAX_WINDOWS}"));
     }
     let mut out = TsnkitPlan {
         gcl: "link,queue,start,end,cycle\n".to_owned(),

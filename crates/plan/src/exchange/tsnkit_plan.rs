@@ -8,8 +8,6 @@
 //!
 //! A stream with a start for each of several intervals of a cycle becomes as many streams, `0#1`
 //! for the second of stream 0.
-//!
-//! Not here: whether the plan holds (`crate::check`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -50,9 +48,9 @@ pub struct TsnkitResult {
 
 const LONGEST_NS: i64 = 4_000_000_000_000_000;
 /// The most frames of all streams in a cycle on all their links.
-const MOST_INSTANCES: i64 = 20_000_000;
+const MAX_INSTANCES: i64 = 20_000_000;
 /// The most windows that are looked at for one frame.
-const MOST_LOOKS: usize = 10_000;
+const MAX_LOOKS: usize = 10_000;
 
 const FRAME: (&str, &[&str]) = ("frame", &["ins"]);
 const GCL: &[(&str, &[&str])] =
@@ -107,13 +105,13 @@ pub fn read_tsnkit_result(
         turns.saturating_mul(i64::try_from(links).unwrap_or(i64::MAX))
     });
     let instances = instances.fold(0, i64::saturating_add);
-    if instances > MOST_INSTANCES {
+    if instances > MAX_INSTANCES {
         return Err(TableError {
             file: named(&tables.route),
             line: 1,
             column: String::new(),
             what: format!("{instances} frames in a cycle of {}", problem.cycle()),
-            remedy: format!("at most {MOST_INSTANCES}"),
+            remedy: format!("at most {MAX_INSTANCES}"),
         });
     }
     let given = Given { problem: &problem, parts: &parts, offsets, routes, queues };
@@ -350,7 +348,7 @@ impl Gates {
             let start = at.max(turn + window.start).max(turn + window.taken);
             (start + length <= turn + window.end).then_some(start)
         };
-        looks.take(MOST_LOOKS).find_map(fits)
+        looks.take(MAX_LOOKS).find_map(fits)
     }
 
     /// A frame is sent then.
@@ -473,7 +471,7 @@ impl Given<'_> {
         let Some(cycle) = gates.cycles.get(&link).copied() else { return };
         let shared = greatest_divisor(Span::from_ns(cycle), stream.interval).as_ns();
         // A cycle that does not fit to the interval is told by who checks.
-        let turns = (cycle / shared).min(MOST_INSTANCES);
+        let turns = (cycle / shared).min(MAX_INSTANCES);
         let turns = turns.min(self.problem.cycle().as_ns() / stream.interval.as_ns());
         for turn in 0..turns {
             gates.take(link, queue, start + turn * stream.interval.as_ns(), length);

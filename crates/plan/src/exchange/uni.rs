@@ -5,15 +5,12 @@
 //! **Source**: module `ieee802-dot1q-cnc-config` of 2024-01-31 (IEEE 802.1Qdj-2024) with the
 //! groupings of `ieee802-dot1q-tsn-types` of 2022-10-29 (IEEE 802.1Q-2022 clause 46.2); times are
 //! nanoseconds, an interval is a fraction of a second.
-//!
-//! Not here: which station of a network an interface is (`crate::file`); the rank of a stream, its
-//! addresses and what interfaces can do, which are read and not used.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use timewire_base::Span;
-use timewire_sched::unread::Unread;
+use timewire_model::unread::Unread;
 
 use super::csv::quoted;
 use super::instance::{Data, Document, InstanceError};
@@ -142,10 +139,10 @@ fn pass_over(of: &Data, names: &[&str]) -> Result<(), InstanceError> {
 const TOLD: &[&str] = &["accumulated-latency", "interface-configuration", "interface-capabilities"];
 
 /// The greatest of a leaf of 32 bits.
-const MOST_32: u64 = 0xffff_ffff;
+const MAX_32: u64 = 0xffff_ffff;
 
 fn span(data: &Data) -> Result<Span, InstanceError> {
-    Ok(Span::from_ns(i64::try_from(data.number(0, MOST_32)?).unwrap_or(i64::MAX)))
+    Ok(Span::from_ns(i64::try_from(data.number(0, MAX_32)?).unwrap_or(i64::MAX)))
 }
 
 fn stream(one: &Data, domain: &str, cuc: &str) -> Result<UniStream, InstanceError> {
@@ -229,7 +226,7 @@ fn listeners(one: &Data) -> Result<Vec<UniListener>, InstanceError> {
         )?;
         pass_over(&listener, TOLD)?;
         let number = listener.needed(OWN, "index")?;
-        let index = u32::try_from(number.number(0, MOST_32)?).unwrap_or(u32::MAX);
+        let index = u32::try_from(number.number(0, MAX_32)?).unwrap_or(u32::MAX);
         if all.iter().any(|other| other.index == index) {
             return Err(number.error(format!("{index} was there before"), "another index"));
         }
@@ -313,8 +310,8 @@ fn requirements(of: &Data) -> Result<(u8, Option<Span>), InstanceError> {
 fn interval(traffic: &Data) -> Result<Span, InstanceError> {
     let interval = traffic.needed(OWN, "interval")?;
     interval.only(MODULE, &["numerator", "denominator"])?;
-    let numerator = interval.needed(OWN, "numerator")?.number(1, MOST_32)?;
-    let denominator = interval.needed(OWN, "denominator")?.number(1, MOST_32)?;
+    let numerator = interval.needed(OWN, "numerator")?.number(1, MAX_32)?;
+    let denominator = interval.needed(OWN, "denominator")?.number(1, MAX_32)?;
     fraction(&interval, numerator, denominator)
 }
 

@@ -5,8 +5,6 @@
 //! reader asks for: `@name` and `#text`.
 //!
 //! The module of a namespace is its last part, as in all namespaces of IETF and IEEE.
-//!
-//! Not here: entities of a document's own, which are refused.
 
 use serde_json::{Map, Value};
 

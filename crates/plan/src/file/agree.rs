@@ -2,16 +2,15 @@
 //! Whether all that is written of one plan says the same: each file is read back, and for each port
 //! and instant of its cycle the priorities whose gate is open are compared; of a device whose
 //! driver takes a mask for its queues, the masks as well.
-//!
-//! Not here: whether the plan holds (`crate::check`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_base::{IfName, SocketPriority, Span};
-use timewire_sched::desired::QdiscTree;
-use timewire_sched::qdisc::{Qdisc, QdiscCommand, Taprio};
-use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::network::{NetGates, NetworkFile};
+use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::network::{NetGates, NetworkFile};
+use timewire_tsn::desired::QdiscTree;
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::qdisc::{Qdisc, QdiscCommand, Taprio};
 
 use super::planned::{planned, queues};
 use super::render::{Node, RenderError, Rendered};
@@ -113,8 +112,8 @@ fn of_host(host: &Rendered, files: &[Rendered]) -> Result<Vec<(String, Vec<Gates
     let mut commands = commands(lines.map_or("", |file| &file.text), &name)?;
     let mut all = Vec::new();
     for interface in &parsed.host.interfaces {
-        let Some(wish) = &interface.transmit else { continue };
-        let tree = QdiscTree::of_wish(&interface.name, wish).map_err(|errors| {
+        let Some(spec) = &interface.transmit else { continue };
+        let tree = QdiscTree::of_desired(&interface.name, spec).map_err(|errors| {
             let each: Vec<String> = errors.iter().map(ToString::to_string).collect();
             each.join("; ")
         })?;
@@ -165,7 +164,7 @@ fn of_taprio(file: &str, taprio: &Taprio) -> Result<Gates, String> {
         let class = SocketPriority::new(priority).map(|priority| classes.class_of(priority));
         *queue = class.map_or(0, |class| class.get());
     }
-    let entry = |entry: &timewire_sched::qdisc::GateControlEntry| {
+    let entry = |entry: &timewire_tsn::qdisc::GateControlEntry| {
         let mask = u8::try_from(entry.gate_states.bits());
         mask.map(|mask| (mask, entry.interval)).map_err(|_| "a mask has more than 8 bits")
     };
@@ -210,16 +209,16 @@ fn of_network(network: &NetworkFile, file: &NetworkFile, link: LinkId) -> Option
     let mut ports = network.ports.iter().filter(|port| port.of == [own.clone()]);
     let gates: &NetGates =
         ports.find(|port| port.to.as_ref() == Some(far) && port.gates.is_some())?.gates.as_ref()?;
-    let open = |entry: &timewire_sched::scenario::network::NetGateEntry| {
+    let open = |entry: &timewire_model::scenario::network::NetGateEntry| {
         let mask = entry.open.iter().fold(0_u8, |mask, class| mask | 1 << class.get().min(7));
-        (mask, entry.lasts)
+        (mask, entry.interval)
     };
     let entries: Vec<_> = gates.entries.iter().map(open).collect();
     let total = entries.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);
     Some(Gates {
         file: "planned.network.json".to_owned(),
-        base: gates.base,
-        cycle: gates.cycle.unwrap_or(total),
+        base: gates.base_time,
+        cycle: gates.cycle_time.unwrap_or(total),
         entries,
         queues: [0, 1, 2, 3, 4, 5, 6, 7],
         count: 8,

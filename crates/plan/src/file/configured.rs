@@ -9,19 +9,18 @@
 //! Interfaces are called as rendered plans call them; one of another name is taken where a node has
 //! one link and the file one interface with gates. A class of the file is a socket priority of
 //! Linux and a priority of IEEE 802.1Q.
-//!
-//! Not here: what is judged ([`crate::check::check_configured`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 use timewire_base::{SocketPriority, Span, StationName};
-use timewire_sched::desired::QdiscTree;
-use timewire_sched::qdisc::{Place, Qdisc, ShownQdisc, Taprio};
-use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::network::{NetDevice, NetworkFile};
-use timewire_sched::unread::Unread;
+use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::network::{NetDevice, NetworkFile};
+use timewire_model::unread::Unread;
+use timewire_tsn::desired::QdiscTree;
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::qdisc::{Qdisc, QdiscPosition, ShownQdisc, Taprio};
 
 use super::{FileProblem, node_id, qdiscs};
 use crate::check::{CheckError, Configuration, Configured, PortStates, check_configured};
@@ -145,7 +144,7 @@ pub fn hold(
             read.push(name.clone());
         }
     }
-    let others = file.streams.iter().filter(|stream| stream.place.is_none());
+    let others = file.streams.iter().filter(|stream| !stream.scheduled);
     let others = others.fold(0_u8, |mask, it| mask | 1 << it.class.get().min(7));
     reading.made.ports.sort_by_key(|port| port.link);
     let configured = check_configured(&given.problem, &reading.made, others, go_on)?;
@@ -280,17 +279,17 @@ impl Reading<'_> {
         for key in qdiscs::not_judged(&host) {
             self.not_interpreted(name, key);
         }
-        let wishes = host.host.interfaces.iter().filter_map(|interface| {
+        let specs = host.host.interfaces.iter().filter_map(|interface| {
             let transmit = interface.transmit.as_ref()?;
-            Some((&interface.name, QdiscTree::of_wish(&interface.name, transmit)))
+            Some((&interface.name, QdiscTree::of_desired(&interface.name, transmit)))
         });
-        let wishes: Vec<_> = wishes.collect();
-        for (interface, tree) in &wishes {
+        let specs: Vec<_> = specs.collect();
+        for (interface, tree) in &specs {
             let tree = tree.as_ref().map_err(|errors| {
                 let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 errors.join("; ")
             })?;
-            let of = (interface.as_str(), wishes.len());
+            let of = (interface.as_str(), specs.len());
             for one in tree.nodes() {
                 self.qdisc(node, name, of, (one.place(), one.qdisc()), delays)?;
                 if let Qdisc::Taprio(taprio) = one.qdisc() {
@@ -307,7 +306,7 @@ impl Reading<'_> {
         node: &Node,
         name: &str,
         (interface, count): (&str, usize),
-        (place, qdisc): (Place, &Qdisc),
+        (place, qdisc): (QdiscPosition, &Qdisc),
         delays: &mut BTreeMap<LinkId, Span>,
     ) -> Result<(), String> {
         for what in qdiscs::settings_not_judged(place, qdisc) {
@@ -315,7 +314,7 @@ impl Reading<'_> {
             self.not_interpreted(name, format!("{interface} {kind}: {what}"));
         }
         match qdisc {
-            Qdisc::Taprio(taprio) if place == Place::Root => {
+            Qdisc::Taprio(taprio) if place == QdiscPosition::Root => {
                 let link = self.link(node, interface, count)?;
                 self.add(node, states(taprio, link, node)?)
             }
@@ -501,7 +500,7 @@ fn states(taprio: &Taprio, link: LinkId, node: &Node) -> Result<PortStates, Stri
         let class = SocketPriority::new(priority).map(|priority| classes.class_of(priority));
         *queue = class.map_or(0, |class| class.get().min(7));
     }
-    let state = |entry: &timewire_sched::qdisc::GateControlEntry| {
+    let state = |entry: &timewire_tsn::qdisc::GateControlEntry| {
         (u8::try_from(entry.gate_states.bits() & 0xff).unwrap_or(u8::MAX), entry.interval)
     };
     Ok(PortStates {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What classes with credit carry behind the gates of a file.
-//!
-//! Not here: the arithmetic (`timewire_sched::qdisc::GatedRate`).
 
 use serde::Serialize;
 use timewire_base::Span;
-use timewire_sched::qdisc::{CreditRange, GatedRate};
-use timewire_sched::scenario::network::{NetPort, NetworkFile};
+use timewire_model::scenario::network::{NetPort, NetworkFile};
+use timewire_tsn::qdisc::{CreditRange, GatedRate};
 
 use super::{ends, link_name};
 use crate::model::LinkId;
@@ -34,26 +32,26 @@ pub fn gated_classes(file: &NetworkFile) -> Vec<GatedClass> {
         let Some(gates) = ports().filter_map(|port| port.gates.as_ref()).next_back() else {
             continue;
         };
-        let sum = gates.entries.iter().fold(Span::ZERO, |sum, entry| sum + entry.lasts);
-        let rest = gates.cycle.unwrap_or(sum) - sum;
-        for credit in ports().flat_map(|port| &port.credit) {
+        let sum = gates.entries.iter().fold(Span::ZERO, |sum, entry| sum + entry.interval);
+        let rest = gates.cycle_time.unwrap_or(sum) - sum;
+        for credit in ports().flat_map(|port| &port.cbs) {
             let mut states: Vec<(bool, Span)> = gates
                 .entries
                 .iter()
-                .map(|entry| (entry.open.contains(&credit.class), entry.lasts))
+                .map(|entry| (entry.open.contains(&credit.class), entry.interval))
                 .collect();
             if let Some(last) = states.last_mut() {
                 last.1 += rest;
             }
             let port = file.links[place].rate;
-            let range = match (credit.hi, credit.lo) {
+            let range = match (credit.hi_credit, credit.lo_credit) {
                 (Some(hi), Some(lo)) => {
                     CreditRange::of_bytes(i64::from(hi.get()), -i64::from(lo.get()))
                 }
                 // Where Linux' are not given, those that it would have.
-                _ => CreditRange::of_frames(credit.rate, port, LONGEST, LONGEST),
+                _ => CreditRange::of_frames(credit.idle_slope, port, LONGEST, LONGEST),
             };
-            let rate = GatedRate::of(credit.rate, port, range, &states);
+            let rate = GatedRate::of(credit.idle_slope, port, range, &states);
             let class = u8::try_from(credit.class.get()).unwrap_or(7);
             let port = link_name(file, link);
             found.extend(rate.map(|rate| GatedClass { port, class, rate }));

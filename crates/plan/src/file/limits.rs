@@ -1,39 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a file asks of streams that have no place in the schedule, held against their bounds.
-//!
-//! Not here: the bounds (`rest`), what a simulation makes of the limits (`timewire-sim`).
+//! What a file asks of streams that are not scheduled, held against their bounds.
 
 use serde::Serialize;
-use timewire_base::Span;
-use timewire_sched::scenario::AtMost;
-use timewire_sched::scenario::network::{NetLimit, NetMetric, NetStream, NetworkFile};
+use timewire_base::{Span, Verdict};
+use timewire_model::scenario::AtMost;
+use timewire_model::scenario::network::{NetMetric, NetStream, NetworkFile, StreamLimit};
 
 use super::{RestBound, Unbounded};
 
-/// What is known of a limit before anything is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LimitVerdict {
-    /// The bound is within it.
-    Pass,
-    /// There is no bound, or one above it: it may be kept all the same.
-    Inconclusive,
-    /// In the long run frames do not get through.
-    Fail,
-}
-
-impl LimitVerdict {
-    /// The word in output.
-    pub fn word(self) -> &'static str {
-        match self {
-            LimitVerdict::Pass => "pass",
-            LimitVerdict::Inconclusive => "inconclusive",
-            LimitVerdict::Fail => "fail",
-        }
-    }
-}
-
-/// A limit of a stream without a place, and its bound.
+/// A limit of a stream that is not scheduled, and its bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JudgedLimit {
     /// Its name in the file.
@@ -47,8 +22,9 @@ pub struct JudgedLimit {
     /// What is never exceeded, with what software at both ends and clocks add.
     #[serde(rename = "bound_ns")]
     pub bound: Option<Span>,
-    /// What follows.
-    pub verdict: LimitVerdict,
+    /// What is known before anything is sent: pass when the bound is within the limit, fail when
+    /// frames do not get through in the long run.
+    pub verdict: Verdict,
     /// Why it does not pass.
     pub why: Option<String>,
 }
@@ -57,47 +33,47 @@ impl JudgedLimit {
     /// A line about it.
     pub fn text(&self) -> String {
         let JudgedLimit { id, metric, stream, at_most, .. } = self;
-        let verdict = self.verdict.word();
+        let verdict = self.verdict.label();
         let bound = self.bound.map(|bound| format!(", and never exceeds {bound}"));
         let why = self.why.as_ref().map(|why| format!(": {why}"));
         format!(
-            "{verdict:<12} {id}: {metric} of {stream} is to be at most {at_most}{}{}",
+            "{verdict} {id}: {metric} of {stream} is to be at most {at_most}{}{}",
             bound.unwrap_or_default(),
             why.unwrap_or_default()
         )
     }
 }
 
-/// The limits of a file about streams without a place. A stream without a limit asks for nothing.
-/// Percentiles, means and shares are there only where a bound, or that there is none, settles them:
-/// they say nothing of a single message.
+/// The limits of a file about streams that are not scheduled. A stream without a limit asks for
+/// nothing. Percentiles, means and shares are there only where a bound, or that there is none,
+/// settles them: they say nothing of a single message.
 pub fn judged_limits(
     file: &NetworkFile,
     bounds: Result<&[RestBound], &Unbounded>,
 ) -> Vec<JudgedLimit> {
-    let judged = file.limits.iter().filter_map(|limit| {
+    let judged = file.all_limits().into_iter().filter_map(|limit| {
         let index = file.streams.iter().position(|stream| stream.name == limit.stream)?;
         let stream = &file.streams[index];
-        if stream.place.is_some() {
+        if stream.scheduled {
             return None;
         }
         let own = match bounds {
             Ok(bounds) => bounds.iter().find(|bound| bound.stream == index)?.bound.as_ref(),
             Err(why) => Err(why),
         };
-        judge(file, limit, stream, own.copied())
+        judge(file, &limit, stream, own.copied())
     });
     judged.collect()
 }
 
 fn judge(
     file: &NetworkFile,
-    limit: &NetLimit,
+    limit: &StreamLimit,
     stream: &NetStream,
     bound: Result<(Span, Span), &Unbounded>,
 ) -> Option<JudgedLimit> {
     let told = |bound, verdict, why| JudgedLimit {
-        id: limit.id.to_string(),
+        id: limit.id.clone(),
         metric: limit.metric.word(),
         stream: stream.name.to_string(),
         at_most: limit.at_most.to_string(),
@@ -109,24 +85,24 @@ fn judge(
         Ok(bound) => bound,
         Err(why) => {
             let verdict = match why.cause {
-                "overload" | "shut" | "no_window" => LimitVerdict::Fail,
-                _ => LimitVerdict::Inconclusive,
+                "overload" | "shut" | "no_window" => Verdict::Fail,
+                _ => Verdict::Inconclusive,
             };
             let counts = match limit.metric {
                 NetMetric::OutsideWindows => false,
-                metric => is_of_each(metric) || verdict == LimitVerdict::Fail,
+                metric => is_of_each(metric) || verdict == Verdict::Fail,
             };
             return counts.then(|| told(None, verdict, Some(format!("no bound: {why}"))));
         }
     };
     let AtMost::Time(most) = limit.at_most else { return None };
     let settled = |judged: JudgedLimit| {
-        let counts = is_of_each(limit.metric) || judged.verdict == LimitVerdict::Pass;
+        let counts = is_of_each(limit.metric) || judged.verdict == Verdict::Pass;
         counts.then_some(judged)
     };
     let Some((least, longest)) = at_ends(file, stream) else {
         let why = "software at one of its ends can take any time".to_owned();
-        return settled(told(None, LimitVerdict::Inconclusive, Some(why)));
+        return settled(told(None, Verdict::Inconclusive, Some(why)));
     };
     let sync = file.sync_error + file.sync_error;
     let never_above = match limit.metric {
@@ -134,10 +110,10 @@ fn judge(
         _ => latency.checked_add(longest + sync),
     };
     settled(match never_above {
-        Some(bound) if bound <= most => told(Some(bound), LimitVerdict::Pass, None),
+        Some(bound) if bound <= most => told(Some(bound), Verdict::Pass, None),
         bound => {
-            let why = "the bound is above the limit, which may be kept all the same".to_owned();
-            told(bound, LimitVerdict::Inconclusive, Some(why))
+            let why = "the bound is above the limit, which may hold all the same".to_owned();
+            told(bound, Verdict::Inconclusive, Some(why))
         }
     })
 }
@@ -150,9 +126,9 @@ fn is_of_each(metric: NetMetric) -> bool {
 /// What software at the talker and at a listener takes, at least and at most, together.
 fn at_ends(file: &NetworkFile, stream: &NetStream) -> Option<(Span, Span)> {
     let stations = || file.stations.iter();
-    let talker = stations().find(|station| station.name == stream.from);
+    let talker = stations().find(|station| station.name == stream.talker);
     let send = talker.map_or((Span::ZERO, Some(Span::ZERO)), |station| station.send.range());
-    let listeners = stations().filter(|station| stream.to.contains(&station.name));
+    let listeners = stations().filter(|station| stream.listeners.contains(&station.name));
     let ranges: Vec<_> = listeners.map(|station| station.receive.range()).collect();
     let least = ranges.iter().map(|range| range.0).min().unwrap_or(Span::ZERO);
     let most = ranges.iter().map(|range| range.1).collect::<Option<Vec<_>>>()?;

@@ -5,7 +5,7 @@
 //! A stream takes the way that the simulator gives it: the fewest hops, and of several such ways
 //! the one whose links come first in the file.
 //!
-//! Not here: reading the text (`timewire-sched`).
+//! Not here: reading the text (`timewire-model`).
 
 mod agree;
 mod configured;
@@ -22,14 +22,15 @@ mod yang;
 pub use agree::check_rendered;
 pub use configured::{FileUnread, Held, HoldError, hold, is_configuration, is_rendered_beside};
 pub use gated::{GatedClass, gated_classes, gated_text};
-pub use limits::{JudgedLimit, LimitVerdict, judged_limits};
+pub use limits::{JudgedLimit, judged_limits};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render, render_while};
 pub use rest::{RestBound, Unbounded, bounds};
+pub use route::of_stream as route_of;
 pub use uni::{UniError, UniPlaced, UniRefusal, failure_code, uni_name, with_uni};
 
 use timewire_base::{Span, StationName};
-use timewire_sched::scenario::network::{
+use timewire_model::scenario::network::{
     DeviceModel, NetBridge, NetDevice, NetLink, NetStream, NetTraffic, NetworkFile,
 };
 
@@ -65,7 +66,7 @@ pub fn problem(file: &NetworkFile) -> Result<FileProblem, ModelError> {
     let mut problem = Problem::new(network(file)?, Vec::new())?;
     let mut streams = Vec::new();
     for (index, stream) in file.streams.iter().enumerate() {
-        if stream.place.is_some() {
+        if stream.scheduled {
             problem.add(placed(file, stream))?;
             streams.push(Some(index));
         }
@@ -103,7 +104,7 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
             });
         }
     }
-    let reserve = file.reserve.as_ref().map(|it| Reserve { every: it.every, lasts: it.lasts });
+    let reserve = file.reserve.as_ref().map(|it| Reserve { every: it.period, lasts: it.duration });
     let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error, reserve };
     Network::new(nodes, links, options)
 }
@@ -181,8 +182,9 @@ fn frame_bytes(stream: &NetStream) -> u32 {
 }
 
 fn base_stream(file: &NetworkFile, stream: &NetStream, interval: Span) -> Stream {
-    let listeners: Vec<NodeId> = stream.to.all().iter().map(|to| node_id(file, to)).collect();
-    let (talker, listener) = (node_id(file, &stream.from), listeners[0]);
+    let listeners: Vec<NodeId> =
+        stream.listeners.all().iter().map(|to| node_id(file, to)).collect();
+    let (talker, listener) = (node_id(file, &stream.talker), listeners[0]);
     let mut made =
         Stream::new(stream.name.as_str(), talker, listener, interval, frame_bytes(stream));
     made.priority = u8::try_from(stream.class.get()).unwrap_or(7);
@@ -206,9 +208,8 @@ fn placed(file: &NetworkFile, stream: &NetStream) -> Stream {
         }
         _ => unreachable!("invariant: a checked file has places for no other traffic"),
     };
-    let place = stream.place.as_ref();
-    made.latency_max = place.and_then(|place| place.latency).unwrap_or(made.interval);
-    made.jitter_max = place.and_then(|place| place.jitter);
+    made.latency_max = stream.max_latency.unwrap_or(made.interval);
+    made.jitter_max = stream.max_jitter;
     if let Some(tree) = route::of_stream(file, stream) {
         made.route = Route::Given(vec![tree]);
     }

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A file with its plan in it: gates at its ports, offsets and launch times of its streams, and
 //! limits that say what the plan promises. A simulator takes it as any other file.
-//!
-//! Not here: settings of real ports (`render.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use timewire_base::Span;
-use timewire_sched::scenario::ScenarioErrors;
-use timewire_sched::scenario::network::{NetStation, NetStream, NetworkFile};
+use timewire_model::scenario::ScenarioErrors;
+use timewire_model::scenario::network::{NetStation, NetStream, NetworkFile};
 
 use super::{FileProblem, ends};
 use crate::model::{Admission, LinkId, Plan, PortGates, Stream};
 
-/// The file with the plan in it. Left out are streams that have no place in the plan, with limits
+/// The file with the plan in it. Left out are streams that are not admitted, with limits
 /// and faults of theirs, and those that a file cannot express. Messages of sporadic streams come in
 /// every interval.
 ///
@@ -32,20 +30,20 @@ pub fn planned(
     for gates in &plan.gates {
         let (own, far, _) = ends(file, gates.link);
         let entries = entries(gates, plan, given, &classes);
-        let gates = json!({"cycle": gates.cycle.to_string(), "entries": entries});
+        let gates = json!({"cycle_time": gates.cycle.to_string(), "entries": entries});
         ports.push(json!({"of": [own.as_str()], "to": far.as_str(), "gates": gates}));
     }
     let mut limits = json["limits"].as_array().cloned().unwrap_or_default();
     for admission in &plan.admitted {
         let Some(index) = given.streams[admission.stream.index()] else { continue };
         let (stream, wanted) = (&file.streams[index], given.problem.stream(admission.stream));
-        let talker = file.stations.iter().find(|station| station.name == stream.from);
+        let talker = file.stations.iter().find(|station| station.name == stream.talker);
         let talker = talker.expect("invariant: a checked file has planned streams of stations");
         let lead = lead(talker);
         put(&mut json["streams"][index], talker, wanted, admission);
         if talker.device.launch_time.is_some() {
             let launch = json!([stream.class.get()]);
-            ports.push(json!({"of": [stream.from.as_str()], "launch": launch}));
+            ports.push(json!({"of": [stream.talker.as_str()], "launch": launch}));
         }
         limits.extend(promises(file, stream, wanted, lead));
     }
@@ -121,7 +119,9 @@ fn entries(
         None => rest.clone(),
     };
     let states = states(gates).into_iter();
-    states.map(|(queue, lasts)| json!({"open": open(queue), "lasts": lasts.to_string()})).collect()
+    states
+        .map(|(queue, interval)| json!({"open": open(queue), "interval": interval.to_string()}))
+        .collect()
 }
 
 /// When the stream's messages are released, and their launch times.
@@ -130,25 +130,27 @@ fn put(json: &mut Value, talker: &NetStation, wanted: &Stream, admission: &Admis
     let next = admission.transmissions.get(1).filter(|next| next.link == first.link);
     let spacing = next.map_or(Span::ZERO, |next| next.start - first.start);
     let release = (first.start - lead(talker)).as_ns().rem_euclid(wanted.interval.as_ns());
-    json["traffic"] = json!({
-        "kind": "cyclic",
-        "period": wanted.interval.to_string(),
-        "offset": Span::from_ns(release).to_string(),
-        "burst": wanted.frames,
-        "spacing": spacing.to_string(),
-    });
-    if talker.device.launch_time.is_some() {
-        json["launch"] = json!(lead(talker).to_string());
+    let Some(keys) = json.as_object_mut() else { return };
+    for asked in ["scheduled", "max_latency", "max_jitter", "gap", "jitter"] {
+        keys.remove(asked);
     }
-    if let Some(keys) = json.as_object_mut() {
-        keys.remove("place");
+    let released = [
+        ("kind", json!("cyclic")),
+        ("period", json!(wanted.interval.to_string())),
+        ("offset", json!(Span::from_ns(release).to_string())),
+        ("burst", json!(wanted.frames)),
+        ("spacing", json!(spacing.to_string())),
+    ];
+    keys.extend(released.map(|(key, value)| (key.to_owned(), value)));
+    if talker.device.launch_time.is_some() {
+        keys.insert("launch".to_owned(), json!(lead(talker).to_string()));
     }
 }
 
 /// Limits with which the simulation holds the plan to its word.
 fn promises(file: &NetworkFile, stream: &NetStream, wanted: &Stream, lead: Span) -> Vec<Value> {
     let name = stream.name.as_str();
-    let listeners = file.stations.iter().filter(|station| stream.to.contains(&station.name));
+    let listeners = file.stations.iter().filter(|station| stream.listeners.contains(&station.name));
     let ranges: Vec<_> = listeners.map(|station| station.receive.range()).collect();
     let least = ranges.iter().map(|range| range.0).min().unwrap_or(Span::ZERO);
     let most = ranges.iter().map(|range| range.1).collect::<Option<Vec<_>>>();
@@ -158,11 +160,11 @@ fn promises(file: &NetworkFile, stream: &NetStream, wanted: &Stream, lead: Span)
         json!({"id": id, "metric": metric, "stream": name, "at_most": at_most})
     };
     let mut limits =
-        vec![limit("lost", "0%".to_owned()), limit("outside_windows", "0%".to_owned())];
+        vec![limit("lost", "0%".to_owned()), limit("outside-windows", "0%".to_owned())];
     if let Some(most) = most {
         let sync = file.sync_error + file.sync_error;
         let latency = lead + wanted.latency_max + most + sync;
-        limits.push(limit("latency_max", latency.to_string()));
+        limits.push(limit("latency-max", latency.to_string()));
         if let Some(jitter) = wanted.jitter_max.filter(|_| wanted.frames == 1) {
             let jitter = jitter + (most - least) + sync;
             limits.push(limit("jitter", jitter.to_string()));

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What of queueing disciplines and host files the check of configured gates does not judge: such a
 //! setting is named, and the streams are not said to hold.
-//!
-//! Not here: what it judges (`crate::check`).
 
-use timewire_sched::qdisc::{FramePreemption, Place, Qdisc, QdiscClock, Taprio};
-use timewire_sched::scenario::host::{HostFile, InterfaceWish};
+use timewire_model::scenario::host::{DesiredInterface, HostFile};
+use timewire_tsn::qdisc::{FramePreemption, Qdisc, QdiscClock, QdiscPosition, Taprio};
 
 /// Kinds that send what they hold at once, or nothing: they hold no frame back.
 pub(super) const SENDS_AT_ONCE: &[&str] =
     &["noqueue", "mq", "pfifo", "bfifo", "pfifo_fast", "fq_codel", "ingress", "clsact"];
 
 /// Settings of a discipline that change when frames go, and are not judged.
-pub(super) fn settings_not_judged(place: Place, qdisc: &Qdisc) -> Vec<String> {
+pub(super) fn settings_not_judged(place: QdiscPosition, qdisc: &Qdisc) -> Vec<String> {
     let mut all = Vec::new();
     let mut name = |is: bool, what: &str| {
         if is {
@@ -23,7 +21,7 @@ pub(super) fn settings_not_judged(place: Place, qdisc: &Qdisc) -> Vec<String> {
     match qdisc {
         Qdisc::Taprio(taprio) => {
             let options = taprio.options();
-            name(place != Place::Root, "not at the root");
+            name(place != QdiscPosition::Root, "not at the root");
             name(other(options.clock), "clockid, another than TAI");
             name(options.preemption.contains(&FramePreemption::Preemptible), "fp");
             name(has_stray_bits(taprio), "gatemask, with bits of no class");
@@ -57,7 +55,7 @@ fn has_stray_bits(taprio: &Taprio) -> bool {
 pub(super) fn not_judged(host: &HostFile) -> Vec<String> {
     let mut all = Vec::new();
     for interface in &host.host.interfaces {
-        let InterfaceWish { up, mtu, eee, mac_merge, vlans, marks, .. } = interface;
+        let DesiredInterface { up, mtu, eee, mac_merge, vlans, marks, .. } = interface;
         let keys = [
             ("up", *up == Some(false)),
             ("mtu", mtu.is_some()),

@@ -4,17 +4,16 @@
 //!
 //! Interfaces are `eth0`, `eth1`, ... in the order of a node's links in the file. A class of the
 //! file is a socket priority.
-//!
-//! Not here: applying them (`timewire-host`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use timewire_base::{IfName, Span, StationName};
-use timewire_sched::desired::QdiscTree;
-use timewire_sched::qdisc::InstallVerb;
-use timewire_sched::scenario::host::HostFile;
-use timewire_sched::scenario::network::{NetDevice, NetworkFile};
+use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::network::{NetDevice, NetworkFile};
+use timewire_tsn::desired::QdiscTree;
+use timewire_tsn::file::ParseFile;
+use timewire_tsn::qdisc::InstallVerb;
 
 use super::agree::check_rendered;
 use super::planned::{queues, states};
@@ -38,7 +37,7 @@ pub enum RenderError {
     #[error(
         "{node}, port to {to}: a state of the gates lasts {lasts}, and the kernel takes none below \
          {least} there; write `device: {{interval_min: {least}}}`, or `offload: true` when the \
-         card opens the gates"
+         NIC opens the gates"
     )]
     Short {
         /// Whose port.
@@ -197,9 +196,9 @@ impl Node<'_> {
         let host = HostFile::parse(&file_name, &text).map_err(|why| refused(why.to_string()))?;
         let mut lines = String::new();
         for interface in &host.host.interfaces {
-            let Some(wish) = &interface.transmit else { continue };
+            let Some(spec) = &interface.transmit else { continue };
             let device: &IfName = &interface.name;
-            let tree = QdiscTree::of_wish(device, wish).map_err(|errors| {
+            let tree = QdiscTree::of_desired(device, spec).map_err(|errors| {
                 let each: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 refused(format!("{device}: {}", each.join("; ")))
             })?;
@@ -279,7 +278,7 @@ impl Node<'_> {
     }
 
     /// Whether a gate mask is one of the queues of the device, whatever the classes are: drivers of
-    /// switches write it into the list as it is. Those of cards, and the kernel, go by the classes.
+    /// switches write it into the list as it is. Those of NICs, and the kernel, go by the classes.
     ///
     /// **Source**: `linux v6.12.117 net/sched/sch_taprio.c:taprio_sched_to_offload`
     /// (`gate_mask_per_txq`, which no driver of a switch asks for),
@@ -317,7 +316,7 @@ impl Node<'_> {
         }
         let last = u8::try_from(self.device.queues.get() - 1).unwrap_or(7);
         let mut all = planned.clone();
-        for stream in self.file.streams.iter().filter(|stream| stream.place.is_none()) {
+        for stream in self.file.streams.iter().filter(|stream| !stream.scheduled) {
             let class = u8::try_from(stream.class.get()).unwrap_or(7);
             all.entry(class.min(last)).or_default().insert(class.into());
         }

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bounds for the streams of a file that have no place in the schedule.
-//!
-//! Not here: how they are computed ([`crate::bounds`]).
+//! Bounds for the streams of a file that are not scheduled.
 
 use serde::Serialize;
 use timewire_base::{BitsPerSecond, Span};
-use timewire_sched::scenario::network::{
-    NetCreditRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
+use timewire_model::scenario::network::{
+    NetCbsRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
 };
 
 use super::{FileProblem, base_stream, ends, link_name, network, route};
 use crate::bounds::{
     BoundsError, ClassGates, ClassWindow, NoBound, PortScheme, Route, Selection, bound,
 };
-use crate::model::{LinkId, MOST_FRAMES, Plan, Problem, Role, Stream, StreamId};
+use crate::model::{LinkId, MAX_FRAMES, Plan, Problem, Role, Stream, StreamId};
 
-/// What a stream without a place never exceeds.
+/// What a stream that is not scheduled never exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestBound {
     /// Its place in the file.
@@ -39,7 +37,7 @@ pub struct Unbounded {
     pub text: String,
 }
 
-/// Bounds for all streams without a place, beside those of a plan.
+/// Bounds for all streams that are not scheduled, beside those of a plan.
 ///
 /// **Errors**: something in the file for which there are none; it would hurt all others as well.
 pub fn bounds(
@@ -47,7 +45,7 @@ pub fn bounds(
     given: &FileProblem,
     plan: &Plan,
 ) -> Result<Vec<RestBound>, Unbounded> {
-    let rest = |(index, stream): (usize, &NetStream)| stream.place.is_none().then_some(index);
+    let rest = |(index, stream): (usize, &NetStream)| (!stream.scheduled).then_some(index);
     let places: Vec<usize> = file.streams.iter().enumerate().filter_map(rest).collect();
     let Some(first) = places.first().map(|place| &file.streams[*place]) else {
         return Ok(Vec::new());
@@ -99,10 +97,10 @@ fn of_stream(
     let links = route::of_stream(file, stream).unwrap_or_default();
     let port = links.first().map(|link| link_name(file, *link)).or_else(|| {
         let mut segments = file.segments.iter();
-        let segment = segments.find(|segment| segment.stations.contains(&stream.from))?;
-        Some(format!("{}>{}", stream.from, segment.name))
+        let segment = segments.find(|segment| segment.stations.contains(&stream.talker))?;
+        Some(format!("{}>{}", stream.talker, segment.name))
     });
-    let port = port.unwrap_or_else(|| stream.from.to_string());
+    let port = port.unwrap_or_else(|| stream.talker.to_string());
     Unbounded { port, class: u8::try_from(stream.class.get()).unwrap_or(7), cause, text }
 }
 
@@ -181,7 +179,7 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
         return Err(no("there is no least time between two messages"));
     }
     let varies = |delay: &NetDelay| delay.range().1.map(|most| most - delay.range().0);
-    let send = file.stations.iter().find(|station| station.name == stream.from);
+    let send = file.stations.iter().find(|station| station.name == stream.talker);
     let send = send.map_or(Some(Span::ZERO), |station| varies(&station.send));
     let late = jitter.map_or(Some(Span::ZERO), varies).zip(send).map(|(a, b)| a + b);
     let late = late.ok_or_else(|| no("its messages can be late for ever"))?;
@@ -189,8 +187,8 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
     let pile = late.as_ns().div_euclid(interval.as_ns()) + i64::from(late > Span::ZERO);
     let pile = u64::try_from(pile).unwrap_or(u64::MAX).saturating_add(1);
     let together = frames.saturating_mul(pile);
-    if together > u64::from(MOST_FRAMES) {
-        return Err(no(&format!("{together} frames can come at once, more than {MOST_FRAMES}")));
+    if together > u64::from(MAX_FRAMES) {
+        return Err(no(&format!("{together} frames can come at once, more than {MAX_FRAMES}")));
     }
     let mut made = base_stream(file, stream, interval);
     made.frames = u32::try_from(together).unwrap_or(u32::MAX);
@@ -208,17 +206,17 @@ fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, U
         if let Some(gates) = &port.gates {
             scheme.gates = Some(windows(gates));
         }
-        for credit in &port.credit {
-            if credit.rules == NetCreditRules::Linux {
+        for credit in &port.cbs {
+            if credit.rules == NetCbsRules::Linux {
                 let class = u8::try_from(credit.class.get()).unwrap_or(7);
                 let text = format!("{own} counts credit as Linux does");
                 let port = link_name(file, link);
                 return Err(Unbounded { port, class, cause: "linux_credit", text });
             }
-            let idle_slope: BitsPerSecond = credit.rate;
+            let idle_slope: BitsPerSecond = credit.idle_slope;
             scheme.classes[place(credit.class.get())] = Selection::Credit { idle_slope };
         }
-        for class in &port.timed {
+        for class in &port.ats {
             scheme.classes[place(class.get())] = Selection::Regulated;
         }
         for class in &port.preemptable {
@@ -232,12 +230,12 @@ fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, U
 }
 
 fn windows(gates: &NetGates) -> ClassGates {
-    let total = gates.entries.iter().fold(Span::ZERO, |sum, entry| sum + entry.lasts);
-    let cycle = gates.cycle.unwrap_or(total);
+    let total = gates.entries.iter().fold(Span::ZERO, |sum, entry| sum + entry.interval);
+    let cycle = gates.cycle_time.unwrap_or(total);
     let (mut windows, mut start) = (Vec::new(), Span::ZERO);
     for (index, entry) in gates.entries.iter().enumerate() {
         let last = index + 1 == gates.entries.len();
-        let end = if last { cycle } else { start + entry.lasts };
+        let end = if last { cycle } else { start + entry.interval };
         let open = entry.open.iter().fold(0, |mask, class| mask | 1 << class.get().min(7));
         windows.push(ClassWindow { start, end, open });
         start = end;

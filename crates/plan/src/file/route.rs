@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The ways of a stream of a file, by the simulator's rule.
-//!
-//! Not here: ways that a planner chooses (`crate::synth`).
 
 use std::collections::{BTreeMap, VecDeque};
 
-use timewire_sched::scenario::network::{NetStream, NetworkFile};
+use timewire_model::scenario::network::{NetStream, NetworkFile};
 
 use super::node_id;
 use crate::model::{LinkId, NodeId};
@@ -13,8 +11,9 @@ use crate::model::{LinkId, NodeId};
 /// The links to all listeners of a stream, each behind the one before it. `None`: there is no way
 /// to one of them.
 pub fn of_stream(file: &NetworkFile, stream: &NetStream) -> Option<Vec<LinkId>> {
-    let listeners: Vec<NodeId> = stream.to.all().iter().map(|to| node_id(file, to)).collect();
-    tree(file, node_id(file, &stream.from), &listeners)
+    let listeners: Vec<NodeId> =
+        stream.listeners.all().iter().map(|to| node_id(file, to)).collect();
+    tree(file, node_id(file, &stream.talker), &listeners)
 }
 
 /// As [`of_stream`], of a stream that the file does not have.

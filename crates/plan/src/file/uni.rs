@@ -8,19 +8,17 @@
 //!
 //! **Source**: IEEE 802.1Q-2022 clauses 46.2.3 and 46.2.5 with Table 46-15, as 802.1Qdj-2024 has
 //! them in `ieee802-dot1q-cnc-config`.
-//!
-//! Not here: reading what they ask for (`crate::exchange`).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use timewire_base::Span;
-use timewire_sched::scenario::network::NetworkFile;
+use timewire_model::scenario::network::NetworkFile;
 
 use super::{FileProblem, node_id, problem, route};
 use crate::exchange::{Uni, UniInterface, UniStream};
 use crate::model::{
-    Arrival, Certificate, Forwarding, LinkId, MOST_FRAMES, Network, NodeId, Plan, Release, Role,
+    Arrival, Certificate, Forwarding, LinkId, MAX_FRAMES, Network, NodeId, Plan, Release, Role,
     Route, Stream, StreamId, bytes_time,
 };
 
@@ -34,7 +32,7 @@ const PAYLOAD: (u32, u32) = (46, 1_500);
 const HEADERS: u32 = 42;
 const CHECK: u32 = 4;
 /// The most redundant copies of a stream.
-const MOST_COPIES: u8 = 4;
+const MAX_COPIES: u8 = 4;
 /// The latency of a stream that asks for none.
 const ANY: Span = Span::from_secs(1_000);
 
@@ -79,7 +77,7 @@ pub fn uni_name(id: &str) -> String {
 /// Puts the streams of a request into a network.
 ///
 /// **Errors**: an interface that is none of the network's; numbers beyond what is planned; a class
-/// that something without a place has.
+/// that something that is rejected has.
 pub fn with_uni(file: &NetworkFile, uni: &Uni) -> Result<UniPlaced, UniError> {
     let wrong = |stream: &UniStream, what: String, remedy: &str| UniError {
         stream: stream.id.clone(),
@@ -134,12 +132,13 @@ fn expressed(file: &NetworkFile, made: &Stream) -> Value {
     let to = made.listeners.iter().map(|id| station(*id));
     json!({
         "name": made.name,
-        "from": station(made.talker),
-        "to": to.collect::<Vec<&str>>(),
+        "talker": station(made.talker),
+        "listeners": to.collect::<Vec<&str>>(),
         "class": made.priority,
-        "message": format!("{}B", made.length_bytes - HEADERS - CHECK),
-        "traffic": {"kind": "cyclic", "period": made.interval.to_string()},
-        "place": {"latency": made.latency_max.to_string()},
+        "size": format!("{}B", made.length_bytes - HEADERS - CHECK),
+        "period": made.interval.to_string(),
+        "scheduled": true,
+        "max_latency": made.latency_max.to_string(),
     })
 }
 
@@ -208,9 +207,9 @@ impl Stations<'_> {
             let why = format!("frames with {} bytes of payload do not go", asked.frame_size);
             return Ok(Err(UniRefusal { code: TOO_LARGE, why }));
         }
-        if asked.trees > MOST_COPIES || asked.frames > MOST_FRAMES {
+        if asked.trees > MAX_COPIES || asked.frames > MAX_FRAMES {
             let why = format!(
-                "{} trees and {} frames in an interval; at most {MOST_COPIES} and {MOST_FRAMES}",
+                "{} trees and {} frames in an interval; at most {MAX_COPIES} and {MAX_FRAMES}",
                 asked.trees, asked.frames
             );
             return Ok(Err(UniRefusal { code: NO_RESOURCES, why }));
@@ -339,7 +338,7 @@ pub fn failure_code(certificate: &Certificate) -> u8 {
 }
 
 impl UniPlaced {
-    /// The code of a stream of the request; 0: it has a place.
+    /// The code of a stream of the request; 0: it is admitted.
     pub fn code(&self, plan: &Plan, index: usize) -> u8 {
         match &self.placed[index] {
             Err(refusal) => refusal.code,

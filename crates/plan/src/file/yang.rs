@@ -5,14 +5,12 @@
 //! `ieee802-dot1q-sched-bridge`, which puts it below a bridge port; the table of traffic classes of
 //! `ieee802-dot1q-types` of 2023-10-22; RFC 7951 for the encoding, by which numbers of 64 bits are
 //! text.
-//!
-//! Not here: bringing it to a device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use timewire_base::Span;
-use timewire_sched::scenario::network::NetDevice;
+use timewire_model::scenario::network::NetDevice;
 
 use super::planned::states;
 use crate::model::{PortGates, greatest_divisor};

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A proof by cases: a few streams on links that they cannot avoid, and how far apart they start.
-//!
-//! Not here: what makes it a proof ([`super::Certificate::Cases`]).
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;

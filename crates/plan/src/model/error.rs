@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is wrong with a description.
-//!
-//! Not here: streams without a place, which are no errors ([`super::Certificate`]).
 
 use timewire_base::Span;
 

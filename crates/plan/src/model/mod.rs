@@ -33,5 +33,5 @@ pub use network::{
 pub use plan::{
     Admission, Certificate, GateWindow, Plan, PortGates, Refusal, Transmission, greatest_divisor,
 };
-pub(crate) use stream::MOST_FRAMES;
+pub(crate) use stream::MAX_FRAMES;
 pub use stream::{Arrival, Problem, Release, Route, Stream, StreamId};

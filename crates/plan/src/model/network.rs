@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Nodes, links, and what their ports can do.
-//!
-//! Not here: who is a node's neighbour along a route.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +9,13 @@ use timewire_base::{BitsPerSecond, Span};
 use super::ModelError;
 
 /// The most nodes, links or streams of a problem.
-pub(crate) const MOST: usize = 4_000_000;
+pub(crate) const MAX_OBJECTS: usize = 4_000_000;
 /// The longest time in a description, 1 000 s; keeps all sums within 64 bits.
 pub(crate) const LONGEST: Span = Span::from_secs(1_000);
 /// The slowest link; with it the longest message still is a time of 64 bits.
 const SLOWEST: u64 = 100_000;
 /// The most bytes of a frame with everything around it.
-pub(crate) const MOST_BYTES: u32 = 16 << 20;
+pub(crate) const MAX_BYTES: u32 = 16 << 20;
 
 /// A node, by its place in [`Network::nodes`].
 #[derive(
@@ -217,8 +215,8 @@ impl Network {
         options: NetworkOptions,
     ) -> Result<Network, ModelError> {
         for (what, count) in [("nodes", nodes.len()), ("links", links.len())] {
-            if count > MOST {
-                return Err(ModelError::TooMany { what, count, most: MOST });
+            if count > MAX_OBJECTS {
+                return Err(ModelError::TooMany { what, count, most: MAX_OBJECTS });
             }
         }
         check_span("network", "sync_error", options.sync_error, Span::ZERO)?;
@@ -338,7 +336,7 @@ pub(crate) fn check_bytes(
     value: u32,
     least: u32,
 ) -> Result<(), ModelError> {
-    if value < least || value > MOST_BYTES {
+    if value < least || value > MAX_BYTES {
         let bound = if least == 0 { "at most 16 MiB" } else { "at least 1 and at most 16 MiB" };
         let (owner, value) = (owner.to_owned(), u64::from(value));
         return Err(ModelError::Number { owner, field, value, bound });

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a plan says: starts, gates, and reasons.
-//!
-//! Not here: whether it is right; that is for who checks it.
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
@@ -42,9 +40,9 @@ pub struct Refusal {
     pub certificate: Certificate,
 }
 
-/// Why a stream has no place. All but [`Certificate::NotFound`], [`Certificate::GateLimit`] and a
+/// Why a stream is rejected. All but [`Certificate::NotFound`], [`Certificate::GateLimit`] and a
 /// [`Certificate::Jitter`] that says so are proofs: together with the streams that they name, all
-/// of which the plan admits, this one cannot have a place in any plan of this model.
+/// of which the plan admits, this one is admitted by no plan of this model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Certificate {
@@ -132,7 +130,7 @@ pub enum Certificate {
         /// A multiple of the greatest common divisor of each two of the intervals.
         divisor: Span,
     },
-    /// Streams that have no places together, by going through all cases. It holds for plans in
+    /// Streams that are not admitted together, by going through all cases. It holds for plans in
     /// which no frame waits on its way: each part is as long as it is, however it is placed.
     Cases {
         /// Who, with the refused one, and where. Parts of the same shape are in any order.

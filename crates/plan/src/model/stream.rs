@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Streams, and a network together with the streams that want a place in it.
-//!
-//! Not here: their places ([`super::Plan`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
 
-use super::network::{MOST, check_bytes, check_span};
+use super::network::{MAX_OBJECTS, check_bytes, check_span};
 use super::plan::greatest_divisor;
 use super::{LinkId, ModelError, Network, NodeId, Role};
 
@@ -128,7 +126,7 @@ pub struct Problem {
 }
 
 /// The most frames of a message.
-pub(crate) const MOST_FRAMES: u32 = 4096;
+pub(crate) const MAX_FRAMES: u32 = 4096;
 
 /// The longest common multiple of intervals; a plan repeats with it.
 const LONGEST_CYCLE: Span = Span::from_secs(1_000_000);
@@ -171,9 +169,9 @@ impl Problem {
     }
 
     fn check_new(&self, stream: &Stream) -> Result<(), ModelError> {
-        if self.streams.len() >= MOST {
+        if self.streams.len() >= MAX_OBJECTS {
             let count = self.streams.len() + 1;
-            return Err(ModelError::TooMany { what: "streams", count, most: MOST });
+            return Err(ModelError::TooMany { what: "streams", count, most: MAX_OBJECTS });
         }
         if self.names.contains_key(&stream.name) {
             let name = stream.name.clone();
@@ -275,7 +273,7 @@ fn check_stream(network: &Network, stream: &Stream) -> Result<(), ModelError> {
         value: u64::from(value),
         bound,
     };
-    if !(1..=MOST_FRAMES).contains(&stream.frames) {
+    if !(1..=MAX_FRAMES).contains(&stream.frames) {
         return Err(number("frames", stream.frames, "1 to 4096"));
     }
     if stream.priority > 7 {

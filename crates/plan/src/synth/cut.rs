@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Links that cannot be avoided: the bridges, in the words of graphs, of the network. An end
 //! station with several links forwards nothing, so each of its links ends in a point of its own.
-//!
-//! Not here: ways around the others ([`super::graph`]).
 
 use std::collections::BTreeMap;
 

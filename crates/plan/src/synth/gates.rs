@@ -2,13 +2,11 @@
 //! The gates of each port: a window for every transmission, joined and widened where the port's
 //! limits ask for it. A frame of a plan leaves at once when it comes, so a window may be longer
 //! than what is sent in it; the time is lost only to other traffic.
-//!
-//! Not here: the list that a kernel or device takes.
 
 use timewire_base::Span;
 
 use super::shape::Sent;
-use super::table::{Item, MOST, divisor};
+use super::table::{Item, MAX_PIECES, divisor};
 use super::{Planner, shape};
 use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, Network, PortGates, Reserve};
 
@@ -36,7 +34,7 @@ impl Planner {
         links
     }
 
-    /// Everything that a stream sends; nothing when it has no place.
+    /// Everything that a stream sends; nothing when it is rejected.
     fn sent_by(&self, id: usize) -> Vec<(LinkId, Repeated)> {
         let network = self.problem.network();
         let seat = &self.seats[id];
@@ -143,7 +141,7 @@ impl Planner {
         let is_hard = |(link, (_, windows)): (usize, (Option<i64>, i64))| {
             let limits = limits(link);
             let asked = windows > 0 && limits.gate_entries != Some(0);
-            asked && (is_limited(limits, network.options().reserve) || windows > MOST)
+            asked && (is_limited(limits, network.options().reserve) || windows > MAX_PIECES)
         };
         ports.into_iter().enumerate().map(is_hard).collect()
     }
@@ -209,7 +207,7 @@ impl Planner {
 }
 
 fn gate_limit(link: LinkId, needed: u32, limits: &DeviceLimits) -> Certificate {
-    let most = u32::try_from(MOST).unwrap_or(u32::MAX);
+    let most = u32::try_from(MAX_PIECES).unwrap_or(u32::MAX);
     let allowed = limits.gate_entries.map_or(most, |entries| entries.min(most));
     Certificate::GateLimit { link, needed, allowed }
 }
@@ -237,7 +235,11 @@ fn windows_at_most(
     }
     let windows = intervals.map(|(interval, times)| (cycle / interval).saturating_mul(times));
     let count = windows.fold(0, i64::saturating_add);
-    if count > MOST { Err(u32::try_from(count).unwrap_or(u32::MAX)) } else { Ok((cycle, count)) }
+    if count > MAX_PIECES {
+        Err(u32::try_from(count).unwrap_or(u32::MAX))
+    } else {
+        Ok((cycle, count))
+    }
 }
 
 fn common_multiple(cycle: i64, interval: i64) -> Option<i64> {
@@ -362,7 +364,7 @@ fn apart(sorted: &[(i64, i64, u8)], cycle: i64, (step, first): (i64, i64)) -> Ve
     all
 }
 
-/// Fills the shortest gaps until the port's limits are kept.
+/// Fills the shortest gaps until the port's limits are met.
 fn join(windows: &mut Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) {
     let openings = limits.openings.and_then(|most| usize::try_from(most).ok());
     let most = limits.gate_entries.and_then(|most| usize::try_from(most).ok());

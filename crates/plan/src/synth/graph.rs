@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Ways through the network. Only bridges forward, and no way goes through an end station.
-//!
-//! Not here: when something goes along a way ([`super::shape`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -1,30 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When a link is busy, as seen by streams of one interval: everything that is on it, folded into
 //! that interval. All times are nanoseconds as bare numbers, as everywhere in the search.
-//!
-//! Not here: which stream makes it busy ([`super::table`]).
 
 /// Busy time of a repeating cycle, as sorted intervals that neither overlap nor touch, the latest
 /// first: streams are placed early in the cycle, and what is behind them in memory has to move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct BusyTimeline {
     cycle: i64,
     /// Free time between two intervals that is shorter counts as busy.
     least: i64,
     busy: Vec<(i64, i64)>,
 }
 
-impl Line {
+impl BusyTimeline {
     /// Free for all of the cycle. Who asks for free time of `least` or more only and takes nothing
     /// back, gets the same answers from fewer intervals; 1 keeps every instant as it is.
-    pub fn new(cycle: i64, least: i64) -> Line {
-        Line { cycle, least, busy: Vec::new() }
+    pub fn new(cycle: i64, least: i64) -> BusyTimeline {
+        BusyTimeline { cycle, least, busy: Vec::new() }
     }
 
     /// All of these, each busy from `start` for `length` and again every so often, as
-    /// [`Line::add`] has it.
-    pub fn of(cycle: i64, least: i64, all: impl Iterator<Item = (i64, i64, i64)>) -> Line {
-        let mut line = Line::new(cycle, least);
+    /// [`BusyTimeline::add`] has it.
+    pub fn of(cycle: i64, least: i64, all: impl Iterator<Item = (i64, i64, i64)>) -> BusyTimeline {
+        let mut line = BusyTimeline::new(cycle, least);
         for (start, length, every) in all {
             line.each(start, length, every, |line, start, end| line.busy.push((start, end)));
         }
@@ -47,10 +45,10 @@ impl Line {
 
     /// The same line seen in a cycle that is so many times as long, with room for so many more
     /// intervals.
-    pub fn repeated(&self, times: i64, more: usize) -> Line {
+    pub fn repeated(&self, times: i64, more: usize) -> BusyTimeline {
         let copies = usize::try_from(times).unwrap_or(0);
         let busy = Vec::with_capacity((self.busy.len() * copies).saturating_add(more));
-        let mut line = Line { busy, cycle: self.cycle * times, ..*self };
+        let mut line = BusyTimeline { busy, cycle: self.cycle * times, ..*self };
         for turn in (0..times).rev() {
             let base = turn * self.cycle;
             line.busy.extend(self.busy.iter().map(|(start, end)| (start + base, end + base)));
@@ -60,7 +58,7 @@ impl Line {
     }
 
     /// The same line seen in a cycle that divides its own.
-    pub fn folded(&self, cycle: i64) -> Line {
+    pub fn folded(&self, cycle: i64) -> BusyTimeline {
         let mut busy = Vec::with_capacity(self.busy.len() + 8);
         for &(start, end) in &self.busy {
             let (mut start, mut left) = (start % cycle, end - start);
@@ -72,7 +70,7 @@ impl Line {
         }
         // Turn by turn it is sorted, which this sort makes use of.
         busy.sort_by_key(latest_first);
-        let mut line = Line { cycle, least: self.least, busy };
+        let mut line = BusyTimeline { cycle, least: self.least, busy };
         line.join();
         line
     }
@@ -85,15 +83,15 @@ impl Line {
     /// Busy from `start`, which may lie anywhere, for `length`, and again every `every`, which
     /// divides the cycle.
     pub fn add(&mut self, start: i64, length: i64, every: i64) {
-        self.each(start, length, every, Line::insert);
+        self.each(start, length, every, BusyTimeline::insert);
     }
 
     /// Takes back what was added and overlaps nothing else.
     pub fn take(&mut self, start: i64, length: i64, every: i64) {
-        self.each(start, length, every, Line::cut);
+        self.each(start, length, every, BusyTimeline::cut);
     }
 
-    fn each(&mut self, start: i64, length: i64, every: i64, act: fn(&mut Line, i64, i64)) {
+    fn each(&mut self, start: i64, length: i64, every: i64, act: fn(&mut BusyTimeline, i64, i64)) {
         let length = length.min(every);
         let mut start = start.rem_euclid(every);
         while start < self.cycle {
@@ -241,7 +239,7 @@ mod tests {
         (0..cycle).find(|d| (0..length).all(|k| free(at + d + k)))
     }
 
-    fn wait(line: &Line, at: i64, length: i64) -> Option<i64> {
+    fn wait(line: &BusyTimeline, at: i64, length: i64) -> Option<i64> {
         line.cursor(length, at).wait(at)
     }
 
@@ -252,7 +250,7 @@ mod tests {
             asked in proptest::collection::vec((-200i64..300, 1i64..61), 10),
         ) {
             let every = [60, 30, 20];
-            let mut line = Line::new(60, 1);
+            let mut line = BusyTimeline::new(60, 1);
             let mut slow = vec![false; 60];
             let mut all = Vec::new();
             for (start, length, which) in steps {
@@ -281,7 +279,7 @@ mod tests {
                     at += wait;
                 }
             }
-            prop_assert_eq!(&Line::of(60, 1, all.into_iter()), &line);
+            prop_assert_eq!(&BusyTimeline::of(60, 1, all.into_iter()), &line);
             prop_assert_eq!(&line.repeated(3, 1).folded(60), &line);
             let busy = slow.iter().filter(|busy| **busy).count();
             prop_assert_eq!(line.total(), i64::try_from(busy).unwrap());
@@ -292,7 +290,7 @@ mod tests {
             items in proptest::collection::vec((0i64..200, 1i64..9, 0usize..3), 1..30),
         ) {
             let every = [120, 60, 30];
-            let mut line = Line::new(120, 1);
+            let mut line = BusyTimeline::new(120, 1);
             let mut kept = Vec::new();
             for (start, length, which) in items {
                 let every = every[which];
@@ -310,7 +308,7 @@ mod tests {
                 prop_assert_eq!(without.total(), all.total() - length * (120 / every));
                 line.take(*start, *length, *every);
             }
-            prop_assert_eq!(line, Line::new(120, 1));
+            prop_assert_eq!(line, BusyTimeline::new(120, 1));
         }
     }
 }

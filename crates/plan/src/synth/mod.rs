@@ -67,7 +67,7 @@ pub struct Progress {
 /// How long to search.
 pub struct Budget<'a> {
     /// The most steps. One is the effort of looking once into the busy time of a link. Deciding
-    /// small cores for those without a place may take a quarter more, but no more than 2^23.
+    /// small cores for those that are rejected may take a quarter more, but no more than 2^23.
     pub work: u64,
     /// Asked every some thousand steps and every few streams. `false` ends the part that the
     /// search is in: moving streams, or all of the rest when it is in another.
@@ -75,7 +75,7 @@ pub struct Budget<'a> {
 }
 
 /// How many may wait for a proof to be asked of each before the search.
-const FEW: usize = 32;
+const MAX_OPEN_PROOFS: usize = 32;
 
 /// Steps between two questions.
 const ASK: u64 = 1 << 14;
@@ -84,7 +84,7 @@ const ASK: u64 = 1 << 14;
 const ASK_STREAMS: usize = 16;
 
 /// Steps of moving without ever fewer that wait, before small cores are decided.
-const PATIENCE: u64 = 1 << 21;
+const SEARCH_STEPS: u64 = 1 << 21;
 
 /// A stream that has a way, and perhaps a start.
 #[derive(Clone, Debug)]
@@ -231,7 +231,7 @@ impl Planner {
     /// and by moving again as long as a proof is missing; who is left, and whether the budget ended
     /// it.
     fn find_rest(&mut self, waiting: Vec<usize>, budget: &mut Budget) -> (Vec<usize>, bool) {
-        let mut left = self.repair(waiting, budget, PATIENCE.min(budget.work / 2));
+        let mut left = self.repair(waiting, budget, SEARCH_STEPS.min(budget.work / 2));
         let mut is_least = left.is_empty();
         for last in [false, true] {
             if !is_least {
@@ -253,7 +253,7 @@ impl Planner {
     /// proof, and no two proofs name the same stream, so that each costs one stream its place.
     /// Where many wait, looking at each is dear, and the search begins.
     fn refuse(&mut self, waiting: &mut Vec<usize>) {
-        if waiting.len() > FEW {
+        if waiting.len() > MAX_OPEN_PROOFS {
             return;
         }
         let mut named = BTreeSet::new();
@@ -372,9 +372,9 @@ impl Planner {
         (budget.go_on)(&self.progress(waiting, true))
     }
 
-    /// Moves streams until all that wait have a place, the budget is used, or for so many steps
+    /// Moves streams until all that wait are admitted, the budget is used, or for so many steps
     /// there were never fewer; who is left.
-    fn repair(&mut self, waiting: Vec<usize>, budget: &mut Budget, patience: u64) -> Vec<usize> {
+    fn repair(&mut self, waiting: Vec<usize>, budget: &mut Budget, timeout: u64) -> Vec<usize> {
         let mut sweep = repair::Sweep::default();
         let mut queue = VecDeque::from(waiting);
         let mut best = Best { waiting: queue.iter().copied().collect(), before: BTreeMap::new() };
@@ -382,7 +382,7 @@ impl Planner {
         // Those who would need time that is kept free.
         let mut never = Vec::new();
         while !queue.is_empty()
-            && self.table.work - since < patience
+            && self.table.work - since < timeout
             && self.may_go_on(queue.len(), budget)
         {
             let pick = self.random.below(queue.len());
@@ -433,7 +433,7 @@ impl Planner {
         repair::effort(&self.table, seat.class, stretches, until - from)
     }
 
-    /// Puts everything back as it was when the fewest waited; who they were.
+    /// Restores everything as it was when the fewest waited; who they were.
     fn restore(&mut self, best: Best) -> Vec<usize> {
         for &id in best.before.keys() {
             if self.seats[id].start.is_some() {
@@ -472,7 +472,7 @@ impl Planner {
         }
     }
 
-    /// Whether a reason is none, or needs others to have a place.
+    /// Whether a reason is none, or needs others to be admitted.
     fn is_shaky(&self, id: usize) -> bool {
         let reason = &self.seats[id].reason;
         let no_proof = reason.as_ref().is_none_or(|reason| {
@@ -481,7 +481,7 @@ impl Planner {
         no_proof || self.names_refused(id)
     }
 
-    /// Whether a reason needs others to have a place that have none.
+    /// Whether a reason needs others to be admitted that are not.
     fn names_refused(&self, id: usize) -> bool {
         let others = self.seats[id].reason.as_ref().map(Certificate::others).unwrap_or_default();
         others.iter().any(|s| s.index() != id && self.seats[s.index()].start.is_none())

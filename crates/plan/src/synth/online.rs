@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One stream more or less in a plan that is in force.
-//!
-//! Not here: carrying the change out on devices.
 
 use std::collections::VecDeque;
 
@@ -11,7 +9,8 @@ use crate::model::{Certificate, ModelError, Stream, StreamId};
 /// What an added stream did to the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It has a place; these streams have another one than before, and all others are as they were.
+    /// It is admitted; these streams have other instants than before, and all others are as they
+    /// were.
     Admitted {
         /// Who was added.
         stream: StreamId,

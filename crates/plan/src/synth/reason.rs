@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why a stream has no place: conditions that no plan can avoid, each for links on which the
+//! Why a stream is rejected: conditions that no plan can avoid, each for links on which the
 //! streams meet whatever their ways.
-//!
-//! Not here: ways that are too long ([`super::route`]).
 
 use timewire_base::Span;
 
@@ -115,13 +113,13 @@ fn parts(network: &Network, path: &[LinkId]) -> Vec<i64> {
 }
 
 /// The most ports without gates in a row that are gone back over.
-const MOST_HOPS: u32 = 16;
+const MAX_HOPS: u32 = 16;
 
 /// By link: how much the start of any frame on it differs at least. Its port has no gates, nor have
 /// those before it, from wherever frames come.
 fn unheld(network: &Network) -> Vec<i64> {
     let mut least = vec![0; network.links().len()];
-    for _ in 0..MOST_HOPS {
+    for _ in 0..MAX_HOPS {
         // By node: the least that comes to it, with what the node adds.
         let mut comes: Vec<Option<i64>> = vec![None; network.nodes().len()];
         for (index, link) in network.links().iter().enumerate() {
@@ -144,7 +142,7 @@ fn unheld(network: &Network) -> Vec<i64> {
 }
 
 /// Streams on one link among which a clique is looked for.
-const MOST: usize = 400;
+const MAX_CLIQUE_STREAMS: usize = 400;
 
 impl Planner {
     /// How long a frame of a stream occupies a link.
@@ -195,7 +193,7 @@ impl Planner {
         Some(Certificate::Jitter { listener, path, parts, needed, allowed, proof })
     }
 
-    /// Why a stream has no place beside those who have one.
+    /// Why a stream is rejected beside those who have one.
     pub(super) fn explain(&self, id: usize) -> Certificate {
         let class = self.seats[id].class;
         for link in self.unavoidable(id) {
@@ -225,7 +223,7 @@ impl Planner {
 
     /// Streams of which every two meet modulo one number, with more frames than fit into it.
     fn clique(&self, id: usize, link: LinkId, others: &[usize]) -> Option<Certificate> {
-        if others.len() > MOST {
+        if others.len() > MAX_CLIQUE_STREAMS {
             return None;
         }
         let common =

@@ -2,13 +2,11 @@
 //! The cheapest place for a message that fits nowhere: where the fewest others have to go, weighed
 //! by how often they had to before (Morris, "The breakout method for escaping from local minima",
 //! 1993, with whole streams as what breaks out).
-//!
-//! Not here: who has no place ([`super::Planner`]).
 
 use timewire_base::Sequence;
 
 use super::shape::Stretch;
-use super::table::{MOST, Table};
+use super::table::{MAX_PIECES, Table};
 
 /// At this price something is in the way that cannot go.
 pub const NEVER: u64 = 1 << 60;
@@ -99,7 +97,7 @@ impl Sweep {
                 // turns count as one that never ends: a start is then seldom thought to be free.
                 let first = item.start - stretch.start - stretch.length + 1;
                 let width = stretch.length + item.length - 1;
-                if width >= every || (until - from) / every > MOST {
+                if width >= every || (until - from) / every > MAX_PIECES {
                     self.events.push((from, 1, item.stream));
                     continue;
                 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Ways for streams: the first one, others when it is full, and the reason when there is none.
-//!
-//! Not here: the ways of a graph as such ([`super::graph`]).
 
 use timewire_base::Span;
 
@@ -11,7 +9,7 @@ use super::{Planner, share};
 use crate::model::{Certificate, LinkId, NodeId, Route, Stream};
 
 impl Planner {
-    /// Gives a stream its first way, and looks whether it can have a place at all, beside those of
+    /// Gives a stream its first way, and looks whether it can be admitted at all, beside those of
     /// the triage.
     pub(super) fn find_way(
         &mut self,

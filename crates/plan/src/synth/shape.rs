@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a message looks like on its way when nothing makes it wait: when it is on each link, from
 //! its start at the talker.
-//!
-//! Not here: the start ([`super::table`]).
 
 use crate::model::{Forwarding, LinkId, Network, Stream};
 

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who is on which link when, and the first instant at which a message fits.
 //!
-//! Intervals are numbered as *classes*. A link has a [`Line`] for each class that was asked for;
-//! lines of other classes are made when they are.
-//!
-//! Not here: what to do when nothing fits ([`super::repair`]).
+//! Intervals are numbered as *classes*. A link has a [`BusyTimeline`] for each class that was asked
+//! for; lines of other classes are made when they are.
 
 use std::collections::BTreeMap;
 
-use super::line::{Cursor, Line};
+use super::line::{BusyTimeline, Cursor};
 use super::shape::Stretch;
 
 /// The most pieces of a line. Who would have more meets so many of another's messages in one of its
 /// intervals that no list of gates has them, so it is not looked for.
-pub const MOST: i64 = 1 << 20;
+pub const MAX_PIECES: i64 = 1 << 20;
 
 /// A stretch of a stream on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +40,8 @@ struct Port {
     /// The newest line, beside the rest of the port in memory, since it is asked most. Its class;
     /// [`NONE`]: there is no line.
     class: usize,
-    newest: Line,
-    older: Vec<(usize, Line)>,
+    newest: BusyTimeline,
+    older: Vec<(usize, BusyTimeline)>,
     /// How many items there will be, as far as that is known.
     expected: usize,
 }
@@ -53,25 +51,25 @@ const NONE: usize = usize::MAX;
 
 impl Port {
     fn new() -> Port {
-        let (items, older, newest) = (Vec::new(), Vec::new(), Line::new(1, 1));
+        let (items, older, newest) = (Vec::new(), Vec::new(), BusyTimeline::new(1, 1));
         Port { items, class: NONE, newest, older, expected: 0 }
     }
 
-    fn line(&self, class: usize) -> Option<&Line> {
+    fn line(&self, class: usize) -> Option<&BusyTimeline> {
         if self.class == class {
             return Some(&self.newest);
         }
         self.older.iter().find(|(other, _)| *other == class).map(|(_, line)| line)
     }
 
-    fn lines(&self) -> impl Iterator<Item = (usize, &Line)> {
+    fn lines(&self) -> impl Iterator<Item = (usize, &BusyTimeline)> {
         let newest = (self.class != NONE).then_some((self.class, &self.newest));
         newest.into_iter().chain(self.older.iter().map(|(class, line)| (*class, line)))
     }
 
     /// Forgets all lines. Those that come leave out gaps shorter than `least`.
     fn clear(&mut self, least: i64) {
-        (self.class, self.newest, self.older) = (NONE, Line::new(1, least), Vec::new());
+        (self.class, self.newest, self.older) = (NONE, BusyTimeline::new(1, least), Vec::new());
     }
 }
 
@@ -157,7 +155,7 @@ impl Table {
             let start = (start + stretch.start).rem_euclid(interval);
             port.items.push(Item { stream, class, start, length: stretch.length });
             let divisors = &self.divisors[class];
-            let is_kept = |other: usize| self.intervals[other] / divisors[other] <= MOST;
+            let is_kept = |other: usize| self.intervals[other] / divisors[other] <= MAX_PIECES;
             if port.class != NONE {
                 if is_kept(port.class) {
                     port.newest.add(start, stretch.length, divisors[port.class]);
@@ -256,7 +254,7 @@ impl Table {
         let interval = self.intervals[class];
         let each = port.items.iter().map(|item| interval / self.divisors[item.class][class]);
         let pieces = each.fold(0, i64::saturating_add);
-        if pieces > MOST {
+        if pieces > MAX_PIECES {
             return false;
         }
         let pieces = usize::try_from(pieces).unwrap_or(usize::MAX);
@@ -264,7 +262,7 @@ impl Table {
         let longer = port.lines().filter(|(other, line)| {
             self.intervals[*other] % interval == 0 && line.busy_intervals() / 8 <= pieces
         });
-        let whole = |(other, _): &(usize, &Line)| {
+        let whole = |(other, _): &(usize, &BusyTimeline)| {
             let own = self.intervals[*other];
             let fits =
                 |item: &Item| self.divisors[item.class][*other] == self.intervals[item.class];
@@ -280,7 +278,7 @@ impl Table {
         } else {
             let every = |item: &Item| self.divisors[item.class][class];
             let all = port.items.iter().map(|item| (item.start, item.length, every(item)));
-            Line::of(interval, port.newest.least(), all)
+            BusyTimeline::of(interval, port.newest.least(), all)
         };
         self.work += 1 + u64::try_from(port.items.len()).unwrap_or(u64::MAX) / 8;
         let before = (port.class, std::mem::replace(&mut port.newest, line));
@@ -379,7 +377,7 @@ mod tests {
                 }
                 for port in &table.ports {
                     for (class, line) in port.lines() {
-                        let mut fresh = Line::new(table.intervals[class], 1);
+                        let mut fresh = BusyTimeline::new(table.intervals[class], 1);
                         for item in &port.items {
                             let every = table.divisors[item.class][class];
                             fresh.add(item.start, item.length, every);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How far values of a series resemble those before them, as the length of the blocks that a
 //! resample keeps together.
-//!
-//! Not here: the resample (`resample`).
 
 use super::number::{f64_of, whole};
 
@@ -78,12 +76,12 @@ fn stretch(centred: &[f64], length: usize) -> f64 {
     if variance <= 0.0 {
         return 1.0;
     }
-    let resemblance = (autocovariance(&sums, 1) / variance).clamp(0.0, MOST_RESEMBLANCE);
+    let resemblance = (autocovariance(&sums, 1) / variance).clamp(0.0, MAX_RESEMBLANCE);
     (1.0 + resemblance) / (1.0 - resemblance)
 }
 
 /// Of neighbouring blocks; a drift comes near it.
-const MOST_RESEMBLANCE: f64 = 0.95;
+const MAX_RESEMBLANCE: f64 = 0.95;
 
 /// The factor of the cube root of the number of values.
 fn rule(centred: &[f64], variance: f64) -> Option<f64> {

@@ -3,8 +3,6 @@
 //!
 //! The deviations of both runs are put together side by side (the method of variance estimates
 //! recovery): below by what B may be less and A more, above the other way round.
-//!
-//! Not here: whether an interval is good or bad (`judge`).
 
 use serde::Serialize;
 

@@ -2,10 +2,8 @@
 //! From the series of both runs to a verdict for each metric.
 //!
 //! In two steps: how sure each interval has to be follows from how many there are.
-//!
-//! Not here: how far a figure varies (`resample`), the intervals (`interval`).
 
-use timewire_trace::analyse::{CaseSeries, StreamSeries};
+use timewire_capture::analyse::{CaseSeries, StreamSeries};
 
 use super::interval::{self, Interval, Share};
 use super::model::{Figure, Kind, MetricComparison, Rules, Verdict};
@@ -60,7 +58,7 @@ impl Prepared {
                 metric.verdict = of_difference(difference, rules.share_tolerance);
             }
             Evidence::None(why) => metric.why = why.to_owned(),
-            Evidence::Shown => metric.verdict = Verdict::NotJudged,
+            Evidence::Shown => metric.verdict = Verdict::Shown,
         }
         metric
     }
@@ -83,7 +81,7 @@ fn within(found: Interval, least: f64, most: f64) -> Verdict {
     } else if found.high < least {
         Verdict::Better
     } else {
-        Verdict::Open
+        Verdict::Inconclusive
     }
 }
 
@@ -106,7 +104,7 @@ pub(super) fn case(
     let new = b.streams.iter().filter(|of_b| a.streams.iter().all(|of_a| of_a.name != of_b.name));
     not_in_both.extend(new.map(|stream| format!("{} is only in B", stream.name)));
     if let (Some(of_a), Some(of_b)) = (&a.outside, &b.outside) {
-        let mut outside = share(None, "outside_slots", (of_a, of_b), a == b);
+        let mut outside = share(None, "outside-slots", (of_a, of_b), a == b);
         if a.unobserved > 0 || b.unobserved > 0 {
             outside.evidence = Evidence::None("frames were not observed");
         }
@@ -120,8 +118,8 @@ pub(super) fn case(
 
 fn stream(found: &mut Vec<Prepared>, id: &str, (a, b): (&StreamSeries, &StreamSeries), seed: u64) {
     let series = [
-        ("transfer", &a.transfer, &b.transfer),
-        ("slot_wait", &a.slot_wait, &b.slot_wait),
+        ("latency", &a.transfer, &b.transfer),
+        ("slot-wait", &a.slot_wait, &b.slot_wait),
         ("receive", &a.receive, &b.receive),
     ];
     for (what, of_a, of_b) in series {
@@ -159,13 +157,13 @@ pub(super) fn times(
     let metric = |name: &str, a: Figure, b: Figure, evidence| Prepared {
         metric: MetricComparison {
             stream: Some(stream.to_owned()),
-            metric: format!("{what}_{name}"),
+            metric: format!("{what}-{name}"),
             kind: Kind::Time,
             a,
             b,
             ratio: None,
             difference: None,
-            verdict: Verdict::Open,
+            verdict: Verdict::Inconclusive,
             why: String::new(),
         },
         evidence,
@@ -221,7 +219,7 @@ fn share(stream: Option<&str>, name: &str, (a, b): (&[bool], &[bool]), equal: bo
             b: of_b,
             ratio: None,
             difference: None,
-            verdict: Verdict::Open,
+            verdict: Verdict::Inconclusive,
             why: String::new(),
         },
         evidence,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How two texts differ, line by line.
-//!
-//! Not here: what the lines mean.
 
 /// What is looked for in common, at most: lines of one text times lines of the other.
-const MOST_PAIRS: usize = 4_000_000;
+const MAX_PAIRS: usize = 4_000_000;
 
 /// The lines that only one text has: `- LINE` of the first, `+ LINE` of the second, in order; the
 /// fewest that there can be. Where thousands of lines differ, all between the first and the last
@@ -15,7 +13,7 @@ pub(super) fn difference(a: &str, b: &str) -> Vec<String> {
     let (a, b) = (&a[start..], &b[start..]);
     let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[..a.len() - end], &b[..b.len() - end]);
-    if a.len().saturating_mul(b.len()) > MOST_PAIRS {
+    if a.len().saturating_mul(b.len()) > MAX_PAIRS {
         let gone = a.iter().map(|line| format!("- {line}"));
         return gone.chain(b.iter().map(|line| format!("+ {line}"))).collect();
     }

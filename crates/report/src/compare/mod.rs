@@ -7,7 +7,7 @@
 //! (`block`). A verdict is given where all of the interval says it, and all intervals together are
 //! as sure as asked.
 //!
-//! Not here: reading run directories (`timewire-ctl`), taking the series (`timewire-trace`).
+//! Not here: reading run directories (`timewire-runner`), taking the series (`timewire-capture`).
 
 mod block;
 mod interval;
@@ -24,8 +24,8 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use timewire_trace::analyse::CaseSeries;
-use timewire_trace::summary::{Fact, Finding, Summary};
+use timewire_capture::analyse::CaseSeries;
+use timewire_capture::summary::{Fact, Finding, Summary};
 
 pub use interval::Interval;
 pub use model::{
@@ -42,7 +42,7 @@ pub struct Side {
     pub directory: String,
     /// What it came to.
     pub summary: Summary,
-    /// What each of its cases stamped.
+    /// What each of its cases timestamped.
     pub cases: Vec<CaseSeries>,
     /// The text of each scenario, by name.
     pub scenarios: BTreeMap<String, String>,
@@ -113,7 +113,7 @@ fn incomplete(id: &str, a: &Summary, b: &Summary) -> Vec<String> {
 
 /// Findings of records that are not all there.
 const INCOMPLETE: [&str; 5] =
-    ["stamps-lost", "records-damaged", "records-unknown", "records-missing", "records-open"];
+    ["timestamps-lost", "records-damaged", "records-unknown", "records-missing", "records-open"];
 
 /// The probability that is left on each side of one of so many intervals.
 fn side_of(confidence: f64, intervals: usize) -> f64 {
@@ -124,11 +124,11 @@ fn side_of(confidence: f64, intervals: usize) -> f64 {
 ///
 /// **Units**: nanoseconds, in the order of time.
 pub fn compare_times(a: &[i64], b: &[i64], rules: &Rules) -> Vec<MetricComparison> {
-    let prepared = judge::times(("", "transfer"), (a, b), (rules.seed, ""));
+    let prepared = judge::times(("", "latency"), (a, b), (rules.seed, ""));
     let intervals = prepared.iter().filter(|metric| metric.has_interval()).count();
     let side = side_of(rules.confidence, intervals);
     let judged = prepared.into_iter().map(|metric| metric.judged(side, rules));
-    judged.filter(|metric| metric.verdict != Verdict::NotJudged).collect()
+    judged.filter(|metric| metric.verdict != Verdict::Shown).collect()
 }
 
 fn run_of(side: &Side) -> Run {
@@ -178,12 +178,12 @@ fn derived(summary: &Summary) -> Vec<Fact> {
         area: area.to_owned(),
         name: name.to_owned(),
         value,
-        level: timewire_trace::summary::FactLevel::Ok,
+        level: timewire_capture::summary::FactLevel::Ok,
     };
     let mut found = vec![fact("run", "program", summary.tool.clone())];
     for case in &summary.cases {
-        if let Some(carrier) = &case.carrier {
-            found.push(fact("carrier", &case.id, carrier.name.clone()));
+        if let Some(backend) = &case.backend {
+            found.push(fact("backend", &case.id, backend.name.clone()));
         }
     }
     found

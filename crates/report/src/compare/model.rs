@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a comparison of two runs says: the value behind its table, its page and its JSON.
-//!
-//! Not here: how it is found (`judge`).
 
 use serde::Serialize;
 
@@ -124,7 +122,7 @@ pub struct CaseComparison {
     pub title: String,
     /// Streams that only one of the runs has.
     pub not_in_both: Vec<String>,
-    /// What is missing of the records of one of the runs; shares are not judged then.
+    /// What is missing of the records of one of the runs; shares are inconclusive then.
     pub incomplete: Vec<String>,
     /// Everything that was compared.
     pub metrics: Vec<MetricComparison>,
@@ -186,9 +184,9 @@ pub enum Verdict {
     /// Within the tolerance with all of the interval.
     Same,
     /// None of these can be said.
-    Open,
-    /// Shown only: it has no interval.
-    NotJudged,
+    Inconclusive,
+    /// No verdict: it has no interval.
+    Shown,
 }
 
 /// How many metrics came out how.
@@ -200,8 +198,8 @@ pub struct Counts {
     pub worse: usize,
     /// See [`Verdict::Same`].
     pub same: usize,
-    /// See [`Verdict::Open`].
-    pub open: usize,
+    /// See [`Verdict::Inconclusive`].
+    pub inconclusive: usize,
 }
 
 /// How run B is against run A.
@@ -215,7 +213,7 @@ pub enum Overall {
     /// Everything is the same.
     Same,
     /// Nothing is worse or better, and not everything is known to be the same.
-    Open,
+    Inconclusive,
 }
 
 impl Counts {
@@ -224,8 +222,8 @@ impl Counts {
         match self {
             Counts { worse: 1.., .. } => Overall::Worse,
             Counts { better: 1.., .. } => Overall::Better,
-            Counts { open: 0, .. } => Overall::Same,
-            _ => Overall::Open,
+            Counts { inconclusive: 0, .. } => Overall::Same,
+            _ => Overall::Inconclusive,
         }
     }
 
@@ -234,8 +232,8 @@ impl Counts {
             Verdict::Better => self.better += 1,
             Verdict::Worse => self.worse += 1,
             Verdict::Same => self.same += 1,
-            Verdict::Open => self.open += 1,
-            Verdict::NotJudged => {}
+            Verdict::Inconclusive => self.inconclusive += 1,
+            Verdict::Shown => {}
         }
     }
 }
@@ -247,8 +245,8 @@ impl Verdict {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
             Verdict::Same => "same",
-            Verdict::Open => "open",
-            Verdict::NotJudged => "not judged",
+            Verdict::Inconclusive => "inconclusive",
+            Verdict::Shown => "shown",
         }
     }
 }
@@ -260,7 +258,7 @@ impl Overall {
             Overall::Worse => "WORSE",
             Overall::Better => "BETTER",
             Overall::Same => "SAME",
-            Overall::Open => "OPEN",
+            Overall::Inconclusive => "INCONCLUSIVE",
         }
     }
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counts as numbers of statistics, and back.
-//!
-//! Not here: how they are printed (`crate::text`).
 
 /// For statistics: exact below 2^53.
 pub(super) fn f64_of(count: usize) -> f64 {

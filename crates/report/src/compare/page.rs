@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A comparison as one self-contained HTML file, in the style of the report.
-//!
-//! Not here: the same as text (`table`).
 
-use timewire_trace::summary::{CaseSummary, Summary};
+use timewire_capture::summary::{CaseSummary, Summary};
 
 use super::Side;
 use super::model::{CaseComparison, Changed, Comparison, Kind, MetricComparison, Overall, Verdict};
 use super::table::{change, figure, percent, tally};
 use crate::figure::{self, TailLine, Xy};
+use crate::page::head;
 use crate::text::{Escaped, began, put};
 
-const STYLE: &str = include_str!("../style.css");
 /// Height of the figures.
 const TAIL_HEIGHT: f64 = 260.0;
 
 /// The page; the same comparison and runs give the same bytes. Nothing in it is fetched.
 pub fn html(comparison: &Comparison, a: &Side, b: &Side) -> String {
     let mut out = String::with_capacity(1 << 18);
-    head(&mut out, comparison);
+    let title = format!("{} against {}", comparison.b.title, comparison.a.title);
+    head(&mut out, comparison.verdict.word(), &title);
     banner(&mut out, comparison);
     out.push_str(
         "<nav aria-label=\"Sections\"><a href=\"#around\">What is not the same around the runs</a> \
@@ -44,28 +43,11 @@ pub fn html(comparison: &Comparison, a: &Side, b: &Side) -> String {
     out
 }
 
-fn head(out: &mut String, comparison: &Comparison) {
-    put!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         style-src 'unsafe-inline'; img-src data:\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n\
-         <title>{}: {} against {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{}",
-        comparison.verdict.word(),
-        Escaped(&comparison.b.title),
-        Escaped(&comparison.a.title),
-        figure::DEFS
-    );
-}
-
 fn banner(out: &mut String, comparison: &Comparison) {
     let class = match comparison.verdict {
         Overall::Worse => "fail",
         Overall::Better | Overall::Same => "pass",
-        Overall::Open => "open",
+        Overall::Inconclusive => "open",
     };
     put!(
         out,
@@ -222,8 +204,8 @@ fn row(out: &mut String, name: &str, metric: &MetricComparison, comparison: &Com
         Verdict::Better => ("good", "▼"),
         Verdict::Same => ("good", "="),
         Verdict::Worse => ("bad", "▲"),
-        Verdict::Open => ("open", "?"),
-        Verdict::NotJudged => ("zero", "–"),
+        Verdict::Inconclusive => ("open", "?"),
+        Verdict::Shown => ("zero", "–"),
     };
     put!(
         out,
@@ -276,7 +258,7 @@ fn interval(out: &mut String, metric: &MetricComparison, comparison: &Comparison
     let class = match metric.verdict {
         Verdict::Worse => "alarm",
         Verdict::Better | Verdict::Same => "s3",
-        Verdict::Open | Verdict::NotJudged => "s5",
+        Verdict::Inconclusive | Verdict::Shown => "s5",
     };
     put!(
         out,
@@ -335,8 +317,8 @@ fn guide(out: &mut String, comparison: &Comparison) {
          times, {} for shares of messages or frames. The tolerance is the shaded \
          band.</dd></div>\n\
          <div><dt>same</dt><dd>All of the interval lies within the tolerance.</dd></div>\n\
-         <div><dt>open</dt><dd>Neither: the runs are too short to say it, or too much varies \
-         within them.</dd></div>\n\
+         <div><dt>inconclusive</dt><dd>Neither: the runs are too short to say it, or too much \
+         varies within them.</dd></div>\n\
          <div><dt>interval</dt><dd>Of times by a bootstrap of blocks, {} resamples; of shares by \
          score intervals, with fewer messages counted where they come in bursts. The {} intervals \
          of this page are all right together with {} probability. They tell how a run like these \

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How many standard errors an interval reaches to each side.
-//!
-//! Not here: the standard errors (`resample`, `share`).
 
 /// The value that a normal variable of mean 0 and deviation 1 exceeds with this probability, which
 /// is above 0 and at most a half.

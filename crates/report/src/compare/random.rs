@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers that look random and follow from a seed alone.
-//!
-//! Not here: what is drawn with them (`resample`).
 
 use timewire_base::Sequence;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How far the median, the 99th percentile and the mean of one series would lie elsewhere in other
 //! runs like it: by a bootstrap of blocks that wrap around.
-//!
-//! Not here: what two such figures come to (`interval`).
 
 use super::block::{Blocks, FEWEST_BLOCKS, FEWEST_VALUES, blocks};
 use super::number::f64_of;

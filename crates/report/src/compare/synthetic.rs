@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Latencies that are known: each resembles the one before, with a long tail. What the comparison
 //! says of such series is tested, and stands as a table in the book.
-//!
-//! Not here: what is compared (`judge`).
 
 use super::random::Random;
 

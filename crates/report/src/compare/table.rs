@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A comparison as plain text: what is not the same around the runs, then what is not the same of
 //! them, then the verdict.
-//!
-//! Not here: anything drawn (`page`).
 
 use super::model::{
     CaseComparison, Changed, Comparison, Figure, Kind, MetricComparison, Overall, Verdict,
 };
 use super::number::whole;
-use crate::terminal::{BAD, GOOD, OPEN, painted, plain};
+use crate::terminal::{BAD, GOOD, UNSURE, painted, plain};
 use crate::text::{began, put, us_f64};
 
 /// Changes that are printed of each kind; the page and the JSON have all.
-const MOST_CHANGES: usize = 20;
+const MAX_CHANGES: usize = 20;
 
-/// The text, ending with a line feed; `all` prints the metrics that are the same or open too.
+/// The text, ending with a line feed; `all` prints the metrics that are the same or inconclusive,
+/// too.
 ///
 /// **Units**: times are microseconds.
 pub fn table(comparison: &Comparison, all: bool, colour: bool) -> String {
@@ -32,7 +31,7 @@ pub fn table(comparison: &Comparison, all: bool, colour: bool) -> String {
     let code = match comparison.verdict {
         Overall::Worse => BAD,
         Overall::Better | Overall::Same => GOOD,
-        Overall::Open => OPEN,
+        Overall::Inconclusive => UNSURE,
     };
     put!(
         &mut out,
@@ -47,11 +46,12 @@ pub fn table(comparison: &Comparison, all: bool, colour: bool) -> String {
 pub(super) fn tally(comparison: &Comparison) -> String {
     let counts = comparison.counts;
     format!(
-        "{} worse, {} better, {} same, {} open; tolerance {}, of shares {}; all together {} sure",
+        "{} worse, {} better, {} same, {} inconclusive; tolerance {}, of shares {}; all together \
+         {} sure",
         counts.worse,
         counts.better,
         counts.same,
-        counts.open,
+        counts.inconclusive,
         percent(comparison.rules.tolerance),
         percent(comparison.rules.share_tolerance),
         percent(comparison.rules.confidence)
@@ -67,7 +67,7 @@ fn around(out: &mut String, comparison: &Comparison) {
     }
     for change in &comparison.scenarios {
         put!(out, "scenario {} is not the same:\n", plain(&change.scenario));
-        for line in change.lines.iter().take(MOST_CHANGES) {
+        for line in change.lines.iter().take(MAX_CHANGES) {
             put!(out, "  {}\n", plain(line));
         }
         more(out, change.lines.len());
@@ -80,7 +80,7 @@ fn around(out: &mut String, comparison: &Comparison) {
 }
 
 fn changes(out: &mut String, what: &str, list: &[Changed]) {
-    for change in list.iter().take(MOST_CHANGES) {
+    for change in list.iter().take(MAX_CHANGES) {
         put!(
             out,
             "{what} differs: {}: {}: {} -> {}\n",
@@ -98,8 +98,8 @@ fn side(value: Option<&str>) -> String {
 }
 
 fn more(out: &mut String, len: usize) {
-    if len > MOST_CHANGES {
-        put!(out, "  and {} more: see --json or --html\n", len - MOST_CHANGES);
+    if len > MAX_CHANGES {
+        put!(out, "  and {} more: see --json or --html\n", len - MAX_CHANGES);
     }
 }
 
@@ -107,13 +107,13 @@ fn case_lines(out: &mut String, case: &CaseComparison, all: bool, colour: bool) 
     let of = |verdict| case.metrics.iter().filter(|metric| metric.verdict == verdict).count();
     put!(
         out,
-        "{} ({}): {} worse, {} better, {} same, {} open\n",
+        "{} ({}): {} worse, {} better, {} same, {} inconclusive\n",
         plain(&case.id),
         plain(&case.title),
         of(Verdict::Worse),
         of(Verdict::Better),
         of(Verdict::Same),
-        of(Verdict::Open)
+        of(Verdict::Inconclusive)
     );
     for stream in &case.not_in_both {
         put!(out, "  stream {}\n", plain(stream));
@@ -132,9 +132,9 @@ fn metric_line(out: &mut String, metric: &MetricComparison, colour: bool) {
     let code = match metric.verdict {
         Verdict::Worse => BAD,
         Verdict::Better | Verdict::Same => GOOD,
-        Verdict::Open | Verdict::NotJudged => OPEN,
+        Verdict::Inconclusive | Verdict::Shown => UNSURE,
     };
-    let word = painted(&format!("{:<10}", metric.verdict.word()), code, colour);
+    let word = painted(&format!("{:<12}", metric.verdict.word()), code, colour);
     let stream = metric.stream.as_deref().map_or("segment".to_owned(), plain);
     let unit = if metric.kind == Kind::Time { " µs" } else { "" };
     put!(

@@ -85,13 +85,13 @@ fn t0_the_same_values_are_the_same_and_too_few_are_open() {
     let other = Latencies::new(10, MEMORY).take(3_000, 1.5);
     let compared = compare_times(&series[..500], &other[..500], &Rules::default());
     let verdicts: Vec<_> = compared.iter().map(|metric| metric.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Worse, Verdict::Open, Verdict::Worse], "{compared:?}");
+    assert_eq!(verdicts, [Verdict::Worse, Verdict::Inconclusive, Verdict::Worse], "{compared:?}");
     assert_eq!(compared[1].why, "fewer than 10 values lie beyond this percentile");
     for metric in compare_times(&series[..60], &other[..60], &Rules::default()) {
-        assert_eq!(metric.verdict, Verdict::Open, "{metric:?}");
+        assert_eq!(metric.verdict, Verdict::Inconclusive, "{metric:?}");
     }
     for metric in compare_times(&series, &[], &Rules::default()) {
-        assert_eq!((metric.verdict, metric.why.as_str()), (Verdict::Open, "no values"));
+        assert_eq!((metric.verdict, metric.why.as_str()), (Verdict::Inconclusive, "no values"));
     }
 }
 

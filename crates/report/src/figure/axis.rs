@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Axes: from a value to a place in the figure, and the ticks between.
-//!
-//! Not here: drawing them (`Svg::x_axis`).
 
 /// How values are spread over an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a clock went against another over time.
-//!
-//! Not here: what the record of the clocks comes to (`timewire_trace::sync`).
 
-use timewire_trace::sync::ClockCourse;
+use timewire_capture::sync::ClockSeries;
 
 use super::axis::Axis;
-use super::course::times;
+use super::series::times;
 use super::{FOOT, LEFT, RIGHT, Svg, Xy};
 use crate::text::{as_f64, put, us_exact};
 
@@ -16,19 +14,19 @@ const HEIGHT: f64 = 190.0;
 const PLACES: i64 = 400;
 
 /// The figure; `None` of less than two samples.
-pub(crate) fn clock(id: &str, course: &ClockCourse) -> Option<String> {
-    let (first, last) = (course.points.first()?, course.points.last()?);
+pub(crate) fn clock(id: &str, series: &ClockSeries) -> Option<String> {
+    let (first, last) = (series.points.first()?, series.points.last()?);
     let long = last.0.checked_sub(first.0).filter(|long| *long > 0)?;
-    let least = course.points.iter().map(|point| point.1).min()?;
-    let most = course.points.iter().map(|point| point.1).max()?;
+    let least = series.points.iter().map(|point| point.1).min()?;
+    let most = series.points.iter().map(|point| point.1).max()?;
     let description = format!(
         "{} samples in {:.1} s, from {} to {} µs.",
-        course.points.len(),
+        series.points.len(),
         as_f64(long) / 1e9,
         us_exact(least),
         us_exact(most)
     );
-    let mut svg = Svg::open(id, &course.name, &description, HEIGHT);
+    let mut svg = Svg::open(id, &series.name, &description, HEIGHT);
     let bottom = HEIGHT - FOOT;
     // A nanosecond is the least that clocks tell.
     let room = ((as_f64(most) - as_f64(least)) * 0.06).max(1.0);
@@ -44,7 +42,7 @@ pub(crate) fn clock(id: &str, course: &ClockCourse) -> Option<String> {
     let mut d = String::new();
     let since = |at: i64| at.saturating_sub(first.0);
     let place = |at: i64| i128::from(since(at)) * i128::from(PLACES) / i128::from(long);
-    for chunk in course.points.chunk_by(|one, two| place(one.0) == place(two.0)) {
+    for chunk in series.points.chunk_by(|one, two| place(one.0) == place(two.0)) {
         let low = chunk.iter().min_by_key(|point| point.1)?;
         let high = chunk.iter().max_by_key(|point| point.1)?;
         let ends = if low.0 <= high.0 { [low, high] } else { [high, low] };

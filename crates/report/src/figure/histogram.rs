@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transfer times of each stream of a case as histograms under each other on the same axes, with
 //! the boundaries of the cycle.
-//!
-//! Not here: the tail beyond the axis (`tail`).
 
-use timewire_trace::stats::Distribution;
-use timewire_trace::summary::{CaseSummary, StreamClass, StreamSummary};
+use timewire_capture::summary::{CaseSummary, StreamClass, StreamSummary};
+use timewire_stats::Distribution;
 
 use super::axis::Axis;
 use super::{FOOT, LEFT, RIGHT, Svg, step_area};

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where in a cycle something was, a lane for each of those that it was of, with the windows in
 //! which it may be there.
-//!
-//! Not here: frames of a segment with its slots (`phase`).
 
 use super::axis::Axis;
 use super::{FOOT, RIGHT, Svg, Xy, step_area};
-use crate::sheet::Lane;
+use crate::run_report::Lane;
 use crate::text::{as_f64, count_f64, digits, put, us_whole};
 
 const TOP: f64 = 2.0;

@@ -6,12 +6,13 @@
 
 mod axis;
 mod clock;
-mod course;
 mod histogram;
 mod lanes;
 mod numbers;
 mod percentiles;
 mod phase;
+mod ranges;
+mod series;
 mod spread;
 mod stages;
 mod strip;
@@ -19,17 +20,18 @@ mod tail;
 mod topology;
 
 pub(crate) use clock::clock;
-pub(crate) use course::{course, numbered};
 pub(crate) use histogram::histogram;
 pub(crate) use lanes::lanes;
 pub(crate) use numbers::numbers;
 pub(crate) use percentiles::percentiles;
 pub(crate) use phase::phase;
+pub(crate) use ranges::{RangeBar, RangeRow, ranges};
+pub(crate) use series::{numbered, series};
 pub(crate) use spread::spread;
 pub(crate) use stages::stages;
 pub(crate) use strip::strip;
 pub(crate) use tail::{TailLine, tail};
-pub(crate) use topology::{MOST as MOST_DRAWN, busiest, percent, topology};
+pub(crate) use topology::{MAX_NODES as MAX_DRAWN, busiest, percent, topology};
 
 use axis::Axis;
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers without a unit of their own, a row for each group: every one as a dot, the median as a
 //! bar, and the limits that they should keep.
-//!
-//! Not here: times, which have an axis in microseconds (`spread`, `strip`).
 
 use super::axis::Axis;
 use super::{FOOT, RIGHT, Svg, Xy};
-use crate::sheet::NumberRow;
+use crate::run_report::NumberRow;
 use crate::text::{Escaped, count_f64, put};
 
 const TOP: f64 = 4.0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The time within which a share of all values lies, for every share: the axis of shares gives each
 //! further nine the same room, the axis of times has equal steps, so that a knee is where it is.
-//!
-//! Not here: the same on log times (`tail`).
 
 use super::axis::Axis;
 use super::tail::TailLine;

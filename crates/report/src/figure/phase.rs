@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where in the cycle the frames of each station were on the segment: one lane per station, its
 //! slot shaded and its guard time hatched, so that a frame in a foreign slot stands out.
-//!
-//! Not here: the count that the verdict uses (`WireSummary::outside_slots`; bins only draw it).
 
-use timewire_trace::summary::{CaseSummary, PhaseHistogram, SlotShape};
+use timewire_capture::summary::{CaseSummary, PhaseHistogram, SlotShape};
 
 use super::axis::Axis;
 use super::{FOOT, RIGHT, Svg, Xy, step_area};

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How values are spread, as histograms under each other on one axis.
-//!
-//! Not here: transfer times of a case with their cycles (`histogram`).
 
 use super::axis::Axis;
 use super::{FOOT, LEFT, RIGHT, Svg, step_area};
-use crate::sheet::Spread;
+use crate::run_report::Spread;
 use crate::text::{as_f64, count_f64, digits, share, us};
 
 const TOP: f64 = 22.0;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The stages of one journey below each other, each where it lies in time.
-//!
-//! Not here: all journeys on one timeline (`timeline`).
+//! The stages of one packet path below each other, each where it lies in time.
 
 use super::{RIGHT, Svg, Xy};
-use crate::extras::LongJourney;
-use crate::text::{as_f64, put};
-use crate::timeline::duration;
+use crate::extras::LongPacketPath;
+use crate::text::{as_f64, duration, put};
 
 const LEFT: f64 = 150.0;
 const ROW: f64 = 18.0;
@@ -14,19 +11,19 @@ const ROW: f64 = 18.0;
 const TIME: f64 = 70.0;
 
 /// The figure.
-pub(crate) fn stages(id: &str, journey: &LongJourney) -> String {
-    let title = format!("Stages of a journey of {}", duration(journey.end_to_end_ns));
+pub(crate) fn stages(id: &str, packet_path: &LongPacketPath) -> String {
+    let title = format!("Stages of a packet path of {}", duration(packet_path.end_to_end_ns));
     let mut words = String::new();
-    for (name, _, ns) in &journey.stages {
+    for (name, _, ns) in &packet_path.stages {
         put!(&mut words, "{name} {}. ", duration(*ns));
     }
-    let height = as_f64(i64::try_from(journey.stages.len()).unwrap_or(0)) * ROW + 6.0;
+    let height = as_f64(i64::try_from(packet_path.stages.len()).unwrap_or(0)) * ROW + 6.0;
     let mut svg = Svg::open(id, &title, &words, height);
-    let whole = as_f64(journey.end_to_end_ns.max(1));
+    let whole = as_f64(packet_path.end_to_end_ns.max(1));
     let x = |ns: i64| (LEFT + as_f64(ns) / whole * (RIGHT - TIME - LEFT)).clamp(LEFT, RIGHT - TIME);
-    let longest = journey.stages.iter().map(|stage| stage.2).max();
+    let longest = packet_path.stages.iter().map(|stage| stage.2).max();
     let mut y = 2.0;
-    for (name, from, ns) in &journey.stages {
+    for (name, from, ns) in &packet_path.stages {
         let class = if Some(*ns) == longest { "bar f alarm" } else { "bar f s1" };
         let (left, right) = (x(*from), x(from.saturating_add(*ns)));
         svg.text("", 0.0, y + 12.0, name);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! All cases of one scenario side by side: for each the range, the span from median to 99 % and the
 //! 99.9 % mark of its streams, on one log axis.
-//!
-//! Not here: the numbers (`scenario` has them as a table).
 
-use timewire_trace::stats::Distribution;
-use timewire_trace::summary::{CaseSummary, StreamClass};
+use timewire_capture::summary::{CaseSummary, StreamClass};
+use timewire_stats::Distribution;
 
 use super::axis::Axis;
 use super::{FOOT, RIGHT, Svg, Xy};

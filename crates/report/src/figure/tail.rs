@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The tail of transfer times: how large a share takes longer than a time, both on log axes, so
 //! that one message in ten thousand is as visible as the median.
-//!
-//! Not here: the shape of the bulk (`histogram`).
 
-use timewire_trace::stats::Distribution;
+use timewire_stats::Distribution;
 
 use super::axis::Axis;
 use super::{FOOT, LEFT, RIGHT, Svg, Xy};

@@ -2,8 +2,6 @@
 //! A network as a drawing: what forwards stands inside, stations around it, each near what it is
 //! linked to; a link is as wide as it was busy, and says how much. The same network is always drawn
 //! the same.
-//!
-//! Not here: the numbers of each direction (`network` has them as a table).
 
 use std::f64::consts::{FRAC_PI_2, TAU};
 
@@ -13,14 +11,14 @@ use crate::text::{count_f64, put};
 
 const HEIGHT: f64 = 420.0;
 /// More would stand on each other.
-pub(crate) const MOST: usize = 48;
+pub(crate) const MAX_NODES: usize = 48;
 const MIDDLE: (f64, f64) = (WIDTH / 2.0, HEIGHT / 2.0);
 const OUTER: (f64, f64) = (220.0, 172.0);
 const INNER: (f64, f64) = (105.0, 78.0);
 
 /// The figure; `None` of nothing, and of more than can be told apart.
 pub(crate) fn topology(id: &str, title: &str, network: &Topology) -> Option<String> {
-    if network.nodes.is_empty() || network.nodes.len() > MOST {
+    if network.nodes.is_empty() || network.nodes.len() > MAX_NODES {
         return None;
     }
     let mut svg = Svg::open(id, title, &description(network), HEIGHT);
@@ -204,7 +202,7 @@ mod tests {
 
     #[test]
     fn t0_more_than_can_be_told_apart_is_not_drawn() {
-        assert!(topology("a", "b", &network(1, MOST)).is_none());
+        assert!(topology("a", "b", &network(1, MAX_NODES)).is_none());
         assert!(topology("a", "b", &Topology::default()).is_none());
         assert!(topology("a", "b", &network(2, 4)).is_some());
     }

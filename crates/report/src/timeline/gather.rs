@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Gathers what a timeline shows from events and journeys as they pass, in bounded memory.
-//!
-//! Not here: which journeys are kept (`pick`), which line a thing is on (`lanes`).
+//! Gathers what a timeline shows from events and packet paths as they pass, in bounded memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_base::{CyclicWindows, Instant, Phase};
-use timewire_trace::event::{Event, Hook};
-use timewire_trace::journey::worst::Judged;
-use timewire_trace::journey::{ClockMap, Journey, Observer, Outcome, Point};
-use timewire_trace::kernel;
+use timewire_capture::event::{Event, Hook};
+use timewire_capture::kernel;
+use timewire_capture::packet_path::worst::Judged;
+use timewire_capture::packet_path::{ClockMap, Observer, PacketPath, PathOutcome, Point};
 
 use super::lanes::Lanes;
 use super::pick::{Picker, mixed};
@@ -18,49 +16,44 @@ use super::{Band, Count, Flow, HostView, Interval, LaneKind, Mark, Names, Timeli
 /// What is gathered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatherOptions {
-    /// Journeys at most: half of them the longest, a quarter those nearest to a threshold, the rest
-    /// any.
-    pub journeys: usize,
+    /// Packet paths at most: half of them the longest, a quarter those nearest to a threshold, the
+    /// rest any.
+    pub packet_paths: usize,
     /// Decides which are any.
     pub seed: u64,
     /// Times from end to end that matter.
     ///
     /// **Units**: ns.
     pub thresholds_ns: Vec<i64>,
-    /// Interrupts, polls, queue lengths and markers at most. Those in the time of a journey that is
-    /// shown stay longest.
+    /// Interrupts, polls, queue lengths and markers at most. Those in the time of a packet path
+    /// that is shown stay longest.
     pub others: usize,
     /// Windows of stations at most.
     pub bands: usize,
-    /// Only what lies in `[from, to)`.
-    ///
-    /// **Units**: ns of the common scale.
-    pub window_ns: Option<(i64, i64)>,
 }
 
 impl Default for GatherOptions {
-    /// For a Perfetto file: 100 000 journeys.
+    /// For a Perfetto file: 100 000 packet paths.
     fn default() -> GatherOptions {
         GatherOptions {
-            journeys: 100_000,
+            packet_paths: 100_000,
             seed: 1,
             thresholds_ns: Vec::new(),
             others: 1_000_000,
             bands: 100_000,
-            window_ns: None,
         }
     }
 }
 
 impl GatherOptions {
-    /// For a page: 2 000 journeys.
+    /// For a page: 2 000 packet paths.
     pub fn for_a_page() -> GatherOptions {
-        let journeys = 2_000;
-        GatherOptions { journeys, others: 50_000, bands: 10_000, ..GatherOptions::default() }
+        let packet_paths = 2_000;
+        GatherOptions { packet_paths, others: 50_000, bands: 10_000, ..GatherOptions::default() }
     }
 }
 
-/// What is no journey's.
+/// What is no packet path's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Interrupt(u64),
@@ -98,7 +91,7 @@ pub struct Gather {
 impl Gather {
     /// Gathers what these options say.
     pub fn new(options: GatherOptions) -> Gather {
-        let picker = Picker::new(options.journeys, options.seed, options.thresholds_ns.clone());
+        let picker = Picker::new(options.packet_paths, options.seed, options.thresholds_ns.clone());
         Gather {
             options,
             picker,
@@ -122,24 +115,17 @@ impl Gather {
         self.schedules.insert((capture, station), windows);
     }
 
-    fn shows(&self, from_ns: i64, to_ns: i64) -> bool {
-        self.options.window_ns.is_none_or(|(from, to)| from_ns < to && to_ns >= from)
-    }
-
     fn other(&mut self, from_ns: i64, point: &Point, what: What) {
-        if !self.shows(from_ns, point.at_ns) {
-            return;
-        }
         self.others_seen += 1;
         self.others.push(Other { from_ns, point: *point, what });
         if self.others.len() >= self.options.others.max(1).saturating_mul(2) {
-            // The newest may belong to journeys that have not come out yet.
+            // The newest may belong to packet paths that have not come out yet.
             self.thin(self.options.others / 2);
         }
     }
 
-    /// Leaves out others down to what there is room for: first those in the time of no journey that
-    /// is kept, then any.
+    /// Leaves out others down to what there is room for: first those in the time of no packet path
+    /// that is kept, then any.
     fn thin(&mut self, newest: usize) {
         let spans = merged(self.picker.spans().collect());
         let keep_from = self.others.len().saturating_sub(newest);
@@ -159,7 +145,8 @@ impl Gather {
         });
     }
 
-    /// What was gathered. `worst` give their sentences; `clocks` say when windows were open.
+    /// What was gathered. `worst` are in it in any case, with their sentences; `clocks` say when
+    /// windows were open.
     pub fn finish(
         mut self,
         title: &str,
@@ -171,7 +158,10 @@ impl Gather {
         }
         let seen = self.picker.seen;
         let picker = std::mem::replace(&mut self.picker, Picker::new(0, 0, Vec::new()));
-        let journeys = picker.finish();
+        let picked = picker.finish().into_iter().map(|it| (it.number, it));
+        let judged = worst.iter().map(|it| (it.packet_path.number, it.packet_path.clone()));
+        let packet_paths: BTreeMap<u64, PacketPath> = picked.chain(judged).collect();
+        let packet_paths: Vec<PacketPath> = packet_paths.into_values().collect();
         let mut out = Drawing {
             lanes: Lanes::default(),
             names: &self.names,
@@ -188,12 +178,12 @@ impl Gather {
         };
         let markers: BTreeMap<_, u64> = self.others.iter().filter_map(markers).collect();
         let sentences: BTreeMap<u64, &str> =
-            worst.iter().map(|it| (it.journey.number, it.sentence.as_str())).collect();
-        for journey in &journeys {
-            let sentence = sentences.get(&journey.number).copied().unwrap_or_default();
-            out.journey(journey, sentence, &markers);
+            worst.iter().map(|it| (it.packet_path.number, it.sentence.as_str())).collect();
+        for packet_path in &packet_paths {
+            let sentence = sentences.get(&packet_path.number).copied().unwrap_or_default();
+            out.packet_path(packet_path, sentence, &markers);
         }
-        let left_out = self.bands(&journeys, clocks, &mut out);
+        let left_out = self.bands(&packet_paths, clocks, &mut out);
         let used: BTreeSet<usize> = self.names.captures().collect();
         let used: BTreeSet<usize> = used
             .into_iter()
@@ -214,10 +204,10 @@ impl Gather {
     }
 
     fn extent(&self, seen: u64, input: &TimelineInput, bands_left_out: u64) -> Vec<String> {
-        let shown = input.journeys.len();
+        let shown = input.packet_paths.len();
         let mut extent = Vec::new();
         if seen == u64::try_from(shown).unwrap_or(u64::MAX) {
-            extent.push(format!("all {seen} journeys"));
+            extent.push(format!("all {seen} packet paths"));
         } else {
             let near = match self.options.thresholds_ns.is_empty() {
                 true => "",
@@ -225,7 +215,7 @@ impl Gather {
             };
             let seed = self.options.seed;
             extent.push(format!(
-                "{shown} of {seen} journeys: half of them the longest{near}, the rest any by \
+                "{shown} of {seen} packet paths: half of them the longest{near}, the rest any by \
                  seed {seed}"
             ));
         }
@@ -233,7 +223,7 @@ impl Gather {
         if others < self.others_seen {
             extent.push(format!(
                 "{others} of {} interrupts, polls, queue lengths and markers, those in the time \
-                 of a journey first",
+                 of a packet path first",
                 self.others_seen
             ));
         }
@@ -254,19 +244,24 @@ impl Gather {
         })
     }
 
-    /// The windows of stations around the journeys that pass them; how many were left out.
-    fn bands(&self, journeys: &[Journey], clocks: &impl ClockMap, out: &mut Drawing<'_>) -> u64 {
+    /// The windows of stations around the packet paths that pass them; how many were left out.
+    fn bands(
+        &self,
+        packet_paths: &[PacketPath],
+        clocks: &impl ClockMap,
+        out: &mut Drawing<'_>,
+    ) -> u64 {
         let mut left_out = 0;
         for (&(capture, station), windows) in &self.schedules {
             let at_station = |p: &&Point| (usize::from(p.capture), p.station) == (capture, station);
             let margin = u64::try_from(windows.cycle().as_ns()).unwrap_or(0);
-            let span = |journey: &Journey| {
-                let raw = || journey.points.iter().filter(at_station).map(|p| p.raw_ns);
+            let span = |packet_path: &PacketPath| {
+                let raw = || packet_path.points.iter().filter(at_station).map(|p| p.raw_ns);
                 Some((raw().min()?.saturating_sub(margin), raw().max()?.saturating_add(margin)))
             };
             let lane = out.lanes.put((capture, station, LaneKind::Gates, 0, "may send".to_owned()));
             let name = out.text("open");
-            for span in merged(journeys.iter().filter_map(span).collect()) {
+            for span in merged(packet_paths.iter().filter_map(span).collect()) {
                 let room = self.options.bands.saturating_sub(out.input.bands.len());
                 let (shown, more) = windows_in(windows, capture, span, clocks, room);
                 left_out += more;
@@ -285,7 +280,7 @@ impl Gather {
 /// more there are: events may be years apart.
 ///
 /// TAI is taken to run as the capture's clock does within this interval, from its begin: over the
-/// length of a journey, even a rate of 100 ppm is nanoseconds.
+/// length of a packet path, even a rate of 100 ppm is nanoseconds.
 fn windows_in(
     windows: &CyclicWindows,
     capture: usize,
@@ -367,11 +362,7 @@ impl Drawing<'_> {
     fn other(&mut self, other: &Other) {
         let (point, host) = (&other.point, usize::from(other.point.capture));
         let (order, line, text) = match other.what {
-            What::Marker(object) => {
-                let lane = self.lanes.event(self.names, point, object);
-                self.input.events.push(Mark { at_ns: point.at_ns, lane, journey: None });
-                return;
-            }
+            What::Marker(object) => return self.mark(point, object, None),
             What::Queue(handle, value) => {
                 let interface = self.names.interface(host, point.station, point.interface);
                 let qdisc = self.names.qdisc(host, point.station, point.interface, handle);
@@ -389,57 +380,73 @@ impl Drawing<'_> {
         let order = (u64::from(point.cpu) << 2) | order;
         let name = format!("CPU {} {line}", point.cpu);
         let lane = self.lanes.put((host, Event::NO_STATION, LaneKind::Cpu, order, name));
+        let name = self.text(&text);
         if let What::Poll(_) = other.what {
             // Its end only is known.
-            self.input.events.push(Mark { at_ns: point.at_ns, lane, journey: None });
+            self.input.events.push(Mark { at_ns: point.at_ns, lane, name, packet_path: None });
             return;
         }
-        let name = self.text(&text);
-        let (from_ns, to_ns) = (other.from_ns, point.at_ns);
-        self.input.intervals.push(Interval { from_ns, to_ns, lane, name, journey: None });
+        let (from_ns, to_ns, bound_ns) = (other.from_ns, point.at_ns, 0);
+        let interval = Interval { from_ns, to_ns, lane, name, bound_ns, packet_path: None };
+        self.input.intervals.push(interval);
     }
 
-    fn journey(
+    /// A marker with its point, or an event that begins or ends no stage.
+    fn mark(&mut self, point: &Point, object: u64, packet_path: Option<u64>) {
+        let host = usize::from(point.capture);
+        let lane = self.lanes.event(self.names, point, object);
+        let name = match point.hook {
+            Hook::Marker => self.names.point(host, object),
+            Hook::Drop => format!("drop: {}", self.names.reason(host, point.aux)),
+            hook => hook.name().to_owned(),
+        };
+        let name = self.text(&name);
+        self.input.events.push(Mark { at_ns: point.at_ns, lane, name, packet_path });
+    }
+
+    fn packet_path(
         &mut self,
-        journey: &Journey,
+        packet_path: &PacketPath,
         sentence: &str,
         markers: &BTreeMap<(u8, u64, u32, u16), u64>,
     ) {
-        let number = Some(journey.number);
-        let mut steps = Vec::new();
-        for point in &journey.points {
+        let number = Some(packet_path.number);
+        // All others are where a stage begins or ends.
+        let beside = |point: &&Point| matches!(point.hook, Hook::Marker | Hook::Drop);
+        let timestamps = packet_path.timestamps.iter();
+        for point in packet_path.points.iter().filter(beside).chain(timestamps) {
             let object = markers.get(&key(point)).copied().unwrap_or(0);
-            let lane = self.lanes.event(self.names, point, object);
-            self.input.events.push(Mark { at_ns: point.at_ns, lane, journey: number });
-            steps.push((lane, point.at_ns));
+            self.mark(point, object, number);
         }
-        for stamp in &journey.stamps {
-            let lane = self.lanes.event(self.names, stamp, 0);
-            self.input.events.push(Mark { at_ns: stamp.at_ns, lane, journey: number });
-        }
-        for stage in &journey.stages {
-            let lane = self.lanes.stage(self.names, journey, stage);
+        let mut stages = Vec::new();
+        for stage in &packet_path.stages {
+            let lane = self.lanes.stage(self.names, packet_path, stage);
             let name = self.text(&stage.parts.name());
-            let from_ns = journey.points[stage.from].at_ns;
-            let to_ns = journey.points[stage.to].at_ns;
-            self.input.intervals.push(Interval { from_ns, to_ns, lane, name, journey: number });
+            let from_ns = packet_path.points[stage.from].at_ns;
+            let to_ns = packet_path.points[stage.to].at_ns;
+            let bound_ns = stage.bound_ns;
+            let packet_path = number;
+            stages.push(Interval { from_ns, to_ns, lane, name, bound_ns, packet_path });
         }
-        let outcome = match journey.outcome {
-            Outcome::Dropped { reason } => {
-                let capture = journey.points.last().map_or(0, |point| usize::from(point.capture));
+        self.input.intervals.extend_from_slice(&stages);
+        let outcome = match packet_path.outcome {
+            PathOutcome::Dropped { reason } => {
+                let capture =
+                    packet_path.points.last().map_or(0, |point| usize::from(point.capture));
                 format!("dropped, {}", self.names.reason(capture, reason))
             }
             other => other.name().to_owned(),
         };
-        let why = journey.why.map_or(String::new(), |why| format!(": {why}"));
-        self.input.journeys.push(Flow {
-            number: journey.number,
-            state: format!("{}{why}; {outcome}", journey.status.name()),
-            flow: self.names.flow(journey.flow()),
-            length_ns: journey.end_to_end_ns(),
-            bound_ns: journey.bound_ns(),
+        let why = packet_path.why.map_or(String::new(), |why| format!(": {why}"));
+        self.input.packet_paths.push(Flow {
+            number: packet_path.number,
+            state: format!("{}{why}; {outcome}", packet_path.status.name()),
+            flow: self.names.flow(packet_path.flow()),
+            from_ns: packet_path.from_ns(),
+            length_ns: packet_path.end_to_end_ns(),
+            bound_ns: packet_path.bound_ns(),
             sentence: sentence.to_owned(),
-            steps,
+            stages: if sentence.is_empty() { Vec::new() } else { stages },
         });
     }
 
@@ -463,16 +470,16 @@ impl Drawing<'_> {
         for count in &mut input.counts {
             count.lane = places[count.lane];
         }
-        for flow in &mut input.journeys {
-            flow.steps.iter_mut().for_each(|step| step.0 = places[step.0]);
+        for flow in &mut input.packet_paths {
+            flow.stages.iter_mut().for_each(|stage| stage.lane = places[stage.lane]);
         }
         // Packets with several receivers share the events before they part, and a marker of a
-        // journey is among the others too: the first journey has it.
-        let order = |mark: &Mark| (mark.at_ns, mark.lane, mark.journey.unwrap_or(u64::MAX));
+        // packet path is among the others too: the first packet path has it.
+        let order = |mark: &Mark| (mark.at_ns, mark.lane, mark.packet_path.unwrap_or(u64::MAX));
         input.events.sort_unstable_by_key(order);
         input.events.dedup_by_key(|mark| (mark.at_ns, mark.lane));
         input.intervals.sort_unstable();
-        input.intervals.dedup_by_key(|it| (it.from_ns, it.to_ns, it.lane, it.name));
+        input.intervals.dedup_by_key(|it| it.key());
         input.bands.sort_unstable();
         input.counts.sort_by_key(|count| (count.at_ns, count.lane));
         let mut texts: Vec<(String, usize)> = std::mem::take(&mut self.texts).into_iter().collect();
@@ -516,15 +523,12 @@ impl Observer for Gather {
         }
     }
 
-    fn journey(&mut self, journey: &Journey) {
-        if !self.shows(journey.from_ns(), journey.to_ns()) {
-            return;
-        }
-        for point in &journey.points {
+    fn packet_path(&mut self, packet_path: &PacketPath) {
+        for point in &packet_path.points {
             let bound = self.bounds.entry(point.capture).or_default();
             *bound = (*bound).max(point.bound_ns);
         }
-        self.picker.add(journey);
+        self.picker.add(packet_path);
     }
 }
 

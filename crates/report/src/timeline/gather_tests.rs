@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A trace of two hosts by hand, and what is gathered of it.
-//!
-//! Not here: how it is drawn (`tests/t1_trace_views.rs`).
 
 use timewire_base::{Span, Window};
-use timewire_trace::journey::{OneClock, Parts, Rule, Stage, Status};
+use timewire_capture::packet_path::{OneClock, Parts, Rule, Stage, Status};
 
 use super::*;
 
-/// A journey with an event at each of these times: hooks as they come, two captures.
-pub(crate) fn journey(number: u64, at: &[i64]) -> Journey {
+/// A packet path with an event at each of these times: hooks as they come, two captures.
+pub(crate) fn packet_path(number: u64, at: &[i64]) -> PacketPath {
     use Hook::{DeviceQueue, DriverStart, SendEnter, SocketQueue, SocketReceive, StackReceive};
     let hooks = [SendEnter, DeviceQueue, DriverStart, StackReceive, SocketQueue, SocketReceive];
     let point = |(n, &at_ns): (usize, &i64)| {
@@ -41,16 +39,16 @@ pub(crate) fn journey(number: u64, at: &[i64]) -> Journey {
         rule: Rule::Object,
     };
     let stages = (0..at.len() - 1).map(stage).collect();
-    let (status, outcome) = (Status::Complete, Outcome::Received);
+    let (status, outcome) = (Status::Complete, PathOutcome::Received);
     let tag = (7 << 32) | number;
-    let stamps = Vec::new();
-    Journey { number, tag, tagged: true, status, why: None, outcome, points, stages, stamps }
+    let timestamps = Vec::new();
+    PacketPath { number, tag, tagged: true, status, why: None, outcome, points, stages, timestamps }
 }
 
 /// The common scale is capture 0's clock; its TAI is 1000 ns ahead.
 struct Clocks;
 impl ClockMap for Clocks {
-    fn to_common(&self, capture: usize, at_ns: u64) -> timewire_trace::journey::Common {
+    fn to_common(&self, capture: usize, at_ns: u64) -> timewire_capture::packet_path::Common {
         OneClock.to_common(capture, at_ns)
     }
     fn to_tai(&self, _: usize, at_ns: u64) -> Option<i64> {
@@ -59,8 +57,8 @@ impl ClockMap for Clocks {
 }
 
 fn event(hook: Hook, at_ns: u64, aux: u64, object: u64) -> (Point, Event) {
-    let point = Point { hook, aux, ..journey(0, &[i64::try_from(at_ns).unwrap()]).points[0] };
-    let flags = timewire_trace::event::Flags::default();
+    let point = Point { hook, aux, ..packet_path(0, &[i64::try_from(at_ns).unwrap()]).points[0] };
+    let flags = timewire_capture::event::Flags::default();
     let (tag, interface, thread, cpu, length, station) = (0, 2, 10, 0, 0, 0);
     (point, Event { at_ns, object, tag, aux, interface, thread, cpu, flags, length, hook, station })
 }
@@ -78,7 +76,7 @@ fn t0_what_passes_is_on_its_line() {
     told(&mut gather, Hook::IrqExit, 970, 33, 0);
     told(&mut gather, Hook::QdiscEnqueue, 1_050, (1 << 48) | 4, 9);
     told(&mut gather, Hook::SoftirqExit, 1_060, 3, 0);
-    gather.journey(&journey(0, &[1_000, 1_100, 1_300, 1_900, 2_000, 2_500]));
+    gather.packet_path(&packet_path(0, &[1_000, 1_100, 1_300, 1_900, 2_000, 2_500]));
     let windows = CyclicWindows::new(
         Instant::from_ns(0),
         Span::from_ns(1_000),
@@ -104,42 +102,28 @@ fn t0_what_passes_is_on_its_line() {
     assert!(!input.names.iter().any(|name| name.contains("softirq")));
     let counts: Vec<_> = input.counts.iter().map(|it| (line(it.lane), it.value)).collect();
     assert_eq!(counts, [("interface 2 qdisc 1:0".to_owned(), 5)]);
-    // Of journeys 1000 to 1300 at the station, and a cycle around: TAI is 1000 ns ahead.
+    // Of packet paths 1000 to 1300 at the station, and a cycle around: TAI is 1000 ns ahead.
     let bands: Vec<_> = input.bands.iter().map(|it| (it.from_ns, it.to_ns)).collect();
     assert_eq!(bands, [(200, 300), (1_200, 1_300), (2_200, 2_300)]);
     assert_eq!(input.hosts[1].bound_ns, 40);
-    assert_eq!(input.journeys[0].bound_ns, 40);
-    assert_eq!(input.extent, ["all 1 journeys", "of 5 events"]);
+    assert_eq!(input.packet_paths[0].bound_ns, 40);
+    assert_eq!(input.extent, ["all 1 packet paths", "of 5 events"]);
     assert!(input.lanes.is_sorted_by_key(|lane| lane.host));
     assert_eq!(input.span_ns(), Some((200, 2_500)));
 }
 
 #[test]
-fn t0_others_are_bounded_and_those_of_journeys_stay() {
-    let options = GatherOptions { journeys: 1, others: 100, ..GatherOptions::default() };
+fn t0_others_are_bounded_and_those_of_packet_paths_stay() {
+    let options = GatherOptions { packet_paths: 1, others: 100, ..GatherOptions::default() };
     let mut gather = Gather::new(options);
-    gather.journey(&journey(0, &[5_000, 5_100, 5_300, 5_450]));
+    gather.packet_path(&packet_path(0, &[5_000, 5_100, 5_300, 5_450]));
     for at in 0..5_000 {
         told(&mut gather, Hook::Marker, at * 10, 0, 3);
         assert!(gather.others.len() <= 200);
     }
     let input = gather.finish("one", &[], &OneClock);
-    assert_eq!(input.events.iter().filter(|mark| mark.journey.is_none()).count(), 100);
-    let inside = |mark: &&Mark| mark.journey.is_none() && (5_000..=5_450).contains(&mark.at_ns);
+    assert_eq!(input.events.iter().filter(|mark| mark.packet_path.is_none()).count(), 100);
+    let inside = |mark: &&Mark| mark.packet_path.is_none() && (5_000..=5_450).contains(&mark.at_ns);
     assert_eq!(input.events.iter().filter(inside).count(), 46);
     assert!(input.extent[1].starts_with("100 of 5000 "), "{:?}", input.extent);
-}
-
-#[test]
-fn t0_only_the_window_is_gathered() {
-    let window_ns = Some((1_000, 2_000));
-    let mut gather = Gather::new(GatherOptions { window_ns, ..GatherOptions::default() });
-    for (number, from) in (0..).zip([100, 900, 1_500, 1_999, 2_000]) {
-        gather.journey(&journey(number, &[from, from + 200]));
-    }
-    told(&mut gather, Hook::Marker, 999, 0, 3);
-    told(&mut gather, Hook::Marker, 1_000, 0, 3);
-    let input = gather.finish("one", &[], &OneClock);
-    assert_eq!(input.journeys.iter().map(|flow| flow.number).collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(input.events.iter().filter(|mark| mark.journey.is_none()).count(), 1);
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The lines of a timeline while it is put together, and which line a stage or event belongs to.
-//!
-//! Not here: what is on the lines (`gather`).
 
 use std::collections::BTreeMap;
 
-use timewire_trace::event::Hook;
-use timewire_trace::journey::{Journey, Parts, Point, Stage};
+use timewire_capture::event::Hook;
+use timewire_capture::packet_path::{PacketPath, Parts, Point, Stage};
 
 use super::{Lane, LaneKind, Names};
 
@@ -35,9 +33,7 @@ impl Lanes {
                 self.put((host, point.station, LaneKind::Marker, object, name))
             }
             hook => {
-                // In the order of a packet's way: a send call begins before it ends.
-                let order = if hook == Hook::SendEnter { 0 } else { u64::from(hook.number()) };
-                let name = hook.name().to_owned();
+                let (order, name) = (u64::from(hook.number()), hook.name().to_owned());
                 self.put((host, point.station, LaneKind::Hook, order, name))
             }
         }
@@ -45,9 +41,9 @@ impl Lanes {
 
     /// The line of a stage: the thread that carries it out, the socket it waits in, or the
     /// interface.
-    pub fn stage(&mut self, names: &Names, journey: &Journey, stage: &Stage) -> usize {
+    pub fn stage(&mut self, names: &Names, packet_path: &PacketPath, stage: &Stage) -> usize {
         use Hook::{Marker, SendEnter, SocketQueue, SocketReceive, SocketSend, SwitchIn, Waking};
-        let (from, to) = (&journey.points[stage.from], &journey.points[stage.to]);
+        let (from, to) = (&packet_path.points[stage.from], &packet_path.points[stage.to]);
         match from.hook {
             Marker | SendEnter | SocketSend => self.thread(names, from, from.thread),
             SocketQueue | Waking => {

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A trace as lines over time: what is drawn, and its drawing as a page that needs nothing else.
+//! A trace as lines over time, in bounded memory, and the drawing of one packet path on them.
 //!
 //! [`TimelineInput`] is the boundary between analysis and drawing: [`Gather`] fills it from events
-//! and journeys as they pass; [`page`], [`section`] and [`crate::perfetto`] draw it. All times are
-//! already those of the scale that the hosts share; nothing here corrects a clock.
+//! and packet paths as they pass; [`crate::perfetto`] and [`crate::packet_paths::page`] draw it.
+//! All times are already those of the scale that the hosts share; nothing here corrects a clock.
 //!
-//! Not here: journeys themselves (`timewire_trace::journey`), tables and waterfalls
-//! ([`crate::journeys`]).
+//! Not here: packet paths themselves (`timewire_capture::packet_path`), tables
+//! ([`crate::packet_paths`]).
 
 mod gather;
 mod lanes;
 mod names;
-mod page;
 mod pick;
 mod picture;
 mod rows;
 
 pub use gather::{Gather, GatherOptions};
 pub use names::Names;
-pub use page::{TimelineOptions, page, section};
-pub(crate) use picture::duration;
+pub(crate) use picture::picture;
 pub(crate) use rows::rows;
 
 /// Everything that is drawn.
@@ -37,7 +35,7 @@ pub struct TimelineInput {
     pub hosts: Vec<HostView>,
     /// The lines, in the order in which they are drawn: by host, station, kind.
     pub lanes: Vec<Lane>,
-    /// The names that [`Interval::name`] and [`Band::name`] stand for.
+    /// The names that [`Mark::name`], [`Interval::name`] and [`Band::name`] stand for.
     pub names: Vec<String>,
     /// Instants, ascending.
     pub events: Vec<Mark>,
@@ -47,8 +45,8 @@ pub struct TimelineInput {
     pub bands: Vec<Band>,
     /// How many frames were in a queue from an instant on, ascending.
     pub counts: Vec<Count>,
-    /// The journeys, ascending by their number.
-    pub journeys: Vec<Flow>,
+    /// The packet paths, ascending by their number.
+    pub packet_paths: Vec<Flow>,
     /// UTC less the common scale, where it is known.
     ///
     /// **Units**: ns.
@@ -87,7 +85,7 @@ pub enum LaneKind {
     Gates,
     /// Markers of programs.
     Marker,
-    /// Events of one hook.
+    /// Events of one hook that begin or end no stage: drops, transmit timestamps.
     Hook,
     /// Stages at an interface.
     Interface,
@@ -108,8 +106,10 @@ pub struct Mark {
     pub at_ns: i64,
     /// Index of its line.
     pub lane: usize,
-    /// The journey whose event it is.
-    pub journey: Option<u64>,
+    /// Index of its name.
+    pub name: usize,
+    /// The packet path whose event it is.
+    pub packet_path: Option<u64>,
 }
 
 /// What lasts.
@@ -125,8 +125,19 @@ pub struct Interval {
     pub lane: usize,
     /// Index of its name.
     pub name: usize,
-    /// The journey whose stage it is.
-    pub journey: Option<u64>,
+    /// How far its length may be from right, where it lies between two clocks.
+    ///
+    /// **Units**: ns.
+    pub bound_ns: u64,
+    /// The packet path whose stage it is.
+    pub packet_path: Option<u64>,
+}
+
+impl Interval {
+    /// What tells it from others on its line: packet paths that part later share the stages before.
+    fn key(&self) -> (i64, i64, usize, usize) {
+        (self.from_ns, self.to_ns, self.lane, self.name)
+    }
 }
 
 /// A time in which a station may send.
@@ -153,7 +164,7 @@ pub struct Count {
     pub value: u64,
 }
 
-/// A journey across the lines.
+/// A packet path across the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Its number in the analysis.
@@ -162,6 +173,10 @@ pub struct Flow {
     pub state: String,
     /// Whose packet it was, in words.
     pub flow: String,
+    /// Its first event.
+    ///
+    /// **Units**: ns of the common scale.
+    pub from_ns: i64,
     /// **Units**: ns, from end to end.
     pub length_ns: i64,
     /// How far that may be from right, since two clocks were read.
@@ -170,8 +185,8 @@ pub struct Flow {
     pub bound_ns: u64,
     /// The reason for its length; empty when it is none of the worst.
     pub sentence: String,
-    /// Its events: line and instant, in their order.
-    pub steps: Vec<(usize, i64)>,
+    /// Its stages, in their order; empty when it is none of the worst.
+    pub stages: Vec<Interval>,
 }
 
 impl TimelineInput {
@@ -185,12 +200,5 @@ impl TimelineInput {
         let all = marks.chain(lasting).chain(counts);
         let all = all.chain(self.bands.iter().map(|band| (band.from_ns, band.to_ns)));
         all.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))
-    }
-
-    /// The journeys, longest first; of two as long the earlier one.
-    pub fn longest_first(&self) -> Vec<&Flow> {
-        let mut all: Vec<&Flow> = self.journeys.iter().collect();
-        all.sort_by_key(|flow| (std::cmp::Reverse(flow.length_ns), flow.number));
-        all
     }
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What captures call their stations, interfaces, threads, points and flows.
-//!
-//! Not here: which of them are shown (`gather`).
 
 use std::collections::BTreeMap;
 
-use timewire_trace::capture::{CaptureHeader, ClockSample, HookCount, Note};
-use timewire_trace::event::Event;
+use timewire_capture::capture::{CaptureHeader, ClockSample, HookCount, Note};
+use timewire_capture::event::Event;
 
 /// The names in captures' headers and notes, and what they say of losses.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +21,7 @@ pub struct Names {
 /// **Units**: characters of a name that are shown; it stands at everything that has it.
 const LONGEST: usize = 128;
 /// Hooks whose losses are told one by one, at most.
-const MOST_LOSSES: usize = 100;
+const MAX_LOSSES: usize = 100;
 
 /// A name as it is shown.
 fn short(name: &str) -> String {
@@ -138,7 +136,7 @@ impl Names {
     }
 
     /// What was lost, a sentence for each host and hook that lost any; the most first, and one for
-    /// all beyond the first [`MOST_LOSSES`].
+    /// all beyond the first [`MAX_LOSSES`].
     pub fn losses(&self) -> Vec<String> {
         let of = |(&capture, hooks): (&usize, &BTreeMap<String, HookCount>)| {
             let lost = hooks.iter().filter(|(_, count)| count.lost > 0);
@@ -151,7 +149,7 @@ impl Names {
         };
         let mut all: Vec<(u64, String)> = self.losses.iter().flat_map(of).collect();
         all.sort_by_key(|(lost, _)| std::cmp::Reverse(*lost));
-        let more = all.split_off(all.len().min(MOST_LOSSES));
+        let more = all.split_off(all.len().min(MAX_LOSSES));
         let mut lines: Vec<String> = all.into_iter().map(|(_, line)| line).collect();
         if !more.is_empty() {
             let lost = more.iter().map(|(lost, _)| *lost).fold(0, u64::saturating_add);

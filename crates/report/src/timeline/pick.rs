@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which journeys are shown when there are more than there is room for: half the room for the
+//! Which packet paths are shown when there are more than there is room for: half the room for the
 //! longest, a quarter for those nearest to a threshold, the rest for any, by a seed.
-//!
-//! Not here: what is shown of them (`gather`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use timewire_trace::journey::Journey;
+use timewire_capture::packet_path::PacketPath;
 
-/// Keeps journeys in bounded memory: at most so many of each kind.
+/// Keeps packet paths in bounded memory: at most so many of each kind.
 #[derive(Clone, Debug)]
 pub(super) struct Picker {
     most: usize,
@@ -17,7 +15,7 @@ pub(super) struct Picker {
     longest: BTreeSet<(i64, u64)>,
     near: BTreeSet<(u64, u64)>,
     any: BTreeSet<(u64, u64)>,
-    kept: BTreeMap<u64, (Journey, u8)>,
+    kept: BTreeMap<u64, (PacketPath, u8)>,
     pub seen: u64,
 }
 
@@ -35,9 +33,9 @@ impl Picker {
         }
     }
 
-    pub fn add(&mut self, journey: &Journey) {
+    pub fn add(&mut self, packet_path: &PacketPath) {
         self.seen += 1;
-        let (number, length) = (journey.number, journey.end_to_end_ns());
+        let (number, length) = (packet_path.number, packet_path.end_to_end_ns());
         let mut uses = 0;
         let mut gone = Vec::new();
         self.any.insert((mixed(self.seed ^ number), number));
@@ -60,7 +58,7 @@ impl Picker {
         // Its own places may be among those that are gone; then it is not copied.
         let own = gone.iter().filter(|&&one| one == number).count();
         if own < usize::from(uses) {
-            self.kept.insert(number, (journey.clone(), uses));
+            self.kept.insert(number, (packet_path.clone(), uses));
         }
         for number in gone {
             if let Some((_, uses)) = self.kept.get_mut(&number) {
@@ -74,11 +72,11 @@ impl Picker {
 
     /// Intervals of what is kept so far.
     pub fn spans(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.kept.values().map(|(journey, _)| (journey.from_ns(), journey.to_ns()))
+        self.kept.values().map(|(packet_path, _)| (packet_path.from_ns(), packet_path.to_ns()))
     }
 
     /// Those that are shown, by their numbers.
-    pub fn finish(mut self) -> Vec<Journey> {
+    pub fn finish(mut self) -> Vec<PacketPath> {
         let longest = self.longest.iter().map(|&(_, inverse)| u64::MAX - inverse);
         let mut chosen: BTreeSet<u64> = longest.collect();
         chosen.extend(self.near.iter().map(|&(_, number)| number));
@@ -89,7 +87,7 @@ impl Picker {
             chosen.insert(number);
         }
         let taken = chosen.iter().filter_map(|number| self.kept.remove(number));
-        taken.map(|(journey, _)| journey).collect()
+        taken.map(|(packet_path, _)| packet_path).collect()
     }
 }
 
@@ -105,7 +103,7 @@ pub(super) fn mixed(value: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::gather::tests::journey;
+    use super::super::gather::tests::packet_path;
     use super::*;
 
     fn picked(most: usize, seed: u64, order: impl Iterator<Item = u64>) -> Vec<u64> {
@@ -113,10 +111,10 @@ mod tests {
         for number in order {
             // Each length once, in an order of its own.
             let length = i64::try_from(number * 37 % 1_009).unwrap() * 10;
-            picker.add(&journey(number, &[0, length]));
+            picker.add(&packet_path(number, &[0, length]));
             assert!(picker.kept.len() <= 2 * most, "{}", picker.kept.len());
         }
-        picker.finish().iter().map(|journey| journey.number).collect()
+        picker.finish().iter().map(|packet_path| packet_path.number).collect()
     }
 
     #[test]

@@ -1,88 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The timeline of one window as a picture that needs no script.
-//!
-//! Not here: the page around it, and the picture that can be moved (`page`).
+//! One packet path on the lines that it passes, with all that was there at the same time, as SVG.
 
-use super::{Flow, Lane, LaneKind, TimelineInput};
+use std::collections::BTreeMap;
+
+use super::{Flow, Interval, Lane, LaneKind, TimelineInput};
 use crate::figure::Xy;
-use crate::text::{Escaped, as_f64, count_f64, put};
+use crate::text::{Escaped, as_f64, count_f64, duration, put};
 
 const WIDTH: f64 = 1_100.0;
 const LEFT: f64 = 190.0;
 const TOP: f64 = 24.0;
-const ROW: f64 = 11.0;
+const ROW: f64 = 14.0;
 const HEAD: f64 = 19.0;
-const MOST_ROWS: usize = 4;
+const MAX_ROWS: usize = 4;
+/// Room that a letter takes.
+const LETTER: f64 = 7.5;
 
-/// Draws what lies in `window`; lines without anything in it are left out.
-pub(super) fn picture(
+/// Draws a packet path; lines without anything in its time are left out. `rows` are of
+/// [`rows()`](super::rows).
+pub(crate) fn picture(
     input: &TimelineInput,
-    (placed, counted): (&[usize], &[usize]),
-    window: (i64, i64),
-    chosen: Option<&Flow>,
+    (placed, counted): &(Vec<usize>, Vec<usize>),
+    flow: &Flow,
     id: &str,
 ) -> String {
+    let window = around(flow);
     let mut used = vec![false; input.lanes.len()];
     let inside = |from: i64, to: i64| from < window.1 && to.max(from) >= window.0;
-    for mark in input.events.iter().filter(|mark| inside(mark.at_ns, mark.at_ns)) {
-        used[mark.lane] = true;
+    let marks = input.events.iter().map(|mark| (mark.at_ns, mark.at_ns, mark.lane));
+    let counts = input.counts.iter().map(|count| (count.at_ns, count.at_ns, count.lane));
+    let bands = input.bands.iter().map(|band| (band.from_ns, band.to_ns, band.lane));
+    let lasting = input.intervals.iter().chain(&flow.stages);
+    let lasting = lasting.map(|it| (it.from_ns, it.to_ns, it.lane));
+    for (from, to, lane) in marks.chain(counts).chain(bands).chain(lasting) {
+        used[lane] |= inside(from, to);
     }
-    for interval in input.intervals.iter().filter(|it| inside(it.from_ns, it.to_ns)) {
-        used[interval.lane] = true;
-    }
-    for band in input.bands.iter().filter(|band| inside(band.from_ns, band.to_ns)) {
-        used[band.lane] = true;
-    }
-    for count in input.counts.iter().filter(|count| inside(count.at_ns, count.at_ns)) {
-        used[count.lane] = true;
-    }
-    let mut drawn = Picture { out: String::new(), input, window, places: Vec::new(), rows: placed };
+    let mut drawn =
+        Picture { out: String::new(), input, flow, window, places: Vec::new(), rows: placed };
     let height = drawn.lay_out(&used, counted);
-    let title = format!("Timeline of {}", input.title);
-    let about = describe(input, window, chosen);
+    let title = format!("Packet path {}: {}", flow.number, duration(flow.length_ns));
     put!(
         &mut drawn.out,
         "<svg role=\"img\" viewBox=\"0 0 {WIDTH} {}\" aria-labelledby=\"{id}-t {id}-d\">\
          <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>",
         Xy(height),
         Escaped(&title),
-        Escaped(&about)
+        Escaped(&words(input, flow))
     );
     drawn.axis(height);
     drawn.bands(&used);
     drawn.names();
     drawn.counts();
-    drawn.intervals();
+    drawn.others();
     drawn.marks();
-    if let Some(flow) = chosen {
-        drawn.way(flow);
-    }
+    drawn.way();
+    drawn.stages();
+    drawn.times();
     drawn.out + "</svg>\n"
 }
 
-fn describe(input: &TimelineInput, window: (i64, i64), chosen: Option<&Flow>) -> String {
-    let length = duration(window.1.saturating_sub(window.0));
-    let lines = input.lanes.len();
-    match chosen {
-        Some(flow) => format!(
-            "{length} around journey {} of {}, which took {}. {}",
-            flow.number,
-            flow.flow,
-            duration(flow.length_ns),
-            flow.sentence
-        ),
-        None => format!("{length}, {lines} lines; no journey is in it."),
+/// The window of a packet path, with some room.
+fn around(flow: &Flow) -> (i64, i64) {
+    let to_ns = flow.from_ns.saturating_add(flow.length_ns);
+    let margin = i64::try_from(i128::from(flow.length_ns) * 3 / 20).unwrap_or(i64::MAX).max(50);
+    (flow.from_ns.saturating_sub(margin), to_ns.saturating_add(margin))
+}
+
+/// Its stages in words.
+fn words(input: &TimelineInput, flow: &Flow) -> String {
+    let stage = |it: &Interval| format!("{} {}. ", input.names[it.name], time_of(it));
+    flow.stages.iter().map(stage).collect()
+}
+
+/// The time of a stage, with how far it may be from right.
+fn time_of(stage: &Interval) -> String {
+    let time = duration(stage.to_ns.saturating_sub(stage.from_ns));
+    match stage.bound_ns {
+        0 => time,
+        ns => format!("{time} ±{}", duration(i64::try_from(ns).unwrap_or(i64::MAX))),
     }
 }
 
 /// A line's top edge and height; `None` where it is left out.
-type Place = Option<(f64, f64)>;
+type RowBox = Option<(f64, f64)>;
 
 struct Picture<'a> {
     out: String,
     input: &'a TimelineInput,
+    flow: &'a Flow,
     window: (i64, i64),
-    places: Vec<Place>,
+    places: Vec<RowBox>,
     rows: &'a [usize],
 }
 
@@ -100,7 +107,7 @@ impl Picture<'_> {
                 group = Some(lane);
                 y += HEAD;
             }
-            let height = count_f64(count(rows.clamp(1, MOST_ROWS))) * ROW + 3.0;
+            let height = count_f64(count(rows.clamp(1, MAX_ROWS))) * ROW + 3.0;
             self.places.push(Some((y, height)));
             y += height;
         }
@@ -113,6 +120,7 @@ impl Picture<'_> {
         (LEFT + share * (WIDTH - LEFT)).clamp(LEFT, WIDTH)
     }
 
+    /// Times since the packet path began.
     fn axis(&mut self, height: f64) {
         let room = self.window.1.saturating_sub(self.window.0);
         let step = [1, 2, 5].into_iter().cycle().zip(0_u32..).find_map(|(n, turn)| {
@@ -120,7 +128,7 @@ impl Picture<'_> {
             (step.saturating_mul(8) >= room).then_some(step)
         });
         let Some(step) = step else { return };
-        let origin = self.input.span_ns().map_or(0, |(from, _)| from);
+        let origin = self.flow.from_ns;
         let mut grid = String::new();
         let before = self.window.0.saturating_sub(origin).div_euclid(step).saturating_mul(step);
         let mut next = Some(origin.saturating_add(before));
@@ -159,19 +167,21 @@ impl Picture<'_> {
             put!(
                 &mut self.out,
                 "<text class=\"dim\" x=\"10\" y=\"{}\">{}</text>",
-                Xy(y + 10.0),
+                Xy(y + 11.0),
                 Escaped(&name)
             );
         }
     }
 
     fn bands(&mut self, used: &[bool]) {
+        let mut apart = Apart::default();
         for band in &self.input.bands {
-            if band.from_ns >= self.window.1 || band.to_ns < self.window.0 {
+            let (left, right) = (self.x(band.from_ns), self.x(band.to_ns));
+            let outside = band.from_ns >= self.window.1 || band.to_ns < self.window.0;
+            if outside || !apart.is_seen((band.lane, 0), right) {
                 continue;
             }
             let own = &self.input.lanes[band.lane];
-            let (left, right) = (self.x(band.from_ns), self.x(band.to_ns));
             let lanes = self.input.lanes.iter().zip(&self.places).zip(used);
             let of_station = lanes.filter(|((lane, _), used)| {
                 **used && (lane.host, &lane.station) == (own.host, &own.station)
@@ -182,14 +192,7 @@ impl Picture<'_> {
             let own = self.places[band.lane].map(|(y, height)| (y + 3.0, height - 5.0));
             for (class, place) in [("gate", Some(whole)), ("gate own", own)] {
                 let Some((y, height)) = place else { continue };
-                put!(
-                    &mut self.out,
-                    "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>",
-                    Xy(left),
-                    Xy(y),
-                    Xy(right - left),
-                    Xy(height)
-                );
+                self.rect(class, (left, right), (y, height), None);
             }
         }
     }
@@ -203,50 +206,49 @@ impl Picture<'_> {
             let most = of_lane().map(|count| count.value).max().unwrap_or(1).max(1);
             let bottom = y + height - 1.0;
             let mut d = String::new();
+            let mut apart = Apart::default();
             for (one, next) in of_lane().zip(of_lane().skip(1)) {
                 if next.at_ns < self.window.0 || one.at_ns > self.window.1 || one.value == 0 {
                     continue;
                 }
                 let high = count_f64(one.value) / count_f64(most) * (height - 3.0);
                 let (left, right) = (self.x(one.at_ns), self.x(next.at_ns));
-                put!(
-                    &mut d,
-                    "M{} {}V{}H{}V{}Z",
-                    Xy(left),
-                    Xy(bottom),
-                    Xy(bottom - high),
-                    Xy(right),
-                    Xy(bottom)
-                );
+                if apart.is_seen((0, 0), right) {
+                    let top = Xy(bottom - high);
+                    put!(
+                        &mut d,
+                        "M{} {}V{top}H{}V{}Z",
+                        Xy(left),
+                        Xy(bottom),
+                        Xy(right),
+                        Xy(bottom)
+                    );
+                }
             }
             put!(&mut self.out, "<path class=\"queue\" d=\"{d}\"/>");
         }
     }
 
-    fn intervals(&mut self) {
-        let outside = |from: i64, to: i64| from >= self.window.1 || to.max(from) < self.window.0;
-        for (at, interval) in self.input.intervals.iter().enumerate() {
-            if outside(interval.from_ns, interval.to_ns) {
+    /// Stages of other packet paths, interrupts, deferred work.
+    fn others(&mut self) {
+        let mut apart = Apart::default();
+        for (at, it) in self.input.intervals.iter().enumerate() {
+            let outside = it.from_ns >= self.window.1 || it.to_ns.max(it.from_ns) < self.window.0;
+            let (false, Some((y, height))) = (outside, self.places[it.lane]) else { continue };
+            let (left, right) = (self.x(it.from_ns), self.x(it.to_ns.max(it.from_ns)));
+            let right = right.max(left + 1.0);
+            let row = self.rows[at] % MAX_ROWS;
+            let is_own = self.flow.stages.iter().any(|own| own.key() == it.key());
+            if is_own || !apart.is_seen((it.lane, row), right) {
                 continue;
             }
-            let Some((y, height)) = self.places[interval.lane] else { continue };
-            let (left, right) =
-                (self.x(interval.from_ns), self.x(interval.to_ns.max(interval.from_ns)));
-            let row = self.rows[at] % MOST_ROWS;
-            let top = y + 1.0 + count_f64(count(row)) * ROW;
-            let name = &self.input.names[interval.name];
-            put!(
-                &mut self.out,
-                "<rect class=\"bar f s{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}, \
-                 {}</title></rect>",
-                interval.name % 6 + 1,
-                Xy(left),
-                Xy(top.min(y + height - ROW)),
-                Xy((right - left).max(1.0)),
-                Xy(ROW - 1.0),
-                Escaped(name),
-                duration(interval.to_ns.saturating_sub(interval.from_ns))
-            );
+            let top = (y + 1.0 + count_f64(count(row)) * ROW).min(y + height - ROW);
+            let (class, whose) = match it.packet_path {
+                Some(number) => ("f s1 other", format!("packet path {number}, ")),
+                None => ("bar f s5", String::new()),
+            };
+            let about = format!("{whose}{}, {}", self.input.names[it.name], time_of(it));
+            self.rect(class, (left, right), (top, ROW - 1.0), Some(&about));
         }
     }
 
@@ -266,51 +268,118 @@ impl Picture<'_> {
         put!(&mut self.out, "<path class=\"tick\" d=\"{d}\"/>");
     }
 
-    /// A journey from event to event, with how far each may be from right.
-    fn way(&mut self, flow: &Flow) {
+    /// From the end of each stage to the begin of the next, with an arrow where that is at another
+    /// station.
+    fn way(&mut self) {
         let mut d = String::new();
-        let mut before: Option<(usize, f64, f64)> = None;
-        for &(lane, at_ns) in &flow.steps {
-            let Some((y, height)) = self.places[lane] else { continue };
-            let (x, y) = (self.x(at_ns), y + height / 2.0);
-            let host = self.input.lanes[lane].host;
-            let bound = self.input.hosts.get(host).map_or(0, |host| host.bound_ns);
-            if bound > 0 {
-                let bound = i64::try_from(bound).unwrap_or(i64::MAX);
-                let left = self.x(at_ns.saturating_sub(bound));
-                let right = self.x(at_ns.saturating_add(bound));
-                put!(
-                    &mut self.out,
-                    "<rect class=\"unsure\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"5\"/>",
-                    Xy(left),
-                    Xy(y - 2.5),
-                    Xy(right - left)
-                );
-            }
-            put!(&mut d, "{}{} {}", if before.is_none() { 'M' } else { 'L' }, Xy(x), Xy(y));
+        for pair in self.flow.stages.windows(2) {
+            let [one, next] = pair else { continue };
+            let middle = |lane: usize| self.places[lane].map(|(y, height)| y + height / 2.0);
+            let (Some(from), Some(to)) = (middle(one.lane), middle(next.lane)) else { continue };
+            let (ox, x) = (self.x(one.to_ns), self.x(next.from_ns));
+            put!(&mut d, "M{} {}L{} {}", Xy(ox), Xy(from), Xy(x), Xy(to));
             let station = |lane: usize| {
                 let lane = &self.input.lanes[lane];
-                (lane.host, lane.station.clone())
+                (lane.host, &lane.station)
             };
-            let elsewhere = before.filter(|&(from, ..)| station(from) != station(lane));
-            if let Some((_, ox, oy)) = elsewhere {
-                let (dx, dy) = (x - ox, y - oy);
-                let length = dx.hypot(dy).max(1.0);
-                let (dx, dy) = (dx / length * 9.0, dy / length * 9.0);
+            if station(one.lane) != station(next.lane) {
+                let down = if to > from { 9.0 } else { -9.0 };
+                let y = Xy(to - down);
                 put!(
                     &mut self.out,
-                    "<path class=\"wayhead\" d=\"M{} {}L{} {}L{} {}Z\"/>",
+                    "<path class=\"wayhead\" d=\"M{} {}L{} {y}L{} {y}Z\"/>",
                     Xy(x),
-                    Xy(y),
-                    Xy(x - dx - dy * 0.4),
-                    Xy(y - dy + dx * 0.4),
-                    Xy(x - dx + dy * 0.4),
-                    Xy(y - dy - dx * 0.4)
+                    Xy(to),
+                    Xy(x - 4.0),
+                    Xy(x + 4.0)
                 );
             }
-            before = Some((lane, x, y));
         }
         put!(&mut self.out, "<path class=\"way\" d=\"{d}\"/>");
+    }
+
+    /// Its own stages, the largest in a colour of its own; where a clock is known within a bound
+    /// only, how far the end may be from right.
+    fn stages(&mut self) {
+        let length = |stage: &Interval| stage.to_ns.saturating_sub(stage.from_ns);
+        let largest = self.flow.stages.iter().map(length).max();
+        for stage in &self.flow.stages {
+            let Some((y, height)) = self.places[stage.lane] else { continue };
+            let (left, right) = self.ends(stage);
+            let found = self.input.intervals.binary_search_by_key(&stage.key(), Interval::key);
+            let at = found.map_or(0, |at| self.rows[at]);
+            let top = y + 1.0 + count_f64(count(at % MAX_ROWS)) * ROW;
+            let top = top.min(y + height - ROW);
+            let class = if Some(length(stage)) == largest { "bar f alarm" } else { "bar f s1" };
+            let about = format!("{}, {}", self.input.names[stage.name], time_of(stage));
+            self.rect(class, (left, right), (top, ROW - 1.0), Some(&about));
+            let host = self.input.hosts.get(self.input.lanes[stage.lane].host);
+            let bound = host.map_or(0, |host| host.bound_ns);
+            if let (1.., Ok(bound)) = (bound, i64::try_from(bound)) {
+                let from = self.x(stage.to_ns.saturating_sub(bound));
+                let to = self.x(stage.to_ns.saturating_add(bound));
+                self.rect("unsure", (from, to), (top + 4.0, 5.0), None);
+            }
+        }
+    }
+
+    fn ends(&self, stage: &Interval) -> (f64, f64) {
+        let (left, right) = (self.x(stage.from_ns), self.x(stage.to_ns.max(stage.from_ns)));
+        (left, right.max(left + 1.0))
+    }
+
+    /// How long its stages took, beside them; of those that follow each other on a line together.
+    fn times(&mut self) {
+        for stages in self.flow.stages.chunk_by(|one, next| one.lane == next.lane) {
+            let [first, ..] = stages else { continue };
+            let Some((y, _)) = self.places[first.lane] else { continue };
+            let (left, right) = (self.ends(first).0, stages.iter().map(|it| self.ends(it).1));
+            let right = right.fold(left, f64::max);
+            // The line of an interface is named for the stage.
+            let named = self.input.lanes[first.lane].kind == LaneKind::Interface;
+            let times = stages.iter().map(|stage| match named {
+                true => time_of(stage),
+                false => format!("{} {}", self.input.names[stage.name], time_of(stage)),
+            });
+            let text = times.collect::<Vec<_>>().join(", ");
+            let wide = count_f64(count(text.chars().count())) * LETTER;
+            let (class, x) = match right + wide > WIDTH && left - wide > LEFT {
+                true => ("e halo", left - 4.0),
+                false => ("halo", right + 4.0),
+            };
+            let (x, y) = (Xy(x), Xy(y + 11.5));
+            put!(
+                &mut self.out,
+                "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>",
+                Escaped(&text)
+            );
+        }
+    }
+
+    fn rect(&mut self, class: &str, x: (f64, f64), (y, height): (f64, f64), about: Option<&str>) {
+        let (left, width, y, height) = (Xy(x.0), Xy(x.1 - x.0), Xy(y), Xy(height));
+        put!(
+            &mut self.out,
+            "<rect class=\"{class}\" x=\"{left}\" y=\"{y}\" width=\"{width}\" height=\"{height}\""
+        );
+        match about {
+            Some(about) => put!(&mut self.out, "><title>{}</title></rect>", Escaped(about)),
+            None => self.out.push_str("/>"),
+        }
+    }
+}
+
+/// What has been drawn so far on each row of each line: what would add less than half a unit at
+/// its right is not drawn, so that a picture is bounded whatever lies in its window.
+#[derive(Default)]
+struct Apart(BTreeMap<(usize, usize), f64>);
+
+impl Apart {
+    fn is_seen(&mut self, row: (usize, usize), right: f64) -> bool {
+        let last = self.0.entry(row).or_insert(f64::NEG_INFINITY);
+        let seen = right >= *last + 0.5;
+        *last = if seen { right } else { *last };
+        seen
     }
 }
 
@@ -328,17 +397,4 @@ fn group_name(input: &TimelineInput, lane: &Lane) -> String {
 
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-/// A time with its unit.
-pub(crate) fn duration(ns: i64) -> String {
-    let (value, size) = (as_f64(ns), ns.unsigned_abs());
-    match size {
-        0..1_000 => format!("{ns} ns"),
-        1_000..10_000 => format!("{:.2} µs", value / 1e3),
-        10_000..1_000_000 => format!("{:.1} µs", value / 1e3),
-        1_000_000..10_000_000 => format!("{:.2} ms", value / 1e6),
-        10_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
-        _ => format!("{:.3} s", value / 1e9),
-    }
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where intervals of one line overlap, they are drawn below each other.
-//!
-//! Not here: how high a row is (`picture`, the page's script).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -50,7 +48,14 @@ mod tests {
             .map(|n| {
                 let from_ns = n * 7 % 311;
                 let to_ns = from_ns + n * 13 % 29;
-                Interval { from_ns, to_ns, lane: usize::from(n % 3 == 0), name: 0, journey: None }
+                Interval {
+                    from_ns,
+                    to_ns,
+                    lane: usize::from(n % 3 == 0),
+                    name: 0,
+                    bound_ns: 0,
+                    packet_path: None,
+                }
             })
             .collect();
         intervals.sort();

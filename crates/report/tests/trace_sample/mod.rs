@@ -3,16 +3,15 @@
 //! them dropped: events by hand, analysed as captures are.
 //!
 //! Not here: what is made of them.
-#![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 
 use timewire_base::{CyclicWindows, Instant, Span, Window};
+use timewire_capture::capture::{CaptureHeader, ClockSample, HookCount, Note, Station};
+use timewire_capture::event::{Event, Flags, Hook};
+use timewire_capture::packet_path::analysis::{Analysis, Wanted};
+use timewire_capture::packet_path::{CaptureInfo, ClockMap, Common, Observer, PacketPath};
 use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineInput};
-use timewire_trace::capture::{CaptureHeader, ClockSample, HookCount, Note, Station};
-use timewire_trace::event::{Event, Flags, Hook};
-use timewire_trace::journey::analysis::{Analysis, Wanted};
-use timewire_trace::journey::{CaptureInfo, ClockMap, Common, Journey, Observer};
 
 /// The clock of the receiver is 1 ms ahead, known to 70 ns.
 pub struct Clocks;
@@ -83,21 +82,26 @@ fn message(n: u64, wait: u64, events: &mut Vec<(usize, Event)>) {
 /// What was analysed.
 pub struct Analysed {
     pub input: TimelineInput,
-    pub journeys: Vec<Journey>,
+    pub packet_paths: Vec<PacketPath>,
     pub analysis: Analysis<Clocks>,
     pub names: Names,
 }
 
 /// Both are told.
-struct Both<'a>(&'a mut Gather, &'a mut Vec<Journey>);
+struct Both<'a>(&'a mut Gather, &'a mut Vec<PacketPath>);
 
 impl Observer for Both<'_> {
-    fn event(&mut self, capture: usize, point: &timewire_trace::journey::Point, event: &Event) {
+    fn event(
+        &mut self,
+        capture: usize,
+        point: &timewire_capture::packet_path::Point,
+        event: &Event,
+    ) {
         self.0.event(capture, point, event);
     }
-    fn journey(&mut self, journey: &Journey) {
-        self.0.journey(journey);
-        self.1.push(journey.clone());
+    fn packet_path(&mut self, packet_path: &PacketPath) {
+        self.0.packet_path(packet_path);
+        self.1.push(packet_path.clone());
     }
 }
 
@@ -167,11 +171,11 @@ pub fn analysed() -> Analysed {
         CyclicWindows::new(Instant::from_ns(0), Span::from_ns(50_000), vec![window]).unwrap();
     gather.schedule(0, 0, windows.clone());
     analysis.schedule(0, 0, windows);
-    let mut journeys = Vec::new();
+    let mut packet_paths = Vec::new();
     for (capture, event) in &events {
-        analysis.event(*capture, event, &mut Both(&mut gather, &mut journeys));
+        analysis.event(*capture, event, &mut Both(&mut gather, &mut packet_paths));
     }
-    analysis.finish(&mut Both(&mut gather, &mut journeys));
+    analysis.finish(&mut Both(&mut gather, &mut packet_paths));
     let input = gather.finish("two hosts", analysis.longest(), &Clocks);
-    Analysed { input, journeys, analysis, names }
+    Analysed { input, packet_paths, analysis, names }
 }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Applications: when frames are released, and what follows when they arrive.
-//!
-//! Not here: the way of a frame (`engine.rs`).
 
 use std::sync::Arc;
 
 use timewire_base::Sequence;
 
-use timewire_mac::port::{AsyncShaper, Ps};
+use timewire_tsn::port::{AsyncShaper, Ps};
 
 use super::delay::ps;
 use super::describe::{FaultKind, Network, NodeSpec, StreamSpec, Traffic};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The clock of a station of the network: an oscillator that drifts and wanders, and what
 //! synchronisation makes of it.
-//!
-//! Not here: clocks of kernels, which never step (`crate::StationClock`).
 
 use timewire_base::{Sequence, Span};
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Times that differ from frame to frame: processing, scheduling, what an application needs. All
 //! in whole numbers, so that a seed gives the same times on every machine.
-//!
-//! Not here: where they are used (`engine.rs`).
 
 use timewire_base::{Sequence, Span};
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A network as it is given to the simulator. Everything has a number: its place in its list.
-//!
-//! Not here: names and files (`timewire-sched`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thiserror::Error;
 use timewire_base::{BitsPerSecond, FrameLen, Span};
-use timewire_mac::port::{AsyncLimits, CLASSES, ClassConfig, GateList, PortConfig, Ps};
+use timewire_tsn::port::{AsyncLimits, CLASSES, ClassConfig, GateList, PortConfig, Ps};
 
 use super::clock::ClockSpec;
 use super::delay::Delay;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The simulation: what happens next, ports and links.
-//!
-//! Not here: applications (`app.rs`), shared segments (`medium.rs`), faults (`fault.rs`).
 
 use std::collections::BTreeMap;
 
 use timewire_base::Sequence;
-use timewire_mac::port::{
+use timewire_tsn::port::{
     AsyncGroup, Gate, GateList, Now, Offered, PREAMBLE_BYTES, Ps, Refused, Started, Wake,
 };
 
@@ -21,7 +19,7 @@ use super::observe::{Observer, What, place};
 use super::ports::{NO_PEER, PortMore, PortState, VARIES, ports};
 use super::queue::{Event, EventQueue};
 use super::route::{Routes, index};
-use super::stats::{Latencies, LostBy, Outcome, StreamResult, Violation};
+use super::stats::{Latencies, LostBy, SimOutcome, StreamResult, Violation};
 use super::tree::Listeners;
 use crate::SimTime;
 
@@ -228,7 +226,7 @@ impl Simulation {
     /// Runs the network to its end.
     ///
     /// **Errors**: as [`Simulation::new`].
-    pub fn run(network: &Network) -> Result<Outcome, NetError> {
+    pub fn run(network: &Network) -> Result<SimOutcome, NetError> {
         let mut simulation = Simulation::new(network)?;
         while simulation.go_on(u64::MAX) {}
         Ok(simulation.finish())
@@ -261,7 +259,7 @@ impl Simulation {
     }
 
     /// Counts what is still on its way, and holds the books against each other.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> SimOutcome {
         let live = self.slab.live().filter(|flying| !flying.frame.tags.has(Tags::GONE));
         let mut left: Vec<Frame> = live.map(|flying| flying.frame).collect();
         let clock = Now { truth: Ps::MAX, local: Ps::MAX };
@@ -289,7 +287,7 @@ impl Simulation {
             }
             streams.push(all);
         }
-        Outcome {
+        SimOutcome {
             streams,
             listeners,
             events: self.events,
@@ -423,7 +421,7 @@ impl Simulation {
     }
 
     pub(super) fn violated(&mut self, what: &'static str) {
-        if self.violations.len() < MOST_VIOLATIONS {
+        if self.violations.len() < MAX_VIOLATIONS {
             self.violations.push(Violation { at: SimTime::from_ps(self.now), what });
         }
     }
@@ -743,7 +741,7 @@ impl Simulation {
 
 /// An event that may concern any port at once. One that concerns none has [`NO_PORT`].
 pub(super) const ANY_PORT: u32 = u32::MAX - 1;
-const MOST_VIOLATIONS: usize = 100;
+const MAX_VIOLATIONS: usize = 100;
 const OVERLAP: &str = "a port sends two frames at the same time";
 
 fn truth(now: u64) -> Ps {

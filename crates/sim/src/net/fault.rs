@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What goes wrong, and when it is over.
-//!
-//! Not here: what becomes of the frames (`engine.rs`).
 
 use super::delay::ps;
 use super::describe::FaultKind;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames as they are on their way, and where those are kept that no port has.
-//!
-//! Not here: what happens to them (`engine.rs`).
 
-use timewire_mac::port::CLASSES;
+use timewire_tsn::port::CLASSES;
 
 use super::route::index;
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A segment that several stations share, one frame at a time: contention, in turn, or a token.
-//!
-//! Not here: which frame of a station is next (its port).
 
 use std::collections::VecDeque;
 
 use timewire_base::Sequence;
 
-use timewire_mac::port::Ps;
+use timewire_tsn::port::Ps;
 
 use super::delay::{below, ps};
 use super::describe::{Access, MediumSpec, Network};
@@ -78,7 +76,7 @@ impl Medium {
             free_from: 0,
             deaf_until: 0,
             delay: ps(spec.delay),
-            gap: time(timewire_mac::port::GAP_BYTES),
+            gap: time(timewire_tsn::port::GAP_BYTES),
             jam: time(JAM_BYTES),
             slot_time: time(SLOT_BYTES),
             token_time: time(TOKEN_BYTES),

@@ -3,16 +3,16 @@
 //! without hardware, and what when something goes wrong?
 //!
 //! [`Network`] says what there is; [`Simulation`] runs it, in parts if wanted, and answers with an
-//! [`Outcome`]. Ports are those of `timewire-mac`. The same network and seed give the same outcome,
-//! to the last bit, on every machine. While it runs it checks itself: a link carries one frame at
-//! a time, frames keep their windows, and every frame that was sent has arrived, is lost for a
-//! counted reason, or is on its way.
+//! [`SimOutcome`]. Ports are those of `timewire-tsn`. The same network and seed give the same
+//! outcome, to the last bit, on every machine. While it runs it checks itself: a link carries one
+//! frame at a time, frames keep their windows, and every frame that was sent has arrived, is lost
+//! for a counted reason, or is on its way.
 //!
 //! Memory grows with the frames on their way, not with time: of latencies 64 MiB are kept, and more
 //! are counted in buckets.
 //!
 //! Not here: kernels of stations ([`TimeMaster`](crate::TimeMaster)), files and names
-//! (`timewire-sched`), what a schedule should be.
+//! (`timewire-model`), what a schedule should be.
 
 mod app;
 mod clock;
@@ -41,5 +41,5 @@ pub use describe::{
 pub use engine::Simulation;
 pub use observe::{Observer, Seen, What};
 pub use replay::{FullReplay, Replay};
-pub use stats::{Latencies, LostBy, Outcome, StreamResult, Violation};
+pub use stats::{Latencies, LostBy, SimOutcome, StreamResult, Violation};
 pub use worst::{PhaseSearch, Trial};

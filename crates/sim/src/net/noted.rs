@@ -2,8 +2,6 @@
 //! Arrivals, as they came, before they are put down to their streams: results of many streams are
 //! much memory, and each frame belongs to another of them, so they are put down many at a time,
 //! sorted.
-//!
-//! Not here: what is made of a latency (`stats.rs`).
 
 use super::frame::slot;
 use super::stats::StreamResult;
@@ -17,7 +15,7 @@ const NOT_COUNTED: u64 = u64::MAX;
 /// So many of each stream are put down at a time, on average,
 const OF_EACH: usize = 16;
 /// and of all together at most: 16 MiB, and half of that to sort them.
-const MOST: usize = 1 << 20;
+const MAX_NOTED: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Noted {
@@ -32,7 +30,7 @@ pub(super) struct Noted {
 impl Noted {
     /// Of so many streams.
     pub fn of(streams: usize) -> Noted {
-        let most = streams.saturating_mul(OF_EACH).clamp(1, MOST);
+        let most = streams.saturating_mul(OF_EACH).clamp(1, MAX_NOTED);
         Noted { arrivals: Vec::new(), most, places: vec![0; streams], sorted: Vec::new() }
     }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What happens to each frame, for those who write it down. Nobody has to: a simulation that is
 //! not watched asks once at each place whether it is.
-//!
-//! Not here: what is made of it (`timewire-cli`), the counts of each stream (`stats.rs`).
 
 use super::describe::PortIndex;
 use super::engine::Simulation;

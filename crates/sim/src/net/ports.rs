@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Ports of a simulated network: what each frame needs of one, and the rest of it.
-//!
-//! Not here: which frame goes next (`timewire_mac::port`), what happens then (`engine.rs`).
 
 use timewire_base::{Sequence, Span};
-use timewire_mac::port::{GAP_BYTES, Port, PortConfig, Ps};
+use timewire_tsn::port::{GAP_BYTES, Port, PortConfig, Ps};
 
 use super::delay::{Delay, below, ps};
 use super::describe::Network;

@@ -6,8 +6,6 @@
 //! often: a slot with few events is sorted as it is. So the cost does not grow with the number of
 //! events as that of a heap does, and no width has to be chosen. Memory is that of the events, and
 //! a slot that is used next has the memory of the one that was emptied last.
-//!
-//! Not here: what the events mean (`engine.rs`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Frames as they were captured: their times and lengths.
-//!
-//! Not here: the capture (`timewire_trace::pcap`), when they are released (`app.rs`).
 
 use std::fmt;
 
@@ -26,17 +24,17 @@ impl fmt::Debug for Replay {
 
 impl Replay {
     /// Most frames: 160 MiB of memory.
-    pub const MOST: usize = 1 << 24;
+    pub const MAX_FRAMES: usize = 1 << 24;
 
     /// Adds a frame. One that comes later than any simulation lasts is left out, and one before
     /// the start or before the last counts as at the same time.
     ///
-    /// **Errors**: there are [`Replay::MOST`] already.
+    /// **Errors**: there are [`Replay::MAX_FRAMES`] already.
     pub fn push(&mut self, at: Span, length: FrameLen) -> Result<(), FullReplay> {
         if at > Network::LONGEST {
             return Ok(());
         }
-        if self.lengths.len() >= Self::MOST {
+        if self.lengths.len() >= Self::MAX_FRAMES {
             return Err(FullReplay);
         }
         let at_ns = u64::try_from(at.as_ns()).unwrap_or(0);
@@ -76,5 +74,5 @@ impl Replay {
 
 /// A replay takes no more frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a replay takes {} frames at most", Replay::MOST)]
+#[error("a replay takes {} frames at most", Replay::MAX_FRAMES)]
 pub struct FullReplay;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The way of each stream: the fewest hops, and of several such ways the one whose ports come
 //! first.
-//!
-//! Not here: what happens on the way (`engine.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 

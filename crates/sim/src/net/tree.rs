@@ -4,8 +4,6 @@
 //!
 //! A copy has the number of its place in the tree. The first places are ports; behind them there is
 //! a place for each listener, whose port is the last before it.
-//!
-//! Not here: the way to each listener (`route.rs`), what happens at a port of it (`engine.rs`).
 
 use std::sync::Arc;
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The phases of cyclic streams that hurt most: tried at random first, then near the worst.
-//!
-//! Not here: proof that there is nothing worse.
 
 use timewire_base::{Sequence, Span};
 
 use super::delay::below;
 use super::describe::{NetError, Network, Traffic};
 use super::engine::Simulation;
-use super::stats::Outcome;
+use super::stats::SimOutcome;
 
 /// A search for bad phases: what it tries follows from a seed.
 pub struct PhaseSearch {
@@ -25,7 +23,7 @@ pub struct Trial {
     /// When each cyclic stream begins in its period: number of the stream, offset.
     pub offsets: Vec<(usize, Span)>,
     /// What came out.
-    pub outcome: Outcome,
+    pub outcome: SimOutcome,
     /// How bad it was.
     pub score: u64,
 }
@@ -52,7 +50,7 @@ impl PhaseSearch {
     /// **Errors**: as [`Simulation::new`].
     pub fn step(
         &mut self,
-        score: impl Fn(&Outcome) -> u64,
+        score: impl Fn(&SimOutcome) -> u64,
         mut go_on: impl FnMut() -> bool,
     ) -> Result<Option<&Trial>, NetError> {
         if self.tried > 0 {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One link in one direction: which frame is on it when.
-//!
-//! Not here: who uses it for what (`mod.rs`).
 
 use std::collections::VecDeque;
 
@@ -27,7 +25,7 @@ pub struct Slot {
 
 /// First come, first served.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct FifoLink {
     rate: BitsPerSecond,
     /// From when on another frame may start.
     free: SimTime,
@@ -35,9 +33,9 @@ pub struct Line {
     occupied: VecDeque<(PortIndex, SimTime)>,
 }
 
-impl Line {
-    pub fn new(rate: BitsPerSecond) -> Line {
-        Line { rate, free: SimTime::START, occupied: VecDeque::new() }
+impl FifoLink {
+    pub fn new(rate: BitsPerSecond) -> FifoLink {
+        FifoLink { rate, free: SimTime::START, occupied: VecDeque::new() }
     }
 
     /// Puts a frame behind all others.

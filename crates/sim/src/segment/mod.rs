@@ -3,7 +3,7 @@
 //!
 //! A frame occupies a link from the first bit of its preamble to the last bit of its check
 //! sequence, and the next may start a gap later (12 bytes). It arrives whole, a delay after its
-//! last bit. Frames shorter than 60 bytes are padded with zeros, as a network card does.
+//! last bit. Frames shorter than 60 bytes are padded with zeros, as a NIC does.
 //!
 //! - **Hub**: one medium for all, one frame at a time. Who finds it busy waits, and frames go in
 //!   the order in which they came. A real hub's stations would collide and back off at random;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use timewire_base::{BitsPerSecond, Sequence, Span};
 
 use crate::SimTime;
-use link::Line;
+use link::FifoLink;
 
 /// A port, and the station behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -182,9 +182,9 @@ pub struct Segment {
     config: SegmentConfig,
     losses: Sequence,
     frames: u64,
-    medium: Line,
-    up: Vec<Line>,
-    down: Vec<Line>,
+    medium: FifoLink,
+    up: Vec<FifoLink>,
+    down: Vec<FifoLink>,
     addresses: BTreeMap<[u8; 6], PortIndex>,
     counters: Vec<PortCounters>,
     /// By time, then in the order in which they were planned.
@@ -199,7 +199,7 @@ impl Segment {
 
     /// A segment with so many ports.
     pub fn new(config: SegmentConfig, ports: usize) -> Segment {
-        let line = || Line::new(config.rate);
+        let line = || FifoLink::new(config.rate);
         Segment {
             config,
             losses: Sequence::new(config.seed),
@@ -295,7 +295,7 @@ impl Segment {
         passage
     }
 
-    fn line(&mut self, link: Link) -> &mut Line {
+    fn line(&mut self, link: Link) -> &mut FifoLink {
         match link {
             Link::Medium => &mut self.medium,
             Link::Up(port) => &mut self.up[port.0],

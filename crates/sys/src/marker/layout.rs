@@ -3,8 +3,6 @@
 //! stands there, the answer is a value or `None`.
 //!
 //! The page `docs/src/reference/markers.md` has the same as a table; `timewire_mark.h` writes it.
-//!
-//! Not here: who writes (`super::Markers`), who reads (`super::reader`).
 
 /// How a file begins; the last of its header to be written.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TWmarks1");
@@ -48,7 +46,7 @@ pub(super) const BUCKETS: usize = 65;
 pub(super) const HISTOGRAM_WORDS: usize = BUCKETS + 1;
 
 pub(super) const FEWEST: u32 = 64;
-pub(super) const MOST: u32 = 1 << 20;
+pub(super) const MAX_SLOTS: u32 = 1 << 20;
 
 /// What a point is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +131,7 @@ impl Head {
             && u32_at(bytes, AT_VERSION) == VERSION
             && usize::try_from(u32_at(bytes, AT_RECORD)).ok()? == RECORD
             && capacity.is_power_of_two()
-            && (FEWEST..=MOST).contains(&capacity);
+            && (FEWEST..=MAX_SLOTS).contains(&capacity);
         fits.then(|| Head {
             capacity,
             process: u32_at(bytes, AT_PROCESS),

@@ -8,7 +8,7 @@
 //! has, and what finds no room is counted.
 //!
 //! Not here: the bytes of the file (`layout`), marks from C (`timewire_mark.h`), what marks come to
-//! (`timewire-trace`).
+//! (`timewire-capture`).
 
 mod layout;
 mod place;
@@ -27,7 +27,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use layout::{Entry, Head, Kind};
-use place::{Directory, Hold, Role, Wish};
+use place::{Directory, Hold, Role, Spec};
 
 use crate::namespace::effective_user;
 pub use place::{RunPlace, VARIABLE};
@@ -164,10 +164,10 @@ impl Markers {
     /// **Errors**: no memory; the directory cannot be used, is not the user's, or could be meddled
     /// with by others.
     pub fn open(records: u32) -> io::Result<Markers> {
-        match Wish::of_environment() {
-            Wish::Off => Ok(Markers::off()),
-            Wish::At(path) => Markers::open_at(&path, records),
-            Wish::Usual => Markers::open_at(&place::of_user(effective_user()), records),
+        match Spec::of_environment() {
+            Spec::Off => Ok(Markers::off()),
+            Spec::At(path) => Markers::open_at(&path, records),
+            Spec::Usual => Markers::open_at(&place::of_user(effective_user()), records),
         }
     }
 
@@ -204,7 +204,7 @@ impl Markers {
         static SWEPT: Once = Once::new();
         SWEPT.call_once(|| sweep(&directory, is_awaited));
 
-        let capacity = records.clamp(layout::FEWEST, layout::MOST).next_power_of_two();
+        let capacity = records.clamp(layout::FEWEST, layout::MAX_SLOTS).next_power_of_two();
         let head = Head {
             capacity,
             process: std::process::id(),
@@ -518,7 +518,7 @@ fn sweep(directory: &Directory, is_awaited: bool) {
     if is_awaited {
         return;
     }
-    for name in directory.rings(reader::MOST_NAMES) {
+    for name in directory.rings(reader::MAX_NAMES) {
         let Ok(file) = directory.existing(&name, true) else { continue };
         // One that is being made has its lock from its first moment, but for one; it is empty then.
         let is_made = file.metadata().is_ok_and(|it| it.is_file() && it.len() > 0);

@@ -3,8 +3,6 @@
 //! them that no link leads elsewhere. Who writes a ring holds a lock on its first byte and who
 //! reads it one on its second, so that both are known to live, or not, whatever their numbers are
 //! in which namespace.
-//!
-//! Not here: what is in the files (`layout`).
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -45,21 +43,21 @@ pub(super) enum Hold {
 
 /// What the environment wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Spec {
     Off,
     At(PathBuf),
     Usual,
 }
 
-impl Wish {
+impl Spec {
     /// A program that runs with more rights than its caller's does not look.
-    pub(super) fn of_environment() -> Wish {
+    pub(super) fn of_environment() -> Spec {
         // SAFETY: getauxval() takes a number and gives one.
         let is_raised = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
         match std::env::var_os(VARIABLE) {
-            Some(path) if !is_raised && path == "off" => Wish::Off,
-            Some(path) if !is_raised && !path.is_empty() => Wish::At(path.into()),
-            _ => Wish::Usual,
+            Some(path) if !is_raised && path == "off" => Spec::Off,
+            Some(path) if !is_raised && !path.is_empty() => Spec::At(path.into()),
+            _ => Spec::Usual,
         }
     }
 }
@@ -86,8 +84,20 @@ impl RunPlace {
     ///
     /// **Errors**: it cannot be made.
     pub fn new() -> io::Result<RunPlace> {
+        RunPlace::at(&RunPlace::path_of(&format!("{}-{}", std::process::id(), now_ns())))
+    }
+
+    /// Where the directory of a run of this name is, before it is made.
+    pub fn path_of(name: &str) -> PathBuf {
+        Path::new(SHARED).join(format!("{OF_RUN}{name}"))
+    }
+
+    /// The directory at such a path.
+    ///
+    /// **Errors**: it cannot be made, or is there.
+    pub fn at(path: &Path) -> io::Result<RunPlace> {
         remove_left();
-        let path = Path::new(SHARED).join(format!("{OF_RUN}{}-{}", std::process::id(), now_ns()));
+        let path = path.to_owned();
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         let life = File::create(path.join(LIFE))?;
         hold(&life, Role::Writer, Hold::Alone)?;

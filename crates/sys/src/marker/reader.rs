@@ -4,8 +4,6 @@
 //!
 //! Files are read with `pread` and never mapped: who writes one could cut it short at any time.
 //! What they say is believed of nothing but themselves.
-//!
-//! Not here: what becomes of the marks (`timewire-ctl`).
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -16,15 +14,15 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::layout::{self, Entry, Head, Kind, Record, lap, u64_at};
 use super::now_ns;
-use super::place::{self, Directory, Hold, Role, Wish};
+use super::place::{self, Directory, Hold, Role, Spec};
 use crate::namespace::effective_user;
 
 /// Files of a directory that are looked at.
-pub(super) const MOST_NAMES: usize = 4_096;
+pub(super) const MAX_NAMES: usize = 4_096;
 /// Rings that are read at a time.
-const MOST_RINGS: usize = 2_048;
+const MAX_RINGS: usize = 2_048;
 /// Names of points over all processes.
-const MOST_POINTS: usize = 65_536;
+const MAX_POINTS: usize = 65_536;
 /// Records taken with one call.
 const BATCH: usize = 2_048;
 /// How often new rings and ended programs are looked for. **Units**: ns.
@@ -125,7 +123,7 @@ pub struct Totals {
 pub struct Reader {
     users: Users,
     own: u32,
-    places: Vec<Place>,
+    places: Vec<RingDirectory>,
     rings: Vec<Ring>,
     pub(super) shared: Shared,
     looked_ns: u64,
@@ -134,7 +132,7 @@ pub struct Reader {
 }
 
 #[derive(Debug)]
-struct Place {
+struct RingDirectory {
     path: PathBuf,
     directory: Directory,
     /// Whose rings may be in it.
@@ -178,9 +176,9 @@ impl Reader {
     ///
     /// **Errors**: the own directory cannot be had.
     pub fn open(users: Users) -> io::Result<Reader> {
-        match Wish::of_environment() {
-            Wish::At(path) => Reader::open_at(&path, users),
-            Wish::Off | Wish::Usual => {
+        match Spec::of_environment() {
+            Spec::At(path) => Reader::open_at(&path, users),
+            Spec::Off | Spec::Usual => {
                 let own = effective_user();
                 let mut reader = Reader::empty(users);
                 reader.watch(&place::of_user(own), own, Some(own))?;
@@ -235,7 +233,7 @@ impl Reader {
         let directory = Directory::open(path, of, is_own).map_err(about)?;
         let awaits = is_own.then(|| directory.listen(place::LISTENING)).transpose();
         let awaits = awaits.map_err(about)?;
-        self.places.push(Place { path: path.to_owned(), directory, owner, awaits });
+        self.places.push(RingDirectory { path: path.to_owned(), directory, owner, awaits });
         Ok(())
     }
 
@@ -303,9 +301,9 @@ impl Reader {
         }
         self.shared.totals.refused = 0;
         for place in 0..self.places.len() {
-            for name in self.places[place].directory.rings(MOST_NAMES) {
+            for name in self.places[place].directory.rings(MAX_NAMES) {
                 let is_known = |ring: &Ring| ring.place == place && ring.name == name;
-                if self.rings.len() >= MOST_RINGS || self.rings.iter().any(is_known) {
+                if self.rings.len() >= MAX_RINGS || self.rings.iter().any(is_known) {
                     continue;
                 }
                 match self.attach(place, &name) {
@@ -319,7 +317,7 @@ impl Reader {
 
     fn look_for_users(&mut self) {
         let Ok(shared) = Directory::open(Path::new(place::SHARED), 0, false) else { return };
-        for name in shared.names(MOST_NAMES).unwrap_or_default() {
+        for name in shared.names(MAX_NAMES).unwrap_or_default() {
             let Some(user) = place::user_of(&name) else { continue };
             let path = place::of_user(user);
             if self.places.iter().all(|it| it.path != path) {
@@ -331,7 +329,7 @@ impl Reader {
 
     /// Begins to read a ring; `None` when there is none yet, or another reader has it.
     fn attach(&self, place: usize, name: &str) -> io::Result<Option<Ring>> {
-        let Place { directory, owner, .. } = &self.places[place];
+        let RingDirectory { directory, owner, .. } = &self.places[place];
         let file = match directory.existing(name, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
@@ -558,7 +556,7 @@ impl Ring {
         if let Some(&number) = shared.points.get(&key) {
             return Some(Known { entry, number });
         }
-        if shared.points.len() >= MOST_POINTS {
+        if shared.points.len() >= MAX_POINTS {
             return None;
         }
         let number = u64_of(shared.points.len()) + 1;

@@ -1,53 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Marks from the program to the collector: order, wrap, loss, ends of both sides, and files that
 //! lie.
-//!
-//! Not here: the bytes by themselves (`layout`), marks from C (`timewire-capi`).
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 use super::layout::{self, AT_LISTENING, AT_LOST, AT_READ, AT_WRITTEN, Head};
 use super::*;
 
-/// A directory of its own, gone at the end.
-struct Place(PathBuf);
+/// A directory of its own that is made by whom it is given to, gone at the end.
+struct TestDirectory {
+    path: PathBuf,
+    _beneath: TempDir,
+}
 
-impl Place {
-    fn new() -> Place {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("timewire-marks-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&path);
-        Place(path)
+impl TestDirectory {
+    fn new() -> TestDirectory {
+        let beneath = tempfile::tempdir().unwrap();
+        TestDirectory { path: beneath.path().join("marks"), _beneath: beneath }
     }
 
     fn reader(&self) -> Reader {
-        Reader::open_at(&self.0, Users::Own).unwrap()
+        Reader::open_at(&self.path, Users::Own).unwrap()
     }
 
     fn ring(&self, records: u32) -> Markers {
-        Markers::open_at(&self.0, records).unwrap()
+        Markers::open_at(&self.path, records).unwrap()
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        let files = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        let files = fs::read_dir(&self.path).unwrap().map(|entry| entry.unwrap().path());
         files.filter(|path| path.extension().is_some_and(|it| it == "ring")).collect()
     }
 }
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[derive(Default)]
 struct Heard {
     marks: Vec<Mark>,
@@ -95,7 +86,7 @@ fn t0_the_tag_has_the_stream_above_the_number() {
 
 #[test]
 fn t3_marks_arrive_in_order_with_their_point_thread_and_cpu() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let ring = place.ring(64);
     let (one, two) = (ring.point("one").unwrap(), ring.point("two").unwrap());
@@ -124,7 +115,7 @@ fn t3_marks_arrive_in_order_with_their_point_thread_and_cpu() {
 
 #[test]
 fn t3_the_ring_wraps_and_marks_go_on() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let ring = place.ring(64);
     let point = ring.point("p").unwrap();
@@ -145,7 +136,7 @@ fn t3_the_ring_wraps_and_marks_go_on() {
 
 #[test]
 fn t3_a_full_ring_keeps_what_it_has_and_counts_the_rest() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let ring = place.ring(128);
     let point = ring.point("p").unwrap();
@@ -165,7 +156,7 @@ fn t3_a_full_ring_keeps_what_it_has_and_counts_the_rest() {
 
 #[test]
 fn t3_without_a_listener_nothing_is_written() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let ring = place.ring(64);
     let point = ring.point("p").unwrap();
     ring.mark(point, 0, 1);
@@ -187,7 +178,7 @@ fn t3_without_a_listener_nothing_is_written() {
 
 #[test]
 fn t3_marks_of_a_thread_that_ends_at_once_are_read() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let ends = || {
         let ring = place.ring(64);
@@ -204,7 +195,7 @@ fn t3_marks_of_a_thread_that_ends_at_once_are_read() {
 
 #[test]
 fn t3_only_one_reader_has_a_ring_and_the_next_goes_on() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let (mut one, mut two) = (place.reader(), place.reader());
     let ring = place.ring(64);
     let point = ring.point("p").unwrap();
@@ -227,7 +218,7 @@ fn t3_only_one_reader_has_a_ring_and_the_next_goes_on() {
 
 #[test]
 fn t3_what_was_marked_before_the_reader_came_is_not_told() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let first = place.reader();
     let ring = place.ring(64);
     let point = ring.point("p").unwrap();
@@ -242,7 +233,7 @@ fn t3_what_was_marked_before_the_reader_came_is_not_told() {
 
 #[test]
 fn t3_two_threads_have_one_point_by_one_name() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let work = |value| {
         let ring = place.ring(64);
@@ -264,7 +255,7 @@ fn t3_two_threads_have_one_point_by_one_name() {
 
 #[test]
 fn t3_counters_and_histograms_are_told_when_they_change() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let ring = place.ring(64);
     let (frames, sizes) = (ring.counter("frames").unwrap(), ring.histogram("sizes").unwrap());
@@ -291,7 +282,7 @@ fn t3_counters_and_histograms_are_told_when_they_change() {
 
 #[test]
 fn t3_names_and_room_have_ends() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let ring = place.ring(64);
     for name in ["", "a\nb", &"x".repeat(48)] {
         assert_eq!(ring.point(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name:?}");
@@ -332,12 +323,12 @@ fn t3_marks_of_a_killed_program_are_read_and_its_file_goes() {
         // SAFETY: kills this process, which is what is tested.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let name = "marker::tests::t3_marks_of_a_killed_program_are_read_and_its_file_goes";
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name])
-        .env(CHILD, &place.0)
+        .env(CHILD, &place.path)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -352,7 +343,7 @@ fn t3_marks_of_a_killed_program_are_read_and_its_file_goes() {
 
 #[test]
 fn t3_marks_are_whole_while_another_thread_reads_them() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let is_done = AtomicBool::new(false);
     const MARKS: u64 = 200_000;
@@ -386,39 +377,39 @@ fn t3_marks_are_whole_while_another_thread_reads_them() {
 
 #[test]
 fn t3_directories_and_files_of_others_are_refused() {
-    let place = Place::new();
-    fs::create_dir(&place.0).unwrap();
-    fs::set_permissions(&place.0, fs::Permissions::from_mode(0o777)).unwrap();
-    let why = Markers::open_at(&place.0, 64).unwrap_err().to_string();
+    let place = TestDirectory::new();
+    fs::create_dir(&place.path).unwrap();
+    fs::set_permissions(&place.path, fs::Permissions::from_mode(0o777)).unwrap();
+    let why = Markers::open_at(&place.path, 64).unwrap_err().to_string();
     assert!(why.contains("other users may remove files of it"), "{why}");
-    fs::set_permissions(&place.0, fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&place.path, fs::Permissions::from_mode(0o700)).unwrap();
 
-    let elsewhere = Place::new();
-    symlink(&place.0, &elsewhere.0).unwrap();
-    assert!(Markers::open_at(&elsewhere.0, 64).is_err());
-    assert!(Reader::open_at(&elsewhere.0, Users::Own).is_err());
-    fs::remove_file(&elsewhere.0).unwrap();
+    let elsewhere = TestDirectory::new();
+    symlink(&place.path, &elsewhere.path).unwrap();
+    assert!(Markers::open_at(&elsewhere.path, 64).is_err());
+    assert!(Reader::open_at(&elsewhere.path, Users::Own).is_err());
+    fs::remove_file(&elsewhere.path).unwrap();
 
     // A link in the directory, a second name, a file that is none, a directory, a pipe.
     let ring = elsewhere.ring(64);
     let file = elsewhere.files().remove(0);
-    symlink(&file, place.0.join("link.ring")).unwrap();
-    fs::hard_link(&file, place.0.join("name.ring")).unwrap();
-    fs::write(place.0.join("text.ring"), "TWmarks1").unwrap();
-    fs::create_dir(place.0.join("directory.ring")).unwrap();
+    symlink(&file, place.path.join("link.ring")).unwrap();
+    fs::hard_link(&file, place.path.join("name.ring")).unwrap();
+    fs::write(place.path.join("text.ring"), "TWmarks1").unwrap();
+    fs::create_dir(place.path.join("directory.ring")).unwrap();
     let mut reader = place.reader();
     assert_eq!(drain(&mut reader).marks.len(), 0);
     assert_eq!(reader.rings(), 0);
     assert!(!ring.is_listened_to());
     // The text was no ring, and nobody holds it: it is removed.
-    assert!(!place.0.join("text.ring").exists());
+    assert!(!place.path.join("text.ring").exists());
     reader.look();
     assert_eq!(reader.totals().refused, 3);
 }
 
 #[test]
 fn t3_a_file_that_is_cut_short_ends_its_ring_only() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut reader = place.reader();
     let (good, bad) = (place.ring(64), place.ring(64));
     assert_eq!(drain(&mut reader).marks.len(), 0);
@@ -476,11 +467,11 @@ proptest! {
 
     #[test]
     fn t3_whatever_is_in_a_file_the_reader_goes_on(bytes in hostile(), other in hostile()) {
-        let place = Place::new();
+        let place = TestDirectory::new();
         let mut reader = place.reader();
         let honest = place.ring(64);
         let point = honest.point("honest").unwrap();
-        let path = place.0.join("1-2-0.ring");
+        let path = place.path.join("1-2-0.ring");
         fs::write(&path, &bytes).unwrap();
         let file = fs::File::options().read(true).write(true).open(&path).unwrap();
         prop_assert!(place::hold(&file, Role::Writer, Hold::Alone).unwrap());
@@ -518,13 +509,13 @@ proptest! {
 
 #[test]
 fn t3_what_killed_programs_left_is_swept_when_nobody_reads() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let left = place.ring(64);
     let file = place.files().remove(0);
     // A copy is as a file whose program was killed: nobody holds its lock.
     let copy = file.with_file_name("9-9-0.ring");
     fs::copy(&file, &copy).unwrap();
-    let directory = Directory::open(&place.0, effective_user(), false).unwrap();
+    let directory = Directory::open(&place.path, effective_user(), false).unwrap();
     sweep(&directory, true);
     assert!(copy.exists());
     sweep(&directory, false);
@@ -534,7 +525,7 @@ fn t3_what_killed_programs_left_is_swept_when_nobody_reads() {
 
 #[test]
 fn t3_the_flag_that_somebody_listens_is_where_c_looks() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let reader = place.reader();
     let ring = place.ring(64);
     let file = fs::read(&place.files()[0]).unwrap();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A message that is sent at once, again and again. A thread that wakes for each finds its caches
 //! cold, so that sending touches what is here and the message, and none of what an outbox has else.
-//!
-//! Not here: messages that wait for a flush (`super`).
 
 use std::fmt;
 use std::io;
@@ -234,7 +232,7 @@ mod tests {
 
     use super::super::{LaunchClock, Outgoing, Treatment};
     use super::*;
-    use crate::error_queue::{Report, ReportReader, TxTap};
+    use crate::error_queue::{Report, ReportReader, TxPoint};
     use crate::talk::LaunchMode;
 
     fn pair(treatment: Treatment) -> (UdpSocket, Outbox) {
@@ -276,7 +274,7 @@ mod tests {
     fn t0_a_message_that_goes_again_is_named_told_or_counted() {
         for counted in [false, true] {
             let (listener, mut outbox) = pair(Treatment::default());
-            outbox.stamp(&[TxTap::Send]).unwrap();
+            outbox.timestamp(&[TxPoint::Send]).unwrap();
             if counted {
                 outbox.ids = Ids::Counted(Counted::new());
             }
@@ -298,7 +296,7 @@ mod tests {
             let (mut reader, mut seen) = (ReportReader::default(), Vec::new());
             while seen.len() < 12 {
                 let on = &mut |report| match report {
-                    Report::Stamped { message, .. } => seen.push(message),
+                    Report::Timestamped { message, .. } => seen.push(message),
                     other => panic!("{other:?}"),
                 };
                 reader.read(outbox.as_fd(), on).unwrap();

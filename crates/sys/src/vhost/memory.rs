@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The memory of another kernel, as far as it shares it.
-//!
-//! Not here: the rings in it (`ring.rs`).
 
 use std::error::Error;
 use std::fmt;

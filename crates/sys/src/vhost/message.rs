@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages over a Unix stream that carry descriptors, and waiting for several streams.
-//!
-//! Not here: what the messages mean.
 
 use std::io;
 use std::mem;
@@ -14,7 +12,7 @@ use crate::clock::to_timespec;
 use crate::socket::{check, check_len};
 
 /// Most descriptors of one message.
-const MOST: usize = 8;
+const MAX_FDS: usize = 8;
 /// Room for them with their header: 16 bytes, and 4 for each; aligned as a header is.
 type Control = [u64; 8];
 
@@ -26,7 +24,7 @@ pub fn send_with_descriptors(
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<usize> {
-    if descriptors.len() > MOST {
+    if descriptors.len() > MAX_FDS {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors"));
     }
     let mut control: Control = [0; 8];
@@ -110,8 +108,8 @@ pub fn which_readable(
     descriptors: &[BorrowedFd<'_>],
     timeout: Option<Span>,
 ) -> io::Result<Vec<bool>> {
-    assert!(descriptors.len() <= MOST, "at most {MOST} descriptors");
-    let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MOST];
+    assert!(descriptors.len() <= MAX_FDS, "at most {MAX_FDS} descriptors");
+    let mut list = [libc::pollfd { fd: -1, events: 0, revents: 0 }; MAX_FDS];
     for (entry, descriptor) in list.iter_mut().zip(descriptors) {
         entry.fd = descriptor.as_raw_fd();
         entry.events = libc::POLLIN;
@@ -120,7 +118,8 @@ pub fn which_readable(
     let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `list` holds MOST entries, of which unused ones have fd -1 and are ignored; `time` is
     // null or points to a timespec that lives until the call returns; no signal mask is given.
-    let ready = unsafe { libc::ppoll(list.as_mut_ptr(), MOST as libc::nfds_t, time, ptr::null()) };
+    let ready =
+        unsafe { libc::ppoll(list.as_mut_ptr(), MAX_FDS as libc::nfds_t, time, ptr::null()) };
     match check(ready) {
         Ok(_) => Ok(list.iter().take(descriptors.len()).map(|entry| entry.revents != 0).collect()),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The device's side of a split virtqueue (virtio 1.2, 2.7), without indirect descriptors and
 //! without event indices: neither is offered.
-//!
-//! Not here: what the buffers hold.
 
 use std::error::Error;
 use std::fmt;
@@ -199,7 +197,7 @@ impl SplitRing {
     ///
     /// **Errors**: the ring is not in shared memory.
     pub fn wants_interrupt(&self, memory: &GuestMemory) -> Result<bool, RingError> {
-        // What was given back must be visible before the wish is read (virtio 1.2, 2.7.7.1).
+        // What was given back must be visible before the request is read (virtio 1.2, 2.7.7.1).
         fence(Ordering::SeqCst);
         Ok(memory.acquire_u16(self.available)? & AVAIL_NO_INTERRUPT == 0)
     }
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn t0_wishes_are_heard_and_told() {
+    fn t0_specs_are_heard_and_told() {
         let (memory, ring) = ring();
         assert_eq!(ring.wants_interrupt(&memory), Ok(true));
         memory.release_u16(AVAIL, AVAIL_NO_INTERRUPT).unwrap();

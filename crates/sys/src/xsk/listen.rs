@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An AF_XDP socket for a program that reads each frame where it lies and gives its buffer back at
 //! once: with what the XDP program has written before the frame, and with busy polling.
-//!
-//! Not here: frames that go on to another interface (`XskReceiver`).
 
 use std::io;
 use std::ops::Range;
@@ -18,7 +16,7 @@ use crate::memory::FrameMemory;
 use crate::socket::{check_len, get_option};
 
 /// Frames taken in one look, at most.
-const LOOK: usize = 64;
+const POLL_BATCH: usize = 64;
 
 /// One frame in the shared memory.
 #[derive(Debug)]
@@ -96,7 +94,7 @@ impl XskListener {
     pub fn receive<const M: usize>(&mut self, each: &mut dyn FnMut(XskArrival<'_, M>)) -> usize {
         let Some(first) = self.receive.pop() else { return 0 };
         // What is taken with it was there before the clock was read.
-        let there = self.receive.waiting().min(LOOK - 1);
+        let there = self.receive.waiting().min(POLL_BATCH - 1);
         let user = clock::now();
         self.hand_over(first, user, each);
         for _ in 0..there {

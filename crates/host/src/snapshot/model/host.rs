@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The host: kernel, CPUs, clocks, scheduling, rights, tools.
-//!
-//! Not here: its interfaces (`interface`).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! An interface.
-//!
-//! Not here: its parts (`card`, `threads`, `traffic`).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +15,7 @@ use super::{
 /// What was set on an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceSettings {
-    /// Kind of a virtual one: `veth`, `vlan`, `bridge`; `None` for a card.
+    /// Kind of a virtual one: `veth`, `vlan`, `bridge`; `None` for a NIC.
     pub kind: Option<String>,
     /// The kind of link: `ether`, `loopback`.
     pub link_type: String,
@@ -69,9 +67,9 @@ pub struct InterfaceSettings {
     pub eee: Reading<EnergyEfficient>,
     /// Frame preemption of the link.
     pub mac_merge: Reading<MacMerge>,
-    /// What it can stamp.
+    /// What it can timestamp.
     pub timestamping: Reading<Timestamping>,
-    /// What it stamps.
+    /// What it timestamps.
     pub timestamp_filters: Reading<RxTxFilters>,
     /// Rules that put received frames into queues.
     pub ntuple: Reading<Vec<NtupleRule>>,

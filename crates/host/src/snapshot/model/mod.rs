@@ -7,9 +7,9 @@
 //!
 //! Not here: where the values are read from (`read`), judgements about them (`facts`).
 
-mod card;
 mod host;
 mod interface;
+mod nic;
 mod threads;
 mod traffic;
 
@@ -20,16 +20,16 @@ use timewire_base::IfName;
 
 pub use super::cpus::CpuSet;
 pub use super::reading::Reading;
-pub use card::{
-    Bounded, Channels, Coalescing, Driver, EnergyEfficient, Feature, LinkModes, MacMerge,
-    MacMergeState, NtupleRule, Pause, PtpClock, Rings, RxTxFilters, Timestamping, Word,
-};
 pub use host::{
     ClockSettings, ClockState, Cpu, Cpus, HostCounters, HostSettings, HostState, IdleState, Kernel,
     Preemption, Privilege, SchedulingSettings, Softnet,
 };
 pub use interface::{
     AddressState, InterfaceCounters, InterfaceSettings, InterfaceState, Vlan, VlanMapping,
+};
+pub use nic::{
+    Bounded, Channels, Coalescing, Driver, EnergyEfficient, Feature, LinkModes, MacMerge,
+    MacMergeState, NtupleRule, Pause, PtpClock, Rings, RxTxFilters, Timestamping, Word,
 };
 pub use threads::{
     Irq, IrqState, Napi, NapiInstance, NapiInstanceState, Policy, RxQueue, ThreadScheduling,

@@ -4,8 +4,6 @@
 //!
 //! Numbers that the kernel gives anew (of interrupts, of polls, of processes) are state; settings
 //! go by names and queues.
-//!
-//! Not here: how long interrupts of a card wait (`card`).
 
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
@@ -119,7 +117,7 @@ pub struct NapiInstanceState {
 /// A receive queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RxQueue {
-    /// CPUs that go on with its frames; none is the one that took them from the card.
+    /// CPUs that go on with its frames; none is the one that took them from the NIC.
     pub rps_cpus: Reading<CpuSet>,
     /// Flows that are remembered to find the CPU of their program.
     pub rps_flows: Reading<u64>,

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What stands between the stack and the card: queueing disciplines, programs.
-//!
-//! Not here: the words of the four disciplines for time-sensitive traffic (`timewire-sched`).
+//! What stands between the stack and the NIC: queueing disciplines, programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use timewire_sched::qdisc::{GatedRate, Qdisc};
+use timewire_tsn::qdisc::{GatedRate, Qdisc};
 
 use super::Reading;
 

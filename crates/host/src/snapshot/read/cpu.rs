@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading what the CPUs are like and how they sleep.
-//!
-//! Not here: threads and their CPUs (`served`).
 
 use crate::snapshot::Reading;
 use crate::snapshot::model::{Cpu, CpuSet, Cpus, IdleState};

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `ethtool` prints for people. Debian 12's version has JSON for a few questions only; the
 //! text is the same in all versions, so text is what is read.
-//!
-//! Not here: running it (`interface`).
 
 use std::collections::BTreeMap;
 
@@ -200,7 +198,7 @@ pub fn pause(text: &str) -> Parsed<Pause> {
     Ok(pause)
 }
 
-/// `ethtool --show-eee`; the settings and whether the link sleeps. `None` when the card cannot.
+/// `ethtool --show-eee`; the settings and whether the link sleeps. `None` when the NIC cannot.
 pub fn eee(text: &str) -> Parsed<Option<(EnergyEfficient, bool)>> {
     let fields = fields(text);
     let status = needed(&fields, "EEE status")?;
@@ -218,7 +216,7 @@ pub fn eee(text: &str) -> Parsed<Option<(EnergyEfficient, bool)>> {
     Ok(Some((settings, status == "enabled - active")))
 }
 
-/// `ethtool -T`, of versions before and since 6.14, which calls the clock a provider of stamps.
+/// `ethtool -T`, of versions before and since 6.14, which calls the clock a provider of timestamps.
 pub fn timestamping(text: &str) -> Parsed<Timestamping> {
     if !text.starts_with("Time stamping parameters for") {
         return Err("`ethtool` printed no time stamping parameters".to_owned());
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn t0_both_notations_of_the_clock_of_stamps_are_read() {
+    fn t0_both_notations_of_the_clock_of_timestamps_are_read() {
         let text = |clock: &str| {
             format!(
                 "Time stamping parameters for eth0:\nCapabilities:\n\thardware-transmit\n\
@@ -327,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn t0_rules_of_the_card_are_read() {
+    fn t0_rules_of_the_nic_are_read() {
         let text = "4 RX rings available\nTotal 2 rules\n\nFilter: 63\n\tRule Type: Raw Ethernet\n\
                     \tEthertype: 0x88F7 mask: 0x0\n\tAction: Direct to queue 1\n\nFilter: 2\n\
                     \tAction: Drop\n";

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading what a host is like, apart from its interfaces.
-//!
-//! Not here: the CPUs (`cpu`), interfaces (`interface`).
 
 use std::collections::BTreeMap;
 
@@ -137,16 +135,16 @@ fn ptp_clock(source: &dyn Source, index: u32) -> PtpClock {
         let reading: Reading<u64> = parsed(source.read(&format!("{at}/{name}")));
         reading.known().copied().unwrap_or_default()
     };
-    let cross = source.ask(Question::CrossStamps(index));
+    let cross = source.ask(Question::CrossTimestamps(index));
     PtpClock {
         name: source.read(&format!("{at}/clock_name")).known().cloned().unwrap_or_default(),
         max_adjustment_ppb: number("max_adjustment"),
         alarms: number("n_alarms"),
-        external_stamps: number("n_external_timestamps"),
+        external_timestamps: number("n_external_timestamps"),
         periodic_outputs: number("n_periodic_outputs"),
         pins: number("n_programmable_pins"),
         pulse_per_second: number("pps_available") == 1,
-        cross_stamps: cross.parse(serde_json::from_value::<bool>),
+        cross_timestamps: cross.parse(serde_json::from_value::<bool>),
         interface: source
             .list(&format!("{at}/device/net"))
             .known()

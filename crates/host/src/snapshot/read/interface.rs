@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading one interface.
-//!
-//! Not here: understanding what the tools print (`ethtool`, `ip`, `tc`).
 
 use std::collections::BTreeMap;
 
@@ -37,7 +35,7 @@ impl Reader<'_> {
         let eee = self.ethtool(name, &["--show-eee"]).parse(|text| ethtool::eee(&text));
         let eee = eee.then(|eee| match eee {
             Some(eee) => Reading::Known(eee),
-            None => Reading::Absent("the card does not support it".to_owned()),
+            None => Reading::Absent("the NIC does not support it".to_owned()),
         });
         let merge = source.ask(Question::MacMerge(name)).parse(serde_json::from_value::<Merge>);
         let served::Served { irqs, napi, polls, rx, tx } = match self.no_sysfs {
@@ -73,7 +71,7 @@ impl Reader<'_> {
             coalescing: self.ethtool(name, &["-c"]).parse(|text| ethtool::coalescing(&text)),
             pause: self.ethtool(name, &["-a"]).parse(|text| ethtool::pause(&text)),
             timestamping: self.ethtool(name, &["-T"]).parse(|text| ethtool::timestamping(&text)),
-            timestamp_filters: self.stamp_filters(name),
+            timestamp_filters: self.timestamp_filters(name),
             ntuple: self.ethtool(name, &["-n"]).parse(|text| ethtool::ntuple(&text)),
             rss: self.ethtool(name, &["-x"]).parse(|text| ethtool::rss(&text)),
             eee: eee.clone().map(|(settings, _)| settings),
@@ -180,8 +178,8 @@ impl Reader<'_> {
         Bpf { xdp: ip::xdp(link), tcx_ingress: list("ingress"), tcx_egress: list("egress") }
     }
 
-    fn stamp_filters(&self, name: &str) -> Reading<RxTxFilters> {
-        let answer = self.source.ask(Question::StampFilters(name));
+    fn timestamp_filters(&self, name: &str) -> Reading<RxTxFilters> {
+        let answer = self.source.ask(Question::TimestampFilters(name));
         answer.parse(|value| {
             let named = |key: &str, names: &[&str]| {
                 let number = number(&value, key).and_then(|n| usize::try_from(n).ok());

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `ip -j` prints: links, addresses, routes.
-//!
-//! Not here: running it (`mod`).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reading who serves an interface: interrupts, polls, threads, and the CPUs of its queues.
-//!
-//! Not here: the rest of an interface (`interface`).
 
 use std::collections::BTreeMap;
 
@@ -150,7 +148,7 @@ fn irqs(source: &dyn Source, interface: &str, threads: &Threads) -> Irqs {
     found
 }
 
-/// Of the card, or of the card that a device of virtio stands for.
+/// Of the NIC, or of the NIC that a device of virtio stands for.
 fn irq_numbers(source: &dyn Source, interface: &str) -> Reading<Vec<u32>> {
     let device = format!("/sys/class/net/{interface}/device");
     if let Reading::Absent(_) = source.link(&device) {

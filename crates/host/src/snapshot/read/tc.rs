@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `tc` prints: queueing disciplines with their settings, state and counters; classes and
 //! filters.
-//!
-//! Not here: the words of the four disciplines for time-sensitive traffic (`timewire-sched`).
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use timewire_sched::qdisc::{QdiscKind, ShownQdisc};
+use timewire_tsn::qdisc::{QdiscKind, ShownQdisc};
 
 use super::ip::text;
 use crate::snapshot::model::{QdiscCounters, QdiscSettings, QdiscState};

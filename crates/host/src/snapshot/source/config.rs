@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel's configuration, where the kernel or the distribution has it readable.
-//!
-//! Not here: what the options mean.
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,6 @@
 //!
 //! What `/sys` tells about interfaces is about the network namespace in which it was mounted, and
 //! that need not be the caller's: [`with_own_sysfs`] and [`in_network`] mount one for a thread.
-//!
-//! Not here: what is asked for (`read`).
 
 use std::env;
 use std::fs::{self, File};
@@ -17,11 +15,11 @@ use std::thread;
 use serde::Serialize;
 use serde_json::{Value, json};
 use timewire_base::{IfName, Utc};
-use timewire_sys::card::{self, Direction};
 use timewire_sys::generic::{Answer, Family};
 use timewire_sys::hardware_clock::HardwareClock;
 use timewire_sys::namespace::{self, Namespace, OnParentDeath};
 use timewire_sys::netlink::Attributes;
+use timewire_sys::nic::{self, Direction};
 use timewire_sys::{clock, interface_index};
 
 use super::{KernelThread, Output, Poll, Question, Source, config, merge};
@@ -126,14 +124,14 @@ impl Source for Live {
             Question::KernelThreads => kernel_threads().map(to_json),
             Question::ClockPrograms => reading(clock_programs()),
             Question::User => Reading::Known(json!(namespace::effective_user())),
-            Question::StampFilters(interface) => reading(stamp_filters(interface)),
+            Question::TimestampFilters(interface) => reading(timestamp_filters(interface)),
             Question::Polls(interface) => reading(polls(interface).map(to_json)),
             Question::TcxPrograms(interface) => tcx(interface),
             Question::MacMerge(interface) => reading(merge::of(interface).map(to_json)),
-            Question::CrossStamps(index) => {
+            Question::CrossTimestamps(index) => {
                 let clock = HardwareClock::open(Path::new(&format!("/dev/ptp{index}")));
                 let found = clock.and_then(|clock| clock.abilities());
-                reading(found.map(|found| json!(found.cross_stamps)))
+                reading(found.map(|found| json!(found.cross_timestamps)))
             }
         }
     }
@@ -207,8 +205,8 @@ fn dma_latency() -> io::Result<Value> {
     Ok(json!(i32::from_ne_bytes(bytes)))
 }
 
-fn stamp_filters(interface: &str) -> io::Result<Value> {
-    let filters = card::stamp_filters(&named(interface)?)?;
+fn timestamp_filters(interface: &str) -> io::Result<Value> {
+    let filters = nic::timestamp_filters(&named(interface)?)?;
     Ok(json!({"tx": filters.tx, "rx": filters.rx}))
 }
 
@@ -340,9 +338,9 @@ const QUEUE_INTERFACE: u16 = 2;
 fn tcx(interface: &str) -> Reading<Value> {
     let index = reading(named(interface).and_then(|name| interface_index(&name)));
     let list = |index: u32, direction| {
-        let programs = reading(card::tcx_programs(index, direction));
+        let programs = reading(nic::tcx_programs(index, direction));
         programs.map(|ids| {
-            let one = |id: u32| json!({"id": id, "name": card::program_name(id).ok()});
+            let one = |id: u32| json!({"id": id, "name": nic::program_name(id).ok()});
             ids.into_iter().map(one).collect::<Vec<Value>>()
         })
     };
@@ -385,8 +383,8 @@ mod tests {
     fn t0_questions_are_answered_or_say_why_not() {
         assert!(Live.ask(Question::Now).known().and_then(Value::as_i64).is_some_and(|ns| ns > 0));
         assert!(Live.ask(Question::Clock).known().is_some());
-        assert!(Live.ask(Question::StampFilters("lo")).is_absent());
+        assert!(Live.ask(Question::TimestampFilters("lo")).is_absent());
         assert!(Live.ask(Question::Polls("no-such-if")).known().is_none());
-        assert!(Live.ask(Question::CrossStamps(9_999)).known().is_none());
+        assert!(Live.ask(Question::CrossTimestamps(9_999)).known().is_none());
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The MAC merge layer as netlink's family `ethtool` has it. The kernel knows it since 6.3, and so
 //! does the tool; distributions have newer kernels with older tools.
-//!
-//! Not here: setting it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +13,7 @@ use crate::snapshot::model::{MacMerge, MacMergeState};
 
 /// Of an interface of the caller's network namespace.
 ///
-/// **Errors**: `Unsupported` when the kernel or the card has none.
+/// **Errors**: `Unsupported` when the kernel or the NIC has none.
 pub fn of(interface: &str) -> io::Result<Merge> {
     let mut header = Attributes::new();
     header.put(DEVICE_NAME, &[interface.as_bytes(), b"\0"].concat());

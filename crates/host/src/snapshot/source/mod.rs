@@ -87,8 +87,8 @@ pub enum Question<'a> {
     ClockPrograms,
     /// Effective user.
     User,
-    /// What an interface stamps: `{"tx": 0, "rx": 0}`, the numbers of `HWTSTAMP_...`.
-    StampFilters(&'a str),
+    /// What an interface timestamps: `{"tx": 0, "rx": 0}`, the numbers of `HWTSTAMP_...`.
+    TimestampFilters(&'a str),
     /// The instances that poll an interface: a list of [`Poll`].
     Polls(&'a str),
     /// `tcx` programs of an interface: `{"ingress": [...], "egress": [...]}` with `id` and `name`.
@@ -96,7 +96,7 @@ pub enum Question<'a> {
     /// The MAC merge layer of an interface, which `ethtool` before 6.3 does not know: a [`Merge`].
     MacMerge(&'a str),
     /// Whether a PTP hardware clock can be read together with the system clock in hardware.
-    CrossStamps(u32),
+    CrossTimestamps(u32),
 }
 
 impl Question<'_> {
@@ -110,11 +110,11 @@ impl Question<'_> {
             Question::KernelThreads => "kernel-threads".to_owned(),
             Question::ClockPrograms => "clock-programs".to_owned(),
             Question::User => "user".to_owned(),
-            Question::StampFilters(interface) => format!("stamp-filters {interface}"),
+            Question::TimestampFilters(interface) => format!("timestamp-filters {interface}"),
             Question::Polls(interface) => format!("polls {interface}"),
             Question::TcxPrograms(interface) => format!("tcx-programs {interface}"),
             Question::MacMerge(interface) => format!("mac-merge {interface}"),
-            Question::CrossStamps(index) => format!("cross-stamps {index}"),
+            Question::CrossTimestamps(index) => format!("cross-timestamps {index}"),
         }
     }
 }

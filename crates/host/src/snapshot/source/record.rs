@@ -4,8 +4,6 @@
 //!
 //! Texts of several lines stand as lists of lines, so that a difference between two records reads
 //! well.
-//!
-//! Not here: asking the host (`live`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +12,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use timewire_base::IfName;
+use timewire_base::{FileError, IfName};
 
 use super::{Output, Question, Source};
 use crate::HostError;
@@ -117,7 +115,7 @@ impl Record {
     pub fn load(directory: &Path) -> Result<Record, HostError> {
         let path = directory.join(RECORD_FILE);
         let text = fs::read_to_string(&path).map_err(|e| HostError::file("read", &path, e))?;
-        Record::parse(&text).map_err(|why| HostError::Content { path, why })
+        Record::parse(&text).map_err(|why| FileError::content(path, why).into())
     }
 
     /// Writes it into a directory, which is made when it is not there.

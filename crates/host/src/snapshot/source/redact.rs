@@ -5,8 +5,6 @@
 //!
 //! Names of interfaces stay, but for those that udev makes of an address, such as
 //! `enx525400abcdef`: what is asked about the replacement is asked about the interface.
-//!
-//! Not here: asking the host (`live`), what was tried on it (`doctor::Probes::redacted`).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,6 +12,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
 use timewire_base::IfName;
+use timewire_base::wire::MacAddress;
 
 use super::{Output, Question, Source};
 use crate::snapshot::Reading;
@@ -96,7 +95,9 @@ impl<S: Source> Source for Redacting<S> {
     fn ask(&self, question: Question<'_>) -> Reading<Value> {
         let asked = |interface: &str| self.asked(interface);
         let answer = match question {
-            Question::StampFilters(name) => self.source.ask(Question::StampFilters(&asked(name))),
+            Question::TimestampFilters(name) => {
+                self.source.ask(Question::TimestampFilters(&asked(name)))
+            }
             Question::Polls(name) => self.source.ask(Question::Polls(&asked(name))),
             Question::TcxPrograms(name) => self.source.ask(Question::TcxPrograms(&asked(name))),
             Question::MacMerge(name) => self.source.ask(Question::MacMerge(&asked(name))),
@@ -184,7 +185,7 @@ struct Replacements {
 }
 
 impl Replacements {
-    /// Puts the names back that this replaced.
+    /// Restores the names that this replaced.
     fn asked(&self, text: &str) -> String {
         let back = |text: String, (real, shown): (&String, &String)| text.replace(shown, real);
         self.names.iter().fold(text.to_owned(), back)
@@ -247,7 +248,8 @@ impl Replacements {
         let end = &word[bare.len()..];
         if is_mac(bare) {
             let number = self.macs.len() + 1;
-            let fresh = || format!("02:00:00:00:{:02x}:{:02x}", number / 256, number % 256);
+            let [.., high, low] = number.to_be_bytes();
+            let fresh = || MacAddress([2, 0, 0, 0, high, low]).to_string();
             let mac = self.macs.entry(bare.to_ascii_lowercase()).or_insert_with(fresh);
             return format!("{mac}{end}");
         }
@@ -255,7 +257,7 @@ impl Replacements {
         if named != bare {
             return format!("{named}{end}");
         }
-        // Some drivers name a clock for the address of its card.
+        // Some drivers name a clock for the address of its NIC.
         let of_digits = |is: fn(&u8) -> bool| bare.bytes().all(|b| is(&b));
         if bare.len() == 12 && of_digits(u8::is_ascii_hexdigit) && !of_digits(u8::is_ascii_digit) {
             return format!("{}{end}", self.digits(bare));
@@ -274,15 +276,9 @@ impl Replacements {
     }
 }
 
-/// Six pairs, and neither nothing, nor a group: those are the same everywhere.
+/// Neither nothing, nor a group: those are the same everywhere.
 fn is_mac(word: &str) -> bool {
-    let pairs: Vec<&str> = word.split(':').collect();
-    let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|b| b.is_ascii_hexdigit());
-    let first = || u8::from_str_radix(pairs[0], 16).unwrap_or(1);
-    pairs.len() == 6
-        && pairs.iter().all(is_pair)
-        && first() & 1 == 0
-        && pairs.iter().any(|pair| *pair != "00")
+    word.parse().is_ok_and(MacAddress::is_of_one_station)
 }
 
 fn tells_a_host(address: Ipv4Addr) -> bool {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One kernel's line to the master of time: the messages of the external time-travel protocol
 //! (`linux v6.12 include/uapi/linux/um_timetravel.h`), 16 bytes each, every one acknowledged.
-//!
-//! Not here: what they mean (`timewire-sim`'s `TimeMaster`).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,7 +13,7 @@ use timewire_sys::vhost::send_with_descriptors;
 const ACK: u32 = 0;
 const START: u32 = 1;
 const REQUEST: u32 = 2;
-const WAIT: u32 = 3;
+const WAIT_BIT: u32 = 3;
 const GET: u32 = 4;
 const UPDATE: u32 = 5;
 const RUN: u32 = 6;
@@ -52,7 +50,7 @@ impl Calendar {
         let message = match operation {
             START => Some(Message::Start),
             REQUEST => Some(Message::Request(LocalNs(time))),
-            WAIT => Some(Message::Wait),
+            WAIT_BIT => Some(Message::Wait),
             GET => Some(Message::Get),
             UPDATE => Some(Message::Update(LocalNs(time))),
             GET_TIME_OF_DAY => Some(Message::GetTimeOfDay),
@@ -179,7 +177,7 @@ mod tests {
             theirs.read_exact(&mut bytes).unwrap();
             assert_eq!(bytes, expected);
         }
-        theirs.write_all(&encode(WAIT, 8, 0)).unwrap();
+        theirs.write_all(&encode(WAIT_BIT, 8, 0)).unwrap();
         assert!(calendar.free_until(LocalNs(700)).is_err());
         drop(theirs);
         assert_eq!(calendar.hear().unwrap(), None);

@@ -4,8 +4,6 @@
 //!
 //! A kernel is interrupted only while it waits, so an interrupt never meets it in the middle of
 //! something, at a moment that would depend on the host.
-//!
-//! Not here: who is next and when (`timewire-sim`), one kernel's sockets (`station.rs`).
 
 use std::io;
 use std::mem;
@@ -22,13 +20,13 @@ use timewire_sys::event::EndRequests;
 use timewire_sys::vhost::which_readable;
 
 use super::calendar::{Calendar, is_end};
-use super::station::{Did, LOOK, Place, Station};
+use super::station::{Did, POLL_INTERVAL, Station, StationPlatform};
 use super::trace::Trace;
 use super::{KernelStation, SUMMARY_SCHEMA, SegmentLab, StationSummary, Summary};
 use crate::LabError;
 
 /// After the duration, for programs to end by themselves; who has not is killed.
-const GRACE: Span = Span::from_ms(500);
+const EXIT_TIMEOUT: Span = Span::from_ms(500);
 
 pub struct Driver<'a> {
     lab: &'a SegmentLab,
@@ -55,7 +53,7 @@ impl<'a> Driver<'a> {
     /// Starts all kernels and waits until each has asked to begin.
     pub fn start(
         lab: &'a SegmentLab,
-        place: &Place<'_>,
+        place: &StationPlatform<'_>,
         end: Option<&'a EndRequests>,
     ) -> Result<Driver<'a>, LabError> {
         let started = HostInstant::now();
@@ -88,7 +86,7 @@ impl<'a> Driver<'a> {
     /// Lets one kernel introduce itself to the master of time.
     fn welcome(&mut self, door: &UnixListener) -> Result<(), LabError> {
         let absent = LabError::file("hear", Path::new("a kernel's time-travel socket"));
-        while !which_readable(&[door.as_fd()], Some(LOOK)).map_err(&absent)?[0] {
+        while !which_readable(&[door.as_fd()], Some(POLL_INTERVAL)).map_err(&absent)?[0] {
             for number in 0..self.stations.len() {
                 if self.has_ended(number)? {
                     return Err(self.failed(number, "its kernel ended before it had begun"));
@@ -97,7 +95,7 @@ impl<'a> Driver<'a> {
             if self.is_asked() {
                 return Err(LabError::EndRequested);
             }
-            if self.started.elapsed() > self.lab.patience {
+            if self.started.elapsed() > self.lab.timeout {
                 return Err(LabError::Guest {
                     why: "a kernel did not begin".to_owned(),
                     log: String::new(),
@@ -127,7 +125,7 @@ impl<'a> Driver<'a> {
 
     /// Runs the laboratory to its end, or until somebody asks for that.
     pub fn run(mut self) -> Result<Summary, LabError> {
-        let limit = self.lab.duration.map(|span| SimTime::START.plus(span).plus(GRACE));
+        let limit = self.lab.duration.map(|span| SimTime::START.plus(span).plus(EXIT_TIMEOUT));
         while !self.is_asked() {
             let event = [self.segment.next(), limit].into_iter().flatten().min();
             match self.master.next(event) {
@@ -167,7 +165,7 @@ impl<'a> Driver<'a> {
             let ready = self.with(number, |station| {
                 let time = station.calendar.as_ref().map(AsFd::as_fd);
                 let time = time.ok_or(io::ErrorKind::NotConnected)?;
-                which_readable(&[station.driver_side(), time], Some(LOOK))
+                which_readable(&[station.driver_side(), time], Some(POLL_INTERVAL))
             })?;
             match ready[..] {
                 [true, _] => {
@@ -184,8 +182,8 @@ impl<'a> Driver<'a> {
                         return Ok(());
                     }
                     let since = *silent_since.get_or_insert_with(HostInstant::now);
-                    if since.elapsed() > self.lab.patience {
-                        let why = "it computes without ever waiting, for longer than the patience \
+                    if since.elapsed() > self.lab.timeout {
+                        let why = "it computes without ever waiting, for longer than the timeout \
                                    of the laboratory; a program that spins must look at the clock";
                         return Err(self.failed(number, why));
                     }
@@ -254,13 +252,13 @@ impl<'a> Driver<'a> {
         }
         for (port, tag) in actions.sent {
             if let Seat::Taken(_) = self.stations[port.0] {
-                self.with(port.0, |station| station.card.sent(tag))?;
+                self.with(port.0, |station| station.nic.sent(tag))?;
             }
         }
         for delivery in actions.deliveries {
             if let Seat::Taken(_) = self.stations[delivery.port.0] {
                 self.with(delivery.port.0, |station| {
-                    let taken = station.card.arrived(&delivery.frame)?;
+                    let taken = station.nic.arrived(&delivery.frame)?;
                     station.no_buffer += u64::from(!taken);
                     Ok(())
                 })?;
@@ -272,7 +270,7 @@ impl<'a> Driver<'a> {
     /// Tells a waiting kernel about the buffers that were given back to it.
     fn interrupt(&mut self, number: usize) -> Result<(), LabError> {
         let queues = match &mut self.stations[number] {
-            Seat::Taken(station) => station.card.take_calls(),
+            Seat::Taken(station) => station.nic.take_calls(),
             Seat::Left(..) => return Ok(()),
         };
         for queue in queues {

@@ -11,7 +11,7 @@
 //! ```text
 //!   kernel --- time-travel socket ----- master of time ---.
 //!     |                                  (timewire-sim)    >- driver
-//!   virtio_net --- vhost-user socket --- card --- segment-'
+//!   virtio_net --- vhost-user socket --- NIC --- segment-'
 //!                  shared memory                (timewire-sim)
 //! ```
 //!
@@ -19,8 +19,8 @@
 //! decides about time and frames (`timewire-sim`).
 
 mod calendar;
-mod card;
 mod driver;
+mod nic;
 mod station;
 mod trace;
 mod wire;
@@ -31,13 +31,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
+use timewire_base::wire::MacAddress;
 use timewire_base::{Instant, Span, StationName, Tai};
 use timewire_sim::{SegmentConfig, StationClock};
 use timewire_sys::event::EndRequests;
 use timewire_sys::scheduler;
 
 use driver::Driver;
-use station::Place;
+use station::StationPlatform;
 
 use super::Kernel;
 use crate::LabError;
@@ -47,7 +48,7 @@ use crate::cache::Work;
 pub const SUMMARY_SCHEMA: &str = "timewire.segment-summary/1";
 /// Most stations of a laboratory.
 pub const MAX_STATIONS: usize = 24;
-/// Most pairs of queues of a station's card.
+/// Most pairs of queues of a station's NIC.
 pub const MAX_QUEUES: u16 = 16;
 
 /// A segment and the stations on it.
@@ -66,7 +67,7 @@ pub struct SegmentLab {
     /// What the stations' commands find in their environment beside the usual.
     pub environment: Vec<(String, String)>,
     /// On the host: a station that computes for so long at one simulated instant has failed.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// A station that is a kernel of its own.
@@ -74,13 +75,13 @@ pub struct SegmentLab {
 pub struct KernelStation {
     /// Its name.
     pub name: StationName,
-    /// Address of its network card, `eth0`.
-    pub mac: [u8; 6],
+    /// Address of its NIC, `eth0`.
+    pub mac: MacAddress,
     /// Its address on the segment and the length of the prefix.
     pub address: (Ipv4Addr, u8),
     /// Its clock: `CLOCK_REALTIME` and `CLOCK_TAI` alike.
     pub clock: StationClock,
-    /// Pairs of queues of its card.
+    /// Pairs of queues of its NIC.
     pub queues: u16,
     /// **Units**: MiB.
     pub memory_mib: u32,
@@ -142,7 +143,7 @@ impl SegmentLab {
             start: Span::from_secs(1),
             duration: None,
             environment: Vec::new(),
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
         }
     }
 
@@ -167,7 +168,8 @@ impl SegmentLab {
         let pinned = Pinned::here();
         fs::create_dir_all(out).map_err(LabError::file("create", out))?;
         let out = fs::canonicalize(out).map_err(LabError::file("find", out))?;
-        let place = Place { kernel, init, scratch: scratch.path(), out: &out, cpu: pinned.cpu };
+        let place =
+            StationPlatform { kernel, init, scratch: scratch.path(), out: &out, cpu: pinned.cpu };
         let summary = Driver::start(self, &place, end)?.run()?;
         let path = out.join("summary.json");
         let text = serde_json::to_string_pretty(&summary).expect("invariant: plain values");
@@ -194,7 +196,7 @@ impl SegmentLab {
             if let Some(other) = self.stations[..i].iter().find(same) {
                 return refuse(format!("{name} has name, MAC or address of {}", other.name));
             }
-            if station.mac[0] & 1 != 0 || station.mac == [0; 6] {
+            if !station.mac.is_of_one_station() {
                 return refuse(format!("{name}: its MAC is no address of a single station"));
             }
             if station.queues == 0 || station.queues > MAX_QUEUES {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One station of a segment: its kernel, its two sockets, its card.
-//!
-//! Not here: when it may run (`driver.rs`).
+//! One station of a segment: its kernel, its two sockets, its NIC.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +11,8 @@ use timewire_base::{BitsPerSecond, Instant, Span, Utc};
 use timewire_sys::Randomness;
 
 use super::calendar::Calendar;
-use super::card::{Answer, Card};
-use super::wire::{CallLine, Line};
+use super::nic::{Answer, Nic};
+use super::wire::{CallLine, DeviceConnection};
 use super::{KernelStation, SegmentLab};
 use crate::LabError;
 use crate::uml::{Kernel, Machine, Running, Time};
@@ -23,14 +21,14 @@ use crate::uml::{Kernel, Machine, Running, Time};
 #[derive(Debug)]
 pub struct Station {
     pub machine: Running,
-    pub card: Card,
+    pub nic: Nic,
     /// Its line to the master of time; there once it has said who it is.
     pub calendar: Option<Calendar>,
     /// Under which number it waits for the acknowledgement of its start.
     pub start_sequence: u32,
     /// Where its driver connects.
     door: UnixListener,
-    line: Option<Line>,
+    line: Option<DeviceConnection>,
     call_line: Option<CallLine>,
     /// Frames for which its driver had no buffer.
     pub no_buffer: u64,
@@ -38,7 +36,7 @@ pub struct Station {
 
 /// Where stations run.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct StationPlatform<'a> {
     pub kernel: &'a Kernel,
     /// The first process of each.
     pub init: &'a Path,
@@ -63,12 +61,16 @@ impl Station {
     /// Starts the kernel of a station.
     ///
     /// **Errors**: those of [`Machine::start`]; a socket cannot be made.
-    pub fn start(number: usize, lab: &SegmentLab, place: &Place<'_>) -> Result<Station, LabError> {
-        let Place { kernel, init, scratch, out, cpu } = *place;
+    pub fn start(
+        number: usize,
+        lab: &SegmentLab,
+        place: &StationPlatform<'_>,
+    ) -> Result<Station, LabError> {
+        let StationPlatform { kernel, init, scratch, out, cpu } = *place;
         let station = &lab.stations[number];
         let directory = out.join(station.name.as_str());
         std::fs::create_dir_all(&directory).map_err(LabError::file("create", &directory))?;
-        let path = scratch.join(format!("card{number}"));
+        let path = scratch.join(format!("nic{number}"));
         let door = UnixListener::bind(&path).map_err(LabError::file("listen on", &path))?;
         let mut machine = Machine::new(init, &[]);
         machine.command = command(lab, station);
@@ -92,17 +94,17 @@ impl Station {
         let sockets = File::open(scratch).map_err(LabError::file("open", scratch))?;
         machine.descriptors = vec![(sockets.into(), SCRATCH_FD)];
         machine.kernel_arguments = vec![
-            format!("virtio_uml.device={SCRATCH}/card{number}:1"),
+            format!("virtio_uml.device={SCRATCH}/nic{number}:1"),
             // Its addresses' detection of duplicates waits random times.
             "ipv6.disable=1".to_owned(),
         ];
         machine.randomness = Randomness::None;
         machine.cpu = cpu;
         let machine = machine.start(kernel)?;
-        let card = Card::new(station.mac, mbit_per_second(lab.segment.rate), station.queues);
+        let nic = Nic::new(station.mac.0, mbit_per_second(lab.segment.rate), station.queues);
         Ok(Station {
             machine,
-            card,
+            nic,
             calendar: None,
             start_sequence: 0,
             door,
@@ -131,7 +133,7 @@ impl Station {
     pub fn hear_driver(&mut self) -> io::Result<Did> {
         let Some(line) = &mut self.line else {
             let (stream, _) = self.door.accept()?;
-            self.line = Some(Line::new(stream));
+            self.line = Some(DeviceConnection::new(stream));
             return Ok(Did::Nothing);
         };
         let Some(asked) = line.ask()? else {
@@ -140,7 +142,7 @@ impl Station {
             return Ok(Did::Nothing);
         };
         let (request, wants_reply) = (asked.request, asked.wants_reply);
-        match self.card.on(asked)? {
+        match self.nic.on(asked)? {
             Answer::Done if wants_reply => line.answer(request, &[0; 8])?,
             Answer::Done => {}
             Answer::Payload(bytes) => line.answer(request, &bytes)?,
@@ -148,10 +150,10 @@ impl Station {
                 if !wants_reply {
                     return Err(io::Error::other("a kick that nobody waits for"));
                 }
-                return Ok(Did::Kicked(self.card.kicked(queue)?));
+                return Ok(Did::Kicked(self.nic.kicked(queue)?));
             }
         }
-        if let Some(descriptor) = self.card.take_call_line() {
+        if let Some(descriptor) = self.nic.take_call_line() {
             self.call_line = Some(CallLine::new(descriptor));
         }
         Ok(Did::Nothing)
@@ -170,13 +172,13 @@ impl Station {
         self.call_line.as_mut()
     }
 
-    /// Both lines on which an interrupted kernel speaks: to the master, and back to the card.
+    /// Both lines on which an interrupted kernel speaks: to the master, and back to the NIC.
     pub fn interrupted_sides(&self) -> Option<[BorrowedFd<'_>; 2]> {
         Some([self.calendar.as_ref()?.as_fd(), self.call_line.as_ref()?.as_fd()])
     }
 }
 
-/// Configures the card, waits for the common start, and runs what the station runs, until that ends
+/// Configures the NIC, waits for the common start, and runs what the station runs, until that ends
 /// or the duration is over. What is written is in the station's directory, and complete: files are
 /// closed before the kernel ends.
 fn command(lab: &SegmentLab, station: &KernelStation) -> Vec<String> {
@@ -225,7 +227,7 @@ fn mbit_per_second(rate: BitsPerSecond) -> u32 {
 const SCRATCH_FD: i32 = 64;
 const SCRATCH: &str = "/proc/self/fd/64";
 /// How long the driver waits for a kernel before it looks whether the kernel still lives.
-pub const LOOK: Span = Span::from_ms(200);
+pub const POLL_INTERVAL: Span = Span::from_ms(200);
 
 #[cfg(test)]
 mod tests {

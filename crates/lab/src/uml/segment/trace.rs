@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What was on the segment: `segment.jsonl`, with every instant to the picosecond, and
 //! `segment.pcapng`, for the tools that read captures, with nanoseconds.
-//!
-//! Not here: judging it.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -34,7 +32,7 @@ pub struct Trace {
 
 #[derive(Serialize)]
 #[serde(tag = "type", content = "data", rename_all = "snake_case")]
-enum Line<'a> {
+enum TraceLine<'a> {
     Segment(Header<'a>),
     Frame(Frame<'a>),
 }
@@ -83,7 +81,7 @@ impl Trace {
         let mut trace =
             Trace { lines, capture, lines_path, capture_path, names, is_hub, epoch, count: 0 };
         let names = trace.names.clone();
-        trace.line(&Line::Segment(Header {
+        trace.line(&TraceLine::Segment(Header {
             schema: TRACE_SCHEMA,
             kind: if is_hub { "hub" } else { "switch" },
             rate_bps: lab.segment.rate.get(),
@@ -111,7 +109,7 @@ impl Trace {
         let prefix = &passage.frame[..passage.frame.len().min(PREFIX)];
         let names = self.names.clone();
         let link = self.link_name(passage.link);
-        self.line(&Line::Frame(Frame {
+        self.line(&TraceLine::Frame(Frame {
             number: passage.number,
             link: &link,
             from: &names[passage.from.0],
@@ -150,7 +148,7 @@ impl Trace {
         }
     }
 
-    fn line(&mut self, line: &Line<'_>) -> Result<(), LabError> {
+    fn line(&mut self, line: &TraceLine<'_>) -> Result<(), LabError> {
         let text = serde_json::to_string(line).expect("invariant: plain values");
         writeln!(self.lines, "{text}").map_err(LabError::file("write", &self.lines_path))
     }
@@ -201,7 +199,7 @@ fn interface(name: &str) -> io::Result<Vec<u8>> {
     let mut body = [ETHERNET.to_le_bytes(), [0; 2]].concat();
     body.extend(0_u32.to_le_bytes());
     body.extend(option(2, name.as_bytes()));
-    // Stamps count 10^-9 seconds.
+    // Timestamps count 10^-9 seconds.
     body.extend(option(9, &[9]));
     body.extend(option(0, &[]));
     block(1, &body)
@@ -210,8 +208,8 @@ fn interface(name: &str) -> io::Result<Vec<u8>> {
 fn packet(interface: usize, at_ns: i64, frame: &[u8]) -> io::Result<Vec<u8>> {
     let interface = u32::try_from(interface).map_err(|_| io::ErrorKind::InvalidData)?;
     let length = u32::try_from(frame.len()).map_err(|_| io::ErrorKind::InvalidData)?;
-    let stamp = u64::try_from(at_ns).map_err(|_| io::ErrorKind::InvalidData)?.to_le_bytes();
-    let (low, high) = stamp.split_at(4);
+    let timestamp = u64::try_from(at_ns).map_err(|_| io::ErrorKind::InvalidData)?.to_le_bytes();
+    let (low, high) = timestamp.split_at(4);
     let mut body = interface.to_le_bytes().to_vec();
     body.extend(high);
     body.extend(low);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages of vhost-user, as far as `linux v6.12 arch/um/drivers/virtio_uml.c` sends and takes
 //! them.
-//!
-//! Not here: what the device does with them (`card.rs`).
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,11 +72,11 @@ impl Asked {
 
 /// The driver's line to its device.
 #[derive(Debug)]
-pub struct Line(UnixStream);
+pub struct DeviceConnection(UnixStream);
 
-impl Line {
-    pub fn new(stream: UnixStream) -> Line {
-        Line(stream)
+impl DeviceConnection {
+    pub fn new(stream: UnixStream) -> DeviceConnection {
+        DeviceConnection(stream)
     }
 
     /// The next request; `None` when the driver has gone.
@@ -110,7 +108,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for DeviceConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -173,7 +171,7 @@ mod tests {
     #[test]
     fn t0_requests_are_read_with_their_payload() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut line = Line::new(ours);
+        let mut line = DeviceConnection::new(ours);
         theirs.write_all(&encode(request::VRING_KICK, 9, &[3, 0, 0, 0, 0, 0, 0, 0])).unwrap();
         let asked = line.ask().unwrap().unwrap();
         assert_eq!((asked.request, asked.wants_reply), (request::VRING_KICK, true));

@@ -3,8 +3,6 @@
 //! bounded from both sides, bounds that follow from others are drawn, and where a forbidden span
 //! lies between two bounds there is a case before it and one after it (disjunctive temporal
 //! problems, after Stergiou and Koubarakis, 2000).
-//!
-//! Not here: whose starts they are ([`super`]).
 
 use super::ring::Ring;
 
@@ -47,7 +45,7 @@ pub enum Answer {
 }
 
 /// The most entries of a proof, and how deep cases may lie in each other.
-const MOST_CASES: usize = 4_000;
+const MAX_CASES: usize = 4_000;
 const DEEPEST: usize = 200;
 
 /// Decides, or gives up after so many steps, which it takes from them.
@@ -128,7 +126,7 @@ impl Search<'_> {
             self.starts = Some(earliest.collect());
             return None;
         };
-        if depth == DEEPEST || self.proof.len() >= MOST_CASES {
+        if depth == DEEPEST || self.proof.len() >= MAX_CASES {
             return None;
         }
         self.proof.push(Some(split));

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A stream and those beside it, as a question of how far apart they start.
-//!
-//! Not here: the answer ([`super::cases`]).
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::super::Planner;
-use super::super::table::{MOST, divisor};
+use super::super::table::{MAX_PIECES, divisor};
 use super::LinkId;
 use super::cases::{Apart, Question};
 use super::ring::Ring;
 
 /// Frames of a message, at most; who has more is in no core.
-const MOST_FRAMES: u32 = 16;
+const MAX_FRAMES: u32 = 16;
 /// Spans that are forbidden to a stream by those that stay, at most.
-const MOST_SPANS: i64 = 1 << 14;
+const MAX_SPANS: i64 = 1 << 14;
 
 /// When a part occupies a link, from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +63,7 @@ impl Planner {
     /// one before it.
     pub(super) fn parts(&self, id: usize) -> Vec<Part> {
         let (stream, network) = (self.stream(id), self.problem.network());
-        let Some(shape) = self.seats[id].shape.as_ref().filter(|_| stream.frames <= MOST_FRAMES)
+        let Some(shape) = self.seats[id].shape.as_ref().filter(|_| stream.frames <= MAX_FRAMES)
         else {
             return Vec::new();
         };
@@ -129,7 +127,7 @@ impl Planner {
                     let every = self.table.divisor(class, item.class);
                     let first = item.start - frame.start - frame.length + 1;
                     let end = item.start - frame.start + item.length;
-                    if part.interval / every > MOST_SPANS.min(MOST) {
+                    if part.interval / every > MAX_SPANS.min(MAX_PIECES) {
                         return None;
                     }
                     spans.extend(

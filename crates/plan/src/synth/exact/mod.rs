@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Decides small hard cores: a stream that found no place and those that leave it the least room.
+//! Decides small hard cores: a stream that was rejected and those that leave it the least room.
 //! Either there are places for them beside all others, or it is proven that there are none for them
 //! even without all others.
 //!
@@ -20,16 +20,16 @@ use super::{Budget, Planner};
 use crate::model::{CasePart, Certificate, LinkId, Split, StreamId};
 
 /// The most steps for all streams that are left, and for one of them.
-const MOST_STEPS: u64 = 1 << 22;
+const MAX_STEPS: u64 = 1 << 22;
 const STEPS_EACH: u64 = 1 << 19;
 /// The most streams of a core without others, and beside others.
-const MOST_PARTS: usize = 24;
-const MOST_MOVED: usize = 12;
+const MAX_PARTS: usize = 24;
+const MAX_MOVED: usize = 12;
 /// The most streams of a link that are looked at for a core.
-const MOST_BESIDE: usize = 400;
+const MAX_BESIDE: usize = 400;
 
 impl Planner {
-    /// Decides those that are left, as far as the steps go; who still has no place, with a proof or
+    /// Decides those that are left, as far as the steps go; who is still rejected, with a proof or
     /// without.
     pub(super) fn decide(
         &mut self,
@@ -37,7 +37,7 @@ impl Planner {
         most: u64,
         budget: &mut Budget,
     ) -> Vec<usize> {
-        let mut allowed = MOST_STEPS.min(most);
+        let mut allowed = MAX_STEPS.min(most);
         let mut still = Vec::new();
         let mut count = u64::try_from(left.len()).unwrap_or(u64::MAX);
         for (number, id) in left.into_iter().enumerate() {
@@ -107,7 +107,7 @@ impl Planner {
     /// Lets a core grow until its cases contradict themselves.
     fn contradiction(&self, core: &mut Vec<Part>, steps: &mut u64) -> Option<Tree> {
         let mut beside = Beside::default();
-        while core.len() < MOST_PARTS {
+        while core.len() < MAX_PARTS {
             core.push(self.next(core, &mut beside, Planner::parts, steps)?);
             match decide(&core::question(core), steps) {
                 Answer::None(tree) => return Some(tree),
@@ -161,7 +161,7 @@ impl Planner {
         steps: &mut u64,
     ) -> Option<(&'a [Part], Vec<i64>)> {
         let mut beside = Beside::default();
-        while core.len() < MOST_MOVED {
+        while core.len() < MAX_MOVED {
             core.push(self.next(core, &mut beside, Planner::whole, steps)?);
             let question = self.question_beside(core, steps)?;
             match decide(&question, steps) {
@@ -176,7 +176,7 @@ impl Planner {
     /// Who has a place on a link of a part.
     fn around(&self, part: &Part) -> BTreeSet<usize> {
         let links = part.frames.iter().map(|frame| frame.link.index());
-        let items = links.flat_map(|link| self.table.items(link).iter().take(MOST_BESIDE));
+        let items = links.flat_map(|link| self.table.items(link).iter().take(MAX_BESIDE));
         let others = items.filter_map(Item::owner);
         others.filter(|other| *other != part.id).collect()
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How far apart two starts may be: what is forbidden repeats with the greatest common divisor of
 //! both intervals.
-//!
-//! Not here: which starts these are ([`super::cases`]).
 
 /// Distances that are forbidden, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The integration tests of this crate, one program: a file here is a module of it.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod discovery;
+mod explore;
+mod files;
+mod links;
+mod preflight;
+mod service;
+mod strangers;
+mod support;

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The integration tests of this crate, one program: a file here is a module of it.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bursts;
+#[path = "../../base/tests/support/counting.rs"]
+mod counting;
+mod facts;
+mod golden;
+mod media;
+mod no_alloc;
+mod properties;
+mod streams;

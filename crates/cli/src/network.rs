@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `run` with a network file: planned, compiled for a place, carried out there, and judged stream
+//! by stream.
+//!
+//! Not here: the compile step and the judge (`timewire_runner::network`), plans alone (`plan`), the
+//! simulator alone (`sim`).
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use timewire_agent::controller::Connect;
+use timewire_agent::sweep::{self, Reach};
+use timewire_base::{Span, Utc, Verdict};
+use timewire_lab::uml::Kernel;
+use timewire_model::scenario::FileKind;
+use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
+use timewire_model::scenario::network::{NetworkCase, NetworkCases};
+use timewire_plan::file::{self, FileProblem};
+use timewire_plan::model::Plan;
+use timewire_plan::synth::{Budget, Options, Planner};
+use timewire_plan::words::Refusals;
+use timewire_runner::experiment::default_directory;
+use timewire_runner::network::{self, Begun, Compiled, LaunchError, Obstacle, Planned, Site};
+use timewire_runner::rundir::{RunDir, RunEnd};
+use timewire_sys::clock;
+use timewire_sys::event::EndRequests;
+
+use crate::compare;
+use crate::doctor::on_hosts::Preflight;
+use crate::ending::{Ending, WORDS};
+use crate::experiment::{self, RUN_MEMORY_MIB, Run};
+use crate::output;
+use crate::place::{self, Place, Where};
+use crate::stations::{self, laboratory};
+use crate::{input, lab, sim};
+
+/// Exit code 0: every stream was as promised; 1: one was not, or has no reservation; 4: the place
+/// cannot carry the network out.
+pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
+    let [path] = args.files.as_slice() else {
+        bail!("one network file at a time; {} files were given", args.files.len());
+    };
+    args.refuse_options_of_scenarios("network files", true)?;
+    // The simulator has a use for the seed by itself.
+    let seed = args.limits.seed.filter(|_| args.place.on != Place::Sim);
+    compare::Limits { seed, ..args.limits }.refuse()?;
+    args.place.check()?;
+    let here = std::env::current_dir().context("the current directory is gone")?;
+    if args.place.record_for.is_some() {
+        let directory = args.output.out.as_deref().context("invariant: it records somewhere")?;
+        return record(&here.join(directory));
+    }
+    let (mut network, text) =
+        input::read(path, FileKind::Network, "nothing was run", NetworkCases::parse)?;
+    if args.quick {
+        quicken(&mut network)?;
+    }
+    let name = network.base.name.to_string();
+    let ending = Ending::new()?;
+    let Some(plans) = planned(&network, &ending)? else {
+        return Ok(ExitCode::from(1));
+    };
+    let directory = || match &args.output.out {
+        Some(directory) => here.join(directory),
+        None => default_directory(&name, &here),
+    };
+    if args.place.on == Place::Sim {
+        let cases = with_plans(&network, &plans)?;
+        sim::check_cases(path, &cases)?;
+        if args.dry_run {
+            return show_networks(&network, &cases, args.output.json);
+        }
+        let told = (args.limits.seed, args.output.json);
+        return sim::run_cases((path, &directory()), (&cases, &text), told, &ending);
+    }
+    let cases = match compiled(&network.cases, &plans, &args.place)? {
+        Ok(cases) => cases,
+        Err(obstacles) => {
+            return place::refuse(&name, &args.place, &obstacles, args.output.json);
+        }
+    };
+    if args.dry_run {
+        return show_compiled(&cases, args.output.json);
+    }
+    if let Place::Hosts(path) = &args.place.on {
+        let (hosts, _) = place::hosts(path, "nothing was run")?;
+        let obstacles = Preflight::of_network(name.clone(), &cases, &hosts).obstacles()?;
+        if !obstacles.is_empty() {
+            return place::refuse(&name, &args.place, &obstacles, args.output.json);
+        }
+    }
+    let directory = RunDir::create(&directory())?;
+    let place = match &args.place.on {
+        Place::Hosts(path) => format!("the hosts of {}", path.display()),
+        _ => machine(&args.place)?,
+    };
+    let started_utc_ns = clock::now::<Utc>().as_ns();
+    network::begin(
+        &directory,
+        &Begun { text: &text, cases: &cases, place: &place, started_utc_ns },
+    )?;
+    let code = match &args.place.on {
+        Place::Hosts(path) => {
+            let hosts = place::hosts(path, "nothing was run")?.0;
+            let keys = sweep::own_agent_directory();
+            Some(carry_out_all(&directory, &cases, &mut |compiled, into| {
+                carry_out(compiled, into, (&hosts, &keys), false)
+            })?)
+        }
+        _ => in_machine(&args.place, &directory)?,
+    };
+    // A case that did not come to its end has no `case.json`.
+    let is_kept = |case: &NetworkCase| directory.case(&case.id()).is_ok();
+    let elapsed = cases.iter().fold(Span::ZERO, |all, (case, _)| all + case.file.duration);
+    let elapsed_ns = cases.iter().all(|(case, _)| is_kept(case)).then_some(elapsed);
+    match (code, elapsed_ns) {
+        (Some(0 | 1), Some(elapsed_ns)) => directory.write_end(&RunEnd { elapsed_ns })?,
+        (None, _) => {
+            bail!("{WORDS}; what was recorded until then is in {}", directory.path().display())
+        }
+        (Some(code), _) => {
+            let what = directory.path().display();
+            say!("  what was recorded until then is in {what}");
+            return Ok(ExitCode::from(code.max(2)));
+        }
+    }
+    let is_well = tell(&directory, &cases, args.output.json)? && code == Some(0);
+    Ok(ExitCode::from(u8::from(!is_well)))
+}
+
+/// Gives all networks the duration of a quick run.
+fn quicken(network: &mut NetworkCases) -> anyhow::Result<()> {
+    for case in &mut network.cases {
+        case.file.duration = case.quick_duration.with_context(|| {
+            "--quick is for experiments that say how long a quick run is: add `quick_duration` to \
+             `experiment`, or leave --quick out"
+        })?;
+    }
+    Ok(())
+}
+
+/// Prints what came of every stream; whether all are as promised.
+fn tell(directory: &RunDir, cases: &[(NetworkCase, Compiled)], json: bool) -> anyhow::Result<bool> {
+    let (summary, report) = experiment::conclude(directory)?;
+    if json {
+        output::json(&summary)?;
+        return Ok(summary.verdict == Verdict::Pass);
+    }
+    let mut told: Vec<String> = Vec::new();
+    for (case, compiled) in cases {
+        let rows = network::judge::rows(directory, &case.id(), compiled)?;
+        output::print(&network::table(compiled, &rows))?;
+        for line in network::conditions(compiled) {
+            if !told.contains(&line) {
+                told.push(line);
+            }
+        }
+    }
+    told.iter().try_for_each(|line| output::print(&format!("{line}\n")).map(drop))?;
+    experiment::tell_relative(directory, &summary)?;
+    output::print(&format!("verdict: {}\n", summary.verdict.word()))?;
+    output::print(&format!("report:  {}\n", report.display()))?;
+    Ok(summary.verdict == Verdict::Pass)
+}
+
+/// A network's problem, and its plan.
+type PlanOf = (FileProblem, Plan);
+
+/// The plan of each network; `None`, after saying why, where a stream is rejected.
+fn planned(network: &NetworkCases, ending: &Ending) -> anyhow::Result<Option<Vec<PlanOf>>> {
+    let mut plans = Vec::new();
+    let mut is_rejected = false;
+    for case in &network.cases {
+        let place = match network.has_experiment {
+            true => format!(" in {}/{}", case.case, case.load),
+            false => String::new(),
+        };
+        let given = file::problem(&case.file).with_context(|| {
+            format!("{} cannot be planned{place}; nothing was run", case.file.name)
+        })?;
+        let mut planner = Planner::new(given.problem.clone(), Options::default());
+        let mut go_on = |_: &timewire_plan::synth::Progress| !ending.is_asked();
+        planner.run(&mut Budget { work: PLAN_STEPS, go_on: &mut go_on });
+        if ending.is_asked() {
+            bail!("{WORDS}; nothing was run");
+        }
+        let plan: Plan = planner.plan();
+        if !plan.refused.is_empty() {
+            let refusals = Refusals::of(&given.problem);
+            for refusal in &plan.refused {
+                let name = &given.problem.stream(refusal.stream).name;
+                say!("rejected{place}: {name}: {}", refusals.text(refusal));
+            }
+            is_rejected = true;
+        }
+        plans.push((given, plan));
+    }
+    if is_rejected {
+        say!("  host: unchanged; nothing was run");
+        return Ok(None);
+    }
+    Ok(Some(plans))
+}
+
+/// Prints the compiled experiments; as JSON, a list of them.
+fn show_compiled(cases: &[(NetworkCase, Compiled)], json: bool) -> anyhow::Result<ExitCode> {
+    let all: Vec<&Compiled> = cases.iter().map(|(_, compiled)| compiled).collect();
+    if json {
+        return output::json(&all);
+    }
+    let texts: Vec<String> = all.iter().map(|it| network::described(it)).collect();
+    output::print(&texts.join("\n"))
+}
+
+/// Prints the networks that would be simulated; as JSON, a list of them.
+fn show_networks(
+    network: &NetworkCases,
+    cases: &[NetworkCase],
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let all: Vec<_> = cases.iter().map(|case| case.file.to_json()).collect();
+    if json {
+        return output::json(&all);
+    }
+    for (case, json) in cases.iter().zip(&all) {
+        if network.has_experiment {
+            output::print(&format!("# {}/{}\n", case.case, case.load))?;
+        }
+        output::json(json)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The networks with their plans in them: the promises are limits there.
+fn with_plans(network: &NetworkCases, plans: &[PlanOf]) -> anyhow::Result<Vec<NetworkCase>> {
+    let planned = network.cases.iter().zip(plans).map(|(case, (given, plan))| {
+        let file = match case.file.streams.iter().any(|stream| stream.scheduled) {
+            false => case.file.clone(),
+            true => file::planned(&case.file, given, plan)?,
+        };
+        Ok(NetworkCase { file, ..case.clone() })
+    });
+    planned.collect()
+}
+
+/// Each network, and what it becomes at its place.
+type CompiledCases = Vec<(NetworkCase, Compiled)>;
+
+/// What each network becomes at its place, or what stands in the way there.
+fn compiled(
+    cases: &[NetworkCase],
+    plans: &[PlanOf],
+    place: &Where,
+) -> anyhow::Result<Result<CompiledCases, Vec<Obstacle>>> {
+    let hosts;
+    let mut site = Site::Laboratory;
+    let error = match &place.on {
+        Place::LabUml => LaunchError::lab_uml(),
+        Place::Lab | Place::Sim => {
+            return Ok(Err(vec![Obstacle {
+                what: "the network".to_owned(),
+                why: "namespaces of this kernel have links without a rate; --on lab:uml has them"
+                    .to_owned(),
+            }]));
+        }
+        Place::Hosts(path) => {
+            hosts = place::hosts(path, "nothing was run")?.0;
+            let of_file = match hosts.clock {
+                HostsClock::OneHost => Span::ZERO,
+                HostsClock::Synchronised | HostsClock::Watched => {
+                    let error = hosts.max_clock_error;
+                    error.checked_mul(2).unwrap_or(Span::MAX)
+                }
+            };
+            site = Site::Hosts(&hosts);
+            let apart = place.clock_error.unwrap_or(of_file);
+            LaunchError::hosts(path.display().to_string(), apart)
+        }
+    };
+    let mut obstacles: Vec<Obstacle> = Vec::new();
+    let mut all = Vec::new();
+    for (case, (given, plan)) in cases.iter().zip(plans) {
+        match network::compile(Planned { case, given, plan }, site, &error) {
+            Ok(compiled) => all.push((case.clone(), compiled)),
+            Err(more) => {
+                let new = more.into_iter().filter(|it| !obstacles.contains(it));
+                obstacles.extend(new.collect::<Vec<_>>());
+            }
+        }
+    }
+    Ok(if obstacles.is_empty() { Ok(all) } else { Err(obstacles) })
+}
+
+/// A network file compiled for the hosts of a hosts file: its name, and each of its networks.
+///
+/// **Errors**: a file is wrong, a stream is rejected, or hosts cannot carry it out.
+pub fn compiled_for(
+    path: &Path,
+    hosts: &Path,
+    nothing: &'static str,
+) -> anyhow::Result<(String, CompiledCases)> {
+    let (network, _) = input::read(path, FileKind::Network, nothing, NetworkCases::parse)?;
+    let name = network.base.name.to_string();
+    let plans = planned(&network, &Ending::new()?)?;
+    let plans = plans.with_context(|| format!("{name} has rejected streams"))?;
+    let place = Where::hosts(hosts);
+    match compiled(&network.cases, &plans, &place)? {
+        Ok(cases) => Ok((name, cases)),
+        Err(obstacles) => {
+            let all = obstacles.iter().map(|it| format!("{}: {}", it.what, it.why));
+            let all: Vec<String> = all.collect();
+            bail!("{name} is not supported on {}: {}", hosts.display(), all.join("; "))
+        }
+    }
+}
+
+/// What the machine of the laboratory is.
+fn machine(place: &Where) -> anyhow::Result<String> {
+    let kernel = Kernel::find(place.kernel.as_deref())?;
+    let about = kernel.about();
+    Ok(format!("Linux {} ({} {})", about.release, about.package, about.package_version))
+}
+
+/// Runs this same command in a machine of the laboratory, which records into the run directory; its
+/// exit code, of which there is none when this was ended on request.
+fn in_machine(place: &Where, directory: &RunDir) -> anyhow::Result<Option<u8>> {
+    let kernel = Kernel::find(place.kernel.as_deref())?;
+    let about = kernel.about();
+    let time = lab::time_for(place.time, &kernel);
+    let command = experiment::inner_command(directory.path(), &about.release)?;
+    let mut machine = lab::machine_like_this(command, time)?;
+    machine.writable = vec![directory.path().to_owned()];
+    machine.memory_mib = RUN_MEMORY_MIB;
+    machine.connection = lab::to_our_descriptors(Vec::new())?;
+    experiment::code_of(machine, &kernel)
+}
+
+/// In the machine: makes the network of each case and carries its experiment out.
+fn record(directory: &Path) -> anyhow::Result<ExitCode> {
+    let directory = RunDir::open(directory)?;
+    let all = directory.meta()?.cases.into_iter().map(|id| network::begun(&directory, &id));
+    let all = all.collect::<Result<CompiledCases, _>>()?;
+    let code = carry_out_all(&directory, &all, &mut |compiled, into| {
+        let (_bench, hosts) = laboratory::build(&compiled.script()?.file)?;
+        carry_out(compiled, into, (&hosts, &laboratory::agents()), true)
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+/// Carries out one case in its directory; its exit code.
+type CarryOut<'a> = dyn FnMut(&Compiled, &Path) -> anyhow::Result<u8> + 'a;
+
+/// Carries the cases out, one after the other, until one does not come to its end; the largest of
+/// their exit codes. The records of each are some of the run as soon as it has ended.
+fn carry_out_all(
+    directory: &RunDir,
+    all: &[(NetworkCase, Compiled)],
+    carry_out: &mut CarryOut<'_>,
+) -> anyhow::Result<u8> {
+    let mut worst = 0;
+    for (number, (case, compiled)) in (1..).zip(all) {
+        let id = case.id();
+        if all.len() > 1 {
+            say!("{number} of {}: {id}", all.len());
+        }
+        worst = worst.max(carry_out(compiled, &directory.case_path(&id))?);
+        network::keep(directory, case, compiled)?;
+        if worst > 1 {
+            break;
+        }
+    }
+    Ok(worst)
+}
+
+/// Carries the experiment out on hosts; the exit code of that alone.
+fn carry_out(
+    compiled: &Compiled,
+    directory: &Path,
+    (hosts, keys): (&HostsFile, &Path),
+    are_disposable: bool,
+) -> anyhow::Result<u8> {
+    let mut script = compiled.script()?;
+    script.clock_error = Some(compiled.launch_error.clock).filter(|clock| *clock > Span::ZERO);
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    let into = directory.join(network::EXPERIMENT);
+    let mut reach = Reach::new(stations::names_of(&script.file), hosts, keys, program, &into)?;
+    if are_disposable {
+        reach = reach.disposable();
+    }
+    // Before any thread: all of them leave the signals to us.
+    let requests = EndRequests::new().context("cannot wait for signals")?;
+    let connect: Arc<dyn Connect> = Arc::new(reach);
+    let mut is_asked = || requests.take();
+    let outcome = sweep::run(&script, &into, &connect, &mut is_asked, &mut stations::tell)?;
+    if outcome.exit_code() > 0 {
+        stations::show(&outcome, &into, false)?;
+    }
+    Ok(outcome.exit_code())
+}
+
+/// The most steps of the search for a schedule: the same file has the same plan everywhere.
+const PLAN_STEPS: u64 = 50_000_000;

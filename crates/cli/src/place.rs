@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `--on`: the place with the stations of an experiment.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use timewire_base::Span;
+use timewire_model::scenario::FileKind;
+use timewire_model::scenario::hosts_file::HostsFile;
+use timewire_runner::network::Obstacle;
+
+use crate::lab::LabTime;
+use crate::traffic::parse_time;
+use crate::{input, output};
+
+/// Where an experiment runs.
+#[derive(Debug, Args)]
+pub struct Where {
+    /// Where the stations are: `lab` (network namespaces on this kernel), `lab:uml` (a kernel of
+    /// its own with all queueing disciplines, in virtual time: exact and repeatable), `sim` (the
+    /// simulator: hosts that take no time, without privileges and in a moment), or a hosts file,
+    /// which names agents
+    #[arg(long, value_name = "PLACE", default_value = "lab", value_parser = parse_place)]
+    pub on: Place,
+    /// With a hosts file: the clocks of its stations are at most so far apart; programs of an
+    /// experiment file have it in TIMEWIRE_CLOCK_ERROR
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub clock_error: Option<Span>,
+    /// With lab:uml: the kernel series, such as 6.1 [default: 6.12, or the newest that is there]
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Option<String>,
+    /// With lab:uml: how time passes
+    #[arg(long, value_enum)]
+    pub time: Option<LabTime>,
+    /// Only record; another process computes the rest
+    #[arg(long, hide = true, value_name = "MACHINE")]
+    pub record_for: Option<String>,
+}
+
+impl Where {
+    /// The hosts of this file, and no other option.
+    pub fn hosts(path: &Path) -> Where {
+        let on = Place::Hosts(path.to_owned());
+        Where { on, clock_error: None, kernel: None, time: None, record_for: None }
+    }
+
+    /// Whether its options are for its place.
+    ///
+    /// **Errors**: one is not.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.on != Place::LabUml && (self.kernel.is_some() || self.time.is_some()) {
+            anyhow::bail!(
+                "--kernel and --time are for `--on lab:uml`; other kernels are as they are"
+            );
+        }
+        if self.clock_error.is_some() && !matches!(self.on, Place::Hosts(_)) {
+            anyhow::bail!(
+                "--clock-error is for hosts; the stations of a laboratory and of a simulation \
+                 share a clock"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A place with stations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Network namespaces on this kernel, at its own speed.
+    Lab,
+    /// A kernel of its own with all queueing disciplines, in virtual time.
+    LabUml,
+    /// The simulator.
+    Sim,
+    /// The hosts of this file.
+    Hosts(PathBuf),
+}
+
+fn parse_place(text: &str) -> Result<Place, String> {
+    match text {
+        "lab" => Ok(Place::Lab),
+        "lab:uml" => Ok(Place::LabUml),
+        "sim" => Ok(Place::Sim),
+        _ if text.is_empty() || text.starts_with("lab:") => {
+            Err("a place is `lab`, `lab:uml`, `sim` or the path of a hosts file".to_owned())
+        }
+        path => Ok(Place::Hosts(PathBuf::from(path))),
+    }
+}
+
+/// Says what a place cannot do for the file of this name; exit code 4.
+pub fn refuse(
+    name: &str,
+    place: &Where,
+    obstacles: &[Obstacle],
+    is_json: bool,
+) -> anyhow::Result<ExitCode> {
+    if is_json {
+        let each = obstacles.iter().map(|it| json!({"what": it.what, "why": it.why}));
+        let each: Vec<_> = each.collect();
+        output::json(&json!({"schema": "timewire.not-supported/1", "not_supported": each}))?;
+    }
+    let place = match &place.on {
+        Place::LabUml => "lab:uml".to_owned(),
+        Place::Lab => "lab".to_owned(),
+        Place::Sim => "sim".to_owned(),
+        Place::Hosts(path) => path.display().to_string(),
+    };
+    for Obstacle { what, why } in obstacles {
+        say!("error: {name}: not supported on {place}: {what}: {why}");
+    }
+    say!("  host: unchanged; nothing was run");
+    Ok(ExitCode::from(4))
+}
+
+/// A hosts file with its text.
+pub type Hosts = (HostsFile, String);
+
+/// The hosts file at this path; `nothing` is what is not done when it is none.
+pub fn hosts(path: &Path, nothing: &'static str) -> anyhow::Result<Hosts> {
+    input::read(path, FileKind::Hosts, nothing, HostsFile::parse)
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `run` of a network file with an experiment: every case under every load, in the simulator and on
+//! kernels, and both side by side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value as Json;
+
+use crate::support::{Said, Scratch, TIMEWIRE, run, timewire};
+
+fn scenario() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/networks/line-qos.network.yaml")
+}
+
+fn has_kernel() -> bool {
+    let has = timewire(&["lab", "exec", "--", "true"]).code == Some(0);
+    if !has {
+        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    }
+    has
+}
+
+const CASES: [&str; 6] = [
+    "line-qos/one-queue/alone",
+    "line-qos/one-queue/files",
+    "line-qos/priority/alone",
+    "line-qos/priority/files",
+    "line-qos/scheduled/alone",
+    "line-qos/scheduled/files",
+];
+
+fn ids(list: &Json) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect()
+}
+
+fn finding<'a>(summary: &'a Json, id: &str) -> &'a Json {
+    let mut found = summary["findings"].as_array().unwrap().iter();
+    found.find(|it| it["id"] == id).unwrap_or_else(|| panic!("no {id}: {summary}"))
+}
+
+fn simulated(scratch: &Scratch, file: &str, out: &str) -> Said {
+    let out = scratch.join(out);
+    timewire(&["run", file, "--on", "sim", "--quick", "--out", &out, "--json"])
+}
+
+#[test]
+fn t2_the_cases_of_a_network_are_compared_in_the_simulator() {
+    let scratch = Scratch::new();
+    let file = scenario().display().to_string();
+    let summary = simulated(&scratch, &file, "out").done().json();
+    assert_eq!(ids(&summary["cases"]), CASES);
+    assert_eq!(summary["verdict"], "pass");
+    for id in ["priority-helps", "schedule-helps", "files-do-not-matter"] {
+        assert_eq!(finding(&summary, &format!("line-qos/{id}"))["verdict"], "pass");
+    }
+    // Each case has the limits of the file, and the last two the promises of their plan.
+    for case in CASES {
+        assert_eq!(finding(&summary, &format!("{case}/arrives"))["verdict"], "pass");
+        let planned = format!("{case}/planned-latency-max-control");
+        let findings = summary["findings"].as_array().unwrap();
+        let is_planned = findings.iter().any(|it| it["id"] == planned.as_str());
+        assert_eq!(is_planned, case.contains("scheduled"), "{case}");
+    }
+    let streams = |at: usize| summary["cases"][at]["streams"].as_array().unwrap().len();
+    assert_eq!((streams(0), streams(1)), (1, 3));
+    // The same file and seed give the same bytes.
+    simulated(&scratch, &file, "again").done();
+    let path = |run: &str| scratch.path().join(run).join("summary.json");
+    assert_eq!(fs::read(path("out")).unwrap(), fs::read(path("again")).unwrap());
+    // A limit that does not hold fails with both values.
+    let text = fs::read_to_string(scenario()).unwrap();
+    let tight = scratch.write("line-qos.yaml", &text.replace("at_most: 0.7", "at_most: 0.1"));
+    let said = simulated(&scratch, &tight, "tight");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let summary = said.json();
+    let failed = finding(&summary, "line-qos/priority-helps");
+    assert_eq!(failed["verdict"], "fail");
+    let measured = failed["measured"].as_str().unwrap();
+    assert!(measured.contains("in priority/files, 0.6 of "), "{measured}");
+}
+
+#[test]
+fn t1_what_is_wrong_with_a_case_is_told_before_anything_runs() {
+    let scratch = Scratch::new();
+    let text = fs::read_to_string(scenario()).unwrap();
+    let out = scratch.join("out");
+    let refused = |from: &str, to: &str, more: &[&str], code: i32, says: &str| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        let file = scratch.write("file.yaml", &changed);
+        let said = timewire(&[&["run", &file, "--on", "sim", "--out", &out], more].concat());
+        assert_eq!(said.code, Some(code), "{said:?}");
+        assert!(said.stderr.contains(says), "{said:?}");
+        assert!(!Path::new(&out).exists());
+    };
+    let quick = "add `quick_duration` to `experiment`";
+    refused("  quick_duration: 100ms\n", "", &["--quick"], 2, quick);
+    let rejected = "rejected in scheduled/alone: control: ";
+    refused("max_latency: 200us", "max_latency: 20us", &[], 1, rejected);
+    let wrong = "in the case `one-queue`: 8 is not a whole number, 0 to 7";
+    refused("{ class: 0 }", "{ class: 8 }", &[], 2, wrong);
+    // Verbs for one network take the file as it stands, or one of its cases.
+    let file = scenario().display().to_string();
+    let said = timewire(&["sim", &file]).done();
+    assert!(said.stdout.contains("PASS arrives: lost of control is 0 of "), "{said:?}");
+    assert!(said.stderr.starts_with("note: this is the file as it stands; "), "{said:?}");
+    let said = timewire(&["plan", &file]).done();
+    assert!(said.stdout.starts_with("no stream is scheduled\n"), "{said:?}");
+    let said = timewire(&["plan", &file, "--case", "scheduled/files", "--simulate"]).done();
+    assert!(said.stdout.starts_with("1 of 1 streams are admitted"), "{said:?}");
+    let said = timewire(&["sim", &file, "--case", "scheduled"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("there are one-queue/alone, "), "{said:?}");
+}
+
+#[test]
+fn t4_kernels_give_what_the_simulator_gives_case_by_case() {
+    if !has_kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scenario().display().to_string();
+    simulated(&scratch, &file, "sim").done();
+    let (sim, lab) = (scratch.join("sim"), scratch.join("lab"));
+    let words = ["run", &file, "--on", "lab:uml", "--quick", "--out", &lab, "--json"];
+    let summary = timewire(&words).done().json();
+    assert_eq!((ids(&summary["cases"]), &summary["verdict"]), (CASES.to_vec(), &"pass".into()));
+    let said = timewire(&["compare", "--places", &sim, &lab, "--json"]).done();
+    let places = said.json();
+    // Limits of the file are judged in both places, under the same names.
+    let limits = places["limits"].as_array().unwrap();
+    for id in CASES.map(|case| format!("{case}/arrives")) {
+        let row = limits.iter().find(|row| row["id"] == id.as_str()).unwrap();
+        assert!(
+            row["judged"].as_array().unwrap().iter().all(|it| it["verdict"] == "pass"),
+            "{row}"
+        );
+    }
+    assert_eq!(places["runs"][1]["place"], "lab:uml", "{places}");
+    let rows = places["streams"].as_array().unwrap();
+    let control: Vec<_> = rows.iter().filter(|row| row["stream"] == "control").collect();
+    assert_eq!(control.len(), CASES.len());
+    for row in control {
+        let figure = |place: usize, key: &str| row["figures"][place][key].as_f64().unwrap();
+        for key in ["p50_ns", "max_ns"] {
+            let ratio = figure(1, key) / figure(0, key);
+            assert!((0.9..1.15).contains(&ratio), "{key}: {ratio}: {row}");
+        }
+        let promise = &row["figures"][1]["promise"];
+        let by = if row["case"].as_str().unwrap().contains("scheduled") { "plan" } else { "bound" };
+        assert_eq!(promise["by"], by, "{row}");
+        assert!(figure(1, "max_ns") <= promise["limit_ns"].as_f64().unwrap(), "{row}");
+    }
+    let page = scratch.join("places.html");
+    let said = timewire(&["compare", "--places", &sim, &lab, "--html", &page]).done();
+    assert!(said.stdout.contains("promise"), "{said:?}");
+    let page = fs::read_to_string(&page).unwrap();
+    // Of each case a figure, with a bar of each stream in each place.
+    assert_eq!(page.matches("<figure>").count(), CASES.len());
+    assert_eq!(page.matches("<circle class=\"f s").count(), 2 * (3 + 3 * 3));
+}
+
+#[test]
+fn t4_a_run_that_is_ended_keeps_the_cases_that_were_done() {
+    if !has_kernel() {
+        return;
+    }
+    for signal in ["INT", "KILL"] {
+        ended_by(signal);
+    }
+}
+
+fn ended_by(signal: &str) {
+    let scratch = Scratch::new();
+    let file = scenario().display().to_string();
+    let out = scratch.join("out");
+    let log = scratch.path().join("log");
+    let mut command = Command::new(TIMEWIRE);
+    command.args(["run", &file, "--on", "lab:uml", "--quick", "--out", &out]);
+    command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    let mut child = command.spawn().unwrap();
+    let third = || fs::read_to_string(&log).unwrap_or_default().contains("3 of 6: ");
+    while !third() {
+        assert!(child.try_wait().unwrap().is_none(), "{}", fs::read_to_string(&log).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    run(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()])).done();
+    let code = child.wait().unwrap().code();
+    if signal == "INT" {
+        assert_eq!(code, Some(2));
+        let said = fs::read_to_string(&log).unwrap();
+        assert!(said.contains("what was recorded until then is in"), "{said}");
+    }
+    let report = timewire(&["report", &out, "--json"]);
+    assert_eq!(report.code, Some(1), "{report:?}");
+    let summary = report.json();
+    assert_eq!(ids(&summary["cases"])[..2], CASES[..2], "{signal}");
+    assert_eq!(
+        (&summary["complete"], &summary["verdict"]),
+        (&false.into(), &"inconclusive".into())
+    );
+    assert_eq!(finding(&summary, "line-qos/one-queue/files/control")["verdict"], "pass");
+    assert_eq!(finding(&summary, "line-qos/scheduled/files/run")["verdict"], "inconclusive");
+}

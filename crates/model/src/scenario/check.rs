@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What must hold between the values of a scenario: names that exist, messages that fit their slot,
+//! ports that belong to one stream, cases that can be run, streams that can be measured.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+
+use timewire_base::{FrameLen, SduLen, Span};
+
+use super::check_limits::check_limits;
+use super::further::FurtherChecks;
+use super::item::Reader;
+use super::model::{Case, CaseBackend, MacMode, Release, Scenario, Segment, Stream};
+use super::pipeline::check_pipeline;
+use super::suggest::{did_you_mean, listed};
+
+/// Finds what is wrong between the values, all of it.
+pub(super) fn check(scenario: &Scenario, further: &dyn FurtherChecks, reader: &mut Reader) {
+    check_segment(scenario, reader);
+    check_stations(scenario, reader);
+    check_mentions(scenario, reader);
+    check_mac(scenario, reader);
+    check_queues(scenario, reader);
+    check_traffic(scenario, reader);
+    check_experiment(scenario, further, reader);
+    check_limits(scenario, reader);
+}
+
+fn check_stations(scenario: &Scenario, reader: &mut Reader) {
+    let stations = &scenario.stations;
+    if stations.len() < 2 {
+        let message = format!("{} is too few: a network has at least two stations", stations.len());
+        reader.fail_at("stations", message, "");
+    }
+    let names = stations.iter().map(|station| &station.name);
+    repeated(names, |i, first, name| {
+        let message = format!("the station `{name}` is listed twice, first in stations[{first}]");
+        reader.fail_at(&format!("stations[{i}].name"), message, "give it another name");
+    });
+    let addresses = stations.iter().map(|station| station.address().address());
+    repeated(addresses, |i, first, address| {
+        let message = format!("{address} is the address of `{}` already", stations[first].name);
+        reader.fail_at(&format!("stations[{i}].address"), message, "give it another address");
+    });
+    let Some(first) = stations.first() else {
+        return;
+    };
+    let (network, bits) = (first.address().network(), first.address().prefix_bits());
+    for (i, station) in stations.iter().enumerate() {
+        let address = station.address();
+        if (address.network(), address.prefix_bits()) != (network, bits) {
+            let name = &first.name;
+            let message = format!("{address} is not in the subnet {network}/{bits} of `{name}`");
+            let hint = "all stations share one subnet, with a prefix of one length";
+            reader.fail_at(&format!("stations[{i}].address"), message, hint);
+        }
+    }
+}
+
+/// Every station named anywhere must exist.
+fn check_mentions(scenario: &Scenario, reader: &mut Reader) {
+    let known: BTreeSet<&str> = scenario.stations.iter().map(|s| s.name.as_str()).collect();
+    for (key, name) in std::mem::take(&mut reader.mentions) {
+        if scenario.station(&name).is_none() {
+            let meant = did_you_mean(name.as_str(), known.iter().copied());
+            let hint = format!("the stations are: {}", listed(known.iter().copied()));
+            reader.fail_at(&key, format!("there is no station `{name}`{meant}"), &hint);
+        }
+    }
+}
+
+fn check_segment(scenario: &Scenario, reader: &mut Reader) {
+    let delay = scenario.segment().delay;
+    if delay > Segment::MAX_DELAY {
+        let message = format!("{delay} is no delay of a link");
+        let hint = format!("write at most {}: 100m of cable take 0.5us", Segment::MAX_DELAY);
+        reader.fail_at("segments[0].delay", message, &hint);
+    }
+}
+
+fn check_mac(scenario: &Scenario, reader: &mut Reader) {
+    let mac = &scenario.mac;
+    let slots = scenario.schedule.slots();
+    let transmit = slots.iter().map(|slot| slot.transmit).min().unwrap_or(Span::MAX);
+    let guard = slots.iter().map(|slot| slot.guard).min().unwrap_or(Span::MAX);
+    for (key, value) in [("best_effort_share", mac.best_effort_share), ("margin", mac.margin)] {
+        if value >= transmit {
+            let message = format!("{value} leaves nothing of the shortest slot, {transmit}");
+            reader.fail_at(&format!("mac.{key}"), message, "make it shorter than that slot");
+        }
+    }
+    if mac.ahead > guard {
+        let message = format!("{} is longer than the shortest guard, {guard}", mac.ahead);
+        let hint = "a frame handed over that early could meet the slot before";
+        reader.fail_at("mac.ahead", message, hint);
+    }
+    if mac.launch_delta >= scenario.schedule.cycle() {
+        let message = format!("{} is a whole cycle or more", mac.launch_delta);
+        let hint = "it is the time by which a timer may be late: 100us is usual";
+        reader.fail_at("mac.launch_delta", message, hint);
+    }
+    if mac.spin > scenario.schedule.cycle() {
+        let message = format!("{} is longer than the cycle", mac.spin);
+        reader.fail_at("mac.spin", message, "the thread would never sleep: 60us is usual");
+    }
+    if mac.mode == MacMode::Hybrid && mac.hybrid_idle_after == Span::ZERO {
+        let message = "after no time at all the schedule would never be in force".into();
+        reader.fail_at("mac.hybrid_idle_after", message, "write a few cycles at least");
+    }
+}
+
+fn check_queues(scenario: &Scenario, reader: &mut Reader) {
+    let queues = &scenario.queues;
+    for (list, entries) in [("send", &queues.send), ("recv", &queues.recv)] {
+        repeated(entries.iter().map(|entry| entry.port), |i, first, port| {
+            let number = port.get();
+            let earlier = entries[first].priority.get();
+            let message = format!("the port {number} has the priority {earlier} already");
+            let hint = format!("it is first listed in queues.{list}[{first}]: remove one of them");
+            reader.fail_at(&format!("queues.{list}[{i}].port"), message, &hint);
+        });
+    }
+    let (count, different) = (queues.transmit_queues(), queues.different_priorities());
+    if count < different {
+        let message = format!("a count of {count} is too few for {different} different priorities");
+        let hint = "write at least as many, or leave `count` out";
+        reader.fail_at("queues.count", message, hint);
+    }
+}
+
+fn check_traffic(scenario: &Scenario, reader: &mut Reader) {
+    let streams = &scenario.streams;
+    if scenario.measured().next().is_none() {
+        let hint = "add a stream of the kind `request-response` or `pipeline`";
+        reader.fail_at("streams", "no stream is measured".into(), hint);
+    }
+    repeated(streams.iter().map(Stream::name), |i, first, name| {
+        let message = format!("the stream `{name}` is listed twice, first in streams[{first}]");
+        reader.fail_at(&format!("streams[{i}].name"), message, "give it another name");
+    });
+    let ports = streams.iter().enumerate();
+    let ports: Vec<_> =
+        ports.flat_map(|(i, s)| s.ports().into_iter().map(move |p| (i, p))).collect();
+    repeated(ports.iter().map(|(_, port)| *port), |n, first, port| {
+        let (i, other) = (ports[n].0, streams[ports[first].0].name());
+        let message = format!("the stream `{other}` has the port {} already", port.get());
+        let hint = match &streams[i] {
+            Stream::Pipeline(_) => "a pipeline has as many ports, from `port` on, as connections",
+            _ => "give each stream its own port",
+        };
+        reader.fail_at(&format!("streams[{i}].port"), message, hint);
+    });
+    for (i, stream) in streams.iter().enumerate() {
+        let at = format!("streams[{i}]");
+        check_stream(scenario, reader, &at, stream);
+        check_message(scenario, reader, &at, stream);
+        for (n, load) in stream.loads().unwrap_or_default().iter().enumerate() {
+            let known = scenario.experiment.loads.iter().map(|load| load.as_str());
+            reader.known_name(&format!("{at}.loads[{n}]"), "load", load.as_str(), known);
+        }
+        if stream.loads().is_some_and(<[_]>::is_empty) {
+            let message = "a stream without a load never runs".into();
+            reader.fail_at(&format!("{at}.loads"), message, "leave `loads` out for all loads");
+        }
+    }
+}
+
+fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Stream) {
+    match stream {
+        Stream::RequestResponse(s) => {
+            if s.talker == s.listeners {
+                let message = format!("`{}` is the talker as well", s.listeners);
+                reader.fail_at(&format!("{at}.listeners"), message, "name two different stations");
+            }
+            if s.deadline == Span::ZERO {
+                let message = "a deadline of 0ns is missed by every message".into();
+                reader.fail_at(&format!("{at}.deadline"), message, "one cycle is usual");
+            } else if s.timeout < s.deadline {
+                let message =
+                    format!("the timeout {} is before the deadline {}", s.timeout, s.deadline);
+                let hint = "a message is lost only when it is long overdue";
+                reader.fail_at(&format!("{at}.timeout"), message, hint);
+            }
+        }
+        Stream::Pipeline(s) => {
+            check_pipeline(scenario, reader, at, s);
+        }
+        Stream::Flood(s) => {
+            if s.talker == s.listeners {
+                let message = format!("`{}` is the talker as well", s.listeners);
+                reader.fail_at(&format!("{at}.listeners"), message, "name two different stations");
+            }
+            if s.rate > scenario.segment().rate {
+                let message = format!(
+                    "{} is more than the link carries, {}",
+                    s.rate,
+                    scenario.segment().rate
+                );
+                let hint = "a little more than one slot carries is enough to fill the queue";
+                reader.fail_at(&format!("{at}.rate"), message, hint);
+            }
+        }
+    }
+}
+
+/// A message must fit one frame, and that frame a slot of each station that sends it.
+fn check_message(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Stream) {
+    let message = stream.size();
+    if message.get() > LARGEST_MESSAGE {
+        let text = format!("a message of {message} does not fit one frame");
+        let hint = format!(
+            "write at most {LARGEST_MESSAGE}B: a frame carries 1500B, of which 28B are the headers \
+             of IP and UDP"
+        );
+        reader.fail_at(&format!("{at}.size"), text, &hint);
+        return;
+    }
+    if scenario.experiment.cases.iter().all(|case| case.backend == CaseBackend::None) {
+        return;
+    }
+    let frame = frame_of(message.get());
+    let busy = scenario.segment().rate.duration_of(frame.wire_len());
+    let needed = busy + scenario.mac.margin;
+    for (key, station) in stream.senders() {
+        if scenario.station(station).is_none() {
+            continue;
+        }
+        let slots = scenario.schedule.slots().iter();
+        let longest = slots.filter(|slot| slot.station == *station).map(|slot| slot.transmit).max();
+        match longest {
+            None => {
+                let text = format!("`{station}` sends, but has no slot in the schedule");
+                let hint = match reader.wanted {
+                    Some(_) => format!("add `{station}` to `from_streams.stations`"),
+                    None => format!("add `- {{ station: {station}, transmit: ... }}` to the slots"),
+                };
+                reader.fail_at(&format!("{at}.{key}"), text, &hint);
+            }
+            // A margin that leaves nothing of the slot is an error of its own.
+            Some(longest) if longest < needed && scenario.mac.margin < longest => {
+                let text = format!(
+                    "a message of {message} needs {} at {}, but the longest slot of `{station}` \
+                     transmits for {longest}",
+                    in_us(needed),
+                    scenario.segment().rate
+                );
+                let hint = format!(
+                    "make the slot longer or the message shorter: {} on the link (frame of \
+                     {frame}, preamble, check sequence, gap) and the margin of {}",
+                    in_us(busy),
+                    scenario.mac.margin
+                );
+                reader.fail_at(&format!("{at}.size"), text, &hint);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// `122.28us`: odd nanoseconds are hard to read.
+fn in_us(span: Span) -> String {
+    let (us, ns) = (span.as_ns() / 1_000, span.as_ns() % 1_000);
+    let digits = format!("{us}.{ns:03}");
+    format!("{}us", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// The frame that carries a message over IPv4 and UDP.
+pub(super) fn frame_of(message: u32) -> FrameLen {
+    let packet = SduLen::new(message + IP_UDP_HEADERS);
+    packet.expect("invariant: a message that fits one frame was checked before").frame_len()
+}
+
+/// Headers of IPv4 without options and of UDP, bytes.
+const IP_UDP_HEADERS: u32 = 20 + 8;
+/// Longest message in one frame of 1500 bytes of payload.
+pub(super) const LARGEST_MESSAGE: u32 = 1_500 - IP_UDP_HEADERS;
+
+fn check_experiment(scenario: &Scenario, further: &dyn FurtherChecks, reader: &mut Reader) {
+    let experiment = &scenario.experiment;
+    let cycle = scenario.schedule.cycle();
+    let durations =
+        [("duration", scenario.duration), ("experiment.quick_duration", experiment.quick_duration)];
+    for (key, value) in durations {
+        if value < cycle {
+            let message = format!("{value} is shorter than one cycle, {cycle}");
+            reader.fail_at(key, message, "a few seconds are usual");
+        }
+    }
+    let (quick, full) = (experiment.quick_duration, scenario.duration);
+    if full >= cycle && quick > full {
+        let message = format!("the quick run of {quick} is longer than the full one of {full}");
+        let hint = format!("write a `quick_duration` of at most {full}");
+        reader.fail_at("experiment.quick_duration", message, &hint);
+    }
+    if experiment.loads.is_empty() {
+        let hint = "write `loads: [alone]` when there is nothing to compare";
+        reader.fail_at("experiment.loads", "there is no load".into(), hint);
+    }
+    repeated(experiment.loads.iter(), |i, _, load| {
+        let message = format!("the load `{load}` is listed twice");
+        reader.fail_at(&format!("experiment.loads[{i}]"), message, "remove one of them");
+    });
+    if experiment.cases.is_empty() {
+        let hint = "add `- { name: tdm, title: TDM, backend: mac }`";
+        reader.fail_at("experiment.cases", "there is no case to measure".into(), hint);
+    }
+    repeated(experiment.cases.iter().map(|case| &case.name), |i, _, name| {
+        let message = format!("the case `{name}` is listed twice");
+        reader.fail_at(&format!("experiment.cases[{i}].name"), message, "give it another name");
+    });
+    for (i, case) in experiment.cases.iter().enumerate() {
+        let at = format!("experiment.cases[{i}]");
+        check_case(case, cycle, reader, &at);
+        if let Some(why) = further.case(scenario, case) {
+            let hint = "make the slots longer, or remove the case";
+            reader.fail_at(&format!("{at}.backend"), why, hint);
+        }
+    }
+}
+
+fn check_case(case: &Case, cycle: Span, reader: &mut Reader, at: &str) {
+    if case.backend == CaseBackend::None && case.priorities {
+        let message = "plain Ethernet has no queues for priorities".into();
+        reader.fail_at(&format!("{at}.priorities"), message, "write `backend: mac`, or remove it");
+    }
+    match (case.release, case.lead) {
+        (Release::Aligned | Release::Planned, _) if case.backend == CaseBackend::None => {
+            let message = "plain Ethernet has no slots to align to".into();
+            reader.fail_at(&format!("{at}.release"), message, "write `backend: mac`, or remove it");
+        }
+        (Release::Aligned | Release::Planned, None) => {
+            let message = "a release just before the slot needs a `lead`".into();
+            let hint = "add `lead: 40us`: how long before its slot the client wakes up";
+            reader.fail_at(&format!("{at}.release"), message, hint);
+        }
+        (Release::Aligned | Release::Planned, Some(lead)) if lead >= cycle => {
+            let message = format!("{lead} is a whole cycle or more");
+            let hint = "it is the time the program needs before its slot: 40us is usual";
+            reader.fail_at(&format!("{at}.lead"), message, hint);
+        }
+        (Release::Free, Some(_)) => {
+            let message = "it means nothing where programs send as soon as they can".into();
+            let hint = "remove it, or add `release: aligned`";
+            reader.fail_at(&format!("{at}.lead"), message, hint);
+        }
+        (Release::Aligned | Release::Planned, Some(_)) | (Release::Free, None) => {}
+    }
+}
+
+/// Calls `found(index, index of the first, item)` for each item that was there before.
+fn repeated<T: Eq + Hash + Copy>(
+    items: impl Iterator<Item = T>,
+    mut found: impl FnMut(usize, usize, T),
+) {
+    let mut seen = HashMap::new();
+    for (i, item) in items.enumerate() {
+        match seen.get(&item) {
+            Some(&first) => found(i, first, item),
+            None => {
+                seen.insert(item, i);
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Limits that can be judged: of cases, loads and streams that exist, with a bound of the kind that
+//! the metric has.
+
+use std::collections::HashMap;
+
+use super::item::Reader;
+use super::limits::lacks;
+use super::model::{LimitRule, MessageFlow, Metric, Reference, Scenario};
+use super::several::Several;
+use super::value::{AtMost, Name};
+
+/// Finds what is wrong with the limits, all of it.
+pub(super) fn check_limits(scenario: &Scenario, reader: &mut Reader) {
+    let mut ids: HashMap<String, usize> = HashMap::new();
+    for (i, rule) in scenario.limits.iter().enumerate() {
+        let at = format!("limits[{i}]");
+        let before = reader.problems.len();
+        check_places(scenario, reader, &at, rule);
+        check_streams(scenario, reader, &at, rule);
+        check_metric(scenario, reader, &at, rule);
+        check_bound(reader, &at, rule);
+        if reader.problems.len() > before {
+            continue;
+        }
+        let limits = rule.limits(scenario);
+        if limits.is_empty() {
+            let message = format!("no case and load has the metric `{}`", rule.metric.word());
+            reader.fail_at(&format!("{at}.metric"), message, "remove the limit");
+        }
+        for limit in limits {
+            if let Some(first) = ids.insert(limit.id.clone(), i) {
+                let message =
+                    format!("the limit `{}` is listed twice, first in limits[{first}]", limit.id);
+                reader.fail_at(&format!("{at}.id"), message, "give it another name");
+                break;
+            }
+            let itself =
+                |other: &Reference| (&other.case, &other.load) == (&limit.case, &limit.load);
+            if limit.relative_to.as_ref().is_some_and(itself) {
+                let message = "a value relative to itself is always 1".into();
+                reader.fail_at(&format!("{at}.relative_to"), message, "name another case or load");
+                break;
+            }
+        }
+    }
+}
+
+/// Cases and loads that exist.
+fn check_places(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &LimitRule) {
+    let cases = || scenario.experiment.cases.iter().map(|case| case.name.as_str());
+    let loads = || scenario.experiment.loads.iter().map(Name::as_str);
+    for (key, case) in keyed(rule.case.as_ref(), &format!("{at}.case")) {
+        reader.known_name(&key, "case", case.as_str(), cases());
+    }
+    for (key, load) in keyed(rule.load.as_ref(), &format!("{at}.load")) {
+        reader.known_name(&key, "load", load.as_str(), loads());
+    }
+    let Some(reference) = &rule.relative_to else { return };
+    if reference.case.is_none() && reference.load.is_none() {
+        let message = "it names neither a case nor a load".into();
+        reader.fail_at(&format!("{at}.relative_to"), message, "name a `case`, a `load`, or both");
+    }
+    if let Some(case) = &reference.case {
+        reader.known_name(&format!("{at}.relative_to.case"), "case", case.as_str(), cases());
+    }
+    if let Some(load) = &reference.load {
+        reader.known_name(&format!("{at}.relative_to.load"), "load", load.as_str(), loads());
+    }
+}
+
+/// All values of a key that may be left out, each with its key.
+fn keyed<'a, T>(several: Option<&'a Several<T>>, key: &str) -> Vec<(String, &'a T)> {
+    several.map(|all| all.keyed(key)).unwrap_or_default()
+}
+
+/// Each stream must be measured, in every load the limit looks at.
+fn check_streams(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &LimitRule) {
+    let metric = rule.metric.word();
+    let is_of_segment = rule.metric.is_of_segment();
+    let Some(streams) = &rule.stream else {
+        if !is_of_segment {
+            let message =
+                format!("the metric `{metric}` is of one stream, and needs the key `stream`");
+            reader.fail_at(&format!("{at}.metric"), message, "add `stream: ` and its name");
+        }
+        return;
+    };
+    let key = format!("{at}.stream");
+    if is_of_segment {
+        let message = format!("the metric `{metric}` is of all frames, not of one stream");
+        reader.fail_at(&key, message, "remove `stream`");
+        return;
+    }
+    for (key, name) in streams.keyed(&key) {
+        check_stream(scenario, reader, &key, name, rule);
+    }
+}
+
+fn check_stream(
+    scenario: &Scenario,
+    reader: &mut Reader,
+    key: &str,
+    name: &Name,
+    rule: &LimitRule,
+) {
+    let measured: Vec<Name> = scenario.measured().map(|stream| stream.name).collect();
+    let measured: Vec<&str> = measured.iter().map(Name::as_str).collect();
+    let flood = scenario.floods().find(|flood| flood.name == *name);
+    if let (Some(flood), false) = (flood, measured.contains(&name.as_str())) {
+        let message = format!("`{}` is a flood, and floods are not measured", flood.name);
+        reader.fail_at(key, message, "name a stream of the kind `request-response` or `pipeline`");
+        return;
+    }
+    if !reader.known_name(key, "measured stream", name.as_str(), measured.into_iter()) {
+        return;
+    }
+    if let Some(stage) = of_one_message(rule.metric)
+        && scenario
+            .measured()
+            .any(|stream| stream.name == *name && stream.way == MessageFlow::Whole)
+    {
+        let message =
+            format!("`{name}` is a whole pipeline, and its way has {stage} several times");
+        let hint = format!("name one of its connections, such as `{name}-1`");
+        reader.fail_at(key, message, &hint);
+        return;
+    }
+    let written = rule.load.iter().flat_map(Several::all);
+    let reference = rule.relative_to.iter().filter_map(|other| other.load.as_ref());
+    for load in written.chain(reference) {
+        let exists = scenario.experiment.loads.contains(load);
+        if exists && !scenario.measured_in(load).any(|stream| stream.name == *name) {
+            let message = format!("the stream `{name}` does not run in the load `{load}`");
+            reader.fail_at(key, message, "add the load to the `loads` of the stream");
+            return;
+        }
+    }
+}
+
+/// What the metric is about, if it is a part of one message's way.
+fn of_one_message(metric: Metric) -> Option<&'static str> {
+    let word = metric.word();
+    match () {
+        () if word.starts_with("slot-wait") => Some("a wait for the slot"),
+        () if word.starts_with("receive") => Some("a receive processing"),
+        () if word.starts_with("launch") => Some("a launch"),
+        () => None,
+    }
+}
+
+/// Only a case with slots can have frames outside them, and so on.
+fn check_metric(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &LimitRule) {
+    let written = keyed(rule.case.as_ref(), &format!("{at}.case"));
+    let reference = rule.relative_to.iter().filter_map(|other| other.case.as_ref());
+    let reference = reference.map(|case| (format!("{at}.relative_to.case"), case));
+    for (key, name) in written.into_iter().chain(reference) {
+        let case = scenario.experiment.cases.iter().find(|case| case.name == *name);
+        let Some(case) = case else { continue };
+        let Some((why, hint)) = lacks(rule.metric, case.backend) else { continue };
+        reader.fail_at(&key, format!("the case `{name}` {why}"), hint);
+    }
+}
+
+/// The bound must be of the kind that the metric has.
+fn check_bound(reader: &mut Reader, at: &str, limit: &LimitRule) {
+    let (bound, metric) = (limit.at_most, limit.metric.word());
+    let key = format!("{at}.at_most");
+    let relative = limit.relative_to.is_some();
+    let (message, hint) = match (bound, relative, limit.metric.is_time()) {
+        (AtMost::Ratio(_), true, _)
+        | (AtMost::Time(_), false, true)
+        | (AtMost::Share(_), false, false) => return,
+        (AtMost::Time(_) | AtMost::Share(_), true, _) => (
+            format!("`{bound}` is not a ratio, as `relative_to` needs it"),
+            "write a bare number, such as 0.5 for half",
+        ),
+        (AtMost::Ratio(_), false, true) => (
+            format!("`{bound}` has no unit: did you mean {bound}us, {bound}ms, {bound}ns?"),
+            "write the unit; a bare number is a ratio, and needs `relative_to`",
+        ),
+        (AtMost::Ratio(_), false, false) => (
+            format!("`{bound}` has no unit: did you mean {bound}%?"),
+            "write the unit; a bare number is a ratio, and needs `relative_to`",
+        ),
+        (AtMost::Share(_), false, true) => (
+            format!("`{bound}` is a share, but the metric `{metric}` is a time"),
+            "write a time, such as 1040us",
+        ),
+        (AtMost::Time(_), false, false) => (
+            format!("`{bound}` is a time, but the metric `{metric}` is a share"),
+            "write a share, such as 0.1%",
+        ),
+    };
+    reader.fail_at(&key, message, hint);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which kind of file a text is, by its first keys, whatever is wrong with the rest: for messages
+//! about a file of another kind than was asked for.
+
+use std::fmt;
+
+use super::tree::{self, Node, Value};
+
+/// The kinds of files in YAML or JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A network of one segment with an experiment.
+    Scenario,
+    /// A network of links, or without an experiment.
+    Network,
+    /// Settings of a host.
+    Host,
+    /// An experiment on stations.
+    Experiment,
+    /// A laboratory segment of several kernels.
+    Segment,
+    /// Streams of a talker.
+    Streams,
+    /// Where the stations of a network are.
+    Hosts,
+    /// What this program wrote, by its schema.
+    Written(String),
+}
+
+impl FileKind {
+    /// The kind of a text; `None` when it could be any, or none.
+    pub fn of(text: &str) -> Option<FileKind> {
+        let root = tree::parse(text).ok()?;
+        let Value::Map(entries) = &root.value else { return None };
+        let value =
+            |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(_, value)| value);
+        let has = |name: &str| value(name).is_some();
+        if let Some(schema) = value("schema").and_then(scalar).filter(|it| is_ours(it)) {
+            return Some(FileKind::Written(schema.to_owned()));
+        }
+        match value("kind").and_then(scalar) {
+            Some("network") if has("experiment") && !has("links") => {
+                return Some(FileKind::Scenario);
+            }
+            Some("network") => return Some(FileKind::Network),
+            Some("experiment") => return Some(FileKind::Experiment),
+            Some("hosts") => return Some(FileKind::Hosts),
+            _ => {}
+        }
+        let runs = || {
+            let Some(Value::List(stations)) = value("stations").map(|node| &node.value) else {
+                return false;
+            };
+            stations.iter().any(|station| key(station, "run"))
+        };
+        if has("host") {
+            Some(FileKind::Host)
+        } else if has("experiment") && !has("links") {
+            Some(FileKind::Scenario)
+        } else if has("segment") || runs() {
+            Some(FileKind::Segment)
+        } else if has("links") || has("bridges") {
+            Some(FileKind::Network)
+        } else if has("streams") {
+            Some(FileKind::Streams)
+        } else {
+            None
+        }
+    }
+
+    /// The verb that takes a file of this kind and name.
+    pub fn taken_by(&self, file: &str) -> Option<String> {
+        Some(match self {
+            FileKind::Scenario => format!("timewire run {file}"),
+            FileKind::Network => format!("timewire plan {file}"),
+            FileKind::Host => format!("timewire apply {file}"),
+            FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
+            FileKind::Segment => format!("timewire lab segment {file}"),
+            FileKind::Streams => format!("timewire talk --streams {file}"),
+            FileKind::Hosts => format!("timewire run NETWORK --on {file}"),
+            FileKind::Written(_) => return None,
+        })
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileKind::Written(schema) => write!(f, "output of schema `{schema}`"),
+            FileKind::Scenario => f.write_str("a scenario"),
+            FileKind::Network => f.write_str("a network file"),
+            FileKind::Host => f.write_str("a host file"),
+            FileKind::Experiment => f.write_str("an experiment file"),
+            FileKind::Segment => f.write_str("a segment file"),
+            FileKind::Streams => f.write_str("a file of streams"),
+            FileKind::Hosts => f.write_str("a hosts file"),
+        }
+    }
+}
+
+fn scalar(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn key(node: &Node, name: &str) -> bool {
+    matches!(&node.value, Value::Map(entries) if entries.iter().any(|(key, _)| key.text == name))
+}
+
+fn is_ours(schema: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./-_".contains(c);
+    schema.starts_with("timewire.") && schema.len() < 60 && schema.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_each_kind_is_known_however_broken_the_rest_is() {
+        for (text, kind) in [
+            ("kind: network\nexperiment: 5", FileKind::Scenario),
+            ("name: x\nexperiment: {}", FileKind::Scenario),
+            ("kind: network\nhost: 1", FileKind::Network),
+            ("kind: network\nexperiment: 5\nlinks: 7", FileKind::Network),
+            ("timewire: 1\nlinks: []", FileKind::Network),
+            ("timewire: 1\nhost: ", FileKind::Host),
+            ("kind: experiment", FileKind::Experiment),
+            ("timewire: 1\nsegment: {kind: hub}\nstations: []", FileKind::Segment),
+            ("timewire: 1\nstations: [{name: a, run: [ls]}]", FileKind::Segment),
+            ("streams: []", FileKind::Streams),
+            ("kind: hosts\nstations: 3", FileKind::Hosts),
+            (r#"{"schema": "timewire.summary/1"}"#, FileKind::Written("timewire.summary/1".into())),
+        ] {
+            assert_eq!(FileKind::of(text), Some(kind), "{text}");
+        }
+        for text in ["", "a: b", "[1]", "x", "timewire: 1", "schema: 'timewire.\u{1b}[31m'", "a: ["]
+        {
+            assert_eq!(FileKind::of(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,682 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The experiment of a network: each of its cases is the file with a change, under one load a
+//! network of its own.
+
+use std::collections::BTreeSet;
+
+use timewire_base::Span;
+
+use super::ScenarioErrors;
+use super::change::{Change, find, merged, name_of};
+use super::check_cases::{check, judged, refuse_cases};
+use super::error::Problem;
+use super::item::{Item, Reader};
+use super::model::ReferenceRule;
+use super::network::{
+    NetFault, NetLateFault, NetLimit, NetMetric, NetStream, NetStreamFault, NetTraffic, NetworkFile,
+};
+use super::record::record;
+use super::several::Several;
+use super::tree::{self, Node, Value};
+use super::value::{AtMost, Name, Text};
+use super::{network_check, network_plan};
+
+record! {
+    /// What is compared: each case under each load, one after the other.
+    pub struct NetExperiment {
+        /// How long each of them runs with `--quick`; without it, as long as `duration` says.
+        quick_duration: Option<Span>,
+        /// Names of the loads; a stream names those in which it runs.
+        loads: Vec<Name> = "[all]",
+        /// What is compared.
+        cases: Vec<NetCase>,
+    }
+}
+
+record! {
+    /// One of the networks that are compared.
+    pub struct NetCase {
+        /// Name of the case.
+        name: Name,
+        /// Title of the case in tables; without it, its name.
+        title: Text = "''",
+        /// How its network differs from the rest of the file, as RFC 7396 merges: a group changes
+        /// key by key, `null` removes a key, and all else replaces. Of a list of things with names,
+        /// write a group with the names of those that differ: `streams: { control: { class: 5 } }`.
+        change: Change = "{}",
+    }
+}
+
+/// One network: a case of the experiment under a load, or the only one of a file without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkCase {
+    /// The case; `network` in a file without an experiment.
+    pub case: String,
+    /// Its title; empty in a file without an experiment.
+    pub title: String,
+    /// The load; `all` in a file without an experiment.
+    pub load: String,
+    /// The network: streams that run in the load, limits that hold there.
+    pub file: NetworkFile,
+    /// How long it runs with `--quick`.
+    pub quick_duration: Option<Span>,
+}
+
+impl NetworkCase {
+    /// Its name in results.
+    pub fn id(&self) -> String {
+        format!("{}/{}/{}", self.file.name, self.case, self.load)
+    }
+
+    /// Whether a stream of this name runs in it.
+    pub(super) fn has(&self, stream: &Name) -> bool {
+        self.file.streams.iter().any(|it| it.name == *stream)
+    }
+}
+
+/// A limit of a value divided by that of another case or load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelativeLimit {
+    /// Its name; where its rule stands for several, with the stream, case and load behind it.
+    pub id: String,
+    /// What is judged.
+    pub metric: NetMetric,
+    /// The stream.
+    pub stream: Name,
+    /// The case.
+    pub case: String,
+    /// The load.
+    pub load: String,
+    /// The case with what the value is divided by.
+    pub to_case: String,
+    /// Its load.
+    pub to_load: String,
+    /// The largest good value.
+    pub at_most: AtMost,
+}
+
+/// A network file with all networks that it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkCases {
+    /// The file as it stands, without the experiment: all streams, and the limits of no case.
+    pub base: NetworkFile,
+    /// The networks, case by case, and load by load; at least one.
+    pub cases: Vec<NetworkCase>,
+    /// Limits that look at two of them.
+    pub relative: Vec<RelativeLimit>,
+    /// Whether the file has an experiment.
+    pub has_experiment: bool,
+}
+
+impl NetworkCases {
+    /// Reads and checks a file; `file_name` is for the messages.
+    ///
+    /// **Errors**: everything that is wrong with the text, each with its place.
+    pub fn parse(file_name: &str, text: &str) -> Result<NetworkCases, ScenarioErrors> {
+        NetworkCases::parse_with(file_name, text, true)
+    }
+
+    /// As [`NetworkCases::parse`], and a file without streams is one too: they come from elsewhere.
+    ///
+    /// **Errors**: as there.
+    pub fn parse_without_streams(
+        file_name: &str,
+        text: &str,
+    ) -> Result<NetworkCases, ScenarioErrors> {
+        NetworkCases::parse_with(file_name, text, false)
+    }
+
+    fn parse_with(
+        file_name: &str,
+        text: &str,
+        streams: bool,
+    ) -> Result<NetworkCases, ScenarioErrors> {
+        let failed = |problems| ScenarioErrors::new(file_name, text, problems);
+        let root = tree::parse(text).map_err(failed)?;
+        let mut reader = Reader::new(root.mark);
+        let file = read(&root, streams, &mut reader);
+        let Some(file) = file.filter(|_| reader.problems.is_empty()) else {
+            return Err(failed(reader.problems));
+        };
+        if let Some(experiment) = &file.experiment {
+            check(&file, experiment, &mut reader);
+        } else {
+            refuse_cases(&file, &mut reader);
+        }
+        if !reader.problems.is_empty() {
+            return Err(failed(reader.problems));
+        }
+        cases(&root, file, streams, reader).map_err(failed)
+    }
+}
+
+impl NetStream {
+    /// Whether it runs in this load of the experiment.
+    fn runs_in(&self, load: &Name) -> bool {
+        self.loads.as_ref().is_none_or(|loads| loads.contains(load))
+    }
+}
+
+impl NetLimit {
+    /// Whether it is about this case and load, or about all.
+    fn is_about(&self, case: &str, load: &str) -> bool {
+        let named = |names: &Option<Several<Name>>, name: &str| {
+            names.as_ref().is_none_or(|all| all.all().iter().any(|it| it.as_str() == name))
+        };
+        named(&self.case, case) && named(&self.load, load)
+    }
+
+    /// Whether it is judged somewhere.
+    pub(super) fn is_judged(&self, stream: &Name, cases: &[NetworkCase]) -> bool {
+        match &self.relative_to {
+            Some(to) => !self.relative(to, stream, cases).is_empty(),
+            None => cases.iter().any(|it| self.is_about(&it.case, &it.load) && it.has(stream)),
+        }
+    }
+
+    /// Each network that it judges relative to another: that, and the case and load of the other.
+    fn relative<'a>(
+        &self,
+        to: &'a ReferenceRule,
+        stream: &Name,
+        cases: &'a [NetworkCase],
+    ) -> Vec<(&'a NetworkCase, &'a str, &'a str)> {
+        let own = cases.iter().filter(|it| self.is_about(&it.case, &it.load) && it.has(stream));
+        let with_other = own.map(|it| {
+            let case = to.case.as_ref().map_or(it.case.as_str(), Name::as_str);
+            (it, case, to.load.as_ref().map_or(it.load.as_str(), Name::as_str))
+        });
+        // A value relative to itself says nothing.
+        let other = |case: &str, load: &str| {
+            cases.iter().any(|it| it.case == case && it.load == load && it.has(stream))
+        };
+        with_other
+            .filter(|(it, case, load)| {
+                (it.case.as_str(), it.load.as_str()) != (case, load) && other(case, load)
+            })
+            .collect()
+    }
+}
+
+impl NetworkFile {
+    /// The network of a case, or that of none, under a load, or with all streams.
+    fn under(&self, case: Option<&Name>, load: Option<&Name>) -> NetworkFile {
+        let mut file = self.clone();
+        file.experiment = None;
+        if let Some(load) = load {
+            file.streams.retain(|stream| stream.runs_in(load));
+        }
+        for stream in &mut file.streams {
+            stream.loads = None;
+        }
+        let streams = &file.streams;
+        file.faults.retain(|fault| match fault {
+            NetFault::Babble(NetStreamFault { stream, .. })
+            | NetFault::Late(NetLateFault { stream, .. }) => {
+                streams.iter().any(|it| it.name == *stream)
+            }
+            _ => true,
+        });
+        // No case and no load have an empty name.
+        let [case, load] = [case, load].map(|name| name.map_or("", Name::as_str));
+        let names: BTreeSet<&str> = file.streams.iter().map(|it| it.name.as_str()).collect();
+        file.limits = (self.limits.iter())
+            .filter(|it| it.relative_to.is_none() && it.is_about(case, load))
+            .filter_map(|limit| {
+                let there = |name: &&Name| names.contains(name.as_str());
+                let own: Vec<Name> = limit.stream.all().iter().filter(there).cloned().collect();
+                let stream = Several::of(own)?;
+                Some(NetLimit { stream, case: None, load: None, ..limit.clone() })
+            })
+            .collect();
+        file
+    }
+}
+
+/// Reads one network, and checks what needs no other.
+fn read(root: &Node, streams: bool, reader: &mut Reader) -> Option<NetworkFile> {
+    let file = NetworkFile::read(root, reader)?;
+    if streams && file.streams.is_empty() {
+        reader.fail_at("streams", "there is no stream".into(), "write at least one");
+    }
+    network_check::check(&file, reader);
+    network_plan::check(&file, reader);
+    Some(file)
+}
+
+/// All networks of a file; the reader knows the places of its keys.
+fn cases(
+    root: &Node,
+    base: NetworkFile,
+    streams: bool,
+    mut reader: Reader,
+) -> Result<NetworkCases, Vec<Problem>> {
+    let Some(experiment) = &base.experiment else {
+        let file = base.under(None, None);
+        let (case, title, load) = (ONLY_CASE.to_owned(), String::new(), ONLY_LOAD.to_owned());
+        let only = NetworkCase { case, title, load, file: file.clone(), quick_duration: None };
+        let (cases, relative) = (vec![only], Vec::new());
+        return Ok(NetworkCases { base: file, cases, relative, has_experiment: false });
+    };
+    let networks = experiment.cases.len().saturating_mul(experiment.loads.len());
+    if root.size().saturating_mul(networks) > MAX_BYTES {
+        let message = format!("{networks} networks of a file so long take too much memory");
+        reader.fail_at("experiment.cases", message, "split the file");
+        return Err(reader.problems);
+    }
+    let mut cases = Vec::new();
+    let mut problems = Vec::new();
+    for (i, case) in experiment.cases.iter().enumerate() {
+        match changed(root, i, case, streams) {
+            Ok(file) => cases.extend(experiment.loads.iter().map(|load| NetworkCase {
+                case: case.name.to_string(),
+                title: case.title().to_owned(),
+                load: load.to_string(),
+                file: file.under(Some(&case.name), Some(load)),
+                quick_duration: experiment.quick_duration,
+            })),
+            Err(more) => problems.extend(more),
+        }
+    }
+    for case in &cases {
+        if streams && case.file.streams.is_empty() {
+            let (case, load) = (&case.case, &case.load);
+            let message = format!("in the case `{case}`, no stream runs in the load `{load}`");
+            let hint = "add the load to the `loads` of a stream";
+            reader.fail_at("experiment.loads", message, hint);
+        }
+    }
+    if problems.is_empty() && reader.problems.is_empty() {
+        judged(&base, &cases, &mut reader);
+    }
+    problems.extend(reader.problems);
+    if !problems.is_empty() {
+        return Err(once(problems));
+    }
+    let relative = relative_limits(&base, &cases);
+    Ok(NetworkCases { base: base.under(None, None), cases, relative, has_experiment: true })
+}
+
+/// Each problem once: cases share most of a file.
+fn once(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut seen = BTreeSet::new();
+    let key = |it: &Problem| (it.mark.line, it.mark.column, it.key.clone(), it.message.clone());
+    problems.into_iter().filter(|it| seen.insert(key(it))).collect()
+}
+
+/// The network of a case, with all loads.
+fn changed(
+    root: &Node,
+    index: usize,
+    case: &NetCase,
+    streams: bool,
+) -> Result<NetworkFile, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let change = find(root, &["experiment", "cases"]).and_then(|cases| match &cases.value {
+        Value::List(cases) => find(cases.get(index)?, &["change"]),
+        _ => None,
+    });
+    let at = format!("experiment.cases[{index}].change");
+    let merged = change.and_then(|change| merged(Some(root), change, &at, &mut problems));
+    let mut merged = merged.unwrap_or_else(|| root.clone());
+    only_limits_of(&mut merged, case.name.as_str());
+    let mut reader = Reader::new(root.mark);
+    let file = read(&merged, streams, &mut reader);
+    if let Some(experiment) = file.as_ref().and_then(|file| file.experiment.as_ref()) {
+        for stream in file.iter().flat_map(|file| &file.streams) {
+            answered(file.as_ref(), stream, &experiment.loads, &mut reader);
+        }
+        let file = file.as_ref();
+        if let (Some(quick), Some(file)) = (experiment.quick_duration, file) {
+            let at = "experiment.quick_duration";
+            let (least, most) = (file.warm_up, file.duration);
+            if quick <= least {
+                let message = format!("nothing is counted in {quick} after {least}");
+                reader.fail_at(at, message, "write a time above the warm-up");
+            }
+            if quick > most {
+                let message = format!("the quick run of {quick} is longer than `duration`, {most}");
+                reader.fail_at(at, message, "write a time of at most `duration`");
+            }
+        }
+    }
+    let of_case = |mut problem: Problem| {
+        if !problem.key.starts_with("experiment.cases") {
+            problem.message = format!("in the case `{}`: {}", case.name, problem.message);
+        }
+        problem
+    };
+    problems.extend(reader.problems);
+    match file {
+        Some(file) if problems.is_empty() => Ok(file),
+        _ => Err(problems.into_iter().map(of_case).collect()),
+    }
+}
+
+/// A stream that waits for another runs where the other does.
+fn answered(file: Option<&NetworkFile>, stream: &NetStream, loads: &[Name], reader: &mut Reader) {
+    let (key, other) = match &stream.traffic {
+        NetTraffic::Request(request) => ("answer", &request.answer),
+        NetTraffic::After(after) => ("follows", &after.follows),
+        _ => return,
+    };
+    let Some(file) = file else { return };
+    let place = file.streams.iter().position(|it| it.name == stream.name).unwrap_or(0);
+    let Some(other) = file.streams.iter().find(|it| it.name == *other) else { return };
+    let alone = loads.iter().find(|load| stream.runs_in(load) && !other.runs_in(load));
+    if let Some(load) = alone {
+        let message = format!("`{}` does not run in the load `{load}`", other.name);
+        let hint = "give both streams the same `loads`";
+        reader.fail_at(&format!("streams[{place}].{key}"), message, hint);
+    }
+}
+
+/// The limits that look at two networks: of each rule one for each of its streams, cases and loads,
+/// where there are both.
+fn relative_limits(file: &NetworkFile, cases: &[NetworkCase]) -> Vec<RelativeLimit> {
+    let mut all = Vec::new();
+    for limit in &file.limits {
+        let Some(to) = &limit.relative_to else { continue };
+        let of = |stream| limit.relative(to, stream, cases).into_iter().map(move |it| (stream, it));
+        let own: Vec<_> = limit.stream.all().iter().flat_map(of).collect();
+        let several = own.len() > 1;
+        all.extend(own.into_iter().map(|(stream, (it, to_case, to_load))| RelativeLimit {
+            id: match several {
+                true => format!("{}-{stream}-{}-{}", limit.id, it.case, it.load),
+                false => limit.id.to_string(),
+            },
+            metric: limit.metric,
+            stream: stream.clone(),
+            case: it.case.clone(),
+            load: it.load.clone(),
+            to_case: to_case.to_owned(),
+            to_load: to_load.to_owned(),
+            at_most: limit.at_most,
+        }));
+    }
+    all
+}
+
+impl NetCase {
+    fn title(&self) -> &str {
+        match self.title.as_str() {
+            "" => self.name.as_str(),
+            title => title,
+        }
+    }
+}
+
+/// Leaves out limits of other cases, and of each the streams that the case does not have: the file
+/// as it stands has them, or its check has told.
+fn only_limits_of(root: &mut Node, case: &str) {
+    let Value::Map(entries) = &mut root.value else { return };
+    let texts = |node: Option<&Node>| -> Option<BTreeSet<String>> {
+        Some(match &node?.value {
+            Value::List(all) => all.iter().filter_map(name_of).collect(),
+            _ => name_of(node?).into_iter().collect(),
+        })
+    };
+    let streams = entries.iter().find(|(key, _)| key.text == "streams");
+    let streams = texts(streams.map(|(_, node)| node)).unwrap_or_default();
+    let limits = entries.iter_mut().find(|(key, _)| key.text == "limits");
+    let Some(Value::List(limits)) = limits.map(|(_, node)| &mut node.value) else { return };
+    limits.retain_mut(|limit| {
+        let is_of = texts(find(limit, &["case"])).is_none_or(|cases| cases.contains(case));
+        let Value::Map(keys) = &mut limit.value else { return is_of };
+        let named = keys.iter_mut().find(|(key, _)| key.text == "stream");
+        let is_there = match named.map(|(_, node)| node) {
+            Some(Node { value: Value::List(named), .. }) => {
+                let count = named.len();
+                named.retain(|node| name_of(node).is_none_or(|name| streams.contains(&name)));
+                count == 0 || !named.is_empty()
+            }
+            Some(node) => name_of(node).is_none_or(|name| streams.contains(&name)),
+            None => true,
+        };
+        is_of && is_there
+    });
+}
+
+/// What the only network of a file without an experiment is called.
+const ONLY_CASE: &str = "network";
+/// Under what load it is.
+const ONLY_LOAD: &str = "all";
+/// Most memory that the texts of all networks take together.
+const MAX_BYTES: usize = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "
+timewire: 1
+kind: network
+name: two
+duration: 100ms
+warm_up: 1ms
+stations: [a, b]
+bridges: [{ name: m, forward: 1us }]
+links: [{ between: [a, m] }, { between: [m, b] }]
+streams:
+  - { name: control, talker: a, listeners: b, class: 5, size: 64B, period: 1ms }
+  - { name: files, talker: a, listeners: b, size: 1472B, kind: flood, rate: 50Mbit, loads: [busy] }
+experiment:
+  quick_duration: 10ms
+  loads: [alone, busy]
+  cases:
+    - { name: plain, title: One queue, change: { streams: { control: { class: 0 } } } }
+    - { name: priority }
+    - name: planned
+      change:
+        duration: 50ms
+        bridges: { m: { forward: null } }
+        stations: { b: { receive: 2us } }
+        streams: { control: { scheduled: true, max_latency: 500us } }
+limits:
+  - { id: fast, metric: latency-max, stream: control, at_most: 1ms }
+  - { id: busy, metric: latency-p99, stream: control, case: [priority, planned], load: busy,
+      at_most: 900us }
+  - { id: helps, metric: latency-p99, stream: control, load: busy, relative_to: { case: plain },
+      at_most: 0.5 }
+";
+
+    #[test]
+    fn t0_each_case_is_the_file_with_its_change_under_each_load() {
+        let all = NetworkCases::parse("f", GOOD).unwrap();
+        let ids: Vec<String> = all.cases.iter().map(NetworkCase::id).collect();
+        assert_eq!(
+            ids,
+            [
+                "two/plain/alone",
+                "two/plain/busy",
+                "two/priority/alone",
+                "two/priority/busy",
+                "two/planned/alone",
+                "two/planned/busy",
+            ]
+        );
+        let of = |id: &str| &all.cases.iter().find(|case| case.id() == id).unwrap().file;
+        let names = |id: &str| -> Vec<String> {
+            of(id).streams.iter().map(|it| it.name.to_string()).collect()
+        };
+        assert_eq!(names("two/plain/alone"), ["control"]);
+        assert_eq!(names("two/planned/busy"), ["control", "files"]);
+        assert_eq!(of("two/plain/busy").streams[0].class.get(), 0);
+        assert_eq!(of("two/priority/busy").streams[0].class.get(), 5);
+        let planned = of("two/planned/alone");
+        assert!(planned.streams[0].scheduled);
+        assert_eq!(planned.duration, Span::from_ms(50));
+        assert_eq!(planned.bridges[0].forward.range().1, Some(Span::ZERO));
+        assert_eq!(planned.stations[1].receive.range().1, Some(Span::from_us(2)));
+        let limits =
+            |id: &str| -> Vec<String> { of(id).all_limits().into_iter().map(|it| it.id).collect() };
+        assert_eq!(limits("two/plain/busy"), ["fast"]);
+        assert_eq!(limits("two/planned/busy"), ["fast", "busy"]);
+        let relative: Vec<&str> = all.relative.iter().map(|it| it.id.as_str()).collect();
+        assert_eq!(relative, ["helps-control-priority-busy", "helps-control-planned-busy"]);
+        assert_eq!(all.cases[0].title, "One queue");
+        assert_eq!(all.cases[2].title, "priority");
+        // Without its experiment it is a file as any other, and each network is one.
+        assert!(all.base.experiment.is_none() && all.base.streams.len() == 2);
+        for case in &all.cases {
+            let text = case.file.to_json().to_string();
+            assert_eq!(NetworkFile::parse("f", &text).unwrap(), case.file);
+        }
+    }
+
+    #[test]
+    fn t0_a_file_without_an_experiment_is_one_network() {
+        let cut = GOOD.find("experiment:").unwrap();
+        let text = GOOD[..cut].replace(", loads: [busy]", "");
+        let all = NetworkCases::parse("f", &text).unwrap();
+        assert_eq!((all.cases.len(), all.cases[0].id().as_str()), (1, "two/network/all"));
+        assert_eq!(all.cases[0].file, all.base);
+    }
+
+    #[test]
+    fn t0_what_is_wrong_with_cases_is_told_with_its_place() {
+        let nobody = "there is no `contrl` in this list: did you mean `control`?";
+        for (from, to, key, says) in [
+            ("name: priority", "name: plain", "experiment.cases[1].name", "two cases `plain`"),
+            ("[alone, busy]", "[busy, busy]", "experiment.loads[1]", "is there twice"),
+            ("loads: [busy]", "loads: [idle]", "streams[1].loads[0]", "no load `idle`"),
+            (
+                "{ control: { class: 0 } }",
+                "{ contrl: { class: 0 } }",
+                "experiment.cases[0].change.streams.contrl",
+                nobody,
+            ),
+            (
+                "{ class: 0 }",
+                "{ clas: 0 }",
+                "streams[0]",
+                "in the case `plain`: unknown key `clas`",
+            ),
+            ("{ class: 0 }", "{ class: 9 }", "streams[0].class", "in the case `plain`: 9 is not"),
+            ("{ class: 0 }", "null", "experiment.loads", "no stream runs in the load `alone`"),
+            ("duration: 50ms", "limits: {}", "experiment.cases[2].change", "of the whole file"),
+            ("10ms", "1s", "experiment.quick_duration", "longer than `duration`"),
+            ("[priority, planned]", "[]", "limits[1].case", "it names none"),
+            ("[priority, planned]", "[plain, plain]", "limits[1].case", "is there twice"),
+            ("loads: [busy]", "loads: []", "streams[1].loads", "it names none"),
+            (
+                "stream: control, at_most: 1ms",
+                "stream: files, load: alone, at_most: 1ms",
+                "limits[0].stream",
+                "the stream `files` does not run in the load `alone`",
+            ),
+            ("{ case: plain }", "{ load: busy }", "limits[2].relative_to", "is always 1"),
+            (
+                "duration: 50ms",
+                "duration: 5ms",
+                "experiment.quick_duration",
+                "than `duration`, 5ms",
+            ),
+            // Case and load have the stream, and not together.
+            (
+                "stream: control, case: [priority, planned], load: busy",
+                "stream: files, case: priority, load: alone",
+                "limits[1].stream",
+                "does not run in the load `alone`",
+            ),
+            (
+                "stream: control, load: busy, relative_to: { case: plain }",
+                "stream: files, load: busy, relative_to: { load: alone }",
+                "limits[2].stream",
+                "does not run in the load `alone`",
+            ),
+            ("duration: 50ms", "name: x", "experiment.cases[2].change", "of the whole file"),
+            ("duration: 50ms", "warm_up: 10ms", "experiment.quick_duration", "in 10ms after 10ms"),
+            ("[priority, planned]", "[priority, plan]", "limits[1].case[1]", "no case `plan`"),
+            ("load: busy,\n", "load: full,\n", "limits[1].load", "no load `full`"),
+            ("{ case: plain }", "{ case: plan }", "limits[2].relative_to.case", "no case `plan`"),
+            ("{ case: plain }", "{}", "limits[2].relative_to", "neither a case nor a load"),
+            ("at_most: 0.5", "at_most: 5us", "limits[2].at_most", "a bare number such as 0.5"),
+            ("change: { streams: { control", "change: [{ control", "", ""),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let errors = NetworkCases::parse("f", &text).unwrap_err();
+            let is = |at: &str, message: &str| at.ends_with(key) && message.contains(says);
+            let found = errors.errors.iter().any(|it| is(&it.key, &it.message));
+            assert!(found, "{to}: {errors}");
+        }
+        let cut = GOOD.find("experiment:").unwrap();
+        let errors = NetworkCases::parse("f", &GOOD[..cut]).unwrap_err();
+        assert!(errors.to_string().contains("no `experiment` with the loads of `files`"));
+        let nobody = "limits: [{ id: x, metric: lost, stream: [], at_most: 0% }]";
+        let plain = GOOD[..cut].replace(", loads: [busy]", "") + nobody;
+        let errors = NetworkCases::parse("f", &plain).unwrap_err();
+        assert!(errors.to_string().contains("limits[0].stream: it names none"), "{errors}");
+        // Most of a megabyte, 512 times.
+        let cases: String = (0..253).map(|i| format!("    - {{ name: c{i} }}\n")).collect();
+        let streams: String = (0..900)
+            .map(|i| {
+                let name = format!("s{i}-{}", "x".repeat(40));
+                format!(
+                    "  - {{ name: {name}, talker: a, listeners: b, class: 3, size: 100B, \
+                     period: 100ms, offset: 1us, burst: 1, spacing: 1us, max_latency: 90ms }}\n"
+                )
+            })
+            .collect();
+        let long = GOOD.replacen("    - { name: priority }\n", &cases, 1);
+        let long = long.replacen("[priority, planned]", "planned", 1);
+        let long = long.replacen("streams:\n", &format!("streams:\n{streams}"), 1);
+        let errors = NetworkCases::parse(
+            "f",
+            &long
+                .replace("[alone, busy]", "[alone]")
+                .replace(", loads: [busy] }", " }")
+                .replace("load: busy", "load: alone"),
+        )
+        .unwrap_err();
+        assert!(errors.to_string().contains("of a file so long take too much memory"), "{errors}");
+        // A jitter is no number to divide.
+        let text = GOOD.replacen(
+            "metric: latency-p99, stream: control, load",
+            "metric: jitter, \
+            stream: control, load",
+            1,
+        );
+        let errors = NetworkCases::parse("f", &text).unwrap_err();
+        assert!(errors.to_string().contains("is judged in each case alone"), "{errors}");
+    }
+
+    #[test]
+    fn t0_a_limit_of_several_streams_holds_for_those_that_a_case_has() {
+        let text = GOOD
+            .replacen("stream: control, at_most: 1ms", "stream: [control, files], at_most: 1ms", 1)
+            .replacen(
+                "{ name: priority }",
+                "{ name: priority, change: { streams: { files: null } } }",
+                1,
+            )
+            .replacen(", loads: [busy] }", " }", 1);
+        let all = NetworkCases::parse("f", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let limits = |id: &str| -> Vec<String> {
+            let case = all.cases.iter().find(|case| case.id() == id).unwrap();
+            case.file.all_limits().into_iter().map(|it| it.id).collect()
+        };
+        assert_eq!(limits("two/plain/alone"), ["fast-control", "fast-files"]);
+        assert_eq!(limits("two/priority/alone"), ["fast"]);
+        let nowhere =
+            text.replacen("[control, files], at", "[control, files], case: priority, at", 1);
+        let errors = NetworkCases::parse("f", &nowhere).unwrap_err().to_string();
+        assert!(errors.contains("the case `priority` has no stream `files`"), "{errors}");
+    }
+
+    #[test]
+    fn t0_a_stream_that_waits_for_another_runs_where_it_does() {
+        let text = GOOD.replacen(
+            "  - { name: files,",
+            "  - { name: ask, talker: a, listeners: b, size: 64B, kind: request, answer: say }\n  \
+             - { name: say, talker: b, listeners: a, size: 64B, kind: after, follows: ask,\n      \
+             loads: [busy] }\n  - { name: files,",
+            1,
+        );
+        let errors = NetworkCases::parse("f", &text).unwrap_err();
+        let says = "in the case `plain`: `say` does not run in the load `alone`";
+        assert!(errors.to_string().contains(says), "{errors}");
+        assert!(NetworkCases::parse("f", &text.replace(",\n      loads: [busy] }", " }")).is_ok());
+    }
+}

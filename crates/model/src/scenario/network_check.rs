@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What must hold between the keys of a network file: names that exist, once; things that go
+//! together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value as Json;
+use timewire_base::{Span, StationName, parse_span};
+
+use super::check_cases::each_once;
+use super::item::Reader;
+use super::network::{
+    NetCbsRules, NetDelay, NetDrawn, NetFault, NetGates, NetMetric, NetPort, NetRecorded,
+    NetStream, NetTraffic, NetworkFile,
+};
+use super::suggest::{did_you_mean, listed};
+use super::value::{AtMost, Name};
+
+/// Longest simulation that a file can ask for.
+const LONGEST: Span = Span::from_secs(86_400);
+/// Longest message: a jumbo frame.
+const LONGEST_MESSAGE: u32 = 8_958;
+
+struct Checker<'a> {
+    file: &'a NetworkFile,
+    nodes: Vec<&'a str>,
+    streams: Vec<&'a str>,
+}
+
+pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
+    let stations = file.stations.iter().map(|station| station.name.as_str());
+    let bridges = file.bridges.iter().map(|bridge| bridge.name.as_str());
+    let checker = Checker {
+        file,
+        nodes: stations.chain(bridges).collect(),
+        streams: file.streams.iter().map(|stream| stream.name.as_str()).collect(),
+    };
+    if file.duration == Span::ZERO || file.duration > LONGEST {
+        let message = format!("{} is no duration: it is above zero, at most a day", file.duration);
+        reader.fail_at("duration", message, "");
+    }
+    if file.warm_up >= file.duration {
+        let message = format!("nothing is counted in {} after {}", file.duration, file.warm_up);
+        reader.fail_at("warm_up", message, "write a time below the duration");
+    }
+    bounded("", &file.to_json(), reader);
+    checker.names(reader);
+    checker.links(reader);
+    checker.ports(reader);
+    checker.streams(reader);
+    checker.faults(reader);
+    checker.limits(reader);
+}
+
+impl Checker<'_> {
+    fn names(&self, reader: &mut Reader) {
+        let mut macs = BTreeSet::new();
+        for (i, station) in self.file.stations.iter().enumerate() {
+            for mac in &station.mac {
+                let at = format!("stations[{i}].mac");
+                if !macs.insert(*mac) {
+                    let message = format!("{mac} is the address of another NIC");
+                    reader.fail_at(&at, message, "give each NIC its own");
+                }
+                if !mac.is_of_one_station() {
+                    let message = format!("{mac} is no address of a single station");
+                    reader.fail_at(&at, message, "write one such as 02:00:00:00:00:01");
+                }
+            }
+        }
+        let mut seen: BTreeMap<&str, String> = BTreeMap::new();
+        let nodes = (self.file.stations.iter().enumerate())
+            .map(|(i, station)| (format!("stations[{i}].name"), station.name.as_str()));
+        let bridges = (self.file.bridges.iter().enumerate())
+            .map(|(i, bridge)| (format!("bridges[{i}].name"), bridge.name.as_str()));
+        let segments = (self.file.segments.iter().enumerate())
+            .map(|(i, segment)| (format!("segments[{i}].name"), segment.name.as_str()));
+        for (key, name) in nodes.chain(bridges).chain(segments) {
+            twice(reader, &mut seen, key, name);
+        }
+        let mut seen = BTreeMap::new();
+        for (i, stream) in self.file.streams.iter().enumerate() {
+            twice(reader, &mut seen, format!("streams[{i}].name"), stream.name.as_str());
+        }
+        let derived: Vec<_> = self.file.streams.iter().flat_map(NetStream::limits).collect();
+        let mut seen = BTreeMap::new();
+        for (i, limit) in self.file.limits.iter().enumerate() {
+            twice(reader, &mut seen, format!("limits[{i}].id"), limit.id.as_str());
+            if derived.iter().any(|other| other.id == limit.id.as_str()) {
+                let message = format!("`{}` is the limit of a stream of that name", limit.id);
+                reader.fail_at(&format!("limits[{i}].id"), message, "give it another name");
+            }
+        }
+        let slots = self.file.schedule.iter().flat_map(|schedule| schedule.slots());
+        for (i, slot) in slots.enumerate() {
+            self.node(reader, &format!("schedule.slots[{i}].station"), &slot.station);
+        }
+    }
+
+    fn links(&self, reader: &mut Reader) {
+        for (i, link) in self.file.links.iter().enumerate() {
+            let key = format!("links[{i}].between");
+            if pair(reader, &key, &link.between) {
+                link.between.iter().for_each(|name| self.node(reader, &key, name));
+            }
+        }
+        for (i, segment) in self.file.segments.iter().enumerate() {
+            let key = format!("segments[{i}].stations");
+            if segment.stations.len() < 2 {
+                let message = "a segment has two stations or more".to_owned();
+                reader.fail_at(&key, message, "name them");
+            }
+            segment.stations.iter().for_each(|name| self.node(reader, &key, name));
+        }
+        let stations = self.file.stations.iter().enumerate();
+        let delays = stations.flat_map(|(i, station)| {
+            let key = |what: &str| format!("stations[{i}].{what}");
+            [(key("send"), &station.send), (key("receive"), &station.receive)]
+        });
+        let bridges = self.file.bridges.iter().enumerate();
+        let forward = bridges.map(|(i, bridge)| (format!("bridges[{i}].forward"), &bridge.forward));
+        for (key, drawn) in delays.chain(forward) {
+            delay(reader, &key, drawn);
+        }
+        let clocks = (self.file.stations.iter().enumerate())
+            .map(|(i, station)| (format!("stations[{i}].clock"), &station.clock));
+        let bridges = (self.file.bridges.iter().enumerate())
+            .map(|(i, bridge)| (format!("bridges[{i}].clock"), &bridge.clock));
+        for (key, clock) in clocks.chain(bridges) {
+            if clock.sync.as_ref().is_some_and(|sync| sync.interval < Span::from_us(10)) {
+                let message = "a clock is not corrected so often".to_owned();
+                reader.fail_at(&format!("{key}.sync.interval"), message, "write 10us or more");
+            }
+            if clock.wander.0 < 0 {
+                let message = "a clock wanders either way".to_owned();
+                reader.fail_at(&format!("{key}.wander"), message, "write it without the sign");
+            }
+        }
+    }
+
+    /// Whether something is at the other end of a port of a node.
+    fn faces(&self, node: &StationName, to: &StationName) -> bool {
+        let link = self
+            .file
+            .links
+            .iter()
+            .any(|link| node != to && link.between.contains(node) && link.between.contains(to));
+        let segment = self.file.segments.iter();
+        link || segment
+            .filter(|segment| segment.name == *to)
+            .any(|segment| segment.stations.contains(node))
+    }
+
+    fn port(&self, reader: &mut Reader, key: &str, node: &StationName, to: &StationName) {
+        if !self.faces(node, to) {
+            let message = format!("{node} has no port to {to}");
+            reader.fail_at(key, message, "name the other end of a link, or a segment");
+        }
+    }
+
+    fn ports(&self, reader: &mut Reader) {
+        for (i, port) in self.file.ports.iter().enumerate() {
+            let at = format!("ports[{i}]");
+            if port.of.is_empty() {
+                let message = "whose ports are like this?".to_owned();
+                reader.fail_at(&format!("{at}.of"), message, "name a station or bridge");
+            }
+            for node in &port.of {
+                self.node(reader, &format!("{at}.of"), node);
+                if let Some(to) = &port.to {
+                    self.port(reader, &format!("{at}.to"), node, to);
+                }
+            }
+            if let Some(list) = &port.gates {
+                gates(reader, &format!("{at}.gates"), list);
+            }
+            if let Some(both) = port.ats.iter().find(|class| port.launch.contains(class)) {
+                let message = format!("class {} is in `ats` too", both.get());
+                reader.fail_at(&format!("{at}.launch"), message, "name it in one of the two");
+            }
+            for (j, credit) in port.cbs.iter().enumerate() {
+                let both = credit.hi_credit.is_some() && credit.lo_credit.is_some();
+                let neither = credit.hi_credit.is_none() && credit.lo_credit.is_none();
+                let right = match credit.rules {
+                    NetCbsRules::Linux => both,
+                    NetCbsRules::Standard => neither,
+                };
+                if !right {
+                    let message =
+                        "`hi_credit` and `lo_credit` go with `rules: linux`, both of them"
+                            .to_owned();
+                    reader.fail_at(&format!("{at}.cbs[{j}].rules"), message, "");
+                }
+            }
+        }
+    }
+
+    fn streams(&self, reader: &mut Reader) {
+        for (i, stream) in self.file.streams.iter().enumerate() {
+            let at = |key: &str| format!("streams[{i}].{key}");
+            self.node(reader, &at("talker"), &stream.talker);
+            self.listeners(reader, &at("listeners"), stream);
+            size(reader, &at("size"), stream);
+            if stream.max_loss.is_some_and(|most| !matches!(most, AtMost::Share(_))) {
+                let message = "what is lost is a share of all messages".to_owned();
+                reader.fail_at(&at("max_loss"), message, "write a share such as 0.1%");
+            }
+            self.timed(reader, i, stream);
+            match &stream.traffic {
+                NetTraffic::Cyclic(cyclic) => {
+                    delay(reader, &at("jitter"), &cyclic.jitter);
+                    takes_time(reader, &at("period"), cyclic.period);
+                }
+                NetTraffic::Sporadic(sporadic) => {
+                    delay(reader, &at("gap"), &sporadic.gap);
+                    let most = sporadic.gap.range().1.unwrap_or(Span::MAX);
+                    takes_time(reader, &at("gap"), most);
+                }
+                NetTraffic::Flood(_) => {}
+                NetTraffic::Request(request) => {
+                    takes_time(reader, &at("timeout"), request.timeout);
+                    delay(reader, &at("think"), &request.think);
+                    let key = at("answer");
+                    self.follows(reader, &key, &request.answer, &stream.talker);
+                }
+                NetTraffic::After(after) => {
+                    delay(reader, &at("work"), &after.work);
+                    let key = at("follows");
+                    self.follows(reader, &key, &after.follows, &stream.talker);
+                }
+                NetTraffic::Replay(replay) => {
+                    if replay.file.as_str().is_empty() {
+                        let message = "there is no file without a name".to_owned();
+                        let key = at("file");
+                        reader.fail_at(&key, message, "name a capture, beside this file");
+                    }
+                }
+            }
+        }
+    }
+
+    fn listeners(&self, reader: &mut Reader, key: &str, stream: &NetStream) {
+        let all = stream.listeners.all();
+        if all.is_empty() {
+            reader.fail_at(key, "nobody listens".to_owned(), "name at least one station");
+        }
+        for (i, name) in all.iter().enumerate() {
+            self.node(reader, key, name);
+            if *name == stream.talker {
+                let message = "it ends where it starts".to_owned();
+                reader.fail_at(key, message, "name another station");
+            }
+            if all[..i].contains(name) {
+                let message = format!("{name} is there twice");
+                reader.fail_at(key, message, "name each listener once");
+            }
+        }
+    }
+
+    /// Times of frames mean nothing to a port that sends as they come.
+    fn timed(&self, reader: &mut Reader, i: usize, stream: &NetStream) {
+        let class = stream.class.get();
+        let keeps = |port: &NetPort, launch: bool| {
+            let mut classes = port.ats.iter().chain(port.launch.iter().filter(|_| launch));
+            classes.any(|it| it.get() == class)
+        };
+        let launches = |port: &NetPort| port.of.contains(&stream.talker) && keeps(port, true);
+        if stream.launch.is_some() && !self.file.ports.iter().any(launches) {
+            let message =
+                format!("no port of {} keeps launch times of class {class}", stream.talker);
+            let hint = format!("add `{{ of: [{}], launch: [{class}] }}` to `ports`", stream.talker);
+            reader.fail_at(&format!("streams[{i}].launch"), message, &hint);
+        }
+        if stream.ats.is_some() && !self.file.ports.iter().any(|port| keeps(port, false)) {
+            let message = format!("no port shapes class {class} asynchronously");
+            let hint = format!("name the bridges on its way in `ports`, with `ats: [{class}]`");
+            reader.fail_at(&format!("streams[{i}].ats"), message, &hint);
+        }
+    }
+
+    /// The other stream has to arrive where this one starts.
+    fn follows(&self, reader: &mut Reader, key: &str, name: &Name, from: &StationName) {
+        if !self.stream(reader, key, name) {
+            return;
+        }
+        let arrives = self.file.streams.iter().find(|stream| stream.name == *name);
+        if let Some(other) = arrives.filter(|other| !other.listeners.contains(from)) {
+            let message =
+                format!("{name} arrives at {}, and this starts at {from}", other.listeners);
+            reader.fail_at(key, message, "name a stream that arrives where this one starts");
+        }
+    }
+
+    fn faults(&self, reader: &mut Reader) {
+        for (i, fault) in self.file.faults.iter().enumerate() {
+            let at = |key: &str| format!("faults[{i}].{key}");
+            match fault {
+                NetFault::Loss(share) | NetFault::Corruption(share) => {
+                    self.link(reader, &at("link"), &share.link);
+                }
+                NetFault::LinkDown(down) => self.link(reader, &at("link"), &down.link),
+                NetFault::Babble(babble) => {
+                    self.stream(reader, &at("stream"), &babble.stream);
+                    let replays = self.file.streams.iter().any(|stream| {
+                        let replay = matches!(stream.traffic, NetTraffic::Replay(_));
+                        stream.name == babble.stream && replay
+                    });
+                    if replays {
+                        let message = format!("{} is a replay", babble.stream);
+                        let hint = "its frames are those of the capture; name another stream";
+                        reader.fail_at(&at("stream"), message, hint);
+                    }
+                }
+                NetFault::Late(late) => {
+                    self.stream(reader, &at("stream"), &late.stream);
+                }
+                NetFault::Restart(restart) => self.node(reader, &at("node"), &restart.node),
+                NetFault::ClockStep(step) => self.node(reader, &at("node"), &step.node),
+                NetFault::MasterLost(_) => {}
+                NetFault::Gates(change) => {
+                    self.port(reader, &at("to"), &change.node, &change.to);
+                    if let Some(list) = &change.gates {
+                        gates(reader, &at("gates"), list);
+                    }
+                }
+            }
+        }
+    }
+
+    fn limits(&self, reader: &mut Reader) {
+        for (i, limit) in self.file.limits.iter().enumerate() {
+            each_once(reader, &format!("limits[{i}].stream"), Some(limit.stream.all()));
+            for (key, stream) in limit.stream.keyed(&format!("limits[{i}].stream")) {
+                self.stream(reader, &key, stream);
+            }
+            let relative = limit.relative_to.is_some();
+            let share = matches!(limit.metric, NetMetric::Lost | NetMetric::OutsideWindows);
+            let right = match limit.at_most {
+                AtMost::Time(_) => !share && !relative,
+                AtMost::Share(_) => share && !relative,
+                AtMost::Ratio(_) => relative,
+            };
+            if !right {
+                let wanted = match (relative, share) {
+                    (true, _) => "a bare number such as 0.5, with `relative_to`",
+                    (_, true) => "a share such as 0.1%",
+                    (_, false) => "a time such as 500us",
+                };
+                let message = format!("`{}` is limited by {wanted}", limit.metric.word());
+                reader.fail_at(&format!("limits[{i}].at_most"), message, "");
+            }
+        }
+    }
+
+    fn link(&self, reader: &mut Reader, key: &str, ends: &[StationName]) {
+        let known = |link: &super::network::NetLink| ends.iter().all(|e| link.between.contains(e));
+        if pair(reader, key, ends) && !self.file.links.iter().any(known) {
+            let message = format!("there is no link between {} and {}", ends[0], ends[1]);
+            reader.fail_at(key, message, "name the ends of a link");
+        }
+    }
+
+    fn node(&self, reader: &mut Reader, key: &str, name: &StationName) {
+        known(reader, key, "station or bridge", name.as_str(), &self.nodes);
+    }
+
+    fn stream(&self, reader: &mut Reader, key: &str, name: &Name) -> bool {
+        known(reader, key, "stream", name.as_str(), &self.streams)
+    }
+}
+
+/// No time of the file is longer than a simulation can be, wherever it stands.
+fn bounded(path: &str, value: &Json, reader: &mut Reader) {
+    match value {
+        Json::Object(keys) => {
+            for (key, value) in keys {
+                let dot = if path.is_empty() { "" } else { "." };
+                bounded(&format!("{path}{dot}{key}"), value, reader);
+            }
+        }
+        Json::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                bounded(&format!("{path}[{i}]"), item, reader);
+            }
+        }
+        // The base of a schedule counts from 1970, and the description is for people.
+        Json::String(_) if ["schedule.base_time", "description", "duration"].contains(&path) => {}
+        Json::String(text) => {
+            if let Ok(span) = parse_span(text)
+                && (span > LONGEST || span < -LONGEST)
+            {
+                let message = format!("{span} is longer than a day, and so than any simulation");
+                reader.fail_at(path, message, "write a shorter time");
+            }
+        }
+        _ => {}
+    }
+}
+
+fn known(reader: &mut Reader, key: &str, what: &str, name: &str, all: &[&str]) -> bool {
+    let is = all.contains(&name);
+    if !is {
+        let meant = did_you_mean(name, all.iter().copied());
+        let hint = match all.len() {
+            0..=20 => format!("there are {}", listed(all.iter().copied())),
+            count => format!("there are {count}"),
+        };
+        reader.fail_at(key, format!("there is no {what} `{name}`{meant}"), &hint);
+    }
+    is
+}
+
+/// A stream has messages of one length, or frames as they were captured.
+fn size(reader: &mut Reader, key: &str, stream: &NetStream) {
+    let replay = matches!(stream.traffic, NetTraffic::Replay(_));
+    match stream.size {
+        None if !replay => {
+            let message = "how long are its messages?".to_owned();
+            reader.fail_at(key, message, "write their UDP payload, such as `size: 64B`");
+        }
+        Some(_) if replay => {
+            let message = "its frames are as long as they were captured".to_owned();
+            reader.fail_at(key, message, "leave it out");
+        }
+        Some(length) if length.get() > LONGEST_MESSAGE => {
+            let message = format!("{length} is longer than a jumbo frame takes");
+            reader.fail_at(key, message, &format!("at most {LONGEST_MESSAGE}B"));
+        }
+        _ => {}
+    }
+}
+
+fn twice<'a>(
+    reader: &mut Reader,
+    seen: &mut BTreeMap<&'a str, String>,
+    key: String,
+    name: &'a str,
+) {
+    if let Some(first) = seen.get(name) {
+        reader.fail_at(&key, format!("`{name}` is the name of {first}"), "give it another name");
+    } else {
+        seen.insert(name, key);
+    }
+}
+
+fn pair(reader: &mut Reader, key: &str, ends: &[StationName]) -> bool {
+    let right = ends.len() == 2 && ends[0] != ends[1];
+    if !right {
+        let message = format!("a link has two ends, not {}", ends.len());
+        reader.fail_at(key, message, "name two different ones, such as [alpha, bridge]");
+    }
+    right
+}
+
+fn takes_time(reader: &mut Reader, key: &str, span: Span) {
+    if span == Span::ZERO {
+        reader.fail_at(key, "it takes time".to_owned(), "write a time above zero, such as 1ms");
+    }
+}
+
+fn delay(reader: &mut Reader, key: &str, delay: &NetDelay) {
+    match delay {
+        NetDelay::Drawn(NetDrawn::Uniform(uniform)) if uniform.min > uniform.max => {
+            let message = format!("{} is more than {}", uniform.min, uniform.max);
+            reader.fail_at(&format!("{key}.min"), message, "write the lesser first");
+        }
+        NetDelay::Drawn(NetDrawn::Empirical(measured)) if measured.times.is_empty() => {
+            let message = "there is no time".to_owned();
+            reader.fail_at(&format!("{key}.times"), message, "write at least one");
+        }
+        NetDelay::Drawn(NetDrawn::Recorded(it)) => recorded(reader, key, it),
+        _ => {}
+    }
+}
+
+fn recorded(reader: &mut Reader, key: &str, recorded: &NetRecorded) {
+    let csv = recorded.file.as_str().ends_with(".csv");
+    let mut fail = |what: &str, message: &str, hint: &str| {
+        reader.fail_at(&format!("{key}.{what}"), message.to_owned(), hint);
+    };
+    match (csv, &recorded.column, &recorded.flow) {
+        (true, None, _) => {
+            let message = "which column has the times?";
+            fail("column", message, "write `column` with the name in the first line of the file");
+        }
+        (true, _, Some(_)) => fail("flow", "a CSV file has no flows", "leave it out"),
+        (false, Some(_), _) => {
+            fail("column", "only a file that ends in .csv has columns", "leave it out");
+        }
+        _ => {}
+    }
+}
+
+fn gates(reader: &mut Reader, key: &str, list: &NetGates) {
+    let mut total = Span::ZERO;
+    for (i, entry) in list.entries.iter().enumerate() {
+        takes_time(reader, &format!("{key}.entries[{i}].interval"), entry.interval);
+        total = total.checked_add(entry.interval).unwrap_or(Span::MAX);
+    }
+    if list.entries.is_empty() {
+        let message = "there is no state".to_owned();
+        reader.fail_at(&format!("{key}.entries"), message, "write at least one");
+    }
+    let cycle = list.cycle_time.unwrap_or(total);
+    if total > cycle || cycle > Span::from_secs(1_000) {
+        let message = format!("the states together are {total}, and the cycle is {cycle}");
+        reader.fail_at(&format!("{key}.cycle_time"), message, "a cycle is as long, at most 1000s");
+    }
+}

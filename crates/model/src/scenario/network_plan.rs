@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a planner needs to know of a network beside what a simulator does, and what must hold when
+//! a stream is scheduled.
+
+use timewire_base::{Span, StationName};
+
+use super::item::Reader;
+use super::network::{NetCyclic, NetDelay, NetDrawn, NetStream, NetTraffic, NetworkFile};
+use super::record::record;
+
+record! {
+    /// Time on every link in which nothing planned is sent, for frames of time synchronization,
+    /// which come at instants of their own.
+    pub struct NetReserve {
+        /// It begins at each whole multiple of this.
+        period: Span,
+        /// How long it lasts.
+        duration: Span,
+    }
+}
+
+impl NetDelay {
+    /// The least and the most that it can be; no most: there is none.
+    pub fn range(&self) -> (Span, Option<Span>) {
+        match self {
+            NetDelay::Fixed(span) => (*span, Some(*span)),
+            NetDelay::Drawn(NetDrawn::Uniform(it)) => (it.min, Some(it.max)),
+            NetDelay::Drawn(NetDrawn::Normal(it)) => {
+                let far = it.deviation.checked_mul(6);
+                let least = far.map_or(Span::ZERO, |far| (it.mean - far).max(Span::ZERO));
+                (least, far.and_then(|far| it.mean.checked_add(far)))
+            }
+            NetDelay::Drawn(NetDrawn::Exponential(it)) => {
+                (it.min, (it.mean == Span::ZERO).then_some(it.min))
+            }
+            NetDelay::Drawn(NetDrawn::Empirical(it)) => {
+                let times = it.times.iter().copied();
+                (times.clone().min().unwrap_or(Span::ZERO), times.max())
+            }
+            // What is in the file is not known here.
+            NetDelay::Drawn(NetDrawn::Recorded(_)) => (Span::ZERO, None),
+        }
+    }
+}
+
+/// What a plan needs, when a stream is scheduled.
+pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
+    devices(file, reader);
+    reserve(file, reader);
+    let planned = || file.streams.iter().filter(|stream| stream.scheduled);
+    let Some(first) = planned().next() else { return };
+    let because = format!("`{}` is scheduled", first.name);
+    let mut refuse = |key: &str, what: &str, hint: &str| {
+        reader.fail_at(key, format!("{what}, and {because}"), hint);
+    };
+    if !file.segments.is_empty() {
+        refuse("segments", "a segment is shared", "plan networks of links only");
+    }
+    if file.schedule.is_some() {
+        refuse("schedule", "slots are written here", "leave them out: a schedule is planned");
+    }
+    for (i, port) in file.ports.iter().enumerate() {
+        if port.gates.is_some() {
+            let key = format!("ports[{i}].gates");
+            refuse(&key, "gates are written here", "leave them out: they are planned");
+        }
+    }
+    let rates: Vec<_> = file.links.iter().map(|link| (&link.between, link.rate)).collect();
+    for (i, bridge) in file.bridges.iter().enumerate() {
+        if bridge.forward.range().1.is_none() {
+            let key = format!("bridges[{i}].forward");
+            refuse(&key, "it can take for ever", "write a time that has a most");
+        }
+        let mut own = rates.iter().filter(|(ends, _)| ends.contains(&bridge.name));
+        let first = own.next().map(|(_, rate)| *rate);
+        if bridge.cut_through.is_some() && own.any(|(_, rate)| Some(*rate) != first) {
+            let key = format!("bridges[{i}].cut_through");
+            refuse(&key, "its links differ in rate", "leave it out, or give them one rate");
+        }
+    }
+    let lowest = planned().map(|stream| stream.class.get()).min().unwrap_or(0);
+    let stations = file.stations.iter().map(|it| (&it.name, it.device.queues.get()));
+    let devices = stations.chain(file.bridges.iter().map(|it| (&it.name, it.device.queues.get())));
+    let fewest = devices.min_by_key(|(_, queues)| *queues);
+    let bridges: Vec<&StationName> = file.bridges.iter().map(|bridge| &bridge.name).collect();
+    for (i, stream) in file.streams.iter().enumerate() {
+        if stream.scheduled {
+            scheduled(reader, i, stream, &bridges);
+            continue;
+        }
+        let (class, key) = (stream.class.get(), format!("streams[{i}].class"));
+        let hint = "planned streams have classes and queues of their own, above all others";
+        if class >= lowest {
+            let message = format!("class {class} is not below {lowest}, that of planned streams");
+            reader.fail_at(&key, message, hint);
+        } else if let Some((name, queues)) = fewest.filter(|(_, queues)| class + 1 >= *queues) {
+            let message =
+                format!("at {name}, which has {queues} queues, that of class {class} is planned");
+            reader.fail_at(&key, message, hint);
+        }
+    }
+}
+
+fn devices(file: &NetworkFile, reader: &mut Reader) {
+    let stations = file.stations.iter().enumerate().map(|(i, it)| ("stations", i, &it.device));
+    let bridges = file.bridges.iter().enumerate().map(|(i, it)| ("bridges", i, &it.device));
+    for (list, i, device) in stations.chain(bridges) {
+        let at = |key: &str| format!("{list}[{i}].device.{key}");
+        if device.granularity <= Span::ZERO {
+            let message = "states begin somewhere".to_owned();
+            reader.fail_at(&at("granularity"), message, "write 1ns or more");
+        }
+        if device.interval_max.is_some_and(|most| most < device.interval_min.max(Span::from_ns(1)))
+        {
+            let message = format!("no state lasts {} or longer", device.interval_min);
+            reader.fail_at(&at("interval_max"), message, "write more than `interval_min`");
+        }
+        if device.cycle_max == Some(Span::ZERO) {
+            let message = "no cycle takes no time".to_owned();
+            reader.fail_at(&at("cycle_max"), message, "write a time above zero");
+        }
+    }
+}
+
+fn reserve(file: &NetworkFile, reader: &mut Reader) {
+    let Some(NetReserve { period, duration }) = file.reserve else { return };
+    if duration == Span::ZERO {
+        let hint = "write as long as a frame of others and one of synchronization take";
+        reader.fail_at("reserve.duration", "nothing is kept free".to_owned(), hint);
+    } else if duration >= period {
+        let message = format!("all of each {period} is kept free");
+        reader.fail_at("reserve.duration", message, "write less than `period`");
+    }
+}
+
+fn scheduled(reader: &mut Reader, i: usize, stream: &NetStream, bridges: &[&StationName]) {
+    let at = |key: &str| format!("streams[{i}].{key}");
+    let listeners = stream.listeners.all().iter().map(|name| ("listeners", name));
+    for (key, name) in [("talker", &stream.talker)].into_iter().chain(listeners) {
+        if bridges.contains(&name) {
+            let message = format!("{name} is a bridge, and a planned stream goes between stations");
+            reader.fail_at(&at(key), message, "name a station");
+        }
+    }
+    if stream.class.get() == 0 {
+        let message = "class 0 is for everything that is not planned".to_owned();
+        reader.fail_at(&at("class"), message, "write `class: 7`");
+    }
+    for (key, is) in [("launch", stream.launch.is_some()), ("ats", stream.ats.is_some())] {
+        if is {
+            let message = format!("`{key}` is there, and the stream is scheduled");
+            reader.fail_at(&at(key), message, "leave one of them out");
+        }
+    }
+    if stream.max_latency == Some(Span::ZERO) {
+        let message = "no frame takes no time".to_owned();
+        reader.fail_at(&at("max_latency"), message, "write a time above zero");
+    }
+    match &stream.traffic {
+        NetTraffic::Cyclic(cyclic) => scheduled_cyclic(reader, i, cyclic),
+        NetTraffic::Sporadic(sporadic) if sporadic.gap.range().0 == Span::ZERO => {
+            let message = "there is no least time between two messages".to_owned();
+            reader.fail_at(&at("gap"), message, "write a gap with a least time");
+        }
+        NetTraffic::Sporadic(_) => {}
+        _ => {
+            let message = "nobody knows beforehand when its messages come".to_owned();
+            let hint = "only `cyclic` and `sporadic` streams are scheduled";
+            reader.fail_at(&at("kind"), message, hint);
+        }
+    }
+}
+
+fn scheduled_cyclic(reader: &mut Reader, i: usize, cyclic: &NetCyclic) {
+    if cyclic.spacing != Span::ZERO {
+        let message = "the frames of a planned message follow each other at once".to_owned();
+        reader.fail_at(&format!("streams[{i}].spacing"), message, "leave it out");
+    }
+    let latest = cyclic.jitter.range().1.and_then(|most| most.checked_add(cyclic.offset));
+    if latest.is_none_or(|latest| latest >= cyclic.period) {
+        let message = "a message can be there after its period".to_owned();
+        let hint = "`offset` and the most of `jitter` are together less than `period`";
+        reader.fail_at(&format!("streams[{i}].offset"), message, hint);
+    }
+}

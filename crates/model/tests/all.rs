@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The integration tests of this crate, one program: a file here is a module of it.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod experiments;
+mod host_page;
+mod host_receive;
+mod networks;
+mod schemas;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The shipped files of networks, and what is said of wrong ones.
+#![expect(clippy::disallowed_methods, reason = "committed files are read and written by the test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use timewire_model::scenario::network::{NetTraffic, NetworkFile, network_schema};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn t1_the_shipped_networks_are_good_and_written_again() {
+    let mut count = 0;
+    for entry in fs::read_dir(repository().join("scenarios/networks")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let file = NetworkFile::parse(&name, &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let again = NetworkFile::parse("again", &file.to_json().to_string());
+        assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file, "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 14);
+}
+
+#[test]
+fn t1_the_json_schema_in_the_book_is_that_of_the_definitions() {
+    let path = repository().join("docs/schema/network.schema.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, network_schema()).unwrap();
+    }
+    let golden = fs::read_to_string(&path).unwrap();
+    assert!(
+        golden == network_schema(),
+        "docs/schema/network.schema.json is stale: UPDATE_GOLDEN=1 cargo test -p timewire-model"
+    );
+}
+
+const GOOD: &str = "timewire: 1
+kind: network
+name: two
+duration: 1s
+stations:
+- { name: a, clock: { drift: -3ppm, sync: { by: beacon, bias: 1us } } }
+- { name: b, receive: { kind: uniform, min: 1us, max: 2us } }
+bridges:
+- { name: br, cut_through: 64B }
+links:
+- { between: [a, br] }
+- { between: [br, b], loss: 0.1% }
+ports:
+- { of: [br], to: b, gates: { entries: [{ open: [7], interval: 50us }] }, launch: [6] }
+streams:
+- { name: s, talker: a, listeners: b, size: 64B, kind: request, answer: t }
+- { name: t, talker: b, listeners: a, size: 64B, kind: after, follows: s }
+faults:
+- { kind: link-down, link: [a, br], at: 1ms, duration: 1ms }
+- { kind: clock-step, node: b, at: 1ms, by: -5us }
+limits:
+- { id: fast, metric: latency-max, stream: s, at_most: 1ms }
+";
+
+#[test]
+fn t1_what_cannot_be_is_told_with_its_place() {
+    NetworkFile::parse("x", GOOD).unwrap_or_else(|errors| panic!("{errors}"));
+    let cases = [
+        ("kind: network", "kind: netwrok", "did you mean `network`?"),
+        ("duration: 1s", "duration: 0s", "duration: 0ns is no duration"),
+        ("duration: 1s", "duration: 1s\nwarm_up: 2s", "warm_up: nothing is counted"),
+        ("name: b,", "name: a,", "stations[1].name: `a` is the name of stations[0].name"),
+        ("[a, br] }\n-", "[a] }\n-", "links[0].between: a link has two ends, not 1"),
+        ("[br, b],", "[br, c],", "links[1].between: there is no station or bridge `c`"),
+        ("of: [br], to: b", "of: [a], to: b", "ports[0].to: a has no port to b"),
+        ("interval: 50us", "interval: 0us", "gates.entries[0].interval: it takes time"),
+        ("min: 1us", "min: 3us", "stations[1].receive.min: 3us is more than 2us"),
+        (
+            "talker: a, listeners: b",
+            "talker: a, listeners: a",
+            "streams[0].listeners: it ends where it starts",
+        ),
+        (
+            "talker: a, listeners: b",
+            "talker: a, listeners: [b, a]",
+            "streams[0].listeners: it ends where it starts",
+        ),
+        (
+            "talker: a, listeners: b",
+            "talker: a, listeners: [b, b]",
+            "streams[0].listeners: b is there twice",
+        ),
+        (
+            "talker: a, listeners: b",
+            "talker: a, listeners: []",
+            "streams[0].listeners: nobody listens",
+        ),
+        (
+            "talker: a, listeners: b",
+            "talker: a, listeners: [b, c]",
+            "streams[0].listeners: there is no station or bridge",
+        ),
+        ("size: 64B, kind: r", "kind: r", "streams[0].size: how long are its messages?"),
+        (
+            "kind: request, answer: t }",
+            "kind: replay, file: x.pcapng }",
+            "streams[0].size: its frames are as long as they were captured",
+        ),
+        (
+            "size: 64B, kind: request, answer: t }",
+            "kind: replay, file: x.pcapng, source: 02:00 }",
+            "`02:00` is no MAC address",
+        ),
+        (
+            "{ kind: uniform, min: 1us, max: 2us }",
+            "{ kind: recorded, file: x.csv }",
+            "stations[1].receive.column: which column has the times?",
+        ),
+        (
+            "{ kind: uniform, min: 1us, max: 2us }",
+            "{ kind: recorded, file: x.twr, column: ns }",
+            "stations[1].receive.column: only a file that ends in .csv has columns",
+        ),
+        ("answer: t", "answer: s", "s arrives at b, and this starts at a"),
+        ("answer: t", "answer: u", "streams[0].answer: there is no stream `u`"),
+        (
+            "kind: request, answer: t }",
+            "kind: sporadic, gap: { kind: exponential, mean: 0us } }",
+            "streams[0].gap: it takes time",
+        ),
+        ("kind: after", "kind: aftre", "did you mean `after`?"),
+        ("link: [a, br]", "link: [a, b]", "faults[0].link: there is no link between a and b"),
+        ("node: b,", "node: c,", "faults[1].node: there is no station or bridge `c`"),
+        ("at: 1ms, duration", "at: 90000s, duration", "faults[0].at: 90000s is longer than a day"),
+        ("bias: 1us", "bias: 90000s", "stations[0].clock.sync.bias: 90000s is longer than a day"),
+        ("at_most: 1ms", "at_most: 1%", "`latency-max` is limited by a time such as 500us"),
+        ("stream: s, at_most", "stream: x, at_most", "limits[0].stream: there is no stream `x`"),
+        (
+            "talker: a, listeners: b, size: 64B,",
+            "talker: a, listeners: b, size: 64B, launch: 1ms,",
+            "streams[0].launch: no port of a keeps launch times of class 0",
+        ),
+        (
+            "talker: a, listeners: b, size: 64B,",
+            "talker: a, listeners: b, size: 64B, ats: { rate: 1Mbit, burst: 100B },",
+            "streams[0].ats: no port shapes class 0",
+        ),
+        ("cut_through", "cut_trough", "unknown key `cut_trough`: did you mean `cut_through`?"),
+        ("size: 64B, kind: r", "size: 64, kind: r", "64B"),
+    ];
+    let timed = GOOD.replace("to: b, gates", "ats: [0], gates").replace(
+        "talker: a, listeners: b, size: 64B,",
+        "talker: a, listeners: b, size: 64B, ats: { rate: 1Mbit, burst: 100B },",
+    );
+    NetworkFile::parse("x", &timed).unwrap_or_else(|errors| panic!("{errors}"));
+    let several = GOOD.replace("talker: a, listeners: b", "talker: a, listeners: [b, br]").replace(
+        "size: 64B, kind: request, answer: t }",
+        "kind: replay, file: x.pcapng, vlan: 5, source: 02:00:00:00:00:01 }",
+    );
+    let file = NetworkFile::parse("x", &several).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(file.streams[0].listeners.all().len(), 2);
+    let again = NetworkFile::parse("again", &file.to_json().to_string());
+    assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file);
+    for (right, wrong, said) in cases {
+        let text = GOOD.replacen(right, wrong, 1);
+        assert_ne!(text, GOOD, "{right}");
+        let errors = NetworkFile::parse("x", &text).unwrap_err().to_string();
+        assert!(errors.contains(said), "{said}\n{errors}");
+    }
+}
+
+const ASKS: &str = "timewire: 1
+kind: network
+name: asks
+duration: 1s
+stations: [a, { name: b }]
+bridges: [br]
+links: [{ between: [a, br] }, { between: [br, b] }]
+streams:
+- { name: s, talker: a, listeners: b, size: 64B, period: 1ms, max_latency: 1ms, max_loss: 0.1% }
+- { name: t, talker: a, listeners: b, size: 64B, kind: flood, rate: 1Mbit, max_jitter: 5us }
+- { name: u, talker: a, listeners: b, class: 7, size: 64B, period: 1ms, scheduled: true,
+    max_latency: 1ms, max_jitter: 5us, max_loss: 0% }
+limits:
+- { id: typical, metric: latency-p99, stream: s, at_most: 500us }
+";
+
+#[test]
+fn t1_limits_follow_from_what_streams_ask_for() {
+    let file = NetworkFile::parse("x", ASKS).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(matches!(file.streams[0].traffic, NetTraffic::Cyclic(_)), "cyclic without `kind`");
+    let limits = file.all_limits();
+    let told: Vec<String> = limits
+        .iter()
+        .map(|it| format!("{}: {} of {} {}", it.id, it.metric.word(), it.stream, it.at_most))
+        .collect();
+    // What a scheduled stream asks of its latency is for the plan to promise.
+    let expected = [
+        "typical: latency-p99 of s 500us",
+        "s-latency: latency-max of s 1ms",
+        "s-lost: lost of s 0.1%",
+        "t-jitter: jitter of t 5us",
+        "u-lost: lost of u 0%",
+    ];
+    assert_eq!(told, expected);
+    let again = NetworkFile::parse("again", &file.to_json().to_string());
+    assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file);
+}
+
+#[test]
+fn t1_keys_of_another_kind_of_stream_are_told() {
+    for (right, wrong, said) in [
+        ("period: 1ms, max_latency", "rate: 1Mbit, max_latency", "unknown key `rate`"),
+        ("period: 1ms, max_latency", "rate: 1Mbit, max_latency", "the key `period` is missing"),
+        ("kind: flood, rate", "kind: flood, period", "unknown key `period`"),
+        ("kind: flood", "kind: flod", "`flod` is not known here: did you mean `flood`?"),
+        ("kind: flood", "kind: [flood]", "here is a list, where one of `cyclic`"),
+        ("id: typical", "id: s-lost", "limits[0].id: `s-lost` is the limit of a stream"),
+        ("max_loss: 0.1%", "max_loss: 1ms", "streams[0].max_loss: what is lost is a share"),
+        ("stations: [a, {", "stations: [[a], {", "stations[0].name: here is a list, where"),
+        ("stations: [a, {", "stations: [A, {", "stations[0].name: "),
+    ] {
+        let text = ASKS.replacen(right, wrong, 1);
+        assert_ne!(text, ASKS, "{right}");
+        let errors = NetworkFile::parse("x", &text).unwrap_err().to_string();
+        assert!(errors.contains(said), "{said}\n{errors}");
+    }
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The compile step: what a network file becomes for a laboratory's kernel, and for hosts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use timewire_model::scenario::hosts_file::HostsFile;
+use timewire_model::scenario::network::{NetworkCases, NetworkFile};
+use timewire_plan::file;
+use timewire_plan::synth::{self, Options};
+use timewire_runner::experiment::connection::Connection;
+use timewire_runner::network::{self, Compiled, LaunchError, Obstacle, Planned, PromisedBy, Site};
+
+fn networks() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/networks")
+}
+
+fn text_of(name: &str) -> String {
+    fs::read_to_string(networks().join(format!("{name}.network.yaml"))).expect("a shipped network")
+}
+
+fn compile(text: &str) -> Result<Compiled, Vec<Obstacle>> {
+    compile_at(text, Site::Laboratory)
+}
+
+fn compile_at(text: &str, site: Site<'_>) -> Result<Compiled, Vec<Obstacle>> {
+    let network = NetworkCases::parse("network.yaml", text).expect("a good network");
+    let compiled = network.cases.iter().map(|case| {
+        let given = file::problem(&case.file).expect("a network that can be planned");
+        let plan = synth::plan(given.problem.clone(), Options::default(), u64::MAX);
+        assert!(plan.refused.is_empty(), "{:?}", plan.refused);
+        let planned = Planned { case, given: &given, plan: &plan };
+        network::compile(planned, site, &LaunchError::lab_uml())
+    });
+    let compiled = compiled.collect::<Result<Vec<_>, _>>()?;
+    Ok(compiled.into_iter().next_back().expect("a network file has a network"))
+}
+
+#[test]
+fn t1_the_compiled_line_is_as_before() {
+    let compiled = compile(&text_of("line")).unwrap();
+    let told = network::described(&compiled);
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/line.txt");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&golden, &told).unwrap();
+    }
+    assert!(
+        told == fs::read_to_string(&golden).unwrap(),
+        "tests/golden/line.txt is stale: UPDATE_GOLDEN=1 cargo test -p timewire-runner\n{told}"
+    );
+}
+
+/// Two renderings of one plan: gates of the compile step, and those of `plan --render`.
+#[test]
+fn t1_the_gates_of_a_planned_line_are_those_that_the_planner_renders() {
+    let network = NetworkFile::parse("line", &text_of("line")).unwrap();
+    let given = file::problem(&network).unwrap();
+    let plan = synth::plan(given.problem.clone(), Options::default(), u64::MAX);
+    let compiled = compile(&text_of("line")).unwrap();
+    let mut compared = 0;
+    for rendered in file::render(&network, &given, &plan).unwrap() {
+        let Some(node) = rendered.name.strip_suffix(".tc") else { continue };
+        let setup = &compiled.files[&format!("{node}/setup.sh")];
+        let own = setup.lines().filter(|line| line.starts_with("tc "));
+        assert_eq!(own.collect::<Vec<_>>(), rendered.text.lines().collect::<Vec<_>>(), "{node}");
+        compared += 1;
+    }
+    assert_eq!(compared, 11);
+}
+
+#[test]
+fn t1_every_network_becomes_an_experiment_or_says_why_not() {
+    let (mut made, mut refused) = (Vec::new(), 0);
+    for entry in fs::read_dir(networks()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        match compile(&text) {
+            Ok(compiled) => {
+                let script = compiled.script().unwrap();
+                assert!(!script.files.is_empty(), "{name}");
+                made.push(name.split('.').next().unwrap().to_owned());
+            }
+            Err(obstacles) => {
+                assert!(obstacles.iter().all(|it| !it.what.is_empty() && !it.why.is_empty()));
+                refused += 1;
+            }
+        }
+    }
+    made.sort();
+    assert_eq!(
+        made,
+        ["avb", "line", "line-qos", "opcua-pubsub-like", "planned-cell", "profinet-like", "ring"]
+    );
+    assert!(refused > 5, "{refused}");
+}
+
+#[test]
+fn t1_what_kernels_cannot_do_is_named() {
+    let text = text_of("avb");
+    for (from, to, what) in [
+        ("[b1,", "[{ name: b1, cut_through: 64B },", "bridge b1"),
+        (
+            "{ between: [b1, b2], delay: 1us }",
+            "{ between: [b1, b2], delay: 1us, loss: 1% }",
+            "link b1-b2",
+        ),
+        ("  - of: [b4, b5, b6]\n", "  - of: [b4, b5, b6]\n    preemptable: [0]\n", "ports[1]"),
+        ("  - of: [b4, b5, b6]\n", "  - of: [b4, b5, b6]\n    capacity: 9\n", "ports[1]"),
+        ("period: 250us", "kind: sporadic, gap: 250us", "stream class-b"),
+        ("period: 250us", "period: 250us, jitter: 1us", "stream class-b"),
+        (
+            "streams:\n",
+            "faults: [{ kind: babble, stream: files, at: 1ms, duration: 1ms }]\nstreams:\n",
+            "faults",
+        ),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text, "{from}");
+        let obstacles = compile(&changed).unwrap_err();
+        let named: Vec<_> = obstacles.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(named, [what], "{obstacles:?}");
+    }
+}
+
+/// What changes a host is held by a program with an undo log, and never done by a script.
+#[test]
+fn t1_on_hosts_a_program_holds_what_is_to_be_taken_back() {
+    let hosts = "timewire: 1
+kind: hosts
+clock: one-host
+stations:
+  - { name: a, agent: local, interface: eth0 }
+  - { name: b, agent: local, interface: eth1 }
+  - { name: br, agent: local, links: [{ to: a, interface: p0 }, { to: b, interface: p1 }] }
+";
+    let hosts = HostsFile::parse("hosts.yaml", hosts).unwrap();
+    let text = "timewire: 1
+kind: network
+name: pair
+duration: 10ms
+stations: [{ name: a }, { name: b }]
+bridges: [{ name: br }]
+links: [{ between: [a, br] }, { between: [br, b] }]
+streams:
+  - { name: s, talker: a, listeners: b, class: 7, size: 64B, kind: cyclic, period: 1ms }
+  - { name: t, talker: a, listeners: b, class: 3, size: 64B, kind: cyclic, period: 1ms }
+";
+    let compiled = compile_at(text, Site::Hosts(&hosts)).unwrap();
+    assert!(compiled.files.keys().all(|name| !name.ends_with(".sh")), "{:?}", compiled.files);
+    let held: Connection = serde_json::from_str(&compiled.files["br/connection.json"]).unwrap();
+    let bridge = held.bridge.unwrap();
+    let ports: Vec<_> = bridge.ports.iter().map(|(port, vlans)| (port.as_str(), vlans)).collect();
+    assert_eq!(ports, [("p0", &vec![10, 11]), ("p1", &vec![10, 11])]);
+    let shaped: Vec<_> = held.interfaces.iter().map(|it| it.qdiscs.len()).collect();
+    assert_eq!(shaped, [0, 2], "p0 receives, p1 sends two classes");
+    // Where nothing is sent nothing is put, and nobody else may have put anything.
+    let held: Connection = serde_json::from_str(&compiled.files["b/connection.json"]).unwrap();
+    assert!(
+        held.interfaces.iter().all(|it| it.alone && it.qdiscs.is_empty()) && held.bridge.is_none()
+    );
+    // Each that holds something is waited for, and ended in the end.
+    let stations = compiled.experiment["stations"].as_array().unwrap();
+    for station in stations {
+        let steps = station["setup"]["steps"].to_string();
+        assert!(steps.contains("--wait"), "{steps}");
+        assert_eq!(station["teardown"]["steps"][0]["stop"], "connection");
+    }
+}
+
+#[test]
+fn t1_promises_come_from_the_plan_a_bound_or_the_limits_and_load_has_none() {
+    let by = |name: &str, stream: &str| {
+        let compiled = compile(&text_of(name)).unwrap();
+        let promise = compiled.promises.iter().find(|it| it.name == stream).unwrap();
+        promise.clone()
+    };
+    let state = by("line", "state-1");
+    // 2 x (10.4 us + 1 us) and a window that opens 2.96 us after the frame is there.
+    let ns = |span: Option<timewire_base::Span>| span.map(timewire_base::Span::as_ns);
+    assert_eq!((state.by, ns(state.latency)), (PromisedBy::Plan, Some(25_761)));
+    // Handed over 5 us before, two ports, one wake-up.
+    assert_eq!((state.at_least.as_ns(), ns(state.at_most)), (22_800, Some(39_761)));
+    assert_eq!(ns(state.limit()), Some(39_761));
+    let class_a = by("avb", "class-a");
+    assert_eq!((class_a.by, class_a.messages), (PromisedBy::Bound, 4_000));
+    assert_eq!((class_a.at_least.as_ns(), ns(class_a.limit())), (196_280, Some(1_241_000)));
+    let files = by("avb", "files");
+    assert_eq!((files.by, files.limit()), (PromisedBy::Load, None));
+    let group = by("opcua-pubsub-like", "group-1>subscriber-2");
+    assert_eq!((group.by, ns(group.launch_delta)), (PromisedBy::Limits, Some(20_000)));
+    // The file counts from the release, 200 us before the launch time.
+    assert_eq!((group.at_least.as_ns(), ns(group.limit())), (40_080, Some(57_080)));
+    assert_eq!((group.to.as_str(), group.to_interface.as_str()), ("subscriber-2", "eth0"));
+}
