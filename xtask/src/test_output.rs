@@ -7,6 +7,9 @@
 
 use crate::skip::Skip;
 
+/// More failures than so many are no noise of the machine.
+const AGAIN_AT_MOST: usize = 4;
+
 /// A machine that is given the output line by line.
 #[derive(Debug, Default)]
 pub struct TestOutput {
@@ -14,6 +17,8 @@ pub struct TestOutput {
     ok: u64,
     /// Tests that failed.
     pub failed: u64,
+    /// Their names, as the test programs tell them.
+    pub failures: Vec<String>,
     /// Tests that said that they cannot run here, once per test.
     pub skips: Vec<Skip>,
     section: Section,
@@ -77,7 +82,22 @@ impl TestOutput {
             self.ok += 1;
             return self.add_skip(name, outcome);
         }
-        (outcome == "FAILED").then(|| line.to_owned())
+        (outcome == "FAILED").then(|| {
+            self.failures.push(name.to_owned());
+            line.to_owned()
+        })
+    }
+
+    /// Tests that may be run a second time, if all that failed are: a few, each on a kernel, whose machine may have been busy with something
+    /// else. Those of pure code give the same each time.
+    pub fn again(&self) -> Option<&[String]> {
+        let on_a_kernel = |name: &String| {
+            let test = name.rsplit("::").next().unwrap_or(name);
+            test.starts_with("t3_") || test.starts_with("t4_")
+        };
+        let told = u64::try_from(self.failures.len()).is_ok_and(|told| told == self.failed);
+        let few = (1..=AGAIN_AT_MOST).contains(&self.failures.len());
+        (told && few && self.failures.iter().all(on_a_kernel)).then_some(&self.failures[..])
     }
 
     /// A line that a passed test wrote.
@@ -150,9 +170,31 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let mut output = TestOutput::default();
         let shown: Vec<String> = OUTPUT.lines().filter_map(|line| output.on(line)).collect();
         assert_eq!((output.passed(), output.failed), (3, 1));
+        assert_eq!(output.failures, ["b"]);
         let skips: Vec<String> = output.skips.iter().map(ToString::to_string).collect();
         assert_eq!(skips, ["SKIP: d: ignored, slow", "SKIP: a: no namespaces"]);
         assert!(shown.iter().any(|line| line == "thread 'b' panicked"));
         assert!(shown.iter().all(|line| line != "noise" && !line.contains("0 passed")));
+    }
+    #[test]
+    fn t0_only_a_few_tests_on_a_kernel_are_run_again() {
+        let again = |failed: &[&str]| {
+            let mut output = TestOutput::default();
+            for name in failed {
+                output.on(&format!("test {name} ... FAILED"));
+            }
+            output
+                .on(&format!("test result: FAILED. 9 passed; {} failed; 0 ignored", failed.len()));
+            output.again().map(<[String]>::len)
+        };
+        assert_eq!(again(&["streams::t3_a", "t4_b"]), Some(2));
+        assert_eq!(again(&[]), None);
+        assert_eq!(again(&["streams::t3_a", "streams::t0_t3_b"]), None);
+        assert_eq!(again(&["t3_a", "t3_b", "t3_c", "t3_d"]), Some(4));
+        assert_eq!(again(&["t3_a", "t3_b", "t3_c", "t3_d", "t3_e"]), None);
+        // A program that crashes in the middle tells fewer names than it has failures.
+        let mut crashed = TestOutput::default();
+        crashed.on("test result: FAILED. 1 passed; 1 failed; 0 ignored");
+        assert_eq!(crashed.again(), None);
     }
 }
