@@ -3,6 +3,7 @@
 
 mod on_hosts;
 mod on_sim;
+pub mod resumed;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -21,7 +22,7 @@ use timewire_model::scenario::{FileKind, Scenario};
 use timewire_report::{Extras, LongPacketPath, TableOptions};
 use timewire_runner::RunnerError;
 use timewire_runner::experiment::{self, Options, Script};
-use timewire_runner::rundir::{CaseMeta, RunDir};
+use timewire_runner::rundir::{CaseMeta, Destination, RunDir, RunRequest};
 use timewire_tsn::backend::{Asked, TransmitBackend};
 use timewire_tsn::file::ParseFile;
 
@@ -49,8 +50,22 @@ pub struct Demo {
 #[derive(Debug, Args)]
 pub struct Run {
     /// Scenario files, or one network file or experiment file (YAML or JSON)
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "resumed", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Go on with the run in this directory, as it was asked for: its cases that came to their end
+    /// stay, the others run
+    #[arg(
+        long = "continue",
+        value_name = "DIR",
+        conflicts_with_all = [
+            "files", "out", "on", "clock_error", "kernel", "time", "quick", "dry_run", "backend",
+            "trace", "seed", "array", "task", "merge",
+        ]
+    )]
+    pub resumed: Option<PathBuf>,
+    /// Where the files are that a network names, when that is not where its own file is.
+    #[arg(skip)]
+    pub beside: Option<PathBuf>,
     /// Use the quick_duration of the experiments
     #[arg(long)]
     pub quick: bool,
@@ -86,6 +101,35 @@ impl Run {
         self.files.iter().any(is)
     }
 
+    /// What is asked for, for a run that goes on later; `beside` is where the files are that a
+    /// network names, where it names some.
+    pub fn request(&self, beside: Option<PathBuf>) -> RunRequest {
+        let (place, mut options) = self.place.words();
+        let mut add = |name: &str| options.push(name.to_owned());
+        if self.quick {
+            add("--quick");
+        }
+        if self.trace {
+            add("--trace");
+        }
+        if let Some(backend) = self.backend.and_then(|backend| backend.to_possible_value()) {
+            add("--backend");
+            add(backend.get_name());
+        }
+        if let Some(seed) = self.limits.seed.filter(|_| self.place.on == Place::Sim) {
+            add("--seed");
+            add(&seed.to_string());
+        }
+        RunRequest { place, options, beside }
+    }
+
+    /// Where its results go; `name` is a part of the path where none was given.
+    ///
+    /// **Errors**: the current directory is gone.
+    pub fn directory(&self, name: &str) -> anyhow::Result<PathBuf> {
+        directory(self.resumed.as_ref().or(self.output.out.as_ref()), name)
+    }
+
     /// Whether no option is given that files of another kind have no use for.
     ///
     /// **Errors**: the first that is.
@@ -95,6 +139,7 @@ impl Run {
         can_be_quick: bool,
     ) -> anyhow::Result<()> {
         let given = [
+            ("--continue", self.resumed.is_some() && !can_be_quick),
             ("--quick", self.quick && !can_be_quick),
             ("--trace", self.trace),
             ("--backend", self.backend.is_some()),
@@ -162,15 +207,29 @@ const DEMO_OF_BOTH: [(&str, &str); 3] = [
 ];
 
 pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
-    let of_both = args.place.on == Place::LabUml || args.place.record_for.is_some();
+    let of_both = args.place.on == Place::LabUml;
     let all = if of_both { &DEMO_OF_BOTH } else { &DEMO };
     let count = if args.quick { 1 } else { all.len() };
     let scripts = all[..count].iter().map(|(name, text)| parse(name, text));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
     let (name, quick) = ("demo", args.quick);
-    let what = What { title, name, quick, ..What::default() };
-    perform(&scripts, what, (&args.place, &args.output))
+    let (place, mut options) = args.place.words();
+    options.extend(quick.then(|| "--quick".to_owned()));
+    let request = Some(RunRequest { place, options, beside: None });
+    let directory = directory(args.output.out.as_ref(), name)?;
+    let into = Destination { directory, request, resumes: false };
+    let what = What { title, name, quick, ..What::new(into) };
+    perform(&scripts, what, &args.place, args.output.json)
+}
+
+/// The directory that was named, or one for a run of this name.
+fn directory(named: Option<&PathBuf>, name: &str) -> anyhow::Result<PathBuf> {
+    let here = std::env::current_dir().context("the current directory is gone")?;
+    Ok(match named {
+        Some(directory) => here.join(directory),
+        None => experiment::default_directory(name, &here),
+    })
 }
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
@@ -214,8 +273,14 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         _ => names.join(", "),
     };
     let (quick, trace, seed) = (args.quick, args.trace, args.limits.seed);
-    let what = What { title, name: &names[0], quick, backend, trace, baseline, seed };
-    perform(&scripts, what, (&args.place, &args.output))
+    let directory = args.directory(&names[0])?;
+    let into = Destination {
+        directory,
+        request: Some(args.request(None)),
+        resumes: args.resumed.is_some(),
+    };
+    let what = What { title, name: &names[0], quick, backend, trace, baseline, seed, into };
+    perform(&scripts, what, &args.place, args.output.json)
 }
 
 fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
@@ -230,13 +295,14 @@ fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Re
         Place::LabUml => None,
         Place::Sim => {
             let (quick, trace) = (args.quick, args.trace);
-            on_sim::check(scripts, &What { quick, trace, backend, ..What::default() })?;
+            let what = What { quick, trace, backend, ..What::new(nowhere()) };
+            on_sim::check(scripts, &what)?;
             None
         }
         Place::Hosts(path) => {
             let hosts = place::hosts(path, "nothing was run")?;
             let (quick, trace) = (args.quick, args.trace);
-            let what = What { backend, quick, trace, ..What::default() };
+            let what = What { backend, quick, trace, ..What::new(nowhere()) };
             return on_hosts::dry_run(scripts, &what, hosts, &args.place, args.output.json);
         }
     };
@@ -248,6 +314,11 @@ fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Re
         }
         None => show_schedules(scripts, args.output.json),
     }
+}
+
+/// Of what is only looked at.
+fn nowhere() -> Destination {
+    Destination::new(PathBuf::new())
 }
 
 /// What the doctor says of the first scenario that cannot run in the laboratory of this kernel.
@@ -290,7 +361,6 @@ fn show_schedules(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
 }
 
 /// What is performed of the scenarios, and as what.
-#[derive(Default)]
 struct What<'a> {
     title: String,
     name: &'a str,
@@ -299,30 +369,41 @@ struct What<'a> {
     trace: bool,
     baseline: Option<Baseline>,
     seed: Option<u64>,
+    into: Destination,
+}
+
+impl What<'_> {
+    fn new(into: Destination) -> Self {
+        What {
+            title: String::new(),
+            name: "",
+            quick: false,
+            backend: None,
+            trace: false,
+            baseline: None,
+            seed: None,
+            into,
+        }
+    }
 }
 
 fn perform(
     scripts: &[Script],
     what: What<'_>,
-    (place, output): (&Where, &Output),
+    place: &Where,
+    json: bool,
 ) -> anyhow::Result<ExitCode> {
     place.check()?;
-    let name = what.name;
-    let here = std::env::current_dir().context("the current directory is gone")?;
-    let directory = match &output.out {
-        Some(directory) => here.join(directory),
-        None => experiment::default_directory(name, &here),
-    };
-    match &place.on {
+    match place.here() {
         Place::Lab => {}
-        Place::LabUml => return in_machine(place, &directory, what.baseline, output.json),
-        Place::Sim => return on_sim::run(scripts, what, directory, output.json),
+        Place::LabUml => return in_machine(place, &what.into, what.baseline, json),
+        Place::Sim => return on_sim::run(scripts, what, json),
         Place::Hosts(path) => {
             let hosts = place::hosts(path, "nothing was run")?;
-            return on_hosts::run(scripts, what, hosts, directory, (place, output));
+            return on_hosts::run(scripts, what, hosts, place, json);
         }
     }
-    let What { title, quick, backend, trace, baseline, .. } = what;
+    let What { title, quick, backend, trace, baseline, into, .. } = what;
     let program: PathBuf =
         std::env::current_exe().context("cannot find the path of this program")?;
     // Before the first thread: a user namespace can only be entered by a process with one.
@@ -332,7 +413,7 @@ fn perform(
     if place.record_for.is_none()
         && let Some(diagnosis) = refusal(scripts, backend)?
     {
-        return doctor::refuse(&diagnosis, NOTHING_RUN, output.json);
+        return doctor::refuse(&diagnosis, NOTHING_RUN, json);
     }
     let laboratory = match (&place.record_for, privilege) {
         (Some(machine), _) => machine.clone(),
@@ -341,8 +422,7 @@ fn perform(
             "user namespace: no real-time scheduling, no eBPF".to_owned()
         }
     };
-    let options =
-        Options { title, directory, quick, program, privilege: laboratory, backend, trace };
+    let options = Options { title, into, quick, program, privilege: laboratory, backend, trace };
     let mut line = ProgressLine::new();
     let result = experiment::run(scripts, &options, &mut |progress| line.tell(&progress));
     if place.record_for.is_none() {
@@ -358,7 +438,7 @@ fn perform(
     line.clear();
     match place.record_for {
         Some(_) => Ok(ExitCode::SUCCESS),
-        None => finish(&directory, baseline, output.json),
+        None => finish(&directory, baseline, json),
     }
 }
 
@@ -366,12 +446,15 @@ fn perform(
 /// computes the rest here.
 fn in_machine(
     place: &Where,
-    directory: &Path,
+    into: &Destination,
     baseline: Option<Baseline>,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let kernel = Kernel::find(place.kernel.as_deref())?;
-    let directory = timewire_datapath::files::empty_directory(directory)?;
+    let directory = match into.resumes {
+        true => RunDir::open(&into.directory)?.path().canonicalize()?,
+        false => timewire_datapath::files::empty_directory(&into.directory)?,
+    };
     let time = lab::time_for(place.time, &kernel);
     let about = kernel.about();
     let how = match time {
@@ -415,16 +498,20 @@ pub fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<Stri
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut command = vec![program.display().to_string()];
     let mut words = std::env::args().skip(1);
+    let mut into = "--out";
     while let Some(word) = words.next() {
+        if word == "--continue" || word.starts_with("--continue=") {
+            into = "--continue";
+        }
         // These are about this process; each has a value, beside it or behind it.
-        let own = ["--on", "--kernel", "--time", "--out", "--baseline"];
+        let own = ["--out", "--continue", "--baseline"];
         if own.contains(&word.as_str()) {
             words.next();
         } else if word != "--json" && !own.iter().any(|own| word.starts_with(&format!("{own}="))) {
             command.push(word);
         }
     }
-    command.extend(["--out".to_owned(), directory.display().to_string()]);
+    command.extend([into.to_owned(), directory.display().to_string()]);
     command.extend(["--record-for".to_owned(), machine.to_owned()]);
     Ok(command)
 }

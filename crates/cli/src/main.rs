@@ -82,6 +82,10 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => experiment::demo(&args),
+        Command::Run(args) if args.resumed.is_some() => match experiment::resumed::asked(args)? {
+            args if args.has(FileKind::Network) => network::run(&args),
+            args => experiment::run(&args),
+        },
         Command::Run(args) if args.array.are_given() => stations::array::run(&args),
         Command::Run(args) if args.has(FileKind::Experiment) => stations::run(&args),
         Command::Run(args) if args.has(FileKind::Network) => network::run(&args),

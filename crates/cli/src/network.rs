@@ -21,9 +21,9 @@ use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::Plan;
 use timewire_plan::synth::{Budget, Options, Planner};
 use timewire_plan::words::Refusals;
-use timewire_runner::experiment::default_directory;
+use timewire_runner::RunnerError;
 use timewire_runner::network::{self, Begun, Compiled, LaunchError, Obstacle, Planned, Site};
-use timewire_runner::rundir::{RunDir, RunEnd};
+use timewire_runner::rundir::{Destination, RunDir, RunEnd, RunRequest};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
 
@@ -47,10 +47,8 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let seed = args.limits.seed.filter(|_| args.place.on != Place::Sim);
     compare::Limits { seed, ..args.limits }.refuse()?;
     args.place.check()?;
-    let here = std::env::current_dir().context("the current directory is gone")?;
     if args.place.record_for.is_some() {
-        let directory = args.output.out.as_deref().context("invariant: it records somewhere")?;
-        return record(&here.join(directory));
+        return record(&args.directory("")?);
     }
     let (mut network, text) =
         input::read(path, FileKind::Network, "nothing was run", NetworkCases::parse)?;
@@ -62,18 +60,21 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let Some(plans) = planned(&network, &ending)? else {
         return Ok(ExitCode::from(1));
     };
-    let directory = || match &args.output.out {
-        Some(directory) => here.join(directory),
-        None => default_directory(&name, &here),
-    };
+    let request = args.request(args.named_beside(&network.cases, path)?);
     if args.place.on == Place::Sim {
         let cases = with_plans(&network, &plans)?;
-        sim::check_cases(path, &cases)?;
+        let beside = args.beside(path);
+        sim::check_cases((path, &beside), &cases)?;
         if args.dry_run {
             return show_networks(&network, &cases, args.output.json);
         }
         let told = (args.limits.seed, args.output.json);
-        return sim::run_cases((path, &directory()), (&cases, &text), told, &ending);
+        let into = Destination {
+            directory: args.directory(&name)?,
+            request: Some(request),
+            resumes: args.resumed.is_some(),
+        };
+        return sim::run_cases((&beside, &into), (&cases, &text), told, &ending);
     }
     let cases = match compiled(&network.cases, &plans, &args.place)? {
         Ok(cases) => cases,
@@ -91,16 +92,11 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
         }
     }
-    let directory = RunDir::create(&directory())?;
-    let place = match &args.place.on {
-        Place::Hosts(path) => format!("the hosts of {}", path.display()),
-        _ => machine(&args.place)?,
+    let into = args.directory(&name)?;
+    let (directory, cases) = match args.resumed {
+        Some(_) => network::resume(&into, &cases)?,
+        None => (begin(args, &into, (&cases, &text), request)?, cases),
     };
-    let started_utc_ns = clock::now::<Utc>().as_ns();
-    network::begin(
-        &directory,
-        &Begun { text: &text, cases: &cases, place: &place, started_utc_ns },
-    )?;
     let code = match &args.place.on {
         Place::Hosts(path) => {
             let hosts = place::hosts(path, "nothing was run")?.0;
@@ -118,16 +114,37 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     match (code, elapsed_ns) {
         (Some(0 | 1), Some(elapsed_ns)) => directory.write_end(&RunEnd { elapsed_ns })?,
         (None, _) => {
-            bail!("{WORDS}; what was recorded until then is in {}", directory.path().display())
+            return Err(RunnerError::EndRequested { path: directory.path().to_owned() }.into());
         }
         (Some(code), _) => {
             let what = directory.path().display();
-            say!("  what was recorded until then is in {what}");
+            say!("  what was recorded until then is kept in {what}");
+            say!("  hint: `timewire run --continue {what}` goes on with it");
             return Ok(ExitCode::from(code.max(2)));
         }
     }
     let is_well = tell(&directory, &cases, args.output.json)? && code == Some(0);
     Ok(ExitCode::from(u8::from(!is_well)))
+}
+
+/// Makes the run directory.
+fn begin(
+    args: &Run,
+    into: &Path,
+    (cases, text): (&CompiledCases, &str),
+    request: RunRequest,
+) -> anyhow::Result<RunDir> {
+    let directory = RunDir::create(into)?;
+    let place = match &args.place.on {
+        Place::Hosts(path) => {
+            directory.write_text("hosts.yaml", &place::hosts(path, "nothing was run")?.1)?;
+            format!("the hosts of {}", path.display())
+        }
+        _ => machine(&args.place)?,
+    };
+    let started_utc_ns = clock::now::<Utc>().as_ns();
+    network::begin(&directory, &Begun { text, cases, place: &place, started_utc_ns, request })?;
+    Ok(directory)
 }
 
 /// Gives all networks the duration of a quick run.
@@ -362,6 +379,9 @@ fn carry_out_all(
     let mut worst = 0;
     for (number, (case, compiled)) in (1..).zip(all) {
         let id = case.id();
+        if directory.has_ended(&id) {
+            continue;
+        }
         if all.len() > 1 {
             say!("{number} of {}: {id}", all.len());
         }

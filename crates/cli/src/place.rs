@@ -4,12 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use serde_json::json;
 use timewire_base::Span;
 use timewire_model::scenario::FileKind;
 use timewire_model::scenario::hosts_file::HostsFile;
 use timewire_runner::network::Obstacle;
+use timewire_runner::rundir::RunRequest;
 
 use crate::lab::LabTime;
 use crate::traffic::parse_time;
@@ -44,6 +45,33 @@ impl Where {
     pub fn hosts(path: &Path) -> Where {
         let on = Place::Hosts(path.to_owned());
         Where { on, clock_error: None, kernel: None, time: None, record_for: None }
+    }
+
+    /// Where this process has the stations: one that records for another is in its laboratory.
+    pub fn here(&self) -> &Place {
+        if self.record_for.is_some() { &Place::Lab } else { &self.on }
+    }
+
+    /// The words of the command line that name the place of a run, for one that goes on.
+    pub fn words(&self) -> (String, Vec<String>) {
+        let place = match &self.on {
+            Place::Lab => "lab",
+            Place::LabUml => "lab:uml",
+            Place::Sim => "sim",
+            Place::Hosts(_) => RunRequest::HOSTS,
+        };
+        let mut options = Vec::new();
+        let mut add = |name: &str, value: String| options.extend([name.to_owned(), value]);
+        if let Some(error) = self.clock_error {
+            add("--clock-error", error.to_string());
+        }
+        if let Some(kernel) = &self.kernel {
+            add("--kernel", kernel.clone());
+        }
+        if let Some(time) = self.time.and_then(|time| time.to_possible_value()) {
+            add("--time", time.get_name().to_owned());
+        }
+        (place.to_owned(), options)
     }
 
     /// Whether its options are for its place.

@@ -11,6 +11,7 @@ use clap::Args;
 use timewire_base::{Span, Verdict};
 use timewire_model::scenario::network::{NetworkCase, NetworkCases, NetworkFile};
 use timewire_model::scenario::{FileKind, ScenarioErrors};
+use timewire_runner::rundir::Destination;
 use timewire_runner::simulation::{self, Directory, Runs};
 use timewire_sim::net::{StreamSpec, Traffic};
 
@@ -89,17 +90,17 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     run_file(args, (&file, &text), &Ending::new()?)
 }
 
-/// Whether all networks of a file can be simulated, before the first is.
+/// Whether all networks of a file can be simulated, before the first is; `beside` is where the
+/// files are that it names.
 ///
 /// **Errors**: the first that cannot, with its case.
-pub fn check_cases(path: &Path, cases: &[NetworkCase]) -> anyhow::Result<()> {
+pub fn check_cases((path, beside): (&Path, &Path), cases: &[NetworkCase]) -> anyhow::Result<()> {
     for case in cases {
         let context = || match cases.len() {
             1 => format!("{}; nothing was run", path.display()),
             _ => format!("{}: in {}/{}; nothing was run", path.display(), case.case, case.load),
         };
-        let (network, _) =
-            simulation::network(&case.file, directory_of(path)).with_context(context)?;
+        let (network, _) = simulation::network(&case.file, beside).with_context(context)?;
         simulation::check(&case.file, &network).with_context(context)?;
     }
     Ok(())
@@ -107,20 +108,31 @@ pub fn check_cases(path: &Path, cases: &[NetworkCase]) -> anyhow::Result<()> {
 
 /// Exit code as that of `sim`: each network of a file once, kept in one run directory.
 pub fn run_cases(
-    (path, out): (&Path, &Path),
+    (beside, into): (&Path, &Destination),
     (cases, text): (&[NetworkCase], &str),
     (seed, json): (Option<u64>, bool),
     ending: &Ending,
 ) -> anyhow::Result<ExitCode> {
     let first = cases.first().context("invariant: a file has a network")?;
     let seed_of = |file: &NetworkFile| seed.unwrap_or(file.seed.get());
-    let directory = Directory::of_cases(out, cases, text, seed_of(&first.file))?;
+    let directory = match into.resumes {
+        true => Directory::resume(&into.directory, cases)?,
+        false => {
+            let (out, request) = (&into.directory, into.request.clone());
+            Directory::of_cases(out, (cases, text), seed_of(&first.file), request)?
+        }
+    };
     let mut tables = String::new();
     let (mut elapsed, mut ended, mut is_good) = (Span::ZERO, None, true);
     let mut progress = ProgressLine::new();
     for (number, case) in (1..).zip(cases) {
         let file = &case.file;
-        let (mut network, unread) = simulation::network(file, directory_of(path))?;
+        // What the ports of the only case sent is known to who simulates it.
+        if cases.len() > 1 && directory.has_ended(case) {
+            elapsed += file.duration;
+            continue;
+        }
+        let (mut network, unread) = simulation::network(file, beside)?;
         unread.iter().for_each(|what| say!("note: {what}"));
         network.seed = seed_of(file);
         let runs = Runs {

@@ -38,7 +38,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     args.limits.refuse()?;
     let place = &args.place;
     place.check()?;
-    if place.on == Place::Sim {
+    if *place.here() == Place::Sim {
         return Err(RunnerError::Unsupported {
             what: format!("--on sim cannot run the experiment of {}", path.display()),
             why: "its stations run programs of their own, which the simulator does not have; it \
@@ -57,7 +57,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(script.file.name.as_str(), &here),
     };
-    if place.on == Place::LabUml {
+    if *place.here() == Place::LabUml {
         laboratory::network(&script.file)?;
         return laboratory::in_machine(args, &directory);
     }

@@ -38,6 +38,7 @@ mod receive;
 mod report;
 mod report_memory;
 mod report_times;
+mod resumed;
 mod run;
 mod segment;
 mod sim;

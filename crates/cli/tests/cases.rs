@@ -191,7 +191,9 @@ fn ended_by(signal: &str) {
     if signal == "INT" {
         assert_eq!(code, Some(2));
         let said = fs::read_to_string(&log).unwrap();
-        assert!(said.contains("what was recorded until then is in"), "{said}");
+        let hint = format!("hint: `timewire run --continue {out}` goes on with it");
+        assert!(said.contains("what was recorded until then is kept in"), "{said}");
+        assert!(said.contains(&hint), "{said}");
     }
     let report = timewire(&["report", &out, "--json"]);
     assert_eq!(report.code, Some(1), "{report:?}");
@@ -203,4 +205,8 @@ fn ended_by(signal: &str) {
     );
     assert_eq!(finding(&summary, "line-qos/one-queue/files/control")["verdict"], "pass");
     assert_eq!(finding(&summary, "line-qos/scheduled/files/run")["verdict"], "inconclusive");
+    let summary = timewire(&["run", "--continue", &out, "--json"]).done().json();
+    assert_eq!((ids(&summary["cases"]), &summary["complete"]), (CASES.to_vec(), &true.into()));
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(!said.contains("4 of 6: "), "{said}");
 }

@@ -11,8 +11,8 @@ use timewire_agent::links::{Identity, Peers, Role};
 use crate::support::{BOTH_CASES, Host, PLAIN_CASE, Running, Said, Tiny, wait_until};
 
 /// `alpha` and `beta` on a hub, `alpha` with an address of its own, and an agent that serves TLS.
-struct Stations {
-    host: Host,
+pub struct Stations {
+    pub host: Host,
     agent: Running,
 }
 
@@ -28,7 +28,7 @@ observers:
 
 impl Stations {
     /// `None`, after saying why, where it cannot be.
-    fn start() -> Option<Stations> {
+    pub fn start() -> Option<Stations> {
         let host = Host::start()?;
         host.tool("ip netns add hub");
         host.tool("ip -n hub link add hub0 type bridge ageing_time 0");
@@ -66,7 +66,7 @@ impl Stations {
     }
 
     /// What of both hosts an experiment changes.
-    fn look(&self) -> String {
+    pub fn look(&self) -> String {
         let of = |station: &str| {
             let shown = self.host.tool_in(station, "ip -br -4 address show");
             let qdiscs = self.host.tool_in(station, "tc qdisc show dev eth0");

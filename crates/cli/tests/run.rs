@@ -332,7 +332,10 @@ fn t3_a_run_ends_on_request() {
         let out = host.scratch().join("out");
         said.failed(
             2,
-            &format!("error: ended on request; what was recorded until then is kept in {out}\n"),
+            &format!(
+                "error: ended on request; what was recorded until then is kept in {out}\n  hint: \
+                 `timewire run --continue {out}` goes on with it\n"
+            ),
         );
         is_kept(&host);
     }

@@ -3,7 +3,7 @@
 //! of its comparison.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,14 +35,25 @@ impl SyncFile {
     /// Makes it, with its header.
     pub fn create(path: &Path, stations: &[String]) -> Result<SyncFile, DatapathError> {
         let file = File::create(path).map_err(DatapathError::file("create", path))?;
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let mut this = SyncFile { file, failed: None };
-        this.line(&SyncLine::Sync(SyncHeader {
-            schema: SYNC_SCHEMA.to_owned(),
-            kernel: boot.trim().to_owned(),
-            stations: stations.to_vec(),
-        }));
+        this.line(&header(stations));
         Ok(this)
+    }
+
+    /// The same; a record of these stations that is there goes on, as far as the kernel is the same.
+    pub fn resume(path: &Path, stations: &[String]) -> Result<SyncFile, DatapathError> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if !text.starts_with(&header(stations).to_text()) {
+            return SyncFile::create(path, stations);
+        }
+        let failed = DatapathError::file("write", path);
+        let mut file = File::options().write(true).open(path).map_err(&failed)?;
+        // A line that was cut short by the end of its writer does not count.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let whole = u64::try_from(whole).expect("invariant: a text in memory is shorter");
+        file.set_len(whole).map_err(&failed)?;
+        file.seek(SeekFrom::Start(whole)).map_err(&failed)?;
+        Ok(SyncFile { file, failed: None })
     }
 
     /// Adds a sample.
@@ -60,6 +71,15 @@ impl SyncFile {
             self.failed = self.file.write_all(line.to_text().as_bytes()).err();
         }
     }
+}
+
+fn header(stations: &[String]) -> SyncLine {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    SyncLine::Sync(SyncHeader {
+        schema: SYNC_SCHEMA.to_owned(),
+        kernel: boot.trim().to_owned(),
+        stations: stations.to_vec(),
+    })
 }
 
 /// A look at all clocks of this kernel.
@@ -119,9 +139,9 @@ pub struct RunSync {
 }
 
 impl RunSync {
-    /// Begins the record with a first sample. A `ptp4l` of the host is asked too, if one is found.
+    /// Begins the record with a first sample, or goes on with the one that is there. A `ptp4l` of the host is asked too, if one is found.
     pub fn begin(path: &Path, stations: &[String]) -> Result<RunSync, DatapathError> {
-        let file = SyncFile::create(path, stations)?;
+        let file = SyncFile::resume(path, stations)?;
         let nics = (0..MAX_NICS)
             .filter(|number| Path::new(&format!("/dev/ptp{number}")).exists())
             .filter_map(|number| Some((number, NicClock::open(number).ok()?)))
@@ -202,4 +222,34 @@ fn offset_now(asked: &mut Asked) -> Option<Option<(Instant<Mono>, i64)>> {
         Some((clock::now(), sign * i64::try_from(away).ok()?))
     };
     Some(ptp_sample(&look).and_then(with_error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_a_record_goes_on_behind_its_last_whole_line() {
+        let path = std::env::temp_dir().join(format!("timewire-sync-{}", std::process::id()));
+        let stations = ["alpha".to_owned()];
+        let mut file = SyncFile::resume(&path, &stations).unwrap();
+        let event = |what: &str| SyncEvent { raw_ns: 1, what: what.to_owned(), why: String::new() };
+        file.event(event("one"));
+        file.file.write_all(b"{\"sam").unwrap();
+        drop(file);
+        let mut file = SyncFile::resume(&path, &stations).unwrap();
+        file.event(event("two"));
+        drop(file);
+        let lines = SyncLine::read(&fs::read_to_string(&path).unwrap()).unwrap();
+        let events = lines.iter().filter_map(|line| match line {
+            SyncLine::Event(event) => Some(event.what.as_str()),
+            _ => None,
+        });
+        assert_eq!(events.collect::<Vec<_>>(), ["one", "two"]);
+        // Those of other stations are another record.
+        drop(SyncFile::resume(&path, &["beta".to_owned()]).unwrap());
+        let lines = SyncLine::read(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(lines.len(), 1);
+        fs::remove_file(&path).unwrap();
+    }
 }

@@ -155,6 +155,9 @@ impl Failure for RunnerError {
             {
                 Some("real-time policies need CAP_SYS_NICE, frames CAP_NET_RAW".into())
             }
+            RunnerError::EndRequested { path } => {
+                Some(format!("`timewire run --continue {}` goes on with it", path.display()).into())
+            }
             _ => self.inner()?.hint(),
         }
     }

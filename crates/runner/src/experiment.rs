@@ -34,7 +34,7 @@ use timewire_sys::event::EndRequests;
 use timewire_tsn::backend::{Asked, TransmitBackend, check_backend};
 
 use crate::RunnerError;
-use crate::rundir::{CaseMeta, Moment, RunDir, RunEnd, RunMeta, StreamMeta};
+use crate::rundir::{CaseMeta, Destination, Moment, RunDir, RunEnd, RunMeta, StreamMeta};
 pub use on_hosts::{
     HostJudged, HostsOptions, JudgeHosts, judge_hosts, plans_on_hosts, run_on_hosts,
 };
@@ -57,8 +57,8 @@ pub struct Script {
 pub struct Options {
     /// Title of the run.
     pub title: String,
-    /// The run directory; it must not exist, or be empty.
-    pub directory: PathBuf,
+    /// Where it goes.
+    pub into: Destination,
     /// Use the scenarios' `quick_duration`.
     pub quick: bool,
     /// This program, to be started as the experiment's parts.
@@ -124,8 +124,7 @@ pub fn run(
     }
     let started: Instant<Utc> = clock::now();
     let environment = environment(&options.privilege);
-    let (directory, meta) =
-        begin(scripts, &options.title, &options.directory, (started, environment))?;
+    let (directory, meta) = begin(scripts, &options.title, &options.into, (started, environment))?;
     run_all(scripts, options, progress, &requests, &directory, meta).map_err(|error| {
         // A terminal asks all programs of the run to end, and one of them may have been faster.
         if requests.take() { end_requested(&directory) } else { error }
@@ -135,18 +134,28 @@ pub fn run(
     Ok(directory)
 }
 
-/// Makes the run directory of scenarios.
+/// Makes the run directory of scenarios, or takes up the run that is in it.
 fn begin(
     scripts: &[Script],
     title: &str,
-    directory: &Path,
+    into: &Destination,
     (started, environment): (Instant<Utc>, Vec<Fact>),
 ) -> Result<(RunDir, RunMeta), RunnerError> {
-    let directory = RunDir::create(directory)?;
+    let runs = scripts.iter().flat_map(|script| runs_of(&script.scenario));
+    let cases: Vec<String> = runs.map(|run| run.id).collect();
+    if into.resumes {
+        let (directory, mut meta) = RunDir::resume(&into.directory, &cases)?;
+        let new = environment.into_iter().filter(|fact| !meta.environment.contains(fact));
+        let new: Vec<Fact> = new.collect();
+        meta.environment.extend(new);
+        return Ok((directory, meta));
+    }
+    let directory = RunDir::create(&into.directory)?;
     let mut meta = RunMeta::new(title.to_owned(), started.as_ns());
+    meta.cases = cases;
+    meta.request = into.request.clone();
     for script in scripts {
         meta.scenarios.push(script.scenario.name.to_string());
-        meta.cases.extend(runs_of(&script.scenario).into_iter().map(|run| run.id));
         let path = directory.scenario_path(script.scenario.name.as_str());
         std::fs::write(&path, &script.text).map_err(RunnerError::file("write", &path))?;
     }
@@ -200,16 +209,29 @@ fn run_all(
     let names: Vec<String> = names.into_iter().collect();
     let sync = RefCell::new(RunSync::begin(&directory.sync_path(), &names)?);
     for script in scripts {
+        let is_left = runs_of(&script.scenario).iter().any(|run| !directory.has_ended(&run.id));
+        if !is_left {
+            number += runs_of(&script.scenario).len();
+            continue;
+        }
         let lab = build_lab(&script.scenario, options, progress)?;
         let resolved = backend::resolve(&script.scenario, options.backend, &lab, progress)?;
         let scenario = &resolved.scenario;
         hosts::save(directory, scenario, &lab, Moment::Before)?;
-        meta.environment.push(pacing_fact(scenario, &lab));
-        meta.backends.extend(resolved.choice.clone());
+        let fact = pacing_fact(scenario, &lab);
+        if !meta.environment.contains(&fact) {
+            meta.environment.push(fact);
+        }
+        let choice = resolved.choice.iter().filter(|it| !meta.backends.contains(it));
+        let choice: Vec<_> = choice.cloned().collect();
+        meta.backends.extend(choice);
         directory.write_meta(&meta)?;
         let mut stage = Stage::new(&resolved, &lab, directory, options, &sync)?;
         for run in runs_of(scenario) {
             number += 1;
+            if directory.has_ended(&run.id) {
+                continue;
+            }
             if requests.take() {
                 return Err(end_requested(directory));
             }
@@ -269,6 +291,7 @@ fn run_case(
     let counted = stage.perform(run.case, &participants, tracing, requests)?;
     meta.macs = counted.macs;
     meta.timestamp_bound = counted.timestamp_bound;
+    meta.ended = true;
     stage.directory().write_case(&run.id, &meta)
 }
 
@@ -313,6 +336,7 @@ fn case_meta(
         timestamp_bound: None,
         clock_bound: None,
         traces: Vec::new(),
+        ended: false,
     })
 }
 

@@ -30,6 +30,7 @@
 
 mod compare;
 mod dropped;
+mod resumed;
 mod simulated;
 mod traced;
 
@@ -62,6 +63,7 @@ use timewire_capture::sync::{self, ClockSeries, SyncLine, SyncSummary, summarise
 use timewire_tsn::file::ParseFile;
 
 pub use compare::HostsBefore;
+pub use resumed::{Destination, RunRequest};
 pub use simulated::{Judged, SIMULATION, SIMULATION_SCHEMA};
 
 use crate::{RunnerError, network};
@@ -94,6 +96,9 @@ pub struct RunMeta {
     /// Which backends were taken, where the user left or forced the choice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<BackendChoice>,
+    /// What was asked for, so that the run can go on; absent where it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RunRequest>,
 }
 
 impl RunMeta {
@@ -109,6 +114,7 @@ impl RunMeta {
             cases: Vec::new(),
             environment: Vec::new(),
             backends: Vec::new(),
+            request: None,
         }
     }
 }
@@ -174,6 +180,9 @@ pub struct CaseMeta {
     /// absent where none was wanted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<String>,
+    /// Whether the case came to its end.
+    #[serde(default)]
+    pub ended: bool,
 }
 
 impl CaseMeta {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -12,7 +11,7 @@ use timewire_agent::protocol::Plan;
 use timewire_agent::sweep::own_agent_directory;
 use timewire_runner::experiment::{self, HostsOptions, Progress, Script};
 
-use super::{Output, What, finish, show_schedules};
+use super::{What, finish, show_schedules};
 use crate::doctor::on_hosts::{Preflight, RunOptions};
 use crate::output::{self, ProgressLine};
 use crate::place::{self, Hosts, Where};
@@ -22,11 +21,11 @@ pub(super) fn run(
     scripts: &[Script],
     what: What<'_>,
     hosts: Hosts,
-    directory: PathBuf,
-    (place, output): (&Where, &Output),
+    place: &Where,
+    json: bool,
 ) -> anyhow::Result<ExitCode> {
     crate::apply::recover()?;
-    let options = options(&what, hosts, directory, place)?;
+    let options = options(&what, hosts, place)?;
     let wanted = RunOptions { backend: what.backend, trace: what.trace };
     let mut line = ProgressLine::new();
     line.tell(&Progress::Step("asking the hosts".to_owned()));
@@ -34,11 +33,11 @@ pub(super) fn run(
     line.clear();
     let obstacles = obstacles?;
     if !obstacles.is_empty() {
-        return place::refuse(what.name, place, &obstacles, output.json);
+        return place::refuse(what.name, place, &obstacles, json);
     }
     let result = experiment::run_on_hosts(scripts, &options, &mut |progress| line.tell(&progress));
     line.clear();
-    finish(&result?, what.baseline, output.json)
+    finish(&result?, what.baseline, json)
 }
 
 /// Prints what the hosts would do.
@@ -49,7 +48,7 @@ pub(super) fn dry_run(
     place: &Where,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let plans = experiment::plans_on_hosts(scripts, &options(what, hosts, PathBuf::new(), place)?)?;
+    let plans = experiment::plans_on_hosts(scripts, &options(what, hosts, place)?)?;
     if json {
         return output::json(&json!({"schema": "timewire.plans/1", "cases": plans}));
     }
@@ -60,12 +59,11 @@ pub(super) fn dry_run(
 fn options(
     what: &What<'_>,
     (hosts, hosts_text): Hosts,
-    directory: PathBuf,
     place: &Where,
 ) -> anyhow::Result<HostsOptions> {
     Ok(HostsOptions {
         title: what.title.clone(),
-        directory,
+        into: what.into.clone(),
         quick: what.quick,
         program: std::env::current_exe().context("cannot find the path of this program")?,
         backend: what.backend,

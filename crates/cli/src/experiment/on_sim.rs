@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `run` and `demo` with scenarios in the simulator.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use timewire_runner::RunnerError;
@@ -11,15 +10,10 @@ use super::{What, finish};
 use crate::output::ProgressLine;
 
 /// Runs the scenarios there, and concludes.
-pub(super) fn run(
-    scripts: &[Script],
-    what: What<'_>,
-    directory: PathBuf,
-    json: bool,
-) -> anyhow::Result<ExitCode> {
+pub(super) fn run(scripts: &[Script], what: What<'_>, json: bool) -> anyhow::Result<ExitCode> {
     check(scripts, &what)?;
     let mut line = ProgressLine::new();
-    let options = options(&what, directory);
+    let options = options(&what);
     let result = experiment::run_on_sim(scripts, &options, &mut |progress| line.tell(&progress));
     line.clear();
     finish(&result?, what.baseline, json)
@@ -38,13 +32,13 @@ pub(super) fn check(scripts: &[Script], what: &What<'_>) -> anyhow::Result<()> {
         }
         .into());
     }
-    Ok(experiment::check_on_sim(scripts, &options(what, PathBuf::new()))?)
+    Ok(experiment::check_on_sim(scripts, &options(what))?)
 }
 
-fn options(what: &What<'_>, directory: PathBuf) -> SimOptions {
+fn options(what: &What<'_>) -> SimOptions {
     SimOptions {
         title: what.title.clone(),
-        directory,
+        into: what.into.clone(),
         quick: what.quick,
         backend: what.backend,
         seed: what.seed.unwrap_or(DEFAULT_SEED),

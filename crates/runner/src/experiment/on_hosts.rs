@@ -36,7 +36,7 @@ use super::{
 };
 use crate::RunnerError;
 use crate::error::invalid;
-use crate::rundir::{RunDir, RunEnd};
+use crate::rundir::{Destination, RunDir, RunEnd};
 use timewire_datapath::files::read_json;
 
 /// How to run on hosts.
@@ -44,8 +44,8 @@ use timewire_datapath::files::read_json;
 pub struct HostsOptions {
     /// Title of the run.
     pub title: String,
-    /// The run directory; it must not exist, or be empty.
-    pub directory: PathBuf,
+    /// Where it goes.
+    pub into: Destination,
     /// Use the scenarios' `quick_duration`.
     pub quick: bool,
     /// This program, to be started as agents of this host.
@@ -80,9 +80,11 @@ pub fn run_on_hosts(
     check_hosts(&scripts, &options.hosts)?;
     let started: Instant<Utc> = clock::now();
     let about = (started, agent_facts(&options.hosts));
-    let (directory, mut meta) = begin(&scripts, &options.title, &options.directory, about)?;
+    let (directory, mut meta) = begin(&scripts, &options.title, &options.into, about)?;
     directory.write_text("hosts.yaml", &options.hosts_text)?;
-    for script in &scripts {
+    let has_ended =
+        |script: &&Script| runs_of(&script.scenario).iter().all(|run| directory.has_ended(&run.id));
+    for script in scripts.iter().filter(|script| !has_ended(script)) {
         let names = script.scenario.stations.iter().map(|station| &station.name);
         let observers = options.hosts.observers.iter().map(|observer| &observer.name);
         let (keys, own) = (&options.keys, options.program.clone());
@@ -95,11 +97,16 @@ pub fn run_on_hosts(
             requests: &requests,
         };
         progress(Progress::Step(format!("looking at the hosts of {}", script.scenario.name)));
-        meta.environment.extend(place.look(progress)?);
+        let found = place.look(progress)?.into_iter();
+        let new: Vec<_> = found.filter(|fact| !meta.environment.contains(fact)).collect();
+        meta.environment.extend(new);
         directory.write_meta(&meta)?;
         for (index, run) in runs_of(&script.scenario).iter().enumerate() {
             let at = meta.cases.iter().position(|case| *case == run.id).unwrap_or(index);
             let (number, of) = (at + 1, meta.cases.len());
+            if directory.has_ended(&run.id) {
+                continue;
+            }
             progress(Progress::Case { number, of, id: run.id.clone() });
             let facts = place.perform(run, index, progress)?;
             let new: Vec<_> = facts.into_iter().filter(|f| !meta.environment.contains(f)).collect();
@@ -416,7 +423,7 @@ impl Place<'_> {
         plan: Plan,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Records, bool), RunnerError> {
-        let place = self.directory.path().join("agents").join(id.replace('/', "."));
+        let place = self.directory.agents_path(id);
         let orchestrator = Orchestrator::open(&place, plan)?;
         let mut asked = false;
         let mut is_asked = || {
@@ -537,6 +544,7 @@ impl Place<'_> {
             meta.timestamp_bound = timestamp_bound(&after);
             facts.extend(mac_facts(scenario, &after));
         }
+        meta.ended = true;
         self.directory.write_case(&run.id, &meta)?;
         for station in &scenario.stations {
             self.keep_snapshot(records, &station.name, SNAPSHOTS[1])?;

@@ -7,7 +7,7 @@
 mod compile;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use timewire_base::drops::{Candidate, Cause, DropCause};
 use timewire_base::{Instant, Span};
@@ -28,7 +28,7 @@ use super::{
 use crate::RunnerError;
 use crate::error::invalid;
 use crate::program::{DROPS, Program};
-use crate::rundir::{RunDir, RunEnd};
+use crate::rundir::{Destination, RunDir, RunEnd};
 use crate::simulation::{RecordWriter, simulated_clock};
 
 /// How to run in the simulator.
@@ -36,8 +36,8 @@ use crate::simulation::{RecordWriter, simulated_clock};
 pub struct SimOptions {
     /// Title of the run.
     pub title: String,
-    /// The run directory; it must not exist, or be empty.
-    pub directory: PathBuf,
+    /// Where it goes.
+    pub into: Destination,
     /// Use the scenarios' `quick_duration`.
     pub quick: bool,
     /// Which backend the cases with `backend: mac` get; without, Timewire's own MAC.
@@ -73,7 +73,7 @@ pub fn run_on_sim(
     let (scripts, choices) = resolved(scripts, options.backend)?;
     // The time of this host is no part of the run.
     let about = (Instant::from_ns(0), facts(&scripts, options.seed));
-    let (directory, mut meta) = begin(&scripts, &options.title, &options.directory, about)?;
+    let (directory, mut meta) = begin(&scripts, &options.title, &options.into, about)?;
     meta.backends = choices;
     directory.write_meta(&meta)?;
     let (mut number, of, mut elapsed_ns) = (0, meta.cases.len(), Span::ZERO);
@@ -84,11 +84,14 @@ pub fn run_on_sim(
             let path = directory.case_path(&run.id);
             fs::create_dir_all(&path).map_err(RunnerError::file("create", &path))?;
             let case = case(script, run, options, &path)?;
+            let lasts = case.participants.times.over - Instant::from_ns(0);
+            elapsed_ns = elapsed_ns.checked_add(lasts).unwrap_or(Span::MAX);
+            if directory.has_ended(&run.id) {
+                continue;
+            }
             if !case.simulate(&directory, run, &requests)? {
                 return Err(end_requested(&directory));
             }
-            let lasts = case.participants.times.over - Instant::from_ns(0);
-            elapsed_ns = elapsed_ns.checked_add(lasts).unwrap_or(Span::MAX);
         }
     }
     directory.write_end(&RunEnd { elapsed_ns })?;
@@ -220,6 +223,7 @@ impl SimCase<'_> {
         });
         meta.macs = macs.collect();
         self.write_drops(&directory.case_path(&run.id), &outcome)?;
+        meta.ended = true;
         directory.write_case(&run.id, &meta)?;
         Ok(true)
     }

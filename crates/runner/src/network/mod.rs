@@ -30,7 +30,7 @@ use crate::error::invalid;
 use crate::experiment::connection::Connection;
 
 pub use compile::{Obstacle, Planned, Site, compile};
-pub use records::{Begun, begin, begun, keep};
+pub use records::{Begun, begin, begun, keep, resume};
 pub use show::{conditions, described, table};
 
 /// The disciplines that egress ports have.

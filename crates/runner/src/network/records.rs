@@ -20,7 +20,7 @@ use super::judge::Measured;
 use super::{Compiled, EXPERIMENT, Promise, PromisedBy};
 use crate::RunnerError;
 use crate::error::{Context as _, invalid};
-use crate::rundir::{CaseMeta, ClockBoundMeta, RunDir, RunMeta, StreamMeta};
+use crate::rundir::{CaseMeta, ClockBoundMeta, RunDir, RunMeta, RunRequest, StreamMeta};
 
 /// What a run is, before it begins.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct Begun<'a> {
     pub place: &'a str,
     /// When it starts, nanoseconds since 1970 UTC.
     pub started_utc_ns: i64,
+    /// What was asked for.
+    pub request: RunRequest,
 }
 
 /// What is read of how a trial ended.
@@ -54,7 +56,7 @@ const TRIAL_END: &str = "end.json";
 ///
 /// **Errors**: a file cannot be written.
 pub fn begin(directory: &RunDir, begun: &Begun<'_>) -> Result<(), RunnerError> {
-    let Begun { text, cases, place, started_utc_ns } = begun;
+    let Begun { text, cases, place, started_utc_ns, request } = begun;
     let (first, _) = cases.first().context("a network file has a network")?;
     let name = first.file.name.to_string();
     let network = directory.network_path(&name);
@@ -71,7 +73,38 @@ pub fn begin(directory: &RunDir, begun: &Begun<'_>) -> Result<(), RunnerError> {
     meta.cases = cases.iter().map(|(case, _)| case.id()).collect();
     meta.environment = environment(cases, place);
     meta.network = Some(name);
+    meta.request = Some(request.clone());
     directory.write_meta(&meta)
+}
+
+/// Goes on with a run in its directory; its cases as they were when it began.
+///
+/// **Errors**: as [`RunDir::resume`]; its cases would be carried out otherwise than they were.
+pub fn resume(
+    path: &Path,
+    cases: &[(NetworkCase, Compiled)],
+) -> Result<(RunDir, Vec<(NetworkCase, Compiled)>), RunnerError> {
+    let ids: Vec<String> = cases.iter().map(|(case, _)| case.id()).collect();
+    let kept = RunDir::open(path)?;
+    let mut all = Vec::new();
+    if kept.meta()?.cases == ids {
+        for (case, compiled) in cases {
+            let (_, before) = begun(&kept, &case.id())?;
+            let mut now = compiled.clone();
+            // What its hosts file is called makes no difference.
+            now.launch_error.place.clone_from(&before.launch_error.place);
+            if before != now {
+                return Err(invalid(format!(
+                    "{}: {} would be carried out otherwise than when the run began; the program \
+                     is another: run it anew, with another --out",
+                    path.display(),
+                    case.id()
+                )));
+            }
+            all.push((case.clone(), before));
+        }
+    }
+    Ok((RunDir::resume(path, &ids)?.0, all))
 }
 
 /// A case of a run that has begun: its network, and its experiment.
@@ -412,6 +445,7 @@ fn case_meta(
             by: "as the hosts file or --clock-error says".to_owned(),
         }),
         traces: Vec::new(),
+        ended: true,
     })
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::rundir::{CaseMeta, RunDir, RunEnd, RunMeta, SIMULATION, StreamMeta};
+use crate::rundir::{CaseMeta, RunDir, RunEnd, RunMeta, RunRequest, SIMULATION, StreamMeta};
 use timewire_base::{Instant, Span};
 use timewire_capture::summary::{Fact, FactLevel, StreamClass};
 use timewire_model::scenario::network::{NetMetric, NetTraffic, NetworkCase, NetworkFile};
@@ -45,6 +45,7 @@ pub struct Recording {
     id: String,
     case: CaseMeta,
     sinks: Arc<Mutex<Sinks>>,
+    is_broken_off: bool,
 }
 
 struct Sinks {
@@ -93,6 +94,7 @@ pub fn traced(file: &NetworkFile, names: &[String]) -> Result<BTreeSet<usize>, R
 impl Recording {
     /// The run was stopped at this time: nothing is recorded after it.
     pub fn broken_off(&mut self, at: Span) {
+        self.is_broken_off = true;
         self.case.to_ns = Instant::from_ns(at.as_ns());
         self.case.from_ns = self.case.from_ns.min(self.case.to_ns);
     }
@@ -130,9 +132,9 @@ impl Directory {
     /// **Errors**: as [`Directory::create`].
     pub fn of_cases(
         path: &Path,
-        cases: &[NetworkCase],
-        text: &str,
+        (cases, text): (&[NetworkCase], &str),
         seed: u64,
+        request: Option<RunRequest>,
     ) -> Result<Directory, RunnerError> {
         let first = &cases.first().context("a network file has a network")?.file;
         let mut directory = Directory::create(path, (first, text), (seed, 1), None)?;
@@ -143,8 +145,23 @@ impl Directory {
                 .with_context(|| format!("cannot create {}", path.display()))?;
             directory.run.write_network(&case.id(), &case.file)?;
         }
+        directory.meta.request = request;
         directory.run.write_meta(&directory.meta)?;
         Ok(directory)
+    }
+
+    /// Goes on with the cases of a run in its directory.
+    ///
+    /// **Errors**: as [`RunDir::resume`].
+    pub fn resume(path: &Path, cases: &[NetworkCase]) -> Result<Directory, RunnerError> {
+        let ids: Vec<String> = cases.iter().map(NetworkCase::id).collect();
+        let (run, meta) = RunDir::resume(path, &ids)?;
+        Ok(Directory { run, meta, traced: None, loads: Mutex::default() })
+    }
+
+    /// Whether a case came to its end before.
+    pub fn has_ended(&self, case: &NetworkCase) -> bool {
+        self.run.has_ended(&case.id())
     }
 
     /// Begins a run: what the simulation tells is written.
@@ -175,13 +192,13 @@ impl Directory {
         let sinks =
             Arc::new(Mutex::new(Sinks { records: Some(records), events, loads: Loads::default() }));
         simulation.observe(Box::new(DirectorySink(Arc::clone(&sinks))));
-        Ok(Recording { id, case, sinks })
+        Ok(Recording { id, case, sinks, is_broken_off: false })
     }
 
     /// Closes the files of a run that has ended.
     ///
     /// **Errors**: something could not be written, now or earlier.
-    pub fn recorded(&self, recording: Recording) -> Result<(), RunnerError> {
+    pub fn recorded(&self, mut recording: Recording) -> Result<(), RunnerError> {
         let mut sinks = recording.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).add(&sinks.loads);
         if let Some(records) = sinks.records.take() {
@@ -191,6 +208,8 @@ impl Directory {
             let path = self.run.case_path(&recording.id).join(CAPTURE);
             events.finish().with_context(|| format!("cannot write {}", path.display()))?;
         }
+        drop(sinks);
+        recording.case.ended = !recording.is_broken_off;
         self.run.write_case(&recording.id, &recording.case)
     }
 
@@ -365,6 +384,7 @@ fn case(
         timestamp_bound: None,
         clock_bound: None,
         traces: traced.then(|| CAPTURE.to_owned()).into_iter().collect(),
+        ended: false,
     })
 }
 
