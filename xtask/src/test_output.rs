@@ -88,8 +88,8 @@ impl TestOutput {
         })
     }
 
-    /// Tests that may be run a second time, if all that failed are: a few, each on a kernel, whose machine may have been busy with something
-    /// else. Those of pure code give the same each time.
+    /// What failed, if it may run a second time: a few tests, each on a kernel, whose machine may
+    /// have been busy with something else. Those of pure code give the same each time.
     pub fn again(&self) -> Option<&[String]> {
         let on_a_kernel = |name: &String| {
             let test = name.rsplit("::").next().unwrap_or(name);

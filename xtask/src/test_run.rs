@@ -118,8 +118,8 @@ fn tests(root: &Path, tally: &mut Tally) {
     }
 }
 
-/// All tests of these packages. Where a few on a kernel fail, those run a second time, alone; each that passes then is told and
-/// counted as passed.
+/// All tests of these packages. Where a few on a kernel fail, those run a second time, alone; each
+/// that passes then is told and counted as passed.
 fn run_tests(root: &Path, tally: &mut Tally, of: &[&str]) -> Result<(), String> {
     let mut first = run_programs(root, of, &[])?;
     tally.passed += first.output.passed();

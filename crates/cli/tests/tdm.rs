@@ -278,6 +278,90 @@ fn t3_a_killed_mac_gives_everything_back() {
     }
 }
 
+/// Addresses that differ in all that an address can have.
+fn use_link_in_many_ways(host: &Host) {
+    for address in [
+        "10.1.0.2/24 broadcast + label phy0:b",
+        "10.1.0.1/24 broadcast + label phy0:a",
+        "10.1.0.3/24",
+        "10.2.0.1 peer 10.2.0.9/32 metric 50",
+        "10.3.0.1/24 valid_lft 5000 preferred_lft 3000",
+        "10.4.0.1/24 scope link noprefixroute",
+    ] {
+        host.tool(&format!("ip address add {address} dev phy0"));
+    }
+    for address in [
+        "fd00::1/64 nodad",
+        "fd01::1/64 nodad noprefixroute valid_lft 5000 preferred_lft 0",
+        "fd02::1/64 nodad home",
+        "fe80::77/64 nodad",
+    ] {
+        host.tool(&format!("ip -6 address add {address} dev phy0"));
+    }
+    host.tool("ip route add default via 10.1.0.254 metric 7");
+    host.tool("ip route add 10.9.0.0/16 via 10.1.0.254 src 10.1.0.3 table 100");
+    host.tool("ip -6 route add fd09::/64 via fd00::9 metric 9 table 100");
+}
+
+/// The addresses of the link with all that they have, and its routes; lifetimes rounded to ten
+/// minutes, in which a test ends.
+fn addresses(host: &Host) -> (Vec<String>, Vec<String>) {
+    let shown = host.tool("ip -j -d address show dev phy0");
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let mut all = shown[0]["addr_info"].as_array().unwrap().clone();
+    let mut told = Vec::new();
+    for info in &mut all {
+        for key in ["valid_life_time", "preferred_life_time"] {
+            info[key] = info[key].as_u64().unwrap().div_ceil(600).into();
+        }
+        // Not yet made sure of, a moment after it came.
+        info.as_object_mut().unwrap().remove("tentative");
+        told.push(info.to_string());
+    }
+    // Of IPv6 the kernel shows the newest first.
+    told.sort_by_key(|info| info.contains("inet6").then(|| info.clone()));
+    let routes = |family: &str| host.tool(&format!("ip {family} route show table all dev phy0"));
+    let routes = routes("-4") + &routes("-6");
+    // The kernel makes those of link-local and multicast addresses again a moment later.
+    let is_kept = |line: &&str| !["fe80", "ff00", "table local"].iter().any(|it| line.contains(it));
+    let mut routes: Vec<String> = routes.lines().filter(is_kept).map(str::to_owned).collect();
+    routes.sort();
+    (told, routes)
+}
+
+#[test]
+fn t3_an_address_comes_back_with_all_that_it_had() {
+    let Some(Segment { host, file }) = Segment::start() else { return };
+    use_link_in_many_ways(&host);
+    let before = addresses(&host);
+    let start =
+        ["tdm", "start", "phy0", "--file", &file, "--station", "alpha", "--clock", "one-host"];
+    for kill in [true, false] {
+        host.timewire(&[&start[..], &["--move-addresses"]].concat()).done();
+        let moved = host.tool("ip -o address show dev tw0");
+        for address in [
+            "10.1.0.2/24 brd 10.1.0.255 scope global tw0",
+            "10.1.0.1/24 brd 10.1.0.255 scope global secondary tw0",
+            "10.2.0.1 peer 10.2.0.9/32 metric 50",
+            "10.4.0.1/24 scope link",
+            "fd02::1/64 scope global nodad home",
+            "fe80::77/64 scope link",
+        ] {
+            assert!(moved.contains(address), "{address}: {moved}");
+        }
+        assert_eq!(host.tool("ip -4 -o address show dev phy0"), "");
+        if kill {
+            let status = host.timewire(&["tdm", "show", "--json"]).done().json();
+            let kill = format!("kill -9 {}", status["pid"]);
+            support::run(&mut host.command("", &["sh", "-c", &kill])).done();
+        } else {
+            host.timewire(&["tdm", "stop"]).done();
+        }
+        host.is_clean();
+        assert_eq!(addresses(&host), before);
+    }
+}
+
 #[test]
 fn t3_what_mac_and_watchdog_leave_the_next_start_restores() {
     let Some(Segment { host, file }) = Segment::start() else { return };

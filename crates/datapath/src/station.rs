@@ -4,6 +4,7 @@
 //!
 //! Not here: how frames are released (`talker`, `listen`, `timewire-tsn`).
 
+mod address;
 mod link;
 
 use std::collections::BTreeSet;
@@ -29,7 +30,7 @@ use crate::DatapathError;
 use crate::control::{
     MemberStatus, OnTime, Received, Request, Response, STATUS_SCHEMA, Server, Status, SyncStatus,
 };
-use link::{LinkState, far_name, first_word, make_interfaces};
+use link::{LinkState, far_name, make_interfaces};
 
 /// Of members of the priority group: below the MAC that carries their frames.
 pub const GROUP_PRIORITY: u8 = 60;
@@ -180,7 +181,7 @@ impl Station {
             return Err(DatapathError::LinkHasAddresses {
                 link: spec.link.clone(),
                 stack: spec.stack.clone(),
-                addresses: link.addresses.iter().map(|text| first_word(text)).collect(),
+                addresses: link.addresses.iter().map(|it| it.name.clone()).collect(),
             });
         }
         let far = far_name(&spec.stack)?;

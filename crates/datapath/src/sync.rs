@@ -40,7 +40,7 @@ impl SyncFile {
         Ok(this)
     }
 
-    /// The same; a record of these stations that is there goes on, as far as the kernel is the same.
+    /// The same; a record of these stations that is there goes on, if the kernel is the same.
     pub fn resume(path: &Path, stations: &[String]) -> Result<SyncFile, DatapathError> {
         let text = fs::read_to_string(path).unwrap_or_default();
         if !text.starts_with(&header(stations).to_text()) {
@@ -139,7 +139,8 @@ pub struct RunSync {
 }
 
 impl RunSync {
-    /// Begins the record with a first sample, or goes on with the one that is there. A `ptp4l` of the host is asked too, if one is found.
+    /// Begins the record with a first sample, or goes on with the one that is there. A `ptp4l` of
+    /// the host is asked too, if one is found.
     pub fn begin(path: &Path, stations: &[String]) -> Result<RunSync, DatapathError> {
         let file = SyncFile::resume(path, stations)?;
         let nics = (0..MAX_NICS)

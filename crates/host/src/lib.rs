@@ -19,11 +19,13 @@ pub mod timestamping;
 pub mod tool;
 
 mod error;
+mod expiry;
 mod recovery;
 mod scheduling;
 mod undo;
 
 pub use error::HostError;
+pub use expiry::{Expiry, Uptime};
 pub use journal::watchdog;
 #[cfg(fuzzing)]
 pub use recovery::read_log;

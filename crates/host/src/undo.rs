@@ -12,6 +12,7 @@ use timewire_base::IfName;
 use timewire_sys::namespace::{self, Process};
 
 use crate::HostError;
+use crate::expiry::{Expiry, Uptime};
 use crate::journal::{Inverse, Kind};
 use crate::tool::{self, Tool, netns_path};
 
@@ -48,8 +49,11 @@ pub enum Undo {
         netns: Option<String>,
         /// The interface.
         interface: IfName,
-        /// Address and prefix length, as `10.77.0.1/24`.
+        /// Address and prefix length with all that it had, as `10.77.0.1/24 brd 10.77.0.255`.
         address: String,
+        /// When it ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expiry: Option<Expiry>,
     },
     /// Takes an address away from an interface.
     DeleteAddress {
@@ -125,8 +129,16 @@ impl Inverse for Undo {
             Undo::RemoveDir { path } => {
                 gone_is_fine(fs::remove_dir(path)).map_err(|e| HostError::file("remove", path, e))
             }
-            Undo::AddAddress { netns, interface, address } => {
-                add_address(netns.as_deref(), interface, address)
+            Undo::AddAddress { netns, interface, address, expiry } => {
+                let times = expiry.map(|expiry| expiry.words(Uptime::now()));
+                match times {
+                    // It would have ended by now.
+                    Some(None) => Ok(()),
+                    Some(Some(times)) => {
+                        add_address(netns.as_deref(), interface, &format!("{address}{times}"))
+                    }
+                    None => add_address(netns.as_deref(), interface, address),
+                }
             }
             Undo::DeleteAddress { interface, address } => {
                 let line = format!("addr del {address} dev {interface}");
@@ -185,7 +197,7 @@ impl fmt::Display for Undo {
             Undo::DeleteNetns { name } => write!(f, "delete network namespace {name}"),
             Undo::RemoveFile { path } => write!(f, "remove {}", path.display()),
             Undo::RemoveDir { path } => write!(f, "remove directory {}", path.display()),
-            Undo::AddAddress { netns, interface, address } => {
+            Undo::AddAddress { netns, interface, address, .. } => {
                 write!(f, "give {interface}{} its address {address} back", place(netns))
             }
             Undo::DeleteAddress { interface, address } => {

@@ -11,9 +11,10 @@ use timewire_base::wire::MacAddress;
 use timewire_base::{FileError, IfName};
 use timewire_host::journal::Journal;
 use timewire_host::tool::{self, Tool};
-use timewire_host::{HostError, Undo};
+use timewire_host::{HostError, Undo, Uptime};
 
 use super::StationSpec;
+use super::address::LinkAddress;
 use crate::DatapathError;
 
 /// What must be known of the link before it is touched.
@@ -21,8 +22,8 @@ pub(super) struct LinkState {
     pub(super) address: MacAddress,
     mtu: u64,
     is_up: bool,
-    /// As `ip address add` takes them.
-    pub(super) addresses: Vec<String>,
+    /// In the kernel's order: the first of a subnet is its primary one.
+    pub(super) addresses: Vec<LinkAddress>,
     /// As `ip route add` takes them; those that the kernel makes by itself are not among them.
     routes: Vec<String>,
 }
@@ -40,34 +41,23 @@ impl LinkState {
             return Err(bad("it is no Ethernet interface"));
         }
         let address = entry["address"].as_str().and_then(|it| it.parse().ok());
-        let infos = entry["addr_info"].as_array().into_iter().flatten();
-        let global = infos.filter(|info| info["scope"] == "global").filter_map(address_text);
+        let address: MacAddress = address.ok_or_else(|| bad("it has no Ethernet address"))?;
+        let (infos, now) = (entry["addr_info"].as_array().into_iter().flatten(), Uptime::now());
+        let addresses = infos.filter_map(|info| LinkAddress::read(info, (link, address), now));
         let mut routes = Vec::new();
         for family in ["-4", "-6"] {
-            let shown = tool::run(Tool::Ip, &[family, "route", "show", "dev", link.as_str()])?;
+            let words = [family, "route", "show", "table", "all", "dev", link.as_str()];
+            let shown = tool::run(Tool::Ip, &words)?;
             routes.extend(shown.lines().filter_map(|line| route_text(line, family == "-6")));
         }
         Ok(LinkState {
-            address: address.ok_or_else(|| bad("it has no Ethernet address"))?,
+            address,
             mtu: entry["mtu"].as_u64().unwrap_or(1_500),
             is_up: entry["flags"].as_array().is_some_and(|flags| flags.contains(&"UP".into())),
-            addresses: global.collect(),
+            addresses: addresses.collect(),
             routes,
         })
     }
-}
-
-pub(super) fn first_word(text: &str) -> String {
-    text.split(' ').next().unwrap_or_default().to_owned()
-}
-
-/// `10.77.0.1/24 brd 10.77.0.255`
-fn address_text(info: &Value) -> Option<String> {
-    let mut text = format!("{}/{}", info["local"].as_str()?, info["prefixlen"].as_u64()?);
-    if let Some(broadcast) = info["broadcast"].as_str() {
-        text += &format!(" brd {broadcast}");
-    }
-    Some(text)
 }
 
 /// A line of `ip route show` as `ip route add` takes it; `None` for those that come by themselves
@@ -136,12 +126,13 @@ pub(super) fn make_interfaces(
     }
     let mut lines = vec![format!("link set {} up", spec.link)];
     if spec.move_addresses {
-        let add = |what: &str, value: &String| format!("{what} add {value} dev {stack}");
-        lines.extend(link.addresses.iter().map(|address| add("address", address)));
+        let add = |what: &str, value: &str| format!("{what} add {value} dev {stack}");
+        let now = Uptime::now();
+        lines.extend(link.addresses.iter().map(|address| add("address", &address.moved(now))));
         lines.extend(link.routes.iter().map(|route| add("route", route)));
     }
     let is_moved = |address: &&String| {
-        spec.move_addresses && link.addresses.iter().any(|it| first_word(it) == **address)
+        spec.move_addresses && link.addresses.iter().any(|it| it.name == **address)
     };
     let new = spec.addresses.iter().filter(|address| !is_moved(address));
     lines.extend(new.map(|address| format!("address add {address} dev {stack}")));
@@ -158,11 +149,15 @@ fn take_addresses(
     for route in &link.routes {
         journal.record(Undo::AddRoute { interface: name.clone(), route: route.clone() })?;
     }
-    for address in &link.addresses {
-        let (interface, address) = (name.clone(), address.clone());
-        journal.record(Undo::AddAddress { netns: None, interface, address })?;
+    // The last first, so that the first is the first again.
+    for address in link.addresses.iter().rev() {
+        let (interface, expiry) = (name.clone(), address.expiry);
+        let address = address.whole();
+        journal.record(Undo::AddAddress { netns: None, interface, address, expiry })?;
     }
-    Ok(link.addresses.iter().map(|address| format!("address del {address} dev {name}")).collect())
+    // A primary address takes its secondary ones along.
+    let take = |address: &LinkAddress| format!("address del {} dev {name}", address.own());
+    Ok(link.addresses.iter().rev().map(take).collect())
 }
 
 /// Keeps the kernel from sending on an interface by itself, and from taking frames there for the
@@ -197,6 +192,9 @@ mod tests {
     fn t0_routes_are_read_as_they_are_written() {
         let v4 = |line| route_text(line, false);
         assert_eq!(v4("10.1.0.0/24 proto kernel scope link src 10.1.0.1"), None);
+        assert_eq!(v4("local 10.1.0.1 table local proto kernel scope host src 10.1.0.1"), None);
+        let other = "10.9.0.0/16 via 10.1.0.254 table 100";
+        assert_eq!(v4(other).unwrap(), other);
         let dhcp = "default via 10.1.0.254 proto dhcp metric 100";
         assert_eq!(v4(&format!("{dhcp} linkdown ")).unwrap(), dhcp);
         let v6 = |line| route_text(line, true);
