@@ -144,7 +144,7 @@ pub struct StreamBound {
     /// From the arrival of a message's first bit at the talker's port until its last bit is at the
     /// last listener; `None`: no bound was found.
     pub latency: Option<Span>,
-    /// How much the latency can differ.
+    /// How much the latency can differ, from any frame to any other, also of one message.
     pub jitter: Option<Span>,
     /// Why there is none.
     pub without: Option<NoBound>,

@@ -410,10 +410,10 @@ impl Work<'_> {
         let travels = link.propagation.as_ns();
         let (latest, soonest) = (latest.map(|latest| latest + travels), soonest + sent + travels);
         if stream.listeners.contains(&link.to) {
+            // The first frame of a message does not wait for the others.
             let end = &mut ends[hop.route];
-            let rest = sent * i64::from(stream.frames - 1);
             end.0 = end.0.zip(latest).map(|(known, latest)| known.max(latest));
-            end.1 = end.1.min(soonest + rest);
+            end.1 = end.1.min(soonest);
         }
         let hop = &mut self.hops[index];
         (hop.latest, hop.soonest) = (latest, soonest);

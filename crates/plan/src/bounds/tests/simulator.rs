@@ -57,7 +57,8 @@ struct Simulation<'a> {
     events: BinaryHeap<Reverse<(i64, u64, Event)>>,
     count: u64,
     random: Random,
-    latency: Vec<i64>,
+    /// By route: the least and the longest of its frames.
+    latency: Vec<(i64, i64)>,
 }
 
 impl Simulation<'_> {
@@ -170,8 +171,9 @@ impl Simulation<'_> {
             }
             let links = &self.routes[frame.route].links;
             if frame.hop + 1 == links.len() {
-                let latency = &mut self.latency[frame.route];
-                *latency = (*latency).max(now - frame.born);
+                let (least, most) = &mut self.latency[frame.route];
+                *least = (*least).min(now - frame.born);
+                *most = (*most).max(now - frame.born);
             } else {
                 self.at(now, Event::Comes(Frame { hop: frame.hop + 1, ..frame }));
             }
@@ -361,16 +363,18 @@ fn t0_no_simulated_network_exceeds_its_bounds() {
             events: BinaryHeap::new(),
             count: 0,
             random,
-            latency: vec![0; routes.len()],
+            latency: vec![(i64::MAX, 0); routes.len()],
         };
         if bounds.streams.iter().any(|stream| stream.latency.is_none()) {
             continue;
         }
         simulation.run();
         let place = usize::try_from(kind).unwrap();
-        for (stream, seen) in bounds.streams.iter().zip(&simulation.latency) {
+        for (stream, (least, seen)) in bounds.streams.iter().zip(&simulation.latency) {
             let most = stream.latency.unwrap().as_ns();
             assert!(*seen <= most, "seed {seed}, {:?}: {seen} ns of {most}", stream.stream);
+            let (differs, jitter) = (seen - least, stream.jitter.unwrap().as_ns());
+            assert!(differs <= jitter, "seed {seed}, {:?}: {differs} of {jitter}", stream.stream);
             bounded[place] += 1;
             nearest[place] = nearest[place].max(seen * 1_000 / most);
         }
