@@ -55,7 +55,8 @@ pub enum Cause {
         /// The longest window.
         longest: Span,
     },
-    /// Each of these queues depends on the one before it, and the first on the last.
+    /// Each of these queues depends on the one before it, and the first on the last, and their
+    /// delays grow with each other without end.
     Circular {
         /// In the order of dependence, the first of the file first.
         queues: Vec<PortClass>,
@@ -137,7 +138,11 @@ fn circle(problem: &Problem, queues: &[PortClass]) -> String {
         names.push(format!("{} more", queues.len() - NAMED));
     }
     let first = queues.first().map_or_else(String::new, name);
-    format!("circular dependency: {}, and {first} again", names.join(", "))
+    let names = names.join(", ");
+    format!(
+        "circular dependency: the delays of {names}, and {first} again, grow with each other \
+         without end"
+    )
 }
 
 /// With three digits after the point, rounded up or down.

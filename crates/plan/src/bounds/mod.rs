@@ -3,7 +3,8 @@
 //! exceed under strict priority, credit-based shaping, asynchronous shaping, gates and preemption.
 //!
 //! Class by class and link by link in the order of dependence, with total flow analysis: what a
-//! stream's frames can wait on a link makes its burst on the next one. Whole numbers, each rounded
+//! stream's frames can wait on a link makes its burst on the next one; in circles of dependence,
+//! until all fit each other. Whole numbers, each rounded
 //! towards the safe side: rates up to bit/s, bursts up to bits, delays up to nanoseconds.
 //!
 //! **Source**: IEEE 802.1Q-2022, 8.6.8 and Annex L; RFC 9320; the papers named at the functions.
@@ -11,6 +12,7 @@
 //! Not here: scheduled traffic ([`crate::check`]); exact fractions ([`crate::calculus`]).
 
 mod cause;
+mod circle;
 mod credit;
 mod network;
 mod port;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The bounds of every queue and stream of a network, queue by queue in the order of dependence.
+//! The bounds of every queue and stream of a network, queue by queue in the order of dependence;
+//! where there is none, `circle`.
 //!
 //! **Source**: total flow analysis with the shaping of input links: Mifdaoui, Leydier: Beyond the
 //! Accuracy-Complexity Tradeoffs of Compositional Analyses using Network Calculus (2017);
@@ -29,37 +30,37 @@ pub struct Route {
 }
 
 /// One stream on one link.
-struct Hop {
+pub(super) struct Hop {
     route: usize,
     link: LinkId,
     queue: usize,
     before: Option<usize>,
     frame_bits: u64,
     rate_bps: u64,
-    source_bits: u64,
+    pub(super) source_bits: u64,
     /// When it comes here; `None` until that is known, and for ever if it has no bound.
-    burst_bits: Option<u64>,
+    pub(super) burst_bits: Option<u64>,
     /// Until it has left, from the talker: at most and at least.
     latest: Option<i64>,
     soonest: i64,
 }
 
-struct Work<'a> {
+pub(super) struct Work<'a> {
     network: &'a Network,
     schemes: &'a [PortScheme],
-    hops: Vec<Hop>,
+    pub(super) hops: Vec<Hop>,
     /// By link and class: hops.
-    queues: Vec<Vec<usize>>,
-    loads: Vec<[Load; 8]>,
-    delays: Vec<Option<i64>>,
-    done: Vec<bool>,
+    pub(super) queues: Vec<Vec<usize>>,
+    pub(super) loads: Vec<[Load; 8]>,
+    pub(super) delays: Vec<Option<i64>>,
+    pub(super) done: Vec<bool>,
     /// By queue: the queue with the cause, and the cause, where there is no bound.
-    without: Vec<Option<(usize, Arc<Cause>)>>,
+    pub(super) without: Vec<Option<(usize, Arc<Cause>)>>,
     bounds: NetworkBounds,
 }
 
 /// Which port and class a queue is.
-fn port_class(queue: usize) -> PortClass {
+pub(super) fn port_class(queue: usize) -> PortClass {
     let class = u8::try_from(queue % 8).expect("invariant: a remainder of 8");
     PortClass { link: LinkId::from_index(queue / 8), class }
 }
@@ -187,12 +188,14 @@ impl Work<'_> {
                 }
             }
         }
-        self.circles(&feeds);
+        if !self.settle()? {
+            self.circles(&feeds);
+        }
         Ok(())
     }
 
-    /// Each queue that was not done is in a circle of dependence, or behind one: back from it, each
-    /// time to one that was not done, until a queue comes again.
+    /// Each queue that was not done is in a circle of dependence that came to no rest, or behind
+    /// one: back from it, each time to one that was not done, until a queue comes again.
     fn circles(&mut self, feeds: &[Vec<usize>]) {
         let open = |queue: &usize| !self.queues[*queue].is_empty() && !self.done[*queue];
         let mut before: BTreeMap<usize, usize> = BTreeMap::new();
@@ -225,7 +228,7 @@ impl Work<'_> {
     }
 
     /// What comes to the queue, what it is served with, and what follows.
-    fn queue(&mut self, queue: usize) -> Result<(), BoundsError> {
+    pub(super) fn queue(&mut self, queue: usize) -> Result<(), BoundsError> {
         self.done[queue] = true;
         let (link, class) = (queue / 8, queue % 8);
         if let Some(cause) = self.arrive(queue) {
