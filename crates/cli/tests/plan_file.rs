@@ -98,6 +98,72 @@ fn clock(draw: &mut Draw, sync: &str) -> String {
     }
 }
 
+/// The same of one that drifts and is set right, or stays wrong.
+fn drifting(draw: &mut Draw) -> &'static str {
+    draw.of(&[
+        "offset: 500ns",
+        "offset: -500ns",
+        "drift: 20ppm, sync: { interval: 5ms, error: 60ns }",
+        "drift: -30ppm, wander: 1ppm, sync: { interval: 5ms, error: 60ns }",
+        "drift: 40ppm, sync: { by: beacon, interval: 2ms, error: 60ns, bias: 100ns }",
+    ])
+}
+
+/// One to four bridges in a line with stations whose clocks drift, and a few streams of one class.
+fn light(seed: u64) -> String {
+    let mut draw = Draw(seed);
+    let bridges = 1 + draw.below(4);
+    let (mut stations, mut links, mut text) = (Vec::new(), String::new(), String::new());
+    for bridge in 0..bridges {
+        let device = draw.of(&["", "interval_min: 1us", "gate_entries: 64, granularity: 8ns"]);
+        let forward = draw.of(&["2us", "1500ns", "{ kind: uniform, min: 500ns, max: 3us }"]);
+        let clock = drifting(&mut draw);
+        let _ = writeln!(
+            text,
+            "- {{ name: b{bridge}, forward: {forward}, clock: {{ {clock} }}, \
+             device: {{ {device} }} }}"
+        );
+        if bridge > 0 {
+            let _ = writeln!(links, "- {{ between: [b{}, b{bridge}], rate: 1Gbit }}", bridge - 1);
+        }
+        for number in 0..1 + draw.below(3) + u64::from(bridges == 1) {
+            stations.push((format!("s{bridge}-{number}"), bridge));
+        }
+    }
+    text += "stations:\n";
+    for (name, bridge) in &stations {
+        let device = draw.of(&["", "gate_entries: 200, interval_min: 2us"]);
+        let send = draw.of(&["0us", "3us", "{ kind: uniform, min: 1us, max: 2us }"]);
+        let clock = drifting(&mut draw);
+        let _ = writeln!(
+            text,
+            "- {{ name: {name}, send: {send}, clock: {{ {clock} }}, device: {{ {device} }} }}"
+        );
+        let rate = draw.of(&["100Mbit", "1Gbit"]);
+        let _ = writeln!(links, "- {{ between: [{name}, b{bridge}], rate: {rate} }}");
+    }
+    let mut streams = String::new();
+    let count = u64::try_from(stations.len()).unwrap();
+    for stream in 0..2 + draw.below(5) {
+        let from = draw.below(count);
+        let to = (from + 1 + draw.below(count - 1)) % count;
+        let name = |place: u64| &stations[usize::try_from(place).unwrap()].0;
+        let (size, period) = (20 + draw.below(600), draw.of(&["1ms", "2ms"]));
+        let burst = draw.of(&["1", "1", "2"]);
+        let _ = writeln!(
+            streams,
+            "- {{ name: t{stream}, talker: {}, listeners: {}, class: 7, size: {size}B, \
+             period: {period}, burst: {burst}, scheduled: true, max_latency: 700us }}",
+            name(from),
+            name(to)
+        );
+    }
+    format!(
+        "timewire: 1\nkind: network\nname: light-{seed}\nduration: 300ms\nsync_error: 1us\n\
+         bridges:\n{text}links:\n{links}streams:\n{streams}"
+    )
+}
+
 /// Two to five bridges in a line or ring with links of two rates, one to three stations at each,
 /// streams with places, and others beside them that fill the links.
 fn network(seed: u64) -> String {
@@ -230,6 +296,24 @@ fn t2_the_plans_of_random_networks_hold_in_the_simulator() {
         planned > 300 && messages > 5_000 && refused > 0,
         "{planned} streams with {messages} messages"
     );
+}
+
+/// Clocks that drift, jump when they are set right, and stay wrong for ever, all within what the
+/// file says: no message misses its window.
+#[test]
+fn t2_plans_hold_on_clocks_that_drift() {
+    let scratch = Scratch::new();
+    let mut messages = 0;
+    for seed in 0..60 {
+        let file = scratch.write("light.yaml", &light(seed));
+        let said = timewire(&["plan", &file, "--simulate", "--json"]);
+        assert_eq!(said.code, Some(0), "seed {seed}: {said:?}\n{}", light(seed));
+        for stream in said.json()["simulation"]["streams"].as_array().unwrap() {
+            assert_eq!(stream["outside_windows"], 0, "seed {seed}: {stream}");
+            messages += stream["delivered"].as_u64().unwrap();
+        }
+    }
+    assert!(messages > 20_000, "{messages}");
 }
 
 #[test]

@@ -72,6 +72,8 @@ fn network(random: &mut Random) -> Network {
                 0 => Forwarding::CutThrough { header_bytes: random.of(&[22, 64, 2_000]) },
                 _ => Forwarding::StoreAndForward,
             },
+            correction: ns(random.of(&[0, 0, 30, 1_000])),
+            early: ns(random.of(&[0, 100])),
             ..Node::new(format!("n{index}"), role)
         };
         if !plain {
@@ -114,6 +116,7 @@ fn network(random: &mut Random) -> Network {
             every: ns(random.of(&[50_000, 125_000, 300_000])),
             lasts: ns(random.of(&[2_000, 15_000])),
         }),
+        rate_error_ppm: random.of(&[0, 200, 5_000]),
     };
     Network::new(nodes, links, options).unwrap()
 }

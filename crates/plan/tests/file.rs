@@ -159,16 +159,17 @@ fn t0_the_planned_file_is_a_network_with_gates() {
 
 #[test]
 fn t0_launch_times_that_the_gates_do_not_take_are_named() {
-    // The start is at 100 us and the window as long as the frame, 9920 ns, in a cycle of 1 ms.
+    // The start is at 100 us and the window as long as the frame, 9920 ns, and its margin of 2 ns,
+    // in a cycle of 1 ms.
     let rendered = |lead: &str| {
         let text = pair(&format!("launch_time: {lead}"), CYCLIC);
         let (network, given, plan) = planned(&text);
         file::render(&network, &given, &plan)
     };
-    for lead in ["1ms", "50us", "990080ns", "9920ns"] {
+    for lead in ["1ms", "50us", "990080ns", "9922ns"] {
         assert!(rendered(lead).is_ok(), "{lead}: {:?}", rendered(lead));
     }
-    for (lead, launch) in [("990081ns", 90_081), ("1ns", 100_001), ("9919ns", 109_919)] {
+    for (lead, launch) in [("990081ns", 90_081), ("3ns", 100_003), ("9921ns", 109_921)] {
         let refused = rendered(lead).unwrap_err();
         assert!(
             matches!(&refused, RenderError::Across { launch: own, .. }
@@ -198,7 +199,8 @@ fn t1_gates_of_a_bridge_are_instance_data() {
     let states: Vec<_> = (0..3).map(|place| row(place, "gate-states-value")).collect();
     assert_eq!(states, [0b0111, 0b1000, 0b0111]);
     let times: Vec<_> = (0..3).map(|place| row(place, "time-interval-value")).collect();
-    assert_eq!(times, [112_420, 9_920, 877_660]);
+    // A fifth of a thousandth longer than the frame.
+    assert_eq!(times, [112_420, 9_922, 877_658]);
     assert_eq!((entries.len(), row(2, "index")), (3, 2));
 }
 

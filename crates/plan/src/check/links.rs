@@ -139,7 +139,9 @@ impl Links {
         let mut start = here.start.rem_euclid(here.interval);
         while start < link.cycle {
             let opens = |at| match &link.gates {
-                Some(gates) => gates.opens(here.queue, at).unwrap_or(start).min(start),
+                Some(gates) => {
+                    gates.opens(here.queue, at, here.occupancy).unwrap_or(start).min(start)
+                }
                 None => at,
             };
             let mut at = opens(start - wait);
@@ -234,15 +236,22 @@ impl OnLink {
 }
 
 impl Gates {
-    /// The first instant at or after `at` at which the queue's gate is open; `None`: it has none.
-    fn opens(&self, queue: u8, at: i64) -> Option<i64> {
+    /// The first instant at or after `at` at which the queue's gate is open for so long that a
+    /// frame of this length fits; `None`: there is none.
+    fn opens(&self, queue: u8, at: i64, length: i64) -> Option<i64> {
         let open = self.open.get(usize::from(queue)).filter(|open| !open.is_empty())?;
         let round = at.div_euclid(self.cycle) * self.cycle;
         let phase = at - round;
         let next = open.partition_point(|(_, end)| *end <= phase);
-        Some(match open.get(next) {
-            Some((start, _)) => round + (*start).max(phase),
-            None => round + self.cycle + open[0].0,
+        // Each window, the one after the turn of the cycle as well, is looked at once.
+        (next..=next + open.len()).find_map(|place| {
+            let turns = i64::try_from(place / open.len()).ok()?;
+            let (start, end) = open[place % open.len()];
+            let over = open[0].0 == 0 && end == self.cycle && open.len() > 1;
+            let end = if over { end + open[0].1 } else { end };
+            let shift = round + turns * self.cycle;
+            let start = (start + shift).max(at);
+            (end + shift - start >= length).then_some(start)
         })
     }
 

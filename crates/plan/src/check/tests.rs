@@ -87,7 +87,7 @@ pub(super) fn network() -> World {
         options: NetworkOptions {
             overhead_bytes: 20,
             sync_error: Span::from_ns(20),
-            reserve: None,
+            ..NetworkOptions::default()
         },
         streams: Vec::new(),
         plan: Plan::default(),

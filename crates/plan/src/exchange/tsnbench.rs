@@ -221,8 +221,7 @@ fn network(file: &SourceFile, bytes: &[u8]) -> Result<(Network, Ids), ScenarioEr
             node.processing_min = node.processing_max;
         }
     }
-    let options =
-        NetworkOptions { overhead_bytes: OVERHEAD, sync_error: Span::ZERO, reserve: None };
+    let options = NetworkOptions { overhead_bytes: OVERHEAD, ..NetworkOptions::default() };
     let network = Network::new(nodes, links, options).map_err(|error| {
         file.error("nodes and links", &error.to_string(), "each `id` and each `key` once")
     })?;

@@ -130,7 +130,7 @@ fn network(table: &Table, how: Tsnkit) -> Result<(Network, Ids), TableError> {
     let options = NetworkOptions {
         overhead_bytes: how.overhead_bytes,
         sync_error: Span::ZERO,
-        reserve: None,
+        ..NetworkOptions::default()
     };
     let network = Network::new(nodes, links, options).map_err(|error| {
         table.error(&error.to_string(), "each line is one direction between two nodes, once")

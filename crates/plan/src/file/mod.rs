@@ -11,6 +11,7 @@ mod agree;
 mod configured;
 mod gated;
 mod limits;
+mod margin;
 mod planned;
 mod qdiscs;
 mod render;
@@ -86,6 +87,9 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
     for station in &file.stations {
         let mut node = Node::new(station.name.as_str(), Role::EndStation);
         node.limits = limits(file, &station.name, &station.device);
+        node.correction = margin::correction(&station.clock);
+        let (least, most) = station.send.range();
+        node.early = most.map_or(Span::MAX, |most| most - least);
         nodes.push(node);
     }
     for bridge in &file.bridges {
@@ -105,7 +109,12 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
         }
     }
     let reserve = file.reserve.as_ref().map(|it| Reserve { every: it.period, lasts: it.duration });
-    let options = NetworkOptions { overhead_bytes: OVERHEAD, sync_error: file.sync_error, reserve };
+    let options = NetworkOptions {
+        overhead_bytes: OVERHEAD,
+        sync_error: file.sync_error,
+        reserve,
+        rate_error_ppm: margin::rate_error_ppm(file),
+    };
     Network::new(nodes, links, options)
 }
 
@@ -145,6 +154,7 @@ fn bridge_node(file: &NetworkFile, bridge: &NetBridge) -> Node {
         None => Forwarding::StoreAndForward,
     };
     node.limits = limits(file, &bridge.name, &bridge.device);
+    node.correction = margin::correction(&bridge.clock);
     node
 }
 

@@ -12,6 +12,9 @@
 //! is stored), then `processing_max` later, and the network's `sync_error` after that. It is there
 //! `processing_max - processing_min + 2 * sync_error` earlier than that at the earliest.
 //!
+//! **A window** of a port's gates is longer than what is sent in it by [`Network::margin`], as far
+//! as a gap follows.
+//!
 //! **A message** of a stream is its `frames` of one interval. Its latency is from the start of its
 //! first frame at the talker until its last frame is whole at the last listener. All starts of a
 //! plan are relative to the stream's interval and repeat with it; they may lie beyond its end.

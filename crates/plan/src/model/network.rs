@@ -136,6 +136,12 @@ pub struct Node {
     pub forwarding: Forwarding,
     /// What its ports can do.
     pub limits: DeviceLimits,
+    /// How far its clock jumps at most when it is set right.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub correction: Span,
+    /// How much before its start a message of a talker may come to its port.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub early: Span,
 }
 
 impl Node {
@@ -148,6 +154,8 @@ impl Node {
             processing_max: Span::ZERO,
             forwarding: Forwarding::StoreAndForward,
             limits: DeviceLimits::default(),
+            correction: Span::ZERO,
+            early: Span::ZERO,
         }
     }
 }
@@ -188,12 +196,29 @@ pub struct NetworkOptions {
     /// What is kept free on each link.
     #[serde(default)]
     pub reserve: Option<Reserve>,
+    /// By how much the rates of a port's transmitter and of the clock of its gates differ at most.
+    /// **Units**: millionths.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rate_error_ppm: u32,
+}
+
+fn is_zero(ppm: &u32) -> bool {
+    *ppm == 0
+}
+
+fn is_nothing(span: &Span) -> bool {
+    *span == Span::ZERO
 }
 
 impl Default for NetworkOptions {
     /// Ethernet, perfect clocks.
     fn default() -> Self {
-        NetworkOptions { overhead_bytes: 20, sync_error: Span::ZERO, reserve: None }
+        NetworkOptions {
+            overhead_bytes: 20,
+            sync_error: Span::ZERO,
+            reserve: None,
+            rate_error_ppm: 0,
+        }
     }
 }
 
@@ -295,6 +320,16 @@ impl Network {
         let grain = limits.granularity.as_ns();
         let step = (limits.interval_min.as_ns().max(1) + grain - 1) / grain * grain;
         (Span::from_ns(step.saturating_mul(times)), Span::from_ns(step.saturating_mul(before)))
+    }
+
+    /// How much longer a window must be than the frames that are sent in it, which take so long:
+    /// its clock may go faster than the transmitter's, and be set right as it opens.
+    pub fn margin(&self, link: LinkId, length: Span) -> Span {
+        let length = u128::try_from(length.as_ns()).unwrap_or(0);
+        let faster = (length * u128::from(self.options.rate_error_ppm)).div_ceil(1_000_000);
+        let faster = Span::from_ns(i64::try_from(faster).unwrap_or(i64::MAX));
+        let correction = self.node(self.link(link).from).correction;
+        faster.checked_add(correction).unwrap_or(Span::MAX)
     }
 
     /// How long a frame of this length, with the network's overhead, occupies a link; rounded up

@@ -34,8 +34,7 @@ impl Chain {
                 .unwrap(),
             propagation: Span::from_ns(100),
         });
-        let options =
-            NetworkOptions { overhead_bytes: 20, sync_error: Span::from_ns(10), reserve: None };
+        let options = NetworkOptions { sync_error: Span::from_ns(10), ..NetworkOptions::default() };
         Problem::new(Network::new(nodes, links.collect(), options).unwrap(), streams).unwrap()
     }
 }

@@ -34,7 +34,7 @@ fn network(processing: i64) -> Network {
         rate: BitsPerSecond::new(8_000_000_000).unwrap(),
         propagation: Span::ZERO,
     };
-    let options = NetworkOptions { overhead_bytes: 0, sync_error: Span::ZERO, reserve: None };
+    let options = NetworkOptions { overhead_bytes: 0, ..NetworkOptions::default() };
     Network::new(nodes, links.map(link).collect(), options).unwrap()
 }
 
