@@ -22,7 +22,7 @@ use timewire_model::scenario::{FileKind, Scenario};
 use timewire_report::{Extras, LongPacketPath, TableOptions};
 use timewire_runner::RunnerError;
 use timewire_runner::experiment::{self, Options, Script};
-use timewire_runner::rundir::{CaseMeta, Destination, RunDir, RunRequest};
+use timewire_runner::rundir::{CaseMeta, Destination, RunDir, RunLock, RunRequest};
 use timewire_tsn::backend::{Asked, TransmitBackend};
 use timewire_tsn::file::ParseFile;
 
@@ -455,6 +455,8 @@ fn in_machine(
         true => RunDir::open(&into.directory)?.path().canonicalize()?,
         false => timewire_datapath::files::empty_directory(&into.directory)?,
     };
+    // The machine cannot hold it for us.
+    let _lock = RunLock::take(&directory)?;
     let time = lab::time_for(place.time, &kernel);
     let about = kernel.about();
     let how = match time {

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
 use serde_json::Value as Json;
 
 use crate::on_hosts::Stations;
-use crate::support::{BOTH_CASES, Host, Said, Scratch, Tiny, timewire};
+use crate::support::{BOTH_CASES, Host, Said, Scratch, TIMEWIRE, Tiny, timewire, wait_until};
 
 fn scenario(name: &str) -> String {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -148,6 +149,27 @@ fn t2_what_cannot_go_on_is_told_and_stays_as_it_is() {
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.stderr.contains("its cases are line-qos/one-queue/alone"), "{said:?}");
     assert!(content(Path::new(&out)) == before, "{said:?}");
+}
+
+/// What is there of a case is of who runs it.
+#[test]
+fn t2_a_run_that_goes_on_by_itself_is_left_alone() {
+    let scratch = Scratch::new();
+    let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
+    let text = text.replace("\nduration: 200ms", "\nduration: 60000s");
+    let (file, out) = (scratch.write("tiny.yaml", &text), scratch.join("out"));
+    let mut command = Command::new(TIMEWIRE);
+    command.args(["run", &file, "--on", "sim", "--out", &out]).stderr(Stdio::null());
+    let mut running = command.stdout(Stdio::null()).spawn().unwrap();
+    let case = Path::new(&out).join("cases/tiny.plain.alone");
+    wait_until("it is under way", || case.join("case.json").exists());
+    let said = timewire(&["run", "--continue", &out]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("another process runs in it; nothing was run"), "{said:?}");
+    assert!(case.join("case.json").exists());
+    assert!(running.try_wait().unwrap().is_none());
+    running.kill().unwrap();
+    running.wait().unwrap();
 }
 
 /// The cases before the cut stay, the others are new, and the run is whole.

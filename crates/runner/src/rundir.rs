@@ -37,6 +37,7 @@ mod traced;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -63,7 +64,7 @@ use timewire_capture::sync::{self, ClockSeries, SyncLine, SyncSummary, summarise
 use timewire_tsn::file::ParseFile;
 
 pub use compare::HostsBefore;
-pub use resumed::{Destination, RunRequest};
+pub use resumed::{Destination, RunLock, RunRequest};
 pub use simulated::{Judged, SIMULATION, SIMULATION_SCHEMA};
 
 use crate::{RunnerError, network};
@@ -266,16 +267,22 @@ pub enum Moment {
 
 /// A run directory.
 #[derive(Clone, Debug)]
-pub struct RunDir(PathBuf);
+pub struct RunDir {
+    path: PathBuf,
+    /// Of who runs in it.
+    _lock: Option<Arc<RunLock>>,
+}
 
 impl RunDir {
     /// Makes a new one.
     ///
     /// **Errors**: as [`files::empty_directory`].
     pub fn create(path: &Path) -> Result<RunDir, RunnerError> {
-        let directory = RunDir(files::empty_directory(path)?);
+        let path = files::empty_directory(path)?;
+        let lock = RunLock::take(&path)?;
+        let directory = RunDir { path, _lock: Some(Arc::new(lock)) };
         for part in ["cases", "hosts", "logs"] {
-            let part = directory.0.join(part);
+            let part = directory.path.join(part);
             fs::create_dir(&part).map_err(RunnerError::file("create", &part))?;
         }
         Ok(directory)
@@ -285,7 +292,7 @@ impl RunDir {
     ///
     /// **Errors**: it has no `run.json`.
     pub fn open(path: &Path) -> Result<RunDir, RunnerError> {
-        let directory = RunDir(path.to_owned());
+        let directory = RunDir { path: path.to_owned(), _lock: None };
         if !path.join("run.json").is_file() {
             let why = match (path.is_dir(), path.exists()) {
                 (true, _) => "it has no file run.json",
@@ -302,32 +309,32 @@ impl RunDir {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The directory of a case `SCENARIO/CASE/LOAD`.
     pub fn case_path(&self, id: &str) -> PathBuf {
-        self.0.join("cases").join(id.replace('/', "."))
+        self.path.join("cases").join(id.replace('/', "."))
     }
 
     /// Where a program's words go.
     pub fn log_path(&self, what: &str) -> PathBuf {
-        self.0.join("logs").join(format!("{}.log", what.replace(['/', ' '], ".")))
+        self.path.join("logs").join(format!("{}.log", what.replace(['/', ' '], ".")))
     }
 
     /// The record of the clocks.
     pub fn sync_path(&self) -> PathBuf {
-        self.0.join("sync.jsonl")
+        self.path.join("sync.jsonl")
     }
 
     /// The text of a scenario.
     pub fn scenario_path(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.scenario.yaml"))
+        self.path.join(format!("{name}.scenario.yaml"))
     }
 
     /// The text of the network that was simulated.
     pub fn network_path(&self, name: &str) -> PathBuf {
-        self.0.join(format!("{name}.network.yaml"))
+        self.path.join(format!("{name}.network.yaml"))
     }
 
     /// What the run is.
@@ -337,7 +344,7 @@ impl RunDir {
         struct Versioned {
             schema: String,
         }
-        let path = self.0.join("run.json");
+        let path = self.path.join("run.json");
         let Versioned { schema } = read_json(&path)?;
         if schema != RUN_SCHEMA {
             let why = format!(
@@ -351,7 +358,7 @@ impl RunDir {
 
     /// Writes what the run is.
     pub fn write_meta(&self, meta: &RunMeta) -> Result<(), RunnerError> {
-        Ok(write_json(&self.0.join("run.json"), meta)?)
+        Ok(write_json(&self.path.join("run.json"), meta)?)
     }
 
     /// Writes what a case was told, or, once it has ended, what its MACs counted.
@@ -382,7 +389,7 @@ impl RunDir {
 
     /// Says that the run came to its end.
     pub fn write_end(&self, end: &RunEnd) -> Result<(), RunnerError> {
-        Ok(write_json(&self.0.join("end.json"), end)?)
+        Ok(write_json(&self.path.join("end.json"), end)?)
     }
 
     /// What a case was told, and what its MACs counted.
@@ -394,7 +401,7 @@ impl RunDir {
 
     /// Writes a file of text, whole or not at all.
     pub fn write_text(&self, name: &str, text: &str) -> Result<PathBuf, RunnerError> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         write_whole(&path, text.as_bytes())?;
         Ok(path)
     }
@@ -413,7 +420,7 @@ impl RunDir {
     /// **Errors**: as [`RunDir::summarise`].
     pub fn evaluate(&self) -> Result<(Summary, TimeSeriesByCase), RunnerError> {
         let meta = self.meta()?;
-        let end: Option<RunEnd> = read_json_if_there(&self.0.join("end.json"))?;
+        let end: Option<RunEnd> = read_json_if_there(&self.path.join("end.json"))?;
         let mut cases = Vec::new();
         let mut notes = Vec::new();
         let mut series = TimeSeriesByCase::new();

@@ -2,12 +2,16 @@
 //! A run that goes on in its directory: what it was asked for, which of its cases came to their
 //! end, and what is cleared away of the others.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::FileError;
+use timewire_sys::namespace;
 
 use super::{NETWORK, RunDir, RunMeta, SIMULATION};
 use crate::{RunnerError, network};
@@ -49,6 +53,32 @@ impl Destination {
     }
 }
 
+/// Says that somebody runs in a directory, as long as it lives: what is there of cases that did not
+/// come to their end is his.
+#[derive(Debug)]
+pub struct RunLock {
+    _directory: File,
+}
+
+impl RunLock {
+    /// **Errors**: somebody else has it.
+    pub fn take(path: &Path) -> Result<RunLock, RunnerError> {
+        let directory = File::open(path).map_err(RunnerError::file("open", path))?;
+        // What a killed process has just started may hold it for a moment.
+        for _ in 0..TRIES {
+            if namespace::try_lock(&directory).map_err(RunnerError::file("lock", path))? {
+                return Ok(RunLock { _directory: directory });
+            }
+            thread::sleep(PAUSE);
+        }
+        let why = "another process runs in it; nothing was run".to_owned();
+        Err(FileError::content(path, why).into())
+    }
+}
+
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// What a simulation says of a request to end it; it is no longer so when it goes on.
 const ENDED: (&str, &str) = ("simulation", "ended");
 
@@ -65,10 +95,12 @@ impl RunDir {
     /// Goes on with a run of these cases: what is there of those that did not come to their end is
     /// removed, as if they had not begun.
     ///
-    /// **Errors**: it has other cases; it came to its end; something cannot be removed.
+    /// **Errors**: another process runs in it; it has other cases; it came to its end; something
+    /// cannot be removed.
     pub fn resume(path: &Path, cases: &[String]) -> Result<(RunDir, RunMeta), RunnerError> {
-        let directory =
-            RunDir::open(&fs::canonicalize(path).map_err(RunnerError::file("find", path))?)?;
+        let path = &fs::canonicalize(path).map_err(RunnerError::file("find", path))?;
+        let mut directory = RunDir::open(path)?;
+        directory._lock = Some(Arc::new(RunLock::take(path)?));
         let mut meta = directory.meta()?;
         if meta.cases != cases {
             let why = format!("its cases are {}, not {}", meta.cases.join(", "), cases.join(", "));
