@@ -20,11 +20,12 @@ help: ## print this list
 setup: ## install what the build needs and this machine lacks (Debian: apt as root; Rust: rustup)
 	@scripts/setup.sh demo
 
+# A verdict is no error of make: on a busy machine limits fail.
 .PHONY: demo
 demo: ## build Timewire and run the experiment in the local laboratory (DEMO_FLAGS=--quick)
 	@scripts/setup.sh demo --then $(if $(findstring --quick,$(DEMO_FLAGS)),15,90)
 	@$(BUILD) --release --package timewire-cli
-	@$(TARGET_DIR)/release/timewire demo $(DEMO_FLAGS)
+	@$(TARGET_DIR)/release/timewire demo $(DEMO_FLAGS) || [ $$? -eq 1 ]
 
 .PHONY: lab
 lab: ## build the laboratory's kernel (once, some minutes), and run the same experiment in it, exactly

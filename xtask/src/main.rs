@@ -8,6 +8,7 @@
 mod bench;
 mod command;
 mod fuzz;
+mod processes;
 mod sbom;
 mod skip;
 mod test_output;

@@ -21,6 +21,8 @@ pub struct TestOutput {
     pub failures: Vec<String>,
     /// Tests that said that they cannot run here, once per test.
     pub skips: Vec<Skip>,
+    /// Tests that have been running for over a minute.
+    long: Vec<String>,
     section: Section,
     test: Option<String>,
 }
@@ -38,6 +40,11 @@ impl TestOutput {
     pub fn passed(&self) -> u64 {
         let skipped = u64::try_from(self.skips.len()).unwrap_or(u64::MAX);
         self.ok.saturating_sub(skipped)
+    }
+
+    /// The tests that have been running for over a minute.
+    pub fn running(&self) -> &[String] {
+        &self.long
     }
 
     /// Takes one line; returns what to show for it, if anything.
@@ -72,12 +79,19 @@ impl TestOutput {
         self.failed += count("failed");
         self.section = Section::Results;
         self.test = None;
+        self.long.clear();
         (count("passed") + count("failed") > 0).then(|| line.to_owned())
     }
 
     /// `test NAME ... ok`. An ignored test counts as passed and as skipped, that is as skipped.
     fn on_test(&mut self, line: &str) -> Option<String> {
-        let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+        let told = line.strip_prefix("test ")?;
+        if let Some((name, _)) = told.split_once(" has been running for over ") {
+            self.long.push(name.to_owned());
+            return None;
+        }
+        let (name, outcome) = told.split_once(" ... ")?;
+        self.long.retain(|long| long != name);
         if outcome.starts_with("ignored") {
             self.ok += 1;
             return self.add_skip(name, outcome);
@@ -176,6 +190,19 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert!(shown.iter().any(|line| line == "thread 'b' panicked"));
         assert!(shown.iter().all(|line| line != "noise" && !line.contains("0 passed")));
     }
+
+    #[test]
+    fn t0_tests_that_take_long_are_known_until_they_end() {
+        let mut output = TestOutput::default();
+        for name in ["a", "b"] {
+            output.on(&format!("test {name} has been running for over 60 seconds"));
+        }
+        output.on("test a ... ok");
+        assert_eq!(output.running(), ["b"]);
+        output.on("test result: ok. 2 passed; 0 failed; 0 ignored");
+        assert!(output.running().is_empty());
+    }
+
     #[test]
     fn t0_only_a_few_tests_on_a_kernel_are_run_again() {
         let again = |failed: &[&str]| {

@@ -5,10 +5,17 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use crate::command::{self, cargo, exists, watched};
+use crate::processes;
 use crate::skip::{Runner, Skip, SkipList};
 use crate::test_output::TestOutput;
+
+/// A test program that tells of no test for so long hangs.
+const SILENCE: Duration = Duration::from_secs(480);
 
 /// Runs everything, whatever fails on the way.
 ///
@@ -138,6 +145,7 @@ fn run_tests(root: &Path, tally: &mut Tally, of: &[&str]) -> Result<(), String> 
         tally.second.extend(passed);
     }
     tally.skips.append(&mut first.output.skips);
+    tally.failures.append(&mut first.hangs);
     // A test program that crashes prints no totals, so the exit status counts as well.
     if first.is_told() { Ok(()) } else { Err(format!("cargo test: {}", first.status)) }
 }
@@ -145,6 +153,8 @@ fn run_tests(root: &Path, tally: &mut Tally, of: &[&str]) -> Result<(), String> 
 /// What a run of test programs said, and how it ended.
 struct ProgramsRun {
     output: TestOutput,
+    /// Programs that were killed, with the tests they were at.
+    hangs: Vec<String>,
     status: ExitStatus,
 }
 
@@ -160,13 +170,38 @@ fn run_programs(root: &Path, of: &[&str], to_tests: &[&str]) -> Result<ProgramsR
     command.args(of).args(["--", "--show-output"]).args(to_tests).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("cargo test: {error}"))?;
     let stdout = child.stdout.take().expect("invariant: standard output was piped");
-    let mut output = TestOutput::default();
-    for line in BufReader::new(stdout).split(b'\n') {
-        let line = line.map_err(|error| format!("cargo test: {error}"))?;
-        if let Some(shown) = output.on(&String::from_utf8_lossy(&line)) {
-            println!("{shown}");
+    let (to_here, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let lines = BufReader::new(stdout).split(b'\n');
+        lines.for_each(|line| drop(to_here.send(line)));
+    });
+    let (mut output, mut hangs) = (TestOutput::default(), Vec::new());
+    loop {
+        match lines.recv_timeout(SILENCE) {
+            Ok(line) => {
+                let line = line.map_err(|error| format!("cargo test: {error}"))?;
+                if let Some(shown) = output.on(&String::from_utf8_lossy(&line)) {
+                    println!("{shown}");
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                // Below cargo, which goes on with the next program.
+                let hanging = processes::below(child.id());
+                println!(
+                    "no test has ended for {} minutes; what there is:",
+                    SILENCE.as_secs() / 60
+                );
+                hanging.iter().for_each(|process| println!("  {process}"));
+                processes::kill(&hanging);
+                hangs.push(format!("hangs: {}", output.running().join(", ")));
+                // Without it nobody but a process that was left holds the output.
+                if child.try_wait().is_ok_and(|ended| ended.is_some()) {
+                    break;
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
-    Ok(ProgramsRun { output, status })
+    Ok(ProgramsRun { output, hangs, status })
 }
