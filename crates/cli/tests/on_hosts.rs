@@ -180,8 +180,10 @@ fn t3_hosts_are_judged_as_the_stations_that_they_are_to_be() {
     };
     let said = judged(&[]);
     assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
-    assert!(said.stdout.starts_with("tiny on 2 hosts\n  alpha  eth0 of tls://"), "{said:?}");
-    assert!(said.stdout.contains("\n  beta   eth0 of netns:beta: can take part, mac-"), "{said:?}");
+    assert!(said.stdout.starts_with("tiny on 3 hosts\n  alpha    eth0 of tls://"), "{said:?}");
+    let beta = "\n  beta     eth0 of netns:beta: can take part, mac-";
+    assert!(said.stdout.contains(beta), "{said:?}");
+    assert!(said.stdout.contains("\n  watcher  netns:hub: can observe\n"), "{said:?}");
     // The clocks of one host need nothing.
     assert!(!said.stdout.contains("clock.synchronised"), "{said:?}");
     // One is not there, which keeps nobody from judging the other; that has no such interface.
@@ -202,6 +204,24 @@ fn t3_hosts_are_judged_as_the_stations_that_they_are_to_be() {
         said.stdout.contains("missing\n  beta: link eth7: there are only eth0, lo"),
         "{said:?}"
     );
+    // An observer is asked for its interfaces, and as every other whether it can be reached.
+    scratch.write("hosts.yaml", &HOSTS.replace("[alpha, beta]", "[alpha, gamma]"));
+    let said = judged(&[]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    let lacks = "not supported\n  watcher: no interface gamma: there are alpha, beta, hub0";
+    assert!(said.stdout.contains(lacks), "{said:?}");
+    // The file itself: clocks that may be off by more than the guards between slots allow, and an
+    // agent that is reached over the network of the experiment.
+    let loose = HOSTS.replace("one-host", "synchronised\nmax_clock_error: 1ms");
+    scratch
+        .write("hosts.yaml", &loose.replace("28411', interface: eth0", "28411', interface: ctl"));
+    let said = judged(&[]);
+    let degraded =
+        "\n  alpha, beta: clock.guard: max_clock_error: 1ms is more than half the guard of ";
+    assert!(said.stdout.contains(degraded), "{said:?}");
+    let degraded = "\n  alpha: control.link ctl: its agent is reached at 10.9.0.2, on the network";
+    assert!(said.stdout.contains(degraded), "{said:?}");
+    assert_eq!(judged(&["--json"]).json()["stations"][0]["findings"][1]["id"], "control.link");
     // What the kernel lacks is missing at both.
     scratch.write("hosts.yaml", HOSTS);
     let taprio = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
@@ -211,7 +231,7 @@ fn t3_hosts_are_judged_as_the_stations_that_they_are_to_be() {
     if backends.iter().any(lacks) {
         let said = judged(&[]);
         assert_eq!(said.code, Some(4), "{said:?}");
-        assert!(said.stdout.contains("missing\n  all: schedule.backend"), "{said:?}");
+        assert!(said.stdout.contains("missing\n  alpha, beta: schedule.backend"), "{said:?}");
         // A run is refused for it before anything is done, also where an option asks for it.
         let out = scratch.path().join("out");
         let refused = |more: &[&str]| {
@@ -225,7 +245,15 @@ fn t3_hosts_are_judged_as_the_stations_that_they_are_to_be() {
             );
         };
         refused(&[]);
+        // Also of the second of two files: all are asked about both at once.
+        scratch.write(
+            "second.yaml",
+            &taprio
+                .replace("backend: mac", "backend: taprio")
+                .replace("name: tiny", "name: second"),
+        );
         scratch.write("tiny.yaml", &taprio);
+        refused(&["second.yaml"]);
         refused(&["--backend", "taprio-assist"]);
     }
     let refused = stations.host.timewire(&["doctor", "--on", "hosts.yaml"]);
@@ -256,7 +284,7 @@ fn t3_what_the_hosts_cannot_do_is_said_before_anything_changes() {
     refused_with(4, &other, &[], "hosts.yaml: station beta: link eth7: there are only eth0, lo");
     // All hosts are asked at once, and all that cannot be are named.
     let gone = HOSTS.replace("10.9.0.2:28411", "10.9.0.2:1").replace("netns:beta", "unix:/gone");
-    let why = "2 of 2 hosts cannot be asked; nothing was run\n  station alpha (tls://10.9.0.2:1): ";
+    let why = "2 of 3 hosts cannot be asked; nothing was run\n  station alpha (tls://10.9.0.2:1): ";
     refused(&gone, &[], why);
     let other = HOSTS.replace("name: watcher", "name: omega").replace("netns:hub", "netns:nowhere");
     refused(&other, &[], "omega: there is no network namespace `nowhere`");

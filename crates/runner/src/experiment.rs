@@ -36,7 +36,8 @@ use timewire_tsn::backend::{Asked, TransmitBackend, check_backend};
 use crate::RunnerError;
 use crate::rundir::{CaseMeta, Destination, Moment, RunDir, RunEnd, RunMeta, StreamMeta};
 pub use on_hosts::{
-    HostJudged, HostsOptions, JudgeHosts, judge_hosts, plans_on_hosts, run_on_hosts,
+    HostJudged, HostsOptions, InterfaceAddresses, JudgeHosts, judge_hosts, plans_on_hosts,
+    run_on_hosts,
 };
 pub use on_sim::{SimOptions, check_on_sim, run_on_sim};
 use participants::Participants;

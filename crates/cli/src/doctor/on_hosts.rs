@@ -5,18 +5,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::net::ToSocketAddrs as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use timewire_agent::sweep::own_agent_directory;
-use timewire_base::{IfName, StationName};
-use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
+use timewire_base::{IfName, Span, StationName};
+use timewire_model::scenario::hosts_file::{AgentAddress, HostsClock, HostsFile};
 use timewire_model::scenario::network::NetworkCase;
-use timewire_model::scenario::{CaseBackend, FileKind, Scenario};
-use timewire_runner::experiment::{self, HostJudged, JudgeHosts, Progress, Script};
+use timewire_model::scenario::{Case, CaseBackend, FileKind, Scenario};
+use timewire_runner::experiment::{
+    self, HostJudged, InterfaceAddresses, JudgeHosts, Progress, Script,
+};
 use timewire_runner::network::{Compiled, Obstacle};
 use timewire_tsn::backend::{Asked, TransmitBackend};
 use timewire_tsn::file::ParseFile;
@@ -43,14 +46,14 @@ pub(super) fn run(args: &Doctor, hosts: &Path) -> anyhow::Result<ExitCode> {
         return tell(&Preflight::of_network(name, &cases, &file), args);
     }
     let (scenario, text) = input::read(what, FileKind::Scenario, NOTHING, Scenario::parse)?;
-    let script = Script { scenario, text };
-    tell(&Preflight::of_scripts(&[script], RunOptions::default(), &file), args)
+    let scripts = [Script { scenario, text }];
+    tell(&Preflight::of_scripts(&scripts, RunOptions::default(), &file), args)
 }
 
 /// Asks all hosts and prints what they say.
 fn tell(preflight: &Preflight<'_>, args: &Doctor) -> anyhow::Result<ExitCode> {
     let mut line = ProgressLine::new();
-    line.tell(&Progress::Step(format!("asking the hosts of {}", preflight.name())));
+    line.tell(&Progress::Step(format!("asking the hosts of {}", preflight.name)));
     let told = preflight.ask();
     line.clear();
     let told = told?;
@@ -58,10 +61,10 @@ fn tell(preflight: &Preflight<'_>, args: &Doctor) -> anyhow::Result<ExitCode> {
     if args.json {
         let stations: Vec<Json> = told.iter().map(Told::json).collect();
         output::json(&json!({
-            "schema": "timewire.doctor-hosts/1", "name": preflight.name(), "stations": stations,
+            "schema": "timewire.doctor-hosts/1", "name": preflight.name, "stations": stations,
         }))?;
     } else {
-        output::print(&text_of(&preflight.name(), &told, args.all))?;
+        output::print(&text_of(&preflight.name, &told, args.all))?;
     }
     Ok(ExitCode::from(code))
 }
@@ -81,20 +84,13 @@ pub struct RunOptions {
     pub trace: bool,
 }
 
-/// A station or bridge, and the probes of what it is to have.
-type Node = (StationName, BTreeSet<String>);
-
-/// What hosts are to be: the stations of a scenario, or the nodes of a network.
-struct Subject<'a> {
-    name: String,
-    nodes: Vec<Node>,
-    /// The scenario whose stations they are; without it, each judges itself as a host.
-    script: Option<&'a Script>,
-}
-
 /// What all hosts of an experiment are asked before it begins.
 pub struct Preflight<'a> {
-    subjects: Vec<Subject<'a>>,
+    name: String,
+    /// Stations, bridges and observers, with the probes of what each is to have.
+    nodes: Vec<(StationName, BTreeSet<String>)>,
+    /// The scenarios whose stations they are; without any, each judges itself as a host.
+    scripts: &'a [Script],
     options: RunOptions,
     hosts: &'a HostsFile,
 }
@@ -106,15 +102,13 @@ impl<'a> Preflight<'a> {
         options: RunOptions,
         hosts: &'a HostsFile,
     ) -> Preflight<'a> {
-        let subject = |script: &'a Script| {
-            let stations = script.scenario.stations.iter();
-            Subject {
-                name: script.scenario.name.to_string(),
-                nodes: stations.map(|it| (it.name.clone(), BTreeSet::new())).collect(),
-                script: Some(script),
-            }
-        };
-        Preflight { subjects: scripts.iter().map(subject).collect(), options, hosts }
+        let names: Vec<&str> = scripts.iter().map(|it| it.scenario.name.as_str()).collect();
+        let stations = scripts.iter().flat_map(|it| &it.scenario.stations).map(|it| &it.name);
+        let mut known = BTreeSet::new();
+        let nodes = stations.chain(hosts.observers.iter().map(|it| &it.name));
+        let nodes = nodes.filter(|name| known.insert(*name));
+        let nodes = nodes.map(|name| (name.clone(), BTreeSet::new())).collect();
+        Preflight { name: names.join(", "), nodes, scripts, options, hosts }
     }
 
     /// Of all cases of a network.
@@ -135,47 +129,59 @@ impl<'a> Preflight<'a> {
                 nodes.entry(bridge.name.clone()).or_default().insert("bridge.vlan".to_owned());
             }
         }
-        let subject = Subject { name, nodes: nodes.into_iter().collect(), script: None };
-        Preflight { subjects: vec![subject], options: RunOptions::default(), hosts }
+        let nodes = nodes.into_iter().collect();
+        Preflight { name, nodes, scripts: &[], options: RunOptions::default(), hosts }
     }
 
-    fn name(&self) -> String {
-        let names: Vec<&str> = self.subjects.iter().map(|it| it.name.as_str()).collect();
-        names.join(", ")
-    }
-
-    /// All hosts of a subject at the same time.
+    /// All hosts at the same time.
     ///
     /// **Errors**: as for [`experiment::judge_hosts`].
     fn ask(&self) -> anyhow::Result<Vec<Told>> {
         crate::apply::recover()?;
         let program = std::env::current_exe().context("cannot find the path of this program")?;
-        let mut all = Vec::new();
-        for Subject { name, nodes, script } in &self.subjects {
-            let directory = scratch()?;
-            let judged = experiment::judge_hosts(&JudgeHosts {
-                name,
-                nodes: nodes.iter().map(|(name, _)| name.clone()).collect(),
-                script: *script,
-                hosts: self.hosts,
-                keys: own_agent_directory(),
-                program: program.clone(),
-                directory: directory.path(),
-            })?;
-            for (judged, (node, probes)) in judged.into_iter().zip(nodes) {
-                let there = judged.interfaces.clone();
-                let mut told = Told::of(judged, self.hosts);
-                if let Ok((report, _)) = &mut told.said {
-                    report.needs(probes);
-                    match script {
-                        Some(script) => report.needs_of(&script.scenario, self.options),
-                        None => report.needs_interfaces(self.hosts, node, &there),
+        let directory = scratch()?;
+        let judged = experiment::judge_hosts(&JudgeHosts {
+            name: &self.name.replace(", ", "-"),
+            nodes: self.nodes.iter().map(|(name, _)| name.clone()).collect(),
+            scripts: self.scripts.iter().collect(),
+            hosts: self.hosts,
+            keys: own_agent_directory(),
+            program,
+            directory: directory.path(),
+        })?;
+        Ok(judged.into_iter().flat_map(|judged| self.told(judged)).collect())
+    }
+
+    /// What one host said, of each scenario that has it.
+    fn told(&self, HostJudged { station, said, interfaces }: HostJudged) -> Vec<Told> {
+        let said = match said {
+            Ok(said) => said,
+            Err(why) => return vec![Told::of(&station, Err(why), self.hosts)],
+        };
+        let scripts = self.scripts.iter().filter(|it| it.scenario.station(&station).is_some());
+        let scripts: Vec<Option<&Script>> = match scripts.map(Some).collect::<Vec<_>>() {
+            none if none.is_empty() => vec![None],
+            some => some,
+        };
+        let each = said.into_iter().zip(scripts).map(|(said, script)| {
+            let mut told = Told::of(&station, Ok(said), self.hosts);
+            if let Ok((report, _)) = &mut told.said {
+                let probes = self.nodes.iter().filter(|(name, _)| *name == station);
+                probes.for_each(|(_, probes)| report.needs(probes));
+                match script {
+                    Some(script) => {
+                        report.needs_of(&script.scenario, self.options);
+                        report.beside.extend(clock_and_guard(&script.scenario, self.hosts));
                     }
+                    None => report.needs_interfaces(self.hosts, &station, &interfaces),
                 }
-                all.push(told);
+                if !told.observes {
+                    report.beside.extend(control_link(self.hosts, &station, &interfaces));
+                }
             }
-        }
-        Ok(all)
+            told
+        });
+        each.collect()
     }
 
     /// What stands in the way of a run, as far as the hosts say; the first phase of each.
@@ -184,9 +190,8 @@ impl<'a> Preflight<'a> {
     pub fn obstacles(&self) -> anyhow::Result<Vec<Obstacle>> {
         let told = self.ask()?;
         let silent = told.iter().filter_map(|it| Some((it, it.said.as_ref().err()?)));
-        let silent: Vec<String> = silent
-            .map(|(it, why)| format!("station {} ({}): {why}", it.station, it.agent))
-            .collect();
+        let silent: Vec<String> =
+            silent.map(|(it, why)| format!("{} ({}): {why}", it.node(), it.agent)).collect();
         if !silent.is_empty() {
             let (count, all) = (silent.len(), told.len());
             bail!(
@@ -198,7 +203,7 @@ impl<'a> Preflight<'a> {
         let mut degraded = BTreeSet::new();
         for it in &told {
             let Ok((report, _)) = &it.said else { continue };
-            let missing = report.findings.iter().filter(|it| it.state == "missing");
+            let missing = report.found("missing");
             // What is lacking says it in fewer words.
             let said = |it: &&Found| it.id == BACKEND && !report.lacks.is_empty();
             let missing = missing.filter(|it| report.verdict == "no" && !said(it));
@@ -206,7 +211,7 @@ impl<'a> Preflight<'a> {
             obstacles.extend(
                 missing
                     .chain(report.lacks.iter().cloned())
-                    .map(|why| Obstacle { what: format!("station {}", it.station), why }),
+                    .map(|why| Obstacle { what: it.node(), why }),
             );
             if report.has("degraded") {
                 degraded.insert(it.station.as_str());
@@ -244,9 +249,66 @@ const fn worse(code: u8) -> u8 {
     }
 }
 
+/// Where the clocks of two stations, each with the error that is allowed, can be apart by more than
+/// is between their slots.
+fn clock_and_guard(scenario: &Scenario, hosts: &HostsFile) -> Option<Found> {
+    let has_slots = |case: &Case| case.backend != CaseBackend::None;
+    if hosts.clock != HostsClock::Synchronised || !scenario.experiment.cases.iter().any(has_slots) {
+        return None;
+    }
+    let guard = scenario.schedule.slots().iter().map(|slot| slot.guard).min()?;
+    let (error, half) = (hosts.max_clock_error, Span::from_ns(guard.as_ns() / 2));
+    (error > half).then(|| Found {
+        id: "clock.guard".to_owned(),
+        state: "degraded".to_owned(),
+        interface: None,
+        needed_by: None,
+        found: format!(
+            "max_clock_error: {error} is more than half the guard of {guard} of {}",
+            scenario.name
+        ),
+        why: "two stations whose clocks are off by that send in each other's slots".to_owned(),
+        mend: vec![format!(
+            "max_clock_error: {half} in the hosts file, or guards of {}",
+            Span::from_ns(error.as_ns().saturating_mul(2))
+        )],
+    })
+}
+
+/// Where the agent is reached over an interface that the experiment has.
+fn control_link(
+    hosts: &HostsFile,
+    node: &StationName,
+    interfaces: &InterfaceAddresses,
+) -> Option<Found> {
+    let host = hosts.station(node)?;
+    let at = match &host.agent {
+        AgentAddress::Tls(at) => at.clone(),
+        AgentAddress::Ssh(at) => format!("{}:22", at.rsplit('@').next().unwrap_or(at)),
+        AgentAddress::Unix(_) | AgentAddress::Netns(_) | AgentAddress::Local => return None,
+    };
+    let reached: Vec<String> = at.to_socket_addrs().ok()?.map(|it| it.ip().to_string()).collect();
+    let of_links = host.links.iter().map(|link| &link.interface);
+    let of_experiment = host.interface.iter().chain(of_links);
+    let (interface, address) = of_experiment
+        .filter_map(|it| interfaces.get_key_value(it))
+        .find_map(|(name, all)| Some((name, all.iter().find(|it| reached.contains(it))?)))?;
+    Some(Found {
+        id: "control.link".to_owned(),
+        state: "degraded".to_owned(),
+        interface: Some(interface.to_string()),
+        needed_by: None,
+        found: format!("its agent is reached at {address}, on the network of the experiment"),
+        why: "commands, records and the experiment's frames wait for each other".to_owned(),
+        mend: vec!["an address of another interface as `agent` in the hosts file".to_owned()],
+    })
+}
+
 /// What a station said.
 struct Told {
     station: String,
+    /// It takes no part.
+    observes: bool,
     interface: String,
     agent: String,
     said: Result<(Report, Json), String>,
@@ -263,6 +325,9 @@ struct Report {
     /// What this experiment needs and the host has not.
     #[serde(skip)]
     lacks: Vec<String>,
+    /// What only the hosts file and the experiment together show.
+    #[serde(skip)]
+    beside: Vec<Found>,
 }
 
 /// A backend, as it is taken on one kind of NIC.
@@ -294,7 +359,7 @@ impl Tried {
 /// What tracing needs of a kernel.
 const TRACING: [&str; 2] = ["bpf.btf", "bpf.tracing"];
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 struct Found {
     id: String,
     state: String,
@@ -324,8 +389,9 @@ const BACKEND: &str = "schedule.backend";
 const OF_SEVERAL_CLOCKS: [&str; 3] = ["clock.synchronised", "clock.error", "clock.tai-offset"];
 
 impl Told {
-    fn of(HostJudged { station, said, .. }: HostJudged, hosts: &HostsFile) -> Told {
-        let host = hosts.station(&station);
+    fn of(node: &StationName, said: Result<String, String>, hosts: &HostsFile) -> Told {
+        let host = hosts.station(node);
+        let observes = host.is_none();
         let interface = host.and_then(|host| host.interface.as_ref());
         let said = said.and_then(|said| {
             let whole: Json = serde_json::from_str(&said).map_err(|error| error.to_string())?;
@@ -334,14 +400,26 @@ impl Told {
             if hosts.clock == HostsClock::OneHost {
                 report.findings.retain(|it| !OF_SEVERAL_CLOCKS.contains(&it.id.as_str()));
             }
+            if observes {
+                // It needs no schedule, and the common clock alone.
+                report.findings.retain(|it| OF_SEVERAL_CLOCKS.contains(&it.id.as_str()));
+                "yes".clone_into(&mut report.verdict);
+            }
             Ok((report, whole))
         });
         Told {
-            station: station.to_string(),
+            station: node.to_string(),
+            observes,
             interface: interface.map(ToString::to_string).unwrap_or_default(),
-            agent: hosts.agent(&station).map(ToString::to_string).unwrap_or_default(),
+            agent: hosts.agent(node).map(ToString::to_string).unwrap_or_default(),
             said,
         }
+    }
+
+    /// In a message.
+    fn node(&self) -> String {
+        let what = if self.observes { "observer" } else { "station" };
+        format!("{what} {}", self.station)
     }
 
     fn exit_code(&self) -> u8 {
@@ -353,13 +431,15 @@ impl Told {
     }
 
     fn json(&self) -> Json {
-        let Told { station, interface, agent, said } = self;
-        let (report, lacks, why) = match said {
-            Ok((report, whole)) => (whole.clone(), json!(report.lacks), Json::Null),
-            Err(why) => (Json::Null, json!([]), json!(why)),
+        let Told { station, observes, interface, agent, said } = self;
+        let (report, lacks, beside, why) = match said {
+            Ok((report, whole)) => {
+                (whole.clone(), json!(report.lacks), json!(report.beside), Json::Null)
+            }
+            Err(why) => (Json::Null, json!([]), json!([]), json!(why)),
         };
-        json!({"station": station, "interface": interface, "agent": agent, "why": why,
-               "lacks": lacks, "report": report})
+        json!({"station": station, "observes": observes, "interface": interface, "agent": agent,
+               "why": why, "lacks": lacks, "findings": beside, "report": report})
     }
 }
 
@@ -383,12 +463,19 @@ impl Report {
     }
 
     /// Notes which interfaces that the hosts file names are not there.
-    fn needs_interfaces(&mut self, hosts: &HostsFile, node: &StationName, there: &[IfName]) {
+    fn needs_interfaces(
+        &mut self,
+        hosts: &HostsFile,
+        node: &StationName,
+        there: &InterfaceAddresses,
+    ) {
         let host = hosts.station(node).into_iter();
         let links = host.clone().flat_map(|it| it.links.iter().map(|link| &link.interface));
+        let observer = hosts.observers.iter().filter(|it| it.name == *node);
         let named = host.filter_map(|it| it.interface.as_ref()).chain(links);
-        let absent = named.filter(|it| !there.is_empty() && !there.contains(it));
-        let known: Vec<&str> = there.iter().map(IfName::as_str).collect();
+        let named = named.chain(observer.flat_map(|it| &it.interfaces));
+        let absent = named.filter(|it| !there.is_empty() && !there.contains_key(it));
+        let known: Vec<&str> = there.keys().map(IfName::as_str).collect();
         let lacks = absent.map(|it| format!("no interface {it}: there are {}", known.join(", ")));
         self.lacks.extend(lacks.collect::<Vec<_>>());
     }
@@ -418,8 +505,12 @@ impl Report {
         absent.map(|it| format!("--trace: {}", it.said))
     }
 
+    fn found(&self, state: &str) -> impl Iterator<Item = &Found> {
+        self.findings.iter().chain(&self.beside).filter(move |it| it.state == state)
+    }
+
     fn has(&self, state: &str) -> bool {
-        self.findings.iter().any(|it| it.state == state)
+        self.found(state).next().is_some()
     }
 }
 
@@ -429,10 +520,14 @@ fn text_of(name: &str, told: &[Told], all: bool) -> String {
     let mut text = format!("{name} on {} hosts\n", told.len());
     let width = told.iter().map(|it| it.station.len()).max().unwrap_or(0);
     for it in told {
-        let Told { station, interface, agent, said } = it;
+        let Told { station, observes, interface, agent, said } = it;
         let how = match said {
             Err(why) => format!("cannot be asked: {why}"),
-            Ok((report, _)) if !report.can_take_part() => "cannot take part".to_owned(),
+            Ok((report, _)) if !report.can_take_part() => match observes {
+                true => "cannot observe".to_owned(),
+                false => "cannot take part".to_owned(),
+            },
+            Ok(_) if *observes => "can observe".to_owned(),
             Ok((report, _)) => {
                 let backend = report.backend.as_deref().unwrap_or("no backend");
                 let but = if report.has("degraded") { ", degraded" } else { "" };
@@ -468,7 +563,7 @@ fn section(text: &mut String, told: &[Told], state: &str) {
     let mut found: Vec<(Found, Vec<&str>)> = Vec::new();
     for it in told {
         let Ok((report, _)) = &it.said else { continue };
-        for finding in report.findings.iter().filter(|it| it.state == state) {
+        for finding in report.found(state) {
             match found.iter_mut().find(|(other, _)| other == finding) {
                 Some((_, stations)) => stations.push(&it.station),
                 None => found.push((finding.clone(), vec![&it.station])),

@@ -184,6 +184,16 @@ impl HostsFile {
         }
     }
 
+    /// The file without observers; this one of them, if it is one, as a station without links.
+    pub fn with_station(&self, name: &StationName) -> HostsFile {
+        let mut file = HostsFile { observers: Vec::new(), ..self.clone() };
+        if let Some(it) = self.observers.iter().find(|it| it.name == *name) {
+            let (name, agent) = (it.name.clone(), it.agent.clone());
+            file.stations.push(HostSpec { name, agent, interface: None, links: Vec::new() });
+        }
+        file
+    }
+
     fn check(&self, reader: &mut Reader) {
         if self.stations.is_empty() {
             reader.fail_at("stations", "there is no station".into(), "name at least one");

@@ -44,20 +44,23 @@ pub(super) struct HostCase<'a> {
     pub(super) is_traced: bool,
 }
 
-/// The program by which a host judges itself as a station.
-pub(super) const DOCTOR: &str = "doctor";
-/// Its exit codes that are no failure: degraded, and something is missing.
+/// Exit codes of `doctor` that are no failure: degraded, and something is missing.
 const JUDGED: [u8; 2] = [1, 4];
 
 /// As what hosts judge themselves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Judged<'a> {
     /// They do not.
     Not,
     /// In general.
     AsHost,
-    /// As stations of the scenario with this text.
-    AsStation(&'a str),
+    /// As stations of each of the scenarios with these texts.
+    AsStation(Vec<&'a str>),
+}
+
+/// The program that judges a host for the scenario of this number.
+pub(super) fn doctor(number: usize) -> String {
+    format!("doctor-{number}")
 }
 
 /// A plan to look at all hosts before the first case: they can be reached and used, and what they
@@ -66,27 +69,23 @@ pub(super) fn look(
     stations: &[StationName],
     hosts: &HostsFile,
     experiment: &str,
-    judged: Judged<'_>,
+    judged: &Judged<'_>,
 ) -> Result<Plan, RunnerError> {
     let of = |name: &StationName| {
         let mut steps = Steps::default();
         steps.snapshot(Phase::Setup, SNAPSHOTS[0])?;
         let interface = hosts.station(name).and_then(|host| host.interface.as_ref());
-        let mut words = vec!["doctor"];
         match (judged, interface) {
-            (Judged::AsStation(text), Some(interface)) => {
-                steps.put(SCENARIO, text.to_owned())?;
-                words.extend([SCENARIO, "--station", name.as_str()]);
-                words.extend(["--interface", interface.as_str()]);
+            (Judged::AsStation(texts), Some(interface)) => {
+                for (number, text) in texts.iter().enumerate() {
+                    let file = format!("{number}-{SCENARIO}");
+                    steps.put(&file, (*text).to_owned())?;
+                    let of = [&file, "--station", name.as_str(), "--interface", interface.as_str()];
+                    steps.judge(number, &of)?;
+                }
             }
-            (Judged::AsHost, _) => {}
-            (Judged::Not | Judged::AsStation(_), _) => words.clear(),
-        }
-        if !words.is_empty() {
-            words.push("--json");
-            let accept = JUDGED.to_vec();
-            let judge = Program { accept, ..steps.program(DOCTOR, &words)? };
-            steps.add(Phase::Setup, Task::Run(judge), STEP);
+            (Judged::AsHost, _) => steps.judge(0, &[])?,
+            (Judged::Not | Judged::AsStation(_), _) => {}
         }
         Ok(StationPlan { name: name.clone(), parts: steps.parts })
     };
@@ -158,6 +157,15 @@ impl Steps {
     fn snapshot(&mut self, phase: Phase, moment: &str) -> Result<(), RunnerError> {
         let name = RecordName::new(&format!("{moment}.json")).map_err(invalid)?;
         self.add(phase, Task::Snapshot { name }, STEP);
+        Ok(())
+    }
+
+    /// Has the host judge itself, as this.
+    fn judge(&mut self, number: usize, what: &[&str]) -> Result<(), RunnerError> {
+        let words = [&["doctor"], what, &["--json"]].concat();
+        let program = self.program(&doctor(number), &words)?;
+        let judge = Program { accept: JUDGED.to_vec(), ..program };
+        self.add(Phase::Setup, Task::Run(judge), STEP);
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use timewire_capture::summary::{Fact, FactLevel};
 use timewire_datapath::control::Status;
 use timewire_datapath::observe::ObservedPort;
 use timewire_host::snapshot::Snapshot;
+use timewire_host::snapshot::model::InterfaceSettings;
 use timewire_model::scenario::CaseBackend;
 use timewire_model::scenario::hosts_file::{HostsFile, ObserverSpec};
 use timewire_sys::clock;
@@ -126,21 +127,25 @@ pub fn run_on_hosts(
 pub struct HostJudged {
     /// The station.
     pub station: StationName,
-    /// What `timewire doctor` said there, as JSON; or why it said nothing.
-    pub said: Result<String, String>,
-    /// The interfaces that it has.
-    pub interfaces: Vec<IfName>,
+    /// What `timewire doctor` said there, as JSON: of the host, or of each scenario that has the
+    /// station, in their order. Or why it said nothing.
+    pub said: Result<Vec<String>, String>,
+    /// The interfaces that it has, with their addresses.
+    pub interfaces: InterfaceAddresses,
 }
+
+/// Interfaces, and the addresses of each without the length of their prefix.
+pub type InterfaceAddresses = BTreeMap<IfName, Vec<String>>;
 
 /// Hosts that are to judge themselves.
 #[derive(Clone, Debug)]
 pub struct JudgeHosts<'a> {
-    /// Name of the scenario or network.
+    /// Name of the scenarios or of the network.
     pub name: &'a str,
-    /// Its stations and bridges.
+    /// Stations, bridges and observers.
     pub nodes: Vec<StationName>,
-    /// The scenario whose stations they are to be; without it, each judges itself as a host.
-    pub script: Option<&'a Script>,
+    /// The scenarios whose stations they are to be; one that is in none judges itself as a host.
+    pub scripts: Vec<&'a Script>,
     /// Where they are.
     pub hosts: &'a HostsFile,
     /// Where this controller's keys are.
@@ -157,9 +162,7 @@ pub struct JudgeHosts<'a> {
 /// **Errors**: a station is in no hosts file or has no interface there; someone asked to end.
 pub fn judge_hosts(asked: &JudgeHosts<'_>) -> Result<Vec<HostJudged>, RunnerError> {
     let requests = EndRequests::new().map_err(|error| invalid(format!("signals: {error}")))?;
-    if let Some(script) = asked.script {
-        check_hosts(std::slice::from_ref(script), asked.hosts)?;
-    }
+    check_hosts(asked.scripts.iter().copied(), asked.hosts)?;
     let JudgeHosts { nodes, hosts, keys, program, directory, .. } = asked;
     let reach = Reach::new(nodes.iter(), hosts, keys, program.clone(), directory)?;
     let reach: Arc<dyn Connect> = Arc::new(reach);
@@ -180,7 +183,8 @@ pub fn judge_hosts(asked: &JudgeHosts<'_>) -> Result<Vec<HostJudged>, RunnerErro
             })
             .collect();
         let ended = |(station, said): (StationName, thread::ScopedJoinHandle<'_, _>)| {
-            let panicked = || (Err("the thread that asks panicked".to_owned()), Vec::new());
+            let why = "the thread that asks panicked";
+            let panicked = || (Err(why.to_owned()), BTreeMap::new());
             let (said, interfaces) = said.join().unwrap_or_else(|_| panicked());
             HostJudged { station, said, interfaces }
         };
@@ -198,15 +202,13 @@ fn judge_host(
     station: &StationName,
     reach: &Arc<dyn Connect>,
     is_asked: &(dyn Fn() -> bool + Sync),
-) -> (Result<String, String>, Vec<IfName>) {
-    match look_at(asked, station, reach, is_asked) {
-        Ok((said, interfaces)) => (said, interfaces),
-        Err(why) => (Err(why), Vec::new()),
-    }
+) -> Looked {
+    let looked = look_at(asked, station, reach, is_asked);
+    looked.unwrap_or_else(|why| (Err(why), BTreeMap::new()))
 }
 
 /// What it says, and its interfaces.
-type Looked = (Result<String, String>, Vec<IfName>);
+type Looked = (Result<Vec<String>, String>, InterfaceAddresses);
 
 fn look_at(
     asked: &JudgeHosts<'_>,
@@ -217,27 +219,36 @@ fn look_at(
     let words = |error: RunnerError| error.to_string();
     let tag = clock::now::<Utc>().as_ns();
     let experiment = format!("{}-{station}-{tag:x}", asked.name);
-    let mut alone = asked.hosts.clone();
-    alone.observers.clear();
+    let alone = asked.hosts.with_station(station);
     let names = std::slice::from_ref(station);
-    let judged = asked.script.map_or(Judged::AsHost, |script| Judged::AsStation(&script.text));
-    let plan = compile::look(names, &alone, &experiment, judged).map_err(words)?;
+    let scripts = asked.scripts.iter().filter(|it| it.scenario.station(station).is_some());
+    let texts: Vec<&str> = scripts.map(|script| script.text.as_str()).collect();
+    let count = texts.len().max(1);
+    let judged = if texts.is_empty() { Judged::AsHost } else { Judged::AsStation(texts) };
+    let plan = compile::look(names, &alone, &experiment, &judged).map_err(words)?;
     let place = asked.directory.join(station.as_str());
     let orchestrator = Orchestrator::open(&place, plan).map_err(|error| error.to_string())?;
     let end = orchestrator.run(reach, &mut || is_asked(), &mut |_| {});
     let end = end.map_err(|error| error.to_string())?;
     let failures: Vec<String> = end.failures.iter().map(ToString::to_string).collect();
     let records = Records { place, end };
-    let said = fs::read_to_string(records.path(station, &format!("{}.out", compile::DOCTOR)));
-    let said = match said.ok().filter(|said| !said.is_empty()) {
-        Some(said) => Ok(said),
-        None if failures.is_empty() => Err("it said nothing".to_owned()),
-        None => Err(failures.join("; ")),
-    };
-    let text = fs::read_to_string(records.path(station, &format!("{}.json", SNAPSHOTS[0])));
-    let snapshot = text.ok().and_then(|text| Snapshot::parse(&text).ok());
-    let interfaces = snapshot.map(|it| it.settings.interfaces.into_keys().collect());
-    Ok((said, interfaces.unwrap_or_default()))
+    let read = |name: String| fs::read_to_string(records.path(station, &name)).ok();
+    let said = (0..count).map(|number| read(format!("{}.out", compile::doctor(number))));
+    let said: Option<Vec<String>> = said.map(|said| said.filter(|it| !it.is_empty())).collect();
+    let said = said.ok_or_else(|| match failures.is_empty() {
+        true => "it said nothing".to_owned(),
+        false => failures.join("; "),
+    });
+    let text = read(format!("{}.json", SNAPSHOTS[0]));
+    let snapshot = text.and_then(|text| Snapshot::parse(&text).ok());
+    let interfaces = snapshot.map(|it| it.settings.interfaces).unwrap_or_default();
+    Ok((said, interfaces.into_iter().map(|(name, it)| (name, addresses_of(&it))).collect()))
+}
+
+/// Without the length of their prefix.
+fn addresses_of(interface: &InterfaceSettings) -> Vec<String> {
+    let all = interface.addresses.known().into_iter().flatten();
+    all.map(|it| it.split('/').next().unwrap_or_default().to_owned()).collect()
 }
 
 /// What the stations would do in each case of the scenarios, by the case's name.
@@ -283,7 +294,10 @@ fn with_backend(scripts: &[Script], asked: Option<Asked>) -> Result<Vec<Script>,
 /// Whether the file has all that the scenarios need.
 ///
 /// **Errors**: the first station that it has not, or not whole.
-fn check_hosts(scripts: &[Script], hosts: &HostsFile) -> Result<(), RunnerError> {
+fn check_hosts<'a>(
+    scripts: impl IntoIterator<Item = &'a Script>,
+    hosts: &HostsFile,
+) -> Result<(), RunnerError> {
     for Script { scenario, .. } in scripts {
         for station in &scenario.stations {
             let name = &station.name;
@@ -441,7 +455,7 @@ impl Place<'_> {
         let names: Vec<StationName> =
             scenario.stations.iter().map(|station| station.name.clone()).collect();
         let experiment = format!("{}-{}-hosts", scenario.name, self.cases.tag());
-        let plan = compile::look(&names, &options.hosts, &experiment, Judged::Not)?;
+        let plan = compile::look(&names, &options.hosts, &experiment, &Judged::Not)?;
         let (records, is_asked) =
             self.orchestrate(&format!("{}/hosts", scenario.name), plan, progress)?;
         if is_asked {
