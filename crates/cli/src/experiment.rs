@@ -49,7 +49,7 @@ pub struct Demo {
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Scenario files, or one network file or experiment file (YAML or JSON)
+    /// Scenario files, network files, or one experiment file (YAML or JSON)
     #[arg(required_unless_present = "resumed", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Go on with the run in this directory, as it was asked for: its cases that came to their end
@@ -63,9 +63,10 @@ pub struct Run {
         ]
     )]
     pub resumed: Option<PathBuf>,
-    /// Where the files are that a network names, when that is not where its own file is.
+    /// Where the files are that a network names, by its name, when that is not where its own file
+    /// is.
     #[arg(skip)]
-    pub beside: Option<PathBuf>,
+    pub beside: BTreeMap<String, PathBuf>,
     /// Use the quick_duration of the experiments
     #[arg(long)]
     pub quick: bool,
@@ -102,8 +103,8 @@ impl Run {
     }
 
     /// What is asked for, for a run that goes on later; `beside` is where the files are that a
-    /// network names, where it names some.
-    pub fn request(&self, beside: Option<PathBuf>) -> RunRequest {
+    /// network names, by its name.
+    pub fn request(&self, beside: BTreeMap<String, PathBuf>) -> RunRequest {
         let (place, mut options) = self.place.words();
         let mut add = |name: &str| options.push(name.to_owned());
         if self.quick {
@@ -216,7 +217,7 @@ pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
     let (name, quick) = ("demo", args.quick);
     let (place, mut options) = args.place.words();
     options.extend(quick.then(|| "--quick".to_owned()));
-    let request = Some(RunRequest { place, options, beside: None });
+    let request = Some(RunRequest { place, options, beside: BTreeMap::new() });
     let directory = directory(args.output.out.as_ref(), name)?;
     let into = Destination { directory, request, resumes: false };
     let what = What { title, name, quick, ..What::new(into) };
@@ -240,12 +241,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         let script = Script { scenario, text };
         let name = &script.scenario.name;
         if let Some(at) = scripts.iter().position(|other| other.scenario.name == *name) {
-            anyhow::bail!(
-                "{}: its `name: {name}` is that of {} too; results are kept by name, so each \
-                 scenario needs its own",
-                file.display(),
-                args.files[at].display()
-            );
+            return Err(same_name(file, name.as_str(), &args.files[at]));
         }
         scripts.push(script);
     }
@@ -276,11 +272,21 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let directory = args.directory(&names[0])?;
     let into = Destination {
         directory,
-        request: Some(args.request(None)),
+        request: Some(args.request(BTreeMap::new())),
         resumes: args.resumed.is_some(),
     };
     let what = What { title, name: &names[0], quick, backend, trace, baseline, seed, into };
     perform(&scripts, what, &args.place, args.output.json)
+}
+
+/// What is wrong with two files of one name.
+pub fn same_name(file: &Path, name: &str, other: &Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "{}: its `name: {name}` is that of {} too; results are kept by name, so each file needs \
+         its own",
+        file.display(),
+        other.display()
+    )
 }
 
 fn parse(name: &str, text: &str) -> anyhow::Result<Script> {

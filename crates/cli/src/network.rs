@@ -5,7 +5,7 @@
 //! Not here: the compile step and the judge (`timewire_runner::network`), plans alone (`plan`), the
 //! simulator alone (`sim`).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use timewire_base::{Span, Utc, Verdict};
 use timewire_lab::uml::Kernel;
 use timewire_model::scenario::FileKind;
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
-use timewire_model::scenario::network::{NetworkCase, NetworkCases};
+use timewire_model::scenario::network::{NetTraffic, NetworkCase, NetworkCases};
 use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::Plan;
 use timewire_plan::synth::{Budget, Options, Planner};
@@ -30,18 +30,16 @@ use timewire_sys::event::EndRequests;
 use crate::compare;
 use crate::doctor::on_hosts::Preflight;
 use crate::ending::{Ending, WORDS};
-use crate::experiment::{self, RUN_MEMORY_MIB, Run};
+use crate::experiment::{self, RUN_MEMORY_MIB, Run, same_name};
 use crate::output;
 use crate::place::{self, Place, Where};
+use crate::sim::{self, SimCase};
 use crate::stations::{self, laboratory};
-use crate::{input, lab, sim};
+use crate::{input, lab};
 
 /// Exit code 0: every stream was as promised; 1: one was not, or has no reservation; 4: the place
 /// cannot carry the network out.
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
-    let [path] = args.files.as_slice() else {
-        bail!("one network file at a time; {} files were given", args.files.len());
-    };
     args.refuse_options_of_scenarios("network files", true)?;
     // The simulator has a use for the seed by itself.
     let seed = args.limits.seed.filter(|_| args.place.on != Place::Sim);
@@ -50,33 +48,39 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     if args.place.record_for.is_some() {
         return record(&args.directory("")?);
     }
-    let (mut network, text) =
-        input::read(path, FileKind::Network, "nothing was run", NetworkCases::parse)?;
-    if args.quick {
-        quicken(&mut network)?;
-    }
-    let name = network.base.name.to_string();
+    let files = read(args)?;
+    let names: Vec<&str> = files.iter().map(|it| it.network.base.name.as_str()).collect();
+    let name = names.join(", ");
     let ending = Ending::new()?;
-    let Some(plans) = planned(&network, &ending)? else {
+    let Some(plans) = planned(files.iter().map(|it| &it.network), &ending)? else {
         return Ok(ExitCode::from(1));
     };
-    let request = args.request(args.named_beside(&network.cases, path)?);
+    let beside = files.iter().filter(|it| it.names_files());
+    let beside = beside.map(|it| (it.network.base.name.to_string(), it.beside.clone()));
+    let request = args.request(beside.collect());
+    let texts = files.iter().map(|it| (it.network.base.name.to_string(), it.text.as_str()));
+    let texts: Vec<(String, &str)> = texts.collect();
     if args.place.on == Place::Sim {
-        let cases = with_plans(&network, &plans)?;
-        let beside = args.beside(path);
-        sim::check_cases((path, &beside), &cases)?;
+        let mut cases = Vec::new();
+        for (file, plans) in files.iter().zip(&plans) {
+            let of_file = with_plans(file, plans)?;
+            sim::check_cases(&file.path, &of_file)?;
+            cases.extend(of_file);
+        }
         if args.dry_run {
-            return show_networks(&network, &cases, args.output.json);
+            return show_networks(&cases, args.output.json);
         }
         let told = (args.limits.seed, args.output.json);
         let into = Destination {
-            directory: args.directory(&name)?,
+            directory: args.directory(names[0])?,
             request: Some(request),
             resumes: args.resumed.is_some(),
         };
-        return sim::run_cases((&beside, &into), (&cases, &text), told, &ending);
+        return sim::run_cases(&into, (&cases, &texts), told, &ending);
     }
-    let cases = match compiled(&network.cases, &plans, &args.place)? {
+    let networks: Vec<NetworkCase> =
+        files.iter().flat_map(|it| &it.network.cases).cloned().collect();
+    let cases = match compiled(&networks, &plans.concat(), &args.place)? {
         Ok(cases) => cases,
         Err(obstacles) => {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
@@ -92,10 +96,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
         }
     }
-    let into = args.directory(&name)?;
+    let into = args.directory(names[0])?;
     let (directory, cases) = match args.resumed {
         Some(_) => network::resume(&into, &cases)?,
-        None => (begin(args, &into, (&cases, &text), request)?, cases),
+        None => (begin(args, &into, (&cases, texts), request)?, cases),
     };
     let code = match &args.place.on {
         Place::Hosts(path) => {
@@ -127,11 +131,47 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!is_well)))
 }
 
+/// A network file that is run.
+struct Given {
+    path: PathBuf,
+    /// Where the files are that it names.
+    beside: PathBuf,
+    network: NetworkCases,
+    text: String,
+}
+
+impl Given {
+    /// Whether it names files.
+    fn names_files(&self) -> bool {
+        let mut streams = self.network.cases.iter().flat_map(|case| &case.file.streams);
+        streams.any(|stream| matches!(stream.traffic, NetTraffic::Replay(_)))
+    }
+}
+
+/// The files; each has a name of its own, by which its results are kept.
+fn read(args: &Run) -> anyhow::Result<Vec<Given>> {
+    let mut files: Vec<Given> = Vec::new();
+    for path in &args.files {
+        let (mut network, text) =
+            input::read(path, FileKind::Network, "nothing was run", NetworkCases::parse)?;
+        if args.quick {
+            quicken(&mut network).with_context(|| path.display().to_string())?;
+        }
+        let name = &network.base.name;
+        if let Some(other) = files.iter().find(|it| it.network.base.name == *name) {
+            return Err(same_name(path, name.as_str(), &other.path));
+        }
+        let beside = args.beside(name.as_str(), path)?;
+        files.push(Given { path: path.clone(), beside, network, text });
+    }
+    Ok(files)
+}
+
 /// Makes the run directory.
 fn begin(
     args: &Run,
     into: &Path,
-    (cases, text): (&CompiledCases, &str),
+    (cases, files): (&CompiledCases, Vec<(String, &str)>),
     request: RunRequest,
 ) -> anyhow::Result<RunDir> {
     let directory = RunDir::create(into)?;
@@ -143,7 +183,7 @@ fn begin(
         _ => machine(&args.place)?,
     };
     let started_utc_ns = clock::now::<Utc>().as_ns();
-    network::begin(&directory, &Begun { text, cases, place: &place, started_utc_ns, request })?;
+    network::begin(&directory, &Begun { files, cases, place: &place, started_utc_ns, request })?;
     Ok(directory)
 }
 
@@ -185,14 +225,41 @@ fn tell(directory: &RunDir, cases: &[(NetworkCase, Compiled)], json: bool) -> an
 /// A network's problem, and its plan.
 type PlanOf = (FileProblem, Plan);
 
-/// The plan of each network; `None`, after saying why, where a stream is rejected.
-fn planned(network: &NetworkCases, ending: &Ending) -> anyhow::Result<Option<Vec<PlanOf>>> {
+/// The plan of each network of each file; `None`, after saying why, where a stream is rejected.
+fn planned<'a>(
+    files: impl Iterator<Item = &'a NetworkCases>,
+    ending: &Ending,
+) -> anyhow::Result<Option<Vec<Vec<PlanOf>>>> {
+    let mut plans = Vec::new();
+    let mut is_rejected = false;
+    let files: Vec<&NetworkCases> = files.collect();
+    for network in &files {
+        let (of_file, rejected) = planned_file(network, files.len() > 1, ending)?;
+        plans.push(of_file);
+        is_rejected |= rejected;
+    }
+    if is_rejected {
+        say!("  host: unchanged; nothing was run");
+        return Ok(None);
+    }
+    Ok(Some(plans))
+}
+
+/// The same of a file, which messages name if it is one of several; and whether a stream is
+/// rejected.
+fn planned_file(
+    network: &NetworkCases,
+    is_named: bool,
+    ending: &Ending,
+) -> anyhow::Result<(Vec<PlanOf>, bool)> {
     let mut plans = Vec::new();
     let mut is_rejected = false;
     for case in &network.cases {
-        let place = match network.has_experiment {
-            true => format!(" in {}/{}", case.case, case.load),
-            false => String::new(),
+        let place = match (is_named, network.has_experiment) {
+            (false, false) => String::new(),
+            (false, true) => format!(" in {}/{}", case.case, case.load),
+            (true, false) => format!(" in {}", case.file.name),
+            (true, true) => format!(" in {}", case.id()),
         };
         let given = file::problem(&case.file).with_context(|| {
             format!("{} cannot be planned{place}; nothing was run", case.file.name)
@@ -214,11 +281,7 @@ fn planned(network: &NetworkCases, ending: &Ending) -> anyhow::Result<Option<Vec
         }
         plans.push((given, plan));
     }
-    if is_rejected {
-        say!("  host: unchanged; nothing was run");
-        return Ok(None);
-    }
-    Ok(Some(plans))
+    Ok((plans, is_rejected))
 }
 
 /// Prints the compiled experiments; as JSON, a list of them.
@@ -232,32 +295,29 @@ fn show_compiled(cases: &[(NetworkCase, Compiled)], json: bool) -> anyhow::Resul
 }
 
 /// Prints the networks that would be simulated; as JSON, a list of them.
-fn show_networks(
-    network: &NetworkCases,
-    cases: &[NetworkCase],
-    json: bool,
-) -> anyhow::Result<ExitCode> {
-    let all: Vec<_> = cases.iter().map(|case| case.file.to_json()).collect();
+fn show_networks(cases: &[SimCase], json: bool) -> anyhow::Result<ExitCode> {
+    let all: Vec<_> = cases.iter().map(|it| it.case.file.to_json()).collect();
     if json {
         return output::json(&all);
     }
-    for (case, json) in cases.iter().zip(&all) {
-        if network.has_experiment {
-            output::print(&format!("# {}/{}\n", case.case, case.load))?;
+    for (SimCase { case, .. }, json) in cases.iter().zip(&all) {
+        if cases.len() > 1 {
+            output::print(&format!("# {}\n", case.id()))?;
         }
         output::json(json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The networks with their plans in them: the promises are limits there.
-fn with_plans(network: &NetworkCases, plans: &[PlanOf]) -> anyhow::Result<Vec<NetworkCase>> {
-    let planned = network.cases.iter().zip(plans).map(|(case, (given, plan))| {
+/// The networks of a file with their plans in them: the promises are limits there.
+fn with_plans(of: &Given, plans: &[PlanOf]) -> anyhow::Result<Vec<SimCase>> {
+    let planned = of.network.cases.iter().zip(plans).map(|(case, (given, plan))| {
         let file = match case.file.streams.iter().any(|stream| stream.scheduled) {
             false => case.file.clone(),
             true => file::planned(&case.file, given, plan)?,
         };
-        Ok(NetworkCase { file, ..case.clone() })
+        let case = NetworkCase { file, ..case.clone() };
+        Ok(SimCase { case, beside: of.beside.clone() })
     });
     planned.collect()
 }
@@ -320,10 +380,10 @@ pub fn compiled_for(
 ) -> anyhow::Result<(String, CompiledCases)> {
     let (network, _) = input::read(path, FileKind::Network, nothing, NetworkCases::parse)?;
     let name = network.base.name.to_string();
-    let plans = planned(&network, &Ending::new()?)?;
+    let plans = planned(std::iter::once(&network), &Ending::new()?)?;
     let plans = plans.with_context(|| format!("{name} has rejected streams"))?;
     let place = Where::hosts(hosts);
-    match compiled(&network.cases, &plans, &place)? {
+    match compiled(&network.cases, &plans.concat(), &place)? {
         Ok(cases) => Ok((name, cases)),
         Err(obstacles) => {
             let all = obstacles.iter().map(|it| format!("{}: {}", it.what, it.why));

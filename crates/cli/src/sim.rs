@@ -90,12 +90,11 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
     run_file(args, (&file, &text), &Ending::new()?)
 }
 
-/// Whether all networks of a file can be simulated, before the first is; `beside` is where the
-/// files are that it names.
+/// Whether all networks of a file can be simulated, before the first is.
 ///
 /// **Errors**: the first that cannot, with its case.
-pub fn check_cases((path, beside): (&Path, &Path), cases: &[NetworkCase]) -> anyhow::Result<()> {
-    for case in cases {
+pub fn check_cases(path: &Path, cases: &[SimCase]) -> anyhow::Result<()> {
+    for SimCase { case, beside } in cases {
         let context = || match cases.len() {
             1 => format!("{}; nothing was run", path.display()),
             _ => format!("{}: in {}/{}; nothing was run", path.display(), case.case, case.load),
@@ -106,26 +105,34 @@ pub fn check_cases((path, beside): (&Path, &Path), cases: &[NetworkCase]) -> any
     Ok(())
 }
 
-/// Exit code as that of `sim`: each network of a file once, kept in one run directory.
+/// A network that is to be simulated, and where the files are that it names.
+#[derive(Clone, Debug)]
+pub struct SimCase {
+    pub case: NetworkCase,
+    pub beside: PathBuf,
+}
+
+/// Exit code as that of `sim`: each network once, kept in one run directory with the files of these
+/// names and texts.
 pub fn run_cases(
-    (beside, into): (&Path, &Destination),
-    (cases, text): (&[NetworkCase], &str),
+    into: &Destination,
+    (cases, files): (&[SimCase], &[(String, &str)]),
     (seed, json): (Option<u64>, bool),
     ending: &Ending,
 ) -> anyhow::Result<ExitCode> {
-    let first = cases.first().context("invariant: a file has a network")?;
     let seed_of = |file: &NetworkFile| seed.unwrap_or(file.seed.get());
+    let networks: Vec<NetworkCase> = cases.iter().map(|it| it.case.clone()).collect();
     let directory = match into.resumes {
-        true => Directory::resume(&into.directory, cases)?,
+        true => Directory::resume(&into.directory, &networks)?,
         false => {
             let (out, request) = (&into.directory, into.request.clone());
-            Directory::of_cases(out, (cases, text), seed_of(&first.file), request)?
+            Directory::of_cases(out, (&networks, files), seed, request)?
         }
     };
     let mut tables = String::new();
     let (mut elapsed, mut ended, mut is_good) = (Span::ZERO, None, true);
     let mut progress = ProgressLine::new();
-    for (number, case) in (1..).zip(cases) {
+    for (number, SimCase { case, beside }) in (1..).zip(cases) {
         let file = &case.file;
         // What the ports of the only case sent is known to who simulates it.
         if cases.len() > 1 && directory.has_ended(case) {
@@ -168,7 +175,7 @@ pub fn run_cases(
         elapsed += file.duration;
     }
     let is_cut = ended.is_some();
-    let directory = directory.finish_cases(cases, (elapsed, ended))?;
+    let directory = directory.finish_cases(&networks, (elapsed, ended))?;
     let (summary, report) = experiment::conclude(&directory)?;
     if json {
         output::json(&summary)?;

@@ -81,6 +81,63 @@ fn t2_the_cases_of_a_network_are_compared_in_the_simulator() {
     assert!(measured.contains("in priority/files, 0.6 of "), "{measured}");
 }
 
+/// In one run directory, each judged as it is alone.
+#[test]
+fn t2_several_networks_are_one_run() {
+    let scratch = Scratch::new();
+    let (file, text) = (scenario().display().to_string(), fs::read_to_string(scenario()).unwrap());
+    let cell = scenario().with_file_name("planned-cell.network.yaml").display().to_string();
+    let run = |files: &[&str], out: &str| {
+        let out = scratch.join(out);
+        timewire(&[&["run"], files, &["--on", "sim", "--out", &out, "--json"]].concat())
+    };
+    let both = run(&[&file, &cell], "both").done().json();
+    assert_eq!(both["title"], "line-qos, planned-cell");
+    let (line, alone) = (run(&[&file], "line").done().json(), run(&[&cell], "cell").done().json());
+    let cases = |of: &Json| of["cases"].as_array().unwrap().clone();
+    assert_eq!(cases(&both), [cases(&line), cases(&alone)].concat());
+    // A finding says of which network it is, as one of several cases does.
+    let measured = |of: &Json, prefix: &str, from: &str| {
+        let all = of["findings"].as_array().unwrap().iter();
+        let all = all.filter_map(|it| {
+            let rest = it["id"].as_str()?.strip_prefix(prefix)?;
+            Some((rest.to_owned(), it["measured"].clone(), it["verdict"].clone()))
+        });
+        let all: Vec<_> = all.collect();
+        assert!(!all.is_empty(), "{from}: {of:#}");
+        all
+    };
+    assert_eq!(measured(&both, "line-qos/", "both"), measured(&line, "line-qos/", "line"));
+    let id = alone["cases"][0]["id"].as_str().unwrap();
+    let of_cell = measured(&both, &format!("{id}/"), "both");
+    assert_eq!(of_cell, measured(&alone, "planned-cell/", "cell"));
+    let out = scratch.path().join("both");
+    for name in ["line-qos", "planned-cell"] {
+        assert!(out.join(format!("{name}.network.yaml")).exists(), "{name}");
+    }
+    timewire(&["compare", &scratch.join("both"), &scratch.join("both")]).done();
+    // On kernels: each is compiled.
+    let said = timewire(&["run", &file, &cell, "--on", "lab:uml", "--dry-run", "--json"]).done();
+    assert_eq!(said.json().as_array().unwrap().len(), CASES.len() + 1);
+    // Where a stream of one is rejected, that one is named and nothing is run.
+    let tight = scratch.write(
+        "tight.yaml",
+        &text
+            .replace("max_latency: 200us", "max_latency: 9us")
+            .replace("name: line-qos", "name: tight"),
+    );
+    let said = run(&[&cell, &tight], "tight");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stderr.contains("rejected in tight/scheduled/alone: control: "), "{said:?}");
+    assert!(!scratch.path().join("tight").exists());
+    let same = scratch.write("same.yaml", &text);
+    let why = format!(
+        "error: {same}: its `name: line-qos` is that of {file} too; results are kept by name, so \
+         each file needs its own\n"
+    );
+    run(&[&file, &same], "same").failed(2, &why);
+}
+
 #[test]
 fn t1_what_is_wrong_with_a_case_is_told_before_anything_runs() {
     let scratch = Scratch::new();

@@ -109,6 +109,9 @@ fn t2_a_simulated_run_goes_on_to_the_same_bytes_wherever_it_was_cut() {
     goes_on_to_the_same_bytes(&["run", &scenario("tdm-64.yaml"), "--seed", "7"]);
     let two = [scenario("streams-256.yaml"), scenario("backends-256.yaml")];
     goes_on_to_the_same_bytes(&["run", &two[0], &two[1]]);
+    let (first, scratch) = (scenario("networks/line-qos.network.yaml"), Scratch::new());
+    let text = fs::read_to_string(&first).unwrap().replace("name: line-qos", "name: second");
+    goes_on_to_the_same_bytes(&["run", &first, &scratch.write("second.yaml", &text)]);
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn t1_two_files_of_one_name() {
         2,
         &format!(
             "error: {two}: its `name: tiny` is that of {one} too; results are kept by name, so \
-             each scenario needs its own\n"
+             each file needs its own\n"
         ),
     );
 }

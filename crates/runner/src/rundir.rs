@@ -5,7 +5,7 @@
 //! ```text
 //! run.json                       what the run is, and what it stood on
 //! NAME.scenario.yaml             each scenario, as it was read
-//! NAME.network.yaml              or the network that was simulated, or run on kernels
+//! NAME.network.yaml              or each network that was simulated, or run on kernels
 //! simulation.json                of `sim`: what came of all its runs together
 //! cases/SCENARIO.CASE.LOAD/      one directory for each case under one load:
 //!     case.json                    what it was told, and the counters of its MACs
@@ -87,9 +87,9 @@ pub struct RunMeta {
     pub started_utc_ns: i64,
     /// Names of the scenarios, in order.
     pub scenarios: Vec<String>,
-    /// Name of the network, where it was simulated: there is no scenario then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<String>,
+    /// Names of the networks, in order, where there are some: there is no scenario then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
     /// The cases that are to run, `SCENARIO/CASE/LOAD`, in order.
     pub cases: Vec<String>,
     /// What the run stands on.
@@ -111,7 +111,7 @@ impl RunMeta {
             title,
             started_utc_ns,
             scenarios: Vec::new(),
-            network: None,
+            networks: Vec::new(),
             cases: Vec::new(),
             environment: Vec::new(),
             backends: Vec::new(),
@@ -474,7 +474,7 @@ impl RunDir {
         meta: &RunMeta,
         cases: &mut [CaseSummary],
     ) -> Result<Vec<Finding>, RunnerError> {
-        let Some(name) = &meta.network else { return Ok(Vec::new()) };
+        let Some(name) = meta.networks.first() else { return Ok(Vec::new()) };
         if !meta.cases.iter().any(|id| self.case_path(id).join(NETWORK).exists()) {
             return simulated::findings(self.path(), name);
         }
@@ -570,7 +570,7 @@ impl RunDir {
         for name in &meta.scenarios {
             limits.extend(limits_of(&self.read_scenario(name)?));
         }
-        if let Some(name) = &meta.network {
+        for name in &meta.networks {
             let path = self.network_path(name);
             let text = fs::read_to_string(&path).map_err(RunnerError::file("read", &path))?;
             let network =

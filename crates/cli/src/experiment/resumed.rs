@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
-use timewire_model::scenario::network::{NetTraffic, NetworkCase};
 use timewire_runner::rundir::{RunDir, RunRequest};
 
 use super::Run;
@@ -40,7 +39,7 @@ pub fn asked(args: Run) -> anyhow::Result<Run> {
         )
     })?;
     let scenarios = meta.scenarios.iter().map(|name| directory.scenario_path(name));
-    let files = scenarios.chain(meta.network.iter().map(|name| directory.network_path(name)));
+    let files = scenarios.chain(meta.networks.iter().map(|name| directory.network_path(name)));
     let files: Vec<PathBuf> = files.collect();
     let place = match request.place.as_str() {
         RunRequest::HOSTS => directory.path().join("hosts.yaml").display().to_string(),
@@ -68,25 +67,12 @@ pub fn asked(args: Run) -> anyhow::Result<Run> {
 }
 
 impl Run {
-    /// Where the files are that the file at this path names.
-    pub fn beside(&self, path: &Path) -> PathBuf {
-        self.beside.clone().unwrap_or_else(|| sim::directory_of(path).to_owned())
-    }
-
-    /// The same, whole, where the networks name some.
+    /// Where the files are that the network of this name, whose file is at this path, names.
     ///
     /// **Errors**: there is no such directory.
-    pub fn named_beside(
-        &self,
-        cases: &[NetworkCase],
-        path: &Path,
-    ) -> anyhow::Result<Option<PathBuf>> {
-        let mut streams = cases.iter().flat_map(|case| &case.file.streams);
-        if !streams.any(|stream| matches!(stream.traffic, NetTraffic::Replay(_))) {
-            return Ok(None);
-        }
-        let beside = Path::new(".").join(self.beside(path));
-        let found = beside.canonicalize();
-        found.map(Some).with_context(|| format!("cannot find {}", beside.display()))
+    pub fn beside(&self, network: &str, path: &Path) -> anyhow::Result<PathBuf> {
+        let kept = self.beside.get(network).map(PathBuf::as_path);
+        let beside = Path::new(".").join(kept.unwrap_or_else(|| sim::directory_of(path)));
+        beside.canonicalize().with_context(|| format!("cannot find {}", beside.display()))
     }
 }

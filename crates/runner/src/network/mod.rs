@@ -30,6 +30,7 @@ use crate::error::invalid;
 use crate::experiment::connection::Connection;
 
 pub use compile::{Obstacle, Planned, Site, compile};
+pub(crate) use records::title;
 pub use records::{Begun, begin, begun, keep, resume};
 pub use show::{conditions, described, table};
 

@@ -13,7 +13,7 @@ use timewire_base::{BitsPerSecond, Instant, Span};
 use timewire_capture::analyse::transfer_bins;
 use timewire_capture::record::{Encoder, Record, RecordFile, RecordHeader, TimestampPoint};
 use timewire_capture::summary::{Fact, FactLevel, StreamClass};
-use timewire_model::scenario::network::{NetTraffic, NetworkCase};
+use timewire_model::scenario::network::{NetTraffic, NetworkCase, NetworkFile};
 use timewire_stats::{Bins, Distribution};
 
 use super::judge::Measured;
@@ -25,9 +25,9 @@ use crate::rundir::{CaseMeta, ClockBoundMeta, RunDir, RunMeta, RunRequest, Strea
 /// What a run is, before it begins.
 #[derive(Debug)]
 pub struct Begun<'a> {
-    /// The text of the network file.
-    pub text: &'a str,
-    /// Each of its networks, and the experiment that carries it out.
+    /// Name and text of each network file.
+    pub files: Vec<(String, &'a str)>,
+    /// Each of their networks, and the experiment that carries it out.
     pub cases: &'a [(NetworkCase, Compiled)],
     /// What the place is, in words.
     pub place: &'a str,
@@ -52,29 +52,37 @@ const TRIAL: &str = "0001";
 /// Its file, once it came to its end.
 const TRIAL_END: &str = "end.json";
 
-/// Writes what the run is told: the file, and of each case its network and its experiment.
+/// Writes what the run is told: the files, and of each case its network and its experiment.
 ///
 /// **Errors**: a file cannot be written.
 pub fn begin(directory: &RunDir, begun: &Begun<'_>) -> Result<(), RunnerError> {
-    let Begun { text, cases, place, started_utc_ns, request } = begun;
+    let Begun { files, cases, place, started_utc_ns, request } = begun;
     let (first, _) = cases.first().context("a network file has a network")?;
-    let name = first.file.name.to_string();
-    let network = directory.network_path(&name);
-    fs::write(&network, text).map_err(RunnerError::file("write", &network))?;
+    for (name, text) in files {
+        let network = directory.network_path(name);
+        fs::write(&network, text).map_err(RunnerError::file("write", &network))?;
+    }
     for (case, compiled) in *cases {
         let path = directory.case_path(&case.id());
         fs::create_dir_all(&path).map_err(RunnerError::file("create", &path))?;
         directory.write_network(&case.id(), &case.file)?;
         compiled.write(&path)?;
     }
-    let description = first.file.description.to_string();
-    let title = if description.is_empty() { name.clone() } else { description };
-    let mut meta = RunMeta::new(title, *started_utc_ns);
+    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+    let mut meta = RunMeta::new(title(&first.file, &names), *started_utc_ns);
     meta.cases = cases.iter().map(|(case, _)| case.id()).collect();
     meta.environment = environment(cases, place);
-    meta.network = Some(name);
+    meta.networks = names;
     meta.request = Some(request.clone());
     directory.write_meta(&meta)
+}
+
+/// The title of a run of networks with these names: what the file of the only one says of it.
+pub(crate) fn title(first: &NetworkFile, names: &[String]) -> String {
+    match (names, first.description.as_str()) {
+        ([_], description) if !description.is_empty() => description.to_owned(),
+        _ => names.join(", "),
+    }
 }
 
 /// Goes on with a run in its directory; its cases as they were when it began.

@@ -46,7 +46,7 @@ impl RunDir {
         Ok(found)
     }
 
-    /// The text of each scenario by name, or of the network, as it was read.
+    /// The text of each scenario or network by name, as it was read.
     ///
     /// **Errors**: one is missing.
     pub fn scenario_texts(&self) -> Result<BTreeMap<String, String>, RunnerError> {
@@ -58,7 +58,7 @@ impl RunDir {
         let meta = self.meta()?;
         let mut texts: BTreeMap<_, _> =
             meta.scenarios.iter().map(text).collect::<Result<_, RunnerError>>()?;
-        if let Some(name) = meta.network {
+        for name in meta.networks {
             let path = self.network_path(&name);
             let text = fs::read_to_string(&path).map_err(RunnerError::file("read", &path))?;
             texts.insert(name, text);

@@ -2,6 +2,7 @@
 //! A run that goes on in its directory: what it was asked for, which of its cases came to their
 //! end, and what is cleared away of the others.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -25,9 +26,9 @@ pub struct RunRequest {
     /// The options that say how it runs, such as `--quick`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// Where the files are that the network names; absent where it names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<PathBuf>,
+    /// Where the files are that a network names, by its name; of those that name some.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub beside: BTreeMap<String, PathBuf>,
 }
 
 /// Where a run goes.

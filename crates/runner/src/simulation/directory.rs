@@ -18,6 +18,7 @@ use timewire_sim::net::{Network, Observer, Seen, Simulation};
 
 use crate::RunnerError;
 use crate::error::{Context as _, invalid};
+use crate::network::title;
 
 use super::Report;
 use super::events::Events;
@@ -113,32 +114,41 @@ impl Directory {
         let here = std::env::current_dir().context("the current directory is gone")?;
         let run = RunDir::create(&here.join(path))?;
         let name = file.name.to_string();
-        let title = match file.description.as_str() {
-            "" => name.clone(),
-            description => description.to_owned(),
-        };
-        let mut meta = RunMeta::new(title, 0);
+        let mut meta = RunMeta::new(title(file, std::slice::from_ref(&name)), 0);
         meta.cases = (1..=runs).map(|run| RunName::numbered(run, seed).id(&name)).collect();
         meta.environment = environment(file, seed, runs);
-        fs::write(run.network_path(&name), text)
-            .with_context(|| format!("cannot write {}", run.network_path(&name).display()))?;
-        meta.network = Some(name);
+        write_network(&run, &name, text)?;
+        meta.networks = vec![name];
         run.write_meta(&meta)?;
         Ok(Directory { run, meta, traced, loads: Mutex::default() })
     }
 
-    /// Makes a directory for the networks of a file, each of which is run once; its text is kept.
+    /// Makes a directory for the networks of files, each of which is run once; the texts of the
+    /// files are kept, by name. Without a seed each has its own.
     ///
     /// **Errors**: as [`Directory::create`].
     pub fn of_cases(
         path: &Path,
-        (cases, text): (&[NetworkCase], &str),
-        seed: u64,
+        (cases, files): (&[NetworkCase], &[(String, &str)]),
+        seed: Option<u64>,
         request: Option<RunRequest>,
     ) -> Result<Directory, RunnerError> {
         let first = &cases.first().context("a network file has a network")?.file;
-        let mut directory = Directory::create(path, (first, text), (seed, 1), None)?;
+        let (_, text) = files.first().context("a network is of a file")?;
+        let of = |file: &NetworkFile| seed.unwrap_or(file.seed.get());
+        let mut directory = Directory::create(path, (first, text), (of(first), 1), None)?;
         directory.meta.cases = cases.iter().map(NetworkCase::id).collect();
+        directory.meta.networks = files.iter().map(|(name, _)| name.clone()).collect();
+        directory.meta.title = title(first, &directory.meta.networks);
+        for (name, text) in files {
+            write_network(&directory.run, name, text)?;
+        }
+        let facts = cases.iter().flat_map(|case| environment(&case.file, of(&case.file), 1));
+        for fact in facts {
+            if !directory.meta.environment.contains(&fact) {
+                directory.meta.environment.push(fact);
+            }
+        }
         for case in cases {
             let path = directory.run.case_path(&case.id());
             fs::create_dir_all(&path)
@@ -296,6 +306,11 @@ impl Directory {
         self.meta.environment.push(Fact { area, name, value, level });
         self.run.write_meta(&self.meta)
     }
+}
+
+fn write_network(run: &RunDir, name: &str, text: &str) -> Result<(), RunnerError> {
+    let path = run.network_path(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What a run is called in results.

@@ -108,12 +108,14 @@ impl Loads {
     }
 }
 
-/// The network that was simulated, with what its ports sent; `None` where the run is of no network.
+/// The network that was simulated, with what its ports sent; `None` where the run is of none, or of
+/// several.
 ///
 /// **Errors**: a file does not hold what it should.
 pub fn topology(run: &RunDir) -> Result<Option<Topology>, RunnerError> {
-    let Some(name) = run.meta()?.network else { return Ok(None) };
-    let path = run.network_path(&name);
+    let networks = run.meta()?.networks;
+    let [name] = networks.as_slice() else { return Ok(None) };
+    let path = run.network_path(name);
     let shown = path.display().to_string();
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
     let file = NetworkFile::parse(&shown, &text)
