@@ -36,6 +36,9 @@ fn t2_ways_of_access_differ_as_they_should() {
         let (code, report) = json(&format!("access-{name}.network.yaml"), &[]);
         let streams = ["n1", "n2", "n3", "n4"].map(|n| format!("control-{n}"));
         let most = streams.iter().map(|stream| latency_us(&report, stream, "max_ps")).max();
+        for stream in report["streams"].as_array().unwrap() {
+            assert_eq!(stream["outside_windows"], 0, "{name}: {stream}");
+        }
         (most.unwrap(), code, report["collisions"].as_u64().unwrap())
     };
     let [contention, switched, token] = ["csma-cd", "switched", "token"].map(worst);

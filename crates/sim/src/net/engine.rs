@@ -131,7 +131,9 @@ pub struct Simulation {
     pub(super) master_lost: u32,
     /// Times of causes, for what follows them.
     pub(super) causes: Slab,
-    groups: BTreeMap<(u32, u32, usize), AsyncGroup>,
+    /// By node, by who sends to one of its ports (a segment, or the port at the other end of a
+    /// link), and by class.
+    groups: BTreeMap<(u32, (bool, u32), usize), AsyncGroup>,
     /// [`PortMore::forwarded`], of a port on a segment and a node there.
     forwarded: BTreeMap<(u32, u32), u64>,
     events: u64,
@@ -493,7 +495,12 @@ impl Simulation {
             let released = self.nodes[slot(node)].clock.local(frame.created);
             return Some(Ps::new(released) + launch);
         }
-        let group = (port, sent_by, frame.tags.class());
+        // Of all that comes in at one port, and goes where it may: 802.1Q-2022, 8.6.5.6.
+        let heard_at = match self.port_more.get(slot(sent_by)).and_then(|it| it.medium) {
+            Some((medium, _)) => (true, medium),
+            None => (false, sent_by),
+        };
+        let group = (self.port_more[slot(port)].node, heard_at, frame.tags.class());
         let hop = frame.at - self.routes.first(frame.stream);
         let Some(shaper) = flow.shapers.get_mut(slot(hop)) else {
             return Some(Ps::ZERO);
@@ -744,7 +751,7 @@ pub(super) const ANY_PORT: u32 = u32::MAX - 1;
 const MAX_VIOLATIONS: usize = 100;
 const OVERLAP: &str = "a port sends two frames at the same time";
 
-fn truth(now: u64) -> Ps {
+pub(super) fn truth(now: u64) -> Ps {
     Ps::new(i64::try_from(now).expect("invariant: shorter than 106 days"))
 }
 

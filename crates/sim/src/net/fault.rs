@@ -89,7 +89,7 @@ impl Simulation {
         for place in 0..self.nodes[slot(node)].ports.len() {
             let number = self.nodes[slot(node)].ports[place];
             if let Some((medium, station)) = self.port_more[slot(number)].medium {
-                if let Some(frame) = self.media[slot(medium)].drop_hand(slot(station)) {
+                for frame in self.media[slot(medium)].drop_hands(slot(station)) {
                     self.ports[slot(number)].free_at = self.now;
                     self.lose(frame, LostBy::Restart);
                 }

@@ -9,7 +9,7 @@ use timewire_tsn::port::Ps;
 
 use super::delay::{below, ps};
 use super::describe::{Access, MediumSpec, Network};
-use super::engine::{Kind, Simulation};
+use super::engine::{Kind, Simulation, truth};
 use super::frame::{Frame, slot};
 use super::route::index;
 use super::stats::LostBy;
@@ -20,11 +20,15 @@ pub(super) struct Medium {
     ports: Vec<u32>,
     /// The frame that each station has begun to send, or has to send again.
     hands: Vec<Option<Hand>>,
+    /// Frames of each station that have collided and whose gate has closed since, in their order.
+    aside: Vec<Vec<Hand>>,
     /// Stations that heard it busy, in the order in which they did.
     waiting: VecDeque<usize>,
     sending: Option<Sending>,
-    /// From then on a station may begin.
+    /// From then on a station may begin that has to hear that the segment is free.
     free_from: u64,
+    /// Who sent last, and when its gap ends: nobody has to tell it that its own frame has left.
+    own_gap: Option<(usize, u64)>,
     /// Until then after a collision there are stations that have not heard it.
     deaf_until: u64,
     delay: u64,
@@ -71,9 +75,11 @@ impl Medium {
             access: spec.access.clone(),
             ports: (0..spec.stations.len()).map(port).collect(),
             hands: spec.stations.iter().map(|_| None).collect(),
+            aside: spec.stations.iter().map(|_| Vec::new()).collect(),
             waiting: VecDeque::new(),
             sending: None,
             free_from: 0,
+            own_gap: None,
             deaf_until: 0,
             delay: ps(spec.delay),
             gap: time(timewire_tsn::port::GAP_BYTES),
@@ -89,15 +95,25 @@ impl Medium {
 
     /// Frames that stations have begun to send.
     pub fn held(&self) -> impl Iterator<Item = &Frame> {
-        self.hands.iter().flatten().map(|hand| &hand.frame)
+        let all = self.hands.iter().flatten().chain(self.aside.iter().flatten());
+        all.map(|hand| &hand.frame)
     }
 
     /// A station starts again; what it sends right now goes to its end.
-    pub fn drop_hand(&mut self, place: usize) -> Option<Frame> {
-        if self.sending.is_some_and(|sending| sending.place == place) {
-            return None;
+    pub fn drop_hands(&mut self, place: usize) -> Vec<Frame> {
+        let mut dropped = std::mem::take(&mut self.aside[place]);
+        if self.sending.is_none_or(|sending| sending.place != place) {
+            dropped.extend(self.hands[place].take());
         }
-        self.hands[place].take().map(|hand| hand.frame)
+        dropped.into_iter().map(|hand| hand.frame).collect()
+    }
+
+    /// From when on a station may begin.
+    fn free_for(&self, place: usize) -> u64 {
+        match self.own_gap {
+            Some((own, ends)) if own == place => ends,
+            _ => self.free_from,
+        }
     }
 
     fn wait(&mut self, place: usize) {
@@ -129,10 +145,19 @@ impl Simulation {
             }
             return medium.wait(place);
         }
-        if now < medium.free_from {
-            if contends && now <= medium.deaf_until {
+        let free = medium.free_for(place);
+        if now < free {
+            if !contends {
+                return medium.wait(place);
+            }
+            if now <= medium.deaf_until {
                 return self.collide(number, place, None);
             }
+            let port = medium.ports[place];
+            return self.wake(port, free);
+        }
+        // In turn, who waits is ahead of who could begin sooner.
+        if !contends && now < medium.free_from && !medium.waiting.is_empty() {
             return medium.wait(place);
         }
         if self.fetch(number, place) {
@@ -143,12 +168,17 @@ impl Simulation {
     /// Takes the next frame of a station in hand; whether it has one that may go now.
     fn fetch(&mut self, number: usize, place: usize) -> bool {
         let port = self.media[number].ports[place];
-        if let Some(hand) = &self.media[number].hands[place] {
-            let ready = hand.ready;
-            if ready > self.now {
+        if let Some(hand) = &self.media[number].hands[place]
+            && hand.ready > self.now
+        {
+            let clocks = self.clocks(self.port_more[slot(port)].node);
+            let (ready, class, lasts) = (hand.ready, hand.class, truth(hand.lasts));
+            if self.ports[slot(port)].port.lets_again(clocks, class, lasts).is_ok() {
                 self.wake(port, ready);
                 return false;
             }
+        }
+        if self.take_again(number, place) {
             return true;
         }
         loop {
@@ -166,9 +196,56 @@ impl Simulation {
             let lasts = (started.ends - clocks.truth).get().unsigned_abs();
             let (frame, class) = (started.item, started.class);
             let hand = Hand { frame, class, lasts, attempts: 0, ready: 0 };
-            self.media[number].hands[place] = Some(hand);
+            let medium = &mut self.media[number];
+            if medium.aside[place].iter().any(|other| other.class == class) {
+                // It does not overtake.
+                medium.aside[place].push(hand);
+                continue;
+            }
+            medium.hands[place] = Some(hand);
             return true;
         }
+    }
+
+    /// Takes a frame in hand that has collided: gates and slots are for every attempt, and while
+    /// that of one class is closed, those of others are not.
+    fn take_again(&mut self, number: usize, place: usize) -> bool {
+        let medium = &mut self.media[number];
+        let port = medium.ports[place];
+        if let Some(hand) = medium.hands[place].take() {
+            let at = medium.aside[place].iter().position(|other| other.class == hand.class);
+            let at = at.unwrap_or(medium.aside[place].len());
+            medium.aside[place].insert(at, hand);
+        }
+        let clocks = self.clocks(self.port_more[slot(port)].node);
+        let (mut at, mut seen) = (0, 0_u8);
+        while let Some(hand) = self.media[number].aside[place].get(at) {
+            let (bit, ready, lasts) = (1_u8 << hand.class, hand.ready, truth(hand.lasts));
+            let is_first = seen & bit == 0;
+            seen |= bit;
+            let again = self.ports[slot(port)].port.lets_again(clocks, hand.class, lasts);
+            match again {
+                _ if !is_first => at += 1,
+                Ok(()) if ready <= self.now => {
+                    let medium = &mut self.media[number];
+                    medium.hands[place] = Some(medium.aside[place].remove(at));
+                    return true;
+                }
+                Ok(()) => {
+                    self.wake(port, ready);
+                    at += 1;
+                }
+                Err(Some(wake)) => {
+                    self.wake_by(port, wake);
+                    at += 1;
+                }
+                Err(None) => {
+                    let hand = self.media[number].aside[place].remove(at);
+                    self.lose(hand.frame, LostBy::NeverFits);
+                }
+            }
+        }
+        false
     }
 
     fn begin_to_send(&mut self, number: usize, place: usize) {
@@ -183,6 +260,7 @@ impl Simulation {
         let ends = now + lasts;
         medium.sending = Some(Sending { place, start: now, ends });
         medium.free_from = ends + medium.delay;
+        medium.own_gap = Some((place, ends));
         medium.epoch = medium.epoch.wrapping_add(1);
         let (last_bit, epoch) = (ends - medium.gap, medium.epoch);
         self.at(last_bit, Kind::MediumFree, index(number), epoch);
@@ -197,6 +275,7 @@ impl Simulation {
             self.collisions += 1;
             medium.deaf_until = sending.start + medium.delay;
             medium.sending = None;
+            medium.own_gap = None;
             // Both have heard each other and told everybody.
             medium.free_from = self.now + medium.delay + medium.jam + medium.gap;
             medium.epoch = medium.epoch.wrapping_add(1);
@@ -231,19 +310,10 @@ impl Simulation {
             return;
         }
         if let Some(sending) = medium.sending.take() {
-            let at = medium.free_from;
-            medium.wait(sending.place);
-            let (port, hand) = (medium.ports[sending.place], medium.hands[sending.place].take());
-            if let Some(hand) = hand {
-                self.depart(hand.frame, port, sending.ends, None);
-            }
-            return self.at(at, Kind::MediumFree, index(number), epoch);
+            return self.last_bit(number, sending);
         }
         match self.media[number].access {
-            Access::Token { .. } => {
-                self.media[number].waiting.clear();
-                self.hold_token(number);
-            }
+            Access::Token { .. } => self.hold_token(number),
             Access::Contention => {
                 let waiting = std::mem::take(&mut self.media[number].waiting);
                 for place in waiting {
@@ -252,10 +322,47 @@ impl Simulation {
             }
             Access::InTurn => {
                 while self.media[number].sending.is_none() {
-                    let Some(place) = self.media[number].waiting.pop_front() else { return };
-                    self.medium_try(number, place);
+                    let medium = &mut self.media[number];
+                    let Some(&place) = medium.waiting.front() else { return };
+                    if self.now < medium.free_for(place) {
+                        return;
+                    }
+                    medium.waiting.pop_front();
+                    if self.fetch(number, place) {
+                        self.begin_to_send(number, place);
+                    }
                 }
             }
+        }
+    }
+
+    /// The last bit of a frame has left. Its sender may begin again after a gap; the others hear of
+    /// it a delay later.
+    fn last_bit(&mut self, number: usize, sending: Sending) {
+        let medium = &mut self.media[number];
+        let (free_from, epoch) = (medium.free_from, medium.epoch);
+        let (port, hand) = (medium.ports[sending.place], medium.hands[sending.place].take());
+        match medium.access {
+            Access::Token { .. } => medium.waiting.clear(),
+            Access::Contention => {
+                medium.wait(sending.place);
+                for place in std::mem::take(&mut medium.waiting) {
+                    let medium = &self.media[number];
+                    self.wake(medium.ports[place], medium.free_for(place));
+                }
+            }
+            Access::InTurn => {
+                medium.wait(sending.place);
+                if free_from > sending.ends {
+                    self.at(free_from, Kind::MediumFree, index(number), epoch);
+                }
+            }
+        }
+        if let Some(hand) = hand {
+            self.depart(hand.frame, port, sending.ends, None);
+        }
+        if self.media[number].access != Access::Contention {
+            self.at(sending.ends, Kind::MediumFree, index(number), epoch);
         }
     }
 

@@ -521,6 +521,20 @@ impl<T: Copy> Port<T> {
         self.more.as_ref()?.gates.as_ref()
     }
 
+    /// Whether the gate of its class lets a frame begin again that has left its queue, as after a
+    /// collision; `lasts` is of what is on the link.
+    ///
+    /// **Errors**: when to look again, or that no window is that long.
+    pub fn lets_again(&self, now: Now, class: usize, lasts: Ps) -> Result<(), Option<Wake>> {
+        let more = self.more.as_ref();
+        more.map_or(Ok(()), |more| more.gate_lets(now.local, class, lasts)).map_err(|held| {
+            match held {
+                Held::Until(wake) => Some(wake),
+                Held::NeverFits => None,
+            }
+        })
+    }
+
     /// How long the link is busy with so many bytes.
     pub fn duration(&self, wire_bytes: u32) -> Ps {
         match self.ps_per_byte {
