@@ -42,6 +42,9 @@ pub struct More {
     rest: Vec<String>,
     bounds: Result<Vec<RestBound>, Unbounded>,
     simulated: Option<sim::Report>,
+    /// With the clocks of neighbours as far apart as `sync_error` allows, one way and the other.
+    apart: Vec<sim::Report>,
+    sync_error: Span,
     written: usize,
     asked: Vec<Asked>,
     /// What of the request was not interpreted.
@@ -139,6 +142,8 @@ impl OwnFile {
             rest: rest.map(|stream| stream.name.to_string()).collect(),
             bounds,
             simulated: None,
+            apart: Vec::new(),
+            sync_error: self.file.sync_error,
             written: 0,
             asked: self.asked(plan),
             unread: self.unread.clone(),
@@ -186,6 +191,9 @@ impl OwnFile {
                 "no stream is left that can be simulated; without --simulate the plan is shown"
             );
             more.simulated = Some(sim::simulate(&planned, &self.beside, ending)?);
+            for apart in planned.with_clocks_apart() {
+                more.apart.push(sim::simulate(&apart, &self.beside, ending)?);
+            }
         }
         Ok(more)
     }
@@ -216,12 +224,12 @@ fn write(dir: &Path, files: &[file::Rendered], force: bool) -> anyhow::Result<()
 impl More {
     /// Whether the simulation was ended on request.
     pub fn is_cut(&self) -> bool {
-        self.simulated.as_ref().is_some_and(sim::Report::is_cut)
+        self.simulated.iter().chain(&self.apart).any(sim::Report::is_cut)
     }
 
     pub fn is_good(&self) -> bool {
         let asked = self.asked.iter().all(|asked| asked.code == 0);
-        let simulated = self.simulated.as_ref().is_none_or(sim::Report::is_good);
+        let simulated = self.simulated.iter().chain(&self.apart).all(sim::Report::is_good);
         let limits = self.limits.iter().all(|it| it.verdict == Verdict::Pass);
         asked && simulated && limits && self.unread.is_empty()
     }
@@ -300,6 +308,10 @@ impl More {
         }
         if let Some(report) = &self.simulated {
             let _ = write!(text, "\nsimulated:\n{}", report.table());
+            for (apart, which) in self.apart.iter().zip(["", ", the other way round"]) {
+                let (error, limits) = (self.sync_error, apart.limits_in_short());
+                let _ = write!(text, "clocks of neighbours {error} apart{which}: {limits}");
+            }
             let unseen = self.asked.iter().filter(|it| it.code == 0 && it.unseen).count();
             if unseen > 0 {
                 let _ = writeln!(
@@ -313,6 +325,11 @@ impl More {
 
     pub fn simulated(&self) -> Option<&sim::Report> {
         self.simulated.as_ref()
+    }
+
+    /// With clocks of neighbours apart.
+    pub fn apart(&self) -> &[sim::Report] {
+        &self.apart
     }
 
     /// Classes with credit behind gates.

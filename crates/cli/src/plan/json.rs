@@ -95,6 +95,9 @@ impl Serialize for Whole<'_> {
         if let Some(report) = self.more.and_then(More::simulated) {
             map.serialize_entry("simulation", report)?;
         }
+        if let Some(apart) = self.more.map(More::apart).filter(|apart| !apart.is_empty()) {
+            map.serialize_entry("simulation_clocks_apart", apart)?;
+        }
         map.serialize_entry("streams", &Each(streams))?;
         if let Some(more) = self.more {
             map.serialize_entry("not_scheduled", &Each(|| more.rest_json()))?;

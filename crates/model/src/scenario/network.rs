@@ -36,8 +36,8 @@ record! {
         /// How far beyond a window of its class a transmission may be, by the right time, before it
         /// counts as outside.
         tolerance: Span = "0ns",
-        /// By how much the clocks of two neighbours differ at most, and how late ports act. Only a
-        /// planner asks for it.
+        /// By how much the clocks of two neighbours differ at most, and how late ports act. Only
+        /// plans ask for it.
         sync_error: Span = "0ns",
         /// Time on every link in which nothing planned is sent.
         reserve: Option<NetReserve>,

@@ -2,10 +2,13 @@
 //! What a planner needs to know of a network beside what a simulator does, and what must hold when
 //! a stream is scheduled.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use timewire_base::{Span, StationName};
 
 use super::item::Reader;
-use super::network::{NetCyclic, NetDelay, NetDrawn, NetStream, NetTraffic, NetworkFile};
+use super::kernels::{Drift, Offset};
+use super::network::{NetClock, NetCyclic, NetDelay, NetDrawn, NetStream, NetTraffic, NetworkFile};
 use super::record::record;
 
 record! {
@@ -16,6 +19,58 @@ record! {
         period: Span,
         /// How long it lasts.
         duration: Span,
+    }
+}
+
+impl NetworkFile {
+    /// The network with the clocks of neighbours as far apart as `sync_error` allows: half of it
+    /// ahead and half behind by turns, from the first node on, and the other way round. Nothing
+    /// without a `sync_error`.
+    ///
+    /// In a ring of an odd number of nodes two neighbours are alike.
+    pub fn with_clocks_apart(&self) -> Vec<NetworkFile> {
+        if self.sync_error == Span::ZERO {
+            return Vec::new();
+        }
+        let half = Span::from_ns(self.sync_error.as_ns() / 2);
+        let ahead = self.every_other_node();
+        let clocks = |leads: bool| {
+            let of = |name: &StationName| {
+                let is_ahead = ahead.contains(name) == leads;
+                let offset = Offset(if is_ahead { half } else { -half });
+                let none = Drift(0);
+                NetClock { offset, drift: none, wander: none, sync: None }
+            };
+            let mut file = self.clone();
+            file.stations.iter_mut().for_each(|node| node.clock = of(&node.name));
+            file.bridges.iter_mut().for_each(|node| node.clock = of(&node.name));
+            file
+        };
+        vec![clocks(true), clocks(false)]
+    }
+
+    /// Nodes, none of which has another as its neighbour where the links allow it.
+    fn every_other_node(&self) -> BTreeSet<StationName> {
+        let stations = self.stations.iter().map(|node| &node.name);
+        let nodes: Vec<_> = stations.chain(self.bridges.iter().map(|node| &node.name)).collect();
+        let mut neighbours: BTreeMap<&StationName, Vec<&StationName>> = BTreeMap::new();
+        for link in &self.links {
+            let [one, other] = link.between.as_slice() else { continue };
+            neighbours.entry(one).or_default().push(other);
+            neighbours.entry(other).or_default().push(one);
+        }
+        let mut sides: BTreeMap<&StationName, bool> = BTreeMap::new();
+        for first in nodes {
+            let mut left = if sides.contains_key(first) { Vec::new() } else { vec![(first, true)] };
+            while let Some((node, side)) = left.pop() {
+                if sides.contains_key(node) {
+                    continue;
+                }
+                sides.insert(node, side);
+                left.extend(neighbours.get(node).into_iter().flatten().map(|it| (*it, !side)));
+            }
+        }
+        sides.into_iter().filter(|(_, side)| *side).map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -181,5 +236,35 @@ fn scheduled_cyclic(reader: &mut Reader, i: usize, cyclic: &NetCyclic) {
         let message = "a message can be there after its period".to_owned();
         let hint = "`offset` and the most of `jitter` are together less than `period`";
         reader.fail_at(&format!("streams[{i}].offset"), message, hint);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offsets(text: &str) -> Vec<Vec<i64>> {
+        let text = format!(
+            "timewire: 1\nkind: network\nname: n\nduration: 1ms\n{text}\nstreams:\n\
+             - {{ name: s, talker: a, listeners: c, size: 64B, period: 1ms }}\n"
+        );
+        let file = NetworkFile::parse("n.yaml", &text).unwrap();
+        let of = |file: &NetworkFile| {
+            let stations = file.stations.iter().map(|node| &node.clock);
+            let clocks = stations.chain(file.bridges.iter().map(|node| &node.clock));
+            clocks.map(|clock| clock.offset.0.as_ns()).collect()
+        };
+        file.with_clocks_apart().iter().map(of).collect()
+    }
+
+    #[test]
+    fn t0_clocks_of_neighbours_are_apart_by_what_the_file_allows() {
+        let line = "stations: [a, c]\nbridges: [b]\nlinks: [[a, b], [b, c]]";
+        assert_eq!(offsets(line), Vec::<Vec<i64>>::new());
+        let apart = [vec![500, 500, -500], vec![-500, -500, 500]];
+        assert_eq!(offsets(&format!("sync_error: 1us\n{line}")), apart);
+        // What the file says of a clock itself is another question.
+        let own = line.replace("[a, c]", "[{ name: a, clock: { offset: 9us, drift: 5ppm } }, c]");
+        assert_eq!(offsets(&format!("sync_error: 1us\n{own}")), apart);
     }
 }

@@ -49,6 +49,16 @@ pub struct Judged {
     pub verdict: Verdict,
 }
 
+impl Judged {
+    /// In a line.
+    pub fn text(&self) -> String {
+        let Judged { id, metric, stream, at_most, .. } = self;
+        let measured = self.measured.as_deref().unwrap_or("nothing");
+        let word = self.verdict.label();
+        format!("{word} {id}: {metric} of {stream} is {measured}, at most {at_most}")
+    }
+}
+
 /// The findings of the simulation in this directory; `network` goes before their names.
 ///
 /// **Errors**: the file does not hold what it should.

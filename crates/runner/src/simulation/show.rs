@@ -180,6 +180,14 @@ impl Report {
             && self.limits.iter().all(|limit| limit.verdict == Verdict::Pass)
     }
 
+    /// In one line, how many limits pass; then those that do not.
+    pub fn limits_in_short(&self) -> String {
+        let bad = self.limits.iter().filter(|it| it.verdict != Verdict::Pass);
+        let bad: Vec<String> = bad.map(|it| format!("{}\n", it.text())).collect();
+        let all = self.limits.len();
+        format!("{} of {all} limits pass\n{}", all - bad.len(), bad.concat())
+    }
+
     /// For people.
     pub fn table(&self) -> String {
         let mut rows: Vec<(String, &Stream)> = Vec::new();
@@ -225,13 +233,7 @@ impl Report {
             self.hops
         );
         for limit in &self.limits {
-            let word = limit.verdict.label();
-            let measured = limit.measured.as_deref().unwrap_or("nothing");
-            let _ = writeln!(
-                text,
-                "{word} {}: {} of {} is {measured}, at most {}",
-                limit.id, limit.metric, limit.stream, limit.at_most
-            );
+            let _ = writeln!(text, "{}", limit.text());
         }
         for what in self.inconclusive.iter().filter(|_| !self.limits.is_empty()) {
             let _ = writeln!(text, "INCONCLUSIVE: {what}; limits are judged without it");
