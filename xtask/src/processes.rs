@@ -9,7 +9,8 @@ use std::process::Command;
 #[derive(Debug)]
 pub struct Process {
     id: u32,
-    parent: u32,
+    /// The one that started it, or who has it since that one ended.
+    pub parent: u32,
     /// `proc_pid_stat(5)`: `S` sleeps, `R` runs, `D` is in the kernel, `Z` has ended.
     state: char,
     /// The function of the kernel in which it sleeps, where that is told.
@@ -59,6 +60,9 @@ pub fn below(top: u32) -> Vec<Process> {
 pub fn kill(processes: &[Process]) {
     let ids = processes.iter().map(|process| process.id.to_string());
     let words = ids.fold("kill -KILL".to_owned(), |words, id| words + " " + &id);
+    if processes.is_empty() {
+        return;
+    }
     // Those that have ended meanwhile are no error.
     let _ = Command::new("sh").args(["-c", &words]).status();
 }

@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Duration;
 
 use crate::command::{self, cargo, exists, watched};
-use crate::processes;
+use crate::processes::{self, Process};
 use crate::skip::{Runner, Skip, SkipList};
 use crate::test_output::TestOutput;
 
 /// A test program that tells of no test for so long hangs.
-const SILENCE: Duration = Duration::from_secs(480);
+const SILENCE: Duration = Duration::from_secs(360);
 
 /// Runs everything, whatever fails on the way.
 ///
@@ -175,25 +175,19 @@ fn run_programs(root: &Path, of: &[&str], to_tests: &[&str]) -> Result<ProgramsR
         let lines = BufReader::new(stdout).split(b'\n');
         lines.for_each(|line| drop(to_here.send(line)));
     });
-    let (mut output, mut hangs) = (TestOutput::default(), Vec::new());
+    let (mut output, mut hangs, mut was_silent) = (TestOutput::default(), Vec::new(), false);
     loop {
         match lines.recv_timeout(SILENCE) {
             Ok(line) => {
+                was_silent = false;
                 let line = line.map_err(|error| format!("cargo test: {error}"))?;
                 if let Some(shown) = output.on(&String::from_utf8_lossy(&line)) {
                     println!("{shown}");
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                // Below cargo, which goes on with the next program.
-                let hanging = processes::below(child.id());
-                println!(
-                    "no test has ended for {} minutes; what there is:",
-                    SILENCE.as_secs() / 60
-                );
-                hanging.iter().for_each(|process| println!("  {process}"));
-                processes::kill(&hanging);
-                hangs.push(format!("hangs: {}", output.running().join(", ")));
+                hangs.extend(end_what_hangs(child.id(), was_silent, &output));
+                was_silent = true;
                 // Without it nobody but a process that was left holds the output.
                 if child.try_wait().is_ok_and(|ended| ended.is_some()) {
                     break;
@@ -204,4 +198,21 @@ fn run_programs(root: &Path, of: &[&str], to_tests: &[&str]) -> Result<ProgramsR
     }
     let status = child.wait().map_err(|error| format!("cargo test: {error}"))?;
     Ok(ProgramsRun { output, hangs, status })
+}
+
+/// Ends what keeps test programs from telling anything. First what their tests started:
+/// those fail then, and others go on. The second time the programs, with what to say of it; cargo
+/// goes on with the next.
+fn end_what_hangs(cargo: u32, again: bool, output: &TestOutput) -> Option<String> {
+    let hanging = processes::below(cargo);
+    println!("no test has ended for {} minutes; what there is:", SILENCE.as_secs() / 60);
+    hanging.iter().for_each(|process| println!("  {process}"));
+    let is_program = |process: &Process| process.parent == cargo;
+    let (programs, started): (Vec<_>, Vec<_>) = hanging.into_iter().partition(is_program);
+    processes::kill(&started);
+    if !again && !started.is_empty() {
+        return None;
+    }
+    processes::kill(&programs);
+    Some(format!("hangs: {}", output.running().join(", ")))
 }
