@@ -101,6 +101,21 @@ fn t1_what_cannot_be_is_told_with_its_place() {
             "talker: a, listeners: [b, c]",
             "streams[0].listeners: there is no station or bridge",
         ),
+        (
+            "- { between: [br, b],",
+            "- [br, a]\n- { between: [br, b],",
+            "links[0] is between these two",
+        ),
+        (
+            "launch: [6] }",
+            "cbs: [{ class: 5, idle_slope: 60Mbit }, { class: 4, idle_slope: 41Mbit }] }",
+            "ports[0].cbs: the idle slopes are 101Mbit together, and the port has 100Mbit",
+        ),
+        (
+            "kind: request, answer: t }",
+            "kind: after, follows: t }",
+            "streams[0].follows: s, t follow each other, and never begin",
+        ),
         ("size: 64B, kind: r", "kind: r", "streams[0].size: how long are its messages?"),
         (
             "kind: request, answer: t }",

@@ -137,7 +137,7 @@ fn several(seed: u64) -> Network {
     network
 }
 
-/// Everything that came out of all seeds, as it was when frames that collide began to keep to gates.
+/// Everything that came out of all seeds, as it was when frames that collide kept to gates.
 const DIGEST: u64 = 0x7998_7e1a_b762_4ec3;
 
 /// FNV-1a over numbers.

@@ -228,7 +228,7 @@ record! {
 record! {
     /// A gate control list, which repeats.
     pub struct NetGates {
-        /// When it begins, by the clock of the station or bridge.
+        /// When it begins, by the clock of the station or bridge. Until then all gates are open.
         base_time: Span = "0s",
         /// Its length; without it, all its intervals together.
         cycle_time: Option<Span>,

@@ -5,12 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value as Json;
-use timewire_base::{Span, StationName, parse_span};
+use timewire_base::{BitsPerSecond, Span, StationName, parse_span};
 
 use super::check_cases::each_once;
 use super::item::Reader;
 use super::network::{
-    NetCbsRules, NetDelay, NetDrawn, NetFault, NetGates, NetMetric, NetPort, NetRecorded,
+    NetCbsRules, NetDelay, NetDrawn, NetFault, NetGates, NetLink, NetMetric, NetPort, NetRecorded,
     NetStream, NetTraffic, NetworkFile,
 };
 use super::suggest::{did_you_mean, listed};
@@ -100,8 +100,19 @@ impl Checker<'_> {
     fn links(&self, reader: &mut Reader) {
         for (i, link) in self.file.links.iter().enumerate() {
             let key = format!("links[{i}].between");
-            if pair(reader, &key, &link.between) {
-                link.between.iter().for_each(|name| self.node(reader, &key, name));
+            if !pair(reader, &key, &link.between) {
+                continue;
+            }
+            link.between.iter().for_each(|name| self.node(reader, &key, name));
+            let is_same =
+                |other: &NetLink| link.between.iter().all(|it| other.between.contains(it));
+            if let Some(j) = self.file.links[..i].iter().position(is_same) {
+                let message = format!("links[{j}] is between these two as well");
+                reader.fail_at(
+                    &key,
+                    message,
+                    "two nodes have one link; put a bridge into the other",
+                );
             }
         }
         for (i, segment) in self.file.segments.iter().enumerate() {
@@ -178,6 +189,7 @@ impl Checker<'_> {
                 let message = format!("class {} is in `ats` too", both.get());
                 reader.fail_at(&format!("{at}.launch"), message, "name it in one of the two");
             }
+            self.idle_slopes(reader, &at, port);
             for (j, credit) in port.cbs.iter().enumerate() {
                 let both = credit.hi_credit.is_some() && credit.lo_credit.is_some();
                 let neither = credit.hi_credit.is_none() && credit.lo_credit.is_none();
@@ -192,6 +204,27 @@ impl Checker<'_> {
                     reader.fail_at(&format!("{at}.cbs[{j}].rules"), message, "");
                 }
             }
+        }
+    }
+
+    /// The classes of a port cannot have more than its rate. One of several ports may be slower: it
+    /// shapes nothing then.
+    fn idle_slopes(&self, reader: &mut Reader, at: &str, port: &NetPort) {
+        let all = port.cbs.iter().map(|cbs| cbs.idle_slope.get()).fold(0, u64::saturating_add);
+        let of = |node: &StationName| port.of.contains(node);
+        let to = |name: &StationName| port.to.as_ref().is_none_or(|to| to == name);
+        let links = self.file.links.iter().filter(|link| {
+            let ends = link.between.iter();
+            ends.clone().any(|one| of(one) && ends.clone().any(|other| one != other && to(other)))
+        });
+        let segments = self.file.segments.iter();
+        let segments = segments.filter(|it| to(&it.name) && it.stations.iter().any(of));
+        let rates = links.map(|it| it.rate).chain(segments.map(|it| it.rate));
+        if let Some(rate) = rates.max().filter(|rate| all > rate.get()) {
+            let all =
+                BitsPerSecond::new(all).map_or_else(|| "more".to_owned(), |it| it.to_string());
+            let message = format!("the idle slopes are {all} together, and the port has {rate}");
+            reader.fail_at(&format!("{at}.cbs"), message, "leave something to the other classes");
         }
     }
 
@@ -227,6 +260,7 @@ impl Checker<'_> {
                     delay(reader, &at("work"), &after.work);
                     let key = at("follows");
                     self.follows(reader, &key, &after.follows, &stream.talker);
+                    self.begins(reader, &key, i);
                 }
                 NetTraffic::Replay(replay) => {
                     if replay.file.as_str().is_empty() {
@@ -288,6 +322,32 @@ impl Checker<'_> {
             let message =
                 format!("{name} arrives at {}, and this starts at {from}", other.listeners);
             reader.fail_at(key, message, "name a stream that arrives where this one starts");
+        }
+    }
+
+    /// Streams that follow each other in a circle never begin; the first of them says so.
+    fn begins(&self, reader: &mut Reader, key: &str, first: usize) {
+        let all = &self.file.streams;
+        let (mut circle, mut at) = (vec![first], first);
+        while let NetTraffic::After(after) = &all[at].traffic {
+            let Some(next) = all.iter().position(|it| it.name == after.follows) else { return };
+            if next == first {
+                let names: Vec<&str> = circle.iter().map(|it| all[*it].name.as_str()).collect();
+                let message = match names[..] {
+                    [own] => format!("{own} follows itself, and never begins"),
+                    _ => format!("{} follow each other, and never begin", names.join(", ")),
+                };
+                return reader.fail_at(
+                    key,
+                    message,
+                    "let one of them begin, such as with a period",
+                );
+            }
+            if next < first || circle.contains(&next) {
+                return;
+            }
+            circle.push(next);
+            at = next;
         }
     }
 

@@ -272,7 +272,10 @@ fn gates(list: &NetGates) -> Result<GateList, RunnerError> {
         hold: entry.hold,
     });
     let entries: Vec<GateEntry> = entries.collect();
-    GateList::new(Ps::from_span(list.base_time), list.cycle_time, &entries).map_err(invalid)
+    let base = Ps::from_span(list.base_time);
+    let gates = GateList::new(base, list.cycle_time, &entries).map_err(invalid)?;
+    // One that begins with the simulation has been in force before.
+    Ok(if list.base_time > Span::ZERO { gates.from_base() } else { gates })
 }
 
 /// The slots of a station as gates; `None` when it has none and may send at any time.

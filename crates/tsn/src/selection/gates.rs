@@ -62,10 +62,13 @@ pub enum Gate {
 /// Traffic classes of a port; class 7 is the most urgent.
 pub const CLASSES: usize = 8;
 
-/// The gates of the eight classes of a port, by the clock of its station, for ever and before.
+/// The gates of the eight classes of a port, by the clock of its station, for ever; before their
+/// first cycle, too, unless they begin then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateList {
     base: Ps,
+    /// Before that all gates are open.
+    begins: Option<Ps>,
     cycle: i64,
     /// One for each class, and the times of hold.
     windows: [Windows; CLASSES + 1],
@@ -111,17 +114,45 @@ impl GateList {
         };
         let windows =
             std::array::from_fn(|class| Windows::new(cycle, entries, |entry| open(class, entry)));
-        Ok(GateList { base, cycle, windows })
+        Ok(GateList { base, begins: None, cycle, windows })
+    }
+
+    /// The same, in force from its base on. Before that all gates are open.
+    ///
+    /// **Source**: Linux 6.12, `net/sched/sch_taprio.c`, without a schedule before;
+    /// IEEE 802.1Q-2022, 8.6.9.4.5, AdminGateStates with their default.
+    pub fn from_base(self) -> GateList {
+        GateList { begins: Some(self.base), ..self }
+    }
+
+    /// When the list comes into force, if that is later.
+    fn yet_to_begin(&self, at: Ps) -> Option<Ps> {
+        self.begins.filter(|begins| at < *begins)
     }
 
     /// Whether the gate of a class is open at an instant, and until or from when.
     pub fn gate(&self, class: usize, at: Ps) -> Gate {
-        self.windows[class].at(self.offset(at), self.cycle, at)
+        let listed = |at| self.windows[class].at(self.offset(at), self.cycle, at);
+        match (self.yet_to_begin(at), class) {
+            (None, _) => listed(at),
+            // Nothing holds yet.
+            (Some(begins), HOLD) => match listed(begins) {
+                Gate::Open { .. } => Gate::Closed { at: begins },
+                closed @ Gate::Closed { .. } => closed,
+            },
+            (Some(begins), _) => match listed(begins) {
+                open @ Gate::Open { .. } => open,
+                Gate::Closed { .. } => Gate::Open { until: begins },
+            },
+        }
     }
 
     /// Whether a frame that starts now and lasts so long ends within the window; else when to look
     /// again, [`Ps::MAX`] when no window is that long.
     pub(crate) fn lets(&self, class: usize, at: Ps, lasts: Ps) -> Result<(), Ps> {
+        if self.yet_to_begin(at).is_some_and(|begins| at + lasts <= begins) {
+            return Ok(());
+        }
         if lasts > self.longest(class) {
             return Err(Ps::MAX);
         }
@@ -162,6 +193,12 @@ impl GateList {
 
     /// For how much of `[from, to)` the gate of a class is open.
     pub fn open_time(&self, class: usize, from: Ps, to: Ps) -> Ps {
+        if let Some(begins) = self.yet_to_begin(from) {
+            return match to <= begins {
+                true => to - from,
+                false => begins - from + self.open_time(class, begins, to),
+            };
+        }
         let windows = &self.windows[class];
         if windows.always {
             return to - from;
@@ -254,6 +291,26 @@ mod tests {
         assert_eq!(list.gate(1, us(0)), Gate::Closed { at: us(5) }, "before the base");
         assert_eq!(list.gate(7, us(0)), Gate::Closed { at: Ps::MAX });
         assert_eq!((list.longest(0), list.longest(1), list.longest(7)), (us(40), us(10), us(0)));
+    }
+
+    #[test]
+    fn t0_before_a_list_begins_all_gates_are_open() {
+        let entries = [entry(0x01, 10), entry(0x02, 30)];
+        let list = GateList::new(us(100), None, &entries).unwrap().from_base();
+        // Class 0 is open at the base, class 1 from 10 us on, class 2 never.
+        assert_eq!(list.gate(0, us(50)), Gate::Open { until: us(110) });
+        assert_eq!(list.gate(1, us(50)), Gate::Open { until: us(100) });
+        assert_eq!(list.gate(2, us(99)), Gate::Open { until: us(100) });
+        assert_eq!(list.gate(2, us(100)), Gate::Closed { at: Ps::MAX });
+        assert_eq!(list.gate(1, us(100)), Gate::Closed { at: us(110) });
+        // A frame must end before its gate closes.
+        assert_eq!(list.lets(1, us(95), us(5)), Ok(()));
+        assert_eq!(list.lets(1, us(96), us(5)), Err(us(110)));
+        assert_eq!(list.lets(2, us(90), us(10)), Ok(()));
+        assert_eq!(list.lets(2, us(91), us(10)), Err(Ps::MAX));
+        assert_eq!(list.open_time(1, us(50), us(140)), us(50 + 30));
+        assert_eq!(list.open_time(1, us(20), us(60)), us(40));
+        assert_eq!(list.open_time(2, us(100), us(200)), us(0));
     }
 
     #[test]
