@@ -10,13 +10,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use serde_json::Value as Json;
 use timewire_agent::controller::Connect;
 use timewire_agent::sweep::{self, Reach};
 use timewire_base::{Span, Utc, Verdict};
 use timewire_lab::uml::Kernel;
 use timewire_model::scenario::FileKind;
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
-use timewire_model::scenario::network::{NetTraffic, NetworkCase, NetworkCases};
+use timewire_model::scenario::network::{NetworkCase, NetworkCases};
 use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::Plan;
 use timewire_plan::synth::{Budget, Options, Planner};
@@ -141,10 +142,20 @@ struct Given {
 }
 
 impl Given {
-    /// Whether it names files.
+    /// Whether it names files: captures that are replayed, times that were recorded.
     fn names_files(&self) -> bool {
-        let mut streams = self.network.cases.iter().flat_map(|case| &case.file.streams);
-        streams.any(|stream| matches!(stream.traffic, NetTraffic::Replay(_)))
+        self.network.cases.iter().any(|case| names_a_file(&case.file.to_json()))
+    }
+}
+
+/// `file` is the key of nothing else in a network.
+fn names_a_file(json: &Json) -> bool {
+    match json {
+        Json::Object(keys) => {
+            keys.get("file").is_some_and(Json::is_string) || keys.values().any(names_a_file)
+        }
+        Json::Array(all) => all.iter().any(names_a_file),
+        _ => false,
     }
 }
 

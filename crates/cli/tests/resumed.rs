@@ -110,7 +110,12 @@ fn t2_a_simulated_run_goes_on_to_the_same_bytes_wherever_it_was_cut() {
     let two = [scenario("streams-256.yaml"), scenario("backends-256.yaml")];
     goes_on_to_the_same_bytes(&["run", &two[0], &two[1]]);
     let (first, scratch) = (scenario("networks/line-qos.network.yaml"), Scratch::new());
+    // The second names a file beside it.
+    scratch.write("wake.csv", "wake_up_ns\n1000\n2500\n");
+    let times = "receive: { kind: recorded, file: wake.csv, column: wake_up_ns }";
     let text = fs::read_to_string(&first).unwrap().replace("name: line-qos", "name: second");
+    let text = text.replace("  - server\n", &format!("  - {{ name: server, {times} }}\n"));
+    assert!(text.contains("wake.csv"), "{text}");
     goes_on_to_the_same_bytes(&["run", &first, &scratch.write("second.yaml", &text)]);
 }
 

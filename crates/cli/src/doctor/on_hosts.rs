@@ -252,7 +252,7 @@ const fn worse(code: u8) -> u8 {
 /// Where the clocks of two stations, each with the error that is allowed, can be apart by more than
 /// is between their slots.
 fn clock_and_guard(scenario: &Scenario, hosts: &HostsFile) -> Option<Found> {
-    let has_slots = |case: &Case| case.backend != CaseBackend::None;
+    let has_slots = |case: &Case| !matches!(case.backend, CaseBackend::None | CaseBackend::Cbs);
     if hosts.clock != HostsClock::Synchronised || !scenario.experiment.cases.iter().any(has_slots) {
         return None;
     }
