@@ -163,12 +163,12 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             "settings",
             network(
                 &(port(
-                    "cbs: [{ class: 6, idle_slope: 60Mbit }, { class: 5, idle_slope: 50Mbit }]",
+                    "cbs: [{ class: 6, idle_slope: 60Mbit }, { class: 5, idle_slope: 40Mbit }]",
                 ) + &one(6)),
             ),
             "br>c",
             6,
-            "classes with credit reserve 110000000 bit/s of 100",
+            "classes with credit reserve 100000000 bit/s of 100",
         ),
         (
             "no_gates",

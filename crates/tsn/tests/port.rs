@@ -123,7 +123,7 @@ fn t0_credit_reaches_both_its_bounds_exactly() {
 
 #[test]
 fn t0_credit_stands_still_while_the_gate_is_closed() {
-    let gates = [(0x40, 500), (0x01, 500)].map(|(open, us)| GateEntry {
+    let gates = [(0x40, 250), (0x01, 250)].map(|(open, us)| GateEntry {
         open,
         interval: Span::from_us(us),
         hold: false,
@@ -133,27 +133,42 @@ fn t0_credit_stands_still_while_the_gate_is_closed() {
     port.offer(now(0), frame(1, 6, 1_538)).unwrap();
     port.offer(now(0), frame(2, 6, 1_538)).unwrap();
     assert_eq!(port.poll(now(0)).started.unwrap().item, 1);
-    // Left at 123.04 us with -9843.2 bits; grows until 500 us, and from 1000 us on.
-    // 376.96 us at 20 Mbit/s are 7539.2 bits.
+    // Open for half of the cycle, so it grows with 40 Mbit/s. Left at 123.04 us with -7382.4 bits;
+    // grows until 250 us, and from 500 us on. 126.96 us at 40 Mbit/s are 5078.4 bits.
+    assert_eq!(port.credit_bits(now(us(250)), 6), Some(-2_304));
     assert_eq!(port.credit_bits(now(us(500)), 6), Some(-2_304));
-    assert_eq!(port.credit_bits(now(us(1_000)), 6), Some(-2_304));
-    let at = us(1_000) + (492_160_000 - 376_960_000);
+    let at = us(500) + 57_600_000;
     assert!(port.poll(now(at - 1)).started.is_none());
     assert_eq!(port.poll(now(at)).started.unwrap().item, 2);
 }
 
-/// Class 6 may send in the first so many nanoseconds of a millisecond.
-fn first_part(ns: i64) -> GateList {
+/// Class 6 may send in the first so many nanoseconds of a cycle.
+fn first_part(ns: i64, cycle: i64) -> GateList {
     let entry = |open, ns| GateEntry { open, interval: Span::from_ns(ns), hold: false };
-    GateList::new(Ps::ZERO, None, &[entry(0x40, ns), entry(0x01, 1_000_000 - ns)]).unwrap()
+    GateList::new(Ps::ZERO, None, &[entry(0x40, ns), entry(0x01, cycle - ns)]).unwrap()
+}
+
+/// Over a cycle the class has what it reserves, however short its gate is open.
+#[test]
+fn t0_credit_behind_a_gate_gives_the_reserved_rate() {
+    for open in [250_000, 400_000, 900_000] {
+        let gates = Some(first_part(open, 1_000_000));
+        let mut port = Port::new(&PortConfig { gates, ..shaped(CreditRules::Standard) });
+        let frames: Vec<_> = (0..2_000).map(|n| (0, frame(n, 6, 500))).collect();
+        let log = run(&mut port, &frames, us(200_000));
+        // 20 Mbit/s for 200 ms; what does not fit into the end of a window comes with the next.
+        let sent = log.started.len() * 500 * 8;
+        assert!((3_900_000..=4_010_000).contains(&sent), "{open}: {sent} bits");
+    }
 }
 
 /// Credit that is back a moment after the gate has closed is not asked for every moment until it
 /// opens again.
 #[test]
 fn t0_a_port_waits_for_the_gate_and_not_for_credit_that_stands_still() {
-    // A frame takes 123.04 us, and its credit is back five times as long after its start.
-    let gates = Some(first_part(615_199));
+    // A frame takes 123.04 us, and its credit at 41.013266 Mbit/s is back 300.000493 us after its
+    // start.
+    let gates = Some(first_part(300_000, 615_199));
     let mut port = Port::new(&PortConfig { gates, ..shaped(CreditRules::Standard) });
     port.offer(now(0), frame(1, 6, 1_538)).unwrap();
     port.offer(now(0), frame(2, 6, 1_538)).unwrap();
@@ -165,27 +180,30 @@ fn t0_a_port_waits_for_the_gate_and_not_for_credit_that_stands_still() {
         polls += 1;
         assert!(polls < 10, "{at} ps: {starts:?}");
     }
-    assert_eq!(starts, [(0, 1), (us(1_000) + 1_000, 2)], "the nanosecond that was missing");
+    assert_eq!(
+        starts,
+        [(0, 1), (615_199_000 + 493, 2)],
+        "the part of a nanosecond that was missing"
+    );
 }
 
 #[test]
 fn t0_credit_grows_by_the_gates_of_its_time() {
-    let gates = Some(first_part(200_000));
-    let mut port = Port::new(&PortConfig { gates, ..shaped(CreditRules::Standard) });
-    port.set_gates(Ps::new(us(600)), None);
-    let log = run(&mut port, &[1, 2].map(|n| (0, frame(n, 6, 1_538))), us(10_000));
-    // From 123.04 to 200 us and from 600 us on it grows, 492.16 us together.
+    let behind = || {
+        let gates = Some(first_part(400_000, 1_000_000));
+        let mut port = Port::new(&PortConfig { gates, ..shaped(CreditRules::Standard) });
+        port.set_gates(Ps::new(us(600)), None);
+        port
+    };
+    let log = run(&mut behind(), &[1, 2, 3].map(|n| (0, frame(n, 6, 1_538))), us(10_000));
+    // With 50 Mbit/s behind the gate the second goes after twice its length. 4608 bits are missing
+    // when the gate closes, and come with 20 Mbit/s from 600 us on.
     let starts: Vec<i64> = log.started.iter().map(|(at, _)| *at).collect();
-    assert_eq!(starts, [0, us(600) + 492_160_000 - 76_960_000]);
+    assert_eq!(starts, [0, 246_080_000, us(600) + 230_400_000]);
     // The same when nothing waits at the change.
-    let mut port = Port::new(&PortConfig {
-        gates: Some(first_part(200_000)),
-        ..shaped(CreditRules::Standard)
-    });
-    port.set_gates(Ps::new(us(600)), None);
-    let frames = [(0, frame(1, 6, 1_538)), (us(700), frame(2, 6, 1_538))];
-    let log = run(&mut port, &frames, us(10_000));
-    assert_eq!(log.started[1].0, us(600) + 492_160_000 - 76_960_000);
+    let at = |n: u32| if n < 3 { 0 } else { us(700) };
+    let log = run(&mut behind(), &[1, 2, 3].map(|n| (at(n), frame(n, 6, 1_538))), us(10_000));
+    assert_eq!(log.started[2].0, us(600) + 230_400_000);
 }
 
 #[test]

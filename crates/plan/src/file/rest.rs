@@ -198,7 +198,7 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
 /// How the port that sends on a link chooses.
 fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, Unbounded> {
     let mut scheme = PortScheme::default();
-    let (own, far, _) = ends(file, link);
+    let (own, far, at) = ends(file, link);
     let is_this =
         |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);
     let place = |class: u64| usize::try_from(class).unwrap_or(7).min(7);
@@ -226,7 +226,29 @@ fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, U
     if let Some(gates) = plan.gates.iter().find(|gates| gates.link == link) {
         scheme.gates = Some(ClassGates::beside(gates));
     }
+    behind_gates(&mut scheme, file.links[at].rate);
     Ok(scheme)
+}
+
+/// Credit grows faster while the gate of its class is open, so that the class has what it reserves
+/// over a cycle. One that grows as fast as the port sends keeps no frame waiting.
+///
+/// **Source**: IEEE 802.1Q-2022, 8.6.8.2.
+fn behind_gates(scheme: &mut PortScheme, rate: BitsPerSecond) {
+    let Some(gates) = &scheme.gates else { return };
+    let cycle = u128::try_from(gates.cycle.as_ns()).unwrap_or(0);
+    for (class, selection) in scheme.classes.iter_mut().enumerate() {
+        let Selection::Credit { idle_slope } = selection else { continue };
+        let windows = gates.windows.iter().filter(|window| window.open >> class & 1 == 1);
+        let open = windows.fold(Span::ZERO, |sum, window| sum + (window.end - window.start));
+        let Ok(open @ 1..) = u128::try_from(open.as_ns()) else { continue };
+        let slope = u128::from(idle_slope.get()) * cycle / open;
+        let slope = u64::try_from(slope).ok().and_then(BitsPerSecond::new);
+        *selection = match slope.filter(|slope| *slope < rate) {
+            Some(idle_slope) => Selection::Credit { idle_slope },
+            None => Selection::Strict,
+        };
+    }
 }
 
 fn windows(gates: &NetGates) -> ClassGates {

@@ -254,13 +254,26 @@ impl<T: Copy> More<T> {
             capacity: config.capacity.unwrap_or(u32::MAX),
             count: 0,
         };
-        More {
+        let mut more = More {
             classes: std::array::from_fn(|index| class(&config.classes[index], config.rate)),
             gates: config.gates.clone(),
             change: None,
             hold_advance: config.hold_advance,
             sending: None,
             suspended: None,
+        };
+        more.credit_behind_gates();
+        more
+    }
+
+    /// Credit grows as the gates in force say.
+    fn credit_behind_gates(&mut self) {
+        for (class, own) in self.classes.iter_mut().enumerate() {
+            if let Some(credit) = &mut own.credit {
+                let share = self.gates.as_ref().map(|gates| gates.open_share(class));
+                let (open, cycle) = share.unwrap_or((Ps::new(1), Ps::new(1)));
+                credit.behind_gate(open, cycle);
+            }
         }
     }
 
@@ -557,6 +570,7 @@ impl<T: Copy> Port<T> {
             // Until now credit grew by the gates that were.
             (0..CLASSES).for_each(|class| more.settle(now, class, waiting >> class & 1 == 1));
             more.gates = gates;
+            more.credit_behind_gates();
         }
     }
 

@@ -9,8 +9,9 @@ use crate::time::Ps;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreditRules {
     /// The credit-based shaper of the standard: credit grows while frames wait and their gate is
-    /// open, falls while one is sent with everything that the link carries for it, and positive
-    /// credit is lost when nothing waits.
+    /// open, so much faster that the class has its rate over a cycle of the gates; it falls while
+    /// one is sent with everything that the link carries for it, and positive credit is lost when
+    /// nothing waits.
     ///
     /// **Source**: IEEE 802.1Q-2022, 8.6.8.2 and annex L.
     Standard,
@@ -31,6 +32,8 @@ pub enum CreditRules {
 /// The credit of one class.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
+    /// What the class is to have over a cycle of the gates.
+    reserved: i64,
     idle: i64,
     send: i64,
     rate: BitsPerSecond,
@@ -48,7 +51,21 @@ impl Credit {
         };
         let (idle, send) = (bps(idle_slope), bps(idle_slope) - bps(rate));
         let (at, sending_until) = (Ps::ZERO, Ps::ZERO);
-        Credit { idle, send, rate, rules, value: 0, at, sending_until }
+        Credit { reserved: idle, idle, send, rate, rules, value: 0, at, sending_until }
+    }
+
+    /// From now on the gate of the class is open for so much of each cycle.
+    ///
+    /// **Source**: IEEE 802.1Q-2022, 8.6.8.2: idleSlope is operIdleSlope times OperCycleTime by
+    /// GateOpenTime. Linux knows nothing of gates.
+    pub fn behind_gate(&mut self, open: Ps, cycle: Ps) {
+        if self.rules != CreditRules::Standard || open <= Ps::ZERO {
+            return;
+        }
+        let idle = i128::from(self.reserved) * i128::from(cycle.get()) / i128::from(open.get());
+        let slope = i64::try_from(idle).unwrap_or(i64::MAX);
+        self.send += slope - self.idle;
+        self.idle = slope;
     }
 
     /// Brings the credit up to now. Until now, frames waited or not (`waiting`), all the time;

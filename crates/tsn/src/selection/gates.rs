@@ -191,6 +191,12 @@ impl GateList {
         }
     }
 
+    /// For how much of each cycle the gate of a class is open, and the cycle.
+    pub(crate) fn open_share(&self, class: usize) -> (Ps, Ps) {
+        let cycle = Ps::new(self.cycle);
+        (self.open_time(class, self.base, self.base + cycle), cycle)
+    }
+
     /// For how much of `[from, to)` the gate of a class is open.
     pub fn open_time(&self, class: usize, from: Ps, to: Ps) -> Ps {
         if let Some(begins) = self.yet_to_begin(from) {
