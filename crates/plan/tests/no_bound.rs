@@ -449,6 +449,21 @@ fn t0_credit_behind_gates_has_its_rates() {
         (rate.standard_bps, rate.linux_least_bps, rate.open_ppm),
         (20_000_000, 5_000_000, 250_000)
     );
+    // So a stream of 8.5 Mbit/s has a bound by the standard, and none where a kernel counts.
+    let text = network(&format!(
+        "{}streams:\n{}",
+        port(&format!(
+            "{credit}, gates: {{ entries: [{{ open: [5], interval: 250us }}, \
+             {{ open: [0], interval: 750us }}] }}"
+        )),
+        stream("own", "a", 5, 1_000, MS)
+    ));
+    let file = NetworkFile::parse("test", &text).unwrap();
+    let given = file::problem(&file).unwrap();
+    let plan = plan(given.problem.clone(), Options::default(), 100_000);
+    let is_bounded = |bounds: Vec<RestBound>| bounds[0].bound.is_ok();
+    assert!(is_bounded(file::bounds(&file, &given, &plan).unwrap()));
+    assert!(!is_bounded(file::bounds_on_linux(&file, &given, &plan).unwrap()));
     assert_eq!(of(credit), []);
     let always = format!("{credit}, gates: {{ entries: [{{ open: [0, 5], interval: 250us }}] }}");
     assert_eq!(of(&always), []);

@@ -26,7 +26,7 @@ pub use gated::{GatedClass, gated_classes, gated_text};
 pub use limits::{JudgedLimit, judged_limits};
 pub use planned::planned;
 pub use render::{RenderError, Rendered, render, render_while};
-pub use rest::{RestBound, Unbounded, bounds};
+pub use rest::{RestBound, Unbounded, bounds, bounds_on_linux};
 pub use route::of_stream as route_of;
 pub use uni::{UniError, UniPlaced, UniRefusal, failure_code, uni_name, with_uni};
 

@@ -45,6 +45,27 @@ pub fn bounds(
     given: &FileProblem,
     plan: &Plan,
 ) -> Result<Vec<RestBound>, Unbounded> {
+    bounds_by(file, given, plan, behind_gates)
+}
+
+/// The same where kernels count the credit: behind a gate a class of Linux may have the open part
+/// of its rate only.
+///
+/// **Errors**: as [`bounds`].
+pub fn bounds_on_linux(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+) -> Result<Vec<RestBound>, Unbounded> {
+    bounds_by(file, given, plan, |_, _| ())
+}
+
+fn bounds_by(
+    file: &NetworkFile,
+    given: &FileProblem,
+    plan: &Plan,
+    credit: fn(&mut PortScheme, BitsPerSecond),
+) -> Result<Vec<RestBound>, Unbounded> {
     let rest = |(index, stream): (usize, &NetStream)| (!stream.scheduled).then_some(index);
     let places: Vec<usize> = file.streams.iter().enumerate().filter_map(rest).collect();
     let Some(first) = places.first().map(|place| &file.streams[*place]) else {
@@ -71,7 +92,12 @@ pub fn bounds(
         routes.push(Route { stream, links: vec![link] });
     }
     let links = (0..2 * file.links.len()).map(LinkId::from_index);
-    let schemes = links.map(|link| scheme(file, plan, link)).collect::<Result<Vec<_>, _>>()?;
+    let scheme = |link: LinkId| {
+        let mut scheme = scheme(file, plan, link)?;
+        credit(&mut scheme, file.links[ends(file, link).2].rate);
+        Ok(scheme)
+    };
+    let schemes = links.map(scheme).collect::<Result<Vec<_>, _>>()?;
     let found = bound(&problem, &routes, &schemes);
     let found = found.map_err(|why| settings(&problem, &why).unwrap_or_else(|| failed(&why)))?;
     let rows = places.iter().zip(found.streams);
@@ -198,7 +224,7 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
 /// How the port that sends on a link chooses.
 fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, Unbounded> {
     let mut scheme = PortScheme::default();
-    let (own, far, at) = ends(file, link);
+    let (own, far, _) = ends(file, link);
     let is_this =
         |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);
     let place = |class: u64| usize::try_from(class).unwrap_or(7).min(7);
@@ -226,7 +252,6 @@ fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, U
     if let Some(gates) = plan.gates.iter().find(|gates| gates.link == link) {
         scheme.gates = Some(ClassGates::beside(gates));
     }
-    behind_gates(&mut scheme, file.links[at].rate);
     Ok(scheme)
 }
 

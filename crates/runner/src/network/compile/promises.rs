@@ -14,7 +14,7 @@ impl Compiler<'_> {
     pub(super) fn promises(&self, routes: &[Vec<LinkId>]) -> Vec<Promise> {
         let Planned { case, given: problem, plan } = self.planned;
         let given = &case.file;
-        let bounds = file::bounds(given, problem, plan).unwrap_or_default();
+        let bounds = file::bounds_on_linux(given, problem, plan).unwrap_or_default();
         let mut promises = Vec::new();
         for (number, (stream, route)) in self.file.streams.iter().zip(routes).enumerate() {
             let index = given.streams.iter().position(|own| own.name == stream.name);
