@@ -89,8 +89,11 @@ impl Simulation {
         for place in 0..self.nodes[slot(node)].ports.len() {
             let number = self.nodes[slot(node)].ports[place];
             if let Some((medium, station)) = self.port_more[slot(number)].medium {
+                let is_sending = self.media[slot(medium)].is_sending(slot(station));
                 for frame in self.media[slot(medium)].drop_hands(slot(station)) {
-                    self.ports[slot(number)].free_at = self.now;
+                    if !is_sending {
+                        self.ports[slot(number)].free_at = self.now;
+                    }
                     self.lose(frame, LostBy::Restart);
                 }
             } else {

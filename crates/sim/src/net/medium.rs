@@ -99,10 +99,15 @@ impl Medium {
         all.map(|hand| &hand.frame)
     }
 
+    /// Whether a frame of a station is on the segment.
+    pub fn is_sending(&self, place: usize) -> bool {
+        self.sending.is_some_and(|sending| sending.place == place)
+    }
+
     /// A station starts again; what it sends right now goes to its end.
     pub fn drop_hands(&mut self, place: usize) -> Vec<Frame> {
         let mut dropped = std::mem::take(&mut self.aside[place]);
-        if self.sending.is_none_or(|sending| sending.place != place) {
+        if !self.is_sending(place) {
             dropped.extend(self.hands[place].take());
         }
         dropped.into_iter().map(|hand| hand.frame).collect()
