@@ -120,6 +120,9 @@ fn tests(root: &Path, tally: &mut Tally) {
     if compiles && let Err(why) = run_tests(root, tally, &["--workspace"]) {
         tally.add("test programs", Err(why));
     }
+    // Built apart, too: to those who wait for a test, a build is silence.
+    let mut build = watched(root, &["test", "--no-run"]);
+    tally.add("build of the tests of peers", command::succeed(build.args(PEERS)));
     if let Err(why) = run_tests(root, tally, &PEERS) {
         tally.add("test programs of peers", Err(why));
     }
