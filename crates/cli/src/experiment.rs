@@ -33,6 +33,7 @@ use crate::input;
 use crate::lab;
 use crate::output::{self, ProgressLine};
 use crate::place::{self, Place, Where};
+use crate::sim;
 use crate::stations::array::ArrayOptions;
 use crate::trace::{self, OfRun};
 
@@ -238,7 +239,11 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     for file in &args.files {
         let (scenario, text) =
             input::read(file, FileKind::Scenario, "nothing was run", Scenario::parse)?;
-        let script = Script { scenario, text };
+        let beside = match &args.resumed {
+            Some(run) => run.join("files").join(scenario.name.as_str()),
+            None => sim::directory_of(file).to_owned(),
+        };
+        let script = Script::new(scenario, text, &beside)?;
         let name = &script.scenario.name;
         if let Some(at) = scripts.iter().position(|other| other.scenario.name == *name) {
             return Err(same_name(file, name.as_str(), &args.files[at]));
@@ -290,7 +295,8 @@ pub fn same_name(file: &Path, name: &str, other: &Path) -> anyhow::Error {
 }
 
 fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
-    Ok(Script { scenario: Scenario::parse(name, text)?, text: text.to_owned() })
+    let (scenario, text) = (Scenario::parse(name, text)?, text.to_owned());
+    Ok(Script { scenario, text, files: BTreeMap::new() })
 }
 
 fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Result<ExitCode> {

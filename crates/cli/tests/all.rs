@@ -33,6 +33,7 @@ mod plan_exchange;
 mod plan_file;
 mod plan_yang;
 mod preflight;
+mod programs;
 mod qemu;
 mod receive;
 mod report;

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 use timewire_agent::links::{Identity, Peers, Role};
 
+use crate::programs;
 use crate::support::{BOTH_CASES, Host, PLAIN_CASE, Running, Said, Tiny, wait_until};
 
 /// `alpha` and `beta` on a hub, `alpha` with an address of its own, and an agent that serves TLS.
@@ -81,6 +82,20 @@ impl Stations {
 fn streams(summary: &Json) -> Vec<&Json> {
     let cases = summary["cases"].as_array().unwrap();
     cases.iter().flat_map(|case| case["streams"].as_array().unwrap()).collect()
+}
+
+#[test]
+fn t3_programs_of_users_run_on_agents_with_their_files() {
+    let Some(stations) = Stations::start() else { return };
+    let host = &stations.host;
+    programs::write(host.scratch());
+    let before = stations.look();
+    let words = ["run", "own.yaml", "--on", "hosts.yaml", "--json", "--out", "out"];
+    programs::is_measured(&host.timewire(&words).done().json());
+    let log = host.scratch().path().join("out/logs/own.tdm.alone.plant-program.log");
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("asked\n"), "{log}");
+    assert_eq!(stations.look(), before);
 }
 
 #[test]

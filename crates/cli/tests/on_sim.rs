@@ -95,6 +95,32 @@ fn t2_a_planned_network_keeps_its_promises_in_the_simulator() {
 }
 
 #[test]
+fn t2_cyclic_streams_arrive_when_their_slots_let_them() {
+    let scratch = open();
+    crate::programs::write(&scratch);
+    let words = ["run", "own.yaml", "--on", "sim", "--json", "--out", "out"];
+    let summary = timewire(&scratch, &words).done().json();
+    // What a program of the user's would send: 20 bytes, 5.92 us with headers and preamble, in each
+    // period, which begins with the slot.
+    for id in ["own/plain/alone", "own/tdm/alone"] {
+        let stream = &case(&summary, id)["streams"][0];
+        let range = |name: &str| stream["transfer"][name].as_i64().unwrap();
+        assert_eq!((range("min_ns"), range("max_ns")), (5_920, 5_920), "{stream:#}");
+        assert_eq!((&stream["sent"], &stream["lost"]), (&200.into(), &0.into()), "{stream:#}");
+    }
+    let facts = summary["environment"].as_array().unwrap();
+    let fact = facts.iter().find(|it| it["area"] == "programs of own").unwrap();
+    assert_eq!(fact["name"], "controller, plant");
+    // Due behind its slot, a message waits for the next one.
+    let late = crate::programs::SCENARIO.replace("period: 2ms", "period: 2ms, offset: 700us");
+    scratch.write("own.yaml", &late);
+    let words = ["run", "own.yaml", "--on", "sim", "--json", "--out", "late"];
+    let summary = timewire(&scratch, &words).done().json();
+    let waits = &case(&summary, "own/tdm/alone")["streams"][0]["transfer"];
+    assert_eq!((&waits["min_ns"], &waits["max_ns"]), (&305_920.into(), &305_920.into()));
+}
+
+#[test]
 fn t2_the_first_experiment_passes_in_the_simulator() {
     let scratch = open();
     let file = scenario("tdm-64.yaml");

@@ -36,6 +36,7 @@ pub mod station;
 pub mod streams;
 pub mod sync;
 pub mod talker;
+pub mod tap;
 pub mod timestamping;
 pub mod top;
 pub mod traffic;

@@ -10,6 +10,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use timewire_base::wire::{Frame, MacAddress};
 use timewire_base::{IfName, Instant, Mono, Port, Span, Tai};
+use timewire_capture::identity::identify;
 use timewire_capture::record::{Record, TimestampPoint};
 use timewire_sys::packet::{Observed, PacketOptions, PacketSocket};
 use timewire_sys::{clock, interface_index};
@@ -37,6 +38,17 @@ pub struct ObservedPort {
     pub station: Option<u8>,
 }
 
+/// A port whose messages are known. Of the one with the index `i` in a list, flow `2 i` of the
+/// record file is the messages to it, flow `2 i + 1` the answers from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredPort {
+    /// The port.
+    pub port: Port,
+    /// Its messages have no number of ours and are known by their content; nothing is an answer.
+    pub by_content: bool,
+}
+
 /// The index of the station that a frame is of, by its source address; that of none, which is
 /// behind the last, for others.
 fn sender(captured: &[u8], stations: &[MacAddress]) -> u8 {
@@ -46,14 +58,13 @@ fn sender(captured: &[u8], stations: &[MacAddress]) -> u8 {
 }
 
 /// Records every frame until `end`. `addresses` are those of the stations, in the order of the
-/// record file's list. Flow `2 i` of the record file is the requests to `ports[i]`,
-/// flow `2 i + 1` the responses from it.
+/// record file's list.
 ///
 /// **Errors**: no such interface, or no privilege.
 pub fn observe(
     hub: &[ObservedPort],
     addresses: &[MacAddress],
-    ports: &[Port],
+    ports: &[MeasuredPort],
     end: Instant<Tai>,
     recorder: &Recorder,
 ) -> io::Result<()> {
@@ -102,7 +113,7 @@ pub fn observe(
     Ok(())
 }
 
-fn record(frame: &Observed, at: Instant<Tai>, station: u8, ports: &[Port]) -> Record {
+fn record(frame: &Observed, at: Instant<Tai>, station: u8, ports: &[MeasuredPort]) -> Record {
     let mut record = Record {
         at_ns: at.as_ns(),
         seq: 0,
@@ -118,16 +129,31 @@ fn record(frame: &Observed, at: Instant<Tai>, station: u8, ports: &[Port]) -> Re
     let Some(found) = Frame::parse(captured).and_then(|frame| frame.ports(length)) else {
         return record;
     };
+    let known = |measured: &MeasuredPort| {
+        let port = measured.port.get();
+        found.destination == port || (found.source == port && !measured.by_content)
+    };
+    let Some(index) = ports.iter().position(known) else { return record };
+    let measured = &ports[index];
     let content = captured.get(found.content_at..).unwrap_or_default();
-    let Some(seq) = seq_of(content) else { return record };
-    let known = |port: &Port| found.destination == port.get() || found.source == port.get();
-    if let Some(index) = ports.iter().position(known) {
-        let response = found.source == ports[index].get();
+    let seq = match measured.by_content {
+        true => content_number(captured),
+        false => seq_of(content),
+    };
+    if let Some(seq) = seq {
+        let response = !measured.by_content && found.source == measured.port.get();
         let flow = 2 * index + usize::from(response);
         record.flow = u16::try_from(flow).unwrap_or(Record::NO_FLOW);
         record.seq = seq;
     }
     record
+}
+
+/// A number that a message has everywhere and that few others have, by its content: for messages
+/// of programs that number nothing themselves. `frame` may be cut off behind what headers take.
+pub(crate) fn content_number(frame: &[u8]) -> Option<u32> {
+    let low = identify(frame, None)?.tag & u64::from(u32::MAX);
+    u32::try_from(low).ok()
 }
 
 #[cfg(test)]
@@ -151,7 +177,8 @@ mod tests {
 
     #[test]
     fn t0_flows_are_known_by_port_and_direction() {
-        let ports = [Port::new(15_001).unwrap(), Port::new(16_001).unwrap()];
+        let port = |port, by_content| MeasuredPort { port: Port::new(port).unwrap(), by_content };
+        let ports = [port(15_001, false), port(16_001, false), port(18_001, true)];
         let at = Instant::from_ns(7);
         let of = |observed: &Observed| {
             let record = record(observed, at, 2, &ports);
@@ -164,6 +191,21 @@ mod tests {
         let mut flood = frame(40_000, 15_001, 9);
         flood.prefix[46] = 0;
         assert_eq!(of(&flood), (Record::NO_FLOW, 0, 2, 50));
+        // Of a program that numbers nothing: the same content has the same number, also behind a
+        // tag, and what comes from its port is no answer.
+        let mut own = frame(40_000, 18_001, 9);
+        own.prefix[42..50].copy_from_slice(b"anything");
+        let (flow, number, ..) = of(&own);
+        assert_eq!(flow, 4);
+        let mut other = own;
+        other.prefix[49] ^= 1;
+        assert_ne!(of(&other).1, number);
+        let mut tagged = own;
+        tagged.prefix[12..16].copy_from_slice(&[0x81, 0, 0x60, 5]);
+        tagged.prefix[16..54].copy_from_slice(&own.prefix[12..50]);
+        (tagged.length, tagged.prefix_len) = (54, 54);
+        assert_eq!(of(&tagged), (4, number, 2, 54));
+        assert_eq!(of(&frame(18_001, 40_000, 9)).0, Record::NO_FLOW);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The programs that talk: the request/response client and server whose transfers are measured, and
-//! the flood they compete with. Each runs from one instant to another, in its own process, so that
+//! The programs that talk: the request/response client and server and the cyclic talker and listener
+//! whose transfers are measured, and the flood they compete with. Each runs from one instant to another, in its own process, so that
 //! it can be put into the priority group like any program.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use timewire_sys::error_queue::{self, LaunchRefusal, Report};
 use timewire_sys::marker::{self, Markers, Point};
 use timewire_sys::talk::LaunchMode;
 use timewire_sys::udp::{Received, TimestampedUdp};
-use timewire_tsn::LaunchTimes;
+use timewire_tsn::{DueTimes, LaunchTimes};
 
 use crate::heard::Hear;
 use crate::message::{MIN_MESSAGE, seq_of, timestamp};
@@ -26,7 +26,8 @@ use crate::record::Recorder;
 use crate::release::SlotTimer;
 use crate::{kernel_timestamp_as_tai, now};
 
-/// Index of a stream's flows in a record file's list: requests, then responses.
+/// Index of a stream's flows in a record file's list: requests, or all messages where nothing is
+/// answered; then responses.
 pub const REQUEST: u16 = 0;
 /// See [`REQUEST`].
 pub const RESPONSE: u16 = 1;
@@ -397,6 +398,76 @@ fn await_response(
                 return Ok(());
             }
         }
+    }
+}
+
+/// When a talker's messages are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cycle {
+    /// From one message to the next.
+    pub period: Span,
+    /// So long after each whole multiple of the period (TAI).
+    pub offset: Span,
+}
+
+/// Sends a message to `to` in each period, when `pace` lets it. Of messages that are due while
+/// another waits for that, all but the latest are left out. What it heard of messages that did not
+/// leave.
+///
+/// **Errors**: as [`client`].
+pub fn talker(
+    task: &Task,
+    to: Ipv4Addr,
+    cycle: Cycle,
+    mut pace: Pace,
+    recorder: &Recorder,
+) -> io::Result<Heard> {
+    let mut sender = Sender::new(task, 0)?;
+    let to = SocketAddrV4::new(to, task.port.get());
+    let timestamper = Timestamper::new(recorder, task.station);
+    let own = sender.local_address();
+    let mut marks = Marks::new("talker", task, own)?;
+    let mut due = DueTimes::new(cycle.period, cycle.offset);
+    let mut message = message_buffer(task);
+    clock::sleep_until(task.start);
+    for seq in 0_u32.. {
+        clock::sleep_until(due.next(now()));
+        pace.wait();
+        let sent = now();
+        if sent >= task.end {
+            break;
+        }
+        timestamp(&mut message, seq);
+        timestamper.record(sent, TimestampPoint::Send, REQUEST, seq);
+        marks.sends(to.into(), seq);
+        // One that the stack does not take is recorded as such.
+        sender.send(&message, to, (REQUEST, seq), &timestamper)?;
+        sender.take_refusals(REQUEST, &timestamper)?;
+    }
+    sender.take_refusals(REQUEST, &timestamper)?;
+    Ok(sender.heard())
+}
+
+/// Receives what a [`talker`] sends, until `drain` after the end.
+///
+/// **Errors**: the socket cannot be made.
+pub fn listener(task: &Task, drain: Span, recorder: &Recorder) -> io::Result<()> {
+    let socket = task.socket(task.port.get())?;
+    socket.set_timeout(POLL_INTERVAL)?;
+    let timestamper = Timestamper::new(recorder, task.station);
+    let mut marks = Marks::new("listener", task, socket.local_address())?;
+    let mut into = [0; 2_048];
+    loop {
+        let message = socket.receive(&mut into)?;
+        let at = now();
+        if at >= task.end + drain {
+            return Ok(());
+        }
+        let Some(message) = message else { continue };
+        let Some(seq) = seq_of(&into[..message.length]) else { continue };
+        marks.received(message.from, seq);
+        timestamper.received(at, &message, REQUEST, seq);
     }
 }
 

@@ -11,6 +11,7 @@ mod compile;
 pub mod connection;
 pub mod held;
 mod hosts;
+mod numbered;
 mod on_hosts;
 mod on_sim;
 mod participants;
@@ -20,9 +21,10 @@ pub mod station_trace;
 pub(crate) mod tracing;
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use timewire_agent::sweep::file_beside;
 use timewire_base::wire::MacAddress;
 use timewire_base::{Instant, Span, Utc};
 use timewire_capture::summary::{Fact, FactLevel, Published, SlotPromise, StreamClass};
@@ -34,6 +36,7 @@ use timewire_sys::event::EndRequests;
 use timewire_tsn::backend::{Asked, TransmitBackend, check_backend};
 
 use crate::RunnerError;
+use crate::own_program;
 use crate::rundir::{CaseMeta, Destination, Moment, RunDir, RunEnd, RunMeta, StreamMeta};
 pub use on_hosts::{
     HostJudged, HostsOptions, InterfaceAddresses, JudgeHosts, judge_hosts, plans_on_hosts,
@@ -51,6 +54,22 @@ pub struct Script {
     pub scenario: Scenario,
     /// The text, kept in the run directory.
     pub text: String,
+    /// What is in the files that its programs need, by their names; kept there, too.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+impl Script {
+    /// A scenario with the files that its programs need, which are in a directory.
+    ///
+    /// **Errors**: one of them is not there, elsewhere, or has more than 4 MiB.
+    pub fn new(scenario: Scenario, text: String, beside: &Path) -> Result<Script, RunnerError> {
+        let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
+        let mut files = BTreeMap::new();
+        for file in scenario.programs.iter().flat_map(|program| &program.files) {
+            files.insert(file.to_string(), file_beside(beside, file.as_str())?);
+        }
+        Ok(Script { scenario, text, files })
+    }
 }
 
 /// How to run.
@@ -159,6 +178,8 @@ fn begin(
         meta.scenarios.push(script.scenario.name.to_string());
         let path = directory.scenario_path(script.scenario.name.as_str());
         std::fs::write(&path, &script.text).map_err(RunnerError::file("write", &path))?;
+        let kept = directory.files_path(script.scenario.name.as_str());
+        own_program::write_files(&kept, &script.files)?;
     }
     meta.environment = environment;
     directory.write_meta(&meta)?;
@@ -237,14 +258,10 @@ fn run_all(
                 return Err(end_requested(directory));
             }
             let facts = stage.prepare(run.case, progress)?;
-            // Stations that are connected once more use the same.
-            let new: Vec<_> = facts.into_iter().filter(|f| !meta.environment.contains(f)).collect();
-            if !new.is_empty() {
-                meta.environment.extend(new);
-                directory.write_meta(&meta)?;
-            }
+            add_facts(directory, &mut meta, facts)?;
             progress(Progress::Case { number, of, id: run.id.clone() });
-            run_case(&mut stage, &run, requests)?;
+            let facts = run_case(&mut stage, &run, requests)?;
+            add_facts(directory, &mut meta, facts)?;
         }
         stage.close()?;
         hosts::save(directory, scenario, &lab, Moment::After)?;
@@ -252,6 +269,17 @@ fn run_all(
     }
     sync.borrow_mut().end();
     Ok(())
+}
+
+/// Adds what a run stands on; what is known already, such as of stations that are connected once
+/// more, is not told again.
+fn add_facts(directory: &RunDir, meta: &mut RunMeta, facts: Vec<Fact>) -> Result<(), RunnerError> {
+    let new: Vec<_> = facts.into_iter().filter(|fact| !meta.environment.contains(fact)).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    meta.environment.extend(new);
+    directory.write_meta(meta)
 }
 
 fn build_lab(
@@ -283,7 +311,7 @@ fn run_case(
     stage: &mut Stage<'_>,
     run: &Run<'_>,
     requests: &EndRequests,
-) -> Result<(), RunnerError> {
+) -> Result<Vec<Fact>, RunnerError> {
     let tracing = stage.trace(run.load, &run.id)?;
     let participants = stage.participants(run.case, run.load, &run.id)?;
     let mut meta = case_meta(stage.scenario(), run, &participants)?;
@@ -292,8 +320,12 @@ fn run_case(
     let counted = stage.perform(run.case, &participants, tracing, requests)?;
     meta.macs = counted.macs;
     meta.timestamp_bound = counted.timestamp_bound;
+    let place = stage.directory().case_path(&run.id);
+    // One kernel, one clock.
+    let facts = numbered::number(&participants, run.case, &place, Span::ZERO)?;
     meta.ended = true;
-    stage.directory().write_case(&run.id, &meta)
+    stage.directory().write_case(&run.id, &meta)?;
+    Ok(facts)
 }
 
 /// What a case is before it has run.

@@ -11,6 +11,7 @@ pub mod experiment;
 pub mod markers;
 pub mod measure;
 pub mod network;
+mod own_program;
 pub mod program;
 pub mod reports;
 pub mod rundir;

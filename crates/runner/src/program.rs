@@ -10,17 +10,19 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use timewire_base::wire::MacAddress;
-use timewire_base::{CyclicWindows, FileError, Instant, Port, Span, Tai};
+use timewire_base::{CyclicWindows, FileError, Instant, Span, Tai};
 use timewire_capture::record::RecordHeader;
 use timewire_capture::summary::ProgramDrops;
-use timewire_datapath::observe::{ObservedPort, observe};
+use timewire_datapath::observe::{MeasuredPort, ObservedPort, observe};
 use timewire_datapath::pipeline::{self, Step};
 use timewire_datapath::record::Recorder;
 use timewire_datapath::release::SlotTimer;
-use timewire_datapath::traffic::{self, FloodRate, Pace, Task};
+use timewire_datapath::tap::{End, tap};
+use timewire_datapath::traffic::{self, Cycle, FloodRate, Pace, Task};
 
 use crate::RunnerError;
 use crate::error::Context;
+use crate::own_program::OwnProgram;
 use timewire_datapath::DatapathError;
 use timewire_datapath::control::{Client, Request, Response};
 use timewire_datapath::drops::{self, Heard, QdiscCounts};
@@ -76,6 +78,28 @@ pub enum Program {
         /// Where the records go.
         records: Records,
     },
+    /// Sends a message in each period and measures.
+    Talker {
+        /// Where from, what and how long.
+        task: Task,
+        /// Whom to.
+        to: Ipv4Addr,
+        /// When messages are due.
+        cycle: Cycle,
+        /// When they leave.
+        pace: ProgramPace,
+        /// Where the records go.
+        records: Records,
+    },
+    /// Receives the messages of a talker and measures.
+    Listener {
+        /// Where and how long.
+        task: Task,
+        /// How long to go on after the end.
+        drain: Span,
+        /// Where the records go.
+        records: Records,
+    },
     /// One station of a pipeline: computes with each stimulus and hands it on, and measures.
     Pipeline {
         /// Where from, what and how long.
@@ -89,6 +113,19 @@ pub enum Program {
         /// Where the records go.
         records: Records,
     },
+    /// Timestamps the messages of a user's program at one end.
+    Tap {
+        /// Where, and how long.
+        task: Task,
+        /// Which end.
+        end: End,
+        /// How long to go on after the end.
+        drain: Span,
+        /// Where the records go.
+        records: Records,
+    },
+    /// Runs a user's program.
+    Own(OwnProgram),
     /// Sends best-effort messages at a rate.
     Flood {
         /// Where from, what and how long.
@@ -111,7 +148,7 @@ pub enum Program {
         /// ports tell them.
         addresses: Vec<MacAddress>,
         /// The measured streams' ports.
-        ports: Vec<Port>,
+        ports: Vec<MeasuredPort>,
         /// Until when.
         end: Instant<Tai>,
         /// Where the records go.
@@ -188,12 +225,16 @@ impl Program {
         match self {
             Program::Client { task, .. }
             | Program::Server { task, .. }
+            | Program::Talker { task, .. }
+            | Program::Listener { task, .. }
             | Program::Pipeline { task, .. }
+            | Program::Tap { task, .. }
             | Program::Flood { task, .. }
             | Program::Sink { task } => {
                 task.start = task.start.saturating_add(since);
                 task.end = task.end.saturating_add(since);
             }
+            Program::Own(own) => own.begin_after(since),
             Program::Observer { end, .. } => *end = end.saturating_add(since),
         }
     }
@@ -280,6 +321,17 @@ fn perform(program: &Program, file: &Path) -> Result<(), RunnerError> {
             let told = telling(file, task, || traffic::server(task, pace, *drain, &recorder));
             records.close(recorder, told)
         }
+        Program::Talker { task, to, cycle, pace, records } => {
+            let pace = pace.resolve()?;
+            let recorder = records.create()?;
+            let told = telling(file, task, || traffic::talker(task, *to, *cycle, pace, &recorder));
+            records.close(recorder, told)
+        }
+        Program::Listener { task, drain, records } => {
+            let recorder = records.create()?;
+            let result = traffic::listener(task, *drain, &recorder);
+            records.close(recorder, result)
+        }
         Program::Pipeline { task, step, pace, drain, records } => {
             let pace = pace.resolve()?;
             let recorder = records.create()?;
@@ -287,6 +339,12 @@ fn perform(program: &Program, file: &Path) -> Result<(), RunnerError> {
                 telling(file, task, || pipeline::pipeline(task, step, pace, *drain, &recorder));
             records.close(recorder, told)
         }
+        Program::Tap { task, end, drain, records } => {
+            let recorder = records.create()?;
+            let result = tap(task, *end, *drain, &recorder);
+            records.close(recorder, result)
+        }
+        Program::Own(own) => own.run(),
         Program::Flood { task, to, flow } => {
             telling(file, task, || traffic::flood(task, *to, *flow)).map_err(failed)
         }

@@ -22,6 +22,7 @@
 //! sync.jsonl                     how the clocks were through the run
 //! end.json                       written last: the run came to its end
 //! ports.json                     what each port of a simulated network sent
+//! files/SCENARIO/                the files that its programs need
 //! summary.json  report.html      computed from all of the above
 //! comparison.json  .html         with --baseline: this run against the other
 //! ```
@@ -320,6 +321,11 @@ impl RunDir {
     /// Where a program's words go.
     pub fn log_path(&self, what: &str) -> PathBuf {
         self.path.join("logs").join(format!("{}.log", what.replace(['/', ' '], ".")))
+    }
+
+    /// The directory of the files that a scenario's programs need.
+    pub fn files_path(&self, scenario: &str) -> PathBuf {
+        self.path.join("files").join(scenario)
     }
 
     /// The record of the clocks.

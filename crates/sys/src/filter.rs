@@ -146,14 +146,31 @@ impl FrameFilter {
 
     /// Lets only frames that fit through to a packet socket.
     pub(crate) fn attach(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        let mut program = self.program();
-        if program.is_empty() {
-            return Ok(());
-        }
-        let len = u16::try_from(program.len()).expect("invariant: fewer than 200 instructions");
-        let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
-        set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+        attach(fd, self.program())
     }
+
+    /// The same, of frames that the interface sends.
+    pub(crate) fn attach_to_sent(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let mut to = Assembler::default();
+        to.load(W, PACKET_TYPE);
+        to.require(JEQ, PACKET_OUTGOING);
+        let rest = self.program();
+        match rest.is_empty() {
+            true => drop(to.put(RET, u32::MAX)),
+            // Jumps are relative.
+            false => to.0.extend(rest),
+        }
+        attach(fd, to.0)
+    }
+}
+
+fn attach(fd: BorrowedFd<'_>, mut program: Vec<libc::sock_filter>) -> io::Result<()> {
+    if program.is_empty() {
+        return Ok(());
+    }
+    let len = u16::try_from(program.len()).expect("invariant: fewer than 200 instructions");
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 /// Leaves the UDP port that a frame goes to in A; X is as [`FrameFilter::find_tag`] leaves it.
@@ -336,6 +353,10 @@ const JEQ: u16 = 0x15;
 const JGE: u16 = 0x35;
 const RET: u16 = 0x06;
 const TAX: u16 = 0x07;
+/// `SKF_AD_OFF + SKF_AD_PKTTYPE`.
+const PACKET_TYPE: u32 = 0xffff_f000 + 4;
+/// The type of frames that the interface sends.
+const PACKET_OUTGOING: u32 = 4;
 /// `SKF_AD_OFF + SKF_AD_VLAN_TAG` and `SKF_AD_VLAN_TAG_PRESENT`.
 const TAG: u32 = 0xffff_f000 + 44;
 const TAG_PRESENT: u32 = 0xffff_f000 + 48;

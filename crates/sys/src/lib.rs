@@ -55,5 +55,6 @@ pub use busy_poll::BusyPoll;
 pub use memory::{Frame, FrameMemory};
 pub use randomness::Randomness;
 pub use socket::{
-    Interfaces, Sending, connect_local, interface_index, own_link_addresses, sending_of,
+    Interfaces, Sending, connect_local, interface_index, interface_with_address,
+    own_link_addresses, sending_of,
 };

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use timewire_base::{Instant, Utc};
 
+use crate::filter::FrameFilter;
 use crate::memory::{Frame, FrameMemory};
 use crate::messages::{BATCH, Batch};
 use crate::socket::{bind_packet, check_len, get_option, set_option, set_receive_buffer, socket};
@@ -30,6 +31,15 @@ pub struct PacketOptions {
     pub timestamps: bool,
     /// Receive buffer, bytes; the kernel grants less without CAP_NET_ADMIN.
     pub buffer_bytes: u32,
+}
+
+/// Which frames of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameDirection {
+    /// Those that it sends, as they leave its queueing discipline.
+    Sent,
+    /// Those that it receives.
+    Received,
 }
 
 /// One frame as an observer sees it.
@@ -80,6 +90,32 @@ impl PacketSocket {
         }
         set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &one)?;
         bind_packet(fd.as_fd(), interface, if options.receive { ETH_P_ALL } else { 0 })?;
+        Ok(PacketSocket { fd, batch: Batch::new(false), too_long: 0 })
+    }
+
+    /// Opens a socket for [`PacketSocket::observe`] that takes the frames of one direction that fit
+    /// a filter, each with a timestamp.
+    ///
+    /// **Errors**: as [`PacketSocket::open`].
+    pub fn observing(
+        interface: u32,
+        direction: FrameDirection,
+        filter: &FrameFilter,
+        buffer_bytes: u32,
+    ) -> io::Result<PacketSocket> {
+        let fd = socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
+        let one: libc::c_int = 1;
+        match direction {
+            FrameDirection::Sent => filter.attach_to_sent(fd.as_fd())?,
+            FrameDirection::Received => {
+                set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &one)?;
+                filter.attach(fd.as_fd())?;
+            }
+        }
+        set_option(fd.as_fd(), libc::SOL_PACKET, libc::PACKET_AUXDATA, &one)?;
+        set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &one)?;
+        set_receive_buffer(fd.as_fd(), buffer_bytes)?;
+        bind_packet(fd.as_fd(), interface, ETH_P_ALL)?;
         Ok(PacketSocket { fd, batch: Batch::new(false), too_long: 0 })
     }
 

@@ -3,10 +3,12 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::ptr;
 use std::time::Duration;
 
 use timewire_base::IfName;
@@ -134,6 +136,45 @@ pub fn interface_index(name: &IfName) -> io::Result<u32> {
         }
         index => Ok(index),
     }
+}
+
+/// The index of the interface in the caller's network namespace that has an IPv4 address.
+///
+/// **Errors**: `NotFound` when none has it.
+pub fn interface_with_address(address: Ipv4Addr) -> io::Result<u32> {
+    let mut list: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: `list` is a place for one pointer.
+    check(unsafe { libc::getifaddrs(&raw mut list) })?;
+    let mut index = None;
+    let mut next = list;
+    while index.is_none() && !next.is_null() {
+        // SAFETY: the list is the kernel library's until it is freed below, and `next` is one of
+        // its entries.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        if entry.ifa_addr.is_null() {
+            continue;
+        }
+        // SAFETY: an entry's address that is not null has a family, and is a `sockaddr_in` where
+        // that is AF_INET; it need not be aligned as one.
+        let found = unsafe {
+            match i32::from((*entry.ifa_addr).sa_family) {
+                libc::AF_INET => {
+                    Some(ptr::read_unaligned(entry.ifa_addr.cast::<libc::sockaddr_in>()))
+                }
+                _ => None,
+            }
+        };
+        if found.is_some_and(|it| it.sin_addr.s_addr.to_ne_bytes() == address.octets()) {
+            // SAFETY: the name is a NUL-terminated string of the list.
+            index = Some(unsafe { libc::if_nametoindex(entry.ifa_name) });
+        }
+    }
+    // SAFETY: the list is from `getifaddrs`, and nothing of it is used from here on.
+    unsafe { libc::freeifaddrs(list) };
+    index.filter(|index| *index != 0).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, format!("no interface has the address {address}"))
+    })
 }
 
 /// The names of all interfaces in the caller's network namespace, in the kernel's order.

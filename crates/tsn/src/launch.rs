@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Launch times: for each frame of one sender the next instant in its windows at which the link is
-//! free of its own earlier frames, and the frame ends before the window does.
+//! When the messages of one sender are due. Launch times: for each frame the next instant in its
+//! windows at which the link is free of its own earlier frames, and the frame ends before the
+//! window does. Due times: of messages with a period, those that a late sender still sends.
 
 use timewire_base::{CyclicWindows, Instant, Phase, Span, Tai};
 
@@ -38,6 +39,37 @@ impl LaunchTimes {
             from = end;
         }
         None
+    }
+}
+
+/// Gives the instants at which messages of a period are due: `offset` after each whole multiple of
+/// the period. It reads no clock and remembers only the last instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueTimes {
+    period: Span,
+    offset: Span,
+    last: Option<Instant<Tai>>,
+}
+
+impl DueTimes {
+    /// A period of nothing is one of a nanosecond.
+    pub fn new(period: Span, offset: Span) -> DueTimes {
+        DueTimes { period: period.max(Span::from_ns(1)), offset, last: None }
+    }
+
+    /// When the next message is due: one period after the last one, also when that is over, but of
+    /// several that are over the latest. The first is due after now.
+    ///
+    /// So a sender that is late by less than a period loses no message and sends no two at once.
+    pub fn next(&mut self, now: Instant<Tai>) -> Instant<Tai> {
+        let since = now.saturating_add(-self.offset).as_ns().rem_euclid(self.period.as_ns());
+        let latest = now.saturating_add(-Span::from_ns(since));
+        let next = match self.last {
+            None => latest.saturating_add(self.period),
+            Some(last) => latest.max(last.saturating_add(self.period)),
+        };
+        self.last = Some(next);
+        next
     }
 }
 
@@ -83,6 +115,18 @@ mod tests {
         assert_eq!(next(45, 1), Some(at(120)));
         assert_eq!(next(0, 31), None);
         assert_eq!(times(&[]).next(at(0), Span::from_ns(1)), None);
+    }
+
+    #[test]
+    fn t0_a_late_sender_loses_no_message_unless_a_period_is_over() {
+        let mut due = DueTimes::new(Span::from_ns(100), Span::from_ns(30));
+        let asked =
+            [(0, 30), (30, 130), (131, 230), (329, 330), (431, 430), (431, 530), (900, 830)];
+        for (now, expected) in asked {
+            assert_eq!(due.next(at(now)), at(expected), "at {now}");
+        }
+        let first = |now| DueTimes::new(Span::from_ns(100), Span::from_ns(30)).next(at(now));
+        assert_eq!([first(29), first(30), first(-171)], [at(30), at(130), at(-170)]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub use config::{Config, Mode};
 pub use counters::{Counters, QueueCounters};
 pub use error::MacError;
 pub use guard::{Change, GuardActions, GuardLimits, Heard, Loss, SyncGuard};
-pub use launch::LaunchTimes;
+pub use launch::{DueTimes, LaunchTimes};
 pub use machine::{Actions, DropReason, Event, Machine, Next};
 pub use queue::{QueueIndex, QueueSet};
 pub use selection::tdm::Pending;

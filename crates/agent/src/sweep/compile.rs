@@ -213,26 +213,55 @@ impl Beside<'_> {
         if let Some(bytes) = self.read.borrow().get(name) {
             return Ok(bytes.clone());
         }
-        let path = self.directory.join(name);
-        let opened = Beneath::open(self.directory).and_then(|beside| beside.open_file(name));
-        let file = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                DatapathError::file("read", &path)(error)
-            }
-            _ => invalid(format!(
-                "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
-                 without `..` and symbolic links"
-            )),
-        })?;
-        let mut bytes = Vec::new();
-        let most = u64::try_from(MAX_PUT).map_err(invalid)?;
-        file.take(most + 1).read_to_end(&mut bytes).map_err(DatapathError::file("read", &path))?;
-        if bytes.len() > MAX_PUT {
-            return Err(too_large(name));
-        }
+        let bytes = file_beside(self.directory, name)?;
         self.read.borrow_mut().insert(name.to_owned(), bytes.clone());
         Ok(bytes)
     }
+}
+
+/// What is in a file of a directory or below it, which goes to stations.
+///
+/// **Errors**: there is none, it is elsewhere, or it has more than 4 MiB.
+pub fn file_beside(directory: &Path, name: &str) -> Result<Vec<u8>, DatapathError> {
+    let path = directory.join(name);
+    let opened = Beneath::open(directory).and_then(|beside| beside.open_file(name));
+    let file = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
+            DatapathError::file("read", &path)(error)
+        }
+        _ => invalid(format!(
+            "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
+             without `..` and symbolic links"
+        )),
+    })?;
+    let mut bytes = Vec::new();
+    let most = u64::try_from(MAX_PUT).map_err(invalid)?;
+    file.take(most + 1).read_to_end(&mut bytes).map_err(DatapathError::file("read", &path))?;
+    if bytes.len() > MAX_PUT {
+        return Err(too_large(name));
+    }
+    Ok(bytes)
+}
+
+/// The tasks that put a file of at most 4 MiB on a station, piece by piece.
+///
+/// **Errors**: its digest cannot be made.
+pub fn put_in_pieces(name: &RecordName, bytes: &[u8]) -> Result<Vec<Task>, DatapathError> {
+    if bytes.is_empty() {
+        return Ok(vec![Task::Put { name: name.clone(), text: String::new() }]);
+    }
+    let digest = crate::links::digest(&mut &*bytes).map_err(invalid)?;
+    let last = (bytes.len() - 1) / MAX_PIECE;
+    let pieces = bytes.chunks(MAX_PIECE).enumerate();
+    let task = |(number, piece): (usize, &[u8])| {
+        Ok(Task::PutPiece {
+            name: name.clone(),
+            offset: u64::try_from(number * MAX_PIECE).map_err(invalid)?,
+            bytes: piece.to_vec(),
+            digest: (number == last).then(|| digest.clone()),
+        })
+    };
+    pieces.map(task).collect()
 }
 
 /// The files beside the experiment that any of its trials names, as they are: without values
@@ -347,18 +376,7 @@ impl Texts<'_> {
             return Err(too_large(&from));
         }
         self.beside.count(bytes.len())?;
-        let digest = crate::links::digest(&mut &*bytes).map_err(invalid)?;
-        let last = bytes.len().saturating_sub(1) / MAX_PIECE;
-        let pieces = bytes.chunks(MAX_PIECE).enumerate();
-        let task = |(number, piece): (usize, &[u8])| {
-            Ok(Task::PutPiece {
-                name: name.clone(),
-                offset: u64::try_from(number * MAX_PIECE).map_err(invalid)?,
-                bytes: piece.to_vec(),
-                digest: (number == last).then(|| digest.clone()),
-            })
-        };
-        pieces.map(task).collect()
+        put_in_pieces(&name, &bytes)
     }
 
     fn task(&self, spec: &StepSpec, accepted: &Accepted) -> Result<Task, DatapathError> {

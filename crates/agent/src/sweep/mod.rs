@@ -23,7 +23,7 @@ use timewire_sys::{clock, file};
 
 use crate::controller::{Connect, Orchestrator, OrchestratorEvent};
 use crate::station::ledger::replace;
-pub use compile::{Trial, trials};
+pub use compile::{Trial, file_beside, put_in_pieces, trials};
 pub use reach::{CLOCK_ERROR, Reach, own_agent_directory};
 use timewire_datapath::DatapathError;
 pub use verdict::{CheckResult, StartResult, StationStartResult, Summary, TrialResult};

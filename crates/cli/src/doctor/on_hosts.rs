@@ -26,7 +26,7 @@ use timewire_tsn::file::ParseFile;
 
 use super::Doctor;
 use crate::output::{self, ProgressLine};
-use crate::{input, network, place};
+use crate::{input, network, place, sim};
 
 const NOTHING: &str = "nothing was judged";
 
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Doctor, hosts: &Path) -> anyhow::Result<ExitCode> {
         return tell(&Preflight::of_network(name, &cases, &file), args);
     }
     let (scenario, text) = input::read(what, FileKind::Scenario, NOTHING, Scenario::parse)?;
-    let scripts = [Script { scenario, text }];
+    let scripts = [Script::new(scenario, text, sim::directory_of(what))?];
     tell(&Preflight::of_scripts(&scripts, RunOptions::default(), &file), args)
 }
 

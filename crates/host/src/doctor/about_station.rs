@@ -93,6 +93,7 @@ const EXACT: &str = "a host of a better class of accuracy: see `timewire doctor`
 fn has(stream: &Stream, station: &StationName) -> bool {
     match stream {
         Stream::RequestResponse(it) => it.talker == *station || it.listeners == *station,
+        Stream::Cyclic(it) => it.talker == *station || it.listeners == *station,
         Stream::Pipeline(it) => it.stations.contains(station),
         Stream::Flood(it) => it.talker == *station || it.listeners == *station,
     }

@@ -8,10 +8,12 @@ use std::hash::Hash;
 use timewire_base::{FrameLen, SduLen, Span};
 
 use super::check_limits::check_limits;
+use super::cyclic::check_cyclic;
 use super::further::FurtherChecks;
 use super::item::Reader;
 use super::model::{Case, CaseBackend, MacMode, Release, Scenario, Segment, Stream};
 use super::pipeline::check_pipeline;
+use super::programs::check_programs;
 use super::suggest::{did_you_mean, listed};
 
 /// Finds what is wrong between the values, all of it.
@@ -22,6 +24,7 @@ pub(super) fn check(scenario: &Scenario, further: &dyn FurtherChecks, reader: &m
     check_mac(scenario, reader);
     check_queues(scenario, reader);
     check_traffic(scenario, reader);
+    check_programs(scenario, reader);
     check_experiment(scenario, further, reader);
     check_limits(scenario, reader);
 }
@@ -131,7 +134,7 @@ fn check_queues(scenario: &Scenario, reader: &mut Reader) {
 fn check_traffic(scenario: &Scenario, reader: &mut Reader) {
     let streams = &scenario.streams;
     if scenario.measured().next().is_none() {
-        let hint = "add a stream of the kind `request-response` or `pipeline`";
+        let hint = "add a stream of the kind `cyclic`, `request-response` or `pipeline`";
         reader.fail_at("streams", "no stream is measured".into(), hint);
     }
     repeated(streams.iter().map(Stream::name), |i, first, name| {
@@ -182,6 +185,7 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Str
                 reader.fail_at(&format!("{at}.timeout"), message, hint);
             }
         }
+        Stream::Cyclic(s) => check_cyclic(reader, at, s),
         Stream::Pipeline(s) => {
             check_pipeline(scenario, reader, at, s);
         }

@@ -109,7 +109,8 @@ fn check_stream(
     let flood = scenario.floods().find(|flood| flood.name == *name);
     if let (Some(flood), false) = (flood, measured.contains(&name.as_str())) {
         let message = format!("`{}` is a flood, and floods are not measured", flood.name);
-        reader.fail_at(key, message, "name a stream of the kind `request-response` or `pipeline`");
+        let hint = "name a stream of the kind `cyclic`, `request-response` or `pipeline`";
+        reader.fail_at(key, message, hint);
         return;
     }
     if !reader.known_name(key, "measured stream", name.as_str(), measured.into_iter()) {
@@ -124,6 +125,16 @@ fn check_stream(
             format!("`{name}` is a whole pipeline, and its way has {stage} several times");
         let hint = format!("name one of its connections, such as `{name}-1`");
         reader.fail_at(key, message, &hint);
+        return;
+    }
+    if let Some(stage) =
+        of_one_message(rule.metric).filter(|_| !rule.metric.word().starts_with("slot-wait"))
+        && scenario.programs.iter().any(|program| program.streams.contains(name))
+    {
+        let message = format!("`{name}` is of a program of yours, of which {stage} is not known");
+        let hint = "what is measured of it are latencies, from interface to interface, and waits \
+                    for the slot";
+        reader.fail_at(key, message, hint);
         return;
     }
     let written = rule.load.iter().flat_map(Several::all);

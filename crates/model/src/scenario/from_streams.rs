@@ -13,8 +13,8 @@ use crate::tdm::{Slot, TdmSchedule};
 
 record! {
     /// Slots that follow from the streams. The slot of a station has room for one message of each
-    /// measured stream that it sends, in the load with the most, and of a pipeline for as many as
-    /// come in a cycle. Floods take what is left: their frames fit, and a slot for floods alone has
+    /// measured stream that it sends, in the load with the most, and of cyclic streams and pipelines
+    /// for as many as come in a cycle. Floods take what is left: their frames fit, and a slot for floods alone has
     /// room for one.
     pub struct FromStreams {
         /// Part of each slot before its first frame is on the link: for what takes time at its
@@ -99,7 +99,7 @@ fn fitting(scenario: &Scenario, wanted: &Wanted, reader: &mut Reader) -> Option<
             return None;
         }
         if asked.is_none() && end > cycle {
-            // More of a pipeline's messages come in a longer cycle.
+            // More messages of a period come in a longer cycle.
             cycle = end;
             continue;
         }
@@ -115,6 +115,7 @@ fn fitting(scenario: &Scenario, wanted: &Wanted, reader: &mut Reader) -> Option<
 fn too_much(scenario: &Scenario, reader: &mut Reader) {
     let often = scenario.streams.iter().enumerate().filter_map(|(i, stream)| match stream {
         Stream::Pipeline(pipeline) => Some((pipeline.period?, i)),
+        Stream::Cyclic(stream) => Some((stream.period, i)),
         Stream::RequestResponse(_) | Stream::Flood(_) => None,
     });
     let (key, hint) = match often.min() {
@@ -197,8 +198,8 @@ fn length(
 
 impl Scenario {
     /// What a station sends of the measured streams in each cycle, in the load with the most: one
-    /// message of each stream, which waits for its answer before the next, and of a pipeline with
-    /// a shorter period as many as come.
+    /// message of each stream that waits for its answer before the next, and of cyclic streams and
+    /// pipelines as many as come.
     pub fn need_of(&self, station: &StationName) -> Need {
         let cycle = self.schedule.cycle();
         let needs = self.experiment.loads.iter().map(|load| {
@@ -234,6 +235,7 @@ impl Scenario {
             let sends = stream.senders().into_iter().filter(|(_, name)| *name == station).count();
             let in_cycle = match stream {
                 Stream::Pipeline(pipeline) => pipeline.period.map_or(1, |it| ceil(cycle, it)),
+                Stream::Cyclic(stream) => ceil(cycle, stream.period),
                 Stream::RequestResponse(_) | Stream::Flood(_) => 1,
             };
             let frames = in_cycle.saturating_mul(u64::try_from(sends).unwrap_or(u64::MAX));
@@ -270,7 +272,7 @@ fn end_of(slot: &Slot) -> Span {
 }
 
 /// How many of these begin in so long, at least one.
-fn ceil(length: Span, period: Span) -> u64 {
+pub(super) fn ceil(length: Span, period: Span) -> u64 {
     let (length, period) = (length.as_ns().max(1), period.as_ns().max(1));
     u64::try_from((length - 1) / period + 1).unwrap_or(1)
 }

@@ -13,6 +13,7 @@ mod change;
 mod check;
 mod check_cases;
 mod check_limits;
+mod cyclic;
 mod derive;
 mod device;
 mod error;
@@ -32,6 +33,7 @@ mod network_cases;
 mod network_check;
 mod network_plan;
 mod pipeline;
+mod programs;
 mod record;
 mod several;
 mod slots;
@@ -40,6 +42,7 @@ mod suggest;
 mod tree;
 mod value;
 
+pub use cyclic::Cyclic;
 pub use error::{ScenarioError, ScenarioErrors};
 pub use from_streams::Need;
 pub use further::{FurtherChecks, Refused};
@@ -54,6 +57,7 @@ pub use model::{
     Release, RequestResponse, Scenario, Segment, SocketType, Station, Stream, StreamClass,
 };
 pub use pipeline::{Connection, Pipeline};
+pub use programs::StationProgram;
 pub use several::Several;
 pub use value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text, Word};
 

@@ -7,8 +7,11 @@ use std::collections::BTreeSet;
 
 use timewire_base::{BitsPerSecond, Port, Priority, SocketPriority, Span, StationName};
 
+use super::cyclic::Cyclic;
+use super::from_streams::ceil;
 use super::network::NetworkKind;
 use super::pipeline::Pipeline;
+use super::programs::StationProgram;
 use super::record::{choice, kinds, record};
 use super::several::Several;
 use super::value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Text};
@@ -42,6 +45,8 @@ record! {
         queues: Queues = "{}",
         /// The streams that are measured and the load beside them.
         streams: Vec<Stream>,
+        /// The user's own programs, in place of Timewire's for their streams.
+        programs: Vec<StationProgram> = "[]",
         /// How the measurement is done.
         experiment: Experiment,
         /// Figure that others published for the same experiment, printed beside the own result.
@@ -172,6 +177,8 @@ kinds! {
         /// Measured: a client sends a request, the server answers it, the client sends the next
         /// one.
         RequestResponse(RequestResponse) = "request-response",
+        /// Measured: one station sends to another in each period.
+        Cyclic(Cyclic) = "cyclic",
         /// Measured: a computation in steps on several stations, one after the other; each hands
         /// what it has on to the next.
         Pipeline(Pipeline) = "pipeline",
@@ -233,8 +240,8 @@ record! {
     }
 }
 
-/// What the results have an entry for: a stream with requests and responses, a whole pipeline, or
-/// one of its connections.
+/// What the results have an entry for: a cyclic stream, one with requests and responses, a whole
+/// pipeline, or one of its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured<'a> {
     /// Its name in results.
@@ -245,10 +252,20 @@ pub struct Measured<'a> {
     pub deadline: Span,
     /// Length of its messages.
     pub size: ByteCount,
+    /// From one message to the next, where that is fixed.
+    pub period: Option<Span>,
     /// How its messages go.
     pub way: MessageFlow,
     /// The stations that send them.
     pub senders: Vec<&'a StationName>,
+}
+
+impl Measured<'_> {
+    /// How many of its messages each sender sends in a cycle, at most: as many as come by its
+    /// period, one where that is not fixed.
+    pub fn frames_in(&self, cycle: Span) -> u64 {
+        self.period.map_or(1, |period| ceil(cycle, period))
+    }
 }
 
 /// How the messages of something measured go.
@@ -537,7 +554,7 @@ impl Scenario {
     pub fn floods(&self) -> impl Iterator<Item = &Flood> {
         self.streams.iter().filter_map(|stream| match stream {
             Stream::Flood(stream) => Some(stream),
-            Stream::RequestResponse(_) | Stream::Pipeline(_) => None,
+            Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Pipeline(_) => None,
         })
     }
 }
@@ -578,9 +595,11 @@ impl Stream {
                 class: StreamClass::of(stream.priority),
                 deadline: stream.deadline,
                 size: stream.size,
+                period: None,
                 way: MessageFlow::Asked { port: filled(stream.port) },
                 senders: vec![&stream.talker, &stream.listeners],
             }],
+            Stream::Cyclic(stream) => vec![stream.measured()],
             Stream::Pipeline(stream) => stream.measured(),
             Stream::Flood(_) => Vec::new(),
         }
@@ -590,6 +609,7 @@ impl Stream {
     pub fn name(&self) -> &Name {
         match self {
             Stream::RequestResponse(stream) => &stream.name,
+            Stream::Cyclic(stream) => &stream.name,
             Stream::Pipeline(stream) => &stream.name,
             Stream::Flood(stream) => &stream.name,
         }
@@ -599,6 +619,7 @@ impl Stream {
     pub fn port(&self) -> Port {
         match self {
             Stream::RequestResponse(stream) => filled(stream.port),
+            Stream::Cyclic(stream) => stream.port(),
             Stream::Pipeline(stream) => filled(stream.port),
             Stream::Flood(stream) => stream.port(),
         }
@@ -608,6 +629,7 @@ impl Stream {
     pub fn ports(&self) -> Vec<Port> {
         match self {
             Stream::RequestResponse(stream) => stream.port.into_iter().collect(),
+            Stream::Cyclic(stream) => stream.port.into_iter().collect(),
             Stream::Pipeline(stream) => stream.ports(),
             Stream::Flood(stream) => stream.port.into_iter().collect(),
         }
@@ -617,6 +639,7 @@ impl Stream {
     pub fn priority(&self) -> Option<Priority> {
         match self {
             Stream::RequestResponse(stream) => stream.priority,
+            Stream::Cyclic(stream) => stream.priority,
             Stream::Pipeline(stream) => stream.priority,
             Stream::Flood(_) => None,
         }
@@ -626,6 +649,7 @@ impl Stream {
     pub fn size(&self) -> ByteCount {
         match self {
             Stream::RequestResponse(stream) => stream.size,
+            Stream::Cyclic(stream) => stream.size,
             Stream::Pipeline(stream) => stream.size,
             Stream::Flood(stream) => stream.size,
         }
@@ -642,6 +666,7 @@ impl Stream {
                 let senders = all.take(s.stations.len().saturating_sub(1));
                 senders.map(|(i, station)| (format!("stations[{i}]"), station)).collect()
             }
+            Stream::Cyclic(s) => vec![("talker".to_owned(), &s.talker)],
             Stream::Flood(s) => vec![("talker".to_owned(), &s.talker)],
         }
     }
@@ -650,6 +675,7 @@ impl Stream {
     pub fn loads(&self) -> Option<&[Name]> {
         match self {
             Stream::RequestResponse(stream) => stream.loads.as_deref(),
+            Stream::Cyclic(stream) => stream.loads.as_deref(),
             Stream::Pipeline(stream) => stream.loads.as_deref(),
             Stream::Flood(stream) => stream.loads.as_deref(),
         }

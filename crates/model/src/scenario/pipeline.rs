@@ -98,6 +98,7 @@ impl Pipeline {
             class: self.class(),
             deadline: self.deadline,
             size: self.size,
+            period: self.period,
             way,
             senders,
         };
@@ -206,7 +207,7 @@ impl Scenario {
         let running = self.streams.iter().filter(|stream| stream.runs_in(load));
         running.filter_map(|stream| match stream {
             Stream::Pipeline(pipeline) => Some(pipeline),
-            Stream::RequestResponse(_) | Stream::Flood(_) => None,
+            Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Flood(_) => None,
         })
     }
 }

@@ -8,6 +8,7 @@ use timewire_agent::protocol::{
     ExperimentId, Part, Phase, Plan, Program, RecordName, Retry, StationPlan, Step, Task, Timing,
     WordName,
 };
+use timewire_agent::sweep::put_in_pieces;
 use timewire_base::{IfName, Span, StationName};
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
 use timewire_sys::marker::{self, RunPlace};
@@ -20,6 +21,7 @@ use super::tracing::filter_text;
 use super::{Run, Script};
 use crate::RunnerError;
 use crate::error::invalid;
+use crate::program::Program as RoleProgram;
 
 /// How a MAC is before and after the programs: the names of the programs that ask it.
 pub(super) const MAC_BEFORE: &str = "mac-before";
@@ -179,9 +181,19 @@ impl Steps {
     fn roles<'a>(
         &mut self,
         roles: impl Iterator<Item = &'a Role>,
+        files: &BTreeMap<String, Vec<u8>>,
         timeout: Span,
     ) -> Result<(), RunnerError> {
         for role in roles {
+            if let RoleProgram::Own(own) = &role.file.program {
+                for file in &own.files {
+                    let bytes = files.get(file).map(Vec::as_slice).unwrap_or_default();
+                    let path = own.directory.join(file).display().to_string();
+                    let name = RecordName::new(&path).map_err(invalid)?;
+                    let tasks = put_in_pieces(&name, bytes)?.into_iter();
+                    tasks.for_each(|task| self.add(Phase::Setup, task, STEP));
+                }
+            }
             let file = format!("{}.json", role.name);
             self.put(&file, serde_json::to_string_pretty(&role.file).map_err(invalid)?)?;
             let name = word(&role.name)?;
@@ -250,14 +262,15 @@ impl HostCase<'_> {
         if self.is_traced {
             steps.let_go(TRACED)?;
         }
-        steps.roles(self.roles_of(Some(name)), self.duration() + STEP)?;
+        let roles = self.roles_of(Some(name));
+        steps.roles(roles, &self.script.files, self.duration() + STEP)?;
         Ok(StationPlan { name: name.clone(), parts: steps.parts })
     }
 
     fn observer(&self, name: &StationName) -> Result<StationPlan, RunnerError> {
         let mut steps = Steps::default();
         let own = self.roles_of(None).filter(|role| role.name == name.as_str());
-        steps.roles(own, self.duration() + STEP)?;
+        steps.roles(own, &self.script.files, self.duration() + STEP)?;
         Ok(StationPlan { name: name.clone(), parts: steps.parts })
     }
 

@@ -31,10 +31,11 @@ use super::clock_bound::clock_bound;
 use super::compile::{self, HostCase, Judged, MAC_AFTER, MAC_BEFORE, SNAPSHOTS};
 use super::participants::{Observer, Participants, ParticipantsOf, Role, Times};
 use super::stage::{difference, mac_facts, merged, timestamp_bound};
-use super::tracing;
 use super::{
-    Progress, Run, Script, begin, case_meta, check_backends, end_requested, host_fact, runs_of,
+    Progress, Run, Script, add_facts, begin, case_meta, check_backends, end_requested, host_fact,
+    runs_of,
 };
+use super::{numbered, tracing};
 use crate::RunnerError;
 use crate::error::invalid;
 use crate::rundir::{Destination, RunDir, RunEnd};
@@ -110,11 +111,7 @@ pub fn run_on_hosts(
             }
             progress(Progress::Case { number, of, id: run.id.clone() });
             let facts = place.perform(run, index, progress)?;
-            let new: Vec<_> = facts.into_iter().filter(|f| !meta.environment.contains(f)).collect();
-            if !new.is_empty() {
-                meta.environment.extend(new);
-                directory.write_meta(&meta)?;
-            }
+            add_facts(&directory, &mut meta, facts)?;
         }
     }
     let elapsed = clock::now::<Utc>() - started;
@@ -370,6 +367,7 @@ impl Cases<'_> {
             times: Times::starting(Instant::from_ns(0), scenario.warm_up, duration),
             directory: Path::new(""),
             observers: self.observers(),
+            runs_programs: true,
             instance: &instance,
         })?;
         let last = scenario.experiment.cases.len() * scenario.experiment.loads.len();
@@ -498,11 +496,14 @@ impl Place<'_> {
         records: &Records,
     ) -> Result<(), RunnerError> {
         for role in &participants.roles {
-            let from = records.path(&host_of(role), &format!("{}.err", compile::word(&role.name)?));
-            if let Ok(said) = fs::read(&from)
-                && !said.is_empty()
-            {
+            let said = |kind: &str| -> Result<Vec<u8>, RunnerError> {
+                let name = format!("{}.{kind}", compile::word(&role.name)?);
+                Ok(fs::read(records.path(&host_of(role), &name)).unwrap_or_default())
+            };
+            let mut said = [said("out")?, said("err")?].concat();
+            if !said.is_empty() {
                 let to = self.directory.log_path(&format!("{} {}", run.id, role.name));
+                said.truncate(MAX_LOG);
                 fs::write(&to, said).map_err(RunnerError::file("write", &to))?;
             }
         }
@@ -546,6 +547,7 @@ impl Place<'_> {
         meta.to_ns = participants.times.to.saturating_add(since);
         let clocks = clock_bound(start, options.hosts.clock, options.clock_error)?;
         let mut facts = vec![clocks.fact()];
+        facts.extend(numbered::number(participants, run.case, &case, clocks.bound_ns)?);
         meta.clock_bound = Some(clocks);
         if run.case.backend == CaseBackend::Mac {
             let statuses = |name: &str| -> Result<Vec<Status>, RunnerError> {
@@ -566,6 +568,9 @@ impl Place<'_> {
         Ok(facts)
     }
 }
+
+/// How much of what a program said is kept. **Units**: bytes.
+const MAX_LOG: usize = 16 << 20;
 
 /// Where the program of a role runs.
 fn host_of(role: &Role) -> StationName {

@@ -153,6 +153,11 @@ fn facts(scripts: &[Script], seed: u64) -> Vec<Fact> {
         ),
     ];
     for Script { scenario, .. } in scripts {
+        if !scenario.programs.is_empty() {
+            let names: Vec<_> = scenario.programs.iter().map(|it| it.name.to_string()).collect();
+            let value = "simulated: messages of the size and period that their streams say";
+            facts.push(fact(&format!("programs of {}", scenario.name), &names.join(", "), value));
+        }
         let mut used = Vec::new();
         for backend in
             scenario.experiment.cases.iter().map(|it| TransmitBackend::of_case(it.backend))
@@ -196,6 +201,7 @@ fn case<'a>(
         times: Times::starting(Instant::from_ns(0), scenario.warm_up, duration),
         directory,
         observers: vec![Observer { name: "hub".to_owned(), ports, addresses: Vec::new() }],
+        runs_programs: false,
         instance: &|station| station.to_string(),
     })?;
     Ok(SimCase { script, run, participants, seed: options.seed })
@@ -266,10 +272,15 @@ impl Recording {
             match &role.file.program {
                 Program::Client { task, records, .. }
                 | Program::Server { task, records, .. }
+                | Program::Talker { task, records, .. }
+                | Program::Listener { task, records, .. }
                 | Program::Pipeline { task, records, .. } => {
                     programs.push(Some((writer(records)?, task.station)));
                 }
-                Program::Flood { .. } | Program::Sink { .. } => programs.push(None),
+                Program::Tap { .. }
+                | Program::Own(_)
+                | Program::Flood { .. }
+                | Program::Sink { .. } => programs.push(None),
                 Program::Observer { records, .. } => segment = Some(writer(records)?),
             }
         }

@@ -2,22 +2,25 @@
 //! Who takes part in one case under one load: every program with its station, its times and the
 //! name of its record file.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use timewire_base::wire::MacAddress;
 use timewire_base::{Instant, Port, Span, StationName, Tai};
 use timewire_capture::record::RecordHeader;
-use timewire_datapath::observe::ObservedPort;
+use timewire_datapath::observe::{MeasuredPort, ObservedPort};
 use timewire_datapath::pipeline::{Next, Source, Step};
-use timewire_datapath::traffic::{FloodRate, LaunchTask, Task};
+use timewire_datapath::tap::End;
+use timewire_datapath::traffic::{Cycle, FloodRate, LaunchTask, Task};
 use timewire_model::scenario::{
-    Case, CaseBackend, Flood, Measured, MessageFlow, Name, Pipeline, Release, RequestResponse,
-    Scenario, Stream, StreamClass,
+    Case, CaseBackend, Cyclic, Flood, Measured, MessageFlow, Name, Pipeline, Release,
+    RequestResponse, Scenario, StationProgram, Stream, StreamClass,
 };
 use timewire_tsn::backend::{LaunchPlan, SlotPromise, TransmitBackend, launch_plan};
 
 use super::{DRAIN, START_AHEAD};
 use crate::RunnerError;
+use crate::own_program::OwnProgram;
 use crate::program::{Program, ProgramFile, ProgramPace, ProgramPriority, Records};
 
 /// What the record files of observers call the hosts that are no stations: they have no slot. No
@@ -84,9 +87,11 @@ pub(super) struct ParticipantsOf<'a> {
     pub(super) load: &'a Name,
     pub(super) id: &'a str,
     pub(super) times: Times,
-    /// Where the record files go.
+    /// Where the record files go, and programs of the user's have directories of their own.
     pub(super) directory: &'a Path,
     pub(super) observers: Vec<Observer>,
+    /// Whether programs of the user's run; without, Timewire's send what their streams say.
+    pub(super) runs_programs: bool,
     /// The name of a station's MAC.
     pub(super) instance: &'a dyn Fn(&StationName) -> String,
 }
@@ -99,13 +104,24 @@ impl Participants {
         let streams = of_case.scenario.streams.iter();
         for stream in streams.filter(|stream| stream.runs_in(of_case.load)) {
             match stream {
-                Stream::RequestResponse(_) | Stream::Pipeline(_) => long_enough(stream)?,
+                Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Pipeline(_) => {
+                    long_enough(stream)?;
+                }
                 Stream::Flood(_) => {}
             }
             match stream {
                 Stream::RequestResponse(stream) => {
                     roles.push(of_case.server(stream)?);
                     roles.push(of_case.client(stream)?);
+                }
+                Stream::Cyclic(stream) if of_case.has_program(stream) => {
+                    roles.push(of_case.tap(stream, End::Listener)?);
+                    roles.push(of_case.tap(stream, End::Talker)?);
+                    roles.extend(of_case.taker(stream)?);
+                }
+                Stream::Cyclic(stream) => {
+                    roles.push(of_case.listener(stream)?);
+                    roles.push(of_case.talker(stream)?);
                 }
                 Stream::Pipeline(pipeline) => {
                     for place in 0..pipeline.stations.len() {
@@ -118,18 +134,37 @@ impl Participants {
                 }
             }
         }
+        if of_case.runs_programs {
+            let programs = of_case.scenario.programs_in(of_case.load);
+            roles.extend(programs.map(|program| of_case.program(program)));
+        }
         // Who listens must be there before anybody talks.
         roles.sort_by_key(|role| !role.listens());
+        for (i, role) in roles.iter().enumerate() {
+            if roles[..i].iter().any(|other| other.name == role.name) {
+                return Err(RunnerError::Invalid(format!(
+                    "two programs would be called `{}`, by the names of streams and programs of \
+                     the file: give one of them another name",
+                    role.name
+                )));
+            }
+        }
         Ok(Participants { id: of_case.id.to_owned(), times: of_case.times, roles })
     }
 
-    /// Names of the record files of clients, servers and the steps of pipelines.
+    /// Names of the record files of all who measure messages.
     pub(super) fn endpoints(&self) -> Vec<String> {
         let records = |role: &Role| match &role.file.program {
-            Program::Client { .. } | Program::Server { .. } | Program::Pipeline { .. } => {
-                Some(record_file(&role.name))
-            }
-            Program::Flood { .. } | Program::Sink { .. } | Program::Observer { .. } => None,
+            Program::Client { .. }
+            | Program::Server { .. }
+            | Program::Talker { .. }
+            | Program::Listener { .. }
+            | Program::Tap { .. }
+            | Program::Pipeline { .. } => Some(record_file(&role.name)),
+            Program::Own(_)
+            | Program::Flood { .. }
+            | Program::Sink { .. }
+            | Program::Observer { .. } => None,
         };
         self.roles.iter().filter_map(records).collect()
     }
@@ -158,11 +193,23 @@ fn long_enough(stream: &Stream) -> Result<(), RunnerError> {
 impl Role {
     fn listens(&self) -> bool {
         match &self.file.program {
-            Program::Server { .. } | Program::Sink { .. } | Program::Observer { .. } => true,
+            Program::Server { .. }
+            | Program::Listener { .. }
+            | Program::Tap { .. }
+            | Program::Sink { .. }
+            | Program::Observer { .. } => true,
             Program::Pipeline { step, .. } => matches!(step.from, Source::Port(_)),
-            Program::Client { .. } | Program::Flood { .. } => false,
+            Program::Client { .. }
+            | Program::Talker { .. }
+            | Program::Own(_)
+            | Program::Flood { .. } => false,
         }
     }
+}
+
+/// The name of the role of a user's program.
+pub(super) fn own_name(program: &Name) -> String {
+    format!("{program}-program")
 }
 
 fn record_file(name: &str) -> String {
@@ -313,6 +360,99 @@ impl ParticipantsOf<'_> {
         Ok(self.role(name, &stream.listeners, stream.class(), program))
     }
 
+    fn talker(&self, stream: &Cyclic) -> Result<Role, RunnerError> {
+        let name = format!("{}-talker", stream.name);
+        let program = Program::Talker {
+            task: self.measured_task(&self.measured(&stream.name), &stream.talker)?,
+            to: self.task(&stream.listeners, stream.port(), 0)?.address,
+            cycle: Cycle { period: stream.period, offset: stream.offset },
+            pace: self.pace(stream.class(), &stream.talker),
+            records: self.records(&name, vec![stream.name.to_string()]),
+        };
+        Ok(self.role(name, &stream.talker, stream.class(), program))
+    }
+
+    fn listener(&self, stream: &Cyclic) -> Result<Role, RunnerError> {
+        let name = format!("{}-listener", stream.name);
+        let program = Program::Listener {
+            task: self.task(&stream.listeners, stream.port(), stream.size.get())?,
+            drain: DRAIN,
+            records: self.records(&name, vec![stream.name.to_string()]),
+        };
+        Ok(self.role(name, &stream.listeners, stream.class(), program))
+    }
+
+    /// Whether a program of the user's sends a stream's messages here.
+    fn has_program(&self, stream: &Cyclic) -> bool {
+        self.runs_programs && self.scenario.is_of_program(stream)
+    }
+
+    /// Who timestamps the messages of a user's program at one end.
+    fn tap(&self, stream: &Cyclic, end: End) -> Result<Role, RunnerError> {
+        let (station, what) = match end {
+            End::Talker => (&stream.talker, "talker"),
+            End::Listener => (&stream.listeners, "listener"),
+        };
+        let name = format!("{}-{what}", stream.name);
+        let program = Program::Tap {
+            task: self.task(station, stream.port(), stream.size.get())?,
+            end,
+            drain: DRAIN,
+            records: self.records(&name, vec![stream.name.to_string()]),
+        };
+        Ok(self.role(name, station, StreamClass::BestEffort, program))
+    }
+
+    /// Who has the port of a user's stream open where no program of the user's does.
+    fn taker(&self, stream: &Cyclic) -> Result<Option<Role>, RunnerError> {
+        let station = &stream.listeners;
+        if self.scenario.program_of(&stream.name, station).is_some() {
+            return Ok(None);
+        }
+        let program = Program::Sink { task: self.task(station, stream.port(), stream.size.get())? };
+        let name = format!("{}-sink", stream.name);
+        Ok(Some(self.role(name, station, StreamClass::BestEffort, program)))
+    }
+
+    fn program(&self, program: &StationProgram) -> Role {
+        let scenario = self.scenario;
+        let class = scenario.class_of(program);
+        let mut environment = BTreeMap::new();
+        let variable = |text: &str| text.to_uppercase().replace('-', "_");
+        for station in &scenario.stations {
+            let address = station.address().address().to_string();
+            if station.name == program.station {
+                environment.insert("TIMEWIRE_ADDRESS".to_owned(), address.clone());
+            }
+            let name = variable(station.name.as_str());
+            environment.insert(format!("TIMEWIRE_ADDRESS_{name}"), address);
+        }
+        for stream in &scenario.streams {
+            let name = variable(stream.name().as_str());
+            environment.insert(format!("TIMEWIRE_PORT_{name}"), stream.port().get().to_string());
+        }
+        environment.insert("TIMEWIRE_STATION".to_owned(), program.station.to_string());
+        let backend = TransmitBackend::of_case(self.case.backend);
+        let kernels = backend.filter(|backend| backend.is_kernels());
+        let has_class = |it: &TransmitBackend| self.case.priorities || it.always_has_classes();
+        if class == StreamClass::RealTime && kernels.is_some_and(|it| has_class(&it)) {
+            let priority = Scenario::real_time_priority().get().to_string();
+            environment.insert("TIMEWIRE_SOCKET_PRIORITY".to_owned(), priority);
+        }
+        let name = own_name(&program.name);
+        let own = OwnProgram {
+            name: program.name.to_string(),
+            command: program.command.to_string(),
+            environment,
+            files: program.files.iter().map(ToString::to_string).collect(),
+            directory: self.directory.join(&name),
+            start: self.times.start,
+            end: self.times.to,
+            drain: DRAIN,
+        };
+        self.role(name, &program.station, class, Program::Own(own))
+    }
+
     /// The program of the station at a place of a pipeline.
     fn step(&self, pipeline: &Pipeline, place: usize) -> Result<Role, RunnerError> {
         let station = &pipeline.stations[place];
@@ -394,6 +534,15 @@ impl ParticipantsOf<'_> {
         let name = observer.name.clone();
         let measured = self.scenario.measured_in(self.load);
         let measured: Vec<_> = measured.filter(|stream| stream.way != MessageFlow::Whole).collect();
+        let by_content = |name: &Name| {
+            self.scenario.streams.iter().any(|stream| match stream {
+                Stream::Cyclic(stream) => stream.name == *name && self.has_program(stream),
+                _ => false,
+            })
+        };
+        let ports = measured.iter().filter_map(|stream| {
+            Some(MeasuredPort { port: stream.way.port()?, by_content: by_content(&stream.name) })
+        });
         let flows = measured.iter().flat_map(|stream| match stream.way {
             MessageFlow::Asked { .. } => Self::flows(&stream.name),
             // Nothing comes back; the observer counts two for each port.
@@ -408,7 +557,7 @@ impl ParticipantsOf<'_> {
         let program = Program::Observer {
             hub: observer.ports.clone(),
             addresses: observer.addresses.clone(),
-            ports: measured.iter().filter_map(|stream| stream.way.port()).collect(),
+            ports: ports.collect(),
             end: self.times.over,
             records,
         };

@@ -28,6 +28,8 @@ use super::participants::{Observer, Participants, ParticipantsOf, Role, Times};
 use super::tracing::Tracing;
 use super::{Options, Progress};
 use crate::RunnerError;
+use crate::own_program::OwnProgram;
+use crate::program::Program;
 use crate::rundir::{RunDir, TimestampBoundMeta};
 use timewire_datapath::control::{Client, Request, Status};
 use timewire_datapath::station::port_lists;
@@ -289,6 +291,7 @@ impl<'a> Stage<'a> {
             times: Times::starting(clock::now(), self.scenario.warm_up, duration),
             directory: &directory,
             observers: vec![Observer { name: "hub".to_owned(), ports: hub, addresses: Vec::new() }],
+            runs_programs: true,
             instance: &|station| self.instance(station),
         })
     }
@@ -335,6 +338,16 @@ impl<'a> Stage<'a> {
         let text = serde_json::to_vec_pretty(&role.file)
             .map_err(|error| FileError::content(&path, error))?;
         fs::write(&path, text).map_err(RunnerError::file("write", &path))?;
+        if let Program::Own(OwnProgram { files, directory: place, .. }) = &role.file.program {
+            fs::create_dir_all(place).map_err(RunnerError::file("create", place))?;
+            let kept = self.directory.files_path(self.scenario.name.as_str());
+            for file in files {
+                let (from, to) = (kept.join(file), place.join(file));
+                let parent = to.parent().unwrap_or(place);
+                fs::create_dir_all(parent).map_err(RunnerError::file("create", parent))?;
+                fs::copy(&from, &to).map_err(RunnerError::file("copy", &from))?;
+            }
+        }
         let mut command = Command::new(&self.options.program);
         command.arg("__program").arg(&path);
         self.spawn(&format!("{} {}", participants.id, role.name), role.station.as_ref(), command)

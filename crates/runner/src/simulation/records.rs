@@ -66,7 +66,14 @@ impl RecordWriter {
     ///
     /// **Errors**: it cannot be written.
     pub(crate) fn finish(self) -> Result<(), RunnerError> {
-        let last = self.encoder.finish(0);
+        self.finish_with_lost(0)
+    }
+
+    /// Closes the file, of which timestamps had to be given up.
+    ///
+    /// **Errors**: it cannot be written.
+    pub(crate) fn finish_with_lost(self, lost: u64) -> Result<(), RunnerError> {
+        let last = self.encoder.finish(lost);
         write(&self.path, &last.bytes[..], last.offset)
             .with_context(|| format!("cannot write {}", self.path.display()))
     }

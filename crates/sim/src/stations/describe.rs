@@ -91,6 +91,23 @@ pub enum Job {
         /// Until when it does.
         until: Instant<Tai>,
     },
+    /// Sends a message (flow 0) in each period.
+    Talker {
+        /// The listener.
+        to: usize,
+        /// A message is due at each whole multiple of this,
+        period: Span,
+        /// and so long after it.
+        offset: Span,
+        /// When it leaves. Of those that are due while another waits for that, all but the latest
+        /// are left out.
+        pace: Pace,
+    },
+    /// Takes the messages of a talker.
+    Listener {
+        /// Until when it does.
+        until: Instant<Tai>,
+    },
     /// One station of a pipeline.
     Pipeline(PipelineStep),
     /// Sends messages at a rate, looking once in a millisecond for what is due.
@@ -179,9 +196,9 @@ impl Job {
     /// The program that its messages go to first.
     pub(super) fn to(&self) -> Option<usize> {
         match self {
-            Job::Client { to, .. } | Job::Flood { to, .. } => Some(*to),
+            Job::Client { to, .. } | Job::Talker { to, .. } | Job::Flood { to, .. } => Some(*to),
             Job::Pipeline(step) => step.to,
-            Job::Server { .. } | Job::Sink => None,
+            Job::Server { .. } | Job::Listener { .. } | Job::Sink => None,
         }
     }
 }

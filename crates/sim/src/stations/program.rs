@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use timewire_base::{CyclicWindows, FrameLen, Instant, Span, Tai};
-use timewire_tsn::{LaunchTimes, QueueIndex};
+use timewire_tsn::{DueTimes, LaunchTimes, QueueIndex};
 
 use super::describe::{Job, Pace, PipelineStep, ProgramSpec};
 use super::transmit::Taken;
@@ -14,7 +14,7 @@ use super::{Flight, Point, Simulation, Timer, time_of};
 
 /// How often a flood looks for what is due, and how long a client waits that finds the queue full.
 const TICK: Span = Span::from_ms(1);
-/// Flows of a stream with answers.
+/// Flows of a stream with answers; a cyclic one has the first alone.
 const REQUEST: u16 = 0;
 const RESPONSE: u16 = 1;
 /// The flow of a whole pipeline.
@@ -31,6 +31,8 @@ pub(super) struct Program {
     /// The last slot that it was woken for.
     last_slot: Option<Instant<Tai>>,
     launch: Option<(LaunchTimes, Span)>,
+    /// A talker: when its messages are due.
+    due: Option<DueTimes>,
     socket: VecDeque<Flight>,
     /// A flood: messages so far.
     sent: u64,
@@ -53,6 +55,8 @@ enum Then {
     Begin,
     NextRequest,
     Request,
+    Due,
+    Talk,
     Answer { seq: u32, to: usize },
     Stimulus,
     Compute,
@@ -69,6 +73,10 @@ impl Program {
             seq: 0,
             last_slot: None,
             launch: spec.launch.clone(),
+            due: match spec.job {
+                Job::Talker { period, offset, .. } => Some(DueTimes::new(period, offset)),
+                _ => None,
+            },
             socket: VecDeque::new(),
             sent: 0,
             not_taken: 0,
@@ -109,9 +117,9 @@ impl Program {
 
     fn pace(&self) -> &Pace {
         match &self.spec.job {
-            Job::Client { pace, .. } | Job::Server { pace, .. } => pace,
+            Job::Client { pace, .. } | Job::Server { pace, .. } | Job::Talker { pace, .. } => pace,
             Job::Pipeline(step) => &step.pace,
-            Job::Flood { .. } | Job::Sink => &Pace::Closed,
+            Job::Listener { .. } | Job::Flood { .. } | Job::Sink => &Pace::Closed,
         }
     }
 
@@ -154,9 +162,9 @@ impl Simulation<'_> {
     pub(super) fn begin_program(&mut self, program: usize) {
         let own = &mut self.programs[program];
         let starts = match &own.spec.job {
-            Job::Client { .. } | Job::Flood { .. } => true,
+            Job::Client { .. } | Job::Talker { .. } | Job::Flood { .. } => true,
             Job::Pipeline(step) => step.period.is_some(),
-            Job::Server { .. } => false,
+            Job::Server { .. } | Job::Listener { .. } => false,
             Job::Sink => return,
         };
         let start = own.spec.start;
@@ -215,10 +223,13 @@ impl Simulation<'_> {
         match then {
             Then::Begin => match &self.programs[program].spec.job {
                 Job::Client { .. } => self.pace(program, Then::Request),
+                Job::Talker { .. } => self.next_message(program),
                 Job::Pipeline(_) => self.next_stimulus(program),
                 Job::Flood { .. } => self.flood(program),
-                Job::Server { .. } | Job::Sink => {}
+                Job::Server { .. } | Job::Listener { .. } | Job::Sink => {}
             },
+            Then::Due => self.pace(program, Then::Talk),
+            Then::Talk => self.talk(program),
             Then::NextRequest => self.pace(program, Then::Request),
             Then::Request => self.request(program),
             Then::Answer { seq, to } => {
@@ -287,7 +298,9 @@ impl Simulation<'_> {
         let Flight { flow, seq, program: from, .. } = message;
         let own = &mut self.programs[program];
         let until = match &own.spec.job {
-            Job::Server { until, .. } | Job::Pipeline(PipelineStep { until, .. }) => Some(*until),
+            Job::Server { until, .. }
+            | Job::Listener { until }
+            | Job::Pipeline(PipelineStep { until, .. }) => Some(*until),
             _ => None,
         };
         if until.is_some_and(|until| now >= until) {
@@ -296,13 +309,14 @@ impl Simulation<'_> {
         }
         let state = own.state;
         let is_server = matches!(own.spec.job, Job::Server { .. });
+        let is_listener = matches!(own.spec.job, Job::Listener { .. });
         self.told(program, Point::Receive, (flow, seq), now);
         match state {
             State::AwaitsResponse(awaited) if awaited == seq => {
                 self.go_on(program, Then::NextRequest);
             }
             State::Listens if is_server => self.pace(program, Then::Answer { seq, to: from }),
-            State::Listens => self.compute(program, seq),
+            State::Listens if !is_listener => self.compute(program, seq),
             _ => {}
         }
     }
@@ -320,6 +334,24 @@ impl Simulation<'_> {
         self.programs[program].state = State::AwaitsResponse(seq);
         self.set_timer(program, now.saturating_add(timeout));
         self.read(program);
+    }
+
+    fn next_message(&mut self, program: usize) {
+        let now = self.tai();
+        if let Some(due) = &mut self.programs[program].due {
+            let due = due.next(now).max(now);
+            self.wait(program, due, Then::Due);
+        }
+    }
+
+    fn talk(&mut self, program: usize) {
+        if self.has_ended(program) {
+            return;
+        }
+        let Job::Talker { to, .. } = self.programs[program].spec.job else { return };
+        let seq = self.number(program);
+        self.send(program, to, (REQUEST, seq));
+        self.next_message(program);
     }
 
     fn next_stimulus(&mut self, program: usize) {

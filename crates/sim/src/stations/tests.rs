@@ -274,3 +274,30 @@ fn t2_a_run_ends_when_it_is_asked_to() {
     let mut sink = |_: &Seen| {};
     assert_eq!(run(&all, &|| true, &mut sink), Ok(None));
 }
+
+#[test]
+fn t2_a_talker_sends_when_a_message_is_due_and_its_slot_lets_it() {
+    let talker = |pace| Job::Talker { to: 1, period: us(1_000), offset: us(300), pace };
+    let listener = || program(1, Job::Listener { until: at(11_000) });
+    let both = |pace| vec![program(0, talker(pace)), listener()];
+    let (seen, _) = ran(&stations(vec![TransmitSpec::Direct; 2], both(Pace::Closed)));
+    let due: Vec<i64> = (0..10).map(|n| 1_000 * n + 300).collect();
+    assert_eq!(times(&seen, 0, Point::Send, 0), due);
+    let after = |times: &[i64], us: i64| times.iter().map(|at| at + us).collect::<Vec<_>>();
+    assert_eq!(times(&seen, 1, Point::Receive, 0), after(&due, 9));
+    // In its slot, which begins 200 us later; and the talker wakes 50 us before that.
+    let all = || vec![mac(500, |_| {}), TransmitSpec::Direct];
+    let (seen, _) = ran(&stations(all(), both(Pace::Closed)));
+    assert_eq!(times(&seen, 0, Point::Send, 0), due);
+    assert_eq!(times(&seen, 1, Point::Receive, 0), after(&due, 209));
+    let aligned = Pace::Windows { windows: slot(500), lead: us(50) };
+    let (seen, _) = ran(&stations(all(), both(aligned)));
+    assert_eq!(times(&seen, 0, Point::Send, 0), after(&due, 150));
+    assert_eq!(times(&seen, 1, Point::Receive, 0), after(&due, 209));
+    // Of messages that are due while it waits for its slot, the latest goes.
+    let pace = Pace::Windows { windows: slot(500), lead: us(50) };
+    let often = Job::Talker { to: 1, period: us(400), offset: Span::ZERO, pace };
+    let (seen, _) = ran(&stations(all(), vec![program(0, often), listener()]));
+    let slots: Vec<i64> = (0..10).map(|n| 1_000 * n + 450).collect();
+    assert_eq!(times(&seen, 0, Point::Send, 0), slots);
+}

@@ -90,8 +90,8 @@ pub struct Reservation {
     shaper: CreditShaper,
 }
 
-/// What the real-time class of a station reserves: one frame of each of its real-time streams in a
-/// cycle. `None` when it has no real-time stream.
+/// What the real-time class of a station reserves: of each of its real-time streams one frame in a
+/// cycle, or as many as come in one by the stream's period. `None` when it has no real-time stream.
 ///
 /// **Errors**: more than the interface can carry.
 pub fn reservation(
@@ -99,15 +99,19 @@ pub fn reservation(
     station: &StationName,
 ) -> Result<Option<Reservation>, BackendError> {
     let port = TdmPort::virtual_of(scenario);
-    let lengths: Vec<WireLen> =
-        real_time_of(scenario, station).map(|stream| wire_len(&stream)).collect();
-    let Some(longest) = lengths.iter().copied().max_by_key(|length| length.get()) else {
+    let cycle = scenario.schedule.cycle();
+    let streams: Vec<_> = real_time_of(scenario, station)
+        .map(|stream| ReservedStream {
+            longest: wire_len(&stream),
+            frames: u32::try_from(stream.frames_in(cycle)).unwrap_or(u32::MAX),
+        })
+        .collect();
+    let longest = streams.iter().map(|stream| stream.longest);
+    let Some(longest) = longest.max_by_key(|length| length.get()) else {
         return Ok(None);
     };
     let failed = |source| BackendError::Credit { station: station.clone(), source };
-    let streams: Vec<_> =
-        lengths.iter().map(|&longest| ReservedStream { longest, frames: 1 }).collect();
-    let rate = rate_of_streams_ceil(&streams, scenario.schedule.cycle()).map_err(failed)?;
+    let rate = rate_of_streams_ceil(&streams, cycle).map_err(failed)?;
     let class = ReservedClass { idle_slope: rate, longest };
     let shaper =
         CreditShaper::class_a(port.stated, class, port.largest.wire_len()).map_err(failed)?;

@@ -64,17 +64,23 @@ pub(super) fn observed_flows(participants: &Participants) -> Vec<u16> {
     });
     let ports = observer.unwrap_or_default();
     let flow = |port: Port, response: usize| {
-        let index = ports.iter().position(|known| *known == port);
+        let index = ports.iter().position(|known| known.port == port);
         let flow = index.and_then(|index| u16::try_from(2 * index + response).ok());
         flow.unwrap_or(Record::NO_FLOW)
     };
     let of = |role: &Role| match &role.file.program {
         Program::Client { task, .. } => flow(task.port, 0),
         Program::Server { task, .. } => flow(task.port, 1),
+        Program::Talker { task, .. } => flow(task.port, 0),
         Program::Pipeline { step, .. } => {
             step.to.as_ref().map_or(Record::NO_FLOW, |next| flow(next.port, 0))
         }
-        Program::Flood { .. } | Program::Sink { .. } | Program::Observer { .. } => Record::NO_FLOW,
+        Program::Listener { .. }
+        | Program::Tap { .. }
+        | Program::Own(_)
+        | Program::Flood { .. }
+        | Program::Sink { .. }
+        | Program::Observer { .. } => Record::NO_FLOW,
     };
     programs(participants).map(of).collect()
 }
@@ -182,12 +188,16 @@ impl Compile<'_> {
         let (task, port) = match &role.file.program {
             Program::Client { task, .. }
             | Program::Server { task, .. }
+            | Program::Talker { task, .. }
+            | Program::Listener { task, .. }
             | Program::Flood { task, .. }
             | Program::Sink { task } => (task, task.port),
             Program::Pipeline { task, step, .. } => {
                 (task, step.to.as_ref().map_or(task.port, |next| next.port))
             }
-            Program::Observer { .. } => return Err(invalid("an observer is no program")),
+            Program::Tap { .. } | Program::Own(_) | Program::Observer { .. } => {
+                return Err(invalid(format!("{} is nothing that is simulated", role.name)));
+            }
         };
         let place = scenario.stations.iter().position(|it| it.name == *station);
         Ok(ProgramSpec {
@@ -236,6 +246,15 @@ impl Compile<'_> {
                 pace: self.pace(pace, station),
                 until: task.end.saturating_add(*drain),
             },
+            Program::Talker { task, cycle, pace, .. } => Job::Talker {
+                to: self.at_port(task.port, |it| matches!(it, Program::Listener { .. }))?,
+                period: cycle.period,
+                offset: cycle.offset,
+                pace: self.pace(pace, station),
+            },
+            Program::Listener { task, drain, .. } => {
+                Job::Listener { until: task.end.saturating_add(*drain) }
+            }
             Program::Pipeline { task, step, pace, drain, .. } => {
                 let components = i64::try_from(step.components).unwrap_or(i64::MAX);
                 let to = step.to.as_ref().map(|next| {
@@ -266,7 +285,10 @@ impl Compile<'_> {
                 rate: BitsPerSecond::new(flow.bits_per_second).context("a flood has a rate")?,
                 burst: flow.burst,
             },
-            Program::Sink { .. } | Program::Observer { .. } => Job::Sink,
+            Program::Tap { .. }
+            | Program::Own(_)
+            | Program::Sink { .. }
+            | Program::Observer { .. } => Job::Sink,
         })
     }
 
@@ -277,7 +299,9 @@ impl Compile<'_> {
     /// The program of a kind that has a port.
     fn at_port(&self, port: Port, is: impl Fn(&Program) -> bool) -> Result<usize, RunnerError> {
         let has = |it: &Program| match it {
-            Program::Server { task, .. } | Program::Sink { task } => task.port == port && is(it),
+            Program::Server { task, .. }
+            | Program::Listener { task, .. }
+            | Program::Sink { task } => task.port == port && is(it),
             _ => false,
         };
         self.position(has).with_context(|| format!("nobody listens at {}", port.get()))

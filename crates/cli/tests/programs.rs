@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Programs of the user's in a scenario: started with what they need, measured, ended.
+
+use std::fs;
+
+use serde_json::Value as Json;
+
+use crate::support::{Host, Scratch};
+
+/// `alpha` sends a message every 2 ms by a script; a program on `beta` looks at what it is given.
+pub const SCENARIO: &str = "timewire: 1
+kind: network
+name: own
+segments: [{ rate: 100Mbit }]
+stations: [alpha, beta]
+schedule: { kind: tdm, transmit: 450us, guard: 50us, slots: [alpha, beta] }
+streams:
+  - { name: setpoint, kind: cyclic, talker: alpha, listeners: beta, size: 20B, period: 2ms,
+      priority: 1 }
+programs:
+  - { name: controller, station: alpha, command: exec ./in/talk.sh, files: [in/talk.sh],
+      streams: [setpoint] }
+  - name: plant
+    station: beta
+    command: env > seen; trap 'echo asked; exit' TERM; while true; do sleep 0.01; done
+    streams: [setpoint]
+warm_up: 100ms
+duration: 400ms
+experiment:
+  quick_duration: 400ms
+  loads: [alone]
+  cases:
+    - { name: plain, title: Plain, backend: none }
+    - { name: tdm, title: TDM, backend: mac, priorities: true }
+limits:
+  - { id: lost, metric: lost, stream: setpoint, at_most: 50% }
+";
+
+/// Writes the scenario and its script.
+pub fn write(scratch: &Scratch) {
+    scratch.write("own.yaml", SCENARIO);
+    fs::create_dir_all(scratch.path().join("in")).unwrap();
+    let script = "#!/bin/bash
+n=0
+while true; do
+  printf %064d $((n++)) >/dev/udp/$TIMEWIRE_ADDRESS_BETA/$TIMEWIRE_PORT_SETPOINT
+  sleep 0.002
+done 2>/dev/null
+";
+    scratch.write("in/talk.sh", script);
+}
+
+/// What is measured of the script, which sends longer messages than the file says.
+#[track_caller]
+pub fn is_measured(summary: &Json) {
+    for case in summary["cases"].as_array().unwrap() {
+        let stream = &case["streams"][0];
+        let count = |name: &str| stream[name].as_u64().unwrap();
+        assert!(count("sent") > 20 && count("received") > 20, "{case:#}");
+        assert!(stream["transfer"]["min_ns"].as_i64() > Some(0), "{case:#}");
+        assert!(!stream["slot_wait"].is_null() && stream["receive"].is_null(), "{case:#}");
+    }
+    let findings = summary["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|it| it["id"] != "received-not-sent"), "{findings:#?}");
+    let facts = summary["environment"].as_array().unwrap();
+    let fact = facts.iter().find(|it| it["area"] == "stream setpoint").unwrap();
+    let why = "it sends messages of 64 B, more than the `size` of 20 B";
+    assert_eq!((&fact["value"], &fact["level"]), (&why.into(), &"degraded".into()));
+}
+
+#[test]
+fn t3_programs_of_users_are_started_measured_and_ended() {
+    let Some(host) = Host::start() else { return };
+    write(host.scratch());
+    let said = host.timewire(&["run", "own.yaml", "--json", "--out", "out"]).done();
+    is_measured(&said.json());
+    let out = host.scratch().path().join("out");
+    let seen = out.join("cases/own.tdm.alone/plant-program/seen");
+    let seen = fs::read_to_string(seen).unwrap();
+    for variable in [
+        "TIMEWIRE_STATION=beta",
+        "TIMEWIRE_ADDRESS=10.77.0.2",
+        "TIMEWIRE_ADDRESS_ALPHA=10.77.0.1",
+        "TIMEWIRE_PORT_SETPOINT=15001",
+    ] {
+        assert!(seen.lines().any(|line| line == variable), "{variable}: {seen}");
+    }
+    let time = |name: &str| {
+        let line = seen.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.parse::<i64>().unwrap()
+    };
+    assert_eq!(time("TIMEWIRE_END=") - time("TIMEWIRE_START="), 500_000_000);
+    let log = fs::read_to_string(out.join("logs/own.tdm.alone.plant-program.log")).unwrap();
+    assert!(log.contains("asked\n"), "{log}");
+    host.is_clean();
+    // What is kept is enough to go on with, wherever the files were.
+    fs::remove_file(out.join("end.json")).unwrap();
+    fs::remove_dir_all(host.scratch().path().join("in")).unwrap();
+    let case = out.join("cases/own.tdm.alone/case.json");
+    let text = fs::read_to_string(&case).unwrap();
+    fs::write(&case, text.replace("\"ended\": true", "\"ended\": false")).unwrap();
+    let said = host.timewire(&["run", "--continue", "out", "--json"]).done();
+    is_measured(&said.json());
+}
+
+#[test]
+fn t3_a_program_that_fails_ends_the_run_and_says_why() {
+    let Some(host) = Host::start() else { return };
+    write(host.scratch());
+    let failing = SCENARIO.replace("exec ./in/talk.sh", "echo no such drive >&2; exit 3");
+    host.scratch().write("own.yaml", &failing);
+    let said = host.timewire(&["run", "own.yaml", "--out", "out"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let why = "program `controller` ended before the case did, with exit code 3";
+    assert!(said.stderr.contains(why) && said.stderr.contains("no such drive"), "{said:?}");
+    host.is_clean();
+    // A file that is not there is told before anything is made.
+    let missing = SCENARIO.replace("files: [in/talk.sh]", "files: [in/walk.sh]");
+    host.scratch().write("own.yaml", &missing);
+    let said = host.timewire(&["run", "own.yaml", "--out", "none"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stderr.contains("in/walk.sh"), "{said:?}");
+    assert!(!host.scratch().path().join("none").exists());
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Messages at a fixed period from one station to another, as traffic: the keys, what is measured,
+//! and what must hold between the keys.
+
+use timewire_base::{Port, Priority, Span, StationName};
+
+use super::item::Reader;
+use super::model::{Measured, MessageFlow, StreamClass, filled};
+use super::record::record;
+use super::value::{ByteCount, Name};
+
+record! {
+    /// A measured stream: the talker sends a message in each period, and nothing comes back.
+    pub struct Cyclic {
+        /// Name of the stream.
+        name: Name,
+        /// The station that sends.
+        talker: StationName,
+        /// The station that receives.
+        listeners: StationName,
+        /// Length of the messages (UDP payload).
+        size: ByteCount,
+        /// From one message to the next. Of messages that are due while the talker waits for its
+        /// slot, or wakes up late, all but the latest are left out.
+        period: Span,
+        /// When a message is due: so long after each whole multiple of the period (TAI).
+        offset: Span = "0us",
+        /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
+        /// a priority is a real-time stream: its programs run with a real-time policy. Without,
+        /// it is best effort.
+        priority: Option<Priority>,
+        /// UDP port of the listener; no other stream may use it. Without, the next free one from
+        /// 15001 on.
+        port: Option<Port>,
+        /// A message that arrives later than this after it was sent is counted as late; without it,
+        /// one period.
+        deadline: Option<Span>,
+        /// In which loads of the experiment the stream runs; without it, in all.
+        loads: Option<Vec<Name>>,
+    }
+}
+
+impl Cyclic {
+    /// UDP port of the listener.
+    ///
+    /// **Panics**: never, of a file that was read.
+    pub fn port(&self) -> Port {
+        filled(self.port)
+    }
+
+    /// Whether it goes before others.
+    pub fn class(&self) -> StreamClass {
+        StreamClass::of(self.priority)
+    }
+
+    pub(super) fn measured(&self) -> Measured<'_> {
+        Measured {
+            name: self.name.clone(),
+            class: self.class(),
+            deadline: self.deadline.unwrap_or(self.period),
+            size: self.size,
+            period: Some(self.period),
+            way: MessageFlow::OneWay { port: self.port() },
+            senders: vec![&self.talker],
+        }
+    }
+}
+
+pub(super) fn check_cyclic(reader: &mut Reader, at: &str, stream: &Cyclic) {
+    if stream.talker == stream.listeners {
+        let message = format!("`{}` is the talker as well", stream.listeners);
+        reader.fail_at(&format!("{at}.listeners"), message, "name two different stations");
+    }
+    if stream.period == Span::ZERO {
+        let message = "a message every 0ns leaves no time for any".into();
+        reader.fail_at(&format!("{at}.period"), message, "one cycle is usual");
+    } else if stream.offset >= stream.period {
+        let message = format!("an offset of {} is no part of {}", stream.offset, stream.period);
+        reader.fail_at(&format!("{at}.offset"), message, "write less than the `period`");
+    }
+    if stream.deadline == Some(Span::ZERO) {
+        let message = "a deadline of 0ns is missed by every message".into();
+        reader.fail_at(&format!("{at}.deadline"), message, "one period is usual");
+    }
+}
