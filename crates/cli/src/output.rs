@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 use timewire_agent::links::LinkError;
@@ -216,8 +217,37 @@ pub const PROGRESS: &str = "TIMEWIRE_PROGRESS";
 
 /// One line on stderr that is written over and over; silent when stderr is no terminal.
 pub struct ProgressLine {
-    shown: bool,
-    started: std::time::Instant,
+    shown: Shown,
+    started: Instant,
+}
+
+/// How progress is shown.
+enum Shown {
+    Never,
+    /// One line, written over and over.
+    InPlace,
+    /// Lines that stay, each when so much time has passed since the start.
+    Lines(Duration),
+}
+
+/// When the first line that stays is written.
+const FIRST_LINE: Duration = Duration::from_secs(5);
+/// From one to the next.
+const NEXT_LINE: Duration = Duration::from_secs(30);
+
+impl Shown {
+    /// Whether something is written now, and if so, with what before and behind it.
+    fn due(&mut self, passed: Duration) -> Option<(&'static str, &'static str)> {
+        match self {
+            Shown::Never => None,
+            Shown::InPlace => Some(("\r\x1b[K", "")),
+            Shown::Lines(due) if passed < *due => None,
+            Shown::Lines(due) => {
+                *due = passed + NEXT_LINE;
+                Some(("", "\n"))
+            }
+        }
+    }
 }
 
 impl ProgressLine {
@@ -227,7 +257,20 @@ impl ProgressLine {
             Some(value) => value == "1",
             None => io::stderr().is_terminal(),
         };
-        ProgressLine { shown, started: std::time::Instant::now() }
+        let shown = if shown { Shown::InPlace } else { Shown::Never };
+        ProgressLine { shown, started: Instant::now() }
+    }
+
+    /// As [`ProgressLine::new`], of work that can take hours: without a terminal it writes a line
+    /// now and then.
+    pub fn of_long_work() -> ProgressLine {
+        let line = ProgressLine::new();
+        match line.shown {
+            Shown::Never if std::env::var_os(PROGRESS).is_none() => {
+                ProgressLine { shown: Shown::Lines(FIRST_LINE), ..line }
+            }
+            _ => line,
+        }
     }
 
     pub fn tell(&mut self, progress: &Progress) {
@@ -239,22 +282,36 @@ impl ProgressLine {
 
     /// As [`ProgressLine::line`]; nothing is put together for a line that is not shown.
     pub fn line_of(&mut self, text: impl FnOnce() -> String) {
-        if self.shown {
-            self.line(&text());
+        let passed = self.started.elapsed();
+        if let Some((before, behind)) = self.shown.due(passed) {
+            // A lost progress line is no reason to end a run.
+            let line = format!("{before}{:>4}s  {}{behind}", passed.as_secs(), text());
+            let _ = io::stderr().write_all(line.as_bytes());
         }
     }
 
     pub fn line(&mut self, text: &str) {
-        if self.shown {
-            let seconds = self.started.elapsed().as_secs();
-            // A lost progress line is no reason to end a run.
-            let _ = write!(io::stderr(), "\r\x1b[K{seconds:>4}s  {text}");
-        }
+        self.line_of(|| text.to_owned());
     }
 
     pub fn clear(&mut self) {
-        if self.shown {
+        if let Shown::InPlace = self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t1_lines_that_stay_come_now_and_then() {
+        let mut shown = Shown::Lines(FIRST_LINE);
+        let written = |second: &u64| shown.due(Duration::from_secs(*second)) == Some(("", "\n"));
+        let written: Vec<u64> = (0..100).filter(written).collect();
+        assert_eq!(written, [5, 35, 65, 95]);
+        assert_eq!(Shown::Never.due(NEXT_LINE), None);
+        assert!(Shown::InPlace.due(Duration::ZERO).is_some());
     }
 }

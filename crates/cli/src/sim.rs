@@ -131,7 +131,7 @@ pub fn run_cases(
     };
     let mut tables = String::new();
     let (mut elapsed, mut ended, mut is_good) = (Span::ZERO, None, true);
-    let mut progress = ProgressLine::new();
+    let mut progress = ProgressLine::of_long_work();
     for (number, SimCase { case, beside }) in (1..).zip(cases) {
         let file = &case.file;
         // What the ports of the only case sent is known to who simulates it.
@@ -205,7 +205,7 @@ fn run_file(
         args.file.display()
     );
     let is_asked_to_end = &|| ending.is_asked();
-    let mut progress = ProgressLine::new();
+    let mut progress = ProgressLine::of_long_work();
     let mut found = None;
     if let Some(trials) = args.worst {
         let told = simulation::worst((file, &mut network), trials, is_asked_to_end, &mut |text| {
@@ -324,7 +324,7 @@ pub fn directory_of(file: &Path) -> &Path {
 
 /// One run of a file with its own seed; `beside` is where the files are that it names.
 pub fn simulate(file: &NetworkFile, beside: &Path, ending: &Ending) -> anyhow::Result<Report> {
-    let mut progress = ProgressLine::new();
+    let mut progress = ProgressLine::of_long_work();
     let told = simulation::simulate(file, beside, &|| ending.is_asked(), &mut |text| {
         progress.line_of(text);
     });

@@ -27,7 +27,7 @@ fn open() -> Scratch {
 /// The command in a directory, as a user without privileges.
 fn timewire(scratch: &Scratch, words: &[&str]) -> Said {
     let mut command = Command::new(TIMEWIRE);
-    command.current_dir(scratch.path()).args(words);
+    command.current_dir(scratch.path()).args(words).env("TIMEWIRE_PROGRESS", "0");
     // Whoever is not root has none to give up.
     if fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0) {
         command.uid(NOBODY).gid(NOBODY);

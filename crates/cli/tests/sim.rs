@@ -12,6 +12,8 @@ const TIMEWIRE: &str = env!("CARGO_BIN_EXE_timewire");
 fn sim(file: &str, options: &[&str]) -> (i32, String, String) {
     let networks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/networks");
     let mut command = Command::new(TIMEWIRE);
+    // However slow the machine is, stderr has what is wrong.
+    command.env("TIMEWIRE_PROGRESS", "0");
     command.arg("sim").arg(networks.join(file)).args(options);
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -96,4 +98,41 @@ fn t2_wrong_use_says_what_would_be_right() {
     let (code, _, stderr) = sim("access-tdm.network.yaml", &["--runs", "0"]);
     assert_eq!(code, 2);
     assert!(stderr.contains("--runs"), "{stderr}");
+}
+
+#[test]
+fn t2_frames_that_no_link_takes_are_lost_or_an_error_with_names() {
+    let simulated = |name: &str, duration: &str, stream: &str, ports: &str| {
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{name}.network.yaml"));
+        let text = format!(
+            "timewire: 1\nkind: network\nname: {name}\nduration: {duration}\nstations: [a, b]\n\
+             bridges: [west]\nlinks: [[a, west], [west, b]]\n{ports}streams:\n\
+             - {{ name: control, talker: a, listeners: b, class: 7, size: 64B, period: 1ms }}\n\
+             - {{ name: most, talker: a, listeners: b, {stream} }}\n"
+        );
+        fs::write(&file, text).unwrap();
+        sim(file.to_str().unwrap(), &["--json"])
+    };
+    let unbounded = "ports: [{ of: [a], capacity: unbounded }]\n";
+    let often = "size: 64B, period: 100ns";
+    let flood = "size: 1472B, kind: flood, rate: 1000Gbit";
+    for (name, stream, after) in [("often", often, "42"), ("flood", flood, "5")] {
+        let (code, stdout, stderr) = simulated(name, "1s", stream, unbounded);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+        let told = format!("error: stream most: after {after}");
+        assert!(stderr.starts_with(&told), "{stderr}");
+        let told = "ms of simulated time more than 4194304 frames are on their way, most of them \
+            waiting at the port of a to west; write a `capacity` for that port, or let it send \
+            less\n";
+        assert!(stderr.ends_with(told), "{stderr}");
+    }
+    // With the usual bound they are lost where they wait, and nobody else's are.
+    let (code, stdout, stderr) = simulated("bounded", "100ms", often, "");
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    let [control, most] = [0, 1].map(|place| &report["streams"][place]);
+    assert_eq!((&control["sent"], &control["lost"]), (&101.into(), &serde_json::json!({})));
+    let lost = most["lost"]["queue_full"].as_u64().unwrap();
+    // 130 bytes take 10.4 us, in which 104 are released.
+    assert!((980_000..1_000_000).contains(&lost), "{most}");
 }

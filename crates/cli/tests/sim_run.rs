@@ -20,7 +20,9 @@ fn directory(name: &str) -> PathBuf {
 }
 
 fn timewire(words: &[&str]) -> (i32, String, String) {
-    let output = Command::new(TIMEWIRE).args(words).output().unwrap();
+    // However slow the machine is, stderr has what is wrong.
+    let mut command = Command::new(TIMEWIRE);
+    let output = command.args(words).env("TIMEWIRE_PROGRESS", "0").output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }

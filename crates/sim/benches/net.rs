@@ -55,7 +55,7 @@ fn show(name: &str, bridges: usize, network: &Network) {
     for _ in 0..if name == "large" { 1 } else { ROUNDS } {
         let mut simulation = Simulation::new(network).unwrap();
         let started = cpu_seconds();
-        while simulation.go_on(u64::MAX) {}
+        while simulation.go_on(u64::MAX).unwrap() {}
         let outcome = simulation.finish();
         best = best.min(cpu_seconds() - started);
         assert!(outcome.violations.is_empty());

@@ -43,7 +43,7 @@ fn main() {
     network.duration = Span::from_secs(3_600);
     let mut simulation = Simulation::new(&network).unwrap();
     while simulation.hops() < count {
-        simulation.go_on(64);
+        simulation.go_on(64).unwrap();
     }
     println!("{name}: {}", simulation.finish().hops);
 }

@@ -3,8 +3,9 @@
 
 use timewire_base::{BitsPerSecond, FrameLen, Span};
 use timewire_sim::net::{
-    Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, LostBy, MediumSpec, Network, NodeSpec,
-    PhaseSearch, SimOutcome, Simulation, StreamSpec, SyncSpec, Traffic, plain_port,
+    Access, ClockSpec, Delay, Fault, FaultKind, LinkSpec, LostBy, MediumSpec, NetError, Network,
+    NodeSpec, PhaseSearch, SimOutcome, Simulation, StreamResult, StreamSpec, SyncSpec, Traffic,
+    plain_port,
 };
 use timewire_tsn::port::{AsyncLimits, CreditRules, GateEntry, GateList, Order, PortConfig, Ps};
 
@@ -438,6 +439,95 @@ fn t2_faults_are_counted_by_their_reason() {
     assert!(lost(&network, LostBy::QueueFull) > 5, "of 100");
     network.streams[0].class = 7;
     assert_eq!(lost(&network, LostBy::QueueFull), 0, "class 7 does not mind");
+}
+
+#[test]
+fn t2_a_queue_takes_as_many_frames_as_it_has_room_for() {
+    // Each takes 100 us on the link; ten at once, of which one is on the link and three wait.
+    let mut network = line(2, Span::from_ms(9));
+    network.streams = vec![cyclic(0, 1, 1_226, us(10_000), us(0))];
+    network.streams[0].traffic = burst(us(10_000), us(0), 10);
+    let full = |network: &Network| {
+        let stream = &run(network).streams[0];
+        (stream.delivered, stream.lost[0], stream.lost_total())
+    };
+    for list in [None, gates(&[(0xff, 1_000)])] {
+        network.links[0].ends[0].1.gates = list;
+        network.links[0].ends[0].1.classes[0].capacity = Some(3);
+        assert_eq!(full(&network), (4, 6, 6));
+        network.links[0].ends[0].1.classes[0].capacity = None;
+        assert_eq!(full(&network), (10, 0, 0));
+    }
+    // Another class has a queue of its own.
+    network.links[0].ends[0].1.classes[1].capacity = Some(3);
+    assert_eq!(full(&network), (10, 0, 0));
+}
+
+#[test]
+fn t2_what_has_collided_and_waits_is_in_the_queue_of_its_station() {
+    // Two stations that cannot hear each other for longer than a frame takes: both only collide,
+    // sixteen times, while ever more frames come.
+    let sends = |capacity| {
+        let mut network = Network::empty(Span::from_ms(10), 1);
+        network.nodes = vec![NodeSpec::default(); 2];
+        let mut port = plain_port(rate(100));
+        port.classes[0].capacity = capacity;
+        // The gate closes now and then, and what has collided is put aside.
+        port.gates = gates(&[(0xff, 150), (0, 50)]);
+        network.media = vec![MediumSpec {
+            access: Access::Contention,
+            delay: us(40),
+            stations: vec![(0, port.clone()), (1, port)],
+            loss_ppb: 0,
+            corrupt_ppb: 0,
+        }];
+        network.streams = vec![cyclic(0, 1, 64, us(10), us(0)), cyclic(1, 0, 64, us(10), us(0))];
+        let outcome = run(&network);
+        let sum = |of: fn(&StreamResult) -> u64| outcome.streams.iter().map(of).sum::<u64>();
+        (sum(|it| it.in_flight), sum(|it| it.lost[0]))
+    };
+    let (waiting, full) = sends(Some(5));
+    // Of each station five wait and one is in hand.
+    assert!(waiting <= 12 && full > 100, "{waiting} {full}");
+    let (waiting, full) = sends(None);
+    assert!(waiting > 100 && full == 0, "{waiting} {full}");
+}
+
+#[test]
+fn t2_frames_that_pile_up_without_a_bound_are_an_error() {
+    let fails = |network: &Network| match Simulation::run(network).unwrap_err() {
+        NetError::TooManyFrames { stream, port, waits, .. } => (stream, port.0, waits),
+        error => panic!("{error}"),
+    };
+    // The second stream brings a frame each 10 ns to the second link, which takes 6.7 us for one.
+    let mut network = line(3, Span::from_secs(10));
+    network.links[0] = LinkSpec::plain(0, 1, rate(100_000), us(0));
+    network.streams =
+        vec![cyclic(0, 2, 64, us(10_000), us(0)), cyclic(0, 2, 64, Span::from_ns(10), us(0))];
+    assert_eq!(fails(&network), (1, 2, true));
+    // With a bound the rest is lost, and counted.
+    network.duration = us(10_000);
+    network.links[1].ends[0].1.classes[0].capacity = Some(100);
+    let outcome = run(&network);
+    assert!(outcome.streams[1].lost[0] > 990_000, "{:?}", outcome.streams[1].lost);
+    assert!(outcome.most_in_flight < 1_000);
+    // As many on a link that is a minute long.
+    network.links[1] = LinkSpec::plain(1, 2, rate(100_000), Span::from_secs(60));
+    network.duration = Span::from_secs(10);
+    assert_eq!(fails(&network), (1, 0, false));
+    // Where collided frames wait for a gate, and where several listen.
+    let mut port = plain_port(rate(100));
+    port.gates = gates(&[(0xff, 10), (0, 100_000)]);
+    network.links.truncate(1);
+    network.media = vec![MediumSpec {
+        access: Access::InTurn,
+        delay: us(0),
+        stations: vec![(1, port.clone()), (2, port)],
+        loss_ppb: 0,
+        corrupt_ppb: 0,
+    }];
+    network.more_listeners.insert(1, vec![1]);
+    assert_eq!(fails(&network), (1, 2, true));
 }
 
 #[test]

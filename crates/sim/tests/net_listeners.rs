@@ -175,7 +175,7 @@ fn watched(network: &Network) -> Vec<Seen> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let mut simulation = Simulation::new(network).unwrap();
     simulation.observe(Box::new(Keeps(Arc::clone(&kept))));
-    while simulation.go_on(1_000) {}
+    while simulation.go_on(1_000).unwrap() {}
     assert_eq!(simulation.finish(), run(network));
     let kept = kept.lock().unwrap();
     assert!(kept.windows(2).all(|two| two[0].at_ps <= two[1].at_ps));

@@ -100,7 +100,7 @@ fn simulated(frames: &[Arrival], windows: &[(i64, i64)], until: i64) -> Vec<(i64
     let starts = Arc::new(Mutex::new(Vec::new()));
     let mut simulation = Simulation::new(&network).unwrap();
     simulation.observe(Box::new(Starts(Arc::clone(&starts))));
-    while simulation.go_on(u64::MAX) {}
+    while simulation.go_on(u64::MAX).unwrap() {}
     assert_eq!(simulation.finish().violations, []);
     let starts = starts.lock().unwrap();
     starts.clone()

@@ -70,7 +70,8 @@ pub fn run(command: &mut Command) -> Said {
 /// `timewire` with these arguments, without a host of its own: for what changes nothing.
 #[track_caller]
 pub fn timewire(arguments: &[&str]) -> Said {
-    run(Command::new(TIMEWIRE).args(arguments))
+    // However slow the machine is, stderr has what is wrong.
+    run(Command::new(TIMEWIRE).args(arguments).env("TIMEWIRE_PROGRESS", "0"))
 }
 
 /// Waits until a condition holds; panics with its name after a long while.

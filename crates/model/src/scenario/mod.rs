@@ -59,7 +59,9 @@ pub use model::{
 pub use pipeline::{Connection, Pipeline};
 pub use programs::StationProgram;
 pub use several::Several;
-pub use value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text, Word};
+pub use value::{
+    AtMost, ByteCount, Capacity, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text, Word,
+};
 
 use item::{Item, Reader};
 use serde::{Serialize, Serializer};

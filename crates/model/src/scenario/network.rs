@@ -15,7 +15,7 @@ pub use super::network_plan::NetReserve;
 use super::record::{choice, kinds, record};
 use super::several::Several;
 use super::tree::{Node, Value};
-use super::value::{AtMost, ByteCount, Count, FormatVersion, Name, Text};
+use super::value::{AtMost, ByteCount, Capacity, Count, FormatVersion, Name, Text};
 use crate::tdm::TdmSchedule;
 
 record! {
@@ -220,8 +220,9 @@ record! {
         ats: Vec<Count<0, 7>> = "[]",
         /// Classes whose frames leave at their launch times; one that comes later is dropped.
         launch: Vec<Count<0, 7>> = "[]",
-        /// Most frames that wait in each class; without it, there is no bound.
-        capacity: Option<Count<1, 1000000>>,
+        /// Most frames that wait in each class, or `unbounded`; without it, 1000 at a station and
+        /// 100 at a bridge.
+        capacity: Option<Capacity>,
     }
 }
 

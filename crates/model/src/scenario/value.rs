@@ -306,6 +306,53 @@ impl Ppm {
     }
 }
 
+/// How many frames a queue takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// At most so many wait.
+    Frames(u32),
+    /// Any number.
+    Unbounded,
+}
+
+impl Capacity {
+    const MAX: u64 = 1_000_000;
+    const UNBOUNDED: &str = "unbounded";
+
+    /// Most frames that wait; `None` when there is no bound.
+    pub fn frames(self) -> Option<u32> {
+        match self {
+            Capacity::Frames(frames) => Some(frames),
+            Capacity::Unbounded => None,
+        }
+    }
+}
+
+impl Item for Capacity {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let wanted = format!("a whole number, 1 to {}, or `{}`", Self::MAX, Self::UNBOUNDED);
+        let text = reader.scalar(node, &wanted)?;
+        if text == Self::UNBOUNDED {
+            return Some(Capacity::Unbounded);
+        }
+        let number = reader.integer(node, &wanted)?;
+        if !(1..=Self::MAX).contains(&number) {
+            reader.fail(node.mark, format!("{number} is not {wanted}"), "");
+            return None;
+        }
+        u32::try_from(number).ok().map(Capacity::Frames)
+    }
+    fn emit(&self) -> Option<Json> {
+        Some(match self {
+            Capacity::Frames(frames) => json!(frames),
+            Capacity::Unbounded => json!(Self::UNBOUNDED),
+        })
+    }
+    fn schema() -> Json {
+        json!({"anyOf": [schema_of_count(1, Self::MAX), {"const": Self::UNBOUNDED}]})
+    }
+}
+
 /// The largest good value of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtMost {

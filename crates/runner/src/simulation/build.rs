@@ -205,6 +205,17 @@ fn clock(clock: &NetClock) -> ClockSpec {
     }
 }
 
+/// Frames that wait in each queue of a station that says nothing else: `txqueuelen`, which each
+/// queue of `mqprio` and `taprio` has for itself.
+///
+/// **Source**: linux v6.12.117 `include/net/pkt_sched.h:DEFAULT_TX_QUEUE_LEN`.
+const FRAMES_OF_STATION: u32 = 1_000;
+/// The same of a bridge: about the frame memory of a small one, were it this queue's alone.
+///
+/// **Source**: linux v6.12.117 `drivers/net/dsa/sja1105/sja1105_static_config.h`:
+/// `SJA1105_MAX_FRAME_MEMORY`, 929 blocks of 128 bytes.
+const FRAMES_OF_BRIDGE: u32 = 100;
+
 /// The port of a node towards another node or a segment.
 fn port(
     file: &NetworkFile,
@@ -213,6 +224,9 @@ fn port(
     rate: BitsPerSecond,
 ) -> Result<PortConfig, RunnerError> {
     let mut config = plain_port(rate);
+    let is_bridge = file.bridges.iter().any(|bridge| bridge.name == *own);
+    let capacity = if is_bridge { FRAMES_OF_BRIDGE } else { FRAMES_OF_STATION };
+    config.classes.iter_mut().for_each(|class| class.capacity = Some(capacity));
     config.hold_advance = Ps::of_bytes(EXPRESS_WAIT_BYTES, rate);
     if let Some(schedule) = &file.schedule {
         config.gates = slots(schedule, own)?;
@@ -255,8 +269,8 @@ fn apply(port: &NetPort, config: &mut PortConfig) -> Result<(), RunnerError> {
         config.classes[class(*it)].order = Order::TimedStrict;
     }
     if let Some(capacity) = port.capacity {
-        let capacity = u32::try_from(capacity.get()).context("a queue has below 2^32 frames")?;
-        config.classes.iter_mut().for_each(|class| class.capacity = Some(capacity));
+        let capacity = capacity.frames();
+        config.classes.iter_mut().for_each(|class| class.capacity = capacity);
     }
     Ok(())
 }

@@ -16,7 +16,9 @@ mod runs;
 mod show;
 
 use std::path::Path;
+use std::time::Instant;
 
+use timewire_base::Span;
 use timewire_model::scenario::AtMost;
 use timewire_model::scenario::network::{NetMetric, NetworkFile};
 use timewire_sim::net::{
@@ -71,6 +73,19 @@ fn named(file: &NetworkFile, error: &NetError) -> RunnerError {
                  them, or between bridges on the way"
             ))
         }
+        NetError::TooManyFrames { max, at, stream, port, waits } => {
+            let stream = &file.streams[*stream].name;
+            let at = Span::from_ns(i64::try_from(at.as_ps() / 1_000).unwrap_or(i64::MAX));
+            let (own, far) = ports::ends(file, *port).unwrap_or_default();
+            let (what, hint) = match waits {
+                true => ("waiting at", "write a `capacity` for that port, or let it send less"),
+                false => ("sent by", "shorten the delays behind it, or let it send less"),
+            };
+            RunnerError::Invalid(format!(
+                "stream {stream}: after {at} of simulated time more than {max} frames are on their \
+                 way, most of them {what} the port of {own} to {far}; {hint}"
+            ))
+        }
         error => RunnerError::Invalid(error.to_string()),
     }
 }
@@ -106,12 +121,13 @@ pub fn worst(
     let mut search = PhaseSearch::new(network.clone(), seed);
     let score = |outcome: &SimOutcome| badness(file, outcome);
     let mut found = None;
+    let started = Instant::now();
     for trial in 0..trials {
-        progress(&|| format!("trial {} of {trials}", trial + 1));
-        found = search
-            .step(score, || !is_asked_to_end())
-            .map_err(|error| named(file, &error))?
-            .cloned();
+        let go_on = || {
+            progress(&|| trials_left(started, (trial, trials)));
+            !is_asked_to_end()
+        };
+        found = search.step(score, go_on).map_err(|error| named(file, &error))?.cloned();
         if is_asked_to_end() {
             break;
         }
@@ -123,15 +139,26 @@ pub fn worst(
         }
     }
     let mut report = Report::of(file, seed, 1, &found.outcome);
-    let name = |(number, offset): &(usize, timewire_base::Span)| {
-        (file.streams[*number].name.to_string(), offset.as_ns())
-    };
+    let name =
+        |(number, offset): &(usize, Span)| (file.streams[*number].name.to_string(), offset.as_ns());
     let offsets_ns = found.offsets.iter().map(name).collect();
     report.worst = Some(Worst { trials: search.tried(), offsets_ns });
     if search.tried() < trials {
         report.cut_search(trials);
     }
     Ok(Some(report))
+}
+
+/// How far a search is, and how long the trials take that are left.
+fn trials_left(started: Instant, (done, all): (u32, u32)) -> String {
+    let left = match done {
+        0 => String::new(),
+        _ => {
+            let left = started.elapsed().as_secs() * u64::from(all - done) / u64::from(done);
+            format!(", {left}s left")
+        }
+    };
+    format!("trial {} of {all}{left}", done + 1)
 }
 
 /// The largest latency, or difference of latencies, in millionths of its limit; without limits, the

@@ -6,10 +6,10 @@ use std::fs;
 
 use crate::rundir::RunDir;
 use serde::{Deserialize, Serialize};
-use timewire_base::{FileError, Span};
+use timewire_base::{FileError, Span, StationName};
 use timewire_model::scenario::network::NetworkFile;
 use timewire_report::{Carried, Topology, TopologyKind, TopologyLink, TopologyNode};
-use timewire_sim::net::{Seen, What};
+use timewire_sim::net::{PortIndex, Seen, What};
 
 use crate::RunnerError;
 use crate::error::Context as _;
@@ -84,20 +84,11 @@ impl Loads {
     pub fn write(&self, run: &RunDir, file: &NetworkFile, time: Span) -> Result<(), RunnerError> {
         let load = |at: usize| self.0.get(at).copied().unwrap_or_default();
         let mut ports = Vec::new();
-        let mut push = |from: String, to: String, rate_bps: u64| {
+        for (from, to, rate_bps) in all(file) {
             let Load { frames, busy_ps, .. } = load(ports.len());
-            ports.push(Port { from, to, rate_bps, frames, busy_ns: busy_ps / 1_000 });
-        };
-        for link in &file.links {
-            if let [one, two] = &link.between[..] {
-                push(one.to_string(), two.to_string(), link.rate.get());
-                push(two.to_string(), one.to_string(), link.rate.get());
-            }
-        }
-        for segment in &file.segments {
-            for station in &segment.stations {
-                push(station.to_string(), segment.name.to_string(), segment.rate.get());
-            }
+            let busy_ns = busy_ps / 1_000;
+            let (from, to) = (from.to_string(), to.to_string());
+            ports.push(Port { from, to, rate_bps, frames, busy_ns });
         }
         let kept = Kept { schema: SCHEMA.to_owned(), time_ns: time.as_ns(), ports };
         run.write_text(
@@ -106,6 +97,27 @@ impl Loads {
         )?;
         Ok(())
     }
+}
+
+/// All ports, in the order of [`PortIndex`]: whose each is, what is at the other end, and the rate.
+fn all(file: &NetworkFile) -> Vec<(&StationName, &StationName, u64)> {
+    let mut ports = Vec::new();
+    for link in &file.links {
+        if let [one, two] = &link.between[..] {
+            ports.push((one, two, link.rate.get()));
+            ports.push((two, one, link.rate.get()));
+        }
+    }
+    for segment in &file.segments {
+        let of = |station| (station, &segment.name, segment.rate.get());
+        ports.extend(segment.stations.iter().map(of));
+    }
+    ports
+}
+
+/// Whose a port is, and what is at the other end.
+pub(super) fn ends(file: &NetworkFile, port: PortIndex) -> Option<(&str, &str)> {
+    all(file).get(port.0).map(|(own, far, _)| (own.as_str(), far.as_str()))
 }
 
 /// The network that was simulated, with what its ports sent; `None` where the run is of none, or of

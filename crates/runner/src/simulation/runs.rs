@@ -217,7 +217,7 @@ impl Runs<'_> {
             }
         };
         let (mut ps, mut events) = (0, 0);
-        while simulation.go_on(EVENTS) {
+        while simulation.go_on(EVENTS).map_err(Failed::Network)? {
             let (now, _) = simulation.progress();
             let (before, handled) = (ps, events);
             (ps, events) = (now.as_ps(), simulation.events());

@@ -11,6 +11,7 @@ use timewire_tsn::port::{AsyncLimits, CLASSES, ClassConfig, GateList, PortConfig
 use super::clock::ClockSpec;
 use super::delay::Delay;
 use super::replay::Replay;
+use crate::SimTime;
 
 /// A network, its traffic and its faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,6 +309,25 @@ pub enum NetError {
         /// Its number.
         medium: usize,
     },
+    /// More frames on their way than memory is given for: queues without a bound, or long delays.
+    #[error(
+        "more than {max} frames are on their way after {at}, most of stream {stream} and {what} \
+         port {number}",
+        what = if *waits { "waiting at" } else { "sent by" },
+        number = port.0
+    )]
+    TooManyFrames {
+        /// The bound.
+        max: usize,
+        /// When.
+        at: SimTime,
+        /// The stream that most of them are of.
+        stream: usize,
+        /// Where most of them wait; if they do not wait at a port, the one that they leave first.
+        port: PortIndex,
+        /// They wait at a port; if not, most are on links or in nodes.
+        waits: bool,
+    },
 }
 
 /// A port without gates or shapers.
@@ -335,6 +355,8 @@ impl Network {
     pub const MAX_HOPS: usize = 255;
     /// Most streams, ports and nodes, each.
     pub const MAX_THINGS: usize = 1 << 24;
+    /// Most frames on their way, beside what each stream and port has once: 0.5 GB.
+    pub const MAX_IN_FLIGHT: usize = 1 << 22;
 
     /// A network of nothing, to be filled.
     pub fn empty(duration: Span, seed: u64) -> Network {

@@ -98,7 +98,7 @@ pub(super) struct Node {
 
 impl Event {
     /// Its kind, and what it happens to.
-    fn what(&self) -> (Kind, u32) {
+    pub(super) fn what(&self) -> (Kind, u32) {
         let kind = Kind::ALL[usize::try_from(self.key >> 60).unwrap_or(0)];
         (kind, u32::try_from(self.key >> 32 & 0x0fff_ffff).unwrap_or(0))
     }
@@ -110,8 +110,8 @@ pub struct Simulation {
     until: u64,
     warm_up: u64,
     tolerance: Ps,
-    queue: EventQueue,
-    number: u32,
+    pub(super) queue: EventQueue,
+    pub(super) number: u32,
     pub(super) nodes: Vec<Node>,
     /// How many faults have nodes down: without one, no frame asks.
     pub(super) nodes_down: u32,
@@ -136,7 +136,9 @@ pub struct Simulation {
     groups: BTreeMap<(u32, (bool, u32), usize), AsyncGroup>,
     /// [`PortMore::forwarded`], of a port on a segment and a node there.
     forwarded: BTreeMap<(u32, u32), u64>,
-    events: u64,
+    pub(super) events: u64,
+    /// After so many events memory is looked at.
+    pub(super) next_look: u64,
     pub(super) hops: u64,
     pub(super) collisions: u64,
     violations: Vec<Violation>,
@@ -216,6 +218,7 @@ impl Simulation {
             groups: BTreeMap::new(),
             forwarded: BTreeMap::new(),
             events: 0,
+            next_look: 1,
             hops: 0,
             collisions: 0,
             violations: Vec::new(),
@@ -227,22 +230,33 @@ impl Simulation {
 
     /// Runs the network to its end.
     ///
-    /// **Errors**: as [`Simulation::new`].
+    /// **Errors**: as [`Simulation::new`] and [`Simulation::go_on`].
     pub fn run(network: &Network) -> Result<SimOutcome, NetError> {
         let mut simulation = Simulation::new(network)?;
-        while simulation.go_on(u64::MAX) {}
+        while simulation.go_on(u64::MAX)? {}
         Ok(simulation.finish())
     }
 
     /// Handles at most so many events; whether there are more before the end.
-    pub fn go_on(&mut self, events: u64) -> bool {
-        for _ in 0..events {
-            let Some(event) = self.queue.pop(self.until) else { return false };
-            self.now = event.time;
-            self.events += 1;
-            self.handle(event);
+    ///
+    /// **Errors**: more frames are on their way than memory is given for; the simulation is of no
+    /// use then.
+    pub fn go_on(&mut self, events: u64) -> Result<bool, NetError> {
+        let mut left = events;
+        while left > 0 {
+            let part = left.min(self.next_look - self.events);
+            for _ in 0..part {
+                let Some(event) = self.queue.pop(self.until) else { return Ok(false) };
+                self.now = event.time;
+                self.events += 1;
+                self.handle(event);
+            }
+            left -= part;
+            if self.events == self.next_look {
+                self.look_at_memory()?;
+            }
         }
-        true
+        Ok(true)
     }
 
     /// Where it is, and where it ends.
@@ -461,6 +475,9 @@ impl Simulation {
         let Some(not_before) = self.not_before(&frame, number, clocks) else {
             return self.lose(frame, LostBy::Shaped);
         };
+        if self.ports[slot(number)].is_shared && self.is_full_beside(number, class) {
+            return self.lose(frame, LostBy::QueueFull);
+        }
         let offered = Offered { item: frame, class, wire_bytes, not_before };
         match self.ports[slot(number)].port.offer(clocks, offered) {
             Ok(()) => self.kick(number),

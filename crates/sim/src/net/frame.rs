@@ -114,6 +114,11 @@ impl Slab {
         taken
     }
 
+    /// How many are in use.
+    pub fn count(&self) -> usize {
+        self.frames.len() - self.free.len()
+    }
+
     /// Those that are in use.
     pub fn live(&mut self) -> impl Iterator<Item = &mut InFlight> {
         self.frames.iter_mut().filter(|flying| flying.frame.tags != Tags::NO_FRAME)

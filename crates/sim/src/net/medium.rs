@@ -99,6 +99,17 @@ impl Medium {
         all.map(|hand| &hand.frame)
     }
 
+    /// The same of one station.
+    pub fn held_by(&self, place: usize) -> impl Iterator<Item = &Frame> {
+        self.hands[place].iter().chain(&self.aside[place]).map(|hand| &hand.frame)
+    }
+
+    /// How many frames of a class a station has out of its queue that wait for the first of them.
+    pub fn behind(&self, place: usize, class: usize) -> usize {
+        let all = self.hands[place].iter().chain(&self.aside[place]);
+        all.filter(|hand| hand.class == class).count().saturating_sub(1)
+    }
+
     /// Whether a frame of a station is on the segment.
     pub fn is_sending(&self, place: usize) -> bool {
         self.sending.is_some_and(|sending| sending.place == place)
@@ -129,6 +140,14 @@ impl Medium {
 }
 
 impl Simulation {
+    /// Whether a station of a segment has no room for a frame, what has collided and waits being
+    /// counted with its queue.
+    pub(super) fn is_full_beside(&self, port: u32, class: usize) -> bool {
+        let medium = self.port_more[slot(port)].medium;
+        let behind = |(medium, place)| self.media[slot(medium)].behind(slot(place), class);
+        self.ports[slot(port)].port.is_full(class, medium.map_or(0, behind))
+    }
+
     pub(super) fn begin_medium(&mut self, number: usize) {
         if let Access::Token { .. } = self.media[number].access {
             self.at(0, Kind::Token, index(number), 0);

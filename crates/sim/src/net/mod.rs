@@ -8,8 +8,8 @@
 //! frame at a time, frames keep their windows, and every frame that was sent has arrived, is lost
 //! for a counted reason, or is on its way.
 //!
-//! Memory grows with the frames on their way, not with time: of latencies 64 MiB are kept, and more
-//! are counted in buckets.
+//! Memory grows with the frames on their way, not with time, and those are at most
+//! [`Network::MAX_IN_FLIGHT`]: of latencies 64 MiB are kept, and more are counted in buckets.
 //!
 //! Not here: kernels of stations ([`TimeMaster`](crate::TimeMaster)), files and names
 //! (`timewire-model`), what a schedule should be.
@@ -22,6 +22,7 @@ mod engine;
 mod fault;
 mod frame;
 mod medium;
+mod memory;
 mod noted;
 mod observe;
 mod ports;

@@ -47,7 +47,7 @@ impl PhaseSearch {
     /// One more trial, whose badness `score` tells; the worst so far. A trial is broken off, and
     /// counts nothing, when `go_on` says so; `None` when it was the first.
     ///
-    /// **Errors**: as [`Simulation::new`].
+    /// **Errors**: as [`Simulation::run`].
     pub fn step(
         &mut self,
         score: impl Fn(&SimOutcome) -> u64,
@@ -57,7 +57,7 @@ impl PhaseSearch {
             self.propose();
         }
         let mut simulation = Simulation::new(&self.network)?;
-        while simulation.go_on(EVENTS) {
+        while simulation.go_on(EVENTS)? {
             if !go_on() {
                 return Ok(self.worst.as_ref());
             }

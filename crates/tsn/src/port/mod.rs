@@ -70,7 +70,7 @@ pub struct ClassConfig {
     pub credit: Option<(BitsPerSecond, CreditRules)>,
     /// Its frames can be interrupted by those of classes that cannot.
     pub preemptable: bool,
-    /// Most frames that wait; without it there is no bound.
+    /// Most frames that wait, at least one; without it there is no bound.
     pub capacity: Option<u32>,
 }
 
@@ -156,7 +156,7 @@ pub struct Polled<T> {
 #[repr(C)]
 pub struct Port<T> {
     busy_until: Ps,
-    /// What a port without gates, shapers, times, bounds and preemption does not have.
+    /// What a port without gates, shapers, times and preemption does not have.
     more: Option<Box<More<T>>>,
     apart: Box<Apart<T>>,
     /// When it is whole; else 0.
@@ -173,6 +173,8 @@ const _: () = assert!(size_of::<Port<[u64; 4]>>() == 32);
 struct Apart<T> {
     lines: Lines<T>,
     rate: BitsPerSecond,
+    /// Most frames that wait in each class.
+    capacity: [u32; CLASSES],
 }
 
 #[derive(Clone, Debug)]
@@ -191,8 +193,6 @@ struct Class<T> {
     timed: Option<TimedQueue<T>>,
     strict: bool,
     credit: Option<Credit>,
-    capacity: u32,
-    count: u32,
 }
 
 /// A preemptable frame on the link, or what is left of it.
@@ -251,8 +251,6 @@ impl<T: Copy> More<T> {
             timed: (config.order != Order::Arrival).then(TimedQueue::new),
             strict: config.order == Order::TimedStrict,
             credit: config.credit.map(|(idle, rules)| Credit::new(idle, rate, rules)),
-            capacity: config.capacity.unwrap_or(u32::MAX),
-            count: 0,
         };
         let mut more = More {
             classes: std::array::from_fn(|index| class(&config.classes[index], config.rate)),
@@ -321,12 +319,16 @@ impl<T: Copy> Port<T> {
         let exact = Ps::of_bytes(1_000, config.rate).get() == byte.get() * 1_000;
         let whole = u32::try_from(byte.get()).ok().filter(|_| exact);
         let bit = |index: usize| u8::from(config.classes[index].preemptable) << index;
-        let is_plain = config.gates.is_none()
-            && config.classes.iter().all(|class| *class == ClassConfig::default());
+        let is_plain = |class: &ClassConfig| {
+            ClassConfig { capacity: None, ..*class } == ClassConfig::default()
+        };
+        let is_plain = config.gates.is_none() && config.classes.iter().all(is_plain);
+        let capacity = |index: usize| config.classes[index].capacity.unwrap_or(u32::MAX);
+        let capacity = std::array::from_fn(capacity);
         Port {
             busy_until: Ps::new(i64::MIN),
             more: (!is_plain).then(|| Box::new(More::new(config))),
-            apart: Box::new(Apart { lines: Lines::new(), rate: config.rate }),
+            apart: Box::new(Apart { lines: Lines::new(), rate: config.rate, capacity }),
             ps_per_byte: whole.unwrap_or(0),
             waiting: 0,
             preemptable: (0..CLASSES).map(bit).fold(0, |mask, bit| mask | bit),
@@ -369,15 +371,16 @@ impl<T: Copy> Port<T> {
         let Offered { item, class, wire_bytes, not_before } = frame;
         let waited = self.waiting >> class & 1 == 1;
         let lasts = self.duration(wire_bytes);
+        let is_full = waited && self.is_full(class, 0);
         if let Some(more) = &mut self.more {
             let longest = more.gates.as_ref().map_or(Ps::MAX, |gates| gates.longest(class));
             if more.change.is_none() && longest < Ps::MAX && lasts > longest {
                 return Err(Refused::NeverFits);
             }
-            let own = &more.classes[class];
-            if own.count >= own.capacity {
+            if is_full {
                 return Err(Refused::Full);
             }
+            let own = &more.classes[class];
             if own.strict && not_before < now.local {
                 return Err(Refused::Late);
             }
@@ -386,12 +389,13 @@ impl<T: Copy> Port<T> {
             if let Some(credit) = &mut own.credit {
                 credit.arrived(now.truth, !waited);
             }
-            own.count += 1;
             self.waiting |= 1 << class;
             if let Some(timed) = &mut own.timed {
                 timed.push(Entry { item, wire_bytes, not_before });
                 return Ok(());
             }
+        } else if is_full {
+            return Err(Refused::Full);
         }
         self.waiting |= 1 << class;
         self.apart.lines.push(class, item, wire_bytes);
@@ -511,6 +515,18 @@ impl<T: Copy> Port<T> {
         }
         self.busy_until = self.busy_until.min(now.truth);
         out
+    }
+
+    /// Whether the queue of a class has no room for another frame, `beside` of its frames being
+    /// kept elsewhere.
+    pub fn is_full(&self, class: usize, beside: usize) -> bool {
+        let timed = self.more.as_ref().and_then(|more| more.classes[class].timed.as_ref());
+        let count = timed.map_or_else(
+            || self.apart.lines.count(class),
+            |timed| u32::try_from(timed.len()).unwrap_or(u32::MAX),
+        );
+        let beside = u32::try_from(beside).unwrap_or(u32::MAX);
+        count.saturating_add(beside) >= self.apart.capacity[class]
     }
 
     /// How many frames wait or are being sent as preemptable ones.
@@ -643,17 +659,12 @@ impl<T: Copy> Port<T> {
     fn take(&mut self, class: usize) -> Option<Taken<T>> {
         let own = self.more.as_mut().map(|more| &mut more.classes[class]);
         let (taken, was_last) = match own {
-            Some(Class { timed: Some(timed), count, .. }) => {
+            Some(Class { timed: Some(timed), .. }) => {
                 let Entry { item, wire_bytes, .. } = timed.pop()?;
-                *count -= 1;
                 (Taken { item, wire_bytes }, timed.len() == 0)
             }
-            own => {
+            _ => {
                 let (item, wire_bytes, was_last) = self.apart.lines.pop(class)?;
-                if let Some(Class { count, .. }) = own {
-                    // What waited while the port was a plain one was not counted.
-                    *count = count.saturating_sub(1);
-                }
                 (Taken { item, wire_bytes }, was_last)
             }
         };

@@ -16,7 +16,8 @@ pub(super) struct Lines<T> {
     last: [u32; CLASSES],
     entries: Vec<QueueEntry<T>>,
     free: u32,
-    count: u32,
+    /// How many frames of each class there are.
+    counts: [u32; CLASSES],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ const NONE: u32 = u32::MAX;
 
 impl<T: Copy> Lines<T> {
     pub fn new() -> Lines<T> {
-        Lines { last: [NONE; CLASSES], entries: Vec::new(), free: NONE, count: 0 }
+        Lines { last: [NONE; CLASSES], entries: Vec::new(), free: NONE, counts: [0; CLASSES] }
     }
 
     pub fn push(&mut self, class: usize, item: T, wire_bytes: u32) {
@@ -51,7 +52,7 @@ impl<T: Copy> Lines<T> {
         };
         self.entries[place(own)].next = first;
         self.last[class] = own;
-        self.count += 1;
+        self.counts[class] += 1;
     }
 
     /// How long the first frame of a class is.
@@ -79,13 +80,18 @@ impl<T: Copy> Lines<T> {
         }
         self.entries[place(first)].next = self.free;
         self.free = first;
-        self.count -= 1;
+        self.counts[class] -= 1;
         Some((taken.item, taken.wire_bytes, first == last))
     }
 
     /// Of all classes.
     pub fn len(&self) -> usize {
-        place(self.count)
+        place(self.counts.iter().sum())
+    }
+
+    /// Of one class.
+    pub fn count(&self, class: usize) -> u32 {
+        self.counts[class]
     }
 }
 
