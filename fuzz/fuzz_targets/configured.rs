@@ -4,6 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use timewire_tsn::file::ParseFile;
 use timewire_plan::file::{hold, problem};
 use timewire_model::scenario::network::NetworkFile;
 

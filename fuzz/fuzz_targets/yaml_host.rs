@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Host files, and what becomes of them on a host.
+//! Host settings, and what becomes of them on a host.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_tsn::file::ParseFile;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match HostFile::parse("any", text) {
+    match HostSettings::parse("any", text) {
         Ok(file) => {
             let _ = format!("{file:?}");
         }

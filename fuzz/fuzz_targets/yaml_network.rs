@@ -4,6 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use timewire_tsn::file::ParseFile;
 use timewire_model::scenario::network::{NetworkCases, NetworkFile};
 
 fuzz_target!(|data: &[u8]| {

@@ -16,7 +16,7 @@ use timewire_host::apply::{
 use timewire_host::doctor::{Diagnosis, Question, StationAsked, Verdict, take_covering};
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::model::GatedCredit;
-use timewire_model::scenario::host::{DesiredHost, HostFile};
+use timewire_model::scenario::host::DesiredHost;
 use timewire_model::scenario::{FileKind, Scenario};
 use timewire_tsn::backend::TransmitBackend;
 use timewire_tsn::desired::QdiscTree;
@@ -28,14 +28,15 @@ use crate::{doctor, input};
 
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// Host file, or scenario with a TDM schedule (YAML or JSON)
+    /// Network file with host settings of a station, or scenario with a TDM schedule (YAML or JSON)
     #[arg(required_unless_present = "confirm")]
     pub file: Option<PathBuf>,
     /// An interface of the file and its name on this host; may be repeated. Of a scenario, the
     /// interface of this host
     #[arg(long, value_name = "[NAME=]REAL")]
     pub interface: Vec<String>,
-    /// Of a scenario: which station this host is
+    /// Of a scenario: which station this host is. Of a network file: the station, where several
+    /// have host settings
     #[arg(long)]
     pub station: Option<StationName>,
     /// Of a scenario: who carries the schedule out
@@ -316,7 +317,14 @@ struct Read {
 fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     let shown = file.to_string_lossy();
     let nothing = "nothing was changed";
-    if let Some(station) = &args.station {
+    let text = input::text(file)?;
+    if FileKind::of(&text) == Some(FileKind::Scenario) {
+        let Some(station) = &args.station else {
+            bail!(
+                "{shown} is a scenario: say --station and --interface, or name a network file with \
+                 host settings"
+            );
+        };
         let (scenario, _) = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?;
         input::station(&scenario, station)?;
         let interface = interface_of_station(args)?;
@@ -328,15 +336,7 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
         let seen = Box::new(Snapshot::of_this_host(&[])?);
         return Ok(Read { name, wanted, question, seen });
     }
-    let text = input::text(file)?;
-    let mut host = HostFile::parse(&shown, &text).map_err(|errors| match FileKind::of(&text) {
-        Some(FileKind::Scenario) => {
-            anyhow::anyhow!(
-                "{shown} is a scenario: say --station and --interface, or name a host file"
-            )
-        }
-        _ => input::refused(file, &text, (&FileKind::Host, nothing), errors),
-    })?;
+    let mut host = input::host_settings(file, args.station.as_ref(), nothing)?;
     let real = names(&args.interface, &host.host)?;
     let mut here = host.clone();
     let names = here.host.interfaces.iter_mut().flat_map(|desired| {
@@ -357,7 +357,7 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
         desired.timestamping.clone_from(&taken.timestamping);
     }
     let wanted = apply::wanted(&host.host, &real, &shown);
-    let (name, question) = (host.name.to_string(), Question::HostFile(Box::new(here)));
+    let (name, question) = (host.name(), Question::HostSettings(Box::new(here)));
     Ok(Read { name, wanted: Ok(wanted), question, seen: Box::new(snapshot) })
 }
 

@@ -56,7 +56,7 @@ pub enum AvtpCommand {
     /// CAN frames as a stream (ACF): a frame per line in, a frame per line out
     #[command(subcommand)]
     Can(CanCommand),
-    /// Tell what streams reserve of a link, and the shaper for a host file
+    /// Tell what streams reserve of a link, and the shaper for host settings
     Reserve(Reserve),
 }
 

@@ -16,16 +16,15 @@ use timewire_host::clock::client::{Client, ClientError, PtpState};
 use timewire_host::clock::config::ClockPlan;
 use timewire_host::clock::leap::{self, LeapSeconds};
 use timewire_host::tool::{self, Tool};
-use timewire_model::scenario::FileKind;
-use timewire_model::scenario::host::{ClockRole, DesiredClock, HostFile};
+use timewire_model::scenario::host::{ClockRole, DesiredClock};
 use timewire_sys::steering::{self, Steered};
 use timewire_tsn::GuardLimits;
-use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::{Qdisc, ShownQdisc};
 
 use crate::ending::Ending;
+use crate::input::HostFile;
+use crate::output;
 use crate::traffic::{clock_error, parse_interval, parse_time};
-use crate::{input, output};
 
 /// Where a `ptp4l` listens that nobody told otherwise.
 const USUAL_SOCKET: &str = "/var/run/ptp4l";
@@ -34,13 +33,13 @@ const USUAL_SOCKET: &str = "/var/run/ptp4l";
 pub enum Clocks {
     /// Print what linuxptp would be started with
     Config {
-        /// Host file with a `clock`
-        file: PathBuf,
+        #[command(flatten)]
+        of: HostFile,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Start linuxptp as a host file has it, and watch it until ended
+    /// Start linuxptp as host settings have it, and watch it until ended
     ///
     /// The daemons are started again when they end. All ends with this command: how fast the clocks
     /// went is restored, what they were stepped by is not.
@@ -72,8 +71,8 @@ pub enum Clocks {
 
 #[derive(Debug, Args)]
 pub struct StartArgs {
-    /// Host file with a `clock`
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub of: HostFile,
     /// Its name, for `status` and `stop`
     #[arg(long, default_value = "clock")]
     pub name: String,
@@ -179,7 +178,7 @@ fn priorities(text: &str) -> Result<u16, String> {
 
 pub fn run(command: Clocks) -> anyhow::Result<ExitCode> {
     match command {
-        Clocks::Config { file, json } => config(&file, json),
+        Clocks::Config { of, json } => config(&of, json),
         Clocks::Start(args) => start(args),
         Clocks::Status(args) => show(&args),
         Clocks::Stop { name } => {
@@ -191,20 +190,19 @@ pub fn run(command: Clocks) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn read_clock(file: &Path) -> anyhow::Result<DesiredClock> {
-    let name = file.to_string_lossy();
-    let (host, _) = input::read(file, FileKind::Host, "nothing was changed", HostFile::parse)?;
-    host.host.clock.with_context(|| format!("{name} has no `clock`: add one under `host`"))
+fn read_clock(of: &HostFile) -> anyhow::Result<DesiredClock> {
+    let clock = of.read()?.host.clock;
+    clock.with_context(|| format!("{} has no `clock`: add one under `host`", of.file.display()))
 }
 
-fn config(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
+fn config(of: &HostFile, json: bool) -> anyhow::Result<ExitCode> {
     #[derive(Serialize)]
     struct ClockReport<'a> {
         schema: &'static str,
         #[serde(flatten)]
         plan: &'a ClockPlan,
     }
-    let plan = keep::plan_for("clock", &read_clock(file)?)?;
+    let plan = keep::plan_for("clock", &read_clock(of)?)?;
     if json {
         let told = ClockReport { schema: "timewire.clock-config/1", plan: &plan };
         return output::json(&told);
@@ -265,7 +263,7 @@ fn urgent_of(interface: &IfName) -> anyhow::Result<u16> {
 }
 
 fn start(args: StartArgs) -> anyhow::Result<ExitCode> {
-    let desired = read_clock(&args.file)?;
+    let desired = read_clock(&args.of)?;
     let closes = closes(&args.closing)?;
     crate::apply::recover()?;
     let start = Start {

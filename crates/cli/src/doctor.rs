@@ -15,7 +15,7 @@ use timewire_host::doctor::{
 };
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_own_sysfs};
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::{CaseBackend, FileKind, Scenario};
 use timewire_tsn::backend;
 use timewire_tsn::file::ParseFile;
@@ -28,14 +28,15 @@ pub mod on_hosts;
 /// What is asked, and about which host.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// A scenario, a host file, or an interface; without it, this host in general
-    #[arg(value_name = "SCENARIO|HOSTFILE|INTERFACE")]
+    /// A scenario, a network file with host settings, or an interface; without it, this host in
+    /// general
+    #[arg(value_name = "FILE|INTERFACE")]
     pub what: Option<String>,
     /// With a scenario: this host as this station of it, instead of the local laboratory; needs
-    /// --interface
+    /// --interface. With a network file: the station, where several have host settings
     #[arg(long, value_name = "NAME")]
     pub station: Option<StationName>,
-    /// With --station: the interface to the segment
+    /// With --station of a scenario: the interface to the segment
     #[arg(long, value_name = "INTERFACE")]
     pub interface: Option<IfName>,
     /// Judge the host that was recorded in this directory instead of this one; or, with a network
@@ -64,7 +65,7 @@ pub fn run(args: &Doctor) -> anyhow::Result<ExitCode> {
         return on_hosts::run(args, hosts);
     }
     // A wrong file is told before anything is tried.
-    let mut asked = args.what.as_deref().map(Asked::parse).transpose()?;
+    let mut asked = args.what.as_deref().map(|what| Asked::parse(what, args)).transpose()?;
     let mut on = on_station(args, asked.as_ref())?;
     // What is tried on an interface is taken back first, and a record is written whole.
     let ends_whole = args.try_offload.is_some() || args.record.is_some();
@@ -113,39 +114,25 @@ struct DoctorReport<'a> {
 /// What the word on the command line is.
 enum Asked {
     Scenario(Box<Scenario>),
-    HostFile(Box<HostFile>),
+    HostSettings(Box<HostSettings>),
     /// No file, so an interface, if there is one.
     Name(String),
 }
 
 impl Asked {
-    fn parse(what: &str) -> anyhow::Result<Asked> {
+    fn parse(what: &str, args: &Doctor) -> anyhow::Result<Asked> {
         let path = Path::new(what);
         if !path.is_file() {
             return Ok(Asked::Name(what.to_owned()));
         }
         let nothing = "nothing was judged";
-        if is_host_file(&input::text(path)?) {
-            let (file, _) = input::read(path, FileKind::Host, nothing, HostFile::parse)?;
-            return Ok(Asked::HostFile(Box::new(file)));
+        if FileKind::of(&input::text(path)?) == Some(FileKind::Network) {
+            let file = input::host_settings(path, args.station.as_ref(), nothing)?;
+            return Ok(Asked::HostSettings(Box::new(file)));
         }
         let (scenario, _) = input::read(path, FileKind::Scenario, nothing, Scenario::parse)?;
         Ok(Asked::Scenario(Box::new(scenario)))
     }
-}
-
-/// Whether a text has the key `host` and not those of a scenario. What it is else is told by
-/// reading it.
-fn is_host_file(text: &str) -> bool {
-    let has = |key: &str| {
-        text.lines().any(|line| {
-            let line = line.trim_start_matches(['{', ' ', '\t']);
-            let line = line.strip_prefix(['"', '\'']).unwrap_or(line);
-            let rest = line.strip_prefix(key).map(|rest| rest.trim_start_matches(['"', '\'', ' ']));
-            rest.is_some_and(|rest| rest.starts_with(':'))
-        })
-    };
-    has("host") && !has("stations")
 }
 
 /// The station that this host is to be judged as, and its interface.
@@ -154,6 +141,9 @@ fn on_station(
     asked: Option<&Asked>,
 ) -> anyhow::Result<Option<(StationName, IfName)>> {
     if args.station.is_none() && args.interface.is_none() {
+        return Ok(None);
+    }
+    if matches!(asked, Some(Asked::HostSettings(_))) && args.interface.is_none() {
         return Ok(None);
     }
     let Some(Asked::Scenario(scenario)) = asked else {
@@ -186,7 +176,7 @@ fn question(
                 Question::Station(Box::new(asked))
             }
         },
-        Some(Asked::HostFile(file)) => Question::HostFile(file),
+        Some(Asked::HostSettings(file)) => Question::HostSettings(file),
         Some(Asked::Name(name)) => {
             let known = snapshot.settings.interfaces.keys().find(|known| known.as_str() == name);
             let Some(known) = known else {
@@ -335,18 +325,3 @@ pub fn probe(needs: bool) -> anyhow::Result<ExitCode> {
 
 const PROBES_FILE: &str = "probes.json";
 const SNAPSHOT_FILE: &str = "snapshot.json";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn t0_host_files_are_told_from_scenarios() {
-        for text in ["timewire: 1\nname: x\nhost:\n  interfaces: []\n", "{\n \"host\": {}}\n"] {
-            assert!(is_host_file(text), "{text}");
-        }
-        for text in ["timewire: 1\nstations: []\nhost: {}\n", "name: host\n", "# host: x\n"] {
-            assert!(!is_host_file(text), "{text}");
-        }
-    }
-}

@@ -2,7 +2,6 @@
 //! `timewire group`: trees of scheduling groups.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -11,12 +10,10 @@ use serde_json::{Value as Json, json};
 use timewire_base::{Span, parse_span};
 use timewire_datapath::groups::{self, GroupRequest, GroupResponse, Groups};
 use timewire_host::groups::{Kept, MemberStatus, ModelStatus, RowStatus};
-use timewire_model::scenario::FileKind;
-use timewire_model::scenario::host::HostFile;
-use timewire_tsn::file::ParseFile;
 
 use crate::ending::Ending;
-use crate::{input, output};
+use crate::input::HostFile;
+use crate::output;
 
 /// What is done with groups.
 #[derive(Debug, Subcommand)]
@@ -28,17 +25,11 @@ pub enum GroupCommand {
     /// Put the groups of a file in force until ended, in the foreground
     ///
     /// Members get back what they had when it ends, also when it is killed.
-    Start {
-        /// A host file with `host.groups` (YAML or JSON)
-        file: PathBuf,
-    },
+    Start(HostFile),
     /// Show the groups in force, with what their members did
     Show(Show),
     /// Put the groups of another file in force: all members change, or none
-    Switch {
-        /// A host file with `host.groups` (YAML or JSON)
-        file: PathBuf,
-    },
+    Switch(HostFile),
     /// Put a running process into a group
     Add(Add),
     /// Take a process out of its group and give it back what it had
@@ -52,8 +43,8 @@ pub enum GroupCommand {
 
 #[derive(Debug, Args)]
 pub struct File {
-    /// A host file with `host.groups` (YAML or JSON)
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub of: HostFile,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -99,7 +90,7 @@ pub struct Add {
 pub fn run(command: GroupCommand) -> anyhow::Result<ExitCode> {
     match command {
         GroupCommand::Check(args) => check(&args),
-        GroupCommand::Start { file } => start(&file),
+        GroupCommand::Start(of) => start(&of),
         GroupCommand::Show(args) if args.watch => watch(&args),
         GroupCommand::Show(args) => {
             let status = status()?;
@@ -108,8 +99,8 @@ pub fn run(command: GroupCommand) -> anyhow::Result<ExitCode> {
             }
             output::print(&describe(&status, None))
         }
-        GroupCommand::Switch { file } => {
-            let file = serde_json::to_value(read(&file)?)?;
+        GroupCommand::Switch(of) => {
+            let file = serde_json::to_value(of.read()?)?;
             done(&GroupRequest::Switch { file })
         }
         GroupCommand::Add(args) => {
@@ -121,17 +112,13 @@ pub fn run(command: GroupCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<HostFile> {
-    Ok(input::read(path, FileKind::Host, "nothing was changed", HostFile::parse)?.0)
-}
-
 fn check(args: &File) -> anyhow::Result<ExitCode> {
-    let plan = groups::plan(&read(&args.file)?)?;
+    let plan = groups::plan(&args.of.read()?)?;
     if args.json { output::json(&plan.report()) } else { output::print(&plan.to_string()) }
 }
 
-fn start(path: &Path) -> anyhow::Result<ExitCode> {
-    let file = read(path)?;
+fn start(of: &HostFile) -> anyhow::Result<ExitCode> {
+    let file = of.read()?;
     crate::apply::recover()?;
     let groups = Groups::start(file)?;
     say_text!("{}", describe(&groups.status(), None));

@@ -6,12 +6,15 @@ use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
+use clap::Args;
 use timewire_base::StationName;
 use timewire_datapath::DatapathError;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::{FileKind, Scenario, ScenarioErrors};
+use timewire_tsn::file;
 
 /// What is wrong with a file, each mistake as a block that begins with `error: `; printed as it is.
 #[derive(Debug)]
@@ -28,6 +31,35 @@ impl fmt::Display for Refused {
 }
 
 impl Error for Refused {}
+
+/// A network file from which the host settings of one station are taken.
+#[derive(Debug, Args)]
+pub struct HostFile {
+    /// Network file with host settings of a station (YAML or JSON)
+    pub file: PathBuf,
+    /// The station, where several have host settings
+    #[arg(long, value_name = "NAME")]
+    pub station: Option<StationName>,
+}
+
+impl HostFile {
+    /// **Errors**: as [`host_settings`].
+    pub fn read(&self) -> anyhow::Result<HostSettings> {
+        host_settings(&self.file, self.station.as_ref(), "nothing was changed")
+    }
+}
+
+/// The host settings of a station of a network file, or of the only one that has some.
+///
+/// **Errors**: as [`read`].
+pub fn host_settings(
+    path: &Path,
+    station: Option<&StationName>,
+    nothing: &'static str,
+) -> anyhow::Result<HostSettings> {
+    let parse = |name: &str, text: &str| file::host_settings(name, text, station);
+    Ok(read(path, FileKind::Network, nothing, parse)?.0)
+}
 
 /// The text of a file.
 ///

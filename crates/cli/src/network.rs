@@ -27,6 +27,7 @@ use timewire_runner::network::{self, Begun, Compiled, LaunchError, Obstacle, Pla
 use timewire_runner::rundir::{Destination, RunDir, RunEnd, RunRequest};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
+use timewire_tsn::file::ParseFile;
 
 use crate::compare;
 use crate::doctor::on_hosts::Preflight;

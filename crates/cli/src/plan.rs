@@ -68,7 +68,7 @@ pub struct PlanArgs {
         ]
     )]
     pub check: Option<PathBuf>,
-    /// Write the plan for Linux into this new directory: host files for `apply`, lines of tc,
+    /// Write the plan for Linux into this new directory: host settings for `apply`, lines of tc,
     /// launch times of each talker, and the network with the plan in it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["tsnkit", "tsnbench"])]
     pub render: Option<PathBuf>,

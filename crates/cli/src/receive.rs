@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value as Json, json};
-use timewire_base::{IfName, Span, parse_span};
+use timewire_base::{IfName, Span, StationName, parse_span};
 use timewire_datapath::receive_priority::{self, ClassStatus, Notes, ReceiveStatus};
-use timewire_model::scenario::FileKind;
-use timewire_model::scenario::host::{HostFile, Receive};
-use timewire_tsn::file::ParseFile;
+use timewire_model::scenario::host::Receive;
 
 use crate::ending::Ending;
 use crate::{input, output};
@@ -38,9 +36,12 @@ pub enum ReceiveCommand {
 pub struct Rules {
     /// The interface
     pub interface: IfName,
-    /// Host file (YAML or JSON); its `receive` of this interface is taken
+    /// Network file (YAML or JSON); `receive` of this interface in its host settings is taken
     #[arg(long, value_name = "FILE", conflicts_with_all = ["class", "normal_cpus", "mode"])]
     pub file: Option<PathBuf>,
+    /// The station of the file, where several have host settings
+    #[arg(long, value_name = "NAME", requires = "file")]
+    pub station: Option<StationName>,
     /// All rules as JSON, as `show --json` prints them under `receive`
     #[arg(long, value_name = "JSON", conflicts_with_all = ["file", "class", "normal_cpus", "mode"])]
     pub rules: Option<String>,
@@ -125,7 +126,7 @@ fn tell(notes: Notes) -> ExitCode {
 
 fn desired(rules: &Rules) -> anyhow::Result<Receive> {
     if let Some(path) = &rules.file {
-        return from_file(path, &rules.interface);
+        return from_file(path, rules);
     }
     if let Some(text) = &rules.rules {
         let rules: Json = serde_json::from_str(text).context("--rules is no JSON")?;
@@ -148,7 +149,7 @@ fn of_json(rules: &Json) -> anyhow::Result<Receive> {
     Receive::from_json("the command line", rules).map_err(|errors| {
         // Where it stands in a file that nobody has written helps nobody.
         let said = errors.errors.iter().map(|error| {
-            let key = error.key.strip_prefix("host.interfaces[0].receive.").unwrap_or(&error.key);
+            let key = error.key.strip_prefix("receive.").unwrap_or(&error.key);
             let hint = if error.hint.is_empty() { "" } else { "; " };
             format!("{key}: {}{hint}{}", error.message, error.hint)
         });
@@ -156,14 +157,15 @@ fn of_json(rules: &Json) -> anyhow::Result<Receive> {
     })
 }
 
-fn from_file(path: &Path, interface: &IfName) -> anyhow::Result<Receive> {
-    let (file, _) = input::read(path, FileKind::Host, "nothing was changed", HostFile::parse)?;
+fn from_file(path: &Path, rules: &Rules) -> anyhow::Result<Receive> {
+    let Rules { interface, station, .. } = rules;
+    let file = input::host_settings(path, station.as_ref(), "nothing was changed")?;
     let desired = file.host.interfaces.into_iter().find(|it| it.name == *interface);
     let receive = desired.and_then(|it| it.receive);
     receive.with_context(|| format!("{} has no `receive` of {interface}", path.display()))
 }
 
-/// A class of the command line, as the host file has it.
+/// A class of the command line, as host settings have it.
 fn parse_class(text: &str) -> Result<Json, String> {
     let form = "a class is like control:1:port=15001,pcp=6+vlan=10->threads:2";
     let (rules, target) = text.split_once("->").unwrap_or((text, "kernel"));

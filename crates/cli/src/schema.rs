@@ -19,11 +19,9 @@ pub struct Schema {
 enum FileKind {
     /// A network, its schedule, traffic, experiment and limits
     Scenario,
-    /// What a host is to be like
-    Host,
     /// What `talk --streams` sends
     Streams,
-    /// What `sim` simulates
+    /// What `plan`, `sim` and `run` take, and the host settings that `apply` takes
     Network,
     /// What stations with agents do
     Experiment,
@@ -35,7 +33,6 @@ enum FileKind {
 pub fn run(args: &Schema) -> anyhow::Result<ExitCode> {
     output::print(&match args.of {
         FileKind::Scenario => timewire_model::scenario::json_schema(),
-        FileKind::Host => timewire_model::scenario::host::host_schema(),
         FileKind::Streams => timewire_model::scenario::streams::streams_schema(),
         FileKind::Experiment => timewire_model::scenario::experiment_file::experiment_schema(),
         FileKind::Hosts => timewire_model::scenario::hosts_file::hosts_schema(),

@@ -14,6 +14,7 @@ use timewire_model::scenario::{FileKind, ScenarioErrors};
 use timewire_runner::rundir::Destination;
 use timewire_runner::simulation::{self, Directory, Runs};
 use timewire_sim::net::{StreamSpec, Traffic};
+use timewire_tsn::file::ParseFile;
 
 use crate::ending::{CODE, Ending, WORDS};
 use crate::experiment;

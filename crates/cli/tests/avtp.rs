@@ -393,7 +393,7 @@ each stream: MaxFrameSize 60 B, MaxIntervalFrames 1, on the wire 102 B
 one stream               6.528000 Mbit/s  6.528 %
 all 2                   13.056000 Mbit/s  13.056 %
 cbs idleslope 13056 sendslope -86944 hicredit 202 locredit -89
-in a host file:
+in host settings:
   shaper: { credit: { from: reservation, rate: 13056kbit, frame: 102B, port: 100Mbit, \
 interference: 1542B } }
 "

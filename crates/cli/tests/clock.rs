@@ -25,7 +25,8 @@ fn linuxptp() -> bool {
 
 fn file(interface: &str, role: &str, more: &str) -> String {
     format!(
-        "timewire: 1\nname: a\nhost:\n  clock: {{interfaces: [{interface}], role: {role}, \
+        "timewire: 1\nkind: network\nname: a\n\
+         stations:\n- name: alpha\n  host:\n    clock: {{interfaces: [{interface}], role: {role}, \
          adjust: false, limits: {{offset: 100ms, good_samples: 3}}{more}}}\n"
     )
 }
@@ -241,7 +242,12 @@ fn t3_what_cannot_be_is_refused_and_changes_nothing() {
         "va cannot timestamp in hardware",
     );
     refused(&file("nix", "receiver", ""), 2, "nix: there is no such interface");
-    refused("timewire: 1\nname: a\nhost: {}\n", 2, "has no `clock`");
+    refused(
+        "timewire: 1\nkind: network\nname: a\n\
+         stations: [{name: alpha, host: {}}]\n",
+        2,
+        "has no `clock`",
+    );
     // A clock that is at work on the interface by its configuration alone.
     host.scratch().write("give.yaml", &file("va", "transmitter", ""));
     let _running = host.spawn(&["clock", "start", "give.yaml", "--name", "give"]);

@@ -154,10 +154,14 @@ fn t3_a_wrong_file_is_told_before_anything_is_tried() {
     let said = timewire(&["doctor", &scenario]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
     assert!(said.stderr.contains("bad.yaml:2"), "{said:?}");
-    let file = scratch.write("host.yaml", "timewire: 1\nname: x\nhost:\n  interfaces: 7\n");
+    let file = scratch.write(
+        "host.yaml",
+        "timewire: 1\nkind: network\nname: x\n\
+         stations:\n- name: alpha\n  host:\n    interfaces: 7\n",
+    );
     let said = timewire(&["doctor", &file]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
-    assert!(said.stderr.contains("host.yaml:4"), "{said:?}");
+    assert!(said.stderr.contains("host.yaml:7"), "{said:?}");
 }
 
 #[test]
@@ -469,7 +473,7 @@ fn t4_apply_of_a_station_asks_the_doctor() {
     assert_eq!(lines[6], "0", "it was undone: {said:?}");
 }
 
-/// Host files of which some cannot be carried out by a virtual pair with one queue, and a NIC that
+/// Settings of which some cannot be carried out by a virtual pair with one queue, and a NIC that
 /// is not there.
 const FILES: &[(&str, &str)] = &[
     ("up", "{ name: eth0, up: true }"),
@@ -500,7 +504,10 @@ fn t3_apply_never_says_yes_where_the_doctor_says_no() {
     host.tool("ip link add eth0 type veth peer name far0");
     let (mut refused, mut taken) = (0, 0);
     for (name, interface) in FILES {
-        let text = format!("timewire: 1\nname: {name}\nhost:\n  interfaces: [{interface}]\n");
+        let text = format!(
+            "timewire: 1\nkind: network\nname: {name}\n\
+             stations:\n- name: alpha\n  host:\n    interfaces: [{interface}]\n"
+        );
         let file = host.scratch().write(&format!("{name}.host.yaml"), &text);
         let judged = host.timewire(&["doctor", &file, "--json"]);
         let told = judged.json();

@@ -40,8 +40,9 @@ impl Station {
         scratch.hosts(&[("s0", format!("unix:{}", scratch.join("s0.sock")))]);
         scratch.write("tiny.yaml", &tiny());
         scratch.write("slower.yaml", &tiny().replace("cycle_time: 1ms", "cycle_time: 2ms"));
-        let sysctls = "timewire: 1\nname: forwarding\nhost: {sysctls: [{name: \
-                       net.ipv4.ip_forward, value: '1'}]}\n";
+        let sysctls = "timewire: 1\nkind: network\nname: forwarding\n\
+                       stations: [{name: alpha, host: {sysctls: [{name: \
+                       net.ipv4.ip_forward, value: '1'}]}}]\n";
         scratch.write("host.yaml", sysctls);
         let station = Station { host, agent: None, runs: 0.into() };
         let agent = station.agent();
@@ -148,10 +149,10 @@ fn t3_what_commands_of_this_program_change_is_restored() {
         ("a MAC that is killed", &["put tiny.yaml", &killed]),
         ("a MAC that the step ends itself", &["put tiny.yaml", &unmarked]),
         ("receive priority", &["run timewire receive start phy0 --class control:1:port=15001"]),
-        ("a host file as a step", &["apply host.yaml"]),
-        ("a host file that is applied", &["put host.yaml", "run timewire apply host.yaml"]),
+        ("host settings as a step", &["apply host.yaml"]),
+        ("host settings that are applied", &["put host.yaml", "run timewire apply host.yaml"]),
         (
-            "a host file that waits for its confirmation",
+            "host settings that wait for their confirmation",
             &["put host.yaml", "run timewire apply host.yaml --confirm-within 600s"],
         ),
         (

@@ -9,30 +9,33 @@ use crate::support::interrupted::{To, end, hears_as};
 use crate::support::{Host, Running, Said, Scratch, timewire, wait_until};
 
 const TREE: &str = "timewire: 1
+kind: network
 name: station
-host:
-  groups:
-    name: top
-    policy: sequential
-    highest: 40
-    members:
-      - is:
-          kind: group
-          group:
-            name: control
-            policy: priority
-            cpus: 0
-            members: []
-      - is:
-          kind: group
-          group:
-            name: turns
-            policy: tdm
-            cycle: 100ms
-            members:
-              - is: {kind: program, run: [sleep, '1000']}
-                offset: 20ms
-                length: 30ms
+stations:
+  - name: alpha
+    host:
+      groups:
+        name: top
+        policy: sequential
+        highest: 40
+        members:
+          - is:
+              kind: group
+              group:
+                name: control
+                policy: priority
+                cpus: 0
+                members: []
+          - is:
+              kind: group
+              group:
+                name: turns
+                policy: tdm
+                cycle: 100ms
+                members:
+                  - is: {kind: program, run: [sleep, '1000']}
+                    offset: 20ms
+                    length: 30ms
 ";
 
 fn write(text: &str) -> (Scratch, String) {
@@ -74,19 +77,56 @@ fn t1_check_refuses_what_cannot_be() {
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("the window at 20ms ends at 110ms, after the cycle of 100ms"));
     assert!(said.stderr.contains("; nothing was changed"));
-    let (_scratch, file) = write("timewire: 1\nname: x\nhost: {}\n");
+    let (_scratch, file) = write(
+        "timewire: 1\nkind: network\nname: x\n\
+         stations: [{name: alpha, host: {}}]\n",
+    );
     let said = timewire(&["group", "check", &file]);
     said.failed(2, "error: `x` has no `host.groups`: nothing to put in force\n");
     let members: Vec<String> = (1..500)
         .map(|pid| format!("{{is: {{kind: process, pid: {pid}}}, runtime: 9ms, period: 10ms}}"))
         .collect();
     let (_scratch, file) = write(&format!(
-        "timewire: 1\nname: x\nhost: {{groups: {{name: d, policy: deadline, members: [{}]}}}}\n",
+        "timewire: 1\nkind: network\nname: x\n\
+         stations: [{{name: alpha, host: {{groups: {{name: d, policy: deadline, \
+         members: [{}]}}}}}}]\n",
         members.join(", ")
     ));
     let said = timewire(&["group", "check", &file]);
     assert_eq!(said.code, Some(2));
     assert!(said.stderr.contains("with this one the reservations need"), "{}", said.stderr);
+}
+
+#[test]
+fn t1_host_settings_are_those_of_the_station_that_is_named() {
+    let member = "members: [{is: {kind: process, pid: 7}, priority: 3}]";
+    let mut two = TREE.replace("members: []", member);
+    two += "  - {name: beta, host: {groups: {name: b, policy: sequential, members: []}}}\n";
+    let (_scratch, file) = write(&two);
+    let both = timewire(&["group", "check", &file]);
+    assert_eq!(both.code, Some(2));
+    assert!(both.stderr.contains("stations: 2 stations have `host`\n"), "{}", both.stderr);
+    assert!(both.stderr.contains("say which with --station: `alpha`, `beta`\n"));
+    let other = timewire(&["group", "check", &file, "--station", "gamma"]);
+    assert_eq!(other.code, Some(2));
+    assert!(other.stderr.contains("no station `gamma` has `host`"), "{}", other.stderr);
+    let of_beta = timewire(&["group", "check", &file, "--station", "beta", "--json"]);
+    assert_eq!(of_beta.done().json()["rows"].as_array().map(Vec::len), Some(1));
+    // Of a whole network it is the same key.
+    let network = two
+        + "links: [[alpha, beta]]\n\
+           streams: [{name: s, talker: alpha, listeners: beta, size: 64B, period: 1ms}]\n";
+    let (_scratch, file) = write(&network);
+    let of_alpha = timewire(&["group", "check", &file, "--station", "alpha", "--json"]);
+    assert_eq!(of_alpha.done().json()["rows"].as_array().map(Vec::len), Some(5));
+    timewire(&["sim", &file]).done();
+    let wrong = network.replace("length: 30ms", "length: 90ms");
+    let (_scratch, file) = write(&wrong);
+    for verb in ["sim", "plan"] {
+        let said = timewire(&[verb, &file]);
+        assert_eq!(said.code, Some(2));
+        assert!(said.stderr.contains("the window at 20ms ends at 110ms"), "{}", said.stderr);
+    }
 }
 
 /// The policy and the real-time priority of a process.
@@ -164,16 +204,19 @@ fn t3_a_day_of_groups() {
 
     // A file of its own: who is in both stays, the others go back.
     let other = format!(
-        "timewire: 1\nname: other\nhost: {{groups: {{name: all, policy: round_robin, members: \
-         [{{is: {{kind: process, pid: {first}}}}}]}}}}\n"
+        "timewire: 1\nkind: network\nname: other\n\
+         stations: [{{name: alpha, host: {{groups: {{name: all, policy: round_robin, members: \
+         [{{is: {{kind: process, pid: {first}}}}}]}}}}}}]\n"
     );
     let (_scratch, other) = write(&other);
     host.timewire(&["group", "switch", &other]).done();
     assert_eq!((scheduling(&one), scheduling(&two)), ((2, 60), (0, 0)));
     assert!(host.processes_with("1000").is_empty(), "the program of the old model has ended");
     let bad = format!(
-        "timewire: 1\nname: bad\nhost: {{groups: {{name: all, policy: sequential, members: \
-         [{{is: {{kind: process, pid: {second}}}}}, {{is: {{kind: napi, interface: none0}}}}]}}}}\n"
+        "timewire: 1\nkind: network\nname: bad\n\
+         stations: [{{name: alpha, host: {{groups: {{name: all, policy: sequential, members: \
+         [{{is: {{kind: process, pid: {second}}}}}, \
+         {{is: {{kind: napi, interface: none0}}}}]}}}}}}]\n"
     );
     let (_scratch, bad) = write(&bad);
     refused(host.timewire(&["group", "switch", &bad]), "there is no interface none0");
@@ -221,8 +264,10 @@ fn t3_what_this_kernel_lacks_is_named() {
     let Some(host) = Host::start() else { return };
     // The loopback interface does not poll, anywhere.
     let (_scratch, file) = write(
-        "timewire: 1\nname: x\nhost: {groups: {name: g, policy: sequential, members: [{is: {kind: \
-         napi, interface: lo}}]}}\n",
+        "timewire: 1\nkind: network\nname: x\n\
+         stations: [{name: alpha, host: {groups: {name: g, policy: sequential, \
+         members: [{is: {kind: \
+         napi, interface: lo}}]}}}]\n",
     );
     let said = host.timewire(&["group", "start", &file]);
     assert_eq!(said.code, Some(4), "{said:?}");

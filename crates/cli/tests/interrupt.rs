@@ -71,7 +71,7 @@ const CROWD: [(u32, u32); 35] = [
 /// A network whose plan is searched for as long as it may take.
 fn crowded_network() -> String {
     let mut text = "timewire: 1\nkind: network\nname: crowd\nduration: 1s\n\
-        stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\nstreams:\n"
+                    stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\nstreams:\n"
         .to_owned();
     for (number, (bytes, period)) in CROWD.into_iter().enumerate() {
         text += &format!(
@@ -106,12 +106,13 @@ fn late_network() -> String {
 
 /// Gates of its talker that make many starts worth a look.
 fn many_gates() -> String {
-    let mut text =
-        "timewire: 1\nname: a\nhost:\n  interfaces:\n    - name: eth0\n      transmit:\n        \
-        handle: 100\n        overhead: 24B\n        classes:\n          \
-        - { queues: 1@0 }\n          - { priorities: [7], queues: 1@1 }\n        \
-        gates:\n          base_time: 0ns\n          entries:\n"
-            .to_owned();
+    let mut text = "timewire: 1\nkind: network\nname: a\n\
+         stations:\n- name: alpha\n  host:\n    interfaces:\n      - name: eth0\n        \
+         transmit:\n          \
+        handle: 100\n          overhead: 24B\n          classes:\n            \
+        - { queues: 1@0 }\n            - { priorities: [7], queues: 1@1 }\n          \
+        gates:\n            base_time: 0ns\n            entries:\n"
+        .to_owned();
     for _ in 0..15 {
         text += "            - { open: [1], interval: 30us }\n            \
                  - { open: [0], interval: 20us }\n";

@@ -260,7 +260,7 @@ fn t3_what_has_nothing_to_keep_ends_at_once() {
     host.tool("mkdir array");
     host.tool("mkfifo array/array.json");
     let network = "timewire: 1\nkind: network\nname: n\nduration: 10ms\n\
-         stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\n\
+                   stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\n\
          streams:\n- { name: s, talker: a, listeners: b, class: 7, size: 59B, \
          scheduled: true, max_latency: 1ms, kind: cyclic, period: 1ms }\n";
     host.scratch().write("n.yaml", network);
@@ -333,8 +333,9 @@ fn t3_what_goes_on_until_it_is_ended_ends_with_what_it_found() {
     all_are_ended(&host, &table);
 }
 
-const GROUPS: &str = "timewire: 1\nname: x\nhost: {groups: {name: g, policy: priority, \
-     highest: 40, members: [{is: {kind: process, pid: 1}, priority: 1}]}}\n";
+const GROUPS: &str = "timewire: 1\nkind: network\nname: x\n\
+                      stations: [{name: alpha, host: {groups: {name: g, policy: priority, \
+     highest: 40, members: [{is: {kind: process, pid: 1}, priority: 1}]}}}]\n";
 
 /// 16 bits, 48 kHz, one channel, one second.
 const WAVE_HEAD: [u8; 44] = *b"RIFF\x24\x77\x01\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\

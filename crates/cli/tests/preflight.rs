@@ -101,8 +101,9 @@ fn t3_what_is_wrong_with_stations_is_said_before_anything_is_done() {
     };
     scratch.write(
         "host.yaml",
-        "timewire: 1\nname: forwarding\nhost: {sysctls: [{name: \
-                                net.ipv4.ip_forward, value: '1'}]}\n",
+        "timewire: 1\nkind: network\nname: forwarding\n\
+         stations: [{name: alpha, host: {sysctls: [{name: \
+                                net.ipv4.ip_forward, value: '1'}]}}]\n",
     );
     let mut hosts = vec![("good", unix("good"))];
     let mut all = station("good");

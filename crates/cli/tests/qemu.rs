@@ -71,14 +71,17 @@ fn t4_qemu_a_sealed_command_has_what_was_named() {
 /// of that passes while the host is slow to give it files.
 const GIVER: &str = "\
 timewire: 1
+kind: network
 name: giver
-host:
-  clock:
-    interfaces: [eth0]
-    daemons: [ptp4l]
-    role: transmitter
-    timestamps: hardware
-    limits: {offset: 500us, silence: 60s}
+stations:
+  - name: alpha
+    host:
+      clock:
+        interfaces: [eth0]
+        daemons: [ptp4l]
+        role: transmitter
+        timestamps: hardware
+        limits: {offset: 500us, silence: 60s}
 ";
 /// The NIC's clock is set back by so much.
 const BACK_NS: i64 = 1_000_000;

@@ -159,10 +159,12 @@ fn t3_classes_are_counted_delivered_changed_and_ended() {
 #[test]
 fn t3_it_survives_without_a_process_and_the_file_says_the_same() {
     let Some(pair) = Pair::start() else { return };
-    let text = "timewire: 1\nname: a\nhost:\n  interfaces:\n  - name: phy0\n    receive:\n      \
-        mode: generic\n      normal_cpus: 0\n      classes:\n      - name: media\n        \
-        priority: 3\n        matches: [{stream: 00-11-22-33-44-55:00-01, pcp: 3}]\n        \
-        to: threads\n        cpus: 1\n        scheduling: {policy: other}\n";
+    let text = "timewire: 1\nkind: network\nname: a\n\
+                stations:\n- name: alpha\n  host:\n    interfaces:\n    - name: phy0\n      \
+                receive:\n        \
+        mode: generic\n        normal_cpus: 0\n        classes:\n        - name: media\n          \
+        priority: 3\n          matches: [{stream: 00-11-22-33-44-55:00-01, pcp: 3}]\n          \
+        to: threads\n          cpus: 1\n          scheduling: {policy: other}\n";
     let file = pair.0.scratch().write("host.yaml", text);
     pair.receive(&["start", "phy0", "--file", &file]).done();
     assert_eq!(pair.0.processes_with(TIMEWIRE).len(), 0);
@@ -470,17 +472,20 @@ fn t3_a_socket_gets_its_class_and_the_stack_the_rest() {
     pair.is_clean();
 }
 
-/// What a host file says of receive classes is a setting like any other.
+/// What host settings say of receive classes is a setting like any other.
 #[test]
 fn t3_apply_puts_classes_there_and_undo_what_was_before() {
     let Some(pair) = Pair::start() else { return };
     let file = |name: &str, classes: &str| {
         let text = format!(
             "timewire: 1
+kind: network
 name: {name}
-host:
-  interfaces:
-    - {{name: phy0, receive: {{classes: [{classes}], normal_cpus: '0-1'}}}}
+stations:
+  - name: alpha
+    host:
+      interfaces:
+        - {{name: phy0, receive: {{classes: [{classes}], normal_cpus: '0-1'}}}}
 "
         );
         pair.0.scratch().write(&format!("{name}.yaml"), &text)

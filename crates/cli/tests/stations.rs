@@ -84,7 +84,7 @@ impl Stations {
     }
 }
 
-/// Applies a host file, starts a program that goes on, and leaves records.
+/// Applies host settings, starts a program that goes on, and leaves records.
 const EVENTFUL: &str = "
     setup: {steps: [{snapshot: before.json}, {apply: host.yaml}]}
     open: {steps: [{start: [sleep, '987654'], name: server}]}
@@ -93,8 +93,9 @@ const EVENTFUL: &str = "
 ";
 
 const HOST_FILE: &str = "timewire: 1
+kind: network
 name: forwarding
-host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}
+stations: [{name: alpha, host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}}]
 ";
 
 fn eventful(stations: &Stations) -> String {

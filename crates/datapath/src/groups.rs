@@ -17,7 +17,7 @@ use timewire_base::Failure;
 use timewire_host::groups::{Model, ModelStatus, POLL_INTERVAL, facts};
 use timewire_host::journal::{Journal, runtime_dir};
 use timewire_host::{HostError, Undo};
-use timewire_model::scenario::host::{Group, HostFile};
+use timewire_model::scenario::host::{Group, HostSettings};
 use timewire_sys::event;
 use timewire_tsn::file::ParseFile;
 use timewire_tsn::groups::GroupPlan;
@@ -87,7 +87,7 @@ impl Ask for GroupRequest {
 
 /// The groups of a host, in force. Dropping them restores all.
 pub struct Groups {
-    file: HostFile,
+    file: HostSettings,
     // Fields drop in this order: members go before the journal.
     model: Model,
     server: Server,
@@ -100,7 +100,7 @@ impl Groups {
     ///
     /// **Errors**: the file has none, others are in force, or the host refuses; nothing is changed
     /// then.
-    pub fn start(file: HostFile) -> Result<Groups, DatapathError> {
+    pub fn start(file: HostSettings) -> Result<Groups, DatapathError> {
         let plan = plan(&file)?;
         let socket = socket_path()?;
         if UnixStream::connect(&socket).is_ok() {
@@ -113,7 +113,7 @@ impl Groups {
         // Before any thread is started, so that all of them leave the signals to us.
         let requests = event::EndRequests::new()
             .map_err(|error| DatapathError::Invalid(format!("cannot wait for signals: {error}")))?;
-        let journal = Arc::new(Journal::begin(&format!("scheduling groups of {}", file.name))?);
+        let journal = Arc::new(Journal::begin(&format!("scheduling groups of {}", file.name()))?);
         let server = Server::bind_at(&socket)?;
         journal.record(Undo::RemoveFile { path: socket })?;
         let mut model = Model::new(Arc::clone(&journal));
@@ -159,17 +159,17 @@ impl Groups {
 /// What is asked of the host for the groups of a file.
 ///
 /// **Errors**: it has none, or this host cannot do it.
-pub fn plan(file: &HostFile) -> Result<GroupPlan, DatapathError> {
+pub fn plan(file: &HostSettings) -> Result<GroupPlan, DatapathError> {
     let group = file.host.groups.as_ref().ok_or_else(|| {
         DatapathError::Invalid(format!(
             "`{}` has no `host.groups`: nothing to put in force",
-            file.name
+            file.name()
         ))
     })?;
     Ok(GroupPlan::new(group, &facts()).map_err(HostError::from)?)
 }
 
-fn answer(file: &mut HostFile, model: &mut Model, request: GroupRequest) -> GroupResponse {
+fn answer(file: &mut HostSettings, model: &mut Model, request: GroupRequest) -> GroupResponse {
     let amend = matches!(request, GroupRequest::Add { .. } | GroupRequest::Remove { .. });
     let wanted = match request {
         GroupRequest::Show => {
@@ -205,9 +205,9 @@ fn answer(file: &mut HostFile, model: &mut Model, request: GroupRequest) -> Grou
 }
 
 /// A file that came over the socket, or was put together here.
-fn parse(file: &Json) -> Result<HostFile, DatapathError> {
+fn parse(file: &Json) -> Result<HostSettings, DatapathError> {
     let text = serde_json::to_string(file).expect("invariant: JSON can be written");
-    HostFile::parse("the new groups", &text).map_err(|errors| {
+    HostSettings::parse("the new groups", &text).map_err(|errors| {
         // Its lines are nobody's, so only what is wrong is said.
         let list = errors.errors.iter().map(|error| {
             let hint = if error.hint.is_empty() { "" } else { "; " };
@@ -217,9 +217,9 @@ fn parse(file: &Json) -> Result<HostFile, DatapathError> {
     })
 }
 
-fn add(file: &HostFile, group: &str, member: Json) -> Result<HostFile, DatapathError> {
+fn add(file: &HostSettings, group: &str, member: Json) -> Result<HostSettings, DatapathError> {
     let mut json = serde_json::to_value(file).expect("invariant: JSON can be written");
-    let Some(found) = find(&mut json["host"]["groups"], group) else {
+    let Some(found) = find(&mut json["stations"][0]["host"]["groups"], group) else {
         let names = file.host.groups.as_ref().map(Group::all).unwrap_or_default();
         let names: Vec<String> = names.iter().map(|group| group.name.to_string()).collect();
         return Err(DatapathError::Invalid(format!(
@@ -233,9 +233,9 @@ fn add(file: &HostFile, group: &str, member: Json) -> Result<HostFile, DatapathE
     parse(&json)
 }
 
-fn remove(file: &HostFile, pid: u32) -> Result<HostFile, DatapathError> {
+fn remove(file: &HostSettings, pid: u32) -> Result<HostSettings, DatapathError> {
     let mut json = serde_json::to_value(file).expect("invariant: JSON can be written");
-    if !take_out(&mut json["host"]["groups"], pid) {
+    if !take_out(&mut json["stations"][0]["host"]["groups"], pid) {
         return Err(DatapathError::Invalid(format!(
             "no member is written as process {pid}; only those can be removed one by one, others \
              by `timewire group switch`"
@@ -302,11 +302,12 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
 
-    fn file() -> HostFile {
-        let text = "{timewire: 1, name: t, host: {groups: {name: top, policy: sequential, \
-                    members: [{is: {kind: group, group: {name: in, policy: priority, \
-                    members: [{is: {kind: process, pid: 7}, priority: 1}]}}}]}}}";
-        HostFile::parse("t", text).unwrap_or_else(|errors| panic!("{errors}"))
+    fn file() -> HostSettings {
+        let text = "{timewire: 1, kind: network, name: t, stations: [{name: alpha, host: {groups: \
+                    {name: top, policy: sequential, members: [{is: {kind: group, group: \
+                    {name: in, policy: priority, \
+                    members: [{is: {kind: process, pid: 7}, priority: 1}]}}}]}}}]}";
+        HostSettings::parse("t", text).unwrap_or_else(|errors| panic!("{errors}"))
     }
 
     #[test]

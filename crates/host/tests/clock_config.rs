@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use timewire_host::clock::config::{ConfigError, HostAbilities, plan};
-use timewire_model::scenario::host::{DesiredClock, HostFile};
+use timewire_model::scenario::host::{DesiredClock, HostSettings};
 use timewire_sys::phc::TimestampAbilities;
 use timewire_tsn::file::ParseFile;
 
 fn desired(text: &str) -> DesiredClock {
-    let file = HostFile::parse("a.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let file = HostSettings::parse("a.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
     file.host.clock.unwrap()
 }
 
@@ -72,7 +72,12 @@ fn t1_each_desired_gets_its_configuration() {
 
 #[test]
 fn t0_what_interfaces_cannot_do_is_refused() {
-    let file = |clock: &str| desired(&format!("timewire: 1\nname: a\nhost: {{clock: {clock}}}\n"));
+    let file = |clock: &str| {
+        desired(&format!(
+            "timewire: 1\nkind: network\nname: a\n\
+             stations: [{{name: alpha, host: {{clock: {clock}}}}}]\n"
+        ))
+    };
     let refused = |clock: &str| {
         let desired = file(clock);
         plan(&desired, &place(&desired, 3)).unwrap_err()

@@ -17,7 +17,7 @@ use timewire_host::doctor::{
 };
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::model::{Bounded, BpfProgram, Feature, Reading};
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::{Scenario, SocketType};
 use timewire_tsn::backend::TransmitBackend;
 use timewire_tsn::file::ParseFile;
@@ -78,7 +78,9 @@ const USER: &str = "laptop-user";
 
 fn host_file(name: &str) -> Question {
     let text = std::fs::read_to_string(here(name)).unwrap();
-    Question::HostFile(Box::new(HostFile::parse(name, &text).unwrap_or_else(|e| panic!("{e}"))))
+    Question::HostSettings(Box::new(
+        HostSettings::parse(name, &text).unwrap_or_else(|e| panic!("{e}")),
+    ))
 }
 
 fn scenario() -> Scenario {
@@ -98,7 +100,7 @@ fn questions() -> [(&'static str, Question); 6] {
         ("interface", Question::Interface(eth0())),
         ("scenario", Question::Scenario(Box::new(scenario()))),
         ("station-on-eth0", station(scenario(), "alpha", None)),
-        ("host-file", host_file("host.yaml")),
+        ("host-settings", host_file("host.yaml")),
         ("offload", host_file("offload.yaml")),
     ]
 }
@@ -183,7 +185,7 @@ fn t1_hosts_differ_in_what_they_should() {
     };
     assert_eq!(state("i225-6.12-rt.offload", Check::LinkTimestamps), Some(State::Ok));
     assert_eq!(state("laptop-r8169-6.12.offload", Check::LinkTimestamps), Some(State::Missing));
-    assert_eq!(state("laptop-r8169-6.12.host-file", Check::LinkQueues), Some(State::Missing));
+    assert_eq!(state("laptop-r8169-6.12.host-settings", Check::LinkQueues), Some(State::Missing));
     assert_eq!(state("guest-6.18.scenario", Check::Backend), Some(State::Missing));
     assert_eq!(state("laboratory-6.12.scenario", Check::Backend), Some(State::Ok));
     // What was tried on a NIC goes before what its driver is known for.
@@ -236,9 +238,12 @@ fn t1_what_a_host_file_mends_is_well() {
                    { priorities: [3], queues: 1@0 }, { queues: 1@1 }] }";
     let judged = |host: &(Snapshot, Probes), more: &str| {
         let interface = format!("{{ name: eth0, {more}{classes} }}");
-        let text = format!("timewire: 1\nname: x\nhost:\n  interfaces:\n    - {interface}\n");
-        let file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
-        let question = Question::HostFile(Box::new(file));
+        let text = format!(
+            "timewire: 1\nkind: network\nname: x\n\
+             stations:\n- name: alpha\n  host:\n    interfaces:\n      - {interface}\n"
+        );
+        let file = HostSettings::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let question = Question::HostSettings(Box::new(file));
         let diagnosis = doctor::judge(&host.0, &host.1, &question);
         let of = |check| {
             let all = diagnosis.findings.iter().filter(|finding| finding.id == check);
@@ -275,14 +280,18 @@ fn t1_a_driver_without_xdp_is_no_variant() {
     }
 }
 
-/// A host file with one program, which is above everything that is no member.
+/// Host settings with one program, which is above everything that is no member.
 fn one_program(interface: &str, members: &str) -> Question {
+    let members: String = members.lines().map(|line| format!("  {line}\n")).collect();
     let text = format!(
-        "timewire: 1\nname: x\nhost:\n  interfaces:\n    - {{ name: eth0, {interface} }}\n  \
-         groups:\n    name: all\n    policy: sequential\n{members}"
+        "timewire: 1\nkind: network\nname: x\n\
+         stations:\n- name: alpha\n  host:\n    interfaces:\n      \
+         - {{ name: eth0, {interface} }}\n    groups:\n      \
+         name: all\n      policy: sequential\n{members}"
     );
-    let file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Question::HostFile(Box::new(file))
+    let file =
+        HostSettings::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    Question::HostSettings(Box::new(file))
 }
 
 #[test]
@@ -410,11 +419,13 @@ fn t1_a_wider_receive_filter_that_covers_the_asked_one_is_taken() {
         let Reading::Known(timestamps) = &mut nic.timestamping else { panic!("it timestamps") };
         timestamps.rx_filters = has.iter().map(|word| (*word).to_owned()).collect();
         let text = format!(
-            "timewire: 1\nname: x\nhost:\n  interfaces:\n    - {{ name: eth0, \
+            "timewire: 1\nkind: network\nname: x\n\
+             stations:\n- name: alpha\n  host:\n    interfaces:\n      - {{ name: eth0, \
              timestamping: {{ tx: true, rx: {asked} }} }}\n"
         );
-        let mut file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
-        let question = Question::HostFile(Box::new(file.clone()));
+        let mut file =
+            HostSettings::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let question = Question::HostSettings(Box::new(file.clone()));
         let diagnosis = doctor::judge(&host.0, &host.1, &question);
         let about = |it: &&Finding| it.needed_by.as_deref() == Some("timestamping");
         let found = diagnosis.findings.iter().find(about).unwrap();
@@ -456,9 +467,13 @@ fn t1_stray_bits_of_gate_masks_are_commented() {
 }
 
 fn about_file(host: &(Snapshot, Probes), interfaces: &str) -> Vec<Finding> {
-    let text = format!("timewire: 1\nname: x\nhost:\n  interfaces:\n{interfaces}");
-    let file = HostFile::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    doctor::judge(&host.0, &host.1, &Question::HostFile(Box::new(file))).findings
+    let text = format!(
+        "timewire: 1\nkind: network\nname: x\n\
+         stations:\n- name: alpha\n  host:\n    interfaces:\n{interfaces}"
+    );
+    let file =
+        HostSettings::parse("x.yaml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    doctor::judge(&host.0, &host.1, &Question::HostSettings(Box::new(file))).findings
 }
 
 /// A VLAN that the file makes need not be there before.

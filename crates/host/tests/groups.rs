@@ -17,7 +17,7 @@ use timewire_base::Failure;
 use timewire_host::HostError;
 use timewire_host::groups::{Model, RowStatus, facts};
 use timewire_host::journal::Journal;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_sys::clock;
 use timewire_sys::namespace::{self, Namespace, Process};
 use timewire_sys::scheduler::{self, Attributes};
@@ -148,11 +148,14 @@ fn hide_control_groups() {
 }
 
 fn host_file(groups: &str) -> String {
-    format!("timewire: 1\nname: t\nhost:\n  groups: {groups}\n")
+    format!(
+        "timewire: 1\nkind: network\nname: t\n\
+         stations:\n- name: alpha\n  host:\n    groups: {groups}\n"
+    )
 }
 
 fn plan(text: &str) -> GroupPlan {
-    let file = HostFile::parse("t", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let file = HostSettings::parse("t", text).unwrap_or_else(|errors| panic!("{errors}"));
     GroupPlan::new(file.host.groups.as_ref().unwrap(), &facts()).unwrap()
 }
 
@@ -596,7 +599,7 @@ fn reservation_refused() {
     let in_force: Vec<State> = pids.iter().map(|pid| state(*pid)).collect();
     // More than all processors have; with these facts nobody computes that before the kernel.
     let blind = |text: &str| {
-        let file = HostFile::parse("t", &host_file(text)).unwrap();
+        let file = HostSettings::parse("t", &host_file(text)).unwrap();
         GroupPlan::new(file.host.groups.as_ref().unwrap(), &Facts::unknown()).unwrap()
     };
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap().matches("processor\t").count();

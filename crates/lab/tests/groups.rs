@@ -16,7 +16,7 @@ use timewire_host::watchdog::WATCHDOG_VERB;
 use timewire_host::watchdog_main;
 use timewire_lab::cache::fingerprint;
 use timewire_lab::trial::{self, Trial};
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_sys::namespace::{self, Process};
 use timewire_sys::{clock, scheduler};
 use timewire_tsn::file::ParseFile;
@@ -78,8 +78,11 @@ const LONGEST_LOOK: i64 = 16 * 256;
 const LATE: i64 = 4_096;
 
 fn plan(groups: &str) -> GroupPlan {
-    let text = format!("timewire: 1\nname: t\nhost:\n  groups: {groups}\n");
-    let file = HostFile::parse("t", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    let text = format!(
+        "timewire: 1\nkind: network\nname: t\n\
+         stations:\n- name: alpha\n  host:\n    groups: {groups}\n"
+    );
+    let file = HostSettings::parse("t", &text).unwrap_or_else(|errors| panic!("{errors}"));
     GroupPlan::new(file.host.groups.as_ref().unwrap(), &facts()).unwrap()
 }
 

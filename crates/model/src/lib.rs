@@ -3,7 +3,7 @@
 //! out. A value of these types has no overlapping slots, no unknown station, no message that fits
 //! no slot; what is wrong with a text is said once, here, with file, line, column, key and remedy.
 //!
-//! Not here: what Linux makes of it, and with that the whole check of a scenario or host file
+//! Not here: what Linux makes of it, and with that the whole check of a scenario or network file
 //! (`timewire-tsn`), reading the file (`timewire`), judging the limits of an experiment
 //! (`timewire-capture`).
 #![forbid(unsafe_code)]

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The tables of the page about the host file are made of its JSON Schema: every key is there, as
+//! The tables of the page about host settings are made of the JSON Schema: every key is there, as
 //! the program reads it. `UPDATE_GOLDEN=1 cargo test -p timewire-model` writes them.
 #![expect(clippy::disallowed_methods, reason = "a committed page is read and written by the test")]
 
 use std::path::Path;
 
 use serde_json::Value as Json;
-use timewire_model::scenario::host::host_schema;
+use timewire_model::scenario::network::network_schema;
 
+/// The key of a station.
+const HOST: &str = "host";
 const START: &str = "<!-- keys: made of the schema by a test, not by hand -->\n";
 const END: &str = "<!-- end of the keys -->\n";
 
@@ -34,9 +36,8 @@ struct Page {
 
 impl Page {
     fn group(&mut self, path: &str, schema: &Json) {
-        let level = if path.is_empty() { "##".to_owned() } else { "###".to_owned() };
-        let title = if path.is_empty() { "The whole file".to_owned() } else { format!("`{path}`") };
-        self.text += &format!("{level} {title}\n\n");
+        let level = if path == HOST { "##" } else { "###" };
+        self.text += &format!("{level} `{path}`\n\n");
         let about = schema["description"].as_str().unwrap_or_default();
         self.text += &format!("{}\n\n", joined(about));
         let mut later = Vec::new();
@@ -63,7 +64,7 @@ impl Page {
         self.text += "| key | value | default | meaning |\n| --- | --- | --- | --- |\n";
         let is_tag = |schema: &&Json| schema["const"].is_string();
         for (key, schema) in properties.iter().filter(|(_, schema)| !is_tag(schema)) {
-            let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let below = format!("{path}.{key}");
             let default = match schema.get("default") {
                 Some(default) if default.as_object().is_some() => "all defaults".to_owned(),
                 Some(default) if *default == Json::Array(Vec::new()) => "empty".to_owned(),
@@ -148,10 +149,13 @@ fn joined(text: &str) -> String {
 }
 
 #[test]
-fn t1_every_key_of_the_host_file_is_on_its_page() {
-    let schema: Json = serde_json::from_str(&host_schema()).unwrap();
+fn t1_every_key_of_host_settings_is_on_its_page() {
+    let schema: Json = serde_json::from_str(&network_schema()).unwrap();
+    let station = &schema["properties"]["stations"]["items"];
+    let kinds = station["anyOf"].as_array().expect("a station is a name or a group");
+    let host = kinds.iter().find_map(|kind| kind["properties"].get(HOST));
     let mut page = Page::default();
-    page.group("", &schema);
+    page.group(HOST, host.expect("a station has host settings"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/host.md");
     let committed = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = committed.split_once(START).expect("the line before the tables");

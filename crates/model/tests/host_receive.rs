@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `receive` of a host file: what it takes, and what is told about what it does not.
+//! `receive` of host settings: what it takes, and what is told about what it does not.
 
 use serde_json::json;
 use timewire_base::IfName;
 use timewire_model::scenario::host::{
-    Destination, Group, HostFile, MAX_COMPARISONS, Receive, SchedulingPolicy, Transmit, XdpMode,
+    Destination, Group, HostSettings, MAX_COMPARISONS, Receive, SchedulingPolicy, Transmit, XdpMode,
 };
 use timewire_model::scenario::{Case, FurtherChecks, Refused, Scenario, ScenarioErrors};
 
@@ -23,37 +23,40 @@ impl FurtherChecks for Unchecked {
     }
 }
 
-fn host(file_name: &str, text: &str) -> Result<HostFile, ScenarioErrors> {
-    HostFile::parse_with(&Unchecked, file_name, text)
+fn host(file_name: &str, text: &str) -> Result<HostSettings, ScenarioErrors> {
+    HostSettings::parse_with(&Unchecked, file_name, text, None)
 }
 
 const GOOD: &str = "timewire: 1
+kind: network
 name: control-host
-host:
-  interfaces:
-  - name: eth0
-    receive:
-      mode: native
-      normal_cpus: 2-3
-      classes:
-      - name: control
-        priority: 2
-        matches:
-        - {port: 15001}
-        - {to_address: 10.77.0.0/24, dscp: 46}
-      - name: media
-        priority: 3
-        to: socket
-        matches:
-        - {stream: 00-11-22-33-44-55:00-01}
-        - {destination: '91:e0:f0:00:fe:01', vlan: 2}
-      - name: time
-        priority: 1
-        to: threads
-        cpus: 1
-        matches:
-        - {ethertype: 0x88f7}
-        - {from_address: fd00::/64, to_port: 319}
+stations:
+  - name: alpha
+    host:
+      interfaces:
+      - name: eth0
+        receive:
+          mode: native
+          normal_cpus: 2-3
+          classes:
+          - name: control
+            priority: 2
+            matches:
+            - {port: 15001}
+            - {to_address: 10.77.0.0/24, dscp: 46}
+          - name: media
+            priority: 3
+            to: socket
+            matches:
+            - {stream: 00-11-22-33-44-55:00-01}
+            - {destination: '91:e0:f0:00:fe:01', vlan: 2}
+          - name: time
+            priority: 1
+            to: threads
+            cpus: 1
+            matches:
+            - {ethertype: 0x88f7}
+            - {from_address: fd00::/64, to_port: 319}
 ";
 
 fn receive(text: &str) -> Receive {
@@ -116,8 +119,12 @@ fn t0_what_cannot_be_is_told_with_its_place() {
         ("name: media", "name: control", "classes[1].name: there is a class control before"),
         ("name: media", "name: normal", "`normal` are the frames of no class"),
         ("priority: 2", "priority: 0", "priority"),
-        ("        cpus: 1\n", "", "classes[2].cpus: its threads have no CPUs"),
-        ("to: socket", "to: socket\n        cpus: 1", "only a class with `to: threads` has cpus"),
+        ("            cpus: 1\n", "", "classes[2].cpus: its threads have no CPUs"),
+        (
+            "to: socket",
+            "to: socket\n            cpus: 1",
+            "only a class with `to: threads` has cpus",
+        ),
         (
             "to: socket",
             "scheduling: {policy: fifo, priority: 1}",
@@ -125,12 +132,12 @@ fn t0_what_cannot_be_is_told_with_its_place() {
         ),
         (
             "cpus: 1",
-            "cpus: 1\n        scheduling: {policy: fifo}",
+            "cpus: 1\n            scheduling: {policy: fifo}",
             "scheduling.priority: a real-time policy needs a priority",
         ),
         (
             "cpus: 1",
-            "cpus: 1\n        scheduling: {policy: other, priority: 3}",
+            "cpus: 1\n            scheduling: {policy: other, priority: 3}",
             "scheduling.priority: this policy has no priority",
         ),
         ("2-3", "0-16", "normal_cpus: 17 CPUs are more than 16"),

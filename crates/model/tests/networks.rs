@@ -5,7 +5,29 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use timewire_model::scenario::network::{NetTraffic, NetworkFile, network_schema};
+use timewire_base::{IfName, StationName};
+use timewire_model::scenario::host::{Group, HostSettings, Transmit};
+use timewire_model::scenario::network::{NetTraffic, NetworkCases, NetworkFile, network_schema};
+use timewire_model::scenario::{Case, FurtherChecks, Refused, Scenario, ScenarioErrors};
+
+/// What Linux can do is not asked: the files here have nothing that it would look at.
+struct Unchecked;
+
+impl FurtherChecks for Unchecked {
+    fn case(&self, _: &Scenario, _: &Case) -> Option<String> {
+        None
+    }
+    fn transmit(&self, _: &IfName, _: &Transmit) -> Vec<Refused> {
+        Vec::new()
+    }
+    fn groups(&self, _: &Group) -> Option<Refused> {
+        None
+    }
+}
+
+fn parse(file_name: &str, text: &str) -> Result<NetworkFile, ScenarioErrors> {
+    NetworkCases::parse_with(&Unchecked, file_name, text).map(|cases| cases.base)
+}
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -18,8 +40,8 @@ fn t1_the_shipped_networks_are_good_and_written_again() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
-        let file = NetworkFile::parse(&name, &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let again = NetworkFile::parse("again", &file.to_json().to_string());
+        let file = parse(&name, &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let again = parse("again", &file.to_json().to_string());
         assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file, "{name}");
         count += 1;
     }
@@ -65,7 +87,7 @@ limits:
 
 #[test]
 fn t1_what_cannot_be_is_told_with_its_place() {
-    NetworkFile::parse("x", GOOD).unwrap_or_else(|errors| panic!("{errors}"));
+    parse("x", GOOD).unwrap_or_else(|errors| panic!("{errors}"));
     let cases = [
         ("kind: network", "kind: netwrok", "did you mean `network`?"),
         ("duration: 1s", "duration: 0s", "duration: 0ns is no duration"),
@@ -168,19 +190,19 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         "talker: a, listeners: b, size: 64B,",
         "talker: a, listeners: b, size: 64B, ats: { rate: 1Mbit, burst: 100B },",
     );
-    NetworkFile::parse("x", &timed).unwrap_or_else(|errors| panic!("{errors}"));
+    parse("x", &timed).unwrap_or_else(|errors| panic!("{errors}"));
     let several = GOOD.replace("talker: a, listeners: b", "talker: a, listeners: [b, br]").replace(
         "size: 64B, kind: request, answer: t }",
         "kind: replay, file: x.pcapng, vlan: 5, source: 02:00:00:00:00:01 }",
     );
-    let file = NetworkFile::parse("x", &several).unwrap_or_else(|errors| panic!("{errors}"));
+    let file = parse("x", &several).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(file.streams[0].listeners.all().len(), 2);
-    let again = NetworkFile::parse("again", &file.to_json().to_string());
+    let again = parse("again", &file.to_json().to_string());
     assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file);
     for (right, wrong, said) in cases {
         let text = GOOD.replacen(right, wrong, 1);
         assert_ne!(text, GOOD, "{right}");
-        let errors = NetworkFile::parse("x", &text).unwrap_err().to_string();
+        let errors = parse("x", &text).unwrap_err().to_string();
         assert!(errors.contains(said), "{said}\n{errors}");
     }
 }
@@ -203,7 +225,7 @@ limits:
 
 #[test]
 fn t1_limits_follow_from_what_streams_ask_for() {
-    let file = NetworkFile::parse("x", ASKS).unwrap_or_else(|errors| panic!("{errors}"));
+    let file = parse("x", ASKS).unwrap_or_else(|errors| panic!("{errors}"));
     assert!(matches!(file.streams[0].traffic, NetTraffic::Cyclic(_)), "cyclic without `kind`");
     let limits = file.all_limits();
     let told: Vec<String> = limits
@@ -219,7 +241,7 @@ fn t1_limits_follow_from_what_streams_ask_for() {
         "u-lost: lost of u 0%",
     ];
     assert_eq!(told, expected);
-    let again = NetworkFile::parse("again", &file.to_json().to_string());
+    let again = parse("again", &file.to_json().to_string());
     assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file);
 }
 
@@ -238,7 +260,58 @@ fn t1_keys_of_another_kind_of_stream_are_told() {
     ] {
         let text = ASKS.replacen(right, wrong, 1);
         assert_ne!(text, ASKS, "{right}");
-        let errors = NetworkFile::parse("x", &text).unwrap_err().to_string();
+        let errors = parse("x", &text).unwrap_err().to_string();
         assert!(errors.contains(said), "{said}\n{errors}");
     }
+}
+
+/// The host settings of a station of this text.
+fn settings(text: &str, station: Option<&str>) -> Result<HostSettings, String> {
+    let station = station.map(|name| StationName::new(name).unwrap());
+    let read = HostSettings::parse_with(&Unchecked, "x", text, station.as_ref());
+    read.map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn t0_host_settings_are_those_of_the_only_station_or_of_one_that_is_named() {
+    let sysctl = "host: { sysctls: [{ name: net.core.rmem_max, value: '1' }] }";
+    let alone = format!("timewire: 1\nkind: network\nname: n\nstations: [{{ name: a, {sysctl} }}]");
+    let own = settings(&alone, None).unwrap();
+    assert_eq!((own.name().as_str(), own.station.as_str()), ("n", "a"));
+    assert_eq!(settings(&alone, Some("a")).unwrap(), own);
+    let written = serde_json::to_string(&own).unwrap();
+    assert_eq!(settings(&written, None).unwrap(), own, "{written}");
+    // Of a whole network it is the same key.
+    let whole = GOOD.replace("- { name: b,", &format!("- {{ name: b, {sysctl},"));
+    parse("x", &whole).unwrap_or_else(|errors| panic!("{errors}"));
+    let of_b = settings(&whole, None).unwrap();
+    assert_eq!((of_b.name().as_str(), of_b.station.as_str(), &of_b.host), ("two", "b", &own.host));
+    let both = whole.replace("- { name: a,", "- { name: a, host: {},");
+    assert_eq!(settings(&both, Some("b")).unwrap().name(), "two.b");
+    for (text, station, why) in [
+        (&both, None, "x:6:3: stations: 2 stations have `host`\n"),
+        (&both, None, "say which with --station: `a`, `b`"),
+        (&both, Some("c"), "stations: no station `c` has `host`"),
+        (&GOOD.to_owned(), None, "stations: no station has `host`\n"),
+        (&alone.replace("name: net.", "naem: net."), None, "x:4:43: stations[0].host.sysctls[0]"),
+        (&alone.replace("[{ name: a,", "[{ name: 7,"), None, "stations[0].name"),
+    ] {
+        let said = settings(text, station).unwrap_err();
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    // A planner, a simulator and a run read it, too.
+    let wrong = whole.replace("value: '1'", "value: ''");
+    let said = parse("x", &wrong).unwrap_err().to_string();
+    assert!(said.contains("stations[1].host.sysctls[0].value: a value is one line"), "{said}");
+    let said = parse("x", &alone).unwrap_err().to_string();
+    assert!(said.contains("streams: there is no stream"), "{said}");
+}
+
+#[test]
+fn t0_host_settings_of_no_station_are_one_error() {
+    let text = "timewire: 1\nname: old\nhost:\n  interfaces: [{ name: eth0 }]\n";
+    let errors = parse("x", text).unwrap_err();
+    let [error] = &errors.errors[..] else { panic!("{errors}") };
+    assert_eq!((error.line, error.key.as_str()), (3, "host"));
+    assert!(error.hint.contains("stations: [{ name: NAME, host: ... }]"), "{errors}");
 }

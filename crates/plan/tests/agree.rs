@@ -8,6 +8,7 @@ use timewire_plan::exchange::read_gates;
 use timewire_plan::file::{self, FileProblem, RenderError, Rendered, check_rendered};
 use timewire_plan::model::Plan;
 use timewire_plan::synth::{Options, plan};
+use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::{Qdisc, QdiscCommand};
 
 /// Two planned classes, one stream beside them, and one that leaves by another port.

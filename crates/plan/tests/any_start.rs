@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::Rule;
 use timewire_plan::file::{self, FileProblem, Held, hold};
+use timewire_tsn::file::ParseFile;
 
 /// All times are multiples of it: a frame of 84 bytes with all around it takes 84 of them.
 const STEP: i64 = 8;

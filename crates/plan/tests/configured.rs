@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use timewire_base::Span;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::Rule;
 use timewire_plan::exchange::{read_gates, read_launches};
@@ -25,8 +25,8 @@ const CELL: &str =
 /// A directory: names and contents.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// What `tc -j qdisc show` prints of the interfaces of a host file, as iproute2 6.15 does.
-fn shown(host: &HostFile) -> Value {
+/// What `tc -j qdisc show` prints of the interfaces of host settings, as iproute2 6.15 does.
+fn shown(host: &HostSettings) -> Value {
     let mut all = Vec::new();
     for interface in &host.host.interfaces {
         let Some(spec) = &interface.transmit else { continue };
@@ -117,7 +117,7 @@ fn rendered(text: &str) -> Cell {
         let node = one.name.split('.').next().unwrap().to_owned();
         let is_bridge = network.bridges.iter().any(|bridge| bridge.name.as_str() == node);
         if one.name.ends_with(".host.yaml") && !is_bridge {
-            let host = HostFile::parse(&one.name, &one.text).unwrap();
+            let host = HostSettings::parse(&one.name, &one.text).unwrap();
             let text = shown(&host).to_string();
             assert!(ShownQdisc::parse(&text).is_ok());
             files.push((format!("{node}.tc.json"), text.into_bytes()));
@@ -188,7 +188,7 @@ fn t1_what_was_rendered_is_clean() {
 }
 
 #[test]
-fn t1_a_host_file_is_for_a_node_that_was_not_asked() {
+fn t1_host_settings_are_for_a_node_that_was_not_asked() {
     let cell = cell();
     let plan = plan(cell.given.problem.clone(), Options::default(), 1_000_000);
     let all = file::render(&cell.network, &cell.given, &plan).unwrap();

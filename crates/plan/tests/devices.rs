@@ -10,6 +10,7 @@ use timewire_plan::file::{self, FileProblem, RenderError, Rendered};
 use timewire_plan::model::{DeviceLimits, LinkId, Plan, PortGates};
 use timewire_plan::synth::{Options, plan};
 use timewire_plan::words;
+use timewire_tsn::file::ParseFile;
 
 /// Four stations at a bridge; the first talks to the others, as often as `periods` says.
 fn star(station: &str, bridge: &str, rate: &str, periods: &[&str]) -> String {

@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "a committed file is read by the test")]
 
 use timewire_base::Span;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::{Verdict, check, judge};
 use timewire_plan::file::{self, FileProblem, RenderError};
@@ -100,7 +100,7 @@ fn t0_a_file_that_cannot_be_planned_says_where() {
 }
 
 #[test]
-fn t1_host_files_are_accepted_by_their_reader() {
+fn t1_host_settings_are_accepted_by_their_reader() {
     let (network, given, plan) = planned(&cell());
     let files = file::render(&network, &given, &plan).unwrap();
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
@@ -108,7 +108,7 @@ fn t1_host_files_are_accepted_by_their_reader() {
     let hosts = files.iter().filter(|file| file.name.ends_with(".host.yaml"));
     let mut ports = 0;
     for host in hosts {
-        let read = HostFile::parse(&host.name, &host.text);
+        let read = HostSettings::parse(&host.name, &host.text);
         ports += read.unwrap_or_else(|errors| panic!("{errors}")).host.interfaces.len();
     }
     assert_eq!(ports, plan.gates.len());

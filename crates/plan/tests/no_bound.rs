@@ -9,6 +9,7 @@ use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::file::{self, JudgedLimit, RestBound, Unbounded};
 use timewire_plan::synth::{Options, plan};
 use timewire_plan::words::Refusals;
+use timewire_tsn::file::ParseFile;
 
 /// `a` and `b` at a bridge, `c` behind it; what is common to the cases.
 fn network(more: &str) -> String {

@@ -8,6 +8,7 @@ use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::{Network, NetworkOptions, Plan, Problem, Reserve};
 use timewire_plan::synth::{Budget, Options, Planner, plan};
 use timewire_plan::words;
+use timewire_tsn::file::ParseFile;
 
 /// Talkers and listeners at two bridges in a line; `streams` of 984 bytes on the link, 7.872us.
 fn line(reserve: &str, device: &str, streams: &[(&str, &str)]) -> String {

@@ -5,12 +5,12 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use timewire_base::Span;
-use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::check;
 use timewire_plan::exchange::{UniStream, read_uni};
 use timewire_plan::file::{self, UniPlaced, with_uni};
 use timewire_plan::model::{Plan, Route};
 use timewire_plan::synth::{Options, plan};
+use timewire_tsn::file::without_streams;
 
 /// A ring of three bridges with a station at each, one of them twice.
 const NETWORK: &str = "
@@ -89,7 +89,7 @@ fn read(document: &Value) -> Result<Vec<UniStream>, String> {
 }
 
 fn planned(network: &str, streams: Vec<Value>) -> (UniPlaced, Plan, Value) {
-    let network = NetworkFile::parse_without_streams("test", network).unwrap();
+    let network = without_streams("test", network).unwrap().base;
     let document = document(streams).to_string();
     let uni = read_uni("uni.json", document.as_bytes()).unwrap();
     let placed = with_uni(&network, &uni).unwrap();
@@ -298,7 +298,7 @@ fn t0_mistakes_have_a_place_and_a_remedy() {
 
 #[test]
 fn t0_an_interface_of_no_station_is_an_error() {
-    let network = NetworkFile::parse_without_streams("test", NETWORK).unwrap();
+    let network = without_streams("test", NETWORK).unwrap().base;
     let cases = [
         (interface("02-00-00-00-00-0c", ""), "is of no station"),
         (interface("", "d"), "is of no station"),
@@ -318,7 +318,7 @@ fn t0_an_interface_of_no_station_is_an_error() {
         "{NETWORK}streams:\n- {{ name: rest, talker: a, listeners: b, class: 6, size: 58B, \
          kind: cyclic, period: 10ms }}\n"
     );
-    let network = NetworkFile::parse_without_streams("test", &below).unwrap();
+    let network = without_streams("test", &below).unwrap().base;
     let uni = read_uni("uni.json", document(vec![stream(1)]).to_string().as_bytes()).unwrap();
     let error = with_uni(&network, &uni).unwrap_err().to_string();
     assert!(error.contains("class 6 is not below 6"), "{error}");
@@ -369,7 +369,7 @@ proptest! {
         places(&data, "", &mut all);
         *data.pointer_mut(&all[place.index(all.len())]).unwrap() = value;
         if let Ok(uni) = read_uni("uni.json", data.to_string().as_bytes()) {
-            let network = NetworkFile::parse_without_streams("test", NETWORK).unwrap();
+            let network = without_streams("test", NETWORK).unwrap().base;
             if let Ok(placed) = with_uni(&network, &uni) {
                 let plan = plan(placed.given.problem.clone(), Options::default(), 1_000);
                 prop_assert_eq!(check(&placed.given.problem, &plan).unwrap().findings, []);

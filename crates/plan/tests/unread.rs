@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use timewire_base::Span;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::NetworkFile;
 use timewire_plan::check::Rule;
 use timewire_plan::exchange::{
@@ -322,8 +322,9 @@ fn t1_disciplines_that_are_not_judged_are_named() {
     }
     let short = told(|all| all[0]["options"]["max-sdu"] = json!([0, 99]));
     assert!(short.notes[0].contains("class 1 sends none above 99 B"), "{short:?}");
-    let host =
-        "timewire: 1\nname: sw\nhost:\n  interfaces:\n  - { name: eth0, up: false, mtu: 900 }\n";
+    let host = "timewire: 1\nkind: network\nname: sw\n\
+                stations:\n- name: alpha\n  host:\n    \
+         interfaces:\n    - { name: eth0, up: false, mtu: 900 }\n";
     let named = held(&[("sw.host.yaml", host.to_owned())]).unwrap().unread;
     let named: Vec<String> = named.iter().map(ToString::to_string).collect();
     assert_eq!(named, ["sw.host.yaml: eth0: mtu", "sw.host.yaml: eth0: up"]);
@@ -500,7 +501,7 @@ proptest! {
     }
 
     #[test]
-    fn t0_a_member_more_in_a_scenario_or_a_host_file_is_refused(
+    fn t0_a_member_more_in_a_scenario_or_host_settings_is_refused(
         place in any::<prop::sample::Index>(), name in "zz-[a-z]{1,8}", value in value(),
         which in 0..2_u8,
     ) {
@@ -517,12 +518,14 @@ proptest! {
         let how = Tsnbench::default();
         let read = read_tsnbench(("s", streams.as_bytes()), ("t", topology.as_bytes()), how);
         prop_assert!(read.is_err(), "{streams} {topology}");
-        let host = json!({"timewire": 1, "name": "h", "host": {"interfaces": [{"name": "eth0",
+        let host = json!({"interfaces": [{"name": "eth0",
             "transmit": {"classes": [{"queues": "1@0"}], "gates": {"base_time": "0ns",
-            "entries": [{"open": [0], "interval": "1ms"}]}}}]}});
-        prop_assert!(HostFile::parse("h", &host.to_string()).is_ok());
+            "entries": [{"open": [0], "interval": "1ms"}]}}}]});
+        let host = json!({"timewire": 1, "kind": "network", "name": "h",
+            "stations": [{"name": "a", "host": host}]});
+        prop_assert!(HostSettings::parse("h", &host.to_string()).is_ok());
         let host = with_member(&host, &place, &name, &value).to_string();
-        prop_assert!(HostFile::parse("h", &host).is_err(), "{host}");
+        prop_assert!(HostSettings::parse("h", &host).is_err(), "{host}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use timewire_plan::synth::{self, Options};
 use timewire_runner::network::{self, LaunchError, Obstacle, Planned, Site};
 use timewire_runner::simulation;
 use timewire_sim::net::Simulation;
+use timewire_tsn::file::ParseFile;
 
 /// One of several texts.
 fn of<'a>(random: &mut Sequence, texts: &[&'a str]) -> &'a str {

@@ -10,6 +10,7 @@ use timewire_plan::file;
 use timewire_plan::synth::{self, Options};
 use timewire_runner::experiment::connection::Connection;
 use timewire_runner::network::{self, Compiled, LaunchError, Obstacle, Planned, PromisedBy, Site};
+use timewire_tsn::file::ParseFile;
 
 fn networks() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/networks")

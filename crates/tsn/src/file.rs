@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files as callers read them: checked by their own keys and by what Linux can do.
 
-use timewire_base::IfName;
-use timewire_model::scenario::host::{Group, HostFile, Transmit};
+use timewire_base::{IfName, StationName};
+use timewire_model::scenario::host::{Group, HostSettings, Transmit};
+use timewire_model::scenario::network::{NetworkCases, NetworkFile};
 use timewire_model::scenario::{Case, FurtherChecks, Refused, Scenario, ScenarioErrors};
 
 use crate::backend::{TransmitBackend, check_backend};
@@ -23,10 +24,42 @@ impl ParseFile for Scenario {
     }
 }
 
-impl ParseFile for HostFile {
-    fn parse(file_name: &str, text: &str) -> Result<HostFile, ScenarioErrors> {
-        HostFile::parse_with(&Linux, file_name, text)
+impl ParseFile for NetworkCases {
+    fn parse(file_name: &str, text: &str) -> Result<NetworkCases, ScenarioErrors> {
+        NetworkCases::parse_with(&Linux, file_name, text)
     }
+}
+
+/// The file as it stands, without its experiment.
+impl ParseFile for NetworkFile {
+    fn parse(file_name: &str, text: &str) -> Result<NetworkFile, ScenarioErrors> {
+        NetworkCases::parse(file_name, text).map(|cases| cases.base)
+    }
+}
+
+/// The host settings of the only station that has some.
+impl ParseFile for HostSettings {
+    fn parse(file_name: &str, text: &str) -> Result<HostSettings, ScenarioErrors> {
+        host_settings(file_name, text, None)
+    }
+}
+
+/// The host settings of a station of a network file, or of the only one that has some.
+///
+/// **Errors**: as of [`ParseFile::parse`]; no station or several have some, or this one has none.
+pub fn host_settings(
+    file_name: &str,
+    text: &str,
+    station: Option<&StationName>,
+) -> Result<HostSettings, ScenarioErrors> {
+    HostSettings::parse_with(&Linux, file_name, text, station)
+}
+
+/// A network file whose streams may come from elsewhere.
+///
+/// **Errors**: as of [`ParseFile::parse`].
+pub fn without_streams(file_name: &str, text: &str) -> Result<NetworkCases, ScenarioErrors> {
+    NetworkCases::parse_without_streams(&Linux, file_name, text)
 }
 
 /// The models of this crate.

@@ -24,9 +24,9 @@
 //! on time, without which no window is open.
 //!
 //! Of Linux there are: [`qdisc`], the queueing disciplines as `tc` takes them; [`desired`], the
-//! tree of them for the transmit side of a host file; [`backend`], who carries out a TDM schedule;
+//! tree of them for the transmit side of a host; [`backend`], who carries out a TDM schedule;
 //! [`groups`], the policies and priorities for a tree of groups; [`drops`], why a frame was not
-//! sent. [`mod@file`] reads scenario and host files with all of these checks.
+//! sent. [`mod@file`] reads scenario and network files with all of these checks.
 //!
 //! Not here: the files' keys and the schedule (`timewire-model`), clocks, sockets and threads
 //! (`timewire-datapath`), running `tc` (`timewire-host`).

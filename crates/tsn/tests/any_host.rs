@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Host files made at random from the JSON Schema: each is read or refused with errors that point
-//! somewhere; each that is read is written as itself, and its transmit side gives commands that
+//! Host settings made at random from the JSON Schema: each is read, or refused with errors that
+//! point somewhere; what is read is written as itself, and its transmit side gives commands that
 //! read back as themselves.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
-use timewire_model::scenario::host::{HostFile, host_schema};
+use timewire_model::scenario::host::HostSettings;
+use timewire_model::scenario::network::network_schema;
 use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::{InstallVerb, QdiscCommand};
@@ -124,19 +125,24 @@ fn transmit(schema: &Json, random: &mut Random<'_>) -> Json {
 fn file(schema: &Json, seed: u64) -> Json {
     let mut random = Random { state: seed, schema };
     let keys = *random.of(&[5, 20, 60]);
-    let mut file = value(schema, &mut random, keys, 2);
+    let stations = &schema["properties"]["stations"]["items"]["anyOf"];
+    let kinds = stations.as_array().expect("a station is a name or a group");
+    let of_station = kinds.iter().find_map(|kind| kind["properties"].get("host"));
+    let of_station = of_station.expect("a station has host settings");
+    let mut host = value(of_station, &mut random, keys, 2);
     if random.below(2) == 0 {
-        let interface = &schema["properties"]["host"]["properties"]["interfaces"]["items"];
+        let interface = &of_station["properties"]["interfaces"]["items"];
         let desired = transmit(&interface["properties"]["transmit"], &mut random);
-        file["host"]["interfaces"] = json!([{ "name": "eth0", "transmit": desired }]);
+        host["interfaces"] = json!([{ "name": "eth0", "transmit": desired }]);
     }
-    file
+    let station = json!({"name": "a", "host": host});
+    json!({"timewire": 1, "kind": "network", "name": "any", "stations": [station]})
 }
 
 /// Whether it was read, and how many commands of `tc` it needs.
 fn check(json: &Json) -> (bool, usize) {
     let text = serde_json::to_string(json).unwrap();
-    let file = match HostFile::parse("any", &text) {
+    let file = match HostSettings::parse("any", &text) {
         Ok(file) => file,
         Err(errors) => {
             assert!(!errors.errors.is_empty());
@@ -145,7 +151,7 @@ fn check(json: &Json) -> (bool, usize) {
         }
     };
     let written = serde_json::to_string(&file).unwrap();
-    assert_eq!(HostFile::parse("written", &written).as_ref(), Ok(&file), "{written}");
+    assert_eq!(HostSettings::parse("written", &written).as_ref(), Ok(&file), "{written}");
     let mut commands = 0;
     for interface in &file.host.interfaces {
         let Some(desired) = &interface.transmit else { continue };
@@ -160,7 +166,7 @@ fn check(json: &Json) -> (bool, usize) {
 
 #[test]
 fn t0_many_random_files_are_read_and_give_commands() {
-    let schema: Json = serde_json::from_str(&host_schema()).unwrap();
+    let schema: Json = serde_json::from_str(&network_schema()).unwrap();
     let checked = (0..600).map(|seed| check(&file(&schema, seed)));
     let (mut read, mut commands) = (0, 0);
     for (one, of_it) in checked {
@@ -180,7 +186,7 @@ proptest! {
 
     #[test]
     fn t0_a_file_of_the_schema_is_written_as_it_was_read(seed in any::<u64>()) {
-        let schema: Json = serde_json::from_str(&host_schema()).unwrap();
+        let schema: Json = serde_json::from_str(&network_schema()).unwrap();
         check(&file(&schema, seed));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Wrong scenario and host files and what the user is told about them: `bad/x.yaml` gives exactly
+//! Wrong scenarios and host settings, and what is told about them: `bad/x.yaml` gives exactly
 //! the text of `bad/x.stderr`; the same for `bad_host`, `bad_clock` and `bad_groups`.
 //! `UPDATE_GOLDEN=1 cargo test -p timewire-tsn` rewrites those texts; read each as someone who
 //! does not know the code.
@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use timewire_model::scenario::host::{ClockRole, HostFile};
+use timewire_model::scenario::host::{ClockRole, HostSettings};
 use timewire_model::scenario::{Scenario, ScenarioErrors};
 use timewire_tsn::file::ParseFile;
 
@@ -51,22 +51,24 @@ fn t1_each_wrong_file_gets_its_message() {
 }
 
 #[test]
-fn t1_each_wrong_host_file_gets_its_message() {
+fn t1_each_wrong_host_gets_its_message() {
     for (directory, least) in [("bad_host", 80), ("bad_clock", 8), ("bad_groups", 20)] {
         let files = bad_files(directory);
         assert!(files.len() >= least, "only {} wrong files in {directory}", files.len());
-        check(files, |name, text| HostFile::parse(name, text).err());
+        check(files, |name, text| HostSettings::parse(name, text).err());
     }
 }
 
 #[test]
 fn t0_a_clock_has_its_defaults_and_survives_writing() {
-    let text = "timewire: 1\nname: a\nhost: {clock: {interfaces: [eth0], role: transmitter}}\n";
-    let file = HostFile::parse("a.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let text = "timewire: 1\nkind: network\nname: a\n\
+                stations: [{name: alpha, host: {clock: \
+                {interfaces: [eth0], role: transmitter}}}]\n";
+    let file = HostSettings::parse("a.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
     let clock = file.host.clock.clone().expect("a clock");
     assert_eq!(clock.role, ClockRole::Transmitter);
     assert_eq!((clock.priority1(), clock.log_sync_interval(), clock.adjust), (64, -3, true));
     let written = serde_json::to_string(&file).unwrap();
-    let again = HostFile::parse("a.json", &written).unwrap_or_else(|errors| panic!("{errors}"));
+    let again = HostSettings::parse("a.json", &written).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(again, file);
 }

@@ -4,18 +4,19 @@
 
 use timewire_base::{BitsPerSecond, FrameLen, IfName, SocketPriority, StationName};
 use timewire_model::scenario::Scenario;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::{PortLimits, ShownQdisc, TdmPort, taprio_of_station};
 
 fn tree(transmit: &str) -> QdiscTree {
-    let indented: String = transmit.lines().map(|line| format!("        {line}\n")).collect();
+    let indented: String = transmit.lines().map(|line| format!("            {line}\n")).collect();
     let text = format!(
-        "timewire: 1\nname: one\nhost:\n  interfaces:\n    - name: eth0\n      \
+        "timewire: 1\nkind: network\nname: one\n\
+         stations:\n- name: alpha\n  host:\n    interfaces:\n      - name: eth0\n        \
          transmit:\n{indented}"
     );
-    let file = HostFile::parse("one", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    let file = HostSettings::parse("one", &text).unwrap_or_else(|errors| panic!("{errors}"));
     let interface = &file.host.interfaces[0];
     QdiscTree::of_desired(&interface.name, interface.transmit.as_ref().unwrap()).unwrap()
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The host files that are shipped: the published examples give the published commands, each reads
+//! Host settings that are shipped: the published examples give the published commands, each reads
 //! back as itself.
 #![expect(clippy::disallowed_methods, reason = "committed files are read and written by the test")]
 
 use std::path::{Path, PathBuf};
 
 use timewire_base::IfName;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::{InstallVerb, QdiscAction, QdiscCommand};
@@ -15,12 +15,12 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn shipped(name: &str) -> HostFile {
+fn shipped(name: &str) -> HostSettings {
     let text = std::fs::read_to_string(repository().join("scenarios/hosts").join(name)).unwrap();
-    HostFile::parse(name, &text).unwrap_or_else(|errors| panic!("{errors}"))
+    HostSettings::parse(name, &text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-fn tree(file: &HostFile) -> QdiscTree {
+fn tree(file: &HostSettings) -> QdiscTree {
     let interface = &file.host.interfaces[0];
     let transmit = interface.transmit.as_ref().expect("a transmit side");
     QdiscTree::of_desired(&interface.name, transmit).unwrap_or_else(|errors| panic!("{errors:?}"))
@@ -174,9 +174,9 @@ fn t1_shipped_hosts_are_named_as_their_files_and_read_back() {
     assert!(names.len() >= 12, "{names:?}");
     for name in names {
         let file = shipped(&name);
-        assert_eq!(format!("{}.yaml", file.name), name);
+        assert_eq!(format!("{}.yaml", file.name()), name);
         let json = serde_json::to_string_pretty(&file).unwrap();
-        assert_eq!(HostFile::parse("json", &json).as_ref(), Ok(&file), "{json}");
+        assert_eq!(HostSettings::parse("json", &json).as_ref(), Ok(&file), "{json}");
     }
 }
 

@@ -37,9 +37,9 @@ pub enum Task {
         /// The record.
         name: RecordName,
     },
-    /// Make the host as a host file says.
+    /// Make the host as host settings say.
     Apply {
-        /// The text of the host file.
+        /// The text of a network file with the host settings of one station.
         host: String,
     },
     /// Start a program and wait for its end.
@@ -89,7 +89,7 @@ impl Task {
             Task::Put { name, .. } => format!("write {name}"),
             Task::PutPiece { name, offset, .. } => format!("write {name} from byte {offset} on"),
             Task::Snapshot { name } => format!("snapshot {name}"),
-            Task::Apply { .. } => "apply the host file".to_owned(),
+            Task::Apply { .. } => "apply the host settings".to_owned(),
             Task::Run(program) => format!("run {}", program.name),
             Task::Start(program) => format!("start {}", program.name),
             Task::Wait { name } => format!("wait for {name}"),

@@ -17,7 +17,7 @@ use crate::protocol::{
 use timewire_base::{Instant, Mono, Span, Tai};
 use timewire_host::apply::{self, Failure, applied};
 use timewire_host::snapshot::Snapshot;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_sys::clock;
 use timewire_tsn::file::ParseFile;
 
@@ -154,7 +154,7 @@ impl Part {
         self.state().aborted.extend(tasks);
         self.changed.notify_all();
         self.stop_programs();
-        // One that was about to start a program or applies a host file does so until it is over.
+        // One that was about to start a program or applies host settings does so until it is over.
         let mut state = self.state();
         while tasks.iter().any(|task| state.begun.contains(task)) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -322,15 +322,16 @@ impl Part {
     }
 
     fn apply(&self, text: &str) -> Result<(), String> {
-        let file = HostFile::parse("host file", text).map_err(|errors| errors.to_string())?;
-        let wanted = apply::wanted(&file.host, &BTreeMap::new(), "host file");
+        let file =
+            HostSettings::parse("host settings", text).map_err(|errors| errors.to_string())?;
+        let wanted = apply::wanted(&file.host, &BTreeMap::new(), "host settings");
         if let Some(error) = wanted.errors.first() {
             return Err(error.clone());
         }
         if let Some(note) = wanted.by_hand.first() {
             return Err(format!("not a setting, start it as a program: {note}"));
         }
-        let title = applied::Title { name: file.name.as_str(), file: "", by_hand: &[] };
+        let title = applied::Title { name: &file.name(), file: "", by_hand: &[] };
         match applied::hold(&title, &wanted.settings).map_err(|error| error.to_string())? {
             Ok(held) => {
                 self.state().held.push(held);

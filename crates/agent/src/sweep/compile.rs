@@ -435,11 +435,11 @@ impl Texts<'_> {
         RecordName::new(&self.put_in(text.as_str())?).map_err(invalid)
     }
 
-    /// The text of a host file beside the experiment.
+    /// The text of a network file beside the experiment.
     fn file(&self, path: &Text) -> Result<String, DatapathError> {
         let name = self.put_in(path.as_str())?;
         let text = String::from_utf8(self.beside.bytes(&name)?)
-            .map_err(|_| invalid(format!("`{name}` is not text (UTF-8), as a host file is")))?;
+            .map_err(|_| invalid(format!("`{name}` is not text (UTF-8), as a network file is")))?;
         self.put_in(&text)
     }
 

@@ -167,7 +167,7 @@ pub fn reserved(of: &Reserved) -> String {
          each stream: MaxFrameSize {size} B, MaxIntervalFrames {frames}, on the wire {wire} B\n\
          {:<18}{:>22}  {}\n{:<18}{:>22}  {}\n\
          cbs idleslope {idle} sendslope {send} hicredit {hi} locredit {lo}\n\
-         in a host file:\n  {shaper}\n",
+         in host settings:\n  {shaper}\n",
         "one stream",
         mbit(of.stream_bps),
         share(of.stream_bps),

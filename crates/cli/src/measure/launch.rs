@@ -6,17 +6,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, ValueEnum};
-use timewire_base::{IfName, SocketPriority, Span, parse_bytes, parse_span};
+use timewire_base::{IfName, SocketPriority, Span, StationName, parse_bytes, parse_span};
 use timewire_lab::privilege;
-use timewire_model::scenario::FileKind;
-use timewire_model::scenario::host::HostFile;
 use timewire_runner::measure::Measurement;
 use timewire_runner::measure::launch::gates::{self, GatesSpec};
 use timewire_runner::measure::launch::limit::Limit;
 use timewire_runner::measure::launch::{
     Endpoints, LaunchMethod, Request, TimestampPoint, TransmitSpec,
 };
-use timewire_tsn::file::ParseFile;
 
 use crate::input;
 
@@ -77,12 +74,15 @@ pub struct Launch {
     /// hexadecimal, and how long
     #[arg(long, value_name = "ENTRY,...", help_heading = "Gates", conflicts_with_all = LAUNCH)]
     pub gates: Option<String>,
-    /// Measure the gates of this host file; it has one interface with gates
+    /// Measure the gates in the host settings of this network file; one interface has gates
     #[arg(
         long, value_name = "FILE", help_heading = "Gates", conflicts_with = "gates",
         conflicts_with_all = LAUNCH
     )]
     pub host: Option<PathBuf>,
+    /// The station of the file, where several have host settings
+    #[arg(long, value_name = "NAME", help_heading = "Gates", requires = "host")]
+    pub station: Option<StationName>,
     /// The gates are in force on the interface: change nothing, measure
     #[arg(long, help_heading = "Gates", requires = "interface")]
     pub applied: bool,
@@ -160,7 +160,7 @@ fn gates_spec(args: &Launch) -> anyhow::Result<Option<GatesSpec>> {
     }
     let Some(path) = &args.host else { return Ok(None) };
     let name = path.display().to_string();
-    let (file, _) = input::read(path, FileKind::Host, "nothing was measured", HostFile::parse)?;
+    let file = input::host_settings(path, args.station.as_ref(), "nothing was measured")?;
     Ok(Some(GatesSpec::File { name, file: Box::new(file) }))
 }
 

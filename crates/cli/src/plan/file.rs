@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::{Value, json};
 use timewire_base::{Span, Verdict};
-use timewire_model::scenario::network::{NetworkCases, NetworkFile};
+use timewire_model::scenario::network::NetworkFile;
 use timewire_model::unread::Unread;
 use timewire_plan::exchange::{Uni, read_uni};
 use timewire_plan::file::{self, FileProblem, FileUnread, Held, RestBound, Unbounded, UniPlaced};
 use timewire_plan::model::{Plan, Problem};
 use timewire_plan::words;
+use timewire_tsn::file::without_streams;
 
 use super::PlanArgs;
 use crate::ending::{Ending, WORDS};
@@ -77,8 +78,7 @@ impl OwnFile {
                 .with_context(|| format!("{} cannot be planned", path.display()))?;
             return Ok(OwnFile { file, given, asked: None, unread: Vec::new(), beside });
         };
-        let (file, _) =
-            sim::read_as(path, "nothing was planned", case, NetworkCases::parse_without_streams)?;
+        let (file, _) = sim::read_as(path, "nothing was planned", case, without_streams)?;
         let name = streams.to_string_lossy();
         let bytes = fs::read(streams).with_context(|| format!("cannot read {name}"))?;
         let uni = read_uni(&name, &bytes)?;

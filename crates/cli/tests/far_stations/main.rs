@@ -46,8 +46,9 @@ const NETWORK: &str = "delay 500ms loss 5% limit 10000";
 const TIMING: &str = "{clock_within: 3s, preflight: 30s, start_within: 5ms}";
 const PHASES: [&str; 7] = ["setup", "open", "run", "finish", "close", "report", "teardown"];
 const HOST_FILE: &str = "timewire: 1
+kind: network
 name: forwarding
-host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}
+stations: [{name: alpha, host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}}]
 ";
 
 #[expect(clippy::unnecessary_wraps, reason = "as a preparation is")]

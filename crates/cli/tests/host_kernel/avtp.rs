@@ -207,7 +207,7 @@ fn music(sample: SampleFormat, channels: u16, frames: u32) -> Vec<u8> {
     wav::write(&Wav { format, samples: &samples }).unwrap()
 }
 
-/// Class A through `etf`, as a host file has it.
+/// Class A through `etf`, as host settings have it.
 fn through_etf() -> (Bench, std::path::PathBuf) {
     let desired = "classes: [{ priorities: [3], queues: 1@0, launch_time: { delta: 100us } }, \
                 { queues: 1@1 }]";

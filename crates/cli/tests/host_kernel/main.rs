@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Host files on a real kernel, in virtual time: `timewire apply` puts them there, they read back
+//! Host settings on a kernel, in virtual time: `timewire apply` puts them there, they read back
 //! as they were desired, frames obey them to the nanosecond, and `timewire undo` leaves everything
 //! as it was, to the byte.
 //!

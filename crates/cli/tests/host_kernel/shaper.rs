@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The credit-based shaper of the kernel from host files: its rate, and its bursts.
+//! The credit-based shaper of the kernel from host settings: its rate, and its bursts.
 
 use timewire_base::Span;
 use timewire_lab::fixture::{Bench, Fixture, Flow, Talker};

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use timewire_lab::fixture::{Bench, Fixture};
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::ShownQdisc;
@@ -50,11 +50,12 @@ pub fn file(text: &str) -> PathBuf {
     path
 }
 
-/// A host file with this transmit side of `eth0`.
+/// Host settings with this transmit side of `eth0`.
 pub fn transmit(desired: &str) -> String {
-    let indented: String = desired.lines().map(|line| format!("        {line}\n")).collect();
+    let indented: String = desired.lines().map(|line| format!("            {line}\n")).collect();
     format!(
-        "timewire: 1\nname: test\nhost:\n  interfaces:\n    - name: eth0\n      \
+        "timewire: 1\nkind: network\nname: test\n\
+         stations:\n- name: alpha\n  host:\n    interfaces:\n      - name: eth0\n        \
          transmit:\n{indented}"
     )
 }
@@ -98,7 +99,7 @@ impl Station {
     /// Applies a file; its interface is `eth0` here, whatever it is called there.
     pub fn apply(&self, path: &Path, real: &str) -> Ended {
         let text = fs::read_to_string(path).unwrap();
-        let host = HostFile::parse("host", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let host = HostSettings::parse("host", &text).unwrap_or_else(|errors| panic!("{errors}"));
         let name = format!("{}={real}", host.host.interfaces[0].name);
         self.timewire(&["apply", path.to_str().unwrap(), "--interface", &name])
     }
@@ -113,7 +114,7 @@ impl Station {
     /// name of the file's first interface here.
     pub fn differences(&self, path: &Path, real: &str) -> Vec<String> {
         let text = fs::read_to_string(path).unwrap();
-        let file = HostFile::parse("host", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let file = HostSettings::parse("host", &text).unwrap_or_else(|errors| panic!("{errors}"));
         let mut told = Vec::new();
         for (index, interface) in file.host.interfaces.iter().enumerate() {
             let Some(desired) = &interface.transmit else { continue };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The table that the authors of the kernel's launch times show, from host files: how far from its
+//! The table that the authors of the kernel's launch times show, from settings: how far from its
 //! time a frame leaves, slept for and paced.
 
 use timewire_lab::fixture::{Statistics, Talker};

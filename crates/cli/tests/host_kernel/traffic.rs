@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Classes, gates and launch times from host files, and what frames do under them.
+//! Classes, gates and launch times from host settings, and what frames do under them.
 
 use timewire_base::{Instant, Span, Tai};
 use timewire_lab::fixture::{Bench, Gates, Launch, LaunchClock, Talker, Transport};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! VLANs from host files: the tag that a socket's priority gets, and the priority that a tag gets.
+//! VLANs from settings: the tag that a socket's priority gets, and the priority that a tag gets.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -20,30 +20,36 @@ pub const TRIALS: &[Trial] =
 
 const TALKER: &str = "\
 timewire: 1
+kind: network
 name: talker
-host:
-  interfaces:
-    - name: eth0
-      vlans: [{ id: 5, egress: [{ priority: 3, pcp: 3 }, { priority: 2, pcp: 6 }] }]
-    - { name: eth0.5, up: true }
+stations:
+  - name: alpha
+    host:
+      interfaces:
+        - name: eth0
+          vlans: [{ id: 5, egress: [{ priority: 3, pcp: 3 }, { priority: 2, pcp: 6 }] }]
+        - { name: eth0.5, up: true }
 ";
 
 /// What it receives in the VLAN it sends on through `eth1`, by class.
 const LISTENER: &str = "\
 timewire: 1
+kind: network
 name: listener
-host:
-  interfaces:
-    - name: eth0
-      vlans:
-        - { id: 5, name: stream, ingress: [{ pcp: 3, priority: 3 }, { pcp: 6, priority: 2 }] }
-    - { name: stream, up: true }
-    - name: eth1
-      transmit:
-        classes:
-          - { priorities: [3], queues: 1@0 }
-          - { priorities: [2], queues: 1@1 }
-          - { queues: 2@2 }
+stations:
+  - name: alpha
+    host:
+      interfaces:
+        - name: eth0
+          vlans:
+            - { id: 5, name: stream, ingress: [{ pcp: 3, priority: 3 }, { pcp: 6, priority: 2 }] }
+        - { name: stream, up: true }
+        - name: eth1
+          transmit:
+            classes:
+              - { priorities: [3], queues: 1@0 }
+              - { priorities: [2], queues: 1@1 }
+              - { queues: 2@2 }
 ";
 
 /// Socket priority, PCP in the tag, transmit queue of the listener, frames.

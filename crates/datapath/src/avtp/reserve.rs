@@ -84,7 +84,7 @@ pub struct Reserved {
     pub hi_credit_bytes: i32,
     /// See `idle_slope_kbit`.
     pub lo_credit_bytes: i32,
-    /// The `shaper` of the class in a host file, which computes the same numbers.
+    /// The `shaper` of the class in host settings, which computes the same numbers.
     pub shaper: String,
 }
 
@@ -173,7 +173,7 @@ fn of_load(spec: &ReserveSpec) -> Result<Reservation, StreamError> {
     })
 }
 
-/// A length on the link, with header, tag, check sequence, preamble and gap, as a host file has it.
+/// A length on the link, with header, tag, check sequence, preamble and gap, as settings have it.
 ///
 /// **Errors**: shorter or longer than any frame.
 pub fn on_the_wire(bytes: u32) -> Result<WireLen, String> {

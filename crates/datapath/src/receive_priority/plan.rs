@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From the classes of a host file to the rules of the program: which counters and which lane of
+//! From the classes of host settings to the rules of the program: which counters and which lane of
 //! threads each class gets. Classes keep theirs as long as they keep their names.
 
 use std::collections::{BTreeMap, BTreeSet};

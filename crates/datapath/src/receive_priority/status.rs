@@ -29,7 +29,7 @@ pub struct ReceiveStatus {
     pub lost_to_sockets: Option<u64>,
     /// The classes in the order in which they are tried, then normal frames.
     pub classes: Vec<ClassStatus>,
-    /// The rules as a host file has them.
+    /// The rules as host settings have them.
     pub receive: Receive,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host file needs: of each interface it names, of the kernel, of the tools.
+//! What host settings need: of each interface they name, of the kernel, of the tools.
 
 use timewire_base::Span;
 use timewire_model::scenario::host::{
@@ -92,7 +92,7 @@ fn of_group(group: &Group, needs: &mut Needs) {
     }
 }
 
-/// The findings about a host file.
+/// The findings about host settings.
 pub(super) fn findings(
     snapshot: &Snapshot,
     probes: &Probes,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the groups of a host file do to the threads that receive: a member that never sleeps keeps
+//! What groups of host settings do to the threads that receive: a member that never sleeps keeps
 //! every thread below it from running.
 
 use std::collections::BTreeSet;

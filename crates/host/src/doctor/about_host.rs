@@ -313,7 +313,7 @@ fn tai(host: &HostSettings, needed: bool) -> Finding {
     match host.clock.tai_offset.known() {
         Some(&offset) if offset == Span::ZERO => {
             Finding::new(id, if_needed(needed, State::Degraded), "0s: nobody has set it").mended_by(
-                "a host file with `clock: {interfaces: [...], tai_offset: 37}`: \
+                "host settings with `clock: {interfaces: [...], tai_offset: 37}`: \
                             timewire apply FILE",
             )
         }
@@ -338,7 +338,8 @@ fn synchronised(snapshot: &Snapshot, probes: &Probes, needed: bool) -> Finding {
             } else {
                 finding.mended_by(mend::install(&["linuxptp"]))
             };
-            finding.mended_by("a host file with `clock: {interfaces: [...]}`: timewire apply FILE")
+            finding
+                .mended_by("host settings with `clock: {interfaces: [...]}`: timewire apply FILE")
         }
         None => {
             let found = unreadable(&snapshot.state.host.clock);

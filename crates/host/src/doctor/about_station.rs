@@ -110,7 +110,7 @@ fn clock_error(scenario: &Scenario, ground: &Ground<'_>) -> Option<Finding> {
         let found = format!("nothing says how exact the clock is; half the guard is {half}");
         return Some(
             Finding::new(id, State::Degraded, found)
-                .mended_by("a host file with `clock: {interfaces: [...]}`: timewire apply FILE"),
+                .mended_by("host settings with `clock: {interfaces: [...]}`: timewire apply FILE"),
         );
     };
     let found = format!("at most {}, and half the guard is {half}", clock.max_error);
@@ -120,7 +120,7 @@ fn clock_error(scenario: &Scenario, ground: &Ground<'_>) -> Option<Finding> {
     let guard = clock.max_error.checked_add(clock.max_error).unwrap_or(Span::MAX);
     Some(
         Finding::new(id, State::Degraded, found)
-            .mended_by("a host file with `clock: {interfaces: [...]}`: timewire apply FILE")
+            .mended_by("host settings with `clock: {interfaces: [...]}`: timewire apply FILE")
             .mended_by(format!("`guard: {guard}` in the schedule")),
     )
 }

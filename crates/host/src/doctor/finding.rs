@@ -105,8 +105,8 @@ pub enum Subject {
         /// Which.
         name: IfName,
     },
-    /// A host file.
-    HostFile {
+    /// Host settings.
+    HostSettings {
         /// Its name.
         name: String,
     },

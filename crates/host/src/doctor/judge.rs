@@ -4,7 +4,7 @@
 
 use timewire_base::IfName;
 use timewire_model::scenario::Scenario;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 
 use super::about_host::{self, Needs};
 use super::about_link::{self, Link, tried};
@@ -23,8 +23,8 @@ pub enum Question {
     Host,
     /// An interface.
     Interface(IfName),
-    /// A host file.
-    HostFile(Box<HostFile>),
+    /// Host settings.
+    HostSettings(Box<HostSettings>),
     /// A scenario, in the local laboratory.
     Scenario(Box<Scenario>),
     /// This host as a station of a scenario.
@@ -36,7 +36,7 @@ impl Question {
         match self {
             Question::Host => Subject::Host,
             Question::Interface(name) => Subject::Interface { name: name.clone() },
-            Question::HostFile(file) => Subject::HostFile { name: file.name.as_str().to_owned() },
+            Question::HostSettings(file) => Subject::HostSettings { name: file.name() },
             Question::Scenario(scenario) => {
                 let names: Vec<_> =
                     scenario.stations.iter().map(|station| station.name.as_str()).collect();
@@ -58,7 +58,7 @@ impl Question {
         match self {
             Question::Interface(name) => Some(name),
             Question::Station(asked) => Some(&asked.interface),
-            Question::Host | Question::HostFile(_) | Question::Scenario(_) => None,
+            Question::Host | Question::HostSettings(_) | Question::Scenario(_) => None,
         }
     }
 }
@@ -71,7 +71,7 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
     let link = question.interface().and_then(|name| Link::find(snapshot, probes, name));
     let variants = backends::variants(probes, link.map_or(BackendSite::Virtual, BackendSite::Link));
     let backend = match question {
-        Question::HostFile(_) => None,
+        Question::HostSettings(_) => None,
         Question::Scenario(scenario) => {
             let needed = about_scenario::of_cases(scenario);
             let of = scenario.mac.socket;
@@ -84,7 +84,7 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
         Question::Host | Question::Interface(_) => backends::best(&variants, |_| true),
     };
     let accuracy = match question {
-        Question::HostFile(file) => {
+        Question::HostSettings(file) => {
             class::accuracy(snapshot, probes, about_desired::variant(&file.host))
         }
         _ => class::accuracy(snapshot, probes, backend),
@@ -101,7 +101,7 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
     }
     match question {
         Question::Host | Question::Interface(_) => findings.extend(general(snapshot, probes)),
-        Question::HostFile(file) => {
+        Question::HostSettings(file) => {
             findings.extend(about_desired::findings(snapshot, probes, &accuracy, &file.host));
         }
         Question::Scenario(_) | Question::Station(_) => {
@@ -126,7 +126,8 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
         Some(State::Degraded) => Verdict::YesBut,
         _ => Verdict::Yes,
     };
-    let backends = if matches!(question, Question::HostFile(_)) { Vec::new() } else { variants };
+    let backends =
+        if matches!(question, Question::HostSettings(_)) { Vec::new() } else { variants };
     Diagnosis {
         schema: DOCTOR_SCHEMA,
         subject: question.subject(),
@@ -141,7 +142,7 @@ pub fn judge(snapshot: &Snapshot, probes: &Probes, question: &Question) -> Diagn
 fn needs(question: &Question) -> Needs {
     match question {
         Question::Host | Question::Interface(_) => Needs::default(),
-        Question::HostFile(file) => about_desired::needs(&file.host),
+        Question::HostSettings(file) => about_desired::needs(&file.host),
         // The stations of a laboratory have one clock.
         Question::Scenario(_) => Needs::default(),
         Question::Station(_) => Needs { clock: true, ..Needs::default() },

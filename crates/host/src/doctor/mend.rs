@@ -36,7 +36,7 @@ pub(super) fn otherwise(check: Check, interface: Option<&IfName>) -> String {
             "a machine and kernel that are set up for real time: see `timewire doctor`".to_owned()
         }
         Check::ClockTai | Check::ClockSynchronised | Check::ClockError => {
-            "a host file with `clock`: timewire apply FILE".to_owned()
+            "host settings with `clock`: timewire apply FILE".to_owned()
         }
         Check::Link => "the name of an interface that `ip link` shows".to_owned(),
         Check::LinkUp => format!("ip link set dev {name} up, and a cable"),

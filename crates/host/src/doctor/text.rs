@@ -60,7 +60,7 @@ fn subject(subject: &Subject) -> String {
     match subject {
         Subject::Host => "this host".to_owned(),
         Subject::Interface { name } => format!("interface {name}"),
-        Subject::HostFile { name } => format!("host file {name}"),
+        Subject::HostSettings { name } => format!("host settings {name}"),
         Subject::Scenario { name, place: RunSite::Laboratory { this_host } } => {
             format!("scenario {name}, in the local laboratory (to judge this host: {this_host})")
         }

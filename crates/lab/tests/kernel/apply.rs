@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Host files are applied to a kernel that has all disciplines, and undone to what was there.
+//! Host settings are applied to a kernel that has all disciplines, and undone to what was there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,11 +15,11 @@ use timewire_host::apply::{
     self, Entry, Host, Log, RealHost, Setting, Settings, TransactionOutcome, UndoLog,
 };
 use timewire_lab::trial::Trial;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_tsn::file::ParseFile;
 
 pub const TRIALS: &[Trial] = &[
-    Trial::new("t4_host_files_are_applied_and_undone_exactly", files),
+    Trial::new("t4_host_settings_are_applied_and_undone_exactly", files),
     Trial::new("t4_a_taprio_with_children_is_put_on_an_interface_in_use", children),
     // Before, the kernel has a discipline with a handle in each class already.
     Trial::new("t4_a_taprio_with_children_that_was_there_is_restored", restore),
@@ -87,7 +87,7 @@ fn there_and_back(what: &str, desired: &Settings, there: impl FnOnce()) {
 }
 
 fn desired_of(what: &str, text: &str) -> Settings {
-    let file = HostFile::parse(what, text).unwrap();
+    let file = HostSettings::parse(what, text).unwrap();
     let eth0 = IfName::new("eth0").unwrap();
     let real: BTreeMap<IfName, IfName> =
         file.host.interfaces.iter().map(|desired| (desired.name.clone(), eth0.clone())).collect();
@@ -115,24 +115,27 @@ fn arrived() -> u64 {
 fn gates() -> Settings {
     let text = "
 timewire: 1
+kind: network
 name: gates
-host:
-  interfaces:
-    - name: eth0
-      mtu: 1400
-      channels: { rx: 4, tx: 4 }
-      vlans:
-        - { id: 5, egress: [{ priority: 3, pcp: 3 }] }
-      transmit:
-        classes:
-          - { priorities: [3], queues: 1@0, launch_time: { delta: 300us } }
-          - { queues: 1@1 }
-        gates:
-          entries:
-            - { open: [0], interval: 500us }
-            - { open: [1], interval: 500us }
-  sysctls:
-    - { name: net.core.netdev_budget, value: '64' }
+stations:
+  - name: alpha
+    host:
+      interfaces:
+        - name: eth0
+          mtu: 1400
+          channels: { rx: 4, tx: 4 }
+          vlans:
+            - { id: 5, egress: [{ priority: 3, pcp: 3 }] }
+          transmit:
+            classes:
+              - { priorities: [3], queues: 1@0, launch_time: { delta: 300us } }
+              - { queues: 1@1 }
+            gates:
+              entries:
+                - { open: [0], interval: 500us }
+                - { open: [1], interval: 500us }
+      sysctls:
+        - { name: net.core.netdev_budget, value: '64' }
 ";
     desired_of("gates", text)
 }
@@ -163,12 +166,15 @@ fn restore() {
     apply::apply(&mut RealHost, &mut log, &gates(), &|| None, &mut |_, _, _| {}).unwrap();
     let qdiscs = Setting::Qdiscs { interface: IfName::new("eth0").unwrap() };
     let other = "timewire: 1
+kind: network
 name: classes
-host:
-  interfaces:
-    - name: eth0
-      transmit:
-        classes: [{ priorities: [3], queues: 1@0 }, { queues: 1@1 }]
+stations:
+  - name: alpha
+    host:
+      interfaces:
+        - name: eth0
+          transmit:
+            classes: [{ priorities: [3], queues: 1@0 }, { queues: 1@1 }]
 ";
     let mut other = desired_of("classes", other);
     other = other.only(|setting| *setting == qdiscs);

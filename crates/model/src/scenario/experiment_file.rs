@@ -35,7 +35,7 @@ record! {
         /// What it is for, for people.
         description: Text = "''",
         /// What is varied; every combination is performed. In commands, environments, files and
-        /// host files `${NAME}` stands for the value.
+        /// host settings `${NAME}` stands for the value.
         variables: Vec<Variable> = "[]",
         /// Variables that change together instead: the first values of all, the second of all.
         together: Vec<Vec<Name>> = "[]",
@@ -140,7 +140,7 @@ record! {
         put: Option<Text>,
         /// A file beside this one.
         from: Option<Text>,
-        /// Apply the host file of this path, beside this one.
+        /// Apply the host settings of this network file, beside this one.
         apply: Option<Text>,
         /// Keep the snapshot of the host as a record of this name.
         snapshot: Option<Text>,

@@ -21,6 +21,23 @@ pub trait FurtherChecks {
     fn groups(&self, top: &Group) -> Option<Refused>;
 }
 
+/// The checks of a file without anything that Linux could not do.
+#[cfg(test)]
+pub(super) struct NothingFurther;
+
+#[cfg(test)]
+impl FurtherChecks for NothingFurther {
+    fn case(&self, _: &Scenario, _: &Case) -> Option<String> {
+        None
+    }
+    fn transmit(&self, _: &IfName, _: &Transmit) -> Vec<Refused> {
+        Vec::new()
+    }
+    fn groups(&self, _: &Group) -> Option<Refused> {
+        None
+    }
+}
+
 /// Something in a part of a file that cannot be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {

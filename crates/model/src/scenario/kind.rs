@@ -11,10 +11,8 @@ use super::tree::{self, Node, Value};
 pub enum FileKind {
     /// A network of one segment with an experiment.
     Scenario,
-    /// A network of links, or without an experiment.
+    /// A network of links, or without an experiment; host settings.
     Network,
-    /// Settings of a host.
-    Host,
     /// An experiment on stations.
     Experiment,
     /// A laboratory segment of several kernels.
@@ -53,13 +51,11 @@ impl FileKind {
             };
             stations.iter().any(|station| key(station, "run"))
         };
-        if has("host") {
-            Some(FileKind::Host)
-        } else if has("experiment") && !has("links") {
+        if has("experiment") && !has("links") {
             Some(FileKind::Scenario)
         } else if has("segment") || runs() {
             Some(FileKind::Segment)
-        } else if has("links") || has("bridges") {
+        } else if has("links") || has("bridges") || has("host") {
             Some(FileKind::Network)
         } else if has("streams") {
             Some(FileKind::Streams)
@@ -73,7 +69,6 @@ impl FileKind {
         Some(match self {
             FileKind::Scenario => format!("timewire run {file}"),
             FileKind::Network => format!("timewire plan {file}"),
-            FileKind::Host => format!("timewire apply {file}"),
             FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
             FileKind::Segment => format!("timewire lab segment {file}"),
             FileKind::Streams => format!("timewire talk --streams {file}"),
@@ -89,7 +84,6 @@ impl fmt::Display for FileKind {
             FileKind::Written(schema) => write!(f, "output of schema `{schema}`"),
             FileKind::Scenario => f.write_str("a scenario"),
             FileKind::Network => f.write_str("a network file"),
-            FileKind::Host => f.write_str("a host file"),
             FileKind::Experiment => f.write_str("an experiment file"),
             FileKind::Segment => f.write_str("a segment file"),
             FileKind::Streams => f.write_str("a file of streams"),
@@ -126,7 +120,7 @@ mod tests {
             ("kind: network\nhost: 1", FileKind::Network),
             ("kind: network\nexperiment: 5\nlinks: 7", FileKind::Network),
             ("timewire: 1\nlinks: []", FileKind::Network),
-            ("timewire: 1\nhost: ", FileKind::Host),
+            ("timewire: 1\nhost: ", FileKind::Network),
             ("kind: experiment", FileKind::Experiment),
             ("timewire: 1\nsegment: {kind: hub}\nstations: []", FileKind::Segment),
             ("timewire: 1\nstations: [{name: a, run: [ls]}]", FileKind::Segment),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file of a network to simulate: the same text, units and errors as a scenario, other keys.
+//! The network file: a network to plan, simulate and run, and the host settings of its stations.
+//! The same text, units and errors as a scenario, other keys.
 
 use serde_json::{Value as Json, json};
 use timewire_base::wire::MacAddress;
 use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 
-use super::ScenarioErrors;
 pub use super::device::{DeviceModel, NetDevice, Profile};
+use super::host::{DesiredHost, Group};
 use super::item::{Item, Reader};
 use super::kernels::{Drift, LossShare, Offset};
 use super::model::ReferenceRule;
@@ -19,7 +20,7 @@ use super::value::{AtMost, ByteCount, Capacity, Count, FormatVersion, Name, Text
 use crate::tdm::TdmSchedule;
 
 record! {
-    /// A network, its traffic, its faults and the limits of its verdict.
+    /// A network, its traffic, its faults and the limits of its verdict; or host settings alone.
     pub struct NetworkFile {
         /// Version of this file format.
         timewire: FormatVersion,
@@ -30,7 +31,7 @@ record! {
         /// What it is for, for people.
         description: Text = "''",
         /// How long it runs.
-        duration: Span,
+        duration: Span = "1s",
         /// Latencies of frames released before are not counted.
         warm_up: Span = "0s",
         /// How far beyond a window of its class a transmission may be, by the right time, before it
@@ -43,7 +44,7 @@ record! {
         reserve: Option<NetReserve>,
         /// Everything that is random follows from it.
         seed: Count<0, 0xffff_ffff> = "1",
-        /// Where streams start and end.
+        /// Where streams start and end, and what is to be set on their hosts.
         stations: Vec<NetStation>,
         /// What forwards frames.
         bridges: Vec<NetBridge> = "[]",
@@ -55,7 +56,7 @@ record! {
         schedule: Option<TdmSchedule>,
         /// Ports that are not plain.
         ports: Vec<NetPort> = "[]",
-        /// Streams of messages. Only a planner to which others are given needs none.
+        /// Streams of messages. Host settings need none, nor a planner to which others are given.
         streams: Vec<NetStream> = "[]",
         /// What goes wrong.
         faults: Vec<NetFault> = "[]",
@@ -69,7 +70,7 @@ record! {
 choice! {
     /// What kind of file it is.
     pub enum NetworkKind {
-        /// A network to simulate.
+        /// A network.
         Network = "network",
     }
 }
@@ -89,6 +90,8 @@ record! {
         clock: NetClock = "{}",
         /// What its ports can do.
         device: NetDevice = "{}",
+        /// What is to be set on its host, by the verbs of a host such as `apply`.
+        host: Option<DesiredHost>,
     }
 }
 
@@ -681,24 +684,6 @@ choice! {
 }
 
 impl NetworkFile {
-    /// Reads and checks a file, and leaves its experiment out ([`NetworkCases`] has it);
-    /// `file_name` is for the messages.
-    ///
-    /// **Errors**: everything that is wrong with the text, each with its place.
-    pub fn parse(file_name: &str, text: &str) -> Result<NetworkFile, ScenarioErrors> {
-        NetworkCases::parse(file_name, text).map(|cases| cases.base)
-    }
-
-    /// As [`NetworkFile::parse`], and a file without streams is one too: they come from elsewhere.
-    ///
-    /// **Errors**: as there.
-    pub fn parse_without_streams(
-        file_name: &str,
-        text: &str,
-    ) -> Result<NetworkFile, ScenarioErrors> {
-        NetworkCases::parse_without_streams(file_name, text).map(|cases| cases.base)
-    }
-
     /// The limits that are written, then those that follow from the streams. What a plan promises
     /// of a scheduled stream is none of them.
     pub fn all_limits(&self) -> Vec<StreamLimit> {
@@ -707,7 +692,7 @@ impl NetworkFile {
         written.chain(self.streams.iter().flat_map(NetStream::limits)).collect()
     }
 
-    /// The file as [`NetworkFile::parse`] reads it, with all defaults filled in.
+    /// The file as [`NetworkCases::parse_with`] reads it, with all defaults filled in.
     pub fn to_json(&self) -> Json {
         self.emit().unwrap_or_default()
     }
@@ -777,6 +762,7 @@ pub fn network_schema() -> String {
     let mut schema: Json = NetworkFile::schema();
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Timewire network");
+    schema["$defs"] = json!({"group": Group::schema()});
     let text = serde_json::to_string_pretty(&schema);
     text.expect("invariant: a JSON value with text keys can be written") + "\n"
 }

@@ -10,6 +10,7 @@ use super::ScenarioErrors;
 use super::change::{Change, find, merged, name_of};
 use super::check_cases::{check, judged, refuse_cases};
 use super::error::Problem;
+use super::further::FurtherChecks;
 use super::item::{Item, Reader};
 use super::model::ReferenceRule;
 use super::network::{
@@ -109,32 +110,42 @@ pub struct NetworkCases {
 }
 
 impl NetworkCases {
-    /// Reads and checks a file; `file_name` is for the messages.
+    /// Reads and checks a file; `file_name` is for the messages. Callers use `timewire_tsn::file`,
+    /// which has the further checks.
     ///
     /// **Errors**: everything that is wrong with the text, each with its place.
-    pub fn parse(file_name: &str, text: &str) -> Result<NetworkCases, ScenarioErrors> {
-        NetworkCases::parse_with(file_name, text, true)
+    pub fn parse_with(
+        further: &dyn FurtherChecks,
+        file_name: &str,
+        text: &str,
+    ) -> Result<NetworkCases, ScenarioErrors> {
+        NetworkCases::parse(Checks { further, streams: true }, file_name, text)
     }
 
-    /// As [`NetworkCases::parse`], and a file without streams is one too: they come from elsewhere.
+    /// As [`NetworkCases::parse_with`], and a file without streams is one too: they come from
+    /// elsewhere, or nothing is asked but host settings.
     ///
     /// **Errors**: as there.
     pub fn parse_without_streams(
+        further: &dyn FurtherChecks,
         file_name: &str,
         text: &str,
     ) -> Result<NetworkCases, ScenarioErrors> {
-        NetworkCases::parse_with(file_name, text, false)
+        NetworkCases::parse(Checks { further, streams: false }, file_name, text)
     }
 
-    fn parse_with(
+    fn parse(
+        checks: Checks<'_>,
         file_name: &str,
         text: &str,
-        streams: bool,
     ) -> Result<NetworkCases, ScenarioErrors> {
         let failed = |problems| ScenarioErrors::new(file_name, text, problems);
         let root = tree::parse(text).map_err(failed)?;
+        if let Some(problem) = host_of_no_station(&root) {
+            return Err(failed(vec![problem]));
+        }
         let mut reader = Reader::new(root.mark);
-        let file = read(&root, streams, &mut reader);
+        let file = read(&root, checks, &mut reader);
         let Some(file) = file.filter(|_| reader.problems.is_empty()) else {
             return Err(failed(reader.problems));
         };
@@ -146,8 +157,26 @@ impl NetworkCases {
         if !reader.problems.is_empty() {
             return Err(failed(reader.problems));
         }
-        cases(&root, file, streams, reader).map_err(failed)
+        cases(&root, file, checks, reader).map_err(failed)
     }
+}
+
+/// What a file is checked for, besides its own keys.
+#[derive(Clone, Copy)]
+struct Checks<'a> {
+    further: &'a dyn FurtherChecks,
+    /// There is to be a stream.
+    streams: bool,
+}
+
+/// Host settings beside no stations: nothing else in the file would be worth telling.
+fn host_of_no_station(root: &Node) -> Option<Problem> {
+    let Value::Map(entries) = &root.value else { return None };
+    let key = |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(key, _)| key);
+    let (host, None) = (key("host")?, key("stations")) else { return None };
+    let message = "`host` is a key of a station of a network".to_owned();
+    let hint = "write `kind: network` and `stations: [{ name: NAME, host: ... }]`";
+    Some(Problem { key: "host".to_owned(), ..Problem::new(host.mark, message, hint) })
 }
 
 impl NetStream {
@@ -234,12 +263,16 @@ impl NetworkFile {
 }
 
 /// Reads one network, and checks what needs no other.
-fn read(root: &Node, streams: bool, reader: &mut Reader) -> Option<NetworkFile> {
+fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkFile> {
     let file = NetworkFile::read(root, reader)?;
-    if streams && file.streams.is_empty() {
-        reader.fail_at("streams", "there is no stream".into(), "write at least one");
+    if checks.streams && file.streams.is_empty() {
+        let hint = match file.stations.iter().any(|station| station.host.is_some()) {
+            true => "write at least one; `timewire apply` takes host settings alone",
+            false => "write at least one",
+        };
+        reader.fail_at("streams", "there is no stream".into(), hint);
     }
-    network_check::check(&file, reader);
+    network_check::check(&file, checks.further, reader);
     network_plan::check(&file, reader);
     Some(file)
 }
@@ -248,7 +281,7 @@ fn read(root: &Node, streams: bool, reader: &mut Reader) -> Option<NetworkFile> 
 fn cases(
     root: &Node,
     base: NetworkFile,
-    streams: bool,
+    checks: Checks<'_>,
     mut reader: Reader,
 ) -> Result<NetworkCases, Vec<Problem>> {
     let Some(experiment) = &base.experiment else {
@@ -267,7 +300,7 @@ fn cases(
     let mut cases = Vec::new();
     let mut problems = Vec::new();
     for (i, case) in experiment.cases.iter().enumerate() {
-        match changed(root, i, case, streams) {
+        match changed(root, i, case, checks) {
             Ok(file) => cases.extend(experiment.loads.iter().map(|load| NetworkCase {
                 case: case.name.to_string(),
                 title: case.title().to_owned(),
@@ -279,7 +312,7 @@ fn cases(
         }
     }
     for case in &cases {
-        if streams && case.file.streams.is_empty() {
+        if checks.streams && case.file.streams.is_empty() {
             let (case, load) = (&case.case, &case.load);
             let message = format!("in the case `{case}`, no stream runs in the load `{load}`");
             let hint = "add the load to the `loads` of a stream";
@@ -309,7 +342,7 @@ fn changed(
     root: &Node,
     index: usize,
     case: &NetCase,
-    streams: bool,
+    checks: Checks<'_>,
 ) -> Result<NetworkFile, Vec<Problem>> {
     let mut problems = Vec::new();
     let change = find(root, &["experiment", "cases"]).and_then(|cases| match &cases.value {
@@ -321,7 +354,7 @@ fn changed(
     let mut merged = merged.unwrap_or_else(|| root.clone());
     only_limits_of(&mut merged, case.name.as_str());
     let mut reader = Reader::new(root.mark);
-    let file = read(&merged, streams, &mut reader);
+    let file = read(&merged, checks, &mut reader);
     if let Some(experiment) = file.as_ref().and_then(|file| file.experiment.as_ref()) {
         for stream in file.iter().flat_map(|file| &file.streams) {
             answered(file.as_ref(), stream, &experiment.loads, &mut reader);
@@ -446,7 +479,12 @@ const MAX_BYTES: usize = 256 << 20;
 
 #[cfg(test)]
 mod tests {
+    use super::super::further::NothingFurther;
     use super::*;
+
+    fn parse(text: &str) -> Result<NetworkCases, ScenarioErrors> {
+        NetworkCases::parse_with(&NothingFurther, "f", text)
+    }
 
     const GOOD: &str = "
 timewire: 1
@@ -482,7 +520,7 @@ limits:
 
     #[test]
     fn t0_each_case_is_the_file_with_its_change_under_each_load() {
-        let all = NetworkCases::parse("f", GOOD).unwrap();
+        let all = parse(GOOD).unwrap();
         let ids: Vec<String> = all.cases.iter().map(NetworkCase::id).collect();
         assert_eq!(
             ids,
@@ -520,7 +558,7 @@ limits:
         assert!(all.base.experiment.is_none() && all.base.streams.len() == 2);
         for case in &all.cases {
             let text = case.file.to_json().to_string();
-            assert_eq!(NetworkFile::parse("f", &text).unwrap(), case.file);
+            assert_eq!(parse(&text).unwrap().base, case.file);
         }
     }
 
@@ -528,7 +566,7 @@ limits:
     fn t0_a_file_without_an_experiment_is_one_network() {
         let cut = GOOD.find("experiment:").unwrap();
         let text = GOOD[..cut].replace(", loads: [busy]", "");
-        let all = NetworkCases::parse("f", &text).unwrap();
+        let all = parse(&text).unwrap();
         assert_eq!((all.cases.len(), all.cases[0].id().as_str()), (1, "two/network/all"));
         assert_eq!(all.cases[0].file, all.base);
     }
@@ -596,17 +634,17 @@ limits:
         ] {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "{from}");
-            let errors = NetworkCases::parse("f", &text).unwrap_err();
+            let errors = parse(&text).unwrap_err();
             let is = |at: &str, message: &str| at.ends_with(key) && message.contains(says);
             let found = errors.errors.iter().any(|it| is(&it.key, &it.message));
             assert!(found, "{to}: {errors}");
         }
         let cut = GOOD.find("experiment:").unwrap();
-        let errors = NetworkCases::parse("f", &GOOD[..cut]).unwrap_err();
+        let errors = parse(&GOOD[..cut]).unwrap_err();
         assert!(errors.to_string().contains("no `experiment` with the loads of `files`"));
         let nobody = "limits: [{ id: x, metric: lost, stream: [], at_most: 0% }]";
         let plain = GOOD[..cut].replace(", loads: [busy]", "") + nobody;
-        let errors = NetworkCases::parse("f", &plain).unwrap_err();
+        let errors = parse(&plain).unwrap_err();
         assert!(errors.to_string().contains("limits[0].stream: it names none"), "{errors}");
         // Most of a megabyte, 512 times.
         let cases: String = (0..253).map(|i| format!("    - {{ name: c{i} }}\n")).collect();
@@ -622,14 +660,11 @@ limits:
         let long = GOOD.replacen("    - { name: priority }\n", &cases, 1);
         let long = long.replacen("[priority, planned]", "planned", 1);
         let long = long.replacen("streams:\n", &format!("streams:\n{streams}"), 1);
-        let errors = NetworkCases::parse(
-            "f",
-            &long
-                .replace("[alone, busy]", "[alone]")
-                .replace(", loads: [busy] }", " }")
-                .replace("load: busy", "load: alone"),
-        )
-        .unwrap_err();
+        let long = long
+            .replace("[alone, busy]", "[alone]")
+            .replace(", loads: [busy] }", " }")
+            .replace("load: busy", "load: alone");
+        let errors = parse(&long).unwrap_err();
         assert!(errors.to_string().contains("of a file so long take too much memory"), "{errors}");
         // A jitter is no number to divide.
         let text = GOOD.replacen(
@@ -638,7 +673,7 @@ limits:
             stream: control, load",
             1,
         );
-        let errors = NetworkCases::parse("f", &text).unwrap_err();
+        let errors = parse(&text).unwrap_err();
         assert!(errors.to_string().contains("is judged in each case alone"), "{errors}");
     }
 
@@ -652,7 +687,7 @@ limits:
                 1,
             )
             .replacen(", loads: [busy] }", " }", 1);
-        let all = NetworkCases::parse("f", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let all = parse(&text).unwrap_or_else(|errors| panic!("{errors}"));
         let limits = |id: &str| -> Vec<String> {
             let case = all.cases.iter().find(|case| case.id() == id).unwrap();
             case.file.all_limits().into_iter().map(|it| it.id).collect()
@@ -661,7 +696,7 @@ limits:
         assert_eq!(limits("two/priority/alone"), ["fast"]);
         let nowhere =
             text.replacen("[control, files], at", "[control, files], case: priority, at", 1);
-        let errors = NetworkCases::parse("f", &nowhere).unwrap_err().to_string();
+        let errors = parse(&nowhere).unwrap_err().to_string();
         assert!(errors.contains("the case `priority` has no stream `files`"), "{errors}");
     }
 
@@ -674,9 +709,9 @@ limits:
              loads: [busy] }\n  - { name: files,",
             1,
         );
-        let errors = NetworkCases::parse("f", &text).unwrap_err();
+        let errors = parse(&text).unwrap_err();
         let says = "in the case `plain`: `say` does not run in the load `alone`";
         assert!(errors.to_string().contains(says), "{errors}");
-        assert!(NetworkCases::parse("f", &text.replace(",\n      loads: [busy] }", " }")).is_ok());
+        assert!(parse(&text.replace(",\n      loads: [busy] }", " }")).is_ok());
     }
 }

@@ -8,6 +8,8 @@ use serde_json::Value as Json;
 use timewire_base::{BitsPerSecond, Span, StationName, parse_span};
 
 use super::check_cases::each_once;
+use super::further::FurtherChecks;
+use super::host;
 use super::item::Reader;
 use super::network::{
     NetCbsRules, NetDelay, NetDrawn, NetFault, NetGates, NetLink, NetMetric, NetPort, NetRecorded,
@@ -27,7 +29,7 @@ struct Checker<'a> {
     streams: Vec<&'a str>,
 }
 
-pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
+pub(super) fn check(file: &NetworkFile, further: &dyn FurtherChecks, reader: &mut Reader) {
     let stations = file.stations.iter().map(|station| station.name.as_str());
     let bridges = file.bridges.iter().map(|bridge| bridge.name.as_str());
     let checker = Checker {
@@ -50,6 +52,11 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
     checker.streams(reader);
     checker.faults(reader);
     checker.limits(reader);
+    for (i, station) in file.stations.iter().enumerate() {
+        if let Some(desired) = &station.host {
+            host::check(&format!("stations[{i}].host"), desired, further, reader);
+        }
+    }
 }
 
 impl Checker<'_> {
@@ -433,7 +440,8 @@ impl Checker<'_> {
 fn bounded(path: &str, value: &Json, reader: &mut Reader) {
     match value {
         Json::Object(keys) => {
-            for (key, value) in keys {
+            // Host settings are not simulated: gates have base times that count from 1970.
+            for (key, value) in keys.iter().filter(|(key, _)| *key != "host") {
                 let dot = if path.is_empty() { "" } else { "." };
                 bounded(&format!("{path}{dot}{key}"), value, reader);
             }

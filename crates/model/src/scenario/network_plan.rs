@@ -241,6 +241,8 @@ fn scheduled_cyclic(reader: &mut Reader, i: usize, cyclic: &NetCyclic) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::further::NothingFurther;
+    use super::super::network::NetworkCases;
     use super::*;
 
     fn offsets(text: &str) -> Vec<Vec<i64>> {
@@ -248,7 +250,7 @@ mod tests {
             "timewire: 1\nkind: network\nname: n\nduration: 1ms\n{text}\nstreams:\n\
              - {{ name: s, talker: a, listeners: c, size: 64B, period: 1ms }}\n"
         );
-        let file = NetworkFile::parse("n.yaml", &text).unwrap();
+        let file = NetworkCases::parse_with(&NothingFurther, "n.yaml", &text).unwrap().base;
         let of = |file: &NetworkFile| {
             let stations = file.stations.iter().map(|node| &node.clock);
             let clocks = stations.chain(file.bridges.iter().map(|node| &node.clock));

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_base::{IfName, SocketPriority, Span};
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::{NetGates, NetworkFile};
 use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
@@ -104,9 +104,9 @@ fn compared(given: &FileProblem, plan: &Plan, link: LinkId) -> u8 {
     here.fold(!planned, |mask, priority| mask | bit(priority))
 }
 
-/// What a host file and its `tc` lines say of each interface.
+/// What host settings and their `tc` lines say of each interface.
 fn of_host(host: &Rendered, files: &[Rendered]) -> Result<Vec<(String, Vec<Gates>)>, String> {
-    let parsed = HostFile::parse(&host.name, &host.text).map_err(|error| error.to_string())?;
+    let parsed = HostSettings::parse(&host.name, &host.text).map_err(|error| error.to_string())?;
     let name = host.name.replace(".host.yaml", ".tc");
     let lines = files.iter().find(|file| file.name == name);
     let mut commands = commands(lines.map_or("", |file| &file.text), &name)?;

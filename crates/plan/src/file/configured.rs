@@ -15,7 +15,7 @@ use std::fmt;
 
 use serde::Serialize;
 use timewire_base::{SocketPriority, Span, StationName};
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::{NetDevice, NetworkFile};
 use timewire_model::unread::Unread;
 use timewire_tsn::desired::QdiscTree;
@@ -274,8 +274,8 @@ impl Reading<'_> {
         bytes: &[u8],
         delays: &mut BTreeMap<LinkId, Span>,
     ) -> Result<(), String> {
-        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text; a host file".to_owned());
-        let host = HostFile::parse(name, text?).map_err(|errors| errors.to_string())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned());
+        let host = HostSettings::parse(name, text?).map_err(|errors| errors.to_string())?;
         for key in qdiscs::not_judged(&host) {
             self.not_interpreted(name, key);
         }

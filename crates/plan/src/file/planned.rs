@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use timewire_base::Span;
 use timewire_model::scenario::ScenarioErrors;
 use timewire_model::scenario::network::{NetStation, NetStream, NetworkFile};
+use timewire_tsn::file::without_streams;
 
 use super::{FileProblem, ends};
 use crate::model::{Admission, LinkId, Plan, PortGates, Stream};
@@ -59,7 +60,7 @@ pub fn planned(
     }
     (json["ports"], json["limits"]) = (Value::Array(ports), Value::Array(limits));
     json["tolerance"] = json!(file.tolerance.max(file.sync_error).to_string());
-    NetworkFile::parse_without_streams("the planned network", &json.to_string())
+    without_streams("the planned network", &json.to_string()).map(|planned| planned.base)
 }
 
 /// How long before its start a message is released.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What of queueing disciplines and host files the check of configured gates does not judge: such a
+//! What of queueing disciplines and host settings the check of gates does not judge: such a
 //! setting is named, and the streams are not said to hold.
 
-use timewire_model::scenario::host::{DesiredInterface, HostFile};
+use timewire_model::scenario::host::{DesiredInterface, HostSettings};
 use timewire_tsn::qdisc::{FramePreemption, Qdisc, QdiscClock, QdiscPosition, Taprio};
 
 /// Kinds that send what they hold at once, or nothing: they hold no frame back.
@@ -50,9 +50,9 @@ fn has_stray_bits(taprio: &Taprio) -> bool {
     options.entries.iter().any(|entry| u64::from(entry.gate_states.bits()) >= own.max(1))
 }
 
-/// Settings of a host file, besides queueing disciplines, that decide whether and when frames of
+/// Host settings, besides queueing disciplines, that decide whether and when frames of
 /// streams go, and are not judged.
-pub(super) fn not_judged(host: &HostFile) -> Vec<String> {
+pub(super) fn not_judged(host: &HostSettings) -> Vec<String> {
     let mut all = Vec::new();
     for interface in &host.host.interfaces {
         let DesiredInterface { up, mtu, eee, mac_merge, vlans, marks, .. } = interface;

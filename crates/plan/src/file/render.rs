@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A plan as Linux takes it: host files for `timewire apply`, the `tc` lines that they stand for,
+//! A plan as Linux takes it: host settings for `timewire apply`, their `tc` lines,
 //! and launch times of each talker. Of bridges, instance data of YANG as well.
 //!
 //! Interfaces are `eth0`, `eth1`, ... in the order of a node's links in the file. A class of the
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use timewire_base::{IfName, Span, StationName};
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::{NetDevice, NetworkFile};
 use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
@@ -101,10 +101,10 @@ pub enum RenderError {
     /// It was ended before all were made.
     #[error("ended on request")]
     Ended,
-    /// The reader of host files, or the rules of Linux, refuse it.
+    /// The reader of host settings, or the rules of Linux, refuse it.
     #[error("{node}: {why}")]
     Refused {
-        /// Whose host file.
+        /// Whose host settings.
         node: String,
         /// What is said of it.
         why: String,
@@ -177,12 +177,13 @@ impl Node<'_> {
         own.enumerate().map(|(number, (link, far))| (number, link, far))
     }
 
-    /// The host file and its `tc` lines.
+    /// The host settings and their `tc` lines.
     fn settings(&self, files: &mut Vec<Rendered>) -> Result<(), RenderError> {
         let name = self.name;
         let mut text = format!(
             "# Planned gates of {name}; apply with --interface eth0=NAME for its real interfaces.\n\
-             timewire: 1\nname: {name}\nhost:\n  interfaces:\n"
+             timewire: 1\nkind: network\nname: {name}\n\
+             stations:\n  - name: {name}\n    host:\n      interfaces:\n"
         );
         let mut any = false;
         for (number, link, far) in self.ports() {
@@ -193,7 +194,8 @@ impl Node<'_> {
         }
         let refused = |why: String| RenderError::Refused { node: name.to_string(), why };
         let file_name = format!("{name}.host.yaml");
-        let host = HostFile::parse(&file_name, &text).map_err(|why| refused(why.to_string()))?;
+        let host =
+            HostSettings::parse(&file_name, &text).map_err(|why| refused(why.to_string()))?;
         let mut lines = String::new();
         for interface in &host.host.interfaces {
             let Some(spec) = &interface.transmit else { continue };
@@ -233,14 +235,15 @@ impl Node<'_> {
             let why = "with one queue, everything else would go as planned".to_owned();
             return Err(RenderError::Refused { node: self.name.to_string(), why });
         }
-        let _ = writeln!(text, "    # to {far}\n    - name: eth{number}\n      transmit:");
-        let _ = writeln!(text, "        handle: 100");
+        let _ = writeln!(text, "        # to {far}\n        - name: eth{number}");
+        let _ = writeln!(text, "          transmit:");
+        let _ = writeln!(text, "            handle: 100");
         let gates = self.plan.gates.iter().find(|gates| gates.link == link);
         if gates.is_some() && !self.device.offload {
-            let _ = writeln!(text, "        overhead: 24B");
+            let _ = writeln!(text, "            overhead: 24B");
         }
         let classes = self.classes(&planned);
-        let _ = writeln!(text, "        classes:");
+        let _ = writeln!(text, "            classes:");
         for (class, (_, priorities)) in classes.iter().enumerate() {
             let first = self.device.profile().is_some_and(|profile| profile.first_queue_first);
             let queue = if first { classes.len() - 1 - class } else { class };
@@ -248,12 +251,12 @@ impl Node<'_> {
             self.class(text, (class, queue), priorities, planned);
         }
         let Some(gates) = gates else { return Ok(true) };
-        let _ = writeln!(text, "        gates:");
+        let _ = writeln!(text, "            gates:");
         if self.device.offload {
-            let _ = writeln!(text, "          mode: full_offload");
+            let _ = writeln!(text, "              mode: full_offload");
         }
         let (base, states) = self.turned(gates);
-        let _ = writeln!(text, "          base_time: {base}\n          entries:");
+        let _ = writeln!(text, "              base_time: {base}\n              entries:");
         let least = bytes_time(self.given.problem.network().link(link).rate, SHORTEST);
         for (queue, lasts) in states {
             if lasts < least && !self.device.offload {
@@ -270,7 +273,7 @@ impl Node<'_> {
             let numbers: Vec<String> = numbers.map(|(number, _)| number.to_string()).collect();
             let _ = writeln!(
                 text,
-                "            - {{ open: [{}], interval: {lasts} }}",
+                "                - {{ open: [{}], interval: {lasts} }}",
                 numbers.join(", ")
             );
         }
@@ -408,7 +411,7 @@ impl Node<'_> {
             let offload = self.device.offload;
             keys.push(format!("launch_time: {{ delta: {delta}, offload: {offload} }}"));
         }
-        let _ = writeln!(text, "          - {{ {} }}", keys.join(", "));
+        let _ = writeln!(text, "              - {{ {} }}", keys.join(", "));
     }
 
     /// The gates of a bridge as instance data of YANG.

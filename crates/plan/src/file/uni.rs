@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use timewire_base::Span;
 use timewire_model::scenario::network::NetworkFile;
+use timewire_tsn::file::without_streams;
 
 use super::{FileProblem, node_id, problem, route};
 use crate::exchange::{Uni, UniInterface, UniStream};
@@ -117,11 +118,12 @@ pub fn with_uni(file: &NetworkFile, uni: &Uni) -> Result<UniPlaced, UniError> {
     streams.append(&mut extra);
     merged["streams"] = Value::Array(streams);
     let text = merged.to_string();
-    let file = NetworkFile::parse_without_streams("the network with the streams in it", &text);
-    let mut file = file.map_err(|errors| {
+    let file = without_streams("the network with the streams in it", &text);
+    let file = file.map_err(|errors| {
         let what = "the network cannot have the streams".to_owned();
         wrong(first, what, &errors.to_string())
     })?;
+    let mut file = file.base;
     file.streams.truncate(count);
     Ok(UniPlaced { file, given, placed })
 }

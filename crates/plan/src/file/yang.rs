@@ -16,7 +16,7 @@ use super::planned::states;
 use crate::model::{PortGates, greatest_divisor};
 
 /// The table of one port. Classes are the queues of the plan; bit 7 is class 7. Its numbers have 32
-/// bits, and so has the longest cycle of a host file.
+/// bits, and so has the longest cycle of host settings.
 pub(super) fn interface(
     name: &str,
     gates: &PortGates,

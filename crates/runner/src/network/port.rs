@@ -275,6 +275,8 @@ const VIRTUAL_BPS: u64 = 10_000_000_000;
 
 #[cfg(test)]
 mod tests {
+    use timewire_tsn::file::ParseFile;
+
     use super::*;
 
     fn us(us: i64) -> Span {

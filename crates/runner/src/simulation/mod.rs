@@ -183,13 +183,15 @@ fn badness(file: &NetworkFile, outcome: &SimOutcome) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use timewire_tsn::file::ParseFile;
+
     use super::*;
 
     #[test]
     fn t2_phases_are_as_bad_as_what_is_limited() {
         let file = |limits: &str| {
             let text = "timewire: 1\nkind: network\nname: two\nduration: 10ms\n\
-                stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\n\
+                        stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\n\
                 streams:\n- { name: s, talker: a, listeners: b, size: 59B, \
                 kind: cyclic, period: 1ms }\nlimits:\n";
             NetworkFile::parse("x", &format!("{text}{limits}")).unwrap()

@@ -10,6 +10,7 @@ use timewire_base::{FileError, Span, StationName};
 use timewire_model::scenario::network::NetworkFile;
 use timewire_report::{Carried, Topology, TopologyKind, TopologyLink, TopologyNode};
 use timewire_sim::net::{PortIndex, Seen, What};
+use timewire_tsn::file::ParseFile;
 
 use crate::RunnerError;
 use crate::error::Context as _;

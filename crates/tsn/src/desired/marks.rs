@@ -189,16 +189,17 @@ fn words_of(filter: &Json) -> Option<String> {
 mod tests {
     use super::*;
     use crate::file::ParseFile;
-    use timewire_model::scenario::host::HostFile;
+    use timewire_model::scenario::host::HostSettings;
 
     /// What tc of iproute2 6.1.0 showed on Linux 6.12 of the filters below.
     const SHOWN: &str = include_str!("../../tests/fixtures/tc-filter-marks.json");
 
     fn marks(text: &str) -> Vec<MarkFilter> {
         let text = format!(
-            "timewire: 1\nname: x\nhost: {{interfaces: [{{name: eth0, marks: [{text}]}}]}}\n"
+            "timewire: 1\nkind: network\nname: x\n\
+             stations: [{{name: alpha, host: {{interfaces: [{{name: eth0, marks: [{text}]}}]}}}}]\n"
         );
-        let file = HostFile::parse("marks.yaml", &text).unwrap();
+        let file = HostSettings::parse("marks.yaml", &text).unwrap();
         MarkFilter::of_marks(&file.host.interfaces[0].marks)
     }
 

@@ -10,11 +10,17 @@ use timewire_base::{CyclicWindows, Instant, Span, Tai, Window};
 
 use super::*;
 use crate::file::ParseFile;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
+
+fn file_of(groups: &Json) -> Json {
+    let host = json!({"groups": groups});
+    json!({"timewire": 1, "kind": "network", "name": "t",
+        "stations": [{"name": "alpha", "host": host}]})
+}
 
 fn parse(groups: &Json) -> Result<Group, String> {
-    let text = json!({"timewire": 1, "name": "t", "host": {"groups": groups}}).to_string();
-    let file = HostFile::parse("t", &text).map_err(|errors| errors.to_string())?;
+    let text = file_of(groups).to_string();
+    let file = HostSettings::parse("t", &text).map_err(|errors| errors.to_string())?;
     Ok(file.host.groups.expect("it was given"))
 }
 
@@ -253,10 +259,10 @@ fn t0_a_tree_is_laid_out() {
 fn t0_a_tree_survives_its_file() {
     let groups = json!({"name": "top", "policy": "tdm", "cycle": "10ms", "cpus": "0-1",
         "members": [{"is": {"kind": "process", "pid": 12}, "offset": "1ms", "length": "2ms"}]});
-    let text = json!({"timewire": 1, "name": "t", "host": {"groups": groups}}).to_string();
-    let file = HostFile::parse("t", &text).unwrap();
+    let text = file_of(&groups).to_string();
+    let file = HostSettings::parse("t", &text).unwrap();
     let again = serde_json::to_string(&file).unwrap();
-    assert_eq!(HostFile::parse("t", &again).unwrap(), file);
+    assert_eq!(HostSettings::parse("t", &again).unwrap(), file);
 }
 
 #[test]

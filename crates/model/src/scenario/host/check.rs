@@ -8,7 +8,7 @@ use crate::scenario::FurtherChecks;
 use crate::scenario::item::Reader;
 
 /// Compares the values under `path` with each other.
-pub(super) fn check(
+pub(in crate::scenario) fn check(
     path: &str,
     host: &DesiredHost,
     further: &dyn FurtherChecks,

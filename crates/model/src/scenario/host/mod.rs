@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host is to be like: the file of `timewire apply`, and the `host` of a station. The same
-//! text, units and errors as a scenario, other keys.
+//! What a host is to be like: the `host` of a station in a network file.
 //!
 //! Not here: comparing it with a host and changing that (`timewire-host`), the queueing disciplines
 //! that come of it (`timewire_tsn::desired`).
@@ -14,6 +13,7 @@ mod groups_check;
 mod marks;
 mod nic;
 mod receive;
+mod settings;
 mod transmit;
 mod value;
 
@@ -38,29 +38,13 @@ pub use transmit::{
 };
 pub use value::{CpuList, Integer};
 
-use serde::{Serialize, Serializer};
-use serde_json::{Value as Json, json};
+pub(super) use check::check;
+pub use settings::HostSettings;
+
 use timewire_base::IfName;
 
-use super::item::{Item, Reader};
 use super::record::record;
-use super::tree;
-use super::value::{Count, FormatVersion, Name, Text};
-use super::{FurtherChecks, ScenarioErrors};
-
-record! {
-    /// A host as it is to be.
-    pub struct HostFile {
-        /// Version of this file format.
-        timewire: FormatVersion,
-        /// Short name, shown by `status`.
-        name: Name,
-        /// What it is for, for people.
-        description: Text = "''",
-        /// What is to be set.
-        host: DesiredHost,
-    }
-}
+use super::value::{Count, Text};
 
 record! {
     /// What is to be set on a host. What is not named stays as it is.
@@ -128,45 +112,4 @@ record! {
         /// Which frames go before others on receive.
         receive: Option<Receive>,
     }
-}
-
-impl HostFile {
-    /// Reads and checks a file; `file_name` is for the messages. Callers use `timewire_tsn::file`,
-    /// which has the further checks.
-    ///
-    /// **Errors**: everything that is wrong with the text, each with its place.
-    pub fn parse_with(
-        further: &dyn FurtherChecks,
-        file_name: &str,
-        text: &str,
-    ) -> Result<HostFile, ScenarioErrors> {
-        let failed = |problems| ScenarioErrors::new(file_name, text, problems);
-        let root = tree::parse(text).map_err(failed)?;
-        let mut reader = Reader::new(root.mark);
-        let file = HostFile::read(&root, &mut reader);
-        if let Some(file) = &file {
-            check::check("host", &file.host, further, &mut reader);
-        }
-        match file {
-            Some(file) if reader.problems.is_empty() => Ok(file),
-            _ => Err(failed(reader.problems)),
-        }
-    }
-}
-
-/// Writes the file as [`HostFile::parse_with`] reads it, with all defaults filled in.
-impl Serialize for HostFile {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.emit().serialize(serializer)
-    }
-}
-
-/// The JSON Schema (draft 2020-12) of the host file, as pretty JSON with a final newline.
-pub fn host_schema() -> String {
-    let mut schema: Json = HostFile::schema();
-    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!("Timewire host");
-    schema["$defs"] = json!({"group": Group::schema()});
-    let text = serde_json::to_string_pretty(&schema);
-    text.expect("invariant: a JSON value with text keys can be written") + "\n"
 }

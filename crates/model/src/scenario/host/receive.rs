@@ -4,15 +4,16 @@
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use timewire_base::wire::MacAddress;
-use timewire_base::{IfName, Port, Priority};
+use timewire_base::{Port, Priority};
 
 use super::address::{AddressPrefix, EtherType, StreamId};
 use super::value::CpuList;
-use super::{Group, HostFile, Scheduling, SchedulingPolicy, Transmit};
+use super::{Scheduling, SchedulingPolicy};
+use crate::scenario::change::find;
 use crate::scenario::item::{Item, Reader};
 use crate::scenario::record::{choice, record};
 use crate::scenario::value::{Count, Name};
-use crate::scenario::{Case, FurtherChecks, Refused, Scenario, ScenarioErrors};
+use crate::scenario::{ScenarioErrors, tree};
 
 record! {
     /// Classes of received frames.
@@ -103,31 +104,25 @@ record! {
     }
 }
 
-/// The checks of a file that has neither a transmit side nor groups.
-struct ReceiveAlone;
-
-impl FurtherChecks for ReceiveAlone {
-    fn case(&self, _: &Scenario, _: &Case) -> Option<String> {
-        None
-    }
-    fn transmit(&self, _: &IfName, _: &Transmit) -> Vec<Refused> {
-        Vec::new()
-    }
-    fn groups(&self, _: &Group) -> Option<Refused> {
-        None
-    }
-}
-
 impl Receive {
-    /// Reads classes that were given one by one, as a host file has them under `receive`.
+    /// Reads classes that were given one by one, as an interface of `host` has them under
+    /// `receive`.
     ///
-    /// **Errors**: everything that is wrong, as for a file of that name.
+    /// **Errors**: everything that is wrong, as for a file of that name with `receive` alone.
     pub fn from_json(file_name: &str, value: &Json) -> Result<Receive, ScenarioErrors> {
-        let interface = json!({"name": "x", "receive": value});
-        let file = json!({"timewire": 1, "name": "x", "host": {"interfaces": [interface]}});
-        let file = HostFile::parse_with(&ReceiveAlone, file_name, &file.to_string())?;
-        let receive = file.host.interfaces.into_iter().next().and_then(|first| first.receive);
-        Ok(receive.expect("invariant: it was written above"))
+        let text = json!({"receive": value}).to_string();
+        let failed = |problems| ScenarioErrors::new(file_name, &text, problems);
+        let root = tree::parse(&text).map_err(failed)?;
+        let mut reader = Reader::new(root.mark);
+        let node = find(&root, &["receive"]);
+        let receive = node.and_then(|node| reader.read_key::<Receive>("receive", node));
+        if let Some(receive) = &receive {
+            check("receive", receive, &mut reader);
+        }
+        match receive {
+            Some(receive) if reader.problems.is_empty() => Ok(receive),
+            _ => Err(failed(reader.problems)),
+        }
     }
 
     /// The classes in the order in which they are tried.

@@ -14,7 +14,7 @@ use timewire_host::HostError;
 use timewire_host::apply::applied::{self, Held, Title};
 use timewire_host::apply::{DesiredState, Failure, wanted};
 use timewire_model::scenario::Scenario;
-use timewire_model::scenario::host::HostFile;
+use timewire_model::scenario::host::HostSettings;
 use timewire_sys::namespace::{self, OnParentDeath};
 use timewire_tsn::file::ParseFile;
 
@@ -106,10 +106,11 @@ fn etf(
         ))));
     };
     let text = format!(
-        "timewire: 1\nname: measure-launch\nhost:\n  interfaces:\n    - name: {interface}\n      \
+        "timewire: 1\nkind: network\nname: measure-launch\n\
+         stations:\n- name: alpha\n  host:\n    interfaces:\n      - name: {interface}\n        \
          transmit: {{ {transmit} }}\n"
     );
-    let file = HostFile::parse("measure launch", &text)
+    let file = HostSettings::parse("measure launch", &text)
         .map_err(|errors| RunnerError::Invalid(errors.to_string()))?;
     let wanted = wanted(&file.host, &BTreeMap::new(), "measure launch");
     Ok(hold(&wanted, offload)?.map(Ready::Etf))

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What gates are measured: from a list or a host file to the discipline and the times of each
+//! What gates are measured: from a list or host settings to the discipline and the times of each
 //! class.
 
 use std::fmt::Write;
 
 use timewire_base::{GateMask, IfName, Instant, SocketPriority, Span, TrafficClass, parse_span};
 use timewire_capture::gate::GateTimes;
-use timewire_model::scenario::host::{DesiredInterface, HostFile};
+use timewire_model::scenario::host::{DesiredInterface, HostSettings};
 use timewire_tsn::desired::QdiscTree;
 use timewire_tsn::file::ParseFile;
 use timewire_tsn::qdisc::{Qdisc, QueueRange, Taprio, TaprioMode};
@@ -20,12 +20,12 @@ pub enum GatesSpec {
     /// Entries of a cycle that starts with TAI; a class has a queue, and the socket priority of its
     /// number.
     List(Vec<(GateMask, Span)>),
-    /// The one interface with gates of a host file.
+    /// The one interface with gates of host settings.
     File {
         /// For messages.
         name: String,
         /// What the file says.
-        file: Box<HostFile>,
+        file: Box<HostSettings>,
     },
 }
 
@@ -119,7 +119,7 @@ pub(super) fn plan(spec: &GatesSpec, interface: &IfName) -> Result<Plan, RunnerE
     })
 }
 
-fn of_list(entries: &[(GateMask, Span)]) -> Result<HostFile, RunnerError> {
+fn of_list(entries: &[(GateMask, Span)]) -> Result<HostSettings, RunnerError> {
     let all = entries.iter().fold(0, |all, (mask, _)| all | mask.bits());
     let count = u32::BITS - all.leading_zeros();
     let mut classes = String::from("{ queues: 1@0 }");
@@ -133,10 +133,11 @@ fn of_list(entries: &[(GateMask, Span)]) -> Result<HostFile, RunnerError> {
     };
     let list = entries.iter().map(entry).collect::<Vec<_>>().join(", ");
     let text = format!(
-        "timewire: 1\nname: measure-gates\nhost:\n  interfaces:\n    - name: eth0\n      \
+        "timewire: 1\nkind: network\nname: measure-gates\n\
+         stations:\n- name: alpha\n  host:\n    interfaces:\n      - name: eth0\n        \
          transmit: {{ classes: [{classes}], gates: {{ entries: [{list}] }} }}\n"
     );
-    HostFile::parse("--gates", &text).map_err(|errors| RunnerError::Invalid(errors.to_string()))
+    HostSettings::parse("--gates", &text).map_err(|errors| RunnerError::Invalid(errors.to_string()))
 }
 
 fn schedule(taprio: &Taprio) -> Schedule {
