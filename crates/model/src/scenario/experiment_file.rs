@@ -308,9 +308,11 @@ const MAX_VALUES: usize = 1_000;
 
 /// What Timewire itself reads from its environment or sets in that of others, as variables of an
 /// experiment would be called; a test looks for all of them in the sources.
-const OWN_VARIABLES: [&str; 13] = [
+const OWN_VARIABLES: [&str; 16] = [
+    "address",
     "cache",
     "clock_error",
+    "end",
     "files",
     "lab_kernel",
     "lab_kernel_name",
@@ -319,6 +321,7 @@ const OWN_VARIABLES: [&str; 13] = [
     "markers",
     "part",
     "progress",
+    "socket_priority",
     "start",
     "state_dir",
     "station",
