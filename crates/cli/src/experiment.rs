@@ -625,7 +625,7 @@ fn stood_on(summary: &Summary) -> String {
         if *level != FactLevel::Ok && area == "segment" {
             text += &format!("{name} of the {area}: {value}\n");
         } else if *level == FactLevel::Missing
-            || area.starts_with("MACs of ")
+            || ["MACs of ", "programs of ", "stream "].iter().any(|it| area.starts_with(it))
             || ["clocks", "simulator"].contains(&area.as_str())
         {
             text += &format!("{area}: {name}: {value}\n");

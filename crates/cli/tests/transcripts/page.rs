@@ -151,10 +151,17 @@ impl Page {
         self.parts.iter().any(Part::needs_the_laboratory)
     }
 
-    /// Whether it changes a host, as root, for which it gets one of its own.
+    /// Whether it changes a host, as root, or makes stations in the local laboratory, for which it
+    /// gets one of its own.
     pub fn needs_a_host(&self) -> bool {
         let words = ["ip netns add", "ip link add", "timewire lab clean"];
-        let changes = |shown: &Shown| words.iter().any(|word| shown.command.starts_with(word));
+        let elsewhere = ["--on", "--dry-run", "--task", "--merge"];
+        let changes = |shown: &Shown| {
+            let command = &shown.command;
+            let runs = command.starts_with("timewire run ");
+            words.iter().any(|word| command.starts_with(word))
+                || runs && !elsewhere.iter().any(|word| command.contains(word))
+        };
         let needs = |part: &Part| part.commands().iter().any(changes);
         self.two_hosts || self.parts.iter().any(needs)
     }
