@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The programs that talk: the request/response client and server and the cyclic talker and listener
-//! whose transfers are measured, and the flood they compete with. Each runs from one instant to another, in its own process, so that
-//! it can be put into the priority group like any program.
+//! The programs that talk: the request/response client and server and the cyclic talker and
+//! listener, whose transfers are measured, and the flood they compete with. Each runs from one
+//! instant to another, in its own process, so that it can be put into the priority group like any
+//! program.
 
 use std::collections::VecDeque;
 use std::io;

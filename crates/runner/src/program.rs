@@ -13,11 +13,11 @@ use timewire_base::wire::MacAddress;
 use timewire_base::{CyclicWindows, FileError, Instant, Span, Tai};
 use timewire_capture::record::RecordHeader;
 use timewire_capture::summary::ProgramDrops;
+use timewire_datapath::monitor::{End, monitor};
 use timewire_datapath::observe::{MeasuredPort, ObservedPort, observe};
 use timewire_datapath::pipeline::{self, Step};
 use timewire_datapath::record::Recorder;
 use timewire_datapath::release::SlotTimer;
-use timewire_datapath::tap::{End, tap};
 use timewire_datapath::traffic::{self, Cycle, FloodRate, Pace, Task};
 
 use crate::RunnerError;
@@ -114,7 +114,7 @@ pub enum Program {
         records: Records,
     },
     /// Timestamps the messages of a user's program at one end.
-    Tap {
+    Monitor {
         /// Where, and how long.
         task: Task,
         /// Which end.
@@ -228,7 +228,7 @@ impl Program {
             | Program::Talker { task, .. }
             | Program::Listener { task, .. }
             | Program::Pipeline { task, .. }
-            | Program::Tap { task, .. }
+            | Program::Monitor { task, .. }
             | Program::Flood { task, .. }
             | Program::Sink { task } => {
                 task.start = task.start.saturating_add(since);
@@ -339,9 +339,9 @@ fn perform(program: &Program, file: &Path) -> Result<(), RunnerError> {
                 telling(file, task, || pipeline::pipeline(task, step, pace, *drain, &recorder));
             records.close(recorder, told)
         }
-        Program::Tap { task, end, drain, records } => {
+        Program::Monitor { task, end, drain, records } => {
             let recorder = records.create()?;
-            let result = tap(task, *end, *drain, &recorder);
+            let result = monitor(task, *end, *drain, &recorder);
             records.close(recorder, result)
         }
         Program::Own(own) => own.run(),

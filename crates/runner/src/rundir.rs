@@ -18,11 +18,10 @@
 //! hosts/SCENARIO.STATION.before.json, .after.json
 //!                                what the host and each station's interfaces were like
 //! hosts.yaml  agents/            where the stations were, and what their agents kept, case by case
-//! logs/                          what the programs said
+//! logs/  files/SCENARIO/         what programs said, and the files that a user's need
 //! sync.jsonl                     how the clocks were through the run
 //! end.json                       written last: the run came to its end
 //! ports.json                     what each port of a simulated network sent
-//! files/SCENARIO/                the files that its programs need
 //! summary.json  report.html      computed from all of the above
 //! comparison.json  .html         with --baseline: this run against the other
 //! ```
@@ -321,11 +320,6 @@ impl RunDir {
     /// Where a program's words go.
     pub fn log_path(&self, what: &str) -> PathBuf {
         self.path.join("logs").join(format!("{}.log", what.replace(['/', ' '], ".")))
-    }
-
-    /// The directory of the files that a scenario's programs need.
-    pub fn files_path(&self, scenario: &str) -> PathBuf {
-        self.path.join("files").join(scenario)
     }
 
     /// The record of the clocks.

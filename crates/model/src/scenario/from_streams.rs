@@ -13,9 +13,9 @@ use crate::tdm::{Slot, TdmSchedule};
 
 record! {
     /// Slots that follow from the streams. The slot of a station has room for one message of each
-    /// measured stream that it sends, in the load with the most, and of cyclic streams and pipelines
-    /// for as many as come in a cycle. Floods take what is left: their frames fit, and a slot for floods alone has
-    /// room for one.
+    /// measured stream that it sends, in the load with the most, and of cyclic streams and
+    /// pipelines for as many as come in a cycle. Floods take what is left: their frames fit, and a
+    /// slot for floods alone has room for one.
     pub struct FromStreams {
         /// Part of each slot before its first frame is on the link: for what takes time at its
         /// start on the stations at hand. It is measured, and does not follow from the streams.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers for the messages of users' programs. Taps and observers have timestamped each at several
-//! places and know it by its content; here it gets one number in all of these files.
+//! Numbers for the messages of users' programs. Monitors and observers have timestamped each at
+//! several places and know it by its content; here it gets one number in all of these files.
 //!
 //! Messages with the same content cannot be told apart: what arrives is taken for the latest of
 //! them that had been sent.
@@ -20,7 +20,7 @@ use crate::RunnerError;
 use crate::program::Program;
 use crate::simulation::RecordWriter;
 use timewire_base::FileError;
-use timewire_datapath::tap::End;
+use timewire_datapath::monitor::End;
 
 /// Numbers the messages in the record files of a case; what the result stands on. `apart` is how
 /// far the clocks of two stations may be apart.
@@ -35,7 +35,7 @@ pub(super) fn number(
     let mut facts = Vec::new();
     let backend = TransmitBackend::of_case(case.backend).filter(|it| it.is_kernels());
     let talkers = participants.roles.iter().filter_map(|role| match &role.file.program {
-        Program::Tap { task, end: End::Talker, records, .. } => Some((role, task, records)),
+        Program::Monitor { task, end: End::Talker, records, .. } => Some((role, task, records)),
         _ => None,
     });
     for (role, task, records) in talkers {
@@ -48,7 +48,7 @@ pub(super) fn number(
         let (count, longest) = (sent.file.records.len(), sent.longest());
         sent.write()?;
         let listener = participants.roles.iter().find(|other| match &other.file.program {
-            Program::Tap { task: other, end: End::Listener, .. } => other.port == task.port,
+            Program::Monitor { task: other, end: End::Listener, .. } => other.port == task.port,
             _ => false,
         });
         let observers = participants.roles.iter().filter_map(|other| match &other.file.program {

@@ -277,7 +277,7 @@ impl Recording {
                 | Program::Pipeline { task, records, .. } => {
                     programs.push(Some((writer(records)?, task.station)));
                 }
-                Program::Tap { .. }
+                Program::Monitor { .. }
                 | Program::Own(_)
                 | Program::Flood { .. }
                 | Program::Sink { .. } => programs.push(None),

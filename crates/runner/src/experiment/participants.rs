@@ -8,9 +8,9 @@ use std::path::Path;
 use timewire_base::wire::MacAddress;
 use timewire_base::{Instant, Port, Span, StationName, Tai};
 use timewire_capture::record::RecordHeader;
+use timewire_datapath::monitor::End;
 use timewire_datapath::observe::{MeasuredPort, ObservedPort};
 use timewire_datapath::pipeline::{Next, Source, Step};
-use timewire_datapath::tap::End;
 use timewire_datapath::traffic::{Cycle, FloodRate, LaunchTask, Task};
 use timewire_model::scenario::{
     Case, CaseBackend, Cyclic, Flood, Measured, MessageFlow, Name, Pipeline, Release,
@@ -115,8 +115,8 @@ impl Participants {
                     roles.push(of_case.client(stream)?);
                 }
                 Stream::Cyclic(stream) if of_case.has_program(stream) => {
-                    roles.push(of_case.tap(stream, End::Listener)?);
-                    roles.push(of_case.tap(stream, End::Talker)?);
+                    roles.push(of_case.monitor(stream, End::Listener)?);
+                    roles.push(of_case.monitor(stream, End::Talker)?);
                     roles.extend(of_case.taker(stream)?);
                 }
                 Stream::Cyclic(stream) => {
@@ -159,7 +159,7 @@ impl Participants {
             | Program::Server { .. }
             | Program::Talker { .. }
             | Program::Listener { .. }
-            | Program::Tap { .. }
+            | Program::Monitor { .. }
             | Program::Pipeline { .. } => Some(record_file(&role.name)),
             Program::Own(_)
             | Program::Flood { .. }
@@ -195,7 +195,7 @@ impl Role {
         match &self.file.program {
             Program::Server { .. }
             | Program::Listener { .. }
-            | Program::Tap { .. }
+            | Program::Monitor { .. }
             | Program::Sink { .. }
             | Program::Observer { .. } => true,
             Program::Pipeline { step, .. } => matches!(step.from, Source::Port(_)),
@@ -388,13 +388,13 @@ impl ParticipantsOf<'_> {
     }
 
     /// Who timestamps the messages of a user's program at one end.
-    fn tap(&self, stream: &Cyclic, end: End) -> Result<Role, RunnerError> {
+    fn monitor(&self, stream: &Cyclic, end: End) -> Result<Role, RunnerError> {
         let (station, what) = match end {
             End::Talker => (&stream.talker, "talker"),
             End::Listener => (&stream.listeners, "listener"),
         };
         let name = format!("{}-{what}", stream.name);
-        let program = Program::Tap {
+        let program = Program::Monitor {
             task: self.task(station, stream.port(), stream.size.get())?,
             end,
             drain: DRAIN,

@@ -134,6 +134,11 @@ impl RunDir {
         Ok(())
     }
 
+    /// The directory of the files that a scenario's programs need.
+    pub fn files_path(&self, scenario: &str) -> PathBuf {
+        self.path.join("files").join(scenario)
+    }
+
     /// What agents kept of a case.
     pub fn agents_path(&self, id: &str) -> PathBuf {
         self.path().join("agents").join(id.replace('/', "."))

@@ -76,7 +76,7 @@ pub(super) fn observed_flows(participants: &Participants) -> Vec<u16> {
             step.to.as_ref().map_or(Record::NO_FLOW, |next| flow(next.port, 0))
         }
         Program::Listener { .. }
-        | Program::Tap { .. }
+        | Program::Monitor { .. }
         | Program::Own(_)
         | Program::Flood { .. }
         | Program::Sink { .. }
@@ -195,7 +195,7 @@ impl Compile<'_> {
             Program::Pipeline { task, step, .. } => {
                 (task, step.to.as_ref().map_or(task.port, |next| next.port))
             }
-            Program::Tap { .. } | Program::Own(_) | Program::Observer { .. } => {
+            Program::Monitor { .. } | Program::Own(_) | Program::Observer { .. } => {
                 return Err(invalid(format!("{} is nothing that is simulated", role.name)));
             }
         };
@@ -285,7 +285,7 @@ impl Compile<'_> {
                 rate: BitsPerSecond::new(flow.bits_per_second).context("a flood has a rate")?,
                 burst: flow.burst,
             },
-            Program::Tap { .. }
+            Program::Monitor { .. }
             | Program::Own(_)
             | Program::Sink { .. }
             | Program::Observer { .. } => Job::Sink,

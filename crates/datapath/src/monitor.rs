@@ -41,7 +41,7 @@ pub enum End {
 /// receives, until `drain` after the end.
 ///
 /// **Errors**: no interface has the address, or no privilege (CAP_NET_RAW).
-pub fn tap(task: &Task, end: End, drain: Span, recorder: &Recorder) -> io::Result<()> {
+pub fn monitor(task: &Task, end: End, drain: Span, recorder: &Recorder) -> io::Result<()> {
     let interface = interface_with_address(task.address)?;
     let (direction, point) = match end {
         End::Talker => (FrameDirection::Sent, TimestampPoint::Send),
