@@ -27,7 +27,6 @@ programs:
 warm_up: 100ms
 duration: 400ms
 experiment:
-  quick_duration: 400ms
   loads: [alone]
   cases:
     - { name: plain, title: Plain, backend: none }

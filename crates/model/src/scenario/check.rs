@@ -282,15 +282,15 @@ pub(super) const LARGEST_MESSAGE: u32 = 1_500 - IP_UDP_HEADERS;
 fn check_experiment(scenario: &Scenario, further: &dyn FurtherChecks, reader: &mut Reader) {
     let experiment = &scenario.experiment;
     let cycle = scenario.schedule.cycle();
-    let durations =
-        [("duration", scenario.duration), ("experiment.quick_duration", experiment.quick_duration)];
-    for (key, value) in durations {
-        if value < cycle {
+    let full = scenario.duration;
+    let quick = experiment.quick_duration.unwrap_or(full);
+    for (key, value) in [("duration", full), ("experiment.quick_duration", quick)] {
+        // The same as the full run it is told once.
+        if value < cycle && (key == "duration" || quick != full) {
             let message = format!("{value} is shorter than one cycle, {cycle}");
             reader.fail_at(key, message, "a few seconds are usual");
         }
     }
-    let (quick, full) = (experiment.quick_duration, scenario.duration);
     if full >= cycle && quick > full {
         let message = format!("the quick run of {quick} is longer than the full one of {full}");
         let hint = format!("write a `quick_duration` of at most {full}");

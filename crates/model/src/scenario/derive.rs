@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a file need not write, since it follows from the rest: addresses of stations, ports of
-//! streams, queues of streams with a priority.
+//! streams, queues of streams with a priority, how long a quick run is.
 
 use std::collections::BTreeSet;
 
-use timewire_base::Port;
+use timewire_base::{Port, Span};
 
 use super::item::Reader;
 use super::model::{PortPriority, Scenario, Stream};
@@ -24,6 +24,8 @@ pub(super) fn derive(scenario: &mut Scenario, reader: &mut Reader) -> bool {
         return false;
     }
     queues(scenario, reader);
+    let quick = QUICK.min(scenario.duration);
+    scenario.experiment.quick_duration.get_or_insert(quick);
     true
 }
 
@@ -47,6 +49,9 @@ fn addresses(scenario: &mut Scenario, reader: &mut Reader) {
         }
     }
 }
+
+/// How long a quick run measures that is not told.
+const QUICK: Span = Span::from_secs(1);
 
 /// The first port that is given to a stream that writes none.
 const FIRST_PORT: u16 = 15_001;

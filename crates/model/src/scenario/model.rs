@@ -317,8 +317,9 @@ impl StreamClass {
 record! {
     /// How the measurement is done: each case under each load, one after the other.
     pub struct Experiment {
-        /// How long each case is measured under each load with `--quick`.
-        quick_duration: Span = "1s",
+        /// How long each case is measured under each load with `--quick`; without it, 1s, or
+        /// `duration` where that is shorter.
+        quick_duration: Option<Span>,
         /// Names of the loads; a stream names those in which it runs.
         loads: Vec<Name>,
         /// What is compared.
@@ -562,7 +563,8 @@ impl Scenario {
 impl Scenario {
     /// How long each case is measured under each load.
     pub fn measured_for(&self, quick: bool) -> Span {
-        if quick { self.experiment.quick_duration } else { self.duration }
+        let quick = self.experiment.quick_duration.filter(|_| quick);
+        quick.unwrap_or(self.duration)
     }
 
     /// The socket priority of real-time streams where a kernel's queueing discipline tells classes
