@@ -123,6 +123,9 @@ pub enum Hidden {
         /// Its times count from the common start
         #[arg(long)]
         from_start: bool,
+        /// It is alone in a process namespace with what it starts
+        #[arg(long)]
+        alone: bool,
     },
     /// The address and the disciplines of a station without a MAC, until it ends.
     #[command(name = "__connection", hide = true)]

@@ -116,9 +116,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Hidden(Hidden::Watchdog { log }) => watchdog(&log),
         Command::Hidden(Hidden::Probe { needs }) => doctor::probe(needs),
-        Command::Hidden(Hidden::Program { file, from_start }) => {
-            timewire_runner::program::run(&file, from_start)?;
-            Ok(ExitCode::SUCCESS)
+        Command::Hidden(Hidden::Program { file, from_start, alone }) => {
+            Ok(timewire_runner::program::run(&file, from_start, alone)?)
         }
         Command::Hidden(Hidden::Connection { file, wait }) => {
             match wait {

@@ -88,13 +88,15 @@ fn streams(summary: &Json) -> Vec<&Json> {
 fn t3_programs_of_users_run_on_agents_with_their_files() {
     let Some(stations) = Stations::start() else { return };
     let host = &stations.host;
-    programs::write(host.scratch());
+    let left = "98765.4";
+    programs::write(host.scratch(), left);
     let before = stations.look();
     let words = ["run", "own.yaml", "--on", "hosts.yaml", "--json", "--out", "out"];
     programs::is_measured(&host.timewire(&words).done().json());
     let log = host.scratch().path().join("out/logs/own.tdm.alone.plant-program.log");
     let log = fs::read_to_string(log).unwrap();
     assert!(log.contains("asked\n"), "{log}");
+    assert!(!programs::runs(left));
     assert_eq!(stations.look(), before);
 }
 

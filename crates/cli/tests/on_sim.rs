@@ -97,7 +97,7 @@ fn t2_a_planned_network_keeps_its_promises_in_the_simulator() {
 #[test]
 fn t2_cyclic_streams_arrive_when_their_slots_let_them() {
     let scratch = open();
-    crate::programs::write(&scratch);
+    crate::programs::write(&scratch, "1");
     let words = ["run", "own.yaml", "--on", "sim", "--json", "--out", "out"];
     let summary = timewire(&scratch, &words).done().json();
     // What a program of the user's would send: 20 bytes, 5.92 us with headers and preamble, in each

@@ -2,10 +2,11 @@
 //! Programs of the user's in a scenario: started with what they need, measured, ended.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value as Json;
 
-use crate::support::{Host, Scratch};
+use crate::support::{Host, Scratch, list, wait_until};
 
 /// `alpha` sends a message every 2 ms by a script; a program on `beta` looks at what it is given.
 pub const SCENARIO: &str = "timewire: 1
@@ -22,7 +23,7 @@ programs:
       streams: [setpoint] }
   - name: plant
     station: beta
-    command: env > seen; trap 'echo asked; exit' TERM; while true; do sleep 0.01; done
+    command: env > seen; setsid sleep LEFT & trap 'echo asked; exit' TERM; while true; do sleep 0.01; done
     streams: [setpoint]
 warm_up: 100ms
 duration: 400ms
@@ -35,9 +36,10 @@ limits:
   - { id: lost, metric: lost, stream: setpoint, at_most: 50% }
 ";
 
-/// Writes the scenario and its script.
-pub fn write(scratch: &Scratch) {
-    scratch.write("own.yaml", SCENARIO);
+/// Writes the scenario and its script; a program leaves a `sleep` of so long behind, by which a test
+/// knows its own.
+pub fn write(scratch: &Scratch, left: &str) {
+    scratch.write("own.yaml", &SCENARIO.replace("LEFT", left));
     fs::create_dir_all(scratch.path().join("in")).unwrap();
     let script = "#!/bin/bash
 n=0
@@ -47,6 +49,15 @@ while true; do
 done 2>/dev/null
 ";
     scratch.write("in/talk.sh", script);
+}
+
+/// Whether a process runs that was started with this word, in whichever process namespace.
+pub fn runs(word: &str) -> bool {
+    let has = |pid: &String| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|it| it == word.as_bytes())
+    };
+    list(Path::new("/proc")).iter().any(has)
 }
 
 /// What is measured of the script, which sends longer messages than the file says.
@@ -70,7 +81,8 @@ pub fn is_measured(summary: &Json) {
 #[test]
 fn t3_programs_of_users_are_started_measured_and_ended() {
     let Some(host) = Host::start() else { return };
-    write(host.scratch());
+    let left = "98765.1";
+    write(host.scratch(), left);
     let said = host.timewire(&["run", "own.yaml", "--json", "--out", "out"]).done();
     is_measured(&said.json());
     let out = host.scratch().path().join("out");
@@ -92,6 +104,7 @@ fn t3_programs_of_users_are_started_measured_and_ended() {
     let log = fs::read_to_string(out.join("logs/own.tdm.alone.plant-program.log")).unwrap();
     assert!(log.contains("asked\n"), "{log}");
     host.is_clean();
+    assert!(!runs(left));
     // What is kept is enough to go on with, wherever the files were.
     fs::remove_file(out.join("end.json")).unwrap();
     fs::remove_dir_all(host.scratch().path().join("in")).unwrap();
@@ -105,14 +118,17 @@ fn t3_programs_of_users_are_started_measured_and_ended() {
 #[test]
 fn t3_a_program_that_fails_ends_the_run_and_says_why() {
     let Some(host) = Host::start() else { return };
-    write(host.scratch());
-    let failing = SCENARIO.replace("exec ./in/talk.sh", "echo no such drive >&2; exit 3");
-    host.scratch().write("own.yaml", &failing);
+    let left = "98765.2";
+    write(host.scratch(), left);
+    let failing = "setsid sleep LEFT & echo no such drive >&2; sleep 0.3; exit 3";
+    let failing = SCENARIO.replace("exec ./in/talk.sh", failing);
+    host.scratch().write("own.yaml", &failing.replace("LEFT", left));
     let said = host.timewire(&["run", "own.yaml", "--out", "out"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     let why = "program `controller` ended before the case did, with exit code 3";
     assert!(said.stderr.contains(why) && said.stderr.contains("no such drive"), "{said:?}");
     host.is_clean();
+    assert!(!runs(left));
     // A file that is not there is told before anything is made.
     let missing = SCENARIO.replace("files: [in/talk.sh]", "files: [in/walk.sh]");
     host.scratch().write("own.yaml", &missing);
@@ -120,4 +136,20 @@ fn t3_a_program_that_fails_ends_the_run_and_says_why() {
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.stderr.contains("in/walk.sh"), "{said:?}");
     assert!(!host.scratch().path().join("none").exists());
+}
+
+#[test]
+fn t3_nothing_of_a_program_is_left_when_the_run_is_killed() {
+    let Some(host) = Host::start() else { return };
+    let left = "98765.3";
+    write(host.scratch(), left);
+    for signal in ["KILL", "INT"] {
+        host.tool("rm -rf out");
+        let run = host.spawn(&["run", "own.yaml", "--out", "out"]);
+        wait_until("the program on beta runs", || runs(left));
+        run.signal(signal);
+        run.end();
+        wait_until("nothing of it is left", || !runs(left));
+        host.is_clean();
+    }
 }

@@ -6,8 +6,10 @@
 //! records of both ends tells messages apart that have the same.
 
 use std::io;
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
+use timewire_base::wire::Frame;
 use timewire_base::{Mono, Span};
 use timewire_capture::record::{Record, TimestampPoint};
 use timewire_sys::filter::FrameFilter;
@@ -26,6 +28,16 @@ const BATCH: usize = 32;
 /// How often waiting messages are taken; their timestamps are the kernel's.
 const POLL_INTERVAL: Span = Span::from_ms(5);
 
+/// Whose messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Between {
+    /// The talker.
+    pub from: Ipv4Addr,
+    /// The listener.
+    pub to: Ipv4Addr,
+}
+
 /// Which end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,11 +49,17 @@ pub enum End {
     Listener,
 }
 
-/// Records each UDP message to the task's port that the interface with the task's address sends or
-/// receives, until `drain` after the end.
+/// Records each UDP message from the talker to the task's port of the listener that the interface
+/// with the task's address sends or receives, until `drain` after the end. Fragments are none.
 ///
 /// **Errors**: no interface has the address, or no privilege (CAP_NET_RAW).
-pub fn monitor(task: &Task, end: End, drain: Span, recorder: &Recorder) -> io::Result<()> {
+pub fn monitor(
+    task: &Task,
+    between: Between,
+    end: End,
+    drain: Span,
+    recorder: &Recorder,
+) -> io::Result<()> {
     let interface = interface_with_address(task.address)?;
     let (direction, point) = match end {
         End::Talker => (FrameDirection::Sent, TimestampPoint::Send),
@@ -59,7 +77,7 @@ pub fn monitor(task: &Task, end: End, drain: Span, recorder: &Recorder) -> io::R
         }
         loop {
             let count = socket.observe(&mut batch)?;
-            for frame in &batch[..count] {
+            for frame in batch[..count].iter().filter(|frame| between.has(frame)) {
                 match record(frame, point, task.station, tai_offset) {
                     Some(record) => recorder.push(record),
                     None => recorder.add_lost(1),
@@ -73,6 +91,13 @@ pub fn monitor(task: &Task, end: End, drain: Span, recorder: &Recorder) -> io::R
             recorder.add_lost(u64::from(socket.take_drops()?));
             return Ok(());
         }
+    }
+}
+
+impl Between {
+    fn has(&self, frame: &Observed) -> bool {
+        let ip = Frame::parse(&frame.prefix[..frame.prefix_len]).and_then(|frame| frame.ip());
+        ip.is_some_and(|ip| ip.addresses() == (self.from.into(), self.to.into()))
     }
 }
 

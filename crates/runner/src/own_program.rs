@@ -3,11 +3,13 @@
 //! ended with the case.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use timewire_base::{Instant, Span, Tai};
 use timewire_sys::children::{GroupSignal, signal_group, spawn_leader, wait_for_end};
 use timewire_sys::clock;
+use timewire_sys::namespace::spawn_first_process;
 
 use crate::RunnerError;
 use crate::error::Context as _;
@@ -64,9 +67,14 @@ impl OwnProgram {
         command.args(["-c", &self.command]).current_dir(directory).envs(&self.environment);
         command.env("TIMEWIRE_START", self.start.as_ns().to_string());
         command.env("TIMEWIRE_END", self.end.as_ns().to_string());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let cannot = || format!("program `{}`", self.name);
         // The kernel kills the child with this thread, which waits for its end.
         let mut child = spawn_leader(command).with_context(cannot)?;
+        let said = [
+            child.stdout.take().map(|from| pass_on(from, io::stdout())),
+            child.stderr.take().map(|from| pass_on(from, io::stderr())),
+        ];
         let (leader, over) = (child.id(), self.end.saturating_add(self.drain));
         let (ended, is_over) = mpsc::channel();
         let was_asked = thread::scope(|scope| {
@@ -78,7 +86,12 @@ impl OwnProgram {
         let was_asked = was_asked.with_context(cannot)?;
         // Whatever it has left behind; its number is not free before it is waited for.
         let _ = signal_group(leader, GroupSignal::Kill);
-        self.judge(child.wait().with_context(cannot)?, was_asked)
+        let status = child.wait().with_context(cannot)?;
+        // What is in another session may hold its end of these until this process has ended.
+        for said in said.into_iter().flatten() {
+            let _ = said.recv_timeout(LAST_WORDS);
+        }
+        self.judge(status, was_asked)
     }
 
     fn judge(&self, status: ExitStatus, was_asked: bool) -> Result<(), RunnerError> {
@@ -114,6 +127,59 @@ pub fn write_files(directory: &Path, files: &BTreeMap<String, Vec<u8>>) -> Resul
         fs::write(&path, bytes).map_err(RunnerError::file("write", &path))?;
     }
     Ok(())
+}
+
+/// Passes on what a program says, up to [`MAX_SAID`]; the rest is read and dropped, with a word on
+/// it. The channel ends with the last byte.
+fn pass_on(
+    mut from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+) -> Receiver<()> {
+    let (ends, ended) = mpsc::channel();
+    thread::spawn(move || {
+        let _ends: mpsc::Sender<()> = ends;
+        let mut left = MAX_SAID;
+        let mut bytes = [0; 16_384];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if left == 0 {
+                continue;
+            }
+            let kept = count.min(left);
+            left -= kept;
+            // Nobody reads it any more.
+            let _ = to.write_all(&bytes[..kept]).and_then(|()| to.flush());
+            if left == 0 {
+                let _ = to.write_all(b"\n... (the rest of what it says is left out)\n");
+            }
+        }
+    });
+    ended
+}
+
+/// How much of what a program says is kept. **Units**: bytes.
+const MAX_SAID: usize = 4 << 20;
+/// How long its last words may take.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Runs the program of a file in a process of its own, the first one of a process namespace; its
+/// exit code, or `None` where there is no privilege for that.
+///
+/// **Errors**: it cannot be started.
+pub fn run_alone(file: &Path, from_start: bool) -> Result<Option<ExitCode>, RunnerError> {
+    let own = env::current_exe().context("the path of this program")?;
+    let mut command = Command::new(own);
+    command.arg("__program").arg(file).arg("--alone");
+    if from_start {
+        command.arg("--from-start");
+    }
+    let mut child = match spawn_first_process(command) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        child => child.context("a process namespace")?,
+    };
+    let code = child.wait().context("a process namespace")?.code();
+    Ok(Some(
+        code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
+    ))
 }
 
 /// Asks a group to end at an instant, and makes it end when it does not; whether it was asked.

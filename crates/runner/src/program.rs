@@ -7,13 +7,14 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 use timewire_base::wire::MacAddress;
 use timewire_base::{CyclicWindows, FileError, Instant, Span, Tai};
 use timewire_capture::record::RecordHeader;
 use timewire_capture::summary::ProgramDrops;
-use timewire_datapath::monitor::{End, monitor};
+use timewire_datapath::monitor::{Between, End, monitor};
 use timewire_datapath::observe::{MeasuredPort, ObservedPort, observe};
 use timewire_datapath::pipeline::{self, Step};
 use timewire_datapath::record::Recorder;
@@ -22,7 +23,7 @@ use timewire_datapath::traffic::{self, Cycle, FloodRate, Pace, Task};
 
 use crate::RunnerError;
 use crate::error::Context;
-use crate::own_program::OwnProgram;
+use crate::own_program::{self, OwnProgram};
 use timewire_datapath::DatapathError;
 use timewire_datapath::control::{Client, Request, Response};
 use timewire_datapath::drops::{self, Heard, QdiscCounts};
@@ -117,6 +118,8 @@ pub enum Program {
     Monitor {
         /// Where, and how long.
         task: Task,
+        /// Whose messages.
+        between: Between,
         /// Which end.
         end: End,
         /// How long to go on after the end.
@@ -293,16 +296,27 @@ fn start_of_phase() -> Result<Instant<Tai>, RunnerError> {
 /// Reads a program from a file and runs it to its end. With `from_start` the times in the file
 /// count from the begin of the phase `run` of an experiment on agents, else they are of TAI.
 ///
-/// **Errors**: the file is none, or the program failed.
-pub fn run(file: &Path, from_start: bool) -> Result<(), RunnerError> {
+/// A user's program is run by another process of this one's, `alone` in a process namespace, so
+/// that nothing of it is left behind whichever way this one ends.
+///
+/// **Errors**: the file is none, or the program failed. Of a program that is run by another process
+/// that one has said so, and the exit code is its own.
+pub fn run(file: &Path, from_start: bool, alone: bool) -> Result<ExitCode, RunnerError> {
     let text = fs::read_to_string(file).map_err(RunnerError::file("read", file))?;
     let ProgramFile { priority, mut program } =
         serde_json::from_str(&text).map_err(|error| FileError::content(file, error))?;
     if from_start {
         program.begin_at(start_of_phase()?);
     }
-    let _in_group = priority.map(|priority| priority.take()).transpose()?;
-    perform(&program, file)
+    let in_group = priority.filter(|_| !alone).map(|priority| priority.take());
+    let _in_group = in_group.transpose()?;
+    if matches!(program, Program::Own(_))
+        && !alone
+        && let Some(code) = own_program::run_alone(file, from_start)?
+    {
+        return Ok(code);
+    }
+    perform(&program, file).map(|()| ExitCode::SUCCESS)
 }
 
 fn perform(program: &Program, file: &Path) -> Result<(), RunnerError> {
@@ -339,9 +353,9 @@ fn perform(program: &Program, file: &Path) -> Result<(), RunnerError> {
                 telling(file, task, || pipeline::pipeline(task, step, pace, *drain, &recorder));
             records.close(recorder, told)
         }
-        Program::Monitor { task, end, drain, records } => {
+        Program::Monitor { task, between, end, drain, records } => {
             let recorder = records.create()?;
-            let result = monitor(task, *end, *drain, &recorder);
+            let result = monitor(task, *between, *end, *drain, &recorder);
             records.close(recorder, result)
         }
         Program::Own(own) => own.run(),

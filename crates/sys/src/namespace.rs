@@ -95,6 +95,18 @@ pub fn spawn(
     })
 }
 
+/// Starts a child as the first process of a new process namespace: the kernel ends whatever it has
+/// started together with it, in whichever session or group that is. It dies with the calling
+/// thread, and is in the caller's process group. Further children of the caller are no longer
+/// possible once it has ended.
+///
+/// **Errors**: needs `CAP_SYS_ADMIN`; those of [`Command::spawn`].
+pub fn spawn_first_process(command: Command) -> io::Result<Child> {
+    // SAFETY: unshare() takes one integer. It changes where later children are, no memory.
+    check(unsafe { libc::unshare(libc::CLONE_NEWPID) })?;
+    prepared(command, ask_to_die)
+}
+
 /// Starts a child that finds these descriptors open under these numbers, runs on this CPU only when
 /// one is given, and dies with the calling thread. Its addresses are the same in every run: how
 /// much memory a kernel has that runs as a program depends on where its parts are.
@@ -146,9 +158,7 @@ pub(crate) fn prepared(
 
 /// Has the kernel kill the calling process when its parent thread ends, or ends before the call.
 pub(crate) fn die_with_parent(parent: u32) -> io::Result<()> {
-    let kill = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
-    // SAFETY: PR_SET_PDEATHSIG takes one integer and touches only this process.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, kill, 0, 0, 0) })?;
+    ask_to_die()?;
     // SAFETY: getppid() has no preconditions and cannot fail.
     let now = unsafe { libc::getppid() };
     if u32::try_from(now) == Ok(parent) {
@@ -156,6 +166,13 @@ pub(crate) fn die_with_parent(parent: u32) -> io::Result<()> {
     } else {
         Err(io::Error::from_raw_os_error(libc::ESRCH))
     }
+}
+
+/// Has the kernel kill the calling process when its parent thread ends from now on.
+fn ask_to_die() -> io::Result<()> {
+    let kill = libc::c_ulong::from(libc::SIGKILL.unsigned_abs());
+    // SAFETY: PR_SET_PDEATHSIG takes one integer and touches only this process.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, kill, 0, 0, 0) }).map(drop)
 }
 
 /// One process and no later one with the same number.

@@ -73,8 +73,27 @@ impl Scenario {
     }
 }
 
+/// As a part of a variable's name.
+fn variable(name: &str) -> String {
+    name.to_uppercase().replace('-', "_")
+}
+
 pub(super) fn check_programs(scenario: &Scenario, reader: &mut Reader) {
     let programs = &scenario.programs;
+    for (i, stream) in scenario.streams.iter().enumerate().filter(|_| !programs.is_empty()) {
+        let own = variable(stream.name().as_str());
+        let alike = |other: &&Stream| variable(other.name().as_str()) == own;
+        let other = scenario.streams[..i].iter().find(alike);
+        // The same name twice is told elsewhere.
+        if let Some(other) = other.filter(|other| other.name() != stream.name()) {
+            let message = format!(
+                "programs could not tell `{}` from `{}`: the port of both is TIMEWIRE_PORT_{own}",
+                stream.name(),
+                other.name()
+            );
+            reader.fail_at(&format!("streams[{i}].name"), message, "give it another name");
+        }
+    }
     for (i, program) in programs.iter().enumerate() {
         let at = format!("programs[{i}]");
         if programs[..i].iter().any(|other| other.name == program.name) {

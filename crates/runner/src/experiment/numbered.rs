@@ -70,7 +70,8 @@ pub(super) fn number(
             fact(stream, format!("messages under {backend} {why}"))
         }));
         if count == 0 {
-            facts.push(fact(stream, "its program sent no message to its port".to_owned()));
+            let why = "no message of one frame left its talker for its listener's port";
+            facts.push(fact(stream, why.to_owned()));
         }
     }
     Ok(facts)

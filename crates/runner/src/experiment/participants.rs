@@ -8,7 +8,7 @@ use std::path::Path;
 use timewire_base::wire::MacAddress;
 use timewire_base::{Instant, Port, Span, StationName, Tai};
 use timewire_capture::record::RecordHeader;
-use timewire_datapath::monitor::End;
+use timewire_datapath::monitor::{Between, End};
 use timewire_datapath::observe::{MeasuredPort, ObservedPort};
 use timewire_datapath::pipeline::{Next, Source, Step};
 use timewire_datapath::traffic::{Cycle, FloodRate, LaunchTask, Task};
@@ -104,6 +104,7 @@ impl Participants {
         let streams = of_case.scenario.streams.iter();
         for stream in streams.filter(|stream| stream.runs_in(of_case.load)) {
             match stream {
+                Stream::Cyclic(cyclic) if of_case.scenario.is_of_program(cyclic) => {}
                 Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Pipeline(_) => {
                     long_enough(stream)?;
                 }
@@ -396,6 +397,10 @@ impl ParticipantsOf<'_> {
         let name = format!("{}-{what}", stream.name);
         let program = Program::Monitor {
             task: self.task(station, stream.port(), stream.size.get())?,
+            between: Between {
+                from: self.task(&stream.talker, stream.port(), 0)?.address,
+                to: self.task(&stream.listeners, stream.port(), 0)?.address,
+            },
             end,
             drain: DRAIN,
             records: self.records(&name, vec![stream.name.to_string()]),
