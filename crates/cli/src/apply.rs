@@ -356,7 +356,11 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     for (desired, taken) in host.host.interfaces.iter_mut().zip(&here.host.interfaces) {
         desired.timestamping.clone_from(&taken.timestamping);
     }
-    let wanted = apply::wanted(&host.host, &real, &shown);
+    let by_hand = match &args.station {
+        Some(station) => format!("{shown} --station {station}"),
+        None => shown.to_string(),
+    };
+    let wanted = apply::wanted(&host.host, &real, &by_hand);
     let (name, question) = (host.name(), Question::HostSettings(Box::new(here)));
     Ok(Read { name, wanted: Ok(wanted), question, seen: Box::new(snapshot) })
 }

@@ -147,7 +147,12 @@ fn on_station(
         return Ok(None);
     }
     let Some(Asked::Scenario(scenario)) = asked else {
-        bail!("--station and --interface are about a scenario; name its file as well");
+        match asked {
+            Some(Asked::HostSettings(_)) => {
+                bail!("--interface is about a scenario; host settings name their interfaces")
+            }
+            _ => bail!("--station and --interface are about a scenario; name its file as well"),
+        }
     };
     match (&args.station, &args.interface) {
         (Some(station), Some(interface)) => {

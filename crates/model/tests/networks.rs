@@ -291,7 +291,9 @@ fn t0_host_settings_are_those_of_the_only_station_or_of_one_that_is_named() {
     for (text, station, why) in [
         (&both, None, "x:6:3: stations: 2 stations have `host`\n"),
         (&both, None, "say which with --station: `a`, `b`"),
-        (&both, Some("c"), "stations: no station `c` has `host`"),
+        (&both, Some("c"), "stations: there is no station `c`"),
+        (&whole, Some("a"), "stations: station `a` has no `host`\n"),
+        (&whole, Some("a"), "those that have `host`: `b`"),
         (&GOOD.to_owned(), None, "stations: no station has `host`\n"),
         (&alone.replace("name: net.", "naem: net."), None, "x:4:43: stations[0].host.sysctls[0]"),
         (&alone.replace("[{ name: a,", "[{ name: 7,"), None, "stations[0].name"),

@@ -30,7 +30,8 @@ pub struct DesiredState {
     pub errors: Vec<String>,
 }
 
-/// Derives settings. `real` gives interfaces of the file the names they have on this host.
+/// Derives settings. `real` gives interfaces of the file the names they have on this host; `file`
+/// is the file as the words of a command name it, with its station where it has several.
 pub fn wanted(host: &DesiredHost, real: &BTreeMap<IfName, IfName>, file: &str) -> DesiredState {
     let mut wanted = DesiredState::default();
     for sysctl in &host.sysctls {

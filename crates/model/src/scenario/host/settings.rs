@@ -41,6 +41,7 @@ impl HostSettings {
         station: Option<&StationName>,
     ) -> Result<HostSettings, ScenarioErrors> {
         let file = NetworkCases::parse_without_streams(further, file_name, text)?.base;
+        let is_there = station.is_some_and(|it| file.stations.iter().any(|one| one.name == *it));
         let with_host = |one: NetStation| Some((one.name, one.host?));
         let mut all: Vec<_> = file.stations.into_iter().filter_map(with_host).collect();
         let index = match station {
@@ -50,7 +51,10 @@ impl HostSettings {
         };
         let Some(index) = index else {
             let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-            let problem = not_chosen(mark_of_stations(text), station, &names);
+            let problem = match station.filter(|_| is_there) {
+                Some(station) => without_host(mark_of_stations(text), station, &names),
+                None => not_chosen(mark_of_stations(text), station, &names),
+            };
             return Err(ScenarioErrors::new(file_name, text, vec![problem]));
         };
         let is_only = all.len() == 1;
@@ -92,13 +96,27 @@ fn not_chosen(mark: Mark, station: Option<&StationName>, names: &[&str]) -> Prob
         ),
         (Some(station), _) => (
             format!(
-                "no station `{station}` has `host`{}",
+                "there is no station `{station}`{}",
                 did_you_mean(station.as_str(), names.iter().copied())
             ),
-            format!("those that have it: {}", listed(names.iter().copied())),
+            having(names),
         ),
     };
     Problem { key: "stations".to_owned(), ..Problem::new(mark, message, &hint) }
+}
+
+/// A station that is there was asked for, and has nothing to be set.
+fn without_host(mark: Mark, station: &StationName, names: &[&str]) -> Problem {
+    let message = format!("station `{station}` has no `host`");
+    let hint = match names {
+        [] => "write what is to be set under its `host`".to_owned(),
+        names => having(names),
+    };
+    Problem { key: "stations".to_owned(), ..Problem::new(mark, message, &hint) }
+}
+
+fn having(names: &[&str]) -> String {
+    format!("those that have `host`: {}", listed(names.iter().copied()))
 }
 
 /// Where the stations are in a text that was read before.
