@@ -23,7 +23,9 @@ programs:
       streams: [setpoint] }
   - name: plant
     station: beta
-    command: env > seen; setsid sleep LEFT & trap 'echo asked; exit' TERM; while true; do sleep 0.01; done
+    command: >-
+      env > seen; setsid sleep LEFT & trap 'echo asked; exit' TERM;
+      while true; do sleep 0.01; done
     streams: [setpoint]
 warm_up: 100ms
 duration: 400ms
@@ -36,8 +38,8 @@ limits:
   - { id: lost, metric: lost, stream: setpoint, at_most: 50% }
 ";
 
-/// Writes the scenario and its script; a program leaves a `sleep` of so long behind, by which a test
-/// knows its own.
+/// Writes the scenario and its script; a program leaves a `sleep` of so long behind, by which a
+/// test knows its own.
 pub fn write(scratch: &Scratch, left: &str) {
     scratch.write("own.yaml", &SCENARIO.replace("LEFT", left));
     fs::create_dir_all(scratch.path().join("in")).unwrap();
