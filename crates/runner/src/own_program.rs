@@ -162,7 +162,7 @@ const MAX_SAID: usize = 4 << 20;
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Runs the program of a file in a process of its own, the first one of a process namespace; its
-/// exit code, or `None` where there is no privilege for that.
+/// exit code, or `None` where there is no privilege for that, or no such thing.
 ///
 /// **Errors**: it cannot be started.
 pub fn run_alone(file: &Path, from_start: bool) -> Result<Option<ExitCode>, RunnerError> {
@@ -173,7 +173,15 @@ pub fn run_alone(file: &Path, from_start: bool) -> Result<Option<ExitCode>, Runn
         command.arg("--from-start");
     }
     let mut child = match spawn_first_process(command) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        // A kernel without process namespaces says that there is no such flag.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput
+            ) =>
+        {
+            return Ok(None);
+        }
         child => child.context("a process namespace")?,
     };
     let code = child.wait().context("a process namespace")?.code();
