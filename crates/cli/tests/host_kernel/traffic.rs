@@ -60,11 +60,11 @@ classes:
   - { queues: 1@2 }
 ";
     let marks = [
-        "      marks:",
-        "        - { priority: 3, ethertype: 0x88b5 }",
+        "        marks:",
+        "          - { priority: 3, ethertype: 0x88b5 }",
         // One that `tc` has a name for.
-        "        - { priority: 5, ethertype: 0x88a4 }",
-        "        - { priority: 10, protocol: udp, to_address: 0.0.0.0/0 }",
+        "          - { priority: 5, ethertype: 0x88a4 }",
+        "          - { priority: 10, protocol: udp, to_address: 0.0.0.0/0 }",
     ];
     let bench = pair();
     Station::of(&bench, "a").with(&file(&(transmit(desired) + &marks.join("\n"))), || {
