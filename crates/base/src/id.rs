@@ -99,6 +99,17 @@ impl IfName {
 }
 checked_text!(IfName, IdError);
 
+/// Whether a text is a relative path that no host can understand otherwise: its parts are of `a-z`,
+/// `A-Z`, `0-9`, `-`, `_` and `.`, and none begins with a dot.
+pub fn is_plain_path(text: &str) -> bool {
+    let part_fits = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    text.split('/').all(part_fits)
+}
+
 /// The name of a station in a scenario; safe as part of a file, namespace and interface name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -23,7 +23,7 @@ mod window;
 pub mod wire;
 
 pub use failure::{Failure, FileError};
-pub use id::{IdError, IfName, Port, Priority, StationName};
+pub use id::{IdError, IfName, Port, Priority, StationName, is_plain_path};
 pub use length::{FrameLen, LengthError, SduLen, WireLen};
 pub use quantity::{QuantityError, parse_bytes, parse_rate, parse_span};
 pub use queue::{GateMask, QueueError, SocketPriority, TrafficClass, TxQueue};

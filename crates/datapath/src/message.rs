@@ -10,6 +10,7 @@ const MAGIC: [u8; 4] = *b"TWm1";
 ///
 /// **Units**: bytes.
 pub const MIN_MESSAGE: usize = 8;
+const _: () = assert!(MIN_MESSAGE == timewire_model::scenario::Stream::SMALLEST_MEASURED as usize);
 
 /// Writes the sequence number and the mark.
 pub(crate) fn timestamp(message: &mut [u8], seq: u32) {

@@ -119,3 +119,29 @@ fn record(
         clock: 0,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t0_messages_are_those_of_the_talker_to_the_listener() {
+        let [alpha, beta, gamma] = [1, 2, 3].map(|last| Ipv4Addr::new(10, 77, 0, last));
+        let frame = |from: Ipv4Addr, to: Ipv4Addr| {
+            let mut observed = Observed { length: 60, prefix_len: 60, ..Observed::default() };
+            observed.prefix[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+            observed.prefix[16..18].copy_from_slice(&46_u16.to_be_bytes());
+            observed.prefix[23] = 17;
+            observed.prefix[26..30].copy_from_slice(&from.octets());
+            observed.prefix[30..34].copy_from_slice(&to.octets());
+            observed
+        };
+        let between = Between { from: alpha, to: beta };
+        assert!(between.has(&frame(alpha, beta)));
+        for (from, to) in [(alpha, gamma), (gamma, beta), (beta, alpha)] {
+            assert!(!between.has(&frame(from, to)), "{from} to {to}");
+        }
+        let arp = Observed { length: 60, prefix_len: 60, ..Observed::default() };
+        assert!(!between.has(&arp));
+    }
+}

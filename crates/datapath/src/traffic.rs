@@ -344,32 +344,84 @@ pub fn client(
     timeout: Span,
     recorder: &Recorder,
 ) -> io::Result<Heard> {
-    let mut sender = Sender::new(task, 0)?;
-    let to = SocketAddrV4::new(server, task.port.get());
-    let timestamper = Timestamper::new(recorder, task.station);
-    let own = sender.local_address();
-    let mut marks = Marks::new("client", task, own)?;
-    let mut message = message_buffer(task);
-    clock::sleep_until(task.start);
-    for seq in 0_u32.. {
+    let mut messages = Numbered::begin("client", task, server, recorder)?;
+    loop {
         pace.wait();
-        let sent = now();
-        if sent >= task.end {
-            break;
-        }
-        timestamp(&mut message, seq);
-        timestamper.record(sent, TimestampPoint::Send, REQUEST, seq);
-        marks.sends(to.into(), seq);
-        if !sender.send(&message, to, (REQUEST, seq), &timestamper)? {
+        let Some(SentMessage { seq, at, is_taken }) = messages.send()? else { break };
+        if !is_taken {
             // Recorded as not taken; give the full queue a moment.
-            clock::sleep_until(sent + FLOOD_TICK);
+            clock::sleep_until(at + FLOOD_TICK);
             continue;
         }
-        await_response(&sender.socket, seq, sent + timeout, &timestamper, &mut marks)?;
-        sender.take_refusals(REQUEST, &timestamper)?;
+        let Numbered { sender, timestamper, marks, .. } = &mut messages;
+        await_response(&sender.socket, seq, at + timeout, timestamper, marks)?;
+        messages.take_refusals()?;
     }
-    sender.take_refusals(REQUEST, &timestamper)?;
-    Ok(sender.heard())
+    messages.take_refusals()?;
+    Ok(messages.sender.heard())
+}
+
+/// Messages to one address, with numbers that count up from 0, each recorded and marked.
+struct Numbered<'a> {
+    sender: Sender,
+    to: SocketAddrV4,
+    timestamper: Timestamper<'a>,
+    marks: Marks,
+    message: Vec<u8>,
+    /// None is sent at or after it.
+    end: Instant<Tai>,
+    seq: u32,
+}
+
+/// One of them.
+struct SentMessage {
+    seq: u32,
+    at: Instant<Tai>,
+    /// Whether the stack took it.
+    is_taken: bool,
+}
+
+impl<'a> Numbered<'a> {
+    /// Makes the socket, and returns when the task starts. `role` is a part of the names of marks.
+    fn begin(
+        role: &str,
+        task: &Task,
+        to: Ipv4Addr,
+        recorder: &'a Recorder,
+    ) -> io::Result<Numbered<'a>> {
+        let sender = Sender::new(task, 0)?;
+        let messages = Numbered {
+            to: SocketAddrV4::new(to, task.port.get()),
+            timestamper: Timestamper::new(recorder, task.station),
+            marks: Marks::new(role, task, sender.local_address())?,
+            sender,
+            message: message_buffer(task),
+            end: task.end,
+            seq: 0,
+        };
+        clock::sleep_until(task.start);
+        Ok(messages)
+    }
+
+    /// Sends the next one; `None` when the task is over.
+    fn send(&mut self) -> io::Result<Option<SentMessage>> {
+        let at = now();
+        if at >= self.end {
+            return Ok(None);
+        }
+        let seq = self.seq;
+        self.seq = seq.wrapping_add(1);
+        timestamp(&mut self.message, seq);
+        self.timestamper.record(at, TimestampPoint::Send, REQUEST, seq);
+        self.marks.sends(self.to.into(), seq);
+        let numbered = (REQUEST, seq);
+        let is_taken = self.sender.send(&self.message, self.to, numbered, &self.timestamper)?;
+        Ok(Some(SentMessage { seq, at, is_taken }))
+    }
+
+    fn take_refusals(&mut self) -> io::Result<()> {
+        self.sender.take_refusals(REQUEST, &self.timestamper)
+    }
 }
 
 /// Receives until the response `seq` came or the time is over. A late response of an earlier
@@ -424,30 +476,18 @@ pub fn talker(
     mut pace: Pace,
     recorder: &Recorder,
 ) -> io::Result<Heard> {
-    let mut sender = Sender::new(task, 0)?;
-    let to = SocketAddrV4::new(to, task.port.get());
-    let timestamper = Timestamper::new(recorder, task.station);
-    let own = sender.local_address();
-    let mut marks = Marks::new("talker", task, own)?;
+    let mut messages = Numbered::begin("talker", task, to, recorder)?;
     let mut due = DueTimes::new(cycle.period, cycle.offset);
-    let mut message = message_buffer(task);
-    clock::sleep_until(task.start);
-    for seq in 0_u32.. {
+    loop {
         clock::sleep_until(due.next(now()));
         pace.wait();
-        let sent = now();
-        if sent >= task.end {
-            break;
-        }
-        timestamp(&mut message, seq);
-        timestamper.record(sent, TimestampPoint::Send, REQUEST, seq);
-        marks.sends(to.into(), seq);
         // One that the stack does not take is recorded as such.
-        sender.send(&message, to, (REQUEST, seq), &timestamper)?;
-        sender.take_refusals(REQUEST, &timestamper)?;
+        let is_over = messages.send()?.is_none();
+        messages.take_refusals()?;
+        if is_over {
+            return Ok(messages.sender.heard());
+        }
     }
-    sender.take_refusals(REQUEST, &timestamper)?;
-    Ok(sender.heard())
 }
 
 /// Receives what a [`talker`] sends, until `drain` after the end.

@@ -2,29 +2,13 @@
 //! `receive` of host settings: what it takes, and what is told about what it does not.
 
 use serde_json::json;
-use timewire_base::IfName;
 use timewire_model::scenario::host::{
-    Destination, Group, HostSettings, MAX_COMPARISONS, Receive, SchedulingPolicy, Transmit, XdpMode,
+    Destination, HostSettings, MAX_COMPARISONS, Receive, SchedulingPolicy, XdpMode,
 };
-use timewire_model::scenario::{Case, FurtherChecks, Refused, Scenario, ScenarioErrors};
-
-/// What Linux can do is not asked: the files here have nothing that it would look at.
-struct Unchecked;
-
-impl FurtherChecks for Unchecked {
-    fn case(&self, _: &Scenario, _: &Case) -> Option<String> {
-        None
-    }
-    fn transmit(&self, _: &IfName, _: &Transmit) -> Vec<Refused> {
-        Vec::new()
-    }
-    fn groups(&self, _: &Group) -> Option<Refused> {
-        None
-    }
-}
+use timewire_model::scenario::{NothingFurther, ScenarioErrors};
 
 fn host(file_name: &str, text: &str) -> Result<HostSettings, ScenarioErrors> {
-    HostSettings::parse_with(&Unchecked, file_name, text, None)
+    HostSettings::parse_with(&NothingFurther, file_name, text, None)
 }
 
 const GOOD: &str = "timewire: 1

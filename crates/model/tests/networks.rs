@@ -5,28 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use timewire_base::{IfName, StationName};
-use timewire_model::scenario::host::{Group, HostSettings, Transmit};
+use timewire_base::StationName;
+use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::{NetTraffic, NetworkCases, NetworkFile, network_schema};
-use timewire_model::scenario::{Case, FurtherChecks, Refused, Scenario, ScenarioErrors};
-
-/// What Linux can do is not asked: the files here have nothing that it would look at.
-struct Unchecked;
-
-impl FurtherChecks for Unchecked {
-    fn case(&self, _: &Scenario, _: &Case) -> Option<String> {
-        None
-    }
-    fn transmit(&self, _: &IfName, _: &Transmit) -> Vec<Refused> {
-        Vec::new()
-    }
-    fn groups(&self, _: &Group) -> Option<Refused> {
-        None
-    }
-}
+use timewire_model::scenario::{NothingFurther, ScenarioErrors};
 
 fn parse(file_name: &str, text: &str) -> Result<NetworkFile, ScenarioErrors> {
-    NetworkCases::parse_with(&Unchecked, file_name, text).map(|cases| cases.base)
+    NetworkCases::parse_with(&NothingFurther, file_name, text).map(|cases| cases.base)
 }
 
 fn repository() -> PathBuf {
@@ -268,7 +253,7 @@ fn t1_keys_of_another_kind_of_stream_are_told() {
 /// The host settings of a station of this text.
 fn settings(text: &str, station: Option<&str>) -> Result<HostSettings, String> {
     let station = station.map(|name| StationName::new(name).unwrap());
-    let read = HostSettings::parse_with(&Unchecked, "x", text, station.as_ref());
+    let read = HostSettings::parse_with(&NothingFurther, "x", text, station.as_ref());
     read.map_err(|errors| errors.to_string())
 }
 

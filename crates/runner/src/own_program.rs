@@ -146,7 +146,7 @@ fn pass_on(
             }
             let kept = count.min(left);
             left -= kept;
-            // Nobody reads it any more.
+            // An error: nobody reads it any more.
             let _ = to.write_all(&bytes[..kept]).and_then(|()| to.flush());
             if left == 0 {
                 let _ = to.write_all(b"\n... (the rest of what it says is left out)\n");
@@ -210,4 +210,26 @@ fn end_at(leader: u32, over: Instant<Tai>, is_over: &Receiver<()>) -> bool {
 fn runs_for(time: Span, is_over: &Receiver<()>) -> bool {
     let time = Duration::from_nanos(u64::try_from(time.as_ns()).unwrap_or(0));
     matches!(is_over.recv_timeout(time), Err(RecvTimeoutError::Timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t1_what_a_program_says_is_kept_up_to_a_bound() {
+        let path = env::temp_dir().join(format!("tw-said-{}", std::process::id()));
+        for (length, kept, is_cut) in
+            [(10, 10, false), (MAX_SAID, MAX_SAID, true), (MAX_SAID + 99_999, MAX_SAID, true)]
+        {
+            let said = io::Cursor::new(vec![b'x'; length]);
+            // The other end is gone when all has been read.
+            assert!(pass_on(said, fs::File::create(&path).unwrap()).recv().is_err());
+            let written = fs::read(&path).unwrap();
+            assert!(written[..kept].iter().all(|byte| *byte == b'x'), "{length}");
+            assert_eq!(written[kept..].is_empty(), !is_cut, "{length}");
+            assert!(written.len() < kept + 100, "{length}: {}", written.len());
+        }
+        fs::remove_file(&path).unwrap();
+    }
 }

@@ -243,4 +243,36 @@ mod tests {
         assert_eq!(bytes[16..], untagged[12..]);
         assert_eq!(memory.buffer_of(tagged), 0);
     }
+
+    /// Over `lo`, which receives what it sends.
+    #[test]
+    fn t3_frames_are_observed_by_direction_and_port() {
+        use std::net::{Ipv4Addr, UdpSocket};
+        let lo = crate::interface_with_address(Ipv4Addr::LOCALHOST).unwrap();
+        let listener = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let filter = FrameFilter { udp_port: Some(to.port()), ..FrameFilter::default() };
+        let open = |direction| PacketSocket::observing(lo, direction, &filter, 1 << 20);
+        let (sent, received) = match (open(FrameDirection::Sent), open(FrameDirection::Received)) {
+            (Ok(sent), Ok(received)) => (sent, received),
+            (Err(why), _) | (_, Err(why)) if why.raw_os_error() == Some(libc::EPERM) => {
+                eprintln!("SKIP: packet sockets need CAP_NET_RAW");
+                return;
+            }
+            (sent, received) => panic!("{sent:?} {received:?}"),
+        };
+        let talker = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for length in [1, 2, 3] {
+            talker.send_to(&[0; 3][..length], to).unwrap();
+            // The way back has another port.
+            listener.send_to(b"back", talker.local_addr().unwrap()).unwrap();
+        }
+        for mut socket in [sent, received] {
+            let mut frames = [Observed::default(); 8];
+            let count = socket.observe(&mut frames).unwrap();
+            let seen: Vec<_> = frames[..count].iter().map(|frame| frame.length).collect();
+            assert_eq!(seen, [43, 44, 45]);
+            assert!(frames[..count].iter().all(|frame| frame.timestamp.is_some()));
+        }
+    }
 }

@@ -71,12 +71,7 @@ fn word(text: &str) -> Result<(), NameError> {
 }
 
 fn record(text: &str) -> Result<(), NameError> {
-    let part_fits = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('.')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-    };
-    if text.len() <= LONGEST_RECORD && text.split('/').all(part_fits) {
+    if text.len() <= LONGEST_RECORD && timewire_base::is_plain_path(text) {
         Ok(())
     } else {
         Err(NameError::Record { text: text.to_owned(), max: LONGEST_RECORD })

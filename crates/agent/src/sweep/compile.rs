@@ -230,7 +230,7 @@ pub fn file_beside(directory: &Path, name: &str) -> Result<Vec<u8>, DatapathErro
             DatapathError::file("read", &path)(error)
         }
         _ => invalid(format!(
-            "`{name}` is not taken ({error}): name a file beside the experiment file or below, \
+            "`{name}` is not taken ({error}): name a file beside the one that names it, or below, \
              without `..` and symbolic links"
         )),
     })?;
@@ -591,10 +591,10 @@ mod tests {
         assert_eq!(pieces("short"), (1, Vec::new()), "with its values it fits");
         assert_eq!(pieces("long"), (3, vec![b'x'; 300_000]));
         for (from, why) in [
-            ("/etc/hostname", "beside the experiment"),
-            ("../etc", "beside the experiment"),
-            ("link", "beside the experiment"),
-            ("below", "beside the experiment"),
+            ("/etc/hostname", "beside the one that names it"),
+            ("../etc", "beside the one that names it"),
+            ("link", "beside the one that names it"),
+            ("below", "beside the one that names it"),
             ("longer", "too much to put"),
             ("none", "cannot read"),
         ] {

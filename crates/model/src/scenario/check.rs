@@ -219,6 +219,17 @@ fn check_message(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &St
         reader.fail_at(&format!("{at}.size"), text, &hint);
         return;
     }
+    let is_numbered = match stream {
+        Stream::Flood(_) => false,
+        Stream::Cyclic(stream) => !scenario.is_of_program(stream),
+        Stream::RequestResponse(_) | Stream::Pipeline(_) => true,
+    };
+    if is_numbered && message.get() < Stream::SMALLEST_MEASURED {
+        let text = format!("a message of {message} has no room for its number");
+        let hint = format!("write at least {}B", Stream::SMALLEST_MEASURED);
+        reader.fail_at(&format!("{at}.size"), text, &hint);
+        return;
+    }
     if scenario.experiment.cases.iter().all(|case| case.backend == CaseBackend::None) {
         return;
     }

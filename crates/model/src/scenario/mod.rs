@@ -45,7 +45,7 @@ mod value;
 pub use cyclic::Cyclic;
 pub use error::{ScenarioError, ScenarioErrors};
 pub use from_streams::Need;
-pub use further::{FurtherChecks, Refused};
+pub use further::{FurtherChecks, NothingFurther, Refused};
 pub use kernels::{
     ClockErrors, Drift, DriftChange, KernelStation, LossShare, MediumKind, Offset, SegmentFile,
     SimulatedSegment,
@@ -57,7 +57,7 @@ pub use model::{
     Release, RequestResponse, Scenario, Segment, SocketType, Station, Stream, StreamClass,
 };
 pub use pipeline::{Connection, Pipeline};
-pub use programs::StationProgram;
+pub use programs::{StationProgram, address_variable, port_variable};
 pub use several::Several;
 pub use value::{
     AtMost, ByteCount, Capacity, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text, Word,

@@ -590,6 +590,11 @@ impl Queues {
 }
 
 impl Stream {
+    /// The shortest message that is measured: it carries its number.
+    ///
+    /// **Units**: bytes of UDP payload.
+    pub const SMALLEST_MEASURED: u32 = 8;
+
     fn measured(&self) -> Vec<Measured<'_>> {
         match self {
             Stream::RequestResponse(stream) => vec![Measured {

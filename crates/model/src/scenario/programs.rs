@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use timewire_base::StationName;
+use timewire_base::{StationName, is_plain_path};
 
 use super::cyclic::Cyclic;
 use super::item::Reader;
@@ -73,21 +73,30 @@ impl Scenario {
     }
 }
 
-/// As a part of a variable's name.
-fn variable(name: &str) -> String {
+/// The variable that gives programs the port of a stream.
+pub fn port_variable(stream: &Name) -> String {
+    format!("TIMEWIRE_PORT_{}", in_capitals(stream.as_str()))
+}
+
+/// The variable that gives programs the address of a station.
+pub fn address_variable(station: &StationName) -> String {
+    format!("TIMEWIRE_ADDRESS_{}", in_capitals(station.as_str()))
+}
+
+fn in_capitals(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }
 
 pub(super) fn check_programs(scenario: &Scenario, reader: &mut Reader) {
     let programs = &scenario.programs;
     for (i, stream) in scenario.streams.iter().enumerate().filter(|_| !programs.is_empty()) {
-        let own = variable(stream.name().as_str());
-        let alike = |other: &&Stream| variable(other.name().as_str()) == own;
+        let own = port_variable(stream.name());
+        let alike = |other: &&Stream| port_variable(other.name()) == own;
         let other = scenario.streams[..i].iter().find(alike);
         // The same name twice is told elsewhere.
         if let Some(other) = other.filter(|other| other.name() != stream.name()) {
             let message = format!(
-                "programs could not tell `{}` from `{}`: the port of both is TIMEWIRE_PORT_{own}",
+                "programs could not tell `{}` from `{}`: the port of both is {own}",
                 stream.name(),
                 other.name()
             );
@@ -109,7 +118,7 @@ pub(super) fn check_programs(scenario: &Scenario, reader: &mut Reader) {
         let mut files = BTreeSet::new();
         for (n, file) in program.files.iter().enumerate() {
             let key = format!("{at}.files[{n}]");
-            if !is_file_name(file.as_str()) {
+            if file.as_str().len() > LONGEST_PATH || !is_plain_path(file.as_str()) {
                 let message = format!("`{file}` is no name of a file beside this one");
                 let hint = "a relative path of a-z, A-Z, 0-9, `-`, `_` and `.`, no part of which \
                             starts with a dot";
@@ -125,15 +134,8 @@ pub(super) fn check_programs(scenario: &Scenario, reader: &mut Reader) {
     }
 }
 
-/// As a file of an experiment on hosts can be called.
-fn is_file_name(text: &str) -> bool {
-    let part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('.')
-            && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-    };
-    text.len() <= 140 && text.split('/').all(part)
-}
+/// Longest path of a file; with the directory of its program a record of a host can be called so.
+const LONGEST_PATH: usize = 140;
 
 fn check_loads(scenario: &Scenario, reader: &mut Reader, at: &str, program: &StationProgram) {
     for (n, load) in program.loads.iter().flatten().enumerate() {

@@ -14,7 +14,8 @@ use timewire_datapath::pipeline::{Next, Source, Step};
 use timewire_datapath::traffic::{Cycle, FloodRate, LaunchTask, Task};
 use timewire_model::scenario::{
     Case, CaseBackend, Cyclic, Flood, Measured, MessageFlow, Name, Pipeline, Release,
-    RequestResponse, Scenario, StationProgram, Stream, StreamClass,
+    RequestResponse, Scenario, StationProgram, Stream, StreamClass, address_variable,
+    port_variable,
 };
 use timewire_tsn::backend::{LaunchPlan, SlotPromise, TransmitBackend, launch_plan};
 
@@ -104,13 +105,6 @@ impl Participants {
         let streams = of_case.scenario.streams.iter();
         for stream in streams.filter(|stream| stream.runs_in(of_case.load)) {
             match stream {
-                Stream::Cyclic(cyclic) if of_case.scenario.is_of_program(cyclic) => {}
-                Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Pipeline(_) => {
-                    long_enough(stream)?;
-                }
-                Stream::Flood(_) => {}
-            }
-            match stream {
                 Stream::RequestResponse(stream) => {
                     roles.push(of_case.server(stream)?);
                     roles.push(of_case.client(stream)?);
@@ -175,20 +169,6 @@ impl Participants {
         let observes = |role: &&Role| matches!(role.file.program, Program::Observer { .. });
         self.roles.iter().filter(observes).map(|role| record_file(&role.name)).collect()
     }
-}
-
-/// A measured message carries its number.
-fn long_enough(stream: &Stream) -> Result<(), RunnerError> {
-    let least = timewire_datapath::MIN_MESSAGE;
-    if u64::from(stream.size().get()) >= least as u64 {
-        return Ok(());
-    }
-    Err(RunnerError::Invalid(format!(
-        "stream `{}` has messages of {}: a measured message carries its number, so {least}B at \
-         least",
-        stream.name(),
-        stream.size()
-    )))
 }
 
 impl Role {
@@ -423,18 +403,16 @@ impl ParticipantsOf<'_> {
         let scenario = self.scenario;
         let class = scenario.class_of(program);
         let mut environment = BTreeMap::new();
-        let variable = |text: &str| text.to_uppercase().replace('-', "_");
         for station in &scenario.stations {
             let address = station.address().address().to_string();
             if station.name == program.station {
                 environment.insert("TIMEWIRE_ADDRESS".to_owned(), address.clone());
             }
-            let name = variable(station.name.as_str());
-            environment.insert(format!("TIMEWIRE_ADDRESS_{name}"), address);
+            environment.insert(address_variable(&station.name), address);
         }
         for stream in &scenario.streams {
-            let name = variable(stream.name().as_str());
-            environment.insert(format!("TIMEWIRE_PORT_{name}"), stream.port().get().to_string());
+            let port = stream.port().get().to_string();
+            environment.insert(port_variable(stream.name()), port);
         }
         environment.insert("TIMEWIRE_STATION".to_owned(), program.station.to_string());
         let backend = TransmitBackend::of_case(self.case.backend);
