@@ -22,7 +22,7 @@ use timewire_tsn::GuardLimits;
 use timewire_tsn::qdisc::{Qdisc, ShownQdisc};
 
 use crate::ending::Ending;
-use crate::input::HostFile;
+use crate::input::SettingsFile;
 use crate::output;
 use crate::traffic::{clock_error, parse_interval, parse_time};
 
@@ -34,7 +34,7 @@ pub enum Clocks {
     /// Print what linuxptp would be started with
     Config {
         #[command(flatten)]
-        of: HostFile,
+        of: SettingsFile,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -72,7 +72,7 @@ pub enum Clocks {
 #[derive(Debug, Args)]
 pub struct StartArgs {
     #[command(flatten)]
-    pub of: HostFile,
+    pub of: SettingsFile,
     /// Its name, for `status` and `stop`
     #[arg(long, default_value = "clock")]
     pub name: String,
@@ -190,12 +190,12 @@ pub fn run(command: Clocks) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn read_clock(of: &HostFile) -> anyhow::Result<DesiredClock> {
+fn read_clock(of: &SettingsFile) -> anyhow::Result<DesiredClock> {
     let clock = of.read()?.host.clock;
     clock.with_context(|| format!("{} has no `clock`: add one under `host`", of.file.display()))
 }
 
-fn config(of: &HostFile, json: bool) -> anyhow::Result<ExitCode> {
+fn config(of: &SettingsFile, json: bool) -> anyhow::Result<ExitCode> {
     #[derive(Serialize)]
     struct ClockReport<'a> {
         schema: &'static str,

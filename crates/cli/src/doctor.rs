@@ -126,7 +126,8 @@ impl Asked {
             return Ok(Asked::Name(what.to_owned()));
         }
         let nothing = "nothing was judged";
-        if FileKind::of(&input::text(path)?) == Some(FileKind::Network) {
+        let kind = FileKind::of(&input::text(path)?);
+        if matches!(kind, Some(FileKind::Network | FileKind::HostSettings)) {
             let file = input::host_settings(path, args.station.as_ref(), nothing)?;
             return Ok(Asked::HostSettings(Box::new(file)));
         }

@@ -12,7 +12,7 @@ use timewire_datapath::groups::{self, GroupRequest, GroupResponse, Groups};
 use timewire_host::groups::{Kept, MemberStatus, ModelStatus, RowStatus};
 
 use crate::ending::Ending;
-use crate::input::HostFile;
+use crate::input::SettingsFile;
 use crate::output;
 
 /// What is done with groups.
@@ -25,11 +25,11 @@ pub enum GroupCommand {
     /// Put the groups of a file in force until ended, in the foreground
     ///
     /// Members get back what they had when it ends, also when it is killed.
-    Start(HostFile),
+    Start(SettingsFile),
     /// Show the groups in force, with what their members did
     Show(Show),
     /// Put the groups of another file in force: all members change, or none
-    Switch(HostFile),
+    Switch(SettingsFile),
     /// Put a running process into a group
     Add(Add),
     /// Take a process out of its group and give it back what it had
@@ -44,7 +44,7 @@ pub enum GroupCommand {
 #[derive(Debug, Args)]
 pub struct File {
     #[command(flatten)]
-    pub of: HostFile,
+    pub of: SettingsFile,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -117,7 +117,7 @@ fn check(args: &File) -> anyhow::Result<ExitCode> {
     if args.json { output::json(&plan.report()) } else { output::print(&plan.to_string()) }
 }
 
-fn start(of: &HostFile) -> anyhow::Result<ExitCode> {
+fn start(of: &SettingsFile) -> anyhow::Result<ExitCode> {
     let file = of.read()?;
     crate::apply::recover()?;
     let groups = Groups::start(file)?;

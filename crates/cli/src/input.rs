@@ -34,7 +34,7 @@ impl Error for Refused {}
 
 /// A network file from which the host settings of one station are taken.
 #[derive(Debug, Args)]
-pub struct HostFile {
+pub struct SettingsFile {
     /// Network file with host settings of a station (YAML or JSON)
     pub file: PathBuf,
     /// The station, where several have host settings
@@ -42,7 +42,7 @@ pub struct HostFile {
     pub station: Option<StationName>,
 }
 
-impl HostFile {
+impl SettingsFile {
     /// **Errors**: as [`host_settings`].
     pub fn read(&self) -> anyhow::Result<HostSettings> {
         host_settings(&self.file, self.station.as_ref(), "nothing was changed")
@@ -58,7 +58,7 @@ pub fn host_settings(
     nothing: &'static str,
 ) -> anyhow::Result<HostSettings> {
     let parse = |name: &str, text: &str| file::host_settings(name, text, station);
-    Ok(read(path, FileKind::Network, nothing, parse)?.0)
+    Ok(read(path, FileKind::HostSettings, nothing, parse)?.0)
 }
 
 /// The text of a file.
@@ -123,7 +123,12 @@ pub fn refused(
     (wanted, nothing): (&FileKind, &'static str),
     errors: ScenarioErrors,
 ) -> anyhow::Error {
-    match FileKind::of(text).filter(|kind| kind != wanted) {
+    let is_other = |kind: &FileKind| match wanted {
+        // Those of a whole network are taken, too.
+        FileKind::HostSettings => !matches!(kind, FileKind::HostSettings | FileKind::Network),
+        wanted => kind != wanted,
+    };
+    match FileKind::of(text).filter(is_other) {
         Some(kind) => other_kind(path, &kind, &wanted.to_string()),
         None => Refused { errors, nothing }.into(),
     }

@@ -369,7 +369,7 @@ fn t3_a_recording_is_not_written_over() {
 }
 
 #[test]
-fn t1_a_reservation_is_told_with_the_shaper_of_a_host_file() {
+fn t1_a_reservation_is_told_with_the_shaper_of_host_settings() {
     let said = timewire(&[
         "avtp",
         "reserve",

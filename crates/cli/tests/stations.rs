@@ -92,14 +92,14 @@ const EVENTFUL: &str = "
     close: {steps: [{stop: server}]}
 ";
 
-const HOST_FILE: &str = "timewire: 1
+const HOST_SETTINGS: &str = "timewire: 1
 kind: network
 name: forwarding
 stations: [{name: alpha, host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}}]
 ";
 
 fn eventful(stations: &Stations) -> String {
-    stations.host.scratch().write("host.yaml", HOST_FILE);
+    stations.host.scratch().write("host.yaml", HOST_SETTINGS);
     let station = |n| format!("  - name: s{n}{EVENTFUL}");
     let all: String = (0..stations.count).map(station).collect();
     let text = format!(

@@ -76,7 +76,7 @@ const I225: &str = "i225-6.12-rt";
 const LAPTOP: &str = "laptop-r8169-6.12";
 const USER: &str = "laptop-user";
 
-fn host_file(name: &str) -> Question {
+fn settings_file(name: &str) -> Question {
     let text = std::fs::read_to_string(here(name)).unwrap();
     Question::HostSettings(Box::new(
         HostSettings::parse(name, &text).unwrap_or_else(|e| panic!("{e}")),
@@ -100,8 +100,8 @@ fn questions() -> [(&'static str, Question); 6] {
         ("interface", Question::Interface(eth0())),
         ("scenario", Question::Scenario(Box::new(scenario()))),
         ("station-on-eth0", station(scenario(), "alpha", None)),
-        ("host-settings", host_file("host.yaml")),
-        ("offload", host_file("offload.yaml")),
+        ("host-settings", settings_file("host.yaml")),
+        ("offload", settings_file("offload.yaml")),
     ]
 }
 

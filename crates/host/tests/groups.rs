@@ -147,7 +147,7 @@ fn hide_control_groups() {
     }
 }
 
-fn host_file(groups: &str) -> String {
+fn settings_file(groups: &str) -> String {
     format!(
         "timewire: 1\nkind: network\nname: t\n\
          stations:\n- name: alpha\n  host:\n    groups: {groups}\n"
@@ -160,7 +160,7 @@ fn plan(text: &str) -> GroupPlan {
 }
 
 fn plan_of(groups: &str) -> GroupPlan {
-    plan(&host_file(groups))
+    plan(&settings_file(groups))
 }
 
 fn model() -> (Arc<Journal>, Model) {
@@ -392,7 +392,7 @@ fn followed_by_looking() {
     );
     worker.tell("fork");
     let child: u32 = worker.hear().parse().unwrap();
-    fs::write(&file, host_file(&groups)).unwrap();
+    fs::write(&file, settings_file(&groups)).unwrap();
     let mut model = Role::start("model", &[file.to_str().unwrap(), "no-cgroups"]);
     assert_eq!(model.hear(), "in force");
     let process = Process::of(pid).unwrap();
@@ -469,7 +469,7 @@ fn killed() {
     let earlier: u32 = worker.hear().parse().unwrap();
     let before = state(pid);
     let file = scratch("killed.yaml");
-    fs::write(&file, host_file(&windowed(pid, false))).unwrap();
+    fs::write(&file, settings_file(&windowed(pid, false))).unwrap();
     let mut model = Role::start("model", &[file.to_str().unwrap()]);
     assert_eq!(model.hear(), "in force");
     assert_eq!(scheduling(pid), (FIFO, 60));
@@ -599,7 +599,7 @@ fn reservation_refused() {
     let in_force: Vec<State> = pids.iter().map(|pid| state(*pid)).collect();
     // More than all processors have; with these facts nobody computes that before the kernel.
     let blind = |text: &str| {
-        let file = HostSettings::parse("t", &host_file(text)).unwrap();
+        let file = HostSettings::parse("t", &settings_file(text)).unwrap();
         GroupPlan::new(file.host.groups.as_ref().unwrap(), &Facts::unknown()).unwrap()
     };
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap().matches("processor\t").count();

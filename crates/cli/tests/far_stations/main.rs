@@ -45,7 +45,7 @@ const NETWORK: &str = "delay 500ms loss 5% limit 10000";
 /// such a network it cannot be known to less than half a round trip.
 const TIMING: &str = "{clock_within: 3s, preflight: 30s, start_within: 5ms}";
 const PHASES: [&str; 7] = ["setup", "open", "run", "finish", "close", "report", "teardown"];
-const HOST_FILE: &str = "timewire: 1
+const HOST_SETTINGS: &str = "timewire: 1
 kind: network
 name: forwarding
 stations: [{name: alpha, host: {sysctls: [{name: net.ipv4.ip_forward, value: '1'}]}}]
@@ -94,7 +94,7 @@ impl Stations {
             stations.agents.push(agent);
         }
         fs::write(stations.at("hosts.yaml"), hosts).unwrap();
-        fs::write(stations.at("host.yaml"), HOST_FILE).unwrap();
+        fs::write(stations.at("host.yaml"), HOST_SETTINGS).unwrap();
         for number in 0..count {
             let said = stations.at(&format!("agent-{number}.stderr"));
             wait_until("the agent serves", || {

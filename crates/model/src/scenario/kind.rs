@@ -11,8 +11,10 @@ use super::tree::{self, Node, Value};
 pub enum FileKind {
     /// A network of one segment with an experiment.
     Scenario,
-    /// A network of links, or without an experiment; host settings.
+    /// A network of links, or without an experiment.
     Network,
+    /// A network file with nothing but host settings.
+    HostSettings,
     /// An experiment on stations.
     Experiment,
     /// A laboratory segment of several kernels.
@@ -36,24 +38,31 @@ impl FileKind {
         if let Some(schema) = value("schema").and_then(scalar).filter(|it| is_ours(it)) {
             return Some(FileKind::Written(schema.to_owned()));
         }
+        let of_stations = |name: &str| {
+            let Some(Value::List(stations)) = value("stations").map(|node| &node.value) else {
+                return false;
+            };
+            stations.iter().any(|station| key(station, name))
+        };
         match value("kind").and_then(scalar) {
             Some("network") if has("experiment") && !has("links") => {
                 return Some(FileKind::Scenario);
             }
-            Some("network") => return Some(FileKind::Network),
+            Some("network") => {
+                let network = ["links", "bridges", "segments", "streams"];
+                let is_network = network.iter().any(|key| has(key));
+                return Some(match !is_network && of_stations("host") {
+                    true => FileKind::HostSettings,
+                    false => FileKind::Network,
+                });
+            }
             Some("experiment") => return Some(FileKind::Experiment),
             Some("hosts") => return Some(FileKind::Hosts),
             _ => {}
         }
-        let runs = || {
-            let Some(Value::List(stations)) = value("stations").map(|node| &node.value) else {
-                return false;
-            };
-            stations.iter().any(|station| key(station, "run"))
-        };
         if has("experiment") && !has("links") {
             Some(FileKind::Scenario)
-        } else if has("segment") || runs() {
+        } else if has("segment") || of_stations("run") {
             Some(FileKind::Segment)
         } else if has("links") || has("bridges") || has("host") {
             Some(FileKind::Network)
@@ -69,6 +78,7 @@ impl FileKind {
         Some(match self {
             FileKind::Scenario => format!("timewire run {file}"),
             FileKind::Network => format!("timewire plan {file}"),
+            FileKind::HostSettings => format!("timewire apply {file}"),
             FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
             FileKind::Segment => format!("timewire lab segment {file}"),
             FileKind::Streams => format!("timewire talk --streams {file}"),
@@ -84,6 +94,7 @@ impl fmt::Display for FileKind {
             FileKind::Written(schema) => write!(f, "output of schema `{schema}`"),
             FileKind::Scenario => f.write_str("a scenario"),
             FileKind::Network => f.write_str("a network file"),
+            FileKind::HostSettings => f.write_str("a network file with host settings alone"),
             FileKind::Experiment => f.write_str("an experiment file"),
             FileKind::Segment => f.write_str("a segment file"),
             FileKind::Streams => f.write_str("a file of streams"),
@@ -119,6 +130,8 @@ mod tests {
             ("name: x\nexperiment: {}", FileKind::Scenario),
             ("kind: network\nhost: 1", FileKind::Network),
             ("kind: network\nexperiment: 5\nlinks: 7", FileKind::Network),
+            ("kind: network\nstations: [{name: a, host: 7}]", FileKind::HostSettings),
+            ("kind: network\nstations: [{name: a, host: 7}]\nlinks: []", FileKind::Network),
             ("timewire: 1\nlinks: []", FileKind::Network),
             ("timewire: 1\nhost: ", FileKind::Network),
             ("kind: experiment", FileKind::Experiment),

@@ -355,7 +355,7 @@ impl Network {
     pub const MAX_HOPS: usize = 255;
     /// Most streams, ports and nodes, each.
     pub const MAX_THINGS: usize = 1 << 24;
-    /// Most frames on their way, beside what each stream and port has once: 0.5 GB.
+    /// Most frames on their way, beside what each stream and port has once.
     pub const MAX_IN_FLIGHT: usize = 1 << 22;
 
     /// A network of nothing, to be filled.
