@@ -163,7 +163,7 @@ const LOOKED_AT: u64 = 1 << 20;
 
 /// The verb that takes a directory, when it is one of a run.
 fn what_directory(path: &Path) -> String {
-    let is_run = ["run.json", "talk.json", "listen.json", "experiment.yaml", "segment.yaml"]
+    let is_run = ["run.json", "talk.json", "listen.json", "experiment.yaml", "segment.jsonl"]
         .iter()
         .any(|name| path.join(name).is_file());
     if path.join("array.json").is_file() {

@@ -125,17 +125,27 @@ pub fn refuse(
     obstacles: &[Obstacle],
     is_json: bool,
 ) -> anyhow::Result<ExitCode> {
-    if is_json {
-        let each = obstacles.iter().map(|it| json!({"what": it.what, "why": it.why}));
-        let each: Vec<_> = each.collect();
-        output::json(&json!({"schema": "timewire.not-supported/1", "not_supported": each}))?;
-    }
     let place = match &place.on {
         Place::LabUml => "lab:uml".to_owned(),
         Place::Lab => "lab".to_owned(),
         Place::Sim => "sim".to_owned(),
         Place::Hosts(path) => path.display().to_string(),
     };
+    refuse_on(name, &place, obstacles, is_json)
+}
+
+/// As [`refuse`], with the name of the place.
+pub fn refuse_on(
+    name: &str,
+    place: &str,
+    obstacles: &[Obstacle],
+    is_json: bool,
+) -> anyhow::Result<ExitCode> {
+    if is_json {
+        let each = obstacles.iter().map(|it| json!({"what": it.what, "why": it.why}));
+        let each: Vec<_> = each.collect();
+        output::json(&json!({"schema": "timewire.not-supported/1", "not_supported": each}))?;
+    }
     for Obstacle { what, why } in obstacles {
         say!("error: {name}: not supported on {place}: {what}: {why}");
     }

@@ -9,18 +9,18 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use timewire_lab::uml::Kernel;
-use timewire_lab::uml::segment::{KernelStation, SegmentLab, Summary};
-use timewire_model::scenario::{self, FileKind, MediumKind, SegmentFile};
-use timewire_runner::experiment;
-use timewire_sim::{Loss, SegmentConfig, SegmentKind, SimTime, StationClock};
+use timewire_lab::uml::segment::Summary;
+use timewire_model::scenario::FileKind;
+use timewire_runner::{experiment, kernels};
 use timewire_sys::event::EndRequests;
+use timewire_tsn::file;
 
 use crate::ending::{CODE, WORDS};
-use crate::{input, output};
+use crate::{input, output, place};
 
 #[derive(Debug, Args)]
 pub struct SegmentArgs {
-    /// What is on the segment (YAML or JSON)
+    /// A network file with a program for each station (YAML or JSON)
     pub file: PathBuf,
     /// The directory for results; it must be empty or not exist [default: runs/TIME-NAME]
     #[arg(long, value_name = "DIR")]
@@ -33,11 +33,21 @@ pub struct SegmentArgs {
     pub json: bool,
 }
 
-/// Exit code 0: all commands ended well; 1: one ended with another code, or with the duration; 2:
-/// it was ended on request.
+/// Exit code 0: no program failed, and those that went on were ended with the duration; 1: one
+/// failed; 2: it was ended on request; 4: the laboratory does not do what the file asks for.
 pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
-    let (file, text) =
-        input::read(&args.file, FileKind::Segment, "nothing was run", SegmentFile::parse)?;
+    let (network, text) =
+        input::read(&args.file, FileKind::Programs, "nothing was run", file::without_streams)?;
+    let file = &network.base;
+    if let Some(kind) = FileKind::of(&text).filter(|_| file.programs.is_empty()) {
+        return Err(input::other_kind(&args.file, &kind, &FileKind::Programs.to_string()));
+    }
+    let mut lab = match kernels::laboratory(&network) {
+        Ok(lab) => lab,
+        Err(obstacles) => {
+            return place::refuse_on(file.name.as_str(), PLACE, &obstacles, args.json);
+        }
+    };
     let kernel = Kernel::find(args.kernel.as_deref())?;
     let here = std::env::current_dir().context("the current directory is gone")?;
     let out = match &args.out {
@@ -45,9 +55,9 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
         None => experiment::default_directory(file.name.as_str(), &here),
     };
     let out = timewire_datapath::files::empty_directory(&out)?;
-    fs::write(out.join("segment.yaml"), &text).context("cannot keep the file")?;
-    let mut lab = laboratory(&file)?;
-    lab.environment = environment(&args.file)?;
+    kernels::give_files(file, args.file.parent().unwrap_or(Path::new("")), &out)?;
+    fs::write(out.join("network.yaml"), &text).context("cannot keep the file")?;
+    lab.environment.extend(environment(&args.file)?);
     let init = std::env::current_exe().context("cannot find the path of this program")?;
     let end = EndRequests::new().context("cannot wait for requests to end")?;
     let summary = lab.run(&kernel, &init, &out, Some(&end))?;
@@ -59,46 +69,12 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
     if summary.ended_early {
         return Ok(ExitCode::from(CODE));
     }
-    let ended_well = summary.stations.iter().all(|station| station.exit_code == Some(0));
-    Ok(ExitCode::from(u8::from(!ended_well)))
+    let failed = summary.stations.iter().any(|it| it.exit_code.is_some_and(|code| code != 0));
+    Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// The file's values as the laboratory takes them.
-fn laboratory(file: &SegmentFile) -> anyhow::Result<SegmentLab> {
-    let segment = SegmentConfig {
-        kind: match file.segment.kind {
-            MediumKind::Hub => SegmentKind::Hub,
-            MediumKind::Switch => SegmentKind::Switch,
-        },
-        rate: file.segment.rate,
-        delay: file.segment.delay,
-        loss: Loss::from_ppb(file.segment.loss.0).context("a share is at most 100%")?,
-        seed: file.segment.seed.get(),
-    };
-    let stations = (0..file.stations.len()).map(|number| station(file, number));
-    let mut lab = SegmentLab::new(segment, stations.collect::<anyhow::Result<_>>()?);
-    lab.start = file.start;
-    lab.duration = file.duration;
-    Ok(lab)
-}
-
-fn station(file: &SegmentFile, number: usize) -> anyhow::Result<KernelStation> {
-    let station = &file.stations[number];
-    let scenario::ClockErrors { offset, drift, changes, .. } = &station.clock;
-    let mut clock = StationClock::new(offset.0, drift.0)?;
-    for change in changes {
-        clock = clock.drifting_from(SimTime::START.plus(change.at), change.drift.0)?;
-    }
-    Ok(KernelStation {
-        name: station.name.clone(),
-        mac: file.mac(number),
-        address: (station.address.address(), station.address.prefix_bits()),
-        clock,
-        queues: u16::try_from(station.queues.get()).context("at most 16 queues")?,
-        memory_mib: u32::try_from(station.memory_mib.get()).context("at most 4096 MiB")?,
-        run: station.run.iter().map(|word| word.as_str().to_owned()).collect(),
-    })
-}
+/// What messages call the laboratory.
+const PLACE: &str = "lab segment";
 
 /// What the stations' commands find beside the usual: this program, and where the file is.
 fn environment(file: &Path) -> anyhow::Result<Vec<(String, String)>> {
@@ -149,19 +125,4 @@ fn table(summary: &Summary, out: &Path) -> String {
 
 fn milliseconds(ns: u64) -> String {
     format!("{}.{:03}s", ns / 1_000_000_000, ns % 1_000_000_000 / 1_000_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn t0_the_example_is_a_laboratory() {
-        let text = include_str!("../../../scenarios/two-gates.segment.yaml");
-        let file = SegmentFile::parse("two-gates.segment.yaml", text).unwrap();
-        let lab = laboratory(&file).unwrap();
-        assert_eq!(lab.stations.len(), 2);
-        assert_eq!(lab.stations[1].mac.to_string(), "02:00:00:00:00:02");
-        assert_eq!(lab.stations[1].queues, 2);
-    }
 }

@@ -95,6 +95,9 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
 ///
 /// **Errors**: the first that cannot, with its case.
 pub fn check_cases(path: &Path, cases: &[SimCase]) -> anyhow::Result<()> {
+    if let Some(with) = cases.iter().find(|it| !it.case.file.programs.is_empty()) {
+        tell_programs(&with.case.file);
+    }
     for SimCase { case, beside } in cases {
         let context = || match cases.len() {
             1 => format!("{}; nothing was run", path.display()),
@@ -190,6 +193,13 @@ pub fn run_cases(
     Ok(ExitCode::from(if is_cut { CODE } else { u8::from(!is_good) }))
 }
 
+/// That programs are not simulated.
+fn tell_programs(file: &NetworkFile) {
+    if !file.programs.is_empty() {
+        say!("note: no program is simulated; the streams are, as the file has them");
+    }
+}
+
 fn run_file(
     args: &Sim,
     (file, text): (&NetworkFile, &str),
@@ -197,6 +207,7 @@ fn run_file(
 ) -> anyhow::Result<ExitCode> {
     let (mut network, unread) = simulation::network(file, directory_of(&args.file))?;
     unread.iter().for_each(|what| say!("note: {what}"));
+    tell_programs(file);
     network.seed = args.seed.unwrap_or(network.seed);
     let seed = network.seed;
     let is_cyclic = |stream: &StreamSpec| matches!(stream.traffic, Traffic::Cyclic { .. });

@@ -360,7 +360,7 @@ fn t4_slots_close_with_the_clock_and_open_again() {
     const MS: f64 = 1e6;
     let scratch = Scratch::new();
     let out = scratch.join("out");
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/clock.segment.yaml");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/clock.network.yaml");
     timewire(&["lab", "segment", path, "--out", &out]).done();
     let trace = fs::read_to_string(format!("{out}/segment.jsonl")).unwrap();
     let alpha = Record::read(&format!("{out}/alpha/sync.jsonl"), 0.0, 0.0);

@@ -417,8 +417,8 @@ fn t4_a_machine_ends_with_its_command() {
 }
 
 fn segment_is_kept(host: &Host) {
-    let text = "timewire: 1\nname: one\nsegment: {kind: hub}\nstations:\n- {name: a, \
-        address: 10.0.0.1/24, run: [sh, -c, \"echo one; mkdir begun; while :; do :; done\"]}\n";
+    let text = "timewire: 1\nkind: network\nname: one\nstations: [a]\nprograms: [{name: own, \
+        station: a, command: \"echo one; mkdir begun; while :; do :; done\"}]\n";
     host.scratch().write("one.yaml", text);
     for way in WAYS {
         host.tool("rm -rf out");

@@ -30,7 +30,7 @@ fn host() -> Option<Host> {
     copy("scenarios/networks/tsn-line.network.yaml", "network.yaml");
     copy("scenarios/hosts/cbs-20mbit-nic.yaml", "settings.yaml");
     copy("scenarios/experiments/rates.yaml", "experiment.yaml");
-    copy("scenarios/clock.segment.yaml", "segment.yaml");
+    copy("scenarios/kernels/two-gates.network.yaml", "programs.yaml");
     copy("crates/capture/tests/data/v1.twc", "cap.twc");
     let streams = "timewire: 1\nname: s\nstreams: [{id: 1, to: '10.0.0.2:15001', cycle: 1ms}]\n";
     files.write("streams.yaml", streams);

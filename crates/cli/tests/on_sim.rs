@@ -167,7 +167,7 @@ fn t2_the_table_of_the_thesis_comes_out_as_half_the_cycle() {
 fn t2_all_other_scenarios_of_the_library_pass_in_the_simulator() {
     passes(&["tdm-256.yaml", "tdm-1472.yaml", "rtnet-like.yaml"]);
     passes(&["streams-64.yaml", "streams-256.yaml", "streams-1472.yaml"]);
-    passes(&["pipeline.yaml", "pipeline-planned.yaml", "clock-tdm.yaml"]);
+    passes(&["pipeline.yaml", "pipeline-planned.yaml", "kernels/clock-tdm.yaml"]);
     passes(&["backends-64.yaml", "backends-256.yaml", "backends-1472.yaml"]);
     passes(&["taprio-64.yaml", "taprio-256.yaml", "taprio-1472.yaml"]);
 }

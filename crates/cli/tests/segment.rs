@@ -20,18 +20,18 @@ fn kernel() -> bool {
 /// One station that runs this shell script.
 fn file(script: &str) -> String {
     format!(
-        "timewire: 1\nname: one\nsegment: {{kind: hub}}\nstations:\n\
-         - {{name: a, address: 10.0.0.1/24, run: [sh, -c, \"{script}\"]}}\n"
+        "timewire: 1\nkind: network\nname: one\nduration: 60s\nstations: [a]\n\
+         programs: [{{name: own, station: a, command: \"{script}\"}}]\n"
     )
 }
 
 #[test]
 fn t1_a_file_that_describes_no_segment_is_shown() {
     let scratch = Scratch::new();
-    let text = file("true").replace("name: a", "nme: a");
+    let text = file("true").replace("name: own", "nme: own");
     let path = scratch.write("bad.yaml", &text);
     let said = timewire(&["lab", "segment", &path]);
-    let place = "5:4: stations[0]: unknown key `nme`: did you mean `name`?\n";
+    let place = "6:13: programs[0]: unknown key `nme`: did you mean `name`?\n";
     assert!(said.stderr.starts_with(&format!("error: {path}:{place}")), "{said:?}");
     assert!(said.stderr.ends_with("; nothing was run\n"), "{said:?}");
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
@@ -53,7 +53,7 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     assert!(said.stdout.contains("results: "), "{said:?}");
     let wrote = fs::read_to_string(format!("{out}/a/stdout")).unwrap();
     assert_eq!(wrote, format!("a\n{}", fs::read_to_string(&path).unwrap()));
-    let files = ["a", "segment.jsonl", "segment.pcapng", "segment.yaml", "summary.json"];
+    let files = ["a", "network.yaml", "segment.jsonl", "segment.pcapng", "summary.json"];
     let mut found: Vec<_> = fs::read_dir(&out)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -88,7 +88,7 @@ fn t4_the_mac_keeps_its_slots_between_kernels() {
     const EPOCH_NS: u64 = 1_767_225_600_000_000_000;
     let scratch = Scratch::new();
     let out = scratch.join("out");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/mac.segment.yaml");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/mac.network.yaml");
     timewire(&["lab", "segment", file, "--out", &out]).done();
     let said = fs::read_to_string(format!("{out}/alpha/stdout")).unwrap();
     assert!(said.contains("transmit af_xdp"), "{said}");
@@ -181,7 +181,8 @@ fn t4_gates_keep_two_kernels_apart_until_the_guard_is_eaten() {
     }
     let scratch = Scratch::new();
     let out = scratch.join("out");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/two-gates.segment.yaml");
+    let file =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/two-gates.network.yaml");
     timewire(&["lab", "segment", file, "--out", &out]).done();
     let lines = fs::read_to_string(format!("{out}/segment.jsonl")).unwrap();
     let frames = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -216,10 +217,11 @@ fn t4_ptp_takes_back_the_drift_of_the_file() {
     }
     let scratch = Scratch::new();
     let out = scratch.join("out");
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/ptp.segment.yaml");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/ptp.network.yaml");
     // Both run until the duration ends them.
-    let said = timewire(&["lab", "segment", file, "--out", &out]);
-    assert_eq!(said.code, Some(1), "{said:?}");
+    let said = timewire(&["lab", "segment", file, "--out", &out]).done();
+    assert_eq!(said.stdout.matches("ended").count(), 2, "{said:?}");
+    timewire(&["report", &out]).done();
     let log = fs::read_to_string(format!("{out}/follower/stdout")).unwrap();
     let last = log.lines().rfind(|line| line.contains("master offset")).expect("it followed");
     let number = |name: &str| -> i64 {

@@ -8,6 +8,7 @@
 pub mod doctor;
 mod error;
 pub mod experiment;
+pub mod kernels;
 pub mod markers;
 pub mod measure;
 pub mod network;

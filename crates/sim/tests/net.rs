@@ -268,6 +268,30 @@ fn t2_the_rest_of_a_frame_goes_by_the_clock_that_jumped() {
     assert!(least_and_most(&outcome, 0).1 < 250_000_000, "{:?}", outcome.streams[0].latencies);
 }
 
+/// Releases and windows of a talker go by its clock, but for the release that was due next.
+#[test]
+fn t2_a_clock_that_changes_its_rate_is_one_that_had_it() {
+    let mut network = line(2, Span::from_ms(50));
+    let state = |us, open| GateEntry { open, interval: Span::from_us(us), hold: false };
+    network.links[0].ends[0].1.gates =
+        Some(GateList::new(Ps::ZERO, None, &[state(100, 0xff), state(900, 0)]).unwrap());
+    network.streams = vec![cyclic(0, 1, 114, us(1_000), us(900))];
+    let drift = |at, ppb| Fault { at, lasts: us(0), kind: FaultKind::ClockDrift(0, ppb) };
+    let mut from_start = network.clone();
+    from_start.nodes[0].clock.drift_ppb = 50_000_000;
+    let from_start = run(&from_start);
+    network.faults = vec![drift(us(0), 50_000_000)];
+    let changed = run(&network);
+    let told = |it: &SimOutcome| (it.streams[0].delivered, least_and_most(it, 0).1);
+    assert_eq!(told(&changed), told(&from_start));
+    assert_eq!(changed.streams[0].delivered, 52, "5 % more cycles in 50 ms");
+    // Half of the time at the rate, then a tenth too slow.
+    network.faults.push(drift(us(25_000), -100_000_000));
+    assert_eq!(run(&network).streams[0].delivered, 48);
+    network.faults.push(drift(us(0), 100_000_001));
+    assert!(Simulation::new(&network).is_err());
+}
+
 fn medium(access: Access, stations: usize, duration: Span) -> Network {
     let mut network = Network::empty(duration, 1);
     network.nodes = vec![NodeSpec::default(); stations];

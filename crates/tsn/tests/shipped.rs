@@ -168,7 +168,7 @@ fn t1_a_written_scenario_reads_back() {
 /// in a directory of its own below and not among them.
 fn library() -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for directory in ["", "experiments", "hosts", "networks"] {
+    for directory in ["", "experiments", "hosts", "kernels", "networks"] {
         for entry in std::fs::read_dir(repository().join("scenarios").join(directory))
             .expect("the repository is readable")
         {

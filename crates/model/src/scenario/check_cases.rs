@@ -173,6 +173,9 @@ pub(super) fn refuse_cases(file: &NetworkFile, reader: &mut Reader) {
     for (i, stream) in file.streams.iter().enumerate().filter(|it| it.1.loads.is_some()) {
         refuse(format!("streams[{i}].loads"), &format!("the loads of `{}`", stream.name));
     }
+    for (i, program) in file.programs.iter().enumerate().filter(|it| it.1.loads.is_some()) {
+        refuse(format!("programs[{i}].loads"), &format!("the loads of `{}`", program.name));
+    }
     for (i, limit) in file.limits.iter().enumerate() {
         let keys = [
             ("case", limit.case.is_some()),

@@ -126,6 +126,11 @@ pub struct NetDevice {
 }
 
 impl NetDevice {
+    /// Whether the file says nothing of it.
+    pub fn is_any(&self) -> bool {
+        *self == NetDevice::of(&DeviceDraft::EMPTY)
+    }
+
     /// The limits of its model.
     pub fn profile(&self) -> Option<Profile> {
         self.model.map(DeviceModel::profile)

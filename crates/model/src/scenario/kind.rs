@@ -17,8 +17,8 @@ pub enum FileKind {
     HostSettings,
     /// An experiment on stations.
     Experiment,
-    /// A laboratory segment of several kernels.
-    Segment,
+    /// A network file with programs and no streams.
+    Programs,
     /// Streams of a talker.
     Streams,
     /// Where the stations of a network are.
@@ -49,11 +49,14 @@ impl FileKind {
                 return Some(FileKind::Scenario);
             }
             Some("network") => {
-                let network = ["links", "bridges", "segments", "streams"];
+                let network = ["links", "bridges", "segments", "streams", "programs"];
                 let is_network = network.iter().any(|key| has(key));
-                return Some(match !is_network && of_stations("host") {
-                    true => FileKind::HostSettings,
-                    false => FileKind::Network,
+                return Some(if has("programs") && !has("streams") {
+                    FileKind::Programs
+                } else if !is_network && of_stations("host") {
+                    FileKind::HostSettings
+                } else {
+                    FileKind::Network
                 });
             }
             Some("experiment") => return Some(FileKind::Experiment),
@@ -62,8 +65,6 @@ impl FileKind {
         }
         if has("experiment") && !has("links") {
             Some(FileKind::Scenario)
-        } else if has("segment") || of_stations("run") {
-            Some(FileKind::Segment)
         } else if has("links") || has("bridges") || has("host") {
             Some(FileKind::Network)
         } else if has("streams") {
@@ -80,7 +81,7 @@ impl FileKind {
             FileKind::Network => format!("timewire plan {file}"),
             FileKind::HostSettings => format!("timewire apply {file}"),
             FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
-            FileKind::Segment => format!("timewire lab segment {file}"),
+            FileKind::Programs => format!("timewire lab segment {file}"),
             FileKind::Streams => format!("timewire talk --streams {file}"),
             FileKind::Hosts => format!("timewire run NETWORK --on {file}"),
             FileKind::Written(_) => return None,
@@ -96,7 +97,7 @@ impl fmt::Display for FileKind {
             FileKind::Network => f.write_str("a network file"),
             FileKind::HostSettings => f.write_str("a network file with host settings alone"),
             FileKind::Experiment => f.write_str("an experiment file"),
-            FileKind::Segment => f.write_str("a segment file"),
+            FileKind::Programs => f.write_str("a network file with programs alone"),
             FileKind::Streams => f.write_str("a file of streams"),
             FileKind::Hosts => f.write_str("a hosts file"),
         }
@@ -135,8 +136,9 @@ mod tests {
             ("timewire: 1\nlinks: []", FileKind::Network),
             ("timewire: 1\nhost: ", FileKind::Network),
             ("kind: experiment", FileKind::Experiment),
-            ("timewire: 1\nsegment: {kind: hub}\nstations: []", FileKind::Segment),
-            ("timewire: 1\nstations: [{name: a, run: [ls]}]", FileKind::Segment),
+            ("kind: network\nprograms: 5", FileKind::Programs),
+            ("kind: network\nprograms: []\nlinks: []", FileKind::Programs),
+            ("kind: network\nprograms: 5\nstreams: 1", FileKind::Network),
             ("streams: []", FileKind::Streams),
             ("kind: hosts\nstations: 3", FileKind::Hosts),
             (r#"{"schema": "timewire.summary/1"}"#, FileKind::Written("timewire.summary/1".into())),

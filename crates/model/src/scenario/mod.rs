@@ -24,7 +24,6 @@ mod further;
 pub mod host;
 pub mod hosts_file;
 mod item;
-mod kernels;
 mod kind;
 mod limits;
 mod model;
@@ -46,10 +45,6 @@ pub use cyclic::Cyclic;
 pub use error::{ScenarioError, ScenarioErrors};
 pub use from_streams::Need;
 pub use further::{FurtherChecks, NothingFurther, Refused};
-pub use kernels::{
-    ClockErrors, Drift, DriftChange, KernelStation, LossShare, MediumKind, Offset, SegmentFile,
-    SimulatedSegment,
-};
 pub use kind::FileKind;
 pub use model::{
     Case, CaseBackend, Experiment, Flood, Limit, LimitRule, MacMode, MacOptions, Measured,
@@ -60,7 +55,8 @@ pub use pipeline::{Connection, Pipeline};
 pub use programs::{StationProgram, address_variable, port_variable};
 pub use several::Several;
 pub use value::{
-    AtMost, ByteCount, Capacity, Count, FormatVersion, Ipv4Prefix, Name, Ppm, Text, Word,
+    AtMost, ByteCount, Capacity, Count, Drift, FormatVersion, Ipv4Prefix, LossShare, Name, Offset,
+    Ppm, Text, Word,
 };
 
 use item::{Item, Reader};

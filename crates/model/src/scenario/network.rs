@@ -9,14 +9,16 @@ use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 pub use super::device::{DeviceModel, NetDevice, Profile};
 use super::host::{DesiredHost, Group};
 use super::item::{Item, Reader};
-use super::kernels::{Drift, LossShare, Offset};
 use super::model::ReferenceRule;
 pub use super::network_cases::{NetExperiment, NetworkCase, NetworkCases, RelativeLimit};
 pub use super::network_plan::NetReserve;
+use super::programs::StationProgram;
 use super::record::{choice, kinds, record};
 use super::several::Several;
 use super::tree::{Node, Value};
-use super::value::{AtMost, ByteCount, Capacity, Count, FormatVersion, Name, Text};
+use super::value::{
+    AtMost, ByteCount, Capacity, Count, Drift, FormatVersion, LossShare, Name, Offset, Text,
+};
 use crate::tdm::TdmSchedule;
 
 record! {
@@ -58,6 +60,8 @@ record! {
         ports: Vec<NetPort> = "[]",
         /// Streams of messages. Host settings need none, nor a planner to which others are given.
         streams: Vec<NetStream> = "[]",
+        /// The user's own programs, for `timewire lab segment`: one a station.
+        programs: Vec<StationProgram> = "[]",
         /// What goes wrong.
         faults: Vec<NetFault> = "[]",
         /// What is compared; without it, the network runs as it is.
@@ -170,11 +174,11 @@ record! {
     /// A segment that several stations share.
     pub struct NetSegment {
         /// Its name.
-        name: StationName,
+        name: StationName = "segment",
         /// Who may send when.
         access: NetAccess = "contention",
-        /// The stations on it, in the order of a token.
-        stations: Vec<StationName>,
+        /// The stations on it, in the order of a token; without it, all of the file.
+        stations: Vec<StationName> = "[]",
         /// Its rate.
         rate: BitsPerSecond = "100Mbit",
         /// From any station to any other.
@@ -518,6 +522,8 @@ kinds! {
         Restart(NetNodeFault) = "restart",
         /// A clock jumps.
         ClockStep(NetStepFault) = "clock-step",
+        /// A clock goes at another rate.
+        ClockDrift(NetDriftFault) = "clock-drift",
         /// Nobody hears the master of the time.
         MasterLost(NetMasterFault) = "master-lost",
         /// An application is late.
@@ -586,6 +592,18 @@ record! {
         at: Span,
         /// How far; negative: back.
         by: Offset,
+    }
+}
+
+record! {
+    /// A clock goes at another rate from then on.
+    pub struct NetDriftFault {
+        /// Whose clock.
+        node: StationName,
+        /// When.
+        at: Span,
+        /// How much too fast it goes; negative: too slow.
+        drift: Drift,
     }
 }
 

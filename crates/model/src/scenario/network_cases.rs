@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use timewire_base::Span;
+use timewire_base::{Span, StationName};
 
 use super::ScenarioErrors;
 use super::change::{Change, find, merged, name_of};
@@ -228,13 +228,22 @@ impl NetLimit {
 }
 
 impl NetworkFile {
+    /// A segment that names no station has all of them.
+    fn fill(&mut self) {
+        let all: Vec<StationName> = self.stations.iter().map(|it| it.name.clone()).collect();
+        let unnamed = self.segments.iter_mut().filter(|segment| segment.stations.is_empty());
+        unnamed.for_each(|segment| segment.stations.clone_from(&all));
+    }
+
     /// The network of a case, or that of none, under a load, or with all streams.
     fn under(&self, case: Option<&Name>, load: Option<&Name>) -> NetworkFile {
         let mut file = self.clone();
         file.experiment = None;
         if let Some(load) = load {
             file.streams.retain(|stream| stream.runs_in(load));
+            file.programs.retain(|program| program.runs_in(load));
         }
+        file.programs.iter_mut().for_each(|program| program.loads = None);
         for stream in &mut file.streams {
             stream.loads = None;
         }
@@ -264,7 +273,8 @@ impl NetworkFile {
 
 /// Reads one network, and checks what needs no other.
 fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkFile> {
-    let file = NetworkFile::read(root, reader)?;
+    let mut file = NetworkFile::read(root, reader)?;
+    file.fill();
     if checks.streams && file.streams.is_empty() {
         let hint = match file.stations.iter().any(|station| station.host.is_some()) {
             true => "write at least one; `timewire apply` takes host settings alone",

@@ -15,6 +15,7 @@ use super::network::{
     NetCbsRules, NetDelay, NetDrawn, NetFault, NetGates, NetLink, NetMetric, NetPort, NetRecorded,
     NetStream, NetTraffic, NetworkFile,
 };
+use super::programs::{check_loads, check_words};
 use super::suggest::{did_you_mean, listed};
 use super::value::{AtMost, Name};
 
@@ -50,6 +51,7 @@ pub(super) fn check(file: &NetworkFile, further: &dyn FurtherChecks, reader: &mu
     checker.links(reader);
     checker.ports(reader);
     checker.streams(reader);
+    checker.programs(reader);
     checker.faults(reader);
     checker.limits(reader);
     for (i, station) in file.stations.iter().enumerate() {
@@ -383,6 +385,7 @@ impl Checker<'_> {
                 }
                 NetFault::Restart(restart) => self.node(reader, &at("node"), &restart.node),
                 NetFault::ClockStep(step) => self.node(reader, &at("node"), &step.node),
+                NetFault::ClockDrift(drift) => self.node(reader, &at("node"), &drift.node),
                 NetFault::MasterLost(_) => {}
                 NetFault::Gates(change) => {
                     self.port(reader, &at("to"), &change.node, &change.to);
@@ -427,6 +430,31 @@ impl Checker<'_> {
         }
     }
 
+    fn programs(&self, reader: &mut Reader) {
+        check_words(&self.file.programs, reader);
+        for (i, program) in self.file.programs.iter().enumerate() {
+            let at = format!("programs[{i}]");
+            let stations = self.file.stations.iter().map(|it| it.name.as_str());
+            let station = program.station.as_str();
+            reader.known_name(&format!("{at}.station"), "station", station, stations);
+            if let Some(experiment) = &self.file.experiment {
+                check_loads(&experiment.loads, reader, &at, program);
+            }
+            for (n, name) in program.streams.iter().enumerate() {
+                let key = format!("{at}.streams[{n}]");
+                let Some(stream) = self.file.streams.iter().find(|it| it.name == *name) else {
+                    self.stream(reader, &key, name);
+                    continue;
+                };
+                if stream.talker != program.station && !stream.listeners.contains(&program.station)
+                {
+                    let message = format!("`{name}` neither begins nor ends at `{station}`");
+                    reader.fail_at(&key, message, "name streams of the program's station");
+                }
+            }
+        }
+    }
+
     fn node(&self, reader: &mut Reader, key: &str, name: &StationName) {
         known(reader, key, "station or bridge", name.as_str(), &self.nodes);
     }
@@ -440,8 +468,9 @@ impl Checker<'_> {
 fn bounded(path: &str, value: &Json, reader: &mut Reader) {
     match value {
         Json::Object(keys) => {
-            // Host settings are not simulated: gates have base times that count from 1970.
-            for (key, value) in keys.iter().filter(|(key, _)| *key != "host") {
+            // Host settings are not simulated: gates have base times that count from 1970. Words of
+            // programs are no times.
+            for (key, value) in keys.iter().filter(|it| *it.0 != "host" && *it.0 != "programs") {
                 let dot = if path.is_empty() { "" } else { "." };
                 bounded(&format!("{path}{dot}{key}"), value, reader);
             }

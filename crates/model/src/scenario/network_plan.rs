@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use timewire_base::{Span, StationName};
 
 use super::item::Reader;
-use super::kernels::{Drift, Offset};
 use super::network::{NetClock, NetCyclic, NetDelay, NetDrawn, NetStream, NetTraffic, NetworkFile};
 use super::record::record;
+use super::value::{Drift, Offset};
 
 record! {
     /// Time on every link in which nothing planned is sent, for frames of time synchronization,

@@ -103,6 +103,18 @@ pub(super) fn check_programs(scenario: &Scenario, reader: &mut Reader) {
             reader.fail_at(&format!("streams[{i}].name"), message, "give it another name");
         }
     }
+    check_words(programs, reader);
+    for (i, program) in programs.iter().enumerate() {
+        let at = format!("programs[{i}]");
+        check_loads(&scenario.experiment.loads, reader, &at, program);
+        for (n, name) in program.streams.iter().enumerate() {
+            check_stream(scenario, reader, &format!("{at}.streams[{n}]"), (i, program), name);
+        }
+    }
+}
+
+/// What holds for programs of any network: names, commands and files.
+pub(super) fn check_words(programs: &[StationProgram], reader: &mut Reader) {
     for (i, program) in programs.iter().enumerate() {
         let at = format!("programs[{i}]");
         if programs[..i].iter().any(|other| other.name == program.name) {
@@ -127,19 +139,15 @@ pub(super) fn check_programs(scenario: &Scenario, reader: &mut Reader) {
                 reader.fail_at(&key, format!("`{file}` is listed twice"), "remove it");
             }
         }
-        check_loads(scenario, reader, &at, program);
-        for (n, name) in program.streams.iter().enumerate() {
-            check_stream(scenario, reader, &format!("{at}.streams[{n}]"), (i, program), name);
-        }
     }
 }
 
 /// Longest path of a file; with the directory of its program a record of a host can be called so.
 const LONGEST_PATH: usize = 140;
 
-fn check_loads(scenario: &Scenario, reader: &mut Reader, at: &str, program: &StationProgram) {
+pub(super) fn check_loads(loads: &[Name], reader: &mut Reader, at: &str, program: &StationProgram) {
     for (n, load) in program.loads.iter().flatten().enumerate() {
-        let known = scenario.experiment.loads.iter().map(Name::as_str);
+        let known = loads.iter().map(Name::as_str);
         reader.known_name(&format!("{at}.loads[{n}]"), "load", load.as_str(), known);
     }
     if program.loads.as_ref().is_some_and(Vec::is_empty) {

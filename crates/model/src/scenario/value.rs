@@ -432,6 +432,110 @@ pub(super) fn decimal_text(value: u64, shift: u32) -> String {
     digits.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A time that may be negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offset(pub Span);
+
+/// How much too fast a clock goes.
+///
+/// **Units**: parts per billion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drift(pub i32);
+
+/// A share of frames.
+///
+/// **Units**: parts per billion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossShare(pub u32);
+
+impl Item for Offset {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        const LONGEST: Span = Span::from_secs(366 * 86_400);
+        reader.checked(node, "a time such as 5us or -5us", "", |text| {
+            let span = parse_span(text).map_err(|error| error.to_string())?;
+            match span {
+                span if span <= LONGEST && span >= -LONGEST => Ok(Offset(span)),
+                _ => Err(format!("{span} is more than a year")),
+            }
+        })
+    }
+    fn emit(&self) -> Option<Json> {
+        Some(json!(self.0.to_string()))
+    }
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": "^-?[0-9][0-9_]*(\\.[0-9]+)? *(ns|us|µs|ms|s)$"})
+    }
+}
+
+impl Drift {
+    /// The largest, either way: a tenth of a second per second.
+    const MAX_PPB: u64 = 100_000_000;
+
+    fn parse(text: &str) -> Result<Drift, String> {
+        let refused = || format!("`{text}` is no drift of a clock, such as 20ppm or -150ppb");
+        let (number, negative) = match text.strip_prefix('-') {
+            Some(number) => (number, true),
+            None => (text, false),
+        };
+        let (number, shift) = match (number.strip_suffix("ppm"), number.strip_suffix("ppb")) {
+            (Some(number), _) => (number, 3),
+            (_, Some(number)) => (number, 0),
+            _ => return Err(refused()),
+        };
+        let is_number = number.starts_with(|c: char| c.is_ascii_digit())
+            && number.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let ppb = decimal(number, shift).filter(|_| is_number).ok_or_else(refused)?;
+        match i32::try_from(ppb) {
+            Ok(ppb) if u64::from(ppb.unsigned_abs()) <= Self::MAX_PPB => {
+                Ok(Drift(if negative { -ppb } else { ppb }))
+            }
+            _ => Err(format!("`{text}` is more than 100000ppm")),
+        }
+    }
+
+    fn text(self) -> String {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        format!("{sign}{}ppm", decimal_text(self.0.unsigned_abs().into(), 3))
+    }
+}
+
+impl Item for Drift {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        reader.checked(node, "a drift such as 20ppm", "", Self::parse)
+    }
+    fn emit(&self) -> Option<Json> {
+        Some(json!(self.text()))
+    }
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": "^-?[0-9]+(\\.[0-9]+)?(ppm|ppb)$"})
+    }
+}
+
+impl LossShare {
+    fn parse(text: &str) -> Result<LossShare, String> {
+        let refused = || format!("`{text}` is no share of frames, such as 0.1%");
+        let percent = text.strip_suffix('%').ok_or_else(refused)?;
+        let is_number = percent.starts_with(|c: char| c.is_ascii_digit());
+        let ppb = decimal(percent, 7).filter(|_| is_number).ok_or_else(refused)?;
+        match u32::try_from(ppb) {
+            Ok(ppb) if ppb <= 1_000_000_000 => Ok(LossShare(ppb)),
+            _ => Err(format!("`{text}` is more than everything: a share is at most 100%")),
+        }
+    }
+}
+
+impl Item for LossShare {
+    fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
+        reader.checked(node, "a share such as 0.1%", "", Self::parse)
+    }
+    fn emit(&self) -> Option<Json> {
+        Some(json!(format!("{}%", decimal_text(self.0.into(), 7))))
+    }
+    fn schema() -> Json {
+        json!({"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?%$"})
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -54,7 +54,7 @@ impl Kind {
             ("gates.json", Kind::Gates),
             ("receive.json", Kind::Receive),
             ("path.json", Kind::Path),
-            ("segment.yaml", Kind::Segment),
+            ("segment.jsonl", Kind::Segment),
         ];
         let there = |name: &str| directory.join(name).is_file();
         kinds.into_iter().find(|(name, _)| there(name)).map(|(_, kind)| kind)

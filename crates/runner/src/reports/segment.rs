@@ -11,12 +11,13 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use timewire_base::BitsPerSecond;
 use timewire_capture::series::TimeSeries;
-use timewire_model::scenario::{MediumKind, SegmentFile};
+use timewire_model::scenario::network::{NetFault, NetworkFile};
 use timewire_report::hdr::HdrSeries;
 use timewire_report::run_report::{Drawing, RunReport, SPREAD_HEAD, Section, Spread, Table};
+use timewire_tsn::file;
 
-use crate::RunnerError;
 use crate::error::Context as _;
+use crate::{RunnerError, kernels};
 
 use super::{count, empty, fact, judged, list, read_versioned, words};
 
@@ -134,8 +135,9 @@ pub(super) fn report(directory: &Path) -> Result<RunReport, RunnerError> {
         true => Some(read_versioned(directory, SUMMARY, "timewire.segment-summary/1")?),
         false => None,
     };
-    let file = fs::read_to_string(directory.join("segment.yaml")).ok();
-    let file = file.and_then(|text| SegmentFile::parse("segment.yaml", &text).ok());
+    let file = fs::read_to_string(directory.join("network.yaml")).ok();
+    let file = file.and_then(|text| file::without_streams("network.yaml", &text).ok());
+    let file = file.map(|cases| cases.base);
     let title = match &file {
         Some(file) if file.description.as_str().is_empty() => file.name.to_string(),
         Some(file) => format!("{}: {}", file.name, file.description),
@@ -155,7 +157,7 @@ pub(super) fn report(directory: &Path) -> Result<RunReport, RunnerError> {
     report.sections.push(links(&frames, summary.as_ref()));
     report.sections.extend(took(&frames));
     if let Some(file) = &file {
-        report.sections.push(clocks(file));
+        report.sections.push(clocks(file, &frames.header.kind));
     }
     let kernel = summary.as_ref().map(|summary| format!("Linux {}", words(summary, "/kernel")));
     report.environment = vec![
@@ -182,12 +184,12 @@ fn facts(
     report: &mut RunReport,
     frames: &Frames,
     summary: Option<&Json>,
-    file: Option<&SegmentFile>,
+    file: Option<&NetworkFile>,
 ) {
     let Header { kind, rate_bps, delay_ns, .. } = &frames.header;
     let rate = BitsPerSecond::new(*rate_bps).map_or("no rate".to_owned(), |it| it.to_string());
     let mut segment = format!("{kind}, {rate}, {} µs from end to end", super::us(*delay_ns));
-    if let Some(loss_ppb) = file.map(|file| file.segment.loss.0).filter(|ppb| *ppb > 0) {
+    if let Some(loss_ppb) = file.map(|file| kernels::loss(file).0).filter(|ppb| *ppb > 0) {
         segment += &format!(", loses {}", decimal(i64::from(loss_ppb), 10_000_000, "%"));
     }
     report.facts.push(("Segment".to_owned(), segment));
@@ -204,21 +206,22 @@ fn seconds(ns: u64) -> String {
     format!("{}.{:03} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1_000_000)
 }
 
-fn stations(report: &mut RunReport, directory: &Path, summary: &Json, file: Option<&SegmentFile>) {
+fn stations(report: &mut RunReport, directory: &Path, summary: &Json, file: Option<&NetworkFile>) {
     let head = ["station", "exit", "sent", "found busy", "received", "lost"];
     let mut table = Table::new("Stations, frames", 1, &head);
     for station in list(summary, "/stations") {
         let lost = ["/lost", "/no_buffer", "/queue_full"].map(|key| count(station, key));
         let code = station.get("exit_code").and_then(Json::as_u64);
         let name = words(station, "/name");
-        let measured = match (code, file.and_then(|file| file.duration)) {
+        let ends = code == Some(0) || code.is_none() && !was_ended(summary);
+        let measured = match (code, file.map(|file| file.duration)) {
             (Some(code), _) => format!("exit code {code}"),
             (None, Some(duration)) => format!("it was ended by the duration of {duration}"),
             (None, None) => "it was ended".to_owned(),
         };
-        let limit = format!("the command of {name} ends well");
-        let mut finding = judged(&name, limit, measured, code == Some(0));
-        if code != Some(0) {
+        let limit = format!("the program of {name} does not fail");
+        let mut finding = judged(&name, limit, measured, ends);
+        if !ends {
             finding.note = last_words(&directory.join(&name).join("stderr"));
         }
         // One that was ended with the laboratory has not come to an end of its own.
@@ -339,26 +342,25 @@ fn took(frames: &Frames) -> Option<Section> {
 }
 
 /// What the file says of the stations' clocks.
-fn clocks(file: &SegmentFile) -> Section {
+fn clocks(file: &NetworkFile, kind: &str) -> Section {
     let head = ["station", "address", "offset", "drift", "later"];
     let mut table = Table::new("Clocks of the stations, as the file has them", 5, &head);
-    for station in &file.stations {
-        let clock = &station.clock;
-        let later =
-            clock.changes.iter().map(|one| format!("{} from {} on", drift(one.drift.0), one.at));
+    for (number, station) in file.stations.iter().enumerate() {
+        let later = file.faults.iter().filter_map(|fault| match fault {
+            NetFault::ClockDrift(it) if it.node == station.name => {
+                Some(format!("{} from {} on", drift(it.drift.0), it.at))
+            }
+            _ => None,
+        });
         let later: Vec<String> = later.collect();
         table.rows.push(vec![
             station.name.to_string(),
-            station.address.to_string(),
-            clock.offset.0.to_string(),
-            drift(clock.drift.0),
+            kernels::address(number).to_string(),
+            station.clock.offset.0.to_string(),
+            drift(station.clock.drift.0),
             if later.is_empty() { "–".to_owned() } else { later.join(", ") },
         ]);
     }
-    let kind = match file.segment.kind {
-        MediumKind::Hub => "hub",
-        MediumKind::Switch => "switch",
-    };
     Section {
         title: "Clocks".to_owned(),
         intro: format!(

@@ -344,6 +344,9 @@ fn fault(file: &NetworkFile, network: &Network, fault: &NetFault) -> Result<Faul
         NetFault::ClockStep(it) => {
             (it.at, Span::ZERO, FaultKind::ClockStep(node(file, &it.node)?, it.by.0))
         }
+        NetFault::ClockDrift(it) => {
+            (it.at, Span::ZERO, FaultKind::ClockDrift(node(file, &it.node)?, it.drift.0))
+        }
         NetFault::MasterLost(it) => (it.at, it.duration, FaultKind::MasterLost),
         NetFault::Late(it) => {
             let stream = stream_number(file, &it.stream)?;

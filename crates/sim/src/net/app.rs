@@ -133,7 +133,7 @@ pub(super) fn steady_clocks(network: &Network) -> Vec<bool> {
     };
     let mut steady: Vec<bool> = network.nodes.iter().map(is_steady).collect();
     for fault in &network.faults {
-        if let FaultKind::ClockStep(node, _) = fault.kind {
+        if let FaultKind::ClockStep(node, _) | FaultKind::ClockDrift(node, _) = fault.kind {
             steady[node] = false;
         }
     }

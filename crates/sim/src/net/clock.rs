@@ -113,6 +113,12 @@ impl NetClock {
         self.offset = self.offset.saturating_add(by.as_ns().saturating_mul(1_000));
     }
 
+    /// The clock goes at another rate.
+    pub fn drift(&mut self, now: u64, ppb: i32) {
+        self.rebase(now);
+        self.rate_ppb = bounded(ppb.into());
+    }
+
     fn rebase(&mut self, now: u64) {
         let base = i64::try_from(now).expect("invariant: a simulation is shorter than 106 days");
         (self.offset, self.since) = (self.local(now) - base, now);

@@ -210,6 +210,8 @@ pub enum FaultKind {
     Restart(usize),
     /// A node's clock jumps.
     ClockStep(usize, Span),
+    /// A node's clock goes at another rate. **Units**: parts per billion, at most 10^8 either way.
+    ClockDrift(usize, i32),
     /// Nobody hears the master of the time.
     MasterLost,
     /// The application of a stream releases its frames so much late.
@@ -466,6 +468,12 @@ impl Network {
                 }
                 FaultKind::LateApplication(number, _) => stream(*number)?,
                 FaultKind::Restart(number) | FaultKind::ClockStep(number, _) => node(*number)?,
+                FaultKind::ClockDrift(number, ppb) => {
+                    node(*number)?;
+                    if ppb.unsigned_abs() > MAX_PPB {
+                        return Err(NetError::Clock { node: *number });
+                    }
+                }
                 FaultKind::Gates { port, .. } => known("port", port.0, ports)?,
                 FaultKind::MasterLost => {}
             }

@@ -18,6 +18,10 @@ impl Simulation {
                 self.nodes[node].clock.step(self.now, by);
                 return self.clock_changed(index(node));
             }
+            FaultKind::ClockDrift(node, ppb) => {
+                self.nodes[node].clock.drift(self.now, ppb);
+                return self.clock_changed(index(node));
+            }
             FaultKind::Gates { port, change, gates } => {
                 self.ports[port.0].port.set_gates(change, gates.map(|list| *list));
                 return self.kick(index(port.0));

@@ -20,6 +20,13 @@ impl Compiler<'_> {
         if self.file.schedule.is_some() && self.file.segments.is_empty() {
             refuse("schedule".to_owned(), "slots are of shared segments");
         }
+        for program in &self.file.programs {
+            refuse(
+                format!("program {}", program.name),
+                "programs run on one segment: with an `experiment` of backends, or by themselves \
+                 with timewire lab segment",
+            );
+        }
         if !self.file.faults.is_empty() {
             refuse("faults".to_owned(), "only the simulator makes them");
         }
