@@ -28,7 +28,8 @@ use crate::{doctor, input};
 
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// Network file with host settings of a station, or scenario with a TDM schedule (YAML or JSON)
+    /// Network file with host settings of a station, or scenario with them or, for one
+    /// --interface, a TDM schedule (YAML or JSON)
     #[arg(required_unless_present = "confirm")]
     pub file: Option<PathBuf>,
     /// An interface of the file and its name on this host; may be repeated. Of a scenario, the
@@ -318,14 +319,22 @@ fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     let shown = file.to_string_lossy();
     let nothing = "nothing was changed";
     let text = input::text(file)?;
-    if FileKind::of(&text) == Some(FileKind::Scenario) {
+    let scenario = match FileKind::of(&text) {
+        Some(FileKind::Scenario) => {
+            let read = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?.0;
+            // Host settings name their interfaces; the slots are for one that is named here.
+            let has_host = read.stations.iter().any(|station| station.host.is_some());
+            (!args.interface.is_empty() || !has_host).then_some(read)
+        }
+        _ => None,
+    };
+    if let Some(scenario) = scenario {
         let Some(station) = &args.station else {
             bail!(
-                "{shown} is a scenario: say --station and --interface, or name a network file with \
-                 host settings"
+                "{shown} is a scenario: say --station and --interface for its slots, or write \
+                 `host` of a station"
             );
         };
-        let (scenario, _) = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?;
         input::station(&scenario, station)?;
         let interface = interface_of_station(args)?;
         let wanted = of_station(&interface, &scenario, station);

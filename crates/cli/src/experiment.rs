@@ -22,6 +22,7 @@ use timewire_model::scenario::{FileKind, Scenario};
 use timewire_report::{Extras, LongPacketPath, TableOptions};
 use timewire_runner::RunnerError;
 use timewire_runner::experiment::{self, Options, Script};
+use timewire_runner::host_part;
 use timewire_runner::rundir::{CaseMeta, Destination, RunDir, RunLock, RunRequest};
 use timewire_tsn::backend::{Asked, TransmitBackend};
 use timewire_tsn::file::ParseFile;
@@ -399,6 +400,18 @@ impl What<'_> {
     }
 }
 
+/// What of host settings is not done in a place.
+fn tell_host_settings(scripts: &[Script], place: &Where) {
+    let stations = scripts.iter().flat_map(|it| &it.scenario.stations);
+    let stations = stations.map(|it| (&it.name, it.host.as_ref()));
+    let note = match place.on {
+        Place::Hosts(_) => host_part::clocks_by_hand(stations),
+        _ => host_part::not_applied(stations),
+    };
+    // The process that only records for another leaves this to it.
+    note.into_iter().filter(|_| place.record_for.is_none()).for_each(|it| say!("note: {it}"));
+}
+
 fn perform(
     scripts: &[Script],
     what: What<'_>,
@@ -406,6 +419,7 @@ fn perform(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     place.check()?;
+    tell_host_settings(scripts, place);
     match place.here() {
         Place::Lab => {}
         Place::LabUml => return in_machine(place, &what.into, what.baseline, json),

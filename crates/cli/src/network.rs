@@ -22,9 +22,9 @@ use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::Plan;
 use timewire_plan::synth::{Budget, Options, Planner};
 use timewire_plan::words::Refusals;
-use timewire_runner::RunnerError;
 use timewire_runner::network::{self, Begun, Compiled, LaunchError, Obstacle, Planned, Site};
 use timewire_runner::rundir::{Destination, RunDir, RunEnd, RunRequest};
+use timewire_runner::{RunnerError, host_part};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
 use timewire_tsn::file::ParseFile;
@@ -63,6 +63,9 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let texts = files.iter().map(|it| (it.network.base.name.to_string(), it.text.as_str()));
     let texts: Vec<(String, &str)> = texts.collect();
     if args.place.on == Place::Sim {
+        let stations = files.iter().flat_map(|it| &it.network.base.stations);
+        let stations = stations.map(|it| (&it.name, it.host.as_ref()));
+        host_part::not_applied(stations).iter().for_each(|it| say!("note: {it}"));
         let mut cases = Vec::new();
         for (file, plans) in files.iter().zip(&plans) {
             let of_file = with_plans(file, plans)?;

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use timewire_agent::links::{Identity, Peers, Role};
 
 use crate::programs;
-use crate::support::{BOTH_CASES, Host, PLAIN_CASE, Running, Said, Tiny, wait_until};
+use crate::support::{BOTH_CASES, Host, PLAIN_CASE, Running, Said, Scratch, Tiny, wait_until};
 
 /// `alpha` and `beta` on a hub, `alpha` with an address of its own, and an agent that serves TLS.
 pub struct Stations {
@@ -311,6 +311,69 @@ fn t3_what_the_hosts_cannot_do_is_said_before_anything_changes() {
     let said = stations.run(&["--backend", "taprio", "--dry-run"]).done();
     let of_beta = said.stdout.split("tiny/tdm/alone").nth(1).unwrap().split("beta").nth(1).unwrap();
     assert!(of_beta.contains("open     start connection, run connection-begun"), "{said:?}");
+}
+
+/// Host settings of a station, with a program that is started with its groups and writes what it
+/// finds set to a file.
+fn host_settings(scratch: &Scratch) -> String {
+    let look = format!(
+        "(ip link show eth0; cat /proc/sys/net/ipv4/ip_default_ttl) > {}; exec sleep 100",
+        scratch.join("seen")
+    );
+    format!(
+        "{{ interfaces: [{{ name: eth0, mtu: 1460, receive: {{ classes: \
+         [{{ name: control, priority: 1, matches: [{{ port: 15001 }}] }}] }} }}], \
+         sysctls: [{{ name: net.ipv4.ip_default_ttl, value: '99' }}], \
+         groups: {{ name: g, policy: priority, highest: 40, members: [{{ priority: 1, \
+         is: {{ kind: program, run: [sh, -c, '{look}'] }} }}] }} }}"
+    )
+}
+
+#[test]
+fn t3_host_settings_of_stations_are_applied_for_a_run() {
+    let Some(stations) = Stations::start() else { return };
+    let (host, scratch) = (&stations.host, stations.host.scratch());
+    host.tool("ip -n beta link set eth0 up");
+    let set = || {
+        let link = host.tool_in("alpha", "ip link show eth0");
+        let ttl = host.tool_in("alpha", "sysctl -n net.ipv4.ip_default_ttl");
+        link.split(" qdisc").next().unwrap().to_owned() + &ttl
+    };
+    let before = set();
+    assert!(!before.contains("1460"), "{before}");
+    let settings = host_settings(scratch);
+    let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
+    let address = "address: 10.77.0.1/24";
+    let text = text.replace(address, &format!("{address}, host: {settings}"));
+    // One stream, which asks for no discipline that a kernel may lack.
+    let network = format!(
+        "timewire: 1\nkind: network\nname: link\nduration: 200ms\n\
+         stations: [{{ name: alpha, host: {settings} }}, beta]\nlinks: [[alpha, beta]]\n\
+         streams: [{{ name: s, talker: alpha, listeners: beta, size: 64B, period: 2ms }}]\n"
+    );
+    for (file, text) in [("tiny.yaml", text.as_str()), ("network.yaml", network.as_str())] {
+        scratch.write(file, text);
+        let run = ["run", file, "--on", "hosts.yaml"];
+        let out = ["--json", "--out", file.trim_end_matches(".yaml")];
+        let said = host.timewire(&[&run[..], &out].concat());
+        assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
+        let seen = fs::read_to_string(scratch.path().join("seen")).unwrap();
+        assert!(seen.contains("mtu 1460 ") && seen.ends_with("\n99\n"), "{file}: {seen}");
+        fs::remove_file(scratch.path().join("seen")).unwrap();
+        assert_eq!(set(), before, "{file}");
+        assert!(host.processes_with("group").is_empty(), "{file}");
+        // Elsewhere they are no settings of this host.
+        let said = host.timewire(&["run", file, "--on", "sim", "--out", &format!("sim-{file}")]);
+        assert!(said.stderr.contains("not here: alpha\n"), "{said:?}");
+        // A verb of a host takes them from the same file.
+        let said = host.timewire_in("alpha", &["apply", file, "--dry-run"]);
+        assert!(said.stdout.contains("1460"), "{said:?}");
+        // What the run sets by itself is not for both.
+        let marks = "mtu: 1460, marks: [{ protocol: udp, to_port: 5000, priority: 6 }]";
+        scratch.write(file, &text.replace("mtu: 1460", marks));
+        let said = host.timewire(&[&run[..], &["--out", "refused"]].concat());
+        assert!(said.code == Some(4) && said.stderr.contains("`marks` of eth0"), "{said:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 pub mod doctor;
 mod error;
 pub mod experiment;
+pub mod host_part;
 pub mod kernels;
 pub mod markers;
 pub mod measure;

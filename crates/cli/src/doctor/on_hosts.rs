@@ -20,6 +20,7 @@ use timewire_model::scenario::{Case, CaseBackend, FileKind, Scenario};
 use timewire_runner::experiment::{
     self, HostJudged, InterfaceAddresses, JudgeHosts, Progress, Script,
 };
+use timewire_runner::host_part;
 use timewire_runner::network::{Compiled, Obstacle};
 use timewire_tsn::backend::{Asked, TransmitBackend};
 use timewire_tsn::file::ParseFile;
@@ -184,6 +185,17 @@ impl<'a> Preflight<'a> {
         each.collect()
     }
 
+    /// The host settings of stations that the run has a use of its own for.
+    fn settings_in_the_way(&self) -> Vec<Obstacle> {
+        let stations = self.scripts.iter().flat_map(|it| &it.scenario.stations);
+        let with_host = stations.filter_map(|it| Some((&it.name, it.host.as_ref()?)));
+        let all = with_host.flat_map(|(name, host)| {
+            let interface = self.hosts.station(name).and_then(|it| it.interface.clone());
+            host_part::in_the_way(name, host, interface.as_slice())
+        });
+        all.collect()
+    }
+
     /// What stands in the way of a run, as far as the hosts say; the first phase of each.
     ///
     /// **Errors**: some hosts cannot be asked; all of them are named.
@@ -199,7 +211,7 @@ impl<'a> Preflight<'a> {
                 silent.join("\n  ")
             );
         }
-        let mut obstacles = Vec::new();
+        let mut obstacles = self.settings_in_the_way();
         let mut degraded = BTreeSet::new();
         for it in &told {
             let Ok((report, _)) = &it.said else { continue };

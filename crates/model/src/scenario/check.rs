@@ -10,6 +10,7 @@ use timewire_base::{FrameLen, SduLen, Span};
 use super::check_limits::check_limits;
 use super::cyclic::check_cyclic;
 use super::further::FurtherChecks;
+use super::host;
 use super::item::Reader;
 use super::model::{Case, CaseBackend, MacMode, Release, Scenario, Segment, Stream};
 use super::pipeline::check_pipeline;
@@ -20,6 +21,11 @@ use super::suggest::{did_you_mean, listed};
 pub(super) fn check(scenario: &Scenario, further: &dyn FurtherChecks, reader: &mut Reader) {
     check_segment(scenario, reader);
     check_stations(scenario, reader);
+    for (i, station) in scenario.stations.iter().enumerate() {
+        if let Some(desired) = &station.host {
+            host::check(&format!("stations[{i}].host"), desired, further, reader);
+        }
+    }
     check_mentions(scenario, reader);
     check_mac(scenario, reader);
     check_queues(scenario, reader);

@@ -108,6 +108,7 @@ pub fn json_schema() -> String {
     let mut schema: Json = Scenario::schema();
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Timewire scenario");
+    schema["$defs"] = json!({"group": host::Group::schema()});
     let text = serde_json::to_string_pretty(&schema);
     text.expect("invariant: a JSON value with text keys can be written") + "\n"
 }

@@ -9,6 +9,7 @@ use timewire_base::{BitsPerSecond, Port, Priority, SocketPriority, Span, Station
 
 use super::cyclic::Cyclic;
 use super::from_streams::ceil;
+use super::host::DesiredHost;
 use super::network::NetworkKind;
 use super::pipeline::Pipeline;
 use super::programs::StationProgram;
@@ -78,6 +79,9 @@ record! {
         /// IPv4 address on the segment and length of the subnet's prefix. Without addresses,
         /// stations have 10.77.0.1/24, 10.77.0.2/24, and so on, in their order.
         address: Option<Ipv4Prefix>,
+        /// What is to be set on its host, by a run on hosts and by the verbs of a host such as
+        /// `apply`.
+        host: Option<DesiredHost>,
     }
 }
 

@@ -94,7 +94,8 @@ record! {
         clock: NetClock = "{}",
         /// What its ports can do.
         device: NetDevice = "{}",
-        /// What is to be set on its host, by the verbs of a host such as `apply`.
+        /// What is to be set on its host, by a run on hosts and by the verbs of a host such as
+        /// `apply`.
         host: Option<DesiredHost>,
     }
 }

@@ -2,11 +2,11 @@
 //! A case of a scenario as a plan for agents: what each station does in which phase. Stations get
 //! their connection and their MAC in `open`, the programs begin at the common start of `run`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_agent::protocol::{
-    ExperimentId, Part, Phase, Plan, Program, RecordName, Retry, StationPlan, Step, Task, Timing,
-    WordName,
+    ExperimentId, FailureKind, Part, Phase, Plan, Program, RecordName, Retry, StationPlan, Step,
+    Task, Timing, WordName,
 };
 use timewire_agent::sweep::put_in_pieces;
 use timewire_base::{IfName, Span, StationName};
@@ -21,6 +21,7 @@ use super::tracing::filter_text;
 use super::{Run, Script};
 use crate::RunnerError;
 use crate::error::invalid;
+use crate::host_part::{self, HostPart};
 use crate::program::Program as RoleProgram;
 
 /// How a MAC is before and after the programs: the names of the programs that ask it.
@@ -162,6 +163,25 @@ impl Steps {
         Ok(())
     }
 
+    /// Applies host settings, which the agent takes back.
+    fn host(&mut self, part: HostPart) -> Result<(), RunnerError> {
+        if let Some(host) = part.settings {
+            self.add(Phase::Setup, Task::Apply { host }, STEP);
+        }
+        let Some(groups) = part.groups else { return Ok(()) };
+        self.put(host_part::GROUPS, groups)?;
+        let start = self.program(host_part::GROUPED, &host_part::START)?;
+        self.add(Phase::Setup, Task::Start(start), STEP);
+        let begun = format!("{}-begun", host_part::GROUPED);
+        let task = Task::Run(self.program(&begun, &host_part::ASK)?);
+        let (times, pause) = (host_part::TRIES, Span::from_ms(100));
+        let retry = Retry { times, pause, after: BTreeSet::from([FailureKind::Exited]) };
+        self.parts.entry(Phase::Setup).or_default().steps.push(Step { task, timeout: STEP, retry });
+        let name = WordName::new(host_part::GROUPED).map_err(invalid)?;
+        self.add(Phase::Teardown, Task::Stop { name }, STEP);
+        Ok(())
+    }
+
     /// Has the host judge itself, as this.
     fn judge(&mut self, number: usize, what: &[&str]) -> Result<(), RunnerError> {
         let words = [&["doctor"], what, &["--json"]].concat();
@@ -249,6 +269,10 @@ impl HostCase<'_> {
 
     fn station(&self, name: &StationName, interface: &IfName) -> Result<StationPlan, RunnerError> {
         let mut steps = Steps::default();
+        let scenario = &self.script.scenario;
+        if let Some(host) = scenario.station(name).and_then(|it| it.host.as_ref()) {
+            steps.host(host_part::parts(&scenario.name, name, host))?;
+        }
         if self.is_last {
             steps.snapshot(Phase::Report, SNAPSHOTS[1])?;
         }

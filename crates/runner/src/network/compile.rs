@@ -24,6 +24,7 @@ use timewire_plan::model::{LinkId, Plan, StreamId};
 use super::port::Port;
 use super::{COMPILED_SCHEMA, Compiled, LaunchError};
 use crate::experiment::connection::{ConnectedBridge, ConnectedInterface, Connection};
+use crate::host_part::{self, HostPart};
 
 /// A network file, what of it is planned, and its plan, which rejects no stream.
 #[derive(Clone, Copy, Debug)]
@@ -333,6 +334,33 @@ impl Compiler<'_> {
         ]
     }
 
+    /// The steps that apply a station's host settings; the agent takes them back.
+    fn host_settings(&self, name: &StationName, files: &mut BTreeMap<String, String>) -> Vec<Json> {
+        let station = self.file.stations.iter().find(|it| it.name == *name);
+        let host = station.and_then(|it| it.host.as_ref());
+        let Some(host) = host.filter(|_| matches!(self.site, Site::Hosts(_))) else {
+            return Vec::new();
+        };
+        let HostPart { settings, groups } = host_part::parts(&self.file.name, name, host);
+        let mut steps = Vec::new();
+        if let Some(settings) = settings {
+            let from = format!("{name}/host.yaml");
+            files.insert(from.clone(), settings + "\n");
+            steps.push(json!({"apply": from}));
+        }
+        if let Some(groups) = groups {
+            let from = format!("{name}/{}", host_part::GROUPS);
+            files.insert(from.clone(), groups + "\n");
+            let words = |words: &[&'static str]| [&["timewire"], words].concat();
+            let (grouped, tries) = (host_part::GROUPED, host_part::TRIES);
+            steps.push(json!({"put": host_part::GROUPS, "from": from}));
+            steps.push(json!({"start": words(&host_part::START), "name": grouped}));
+            steps.push(json!({"run": words(&host_part::ASK), "name": format!("{grouped}-begun"),
+                              "retries": tries, "pause": "100ms"}));
+        }
+        steps
+    }
+
     /// The ports of bridges that are members of a stream's VLAN.
     fn members(&self, number: usize, route: &[LinkId], setups: &mut Setups) {
         let is_bridge = |name: &StationName| self.file.bridges.iter().any(|it| it.name == *name);
@@ -369,7 +397,12 @@ impl Compiler<'_> {
         }
         let mut station = json!({"name": name.as_str()});
         let setup = setups.get(name.as_str()).cloned().unwrap_or_default();
-        let mut steps = self.setup(name, &setup, &mut station, files);
+        let mut steps = self.host_settings(name, files);
+        let has_groups = steps.iter().any(|step| step["name"] == host_part::GROUPED);
+        steps.extend(self.setup(name, &setup, &mut station, files));
+        if has_groups && let Some(last) = station["teardown"]["steps"].as_array_mut() {
+            last.push(json!({"stop": host_part::GROUPED}));
+        }
         for (interface, numbers) in &talks {
             let (file, from) =
                 (format!("talk-{interface}.yaml"), format!("{name}/talk-{interface}.yaml"));

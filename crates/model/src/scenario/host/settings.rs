@@ -9,10 +9,10 @@ use super::DesiredHost;
 use crate::scenario::change::find;
 use crate::scenario::error::{Mark, Problem};
 use crate::scenario::item::Item;
-use crate::scenario::network::{NetStation, NetworkCases};
+use crate::scenario::network::NetworkCases;
 use crate::scenario::suggest::{did_you_mean, listed};
 use crate::scenario::value::Name;
-use crate::scenario::{FurtherChecks, ScenarioErrors, tree};
+use crate::scenario::{FileKind, FurtherChecks, Scenario, ScenarioErrors, tree};
 
 /// What is to be set on the host of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,11 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
+    /// Those of the only station of a network.
+    pub fn new(network: Name, station: StationName, host: DesiredHost) -> HostSettings {
+        HostSettings { network, station, host, is_only: true }
+    }
+
     /// Reads and checks a network file, which needs no streams, and takes the host settings of this
     /// station, or those of the only one that has some; `file_name` is for the messages. Callers
     /// use `timewire_tsn::file`, which has the further checks.
@@ -40,10 +45,21 @@ impl HostSettings {
         text: &str,
         station: Option<&StationName>,
     ) -> Result<HostSettings, ScenarioErrors> {
-        let file = NetworkCases::parse_without_streams(further, file_name, text)?.base;
-        let is_there = station.is_some_and(|it| file.stations.iter().any(|one| one.name == *it));
-        let with_host = |one: NetStation| Some((one.name, one.host?));
-        let mut all: Vec<_> = file.stations.into_iter().filter_map(with_host).collect();
+        let (network, stations) = match FileKind::of(text) {
+            Some(FileKind::Scenario) => {
+                let Scenario { name, stations, .. } =
+                    Scenario::parse_with(further, file_name, text)?;
+                (name, stations.into_iter().map(|one| (one.name, one.host)).collect::<Vec<_>>())
+            }
+            _ => {
+                let file = NetworkCases::parse_without_streams(further, file_name, text)?.base;
+                let stations = file.stations.into_iter().map(|one| (one.name, one.host));
+                (file.name, stations.collect())
+            }
+        };
+        let is_there = station.is_some_and(|it| stations.iter().any(|(name, _)| name == it));
+        let with_host = |(name, host): (StationName, Option<DesiredHost>)| Some((name, host?));
+        let mut all: Vec<_> = stations.into_iter().filter_map(with_host).collect();
         let index = match station {
             None if all.len() == 1 => Some(0),
             None => None,
@@ -59,7 +75,7 @@ impl HostSettings {
         };
         let is_only = all.len() == 1;
         let (station, host) = all.swap_remove(index);
-        Ok(HostSettings { network: file.name, station, host, is_only })
+        Ok(HostSettings { network, station, host, is_only })
     }
 
     /// The name in `status` and messages: that of the network, and of several stations with host

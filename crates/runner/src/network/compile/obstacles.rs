@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What of a file a place cannot carry out, and what it does otherwise.
 
-use timewire_base::Span;
+use timewire_base::{IfName, Span};
 use timewire_model::scenario::network::{NetCbsRules, NetDelay, NetTraffic};
+
+use crate::host_part;
 
 use super::{Compiler, MAX_STREAMS, Obstacle, Site, obstacle, whole_us};
 
@@ -82,9 +84,17 @@ impl Compiler<'_> {
                 }
             }
         }
+        if let Site::Hosts(_) = self.site {
+            for station in &self.file.stations {
+                let Some(host) = &station.host else { continue };
+                let own = self.interfaces(&station.name);
+                let own: Vec<IfName> = own.iter().filter_map(|it| IfName::new(it).ok()).collect();
+                found.extend(host_part::in_the_way(&station.name, host, &own));
+            }
+        }
         if self.file.streams.len() > MAX_STREAMS {
-            let why = "each has a VLAN of its own, and there are no more";
-            refuse(format!("{} streams", self.file.streams.len()), why);
+            let why = "each has a VLAN of its own, and there are no more".to_owned();
+            found.push(obstacle(&format!("{} streams", self.file.streams.len()), why));
         }
         found
     }
@@ -98,11 +108,14 @@ impl Compiler<'_> {
                         earlier, so they carry less than in the simulator";
             notes.push(note.to_owned());
         }
+        let hosts = || self.file.stations.iter().map(|it| (&it.name, it.host.as_ref()));
         if matches!(self.site, Site::Hosts(_)) {
+            notes.extend(host_part::clocks_by_hand(hosts()));
             notes
                 .push("rates and delays of the links are taken to be those of the file".to_owned());
             return notes;
         }
+        notes.extend(host_part::not_applied(hosts()));
         let rounded: Vec<String> = self
             .file
             .links
