@@ -6,6 +6,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::parent_id;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -87,14 +88,15 @@ const MARKER: &str = "bpffs-is-ours";
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Whether this process has a mount table of its own, which ends with it, as under `ip netns exec`:
-/// what is mounted there nobody else sees, and nothing of it stays. Not so where the table of the
-/// first process cannot be asked for.
+/// what is mounted there nobody else sees, and nothing of it stays. Where the table of the first
+/// process cannot be asked for, that of the parent tells: it goes on after a command.
 pub fn mounts_are_private() -> bool {
-    let table = |process: &str| fs::metadata(format!("/proc/{process}/ns/mnt"));
-    match (table("1"), table("self")) {
-        (Ok(first), Ok(ours)) => (first.dev(), first.ino()) != (ours.dev(), ours.ino()),
-        _ => false,
-    }
+    let table = |process: &str| {
+        let of = fs::metadata(format!("/proc/{process}/ns/mnt")).ok()?;
+        Some((of.dev(), of.ino()))
+    };
+    let lasting = table("1").or_else(|| table(&parent_id().to_string()));
+    matches!((lasting, table("self")), (Some(lasting), Some(ours)) if lasting != ours)
 }
 
 /// The right to change what is in the BPF file system, and to take that away: one process at a
