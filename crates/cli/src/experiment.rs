@@ -449,7 +449,7 @@ fn perform(
         }
     };
     let options = Options { title, into, quick, program, privilege: laboratory, backend, trace };
-    let mut line = ProgressLine::new();
+    let mut line = ProgressLine::of_long_work();
     let result = experiment::run(scripts, &options, &mut |progress| line.tell(&progress));
     if place.record_for.is_none() {
         line.line("computing the summary");

@@ -219,6 +219,8 @@ pub const PROGRESS: &str = "TIMEWIRE_PROGRESS";
 pub struct ProgressLine {
     shown: Shown,
     started: Instant,
+    /// The first case that was told, and when.
+    first_case: Option<(usize, Duration)>,
 }
 
 /// How progress is shown.
@@ -228,6 +230,17 @@ enum Shown {
     InPlace,
     /// Lines that stay, each when so much time has passed since the start.
     Lines(Duration),
+}
+
+/// How long cases will take that are left, as the others did; `None` before the first is done.
+fn time_left(done: usize, left: usize, passed: Duration) -> Option<String> {
+    let done = u32::try_from(done).ok().filter(|done| *done > 0)?;
+    let seconds = (passed / done * u32::try_from(left).ok()?).as_secs();
+    Some(match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
+    })
 }
 
 /// When the first line that stays is written.
@@ -258,7 +271,7 @@ impl ProgressLine {
             None => io::stderr().is_terminal(),
         };
         let shown = if shown { Shown::InPlace } else { Shown::Never };
-        ProgressLine { shown, started: Instant::now() }
+        ProgressLine { shown, started: Instant::now(), first_case: None }
     }
 
     /// As [`ProgressLine::new`], of work that can take hours: without a terminal it writes a line
@@ -276,7 +289,13 @@ impl ProgressLine {
     pub fn tell(&mut self, progress: &Progress) {
         match progress {
             Progress::Step(step) => self.line(step),
-            Progress::Case { number, of, id } => self.line(&format!("[{number}/{of}] {id}")),
+            Progress::Case { number, of, id } => {
+                let passed = self.started.elapsed();
+                let (first, at) = *self.first_case.get_or_insert((*number, passed));
+                let left = time_left(number - first, of + 1 - number, passed - at);
+                let left = left.map_or_else(String::new, |it| format!(", about {it} left"));
+                self.line(&format!("[{number}/{of}] {id}{left}"));
+            }
         }
     }
 
@@ -304,6 +323,15 @@ impl ProgressLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t1_the_time_left_is_as_long_as_the_cases_before_took() {
+        let left = |done, left, seconds| time_left(done, left, Duration::from_secs(seconds));
+        assert_eq!(left(0, 6, 9), None);
+        assert_eq!(left(2, 4, 10).as_deref(), Some("20 s"));
+        assert_eq!(left(3, 9, 60).as_deref(), Some("3 min"));
+        assert_eq!(left(1, 100, 100).as_deref(), Some("2 h"));
+    }
 
     #[test]
     fn t1_lines_that_stay_come_now_and_then() {

@@ -27,7 +27,7 @@ pub(super) fn run(
     crate::apply::recover()?;
     let options = options(&what, hosts, place)?;
     let wanted = RunOptions { backend: what.backend, trace: what.trace };
-    let mut line = ProgressLine::new();
+    let mut line = ProgressLine::of_long_work();
     line.tell(&Progress::Step("asking the hosts".to_owned()));
     let obstacles = Preflight::of_scripts(scripts, wanted, &options.hosts).obstacles();
     line.clear();

@@ -12,7 +12,7 @@ use crate::output::ProgressLine;
 /// Runs the scenarios there, and concludes.
 pub(super) fn run(scripts: &[Script], what: What<'_>, json: bool) -> anyhow::Result<ExitCode> {
     check(scripts, &what)?;
-    let mut line = ProgressLine::new();
+    let mut line = ProgressLine::of_long_work();
     let options = options(&what);
     let result = experiment::run_on_sim(scripts, &options, &mut |progress| line.tell(&progress));
     line.clear();

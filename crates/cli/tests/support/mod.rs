@@ -187,6 +187,8 @@ impl Host {
         command.arg(format!("--target={}", self.init)).args(["--mount", "--pid"]);
         command.arg(format!("--net={}", self.netns(netns).display()));
         command.arg(format!("--wdns={}", self.scratch.path().display())).arg("--").args(words);
+        // As for `timewire` below.
+        command.env("TIMEWIRE_PROGRESS", "0");
         command
     }
 
