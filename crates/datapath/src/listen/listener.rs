@@ -136,9 +136,8 @@ struct Usual {
 }
 
 impl Usual {
-    /// Where that is in a frame, and where our header ends.
+    /// Where `from` begins in a frame, and where our header ends.
     const FROM: usize = 4;
-    const HEAD: usize = 12;
     const END: usize = 14 + Probe::LEN_SKIPPED;
 
     fn of(frame: &[u8], place: usize) -> Option<Usual> {
@@ -163,8 +162,8 @@ impl Usual {
     }
 }
 
-const _: () = assert!(Usual::FROM + 8 == Usual::HEAD);
-const _: () = assert!(Usual::HEAD + 24 == Usual::END, "a head of 8 bytes, number, time, 4 bytes");
+// Two words of 8 bytes, the number, the time, 4 bytes behind that.
+const _: () = assert!(Usual::FROM + 8 + 8 + 4 + 8 + 4 == Usual::END);
 
 impl Stream {
     #[inline]
