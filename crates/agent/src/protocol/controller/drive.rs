@@ -362,10 +362,13 @@ impl Controller {
     fn speak(&mut self, now: Now, out: &mut Vec<Action>) {
         let Some(group) = self.group.clone() else { return };
         let names: Vec<StationName> = self.stations.keys().cloned().collect();
+        // All have looked at their hosts before one changes its own: two may be on one machine.
+        let joins = |station: &Station| station.active && !station.abandoned && !station.begun;
+        let all_joined = group.phase > Phase::Setup || !self.stations.values().any(joins);
         for name in names {
             self.ask_clock(&name, now, out);
             let Some(station) = self.stations.get(&name) else { continue };
-            if station.starts_next(now.mono) {
+            if all_joined && station.starts_next(now.mono) {
                 let number = station.last_number + 1;
                 self.write(Entry::Sent { station: name.clone(), number }, out);
                 self.station(&name).sent = None;
