@@ -139,6 +139,12 @@ pub fn refused(
 /// That a file is of another kind than the verb takes.
 pub fn other_kind(path: &Path, kind: &FileKind, wanted: &str) -> anyhow::Error {
     let name = path.display().to_string();
+    // All three are network files.
+    let wanted = match (kind, wanted) {
+        (FileKind::HostSettings | FileKind::Programs, "a network file") => "one with streams",
+        (FileKind::Network | FileKind::HostSettings, NETWORK_OF_PROGRAMS) => "one with programs",
+        (_, wanted) => wanted,
+    };
     match kind.taken_by(&name) {
         Some(verb) => anyhow!("{name} is {kind}, not {wanted}: `{verb}` takes it"),
         None => anyhow!("{name} is {kind}, not {wanted}"),
@@ -159,6 +165,9 @@ pub fn mistaken(path: &Path, wanted: &str) -> Option<anyhow::Error> {
     let kind = FileKind::of(std::str::from_utf8(&bytes).ok()?)?;
     Some(other_kind(path, &kind, wanted))
 }
+
+/// What messages call a file of [`FileKind::Programs`].
+const NETWORK_OF_PROGRAMS: &str = "a network file with programs alone";
 
 /// So much of a file tells what it is. **Units**: bytes.
 const LOOKED_AT: u64 = 1 << 20;

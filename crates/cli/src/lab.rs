@@ -60,7 +60,7 @@ pub enum LabCommand {
     Shell(Shell),
     /// Run several kernels, each a station with its own clock, on a simulated segment
     ///
-    /// Exit code 0: all their commands ended well; 1: one did not, or was ended by the duration.
+    /// Exit code 0: no program failed; those that go on are ended with the duration; 1: one failed.
     Segment(segment::SegmentArgs),
     /// Remove what laboratories and MACs of dead processes have left behind
     Clean,

@@ -11,12 +11,13 @@ use clap::Args;
 use timewire_lab::uml::Kernel;
 use timewire_lab::uml::segment::Summary;
 use timewire_model::scenario::FileKind;
-use timewire_runner::{experiment, kernels};
+use timewire_runner::experiment;
+use timewire_runner::kernels::{self, ProgramFiles};
 use timewire_sys::event::EndRequests;
 use timewire_tsn::file;
 
 use crate::ending::{CODE, WORDS};
-use crate::{input, output, place};
+use crate::{input, output, place, sim};
 
 #[derive(Debug, Args)]
 pub struct SegmentArgs {
@@ -48,6 +49,7 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
             return place::refuse_on(file.name.as_str(), PLACE, &obstacles, args.json);
         }
     };
+    let files = ProgramFiles::read(file, sim::directory_of(&args.file))?;
     let kernel = Kernel::find(args.kernel.as_deref())?;
     let here = std::env::current_dir().context("the current directory is gone")?;
     let out = match &args.out {
@@ -55,7 +57,7 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
         None => experiment::default_directory(file.name.as_str(), &here),
     };
     let out = timewire_datapath::files::empty_directory(&out)?;
-    kernels::give_files(file, args.file.parent().unwrap_or(Path::new("")), &out)?;
+    files.write(&out)?;
     fs::write(out.join("network.yaml"), &text).context("cannot keep the file")?;
     lab.environment.extend(environment(&args.file)?);
     let init = std::env::current_exe().context("cannot find the path of this program")?;

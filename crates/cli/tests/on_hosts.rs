@@ -321,8 +321,7 @@ fn host_settings(scratch: &Scratch) -> String {
         scratch.join("seen")
     );
     format!(
-        "{{ interfaces: [{{ name: eth0, mtu: 1460, receive: {{ classes: \
-         [{{ name: control, priority: 1, matches: [{{ port: 15001 }}] }}] }} }}], \
+        "{{ interfaces: [{{ name: eth0, mtu: 1460 }}], \
          sysctls: [{{ name: net.ipv4.ip_default_ttl, value: '99' }}], \
          groups: {{ name: g, policy: priority, highest: 40, members: [{{ priority: 1, \
          is: {{ kind: program, run: [sh, -c, '{look}'] }} }}] }} }}"
@@ -335,20 +334,20 @@ fn t3_host_settings_of_stations_are_applied_for_a_run() {
     let (host, scratch) = (&stations.host, stations.host.scratch());
     host.tool("ip -n beta link set eth0 up");
     let set = || {
-        let link = host.tool_in("alpha", "ip link show eth0");
-        let ttl = host.tool_in("alpha", "sysctl -n net.ipv4.ip_default_ttl");
+        let link = host.tool_in("beta", "ip link show eth0");
+        let ttl = host.tool_in("beta", "sysctl -n net.ipv4.ip_default_ttl");
         link.split(" qdisc").next().unwrap().to_owned() + &ttl
     };
     let before = set();
     assert!(!before.contains("1460"), "{before}");
     let settings = host_settings(scratch);
     let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
-    let address = "address: 10.77.0.1/24";
+    let address = "address: 10.77.0.2/24";
     let text = text.replace(address, &format!("{address}, host: {settings}"));
     // One stream, which asks for no discipline that a kernel may lack.
     let network = format!(
         "timewire: 1\nkind: network\nname: link\nduration: 200ms\n\
-         stations: [{{ name: alpha, host: {settings} }}, beta]\nlinks: [[alpha, beta]]\n\
+         stations: [alpha, {{ name: beta, host: {settings} }}]\nlinks: [[alpha, beta]]\n\
          streams: [{{ name: s, talker: alpha, listeners: beta, size: 64B, period: 2ms }}]\n"
     );
     for (file, text) in [("tiny.yaml", text.as_str()), ("network.yaml", network.as_str())] {
@@ -364,15 +363,20 @@ fn t3_host_settings_of_stations_are_applied_for_a_run() {
         assert!(host.processes_with("group").is_empty(), "{file}");
         // Elsewhere they are no settings of this host.
         let said = host.timewire(&["run", file, "--on", "sim", "--out", &format!("sim-{file}")]);
-        assert!(said.stderr.contains("not here: alpha\n"), "{said:?}");
+        assert!(said.stderr.contains("not here: beta\n"), "{said:?}");
         // A verb of a host takes them from the same file.
-        let said = host.timewire_in("alpha", &["apply", file, "--dry-run"]);
+        let said = host.timewire_in("beta", &["apply", file, "--dry-run"]);
         assert!(said.stdout.contains("1460"), "{said:?}");
         // What the run sets by itself is not for both.
-        let marks = "mtu: 1460, marks: [{ protocol: udp, to_port: 5000, priority: 6 }]";
-        scratch.write(file, &text.replace("mtu: 1460", marks));
-        let said = host.timewire(&[&run[..], &["--out", "refused"]].concat());
-        assert!(said.code == Some(4) && said.stderr.contains("`marks` of eth0"), "{said:?}");
+        for (key, more) in [
+            ("marks", "marks: [{ protocol: udp, to_port: 5000, priority: 6 }]"),
+            ("up", "up: true"),
+        ] {
+            scratch.write(file, &text.replace("mtu: 1460", &format!("mtu: 1460, {more}")));
+            let said = host.timewire(&[&run[..], &["--dry-run"]].concat());
+            let why = format!("`{key}` of eth0: the run puts its own there");
+            assert!(said.code == Some(4) && said.stderr.contains(&why), "{said:?}");
+        }
     }
 }
 

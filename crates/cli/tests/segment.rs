@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{Said, Scratch, TIMEWIRE, timewire, wait_until};
+use crate::support::{Said, Scratch, TIMEWIRE, run, timewire, wait_until};
 use timewire_sys::namespace::Process;
 
 /// Whether there is a kernel to test with; says so when not.
@@ -68,6 +68,19 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     let said = timewire(&["lab", "segment", &path, "--out", &scratch.join("fails"), "--json"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(said.json()["stations"][0]["exit_code"], 9);
+    // So is one that is killed, long before the end.
+    let path = scratch.write("killed.yaml", &file("kill -9 $$"));
+    let said = timewire(&["lab", "segment", &path, "--out", &scratch.join("killed"), "--json"]);
+    assert_eq!(said.json()["stations"][0]["exit_code"], 137, "{said:?}");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    // Files are beside the network file, also where that is named without a directory.
+    let text = file("cat words").replace("command:", "files: [words], command:");
+    scratch.write("files.yaml", &text);
+    scratch.write("words", "beside\n");
+    let mut inside = Command::new(TIMEWIRE);
+    inside.current_dir(scratch.path()).args(["lab", "segment", "files.yaml", "--out", "with"]);
+    run(&mut inside).done();
+    assert_eq!(fs::read_to_string(scratch.join("with/a/stdout")).unwrap(), "beside\n");
     // Both have a report, with the same exit codes.
     let said = timewire(&["report", &scratch.join("fails")]);
     assert!(said.code == Some(1) && said.stdout.contains("exit code 9"), "{said:?}");

@@ -49,18 +49,23 @@ pub fn parts(network: &Name, station: &StationName, host: &DesiredHost) -> HostP
     }
 }
 
-/// What of host settings a run has a use of its own for: disciplines and filters of the interfaces
-/// that take part.
+/// What of host settings a run has a use of its own for: state, disciplines and filters of the
+/// interfaces that take part, and what the MAC does where there is one.
 pub fn in_the_way(
     station: &StationName,
     host: &DesiredHost,
     interfaces: &[IfName],
+    has_mac: bool,
 ) -> Vec<Obstacle> {
     let own = host.interfaces.iter().filter(|it| interfaces.contains(&it.name));
     let keys = own.flat_map(|it| {
-        let transmit = it.transmit.is_some().then_some((&it.name, "transmit"));
-        let marks = (!it.marks.is_empty()).then_some((&it.name, "marks"));
-        transmit.into_iter().chain(marks)
+        let keys = [
+            ("transmit", it.transmit.is_some()),
+            ("marks", !it.marks.is_empty()),
+            ("up", it.up.is_some()),
+            ("receive", has_mac && it.receive.is_some()),
+        ];
+        keys.into_iter().filter(|key| key.1).map(|(key, _)| (&it.name, key))
     });
     keys.map(|(interface, key)| Obstacle {
         what: format!("station {station}"),
@@ -100,7 +105,9 @@ mod tests {
 
     const TEXT: &str = "timewire: 1\nkind: network\nname: n\nstations:\n- name: a\n  host:\n\
         \x20   interfaces:\n\
-        \x20   - { name: eth0, mtu: 1400 }\n\
+        \x20   - name: eth0\n\
+        \x20     mtu: 1400\n\
+        \x20     receive: { classes: [{ name: c, priority: 1, matches: [{ port: 5 }] }] }\n\
         \x20   - name: eth1\n\
         \x20     marks: [{ protocol: udp, to_port: 5000, priority: 6 }]\n\
         \x20     transmit: { classes: [{ priorities: [3], queues: 1@0 }, { queues: 1@1 }] }\n\
@@ -124,10 +131,11 @@ mod tests {
         assert!(not_applied(stations()).unwrap().ends_with(": a"));
         assert_eq!(not_applied(std::iter::once((&of.station, None))), None);
         let in_the_way = |interface| {
-            let all = in_the_way(&of.station, &of.host, &[IfName::new(interface).unwrap()]);
+            let own = [IfName::new(interface).unwrap()];
+            let all = in_the_way(&of.station, &of.host, &own, interface == "eth0");
             all.into_iter().map(|it| it.why).collect::<Vec<_>>().join("\n")
         };
-        assert_eq!(in_the_way("eth0"), "");
+        assert!(in_the_way("eth0").contains("host: `receive` of eth0: the run puts its own"));
         let why = in_the_way("eth1");
         assert!(why.contains("`transmit` of eth1") && why.contains("`marks` of eth1"), "{why}");
     }

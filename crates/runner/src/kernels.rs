@@ -15,7 +15,7 @@ use timewire_lab::uml::segment::{KernelStation, SegmentLab};
 use timewire_model::scenario::network::{
     NetAccess, NetDelay, NetFault, NetStation, NetworkCases, NetworkFile,
 };
-use timewire_model::scenario::{LossShare, address_variable};
+use timewire_model::scenario::{Drift, LossShare, address_variable};
 use timewire_sim::{Loss, SegmentConfig, SegmentKind, SimTime, StationClock};
 
 use crate::RunnerError;
@@ -63,23 +63,45 @@ pub fn laboratory(network: &NetworkCases) -> Result<SegmentLab, Vec<Obstacle>> {
     let mut laboratory = SegmentLab::new(segment, stations);
     laboratory.duration = Some(laboratory.start + file.duration);
     laboratory.environment = environment(file);
-    Ok(laboratory)
+    match laboratory.check() {
+        Ok(()) => Ok(laboratory),
+        Err(error) => {
+            Err(vec![Obstacle { what: "the network".to_owned(), why: error.to_string() }])
+        }
+    }
 }
 
-/// Copies the files that programs need into the directories in which they start; all are read
-/// before one is written.
-///
-/// **Errors**: one cannot be read or written.
-pub fn give_files(file: &NetworkFile, beside: &Path, out: &Path) -> Result<(), RunnerError> {
-    let mut all = Vec::new();
-    for program in &file.programs {
-        let mut files = BTreeMap::new();
-        for name in &program.files {
-            files.insert(name.to_string(), file_beside(beside, name.as_str())?);
+/// The files that programs need.
+#[derive(Clone, Debug)]
+pub struct ProgramFiles {
+    /// Of each program, the station, and what is in its files, by their names.
+    all: Vec<(StationName, BTreeMap<String, Vec<u8>>)>,
+}
+
+impl ProgramFiles {
+    /// Reads them; they are beside the network file.
+    ///
+    /// **Errors**: one cannot be read.
+    pub fn read(file: &NetworkFile, beside: &Path) -> Result<ProgramFiles, RunnerError> {
+        let mut all = Vec::new();
+        for program in &file.programs {
+            let mut files = BTreeMap::new();
+            for name in &program.files {
+                files.insert(name.to_string(), file_beside(beside, name.as_str())?);
+            }
+            all.push((program.station.clone(), files));
         }
-        all.push((out.join(program.station.as_str()), files));
+        Ok(ProgramFiles { all })
     }
-    all.iter().try_for_each(|(directory, files)| write_files(directory, files))
+
+    /// Writes them into the directories in which the programs start.
+    ///
+    /// **Errors**: one cannot be written.
+    pub fn write(&self, out: &Path) -> Result<(), RunnerError> {
+        self.all
+            .iter()
+            .try_for_each(|(station, files)| write_files(&out.join(station.as_str()), files))
+    }
 }
 
 /// A station's address in the laboratory, by its place in the file.
@@ -230,13 +252,15 @@ fn station(file: &NetworkFile, number: usize, obstacles: &mut Obstacles) -> Opti
 
 /// Its clock, and what becomes of it.
 fn clock(file: &NetworkFile, station: &NetStation) -> Result<StationClock, String> {
-    let clock = StationClock::new(station.clock.offset.0, station.clock.drift.0);
-    let mut clock = clock.map_err(|error| error.to_string())?;
     let changes = file.faults.iter().filter_map(|fault| match fault {
         NetFault::ClockDrift(it) if it.node == station.name => Some((it.at, it.drift)),
         _ => None,
     });
-    let changes: BTreeMap<Span, _> = changes.collect();
+    let mut changes: BTreeMap<Span, Drift> = changes.collect();
+    // As in the simulator, one at the start is how it goes from the start.
+    let drift = changes.remove(&Span::ZERO).unwrap_or(station.clock.drift);
+    let clock = StationClock::new(station.clock.offset.0, drift.0);
+    let mut clock = clock.map_err(|error| error.to_string())?;
     for (at, drift) in changes {
         let at = SimTime::START.plus(at);
         clock = clock.drifting_from(at, drift.0).map_err(|error| error.to_string())?;
@@ -295,6 +319,9 @@ mod tests {
         let name = StationName::new("b").unwrap();
         let address = (address_variable(&name), "10.77.0.2".to_owned());
         assert!(hub.environment.contains(&address), "{:?}", hub.environment);
+        let at_start = of(&HUB.replace("at: 1s", "at: 0s")).unwrap().stations[0].clock.read(at);
+        let right = StationClock::new(Span::from_us(-5), -3).unwrap();
+        assert_eq!(at_start, right.read(at));
         let switch = of(SWITCH).unwrap();
         assert_eq!(switch.segment.kind, SegmentKind::Switch);
         assert_eq!(switch.segment.delay, Span::from_ns(500));
@@ -308,7 +335,6 @@ mod tests {
             (HUB, "drift: 20.5ppm", "sync: { by: ptp }", "station a: clock: it has `offset`"),
             (HUB, "station: b, command", "station: a, command", "station b: each station has a"),
             (HUB, "clock-drift, node: a, at: 1s, drift: -3ppb", STEP, "faults[0]: of faults there"),
-            (HUB, "at: 1s", "at: 0s", "station a: a change of drift"),
             (HUB, "duration", "ports: [{ of: [a], capacity: 5 }]\nduration", "ports: a program"),
             (SWITCH, "[west, b]", "[a, b]", "bridge west: it has a link to each station"),
             (SWITCH, "[west, b]", "{ between: [west, b], rate: 1Gbit }", "its links have the same"),

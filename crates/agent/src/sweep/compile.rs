@@ -224,7 +224,9 @@ impl Beside<'_> {
 /// **Errors**: there is none, it is elsewhere, or it has more than 4 MiB.
 pub fn file_beside(directory: &Path, name: &str) -> Result<Vec<u8>, DatapathError> {
     let path = directory.join(name);
-    let opened = Beneath::open(directory).and_then(|beside| beside.open_file(name));
+    // That of a file which is named without one.
+    let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let opened = Beneath::open(here).and_then(|beside| beside.open_file(name));
     let file = opened.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
             DatapathError::file("read", &path)(error)

@@ -186,12 +186,18 @@ impl<'a> Preflight<'a> {
     }
 
     /// The host settings of stations that the run has a use of its own for.
-    fn settings_in_the_way(&self) -> Vec<Obstacle> {
-        let stations = self.scripts.iter().flat_map(|it| &it.scenario.stations);
-        let with_host = stations.filter_map(|it| Some((&it.name, it.host.as_ref()?)));
-        let all = with_host.flat_map(|(name, host)| {
-            let interface = self.hosts.station(name).and_then(|it| it.interface.clone());
-            host_part::in_the_way(name, host, interface.as_slice())
+    pub fn settings_in_the_way(&self) -> Vec<Obstacle> {
+        let all = self.scripts.iter().flat_map(|script| {
+            let of_kernel =
+                matches!(self.options.backend, Some(Asked::Only(asked)) if asked.is_kernels());
+            let mut cases = script.scenario.experiment.cases.iter();
+            let has_mac = !of_kernel && cases.any(|case| case.backend == CaseBackend::Mac);
+            let stations = script.scenario.stations.iter();
+            let with_host = stations.filter_map(|it| Some((&it.name, it.host.as_ref()?)));
+            with_host.flat_map(move |(name, host)| {
+                let interface = self.hosts.station(name).and_then(|it| it.interface.clone());
+                host_part::in_the_way(name, host, interface.as_slice(), has_mac)
+            })
         });
         all.collect()
     }

@@ -48,7 +48,13 @@ pub(super) fn dry_run(
     place: &Where,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let plans = experiment::plans_on_hosts(scripts, &options(what, hosts, place)?)?;
+    let options = options(what, hosts, place)?;
+    let wanted = RunOptions { backend: what.backend, trace: what.trace };
+    let obstacles = Preflight::of_scripts(scripts, wanted, &options.hosts).settings_in_the_way();
+    if !obstacles.is_empty() {
+        return place::refuse(what.name, place, &obstacles, json);
+    }
+    let plans = experiment::plans_on_hosts(scripts, &options)?;
     if json {
         return output::json(&json!({"schema": "timewire.plans/1", "cases": plans}));
     }

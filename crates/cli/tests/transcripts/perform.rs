@@ -227,8 +227,8 @@ impl Shell {
         self.count += 1;
         let state = self.scratch.path().join("directory");
         let output = self.scratch.path().join(format!("output-{}", self.count));
-        // As at a prompt, `$?` is that of the command before; `cd` stays, but after an `exit`. Lines
-        // that tell how far a command is come on slow machines only.
+        // As at a prompt, `$?` is that of the command before; `cd` stays, but after an `exit`. Slow
+        // machines alone would have lines that tell how far a command is.
         let words = match how.meanwhile {
             false => format!("(exit \"$2\")\n{command}\ncode=$?; pwd >\"$1\"; exit $code"),
             true => format!("exec {command}"),

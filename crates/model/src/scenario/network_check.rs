@@ -385,7 +385,17 @@ impl Checker<'_> {
                 }
                 NetFault::Restart(restart) => self.node(reader, &at("node"), &restart.node),
                 NetFault::ClockStep(step) => self.node(reader, &at("node"), &step.node),
-                NetFault::ClockDrift(drift) => self.node(reader, &at("node"), &drift.node),
+                NetFault::ClockDrift(drift) => {
+                    self.node(reader, &at("node"), &drift.node);
+                    let same = |other: &NetFault| match other {
+                        NetFault::ClockDrift(it) => (&it.node, it.at) == (&drift.node, drift.at),
+                        _ => false,
+                    };
+                    if self.file.faults[..i].iter().any(same) {
+                        let message = format!("{} changes its rate then already", drift.node);
+                        reader.fail_at(&at("at"), message, "write one change for an instant");
+                    }
+                }
                 NetFault::MasterLost(_) => {}
                 NetFault::Gates(change) => {
                     self.port(reader, &at("to"), &change.node, &change.to);

@@ -54,6 +54,13 @@ fn step_text(phase: &str, step: &Json, compiled: &Compiled) -> String {
         }
         return text;
     }
+    if let Some(from) = step["apply"].as_str() {
+        let mut text = format!("  {phase}: apply\n");
+        for line in compiled.files.get(from).map_or("", String::as_str).lines() {
+            let _ = writeln!(text, "    {line}");
+        }
+        return text;
+    }
     for verb in ["run", "start", "wait", "stop"] {
         let what = match &step[verb] {
             Json::Array(words) => {

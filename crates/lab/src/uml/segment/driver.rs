@@ -363,8 +363,14 @@ impl<'a> Driver<'a> {
             }
             other => other,
         })?;
-        // What `timeout` says about a program that it has ended.
-        let is_over = self.lab.duration.is_some() && matches!(finished.outcome.code, 124 | 137);
+        // What `timeout` says about a program that it has asked to end, or killed a tenth of a
+        // second after that. One that is killed before was killed by somebody else.
+        let end = self.lab.duration.map(|duration| (self.lab.epoch + duration).as_ns());
+        let is_over = end.is_some_and(|end| match finished.outcome.code {
+            124 => true,
+            137 => finished.outcome.ended_ns >= end,
+            _ => false,
+        });
         let code = Some(finished.outcome.code).filter(|_| !is_over);
         self.stations[number] = Seat::Left(code, no_buffer);
         Ok(())

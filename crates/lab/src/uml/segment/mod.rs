@@ -177,7 +177,10 @@ impl SegmentLab {
         Ok(summary)
     }
 
-    fn check(&self) -> Result<(), LabError> {
+    /// Whether the description can be.
+    ///
+    /// **Errors**: it cannot.
+    pub fn check(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Spec { why });
         if self.stations.is_empty() {
             return refuse("a segment without stations".to_owned());

@@ -89,7 +89,7 @@ impl Compiler<'_> {
                 let Some(host) = &station.host else { continue };
                 let own = self.interfaces(&station.name);
                 let own: Vec<IfName> = own.iter().filter_map(|it| IfName::new(it).ok()).collect();
-                found.extend(host_part::in_the_way(&station.name, host, &own));
+                found.extend(host_part::in_the_way(&station.name, host, &own, false));
             }
         }
         if self.file.streams.len() > MAX_STREAMS {
