@@ -125,9 +125,10 @@ pub fn refused(
 ) -> anyhow::Error {
     let is_other = |kind: &FileKind| match wanted {
         // Those of a whole network are taken, too.
-        FileKind::HostSettings => {
-            !matches!(kind, FileKind::HostSettings | FileKind::Network | FileKind::Scenario)
-        }
+        FileKind::HostSettings => !matches!(
+            kind,
+            FileKind::HostSettings | FileKind::Network | FileKind::Programs | FileKind::Scenario
+        ),
         wanted => kind != wanted,
     };
     match FileKind::of(text).filter(is_other) {

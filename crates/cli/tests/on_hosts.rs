@@ -368,6 +368,10 @@ fn t3_host_settings_of_stations_are_applied_for_a_run() {
         let said = host.timewire_in("beta", &["apply", file, "--dry-run"]);
         assert!(said.stdout.contains("1460"), "{said:?}");
         // What the run sets by itself is not for both.
+        scratch.write(file, &text.replace("name: eth0, mtu", "name: eth9, mtu"));
+        let said = host.timewire(&[&run[..], &["--out", "refused"]].concat());
+        let why = "station beta: no interface eth9: there are ";
+        assert!(said.code == Some(4) && said.stderr.contains(why), "{said:?}");
         for (key, more) in [
             ("marks", "marks: [{ protocol: udp, to_port: 5000, priority: 6 }]"),
             ("up", "up: true"),

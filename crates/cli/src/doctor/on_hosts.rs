@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use timewire_agent::sweep::own_agent_directory;
 use timewire_base::{IfName, Span, StationName};
+use timewire_model::scenario::host::DesiredHost;
 use timewire_model::scenario::hosts_file::{AgentAddress, HostsClock, HostsFile};
 use timewire_model::scenario::network::NetworkCase;
 use timewire_model::scenario::{Case, CaseBackend, FileKind, Scenario};
@@ -90,6 +91,8 @@ pub struct Preflight<'a> {
     name: String,
     /// Stations, bridges and observers, with the probes of what each is to have.
     nodes: Vec<(StationName, BTreeSet<String>)>,
+    /// The interfaces that the host settings of stations name.
+    settings: BTreeMap<StationName, BTreeSet<IfName>>,
     /// The scenarios whose stations they are; without any, each judges itself as a host.
     scripts: &'a [Script],
     options: RunOptions,
@@ -109,7 +112,9 @@ impl<'a> Preflight<'a> {
         let nodes = stations.chain(hosts.observers.iter().map(|it| &it.name));
         let nodes = nodes.filter(|name| known.insert(*name));
         let nodes = nodes.map(|name| (name.clone(), BTreeSet::new())).collect();
-        Preflight { name: names.join(", "), nodes, scripts, options, hosts }
+        let stations = scripts.iter().flat_map(|it| &it.scenario.stations);
+        let settings = interfaces_of(stations.map(|it| (&it.name, it.host.as_ref())));
+        Preflight { name: names.join(", "), nodes, settings, scripts, options, hosts }
     }
 
     /// Of all cases of a network.
@@ -131,7 +136,9 @@ impl<'a> Preflight<'a> {
             }
         }
         let nodes = nodes.into_iter().collect();
-        Preflight { name, nodes, scripts: &[], options: RunOptions::default(), hosts }
+        let stations = cases.iter().flat_map(|(case, _)| &case.file.stations);
+        let settings = interfaces_of(stations.map(|it| (&it.name, it.host.as_ref())));
+        Preflight { name, nodes, settings, scripts: &[], options: RunOptions::default(), hosts }
     }
 
     /// All hosts at the same time.
@@ -175,6 +182,9 @@ impl<'a> Preflight<'a> {
                         report.beside.extend(clock_and_guard(&script.scenario, self.hosts));
                     }
                     None => report.needs_interfaces(self.hosts, &station, &interfaces),
+                }
+                if let Some(named) = self.settings.get(&station) {
+                    report.needs_named(named.iter(), &interfaces);
                 }
                 if !told.observes {
                     report.beside.extend(control_link(self.hosts, &station, &interfaces));
@@ -244,6 +254,18 @@ impl<'a> Preflight<'a> {
         }
         Ok(obstacles)
     }
+}
+
+/// The interfaces that host settings name, by station.
+fn interfaces_of<'a>(
+    stations: impl Iterator<Item = (&'a StationName, Option<&'a DesiredHost>)>,
+) -> BTreeMap<StationName, BTreeSet<IfName>> {
+    let mut all: BTreeMap<StationName, BTreeSet<IfName>> = BTreeMap::new();
+    for (name, host) in stations {
+        let named = host.into_iter().flat_map(|host| &host.interfaces).map(|it| it.name.clone());
+        all.entry(name.clone()).or_default().extend(named);
+    }
+    all
 }
 
 /// The backends of the kernel that cases of a scenario have.
@@ -492,10 +514,19 @@ impl Report {
         let observer = hosts.observers.iter().filter(|it| it.name == *node);
         let named = host.filter_map(|it| it.interface.as_ref()).chain(links);
         let named = named.chain(observer.flat_map(|it| &it.interfaces));
-        let absent = named.filter(|it| !there.is_empty() && !there.contains_key(it));
+        self.needs_named(named, there);
+    }
+
+    /// Notes which of these interfaces are not there.
+    fn needs_named<'a>(
+        &mut self,
+        named: impl Iterator<Item = &'a IfName>,
+        there: &InterfaceAddresses,
+    ) {
+        let absent = named.filter(|it| !there.is_empty() && !there.contains_key(*it));
         let known: Vec<&str> = there.keys().map(IfName::as_str).collect();
         let lacks = absent.map(|it| format!("no interface {it}: there are {}", known.join(", ")));
-        self.lacks.extend(lacks.collect::<Vec<_>>());
+        self.lacks.extend(lacks);
     }
 
     /// Notes what of a scenario the kernel cannot do.
