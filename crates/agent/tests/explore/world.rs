@@ -59,6 +59,8 @@ struct Host {
     heard: i64,
     /// What the controller gave it.
     lease: i64,
+    /// Whether it has looked at what it was like before.
+    looked: bool,
 }
 
 pub struct World {
@@ -128,6 +130,7 @@ impl World {
             },
             heard: 0,
             lease: plan.timing.lease.as_ns(),
+            looked: false,
         };
         let hosts = plan.stations.iter().map(host).collect();
         World {
@@ -349,6 +352,7 @@ impl World {
                 self.send(Happening::ToController(index, bytes));
             }
             agent::Action::Survey { experiment } => {
+                host.looked = true;
                 let surveyed = agent::Event::Surveyed { experiment, outcome: Ok(()) };
                 self.after(SURVEYING, Happening::Agent(index, life, surveyed));
             }
@@ -529,6 +533,14 @@ impl World {
         }
         let order =
             |index: usize| self.plan.stations[index].parts.get(&phase).map_or(0, |part| part.order);
+        for (other, host) in self.hosts.iter().enumerate() {
+            let is_free = phase > Phase::Setup || order(other) > order(index);
+            assert!(
+                host.looked || is_free,
+                "{step} of station {index} before {} has looked",
+                host.name
+            );
+        }
         for (other, station) in self.plan.stations.iter().enumerate() {
             for (earlier, part) in &station.parts {
                 let before = *earlier < phase || (*earlier == phase && order(other) < order(index));

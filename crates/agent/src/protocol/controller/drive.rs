@@ -173,10 +173,12 @@ impl Station {
         }
     }
 
-    fn wake_at(&self, group: &Group, timing: &Timing) -> Option<Instant<Mono>> {
+    /// `may_step`: a step may begin.
+    fn wake_at(&self, group: &Group, timing: &Timing, may_step: bool) -> Option<Instant<Mono>> {
         let again = self.sent.filter(|_| self.next_ask(group, timing).is_some());
         let again = again.map(|sent| sent.saturating_add(self.resend(timing)));
-        let waits = self.active && self.outstanding.is_none() && !self.jobs.is_empty();
+        let is_idle = self.outstanding.is_none() && !self.jobs.is_empty();
+        let waits = self.active && is_idle && may_step;
         let next = self.not_before.filter(|_| waits && self.begun && !self.abandoned);
         let clock = self.next_clock.filter(|_| self.keeps_in_touch());
         let silence = self.heard.filter(|_| self.begun && group.phase < Phase::Report);
@@ -196,8 +198,9 @@ impl Controller {
             return None;
         }
         let Some(group) = &self.group else { return self.preflight_wakes() };
+        let may_step = self.all_joined(group);
         let stations = self.stations.values();
-        let stations = stations.filter_map(|s| s.wake_at(group, &self.plan.timing));
+        let stations = stations.filter_map(|s| s.wake_at(group, &self.plan.timing, may_step));
         stations.chain(self.deadline).min()
     }
 
@@ -362,13 +365,10 @@ impl Controller {
     fn speak(&mut self, now: Now, out: &mut Vec<Action>) {
         let Some(group) = self.group.clone() else { return };
         let names: Vec<StationName> = self.stations.keys().cloned().collect();
-        // All have looked at their hosts before one changes its own: two may be on one machine.
-        let joins = |station: &Station| station.active && !station.abandoned && !station.begun;
-        let all_joined = group.phase > Phase::Setup || !self.stations.values().any(joins);
         for name in names {
             self.ask_clock(&name, now, out);
             let Some(station) = self.stations.get(&name) else { continue };
-            if all_joined && station.starts_next(now.mono) {
+            if self.all_joined(&group) && station.starts_next(now.mono) {
                 let number = station.last_number + 1;
                 self.write(Entry::Sent { station: name.clone(), number }, out);
                 self.station(&name).sent = None;
@@ -383,6 +383,13 @@ impl Controller {
                 out.push(Action::Send { station: name, message });
             }
         }
+    }
+
+    /// Whether a step may begin: all have looked at their hosts before one changes its own, since
+    /// two may be on one machine.
+    fn all_joined(&self, group: &Group) -> bool {
+        let joins = |station: &Station| station.active && !station.abandoned && !station.begun;
+        group.phase > Phase::Setup || !self.stations.values().any(joins)
     }
 
     /// Asks for the clock, which also renews the lease.
