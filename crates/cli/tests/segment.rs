@@ -74,9 +74,9 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     assert_eq!(said.json()["stations"][0]["exit_code"], 137, "{said:?}");
     assert_eq!(said.code, Some(1), "{said:?}");
     // Files are beside the network file, also where that is named without a directory.
-    let text = file("cat words").replace("command:", "files: [words], command:");
+    let text = file("./words").replace("command:", "files: [words], command:");
     scratch.write("files.yaml", &text);
-    scratch.write("words", "beside\n");
+    scratch.write("words", "#!/bin/sh\necho beside\n");
     let mut inside = Command::new(TIMEWIRE);
     inside.current_dir(scratch.path()).args(["lab", "segment", "files.yaml", "--out", "with"]);
     run(&mut inside).done();

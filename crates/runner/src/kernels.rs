@@ -13,14 +13,14 @@ use timewire_base::wire::MacAddress;
 use timewire_base::{BitsPerSecond, Span, StationName};
 use timewire_lab::uml::segment::{KernelStation, SegmentLab};
 use timewire_model::scenario::network::{
-    NetAccess, NetDelay, NetFault, NetStation, NetworkCases, NetworkFile,
+    NetAccess, NetBridge, NetDelay, NetFault, NetStation, NetworkCases, NetworkFile,
 };
 use timewire_model::scenario::{Drift, LossShare, address_variable};
 use timewire_sim::{Loss, SegmentConfig, SegmentKind, SimTime, StationClock};
 
 use crate::RunnerError;
 use crate::network::Obstacle;
-use crate::own_program::write_files;
+use crate::own_program::{make_executable, write_files};
 
 /// Memory of each kernel. **Units**: MiB.
 const MEMORY_MIB: u32 = 128;
@@ -94,13 +94,16 @@ impl ProgramFiles {
         Ok(ProgramFiles { all })
     }
 
-    /// Writes them into the directories in which the programs start.
+    /// Writes them into the directories in which the programs start; they can be executed.
     ///
     /// **Errors**: one cannot be written.
     pub fn write(&self, out: &Path) -> Result<(), RunnerError> {
-        self.all
-            .iter()
-            .try_for_each(|(station, files)| write_files(&out.join(station.as_str()), files))
+        for (station, files) in &self.all {
+            let directory = out.join(station.as_str());
+            write_files(&directory, files)?;
+            files.keys().try_for_each(|name| make_executable(&directory.join(name)))?;
+        }
+        Ok(())
     }
 }
 
@@ -139,6 +142,12 @@ impl Obstacles {
                 }
                 NetFault::ClockDrift(_) => {}
                 _ => self.add(format!("faults[{i}]"), "of faults there is `clock-drift`"),
+            }
+        }
+        for NetBridge { name, clock, .. } in &file.bridges {
+            let is_right = clock.offset.0 == Span::ZERO && clock.drift.0 == 0;
+            if !is_right || clock.sync.is_some() || clock.wander.0 != 0 {
+                self.add(format!("bridge {name}: clock"), "the switch goes by the right time");
             }
         }
         let clocks = file.stations.iter().map(|it| (&it.name, &it.clock));
@@ -339,6 +348,12 @@ mod tests {
             (SWITCH, "[west, b]", "[a, b]", "bridge west: it has a link to each station"),
             (SWITCH, "[west, b]", "{ between: [west, b], rate: 1Gbit }", "its links have the same"),
             (SWITCH, "[west]", "[{ name: west, forward: 1us }]", "it stores and forwards, and"),
+            (
+                SWITCH,
+                "[west]",
+                "[{ name: west, clock: { offset: 1us } }]",
+                "bridge west: clock: the",
+            ),
             (
                 SWITCH,
                 "bridges: [west]\nlinks: [[a, west], [west, b]]\n",

@@ -57,11 +57,7 @@ impl OwnProgram {
         let directory = &self.directory;
         fs::create_dir_all(directory).map_err(RunnerError::file("create", directory))?;
         for file in &self.files {
-            let path = directory.join(file);
-            let cannot = |error| RunnerError::file("execute", &path)(error);
-            let mut mode = fs::metadata(&path).map_err(cannot)?.permissions();
-            mode.set_mode(mode.mode() | 0o111);
-            fs::set_permissions(&path, mode).map_err(RunnerError::file("execute", &path))?;
+            make_executable(&directory.join(file))?;
         }
         let mut command = Command::new("sh");
         command.args(["-c", &self.command]).current_dir(directory).envs(&self.environment);
@@ -114,6 +110,15 @@ impl OwnProgram {
         self.start = self.start.saturating_add(since);
         self.end = self.end.saturating_add(since);
     }
+}
+
+/// Lets a file of a program's be executed.
+///
+/// **Errors**: it is not there, or not ours.
+pub fn make_executable(path: &Path) -> Result<(), RunnerError> {
+    let mut mode = fs::metadata(path).map_err(RunnerError::file("execute", path))?.permissions();
+    mode.set_mode(mode.mode() | 0o111);
+    fs::set_permissions(path, mode).map_err(RunnerError::file("execute", path))
 }
 
 /// Writes files into a directory, with the directories that they are in.

@@ -542,6 +542,28 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn t0_drifts_and_losses_are_read_in_their_units() {
+        for (text, ppb) in [("20.5ppm", 20_500), ("-3ppb", -3), ("100000ppm", 100_000_000)] {
+            assert_eq!(Drift::parse(text), Ok(Drift(ppb)), "{text}");
+            assert_eq!(Drift::parse(&Drift(ppb).text()), Ok(Drift(ppb)), "{text}");
+        }
+        for (bad, why) in [
+            ("20.5", "`20.5` is no drift of a clock"),
+            ("ppm", "is no drift of a clock"),
+            ("--3ppm", "is no drift of a clock"),
+            ("0.0001ppm", "is no drift of a clock"),
+            ("200000ppm", "is more than 100000ppm"),
+        ] {
+            assert!(Drift::parse(bad).unwrap_err().contains(why), "{bad}");
+        }
+        assert_eq!(LossShare::parse("0.5%"), Ok(LossShare(5_000_000)));
+        assert_eq!(LossShare::parse("100%"), Ok(LossShare(1_000_000_000)));
+        for (bad, why) in [("101%", "is more than everything"), ("0.5", "is no share of frames")] {
+            assert!(LossShare::parse(bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
     fn t0_limits_are_read_by_their_unit() {
         let cases = [
             ("1040us", AtMost::Time(Span::from_us(1_040))),
