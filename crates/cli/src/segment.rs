@@ -40,7 +40,8 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
     let (network, text) =
         input::read(&args.file, FileKind::Programs, "nothing was run", file::without_streams)?;
     let file = &network.base;
-    if let Some(kind) = FileKind::of(&text).filter(|_| file.programs.is_empty()) {
+    let kind = FileKind::of(&text).filter(|kind| *kind != FileKind::Programs);
+    if let Some(kind) = kind.filter(|_| file.programs.is_empty()) {
         return Err(input::other_kind(&args.file, &kind, &FileKind::Programs.to_string()));
     }
     let mut lab = match kernels::laboratory(&network) {
