@@ -56,6 +56,8 @@ pub enum Bound {
 pub enum Metric {
     /// `latency-*`: latency of a stream.
     Latency(Statistic),
+    /// `jitter`: longest latency of a stream less the shortest.
+    Jitter,
     /// `slot-wait-*`: transmit side with the wait for the slot.
     SlotWait(Statistic),
     /// `receive-*`: receive processing.
@@ -108,6 +110,7 @@ impl Metric {
             Metric::Latency(statistic) => format!("latency-{}", statistic.name()),
             Metric::SlotWait(statistic) => format!("slot-wait-{}", statistic.name()),
             Metric::Receive(statistic) => format!("receive-{}", statistic.name()),
+            Metric::Jitter => "jitter".to_owned(),
             Metric::Lost => "lost".to_owned(),
             Metric::Late => "late".to_owned(),
             Metric::OutsideSlots => "outside-slots".to_owned(),
@@ -124,7 +127,7 @@ impl Metric {
         let times = of_time.into_iter().flat_map(|metric| Statistic::ALL.map(metric));
         let of_segment = [Metric::OutsideSlots, Metric::OutsideSlotsRealTime, Metric::OutsideRate];
         let of_launch = [Metric::LaunchRefused, Metric::LaunchErrorMax];
-        times.chain([Metric::Lost, Metric::Late]).chain(of_segment).chain(of_launch)
+        times.chain([Metric::Jitter, Metric::Lost, Metric::Late]).chain(of_segment).chain(of_launch)
     }
 }
 
@@ -355,6 +358,7 @@ fn describe(metric: Metric, stream: Option<&str>) -> String {
         Metric::Latency(statistic) => format!("latency {}{of}", statistic.name()),
         Metric::SlotWait(statistic) => format!("slot wait {}{of}", statistic.name()),
         Metric::Receive(statistic) => format!("receive {}{of}", statistic.name()),
+        Metric::Jitter => format!("jitter{of}"),
         Metric::Lost => format!("share of messages lost{of}"),
         Metric::Late => format!("share of messages late{of}"),
         Metric::OutsideSlots => "share of frames outside slots".to_owned(),
@@ -401,6 +405,10 @@ fn measure(
         Metric::Latency(statistic) => {
             let stream = stream(limit, found)?;
             time_of(statistic, stream.transfer.as_ref(), "latency", stream, found)
+        }
+        Metric::Jitter => {
+            let stream = stream(limit, found)?;
+            jitter(stream.transfer.as_ref(), stream, found)
         }
         Metric::SlotWait(statistic) => {
             let stream = stream(limit, found)?;
@@ -454,6 +462,24 @@ fn time_of(
             count,
         ))),
     }
+}
+
+/// The longest latency less the shortest.
+fn jitter(
+    latency: Option<&Distribution>,
+    stream: &StreamSummary,
+    case: &CaseSummary,
+) -> Result<Measured, Undecided> {
+    let of = |statistic| time_of(statistic, latency, "latency", stream, case);
+    let (least, most) = (of(Statistic::Min)?, of(Statistic::Max)?);
+    let (Value::Time { ns: least, .. }, Value::Time { ns: most, error_ns }) =
+        (least.value, most.value)
+    else {
+        return Err(Undecided("a latency is a time".to_owned()));
+    };
+    // Clocks can move apart from the one to the other.
+    let value = Value::Time { ns: most - least, error_ns: 2.0 * error_ns };
+    Ok(Measured { value, caveat: of(Statistic::Max)?.caveat })
 }
 
 fn messages(

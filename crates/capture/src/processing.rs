@@ -24,9 +24,10 @@ use crate::summary::{ProcessingSummary, TracedSummary};
 use timewire_stats::Distribution;
 
 /// Points at which programs of a run send a message. The value of the mark is the stream's port.
-pub const SENT: [&str; 3] = ["REMOTE_STIMULUS_SENT", "client.send", "server.send"];
+pub const SENT: [&str; 4] = ["REMOTE_STIMULUS_SENT", "client.send", "server.send", "talker.send"];
 /// Points at which they have read one.
-pub const RECEIVED: [&str; 3] = ["REMOTE_STIMULUS_RECD", "client.receive", "server.receive"];
+pub const RECEIVED: [&str; 4] =
+    ["REMOTE_STIMULUS_RECD", "client.receive", "server.receive", "listener.receive"];
 /// The point at which a MAC hands a frame to the device.
 pub const MAC_TRANSMIT: &str = "mac.transmit";
 /// What the header's `meta` calls the name of the stations' interfaces to the segment.

@@ -126,8 +126,11 @@ impl Asked {
             return Ok(Asked::Name(what.to_owned()));
         }
         let nothing = "nothing was judged";
-        let kind = FileKind::of(&input::text(path)?);
-        if matches!(kind, Some(FileKind::Network | FileKind::HostSettings)) {
+        let text = input::text(path)?;
+        let kind = FileKind::of(&text);
+        if matches!(kind, Some(FileKind::Network | FileKind::HostSettings))
+            && !FileKind::is_one_segment(&text)
+        {
             let file = input::host_settings(path, args.station.as_ref(), nothing)?;
             return Ok(Asked::HostSettings(Box::new(file)));
         }

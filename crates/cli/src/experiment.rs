@@ -6,7 +6,6 @@ mod on_sim;
 pub mod resumed;
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,23 +14,22 @@ use clap::{Args, ValueEnum};
 use timewire_base::{CyclicWindows, Verdict};
 use timewire_capture::summary::{Fact, FactLevel, Summary};
 use timewire_host::doctor::Diagnosis;
-use timewire_lab::LabError;
 use timewire_lab::privilege::{self, Privilege};
-use timewire_lab::uml::{Kernel, Machine, Time};
+use timewire_model::scenario::network::NetworkFile;
 use timewire_model::scenario::{FileKind, Scenario};
 use timewire_report::{Extras, LongPacketPath, TableOptions};
 use timewire_runner::RunnerError;
 use timewire_runner::experiment::{self, Options, Script};
 use timewire_runner::host_part;
+use timewire_runner::network::segment;
 use timewire_runner::rundir::{CaseMeta, Destination, RunDir, RunLock, RunRequest};
 use timewire_tsn::backend::{Asked, TransmitBackend};
 use timewire_tsn::file::ParseFile;
 
 use crate::compare::{self, Baseline};
 use crate::doctor;
-use crate::ending::Ending;
 use crate::input;
-use crate::lab;
+use crate::machine::RunMachine;
 use crate::output::{self, ProgressLine};
 use crate::place::{self, Place, Where};
 use crate::sim;
@@ -97,11 +95,19 @@ pub struct Run {
 impl Run {
     /// Whether one of its files is of this kind.
     pub fn has(&self, kind: FileKind) -> bool {
-        let is = |file: &PathBuf| {
-            std::fs::read_to_string(file)
-                .is_ok_and(|text| FileKind::of(&text) == Some(kind.clone()))
-        };
-        self.files.iter().any(is)
+        self.texts().any(|text| FileKind::of(&text) == Some(kind.clone()))
+    }
+
+    /// Whether its files are run as networks. On kernels those of one segment are scenarios.
+    pub fn has_networks(&self) -> bool {
+        let is_scenario =
+            |text: &String| *self.place.here() != Place::Sim && FileKind::is_one_segment(text);
+        self.texts()
+            .any(|text| FileKind::of(&text) == Some(FileKind::Network) && !is_scenario(&text))
+    }
+
+    fn texts(&self) -> impl Iterator<Item = String> {
+        self.files.iter().filter_map(|file| std::fs::read_to_string(file).ok())
     }
 
     /// What is asked for, for a run that goes on later; `beside` is where the files are that a
@@ -244,6 +250,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             Some(run) => run.join("files").join(scenario.name.as_str()),
             None => sim::directory_of(file).to_owned(),
         };
+        if args.place.record_for.is_none() && FileKind::is_one_segment(&text) {
+            let network = NetworkFile::parse(&file.to_string_lossy(), &text)?;
+            segment::notes(&network).iter().for_each(|it| say!("note: {it}"));
+        }
         let script = Script::new(scenario, text, &beside)?;
         let name = &script.scenario.name;
         if let Some(at) = scripts.iter().position(|other| other.scenario.name == *name) {
@@ -304,8 +314,8 @@ fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Re
     args.place.check()?;
     let refusal = match &args.place.on {
         Place::Lab => refusal(scripts, backend)?,
-        // It has what all backends need.
-        Place::LabUml => None,
+        // The one has what all backends need, and the other says so itself.
+        Place::LabUml | Place::LabQemu => None,
         Place::Sim => {
             let (quick, trace) = (args.quick, args.trace);
             let what = What { quick, trace, backend, ..What::new(nowhere()) };
@@ -368,7 +378,10 @@ fn show_schedules(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
             );
         }
         let (cases, loads) = (&scenario.experiment.cases, &scenario.experiment.loads);
-        text += &format!("  {} cases x {} loads\n", cases.len(), loads.len());
+        let count =
+            |all: usize, what: &str| format!("{all} {what}{}", if all == 1 { "" } else { "s" });
+        let (cases, loads) = (count(cases.len(), "case"), count(loads.len(), "load"));
+        text += &format!("  {cases} x {loads}\n");
     }
     output::print(&text)
 }
@@ -422,7 +435,9 @@ fn perform(
     tell_host_settings(scripts, place);
     match place.here() {
         Place::Lab => {}
-        Place::LabUml => return in_machine(place, &what.into, what.baseline, json),
+        Place::LabUml | Place::LabQemu => {
+            return in_machine(place, &what.into, what.baseline, json);
+        }
         Place::Sim => return on_sim::run(scripts, what, json),
         Place::Hosts(path) => {
             let hosts = place::hosts(path, "nothing was run")?;
@@ -436,7 +451,7 @@ fn perform(
     let privilege = privilege::enter()?;
     crate::apply::recover()?;
     // The laboratory's own kernel has what all backends need.
-    if place.record_for.is_none()
+    if (place.record_for.is_none() || place.on == Place::LabQemu)
         && let Some(diagnosis) = refusal(scripts, backend)?
     {
         return doctor::refuse(&diagnosis, NOTHING_RUN, json);
@@ -476,48 +491,18 @@ fn in_machine(
     baseline: Option<Baseline>,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let kernel = Kernel::find(place.kernel.as_deref())?;
+    let machine = RunMachine::find(place)?;
     let directory = match into.resumes {
         true => RunDir::open(&into.directory)?.path().canonicalize()?,
         false => timewire_datapath::files::empty_directory(&into.directory)?,
     };
     // The machine cannot hold it for us.
     let _lock = RunLock::take(&directory)?;
-    let time = lab::time_for(place.time, &kernel);
-    let about = kernel.about();
-    let how = match time {
-        Time::Wall => "at wall speed",
-        _ => "in virtual time",
-    };
-    let what = format!(
-        "Linux {} ({} {}, configuration {}), {how}",
-        about.release, about.package, about.package_version, about.configuration
-    );
-    let mut machine = lab::machine_like_this(inner_command(&directory, &what)?, time)?;
-    let shown = if io::stderr().is_terminal() { "1" } else { "0" };
-    machine.environment.push((output::PROGRESS.to_owned(), shown.to_owned()));
-    machine.writable = vec![directory.clone()];
-    machine.memory_mib = RUN_MEMORY_MIB;
-    machine.connection = lab::to_our_descriptors(Vec::new())?;
-    let Some(code) = code_of(machine, &kernel)? else {
-        return Err(RunnerError::EndRequested { path: directory }.into());
-    };
-    match code {
-        0 => finish(&RunDir::open(&directory)?, baseline, json),
-        code => Ok(ExitCode::from(code)),
-    }
-}
-
-/// The exit code of a machine's command; none when somebody asked this process to end before: the
-/// machine ends with it, and the records stay.
-pub fn code_of(machine: Machine, kernel: &Kernel) -> anyhow::Result<Option<u8>> {
-    let ending = Ending::new()?;
-    match lab::run_until_asked(machine, kernel, &ending) {
-        Ok(finished) => Ok(Some(finished.outcome.code)),
-        Err(error) => match error.downcast_ref() {
-            Some(LabError::EndRequested) => Ok(None),
-            _ => Err(error),
-        },
+    let command = inner_command(&directory, &machine.described())?;
+    match machine.run(command, &directory)? {
+        None => Err(RunnerError::EndRequested { path: directory }.into()),
+        Some(0) => finish(&RunDir::open(&directory)?, baseline, json),
+        Some(code) => Ok(ExitCode::from(code)),
     }
 }
 
@@ -543,9 +528,6 @@ pub fn inner_command(directory: &Path, machine: &str) -> anyhow::Result<Vec<Stri
     command.extend(["--record-for".to_owned(), machine.to_owned()]);
     Ok(command)
 }
-
-/// Enough for four stations with their buffers.
-pub const RUN_MEMORY_MIB: u32 = 1_024;
 
 /// Computes everything from the records, writes it beside them and prints it.
 fn finish(directory: &RunDir, baseline: Option<Baseline>, json: bool) -> anyhow::Result<ExitCode> {

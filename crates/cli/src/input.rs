@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use timewire_base::StationName;
+use timewire_base::{Failure, StationName};
 use timewire_datapath::DatapathError;
 use timewire_model::scenario::host::HostSettings;
+use timewire_model::scenario::network::NetworkCases;
 use timewire_model::scenario::{FileKind, Scenario, ScenarioErrors};
-use timewire_tsn::file;
+use timewire_tsn::file::{self, ParseFile as _};
 
 /// What is wrong with a file, each mistake as a block that begins with `error: `; printed as it is.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Refused {
     errors: ScenarioErrors,
     /// What was not done for it: `nothing was run`.
     nothing: &'static str,
+    /// It is right, but kernels do not do what it asks for.
+    is_unsupported: bool,
 }
 
 impl fmt::Display for Refused {
@@ -31,6 +34,12 @@ impl fmt::Display for Refused {
 }
 
 impl Error for Refused {}
+
+impl Failure for Refused {
+    fn is_unsupported(&self) -> bool {
+        self.is_unsupported
+    }
+}
 
 /// A network file from which the host settings of one station are taken.
 #[derive(Debug, Args)]
@@ -131,9 +140,13 @@ pub fn refused(
         ),
         wanted => kind != wanted,
     };
-    match FileKind::of(text).filter(is_other) {
+    let is_scenario = *wanted == FileKind::Scenario && FileKind::is_one_segment(text);
+    match FileKind::of(text).filter(|kind| is_other(kind) && !is_scenario) {
         Some(kind) => other_kind(path, &kind, &wanted.to_string()),
-        None => Refused { errors, nothing }.into(),
+        None => {
+            let is_unsupported = is_scenario && NetworkCases::parse("", text).is_ok();
+            Refused { errors, nothing, is_unsupported }.into()
+        }
     }
 }
 

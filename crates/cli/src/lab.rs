@@ -21,7 +21,6 @@ use timewire_sys::machine::TerminalSettings;
 
 use crate::ending::{self, Ending, WORDS};
 use crate::output::{self, ProgressLine};
-use crate::segment;
 
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
@@ -58,10 +57,6 @@ pub enum LabCommand {
     },
     /// Start a shell in the laboratory's kernel
     Shell(Shell),
-    /// Run several kernels, each a station with its own clock, on a simulated segment
-    ///
-    /// Exit code 0: no program failed; those that go on are ended with the duration; 1: one failed.
-    Segment(segment::SegmentArgs),
     /// Remove what laboratories and MACs of dead processes have left behind
     Clean,
 }
@@ -181,7 +176,6 @@ pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
             match qemu::nic::keep_timestamping(&nics)? {}
         }
         LabCommand::Shell(args) => shell(args),
-        LabCommand::Segment(args) => segment::run(&args),
         LabCommand::Clean => clean(),
     }
 }
@@ -364,6 +358,16 @@ pub fn machine_like_this(command: Vec<String>, time: Time) -> anyhow::Result<Mac
     Ok(machine)
 }
 
+/// The same, emulated.
+pub fn emulated_like_this(command: Vec<String>) -> anyhow::Result<qemu::Machine> {
+    let like_this = machine_like_this(command, Time::Wall)?;
+    let mut machine = qemu::Machine::new(&like_this.init, &[]);
+    machine.command = like_this.command;
+    machine.directory = like_this.directory;
+    machine.environment = like_this.environment;
+    Ok(machine)
+}
+
 /// Exit code: that of the command; 2: it was ended on request.
 fn exec(args: Exec) -> anyhow::Result<ExitCode> {
     let stats = args.stats;
@@ -404,11 +408,7 @@ fn exec_in_qemu(args: Exec, ending: &Ending) -> anyhow::Result<Finished> {
         );
     }
     let kernel = qemu::Kernel::find(args.kernel.kernel.as_deref())?;
-    let like_this = machine_like_this(args.command, Time::Wall)?;
-    let mut machine = qemu::Machine::new(&like_this.init, &[]);
-    machine.command = like_this.command;
-    machine.directory = like_this.directory;
-    machine.environment = like_this.environment;
+    let mut machine = emulated_like_this(args.command)?;
     machine.memory_mib = args.kernel.memory.unwrap_or(machine.memory_mib);
     machine.writable = writable(&args.kernel.writable)?;
     machine.nics = args.nics.unwrap_or(0);

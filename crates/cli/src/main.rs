@@ -20,8 +20,10 @@ mod ending;
 mod experiment;
 mod group;
 mod input;
+mod kernels;
 mod lab;
 mod listen;
+mod machine;
 mod measure;
 mod network;
 mod new_file;
@@ -31,7 +33,6 @@ mod plan;
 mod receive;
 mod report;
 mod schema;
-mod segment;
 mod sim;
 mod snapshot;
 mod stations;
@@ -83,12 +84,13 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => experiment::demo(&args),
         Command::Run(args) if args.resumed.is_some() => match experiment::resumed::asked(args)? {
-            args if args.has(FileKind::Network) => network::run(&args),
+            args if args.has_networks() => network::run(&args),
             args => experiment::run(&args),
         },
         Command::Run(args) if args.array.are_given() => stations::array::run(&args),
         Command::Run(args) if args.has(FileKind::Experiment) => stations::run(&args),
-        Command::Run(args) if args.has(FileKind::Network) => network::run(&args),
+        Command::Run(args) if args.has(FileKind::Programs) => kernels::run(&args),
+        Command::Run(args) if args.has_networks() => network::run(&args),
         Command::Run(args) => experiment::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),

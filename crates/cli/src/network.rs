@@ -14,7 +14,6 @@ use serde_json::Value as Json;
 use timewire_agent::controller::Connect;
 use timewire_agent::sweep::{self, Reach};
 use timewire_base::{Span, Utc, Verdict};
-use timewire_lab::uml::Kernel;
 use timewire_model::scenario::FileKind;
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
 use timewire_model::scenario::network::{NetworkCase, NetworkCases};
@@ -32,12 +31,13 @@ use timewire_tsn::file::ParseFile;
 use crate::compare;
 use crate::doctor::on_hosts::Preflight;
 use crate::ending::{Ending, WORDS};
-use crate::experiment::{self, RUN_MEMORY_MIB, Run, same_name};
+use crate::experiment::{self, Run, same_name};
+use crate::input;
+use crate::machine::RunMachine;
 use crate::output;
 use crate::place::{self, Place, Where};
 use crate::sim::{self, SimCase};
 use crate::stations::{self, laboratory};
-use crate::{input, lab};
 
 /// Exit code 0: every stream was as promised; 1: one was not, or has no reservation; 4: the place
 /// cannot carry the network out.
@@ -114,7 +114,12 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
                 carry_out(compiled, into, (&hosts, &keys), false)
             })?)
         }
-        _ => in_machine(&args.place, &directory)?,
+        _ => {
+            // It records into the run directory.
+            let machine = RunMachine::find(&args.place)?;
+            let command = experiment::inner_command(directory.path(), &machine.described())?;
+            machine.run(command, directory.path())?
+        }
     };
     // A case that did not come to its end has no `case.json`.
     let is_kept = |case: &NetworkCase| directory.case(&case.id()).is_ok();
@@ -195,7 +200,7 @@ fn begin(
             directory.write_text("hosts.yaml", &place::hosts(path, "nothing was run")?.1)?;
             format!("the hosts of {}", path.display())
         }
-        _ => machine(&args.place)?,
+        _ => RunMachine::find(&args.place)?.described(),
     };
     let started_utc_ns = clock::now::<Utc>().as_ns();
     network::begin(&directory, &Begun { files, cases, place: &place, started_utc_ns, request })?;
@@ -350,6 +355,7 @@ fn compiled(
     let mut site = Site::Laboratory;
     let error = match &place.on {
         Place::LabUml => LaunchError::lab_uml(),
+        Place::LabQemu => LaunchError::lab_qemu(),
         Place::Lab | Place::Sim => {
             return Ok(Err(vec![Obstacle {
                 what: "the network".to_owned(),
@@ -406,27 +412,6 @@ pub fn compiled_for(
             bail!("{name} is not supported on {}: {}", hosts.display(), all.join("; "))
         }
     }
-}
-
-/// What the machine of the laboratory is.
-fn machine(place: &Where) -> anyhow::Result<String> {
-    let kernel = Kernel::find(place.kernel.as_deref())?;
-    let about = kernel.about();
-    Ok(format!("Linux {} ({} {})", about.release, about.package, about.package_version))
-}
-
-/// Runs this same command in a machine of the laboratory, which records into the run directory; its
-/// exit code, of which there is none when this was ended on request.
-fn in_machine(place: &Where, directory: &RunDir) -> anyhow::Result<Option<u8>> {
-    let kernel = Kernel::find(place.kernel.as_deref())?;
-    let about = kernel.about();
-    let time = lab::time_for(place.time, &kernel);
-    let command = experiment::inner_command(directory.path(), &about.release)?;
-    let mut machine = lab::machine_like_this(command, time)?;
-    machine.writable = vec![directory.path().to_owned()];
-    machine.memory_mib = RUN_MEMORY_MIB;
-    machine.connection = lab::to_our_descriptors(Vec::new())?;
-    experiment::code_of(machine, &kernel)
 }
 
 /// In the machine: makes the network of each case and carries its experiment out.

@@ -127,6 +127,7 @@ pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
         error.downcast_ref::<T>().map(|error| error as &dyn Failure)
     }
     let kinds = [
+        is::<input::Refused>,
         is::<DatapathError>,
         is::<RunnerError>,
         is::<HostError>,

@@ -20,7 +20,8 @@ use crate::{input, output};
 #[derive(Debug, Args)]
 pub struct Where {
     /// Where the stations are: `lab` (network namespaces on this kernel), `lab:uml` (a kernel of
-    /// its own with all queueing disciplines, in virtual time: exact and repeatable), `sim` (the
+    /// its own with all queueing disciplines, in virtual time: exact and repeatable), `lab:qemu`
+    /// (the distribution's kernel in an emulated machine, where computing takes time), `sim` (the
     /// simulator: hosts that take no time, without privileges and in a moment), or a hosts file,
     /// which names agents
     #[arg(long, value_name = "PLACE", default_value = "lab", value_parser = parse_place)]
@@ -29,7 +30,8 @@ pub struct Where {
     /// experiment file have it in TIMEWIRE_CLOCK_ERROR
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub clock_error: Option<Span>,
-    /// With lab:uml: the kernel series, such as 6.1 [default: 6.12, or the newest that is there]
+    /// With lab:uml or lab:qemu: the kernel series, such as 6.1 [default: 6.12, or the newest that
+    /// is there]
     #[arg(long, value_name = "SERIES")]
     pub kernel: Option<String>,
     /// With lab:uml: how time passes
@@ -57,6 +59,7 @@ impl Where {
         let place = match &self.on {
             Place::Lab => "lab",
             Place::LabUml => "lab:uml",
+            Place::LabQemu => "lab:qemu",
             Place::Sim => "sim",
             Place::Hosts(_) => RunRequest::HOSTS,
         };
@@ -78,10 +81,14 @@ impl Where {
     ///
     /// **Errors**: one is not.
     pub fn check(&self) -> anyhow::Result<()> {
-        if self.on != Place::LabUml && (self.kernel.is_some() || self.time.is_some()) {
+        let is_machine = matches!(self.on, Place::LabUml | Place::LabQemu);
+        if !is_machine && self.kernel.is_some() {
             anyhow::bail!(
-                "--kernel and --time are for `--on lab:uml`; other kernels are as they are"
+                "--kernel is for `--on lab:uml` and `--on lab:qemu`; other kernels are as they are"
             );
+        }
+        if self.on != Place::LabUml && self.time.is_some() {
+            anyhow::bail!("--time is for `--on lab:uml`; elsewhere time passes as it does");
         }
         if self.clock_error.is_some() && !matches!(self.on, Place::Hosts(_)) {
             anyhow::bail!(
@@ -100,6 +107,8 @@ pub enum Place {
     Lab,
     /// A kernel of its own with all queueing disciplines, in virtual time.
     LabUml,
+    /// The distribution's kernel in an emulated machine, in which each instruction takes time.
+    LabQemu,
     /// The simulator.
     Sim,
     /// The hosts of this file.
@@ -110,9 +119,11 @@ fn parse_place(text: &str) -> Result<Place, String> {
     match text {
         "lab" => Ok(Place::Lab),
         "lab:uml" => Ok(Place::LabUml),
+        "lab:qemu" => Ok(Place::LabQemu),
         "sim" => Ok(Place::Sim),
         _ if text.is_empty() || text.starts_with("lab:") => {
-            Err("a place is `lab`, `lab:uml`, `sim` or the path of a hosts file".to_owned())
+            Err("a place is `lab`, `lab:uml`, `lab:qemu`, `sim` or the path of a hosts file"
+                .to_owned())
         }
         path => Ok(Place::Hosts(PathBuf::from(path))),
     }
@@ -127,6 +138,7 @@ pub fn refuse(
 ) -> anyhow::Result<ExitCode> {
     let place = match &place.on {
         Place::LabUml => "lab:uml".to_owned(),
+        Place::LabQemu => "lab:qemu".to_owned(),
         Place::Lab => "lab".to_owned(),
         Place::Sim => "sim".to_owned(),
         Place::Hosts(path) => path.display().to_string(),

@@ -57,7 +57,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         Some(directory) => here.join(directory),
         None => experiment::default_directory(script.file.name.as_str(), &here),
     };
-    if *place.here() == Place::LabUml {
+    if matches!(place.here(), Place::LabUml | Place::LabQemu) {
         laboratory::network(&script.file)?;
         return laboratory::in_machine(args, &directory);
     }

@@ -361,7 +361,7 @@ fn t4_slots_close_with_the_clock_and_open_again() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/clock.network.yaml");
-    timewire(&["lab", "segment", path, "--out", &out]).done();
+    timewire(&["run", "--on", "lab:uml", path, "--out", &out]).done();
     let trace = fs::read_to_string(format!("{out}/segment.jsonl")).unwrap();
     let alpha = Record::read(&format!("{out}/alpha/sync.jsonl"), 0.0, 0.0);
     let beta = Record::read(&format!("{out}/beta/sync.jsonl"), 30_000.0, 20e-6);

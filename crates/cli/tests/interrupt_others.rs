@@ -14,7 +14,7 @@ use timewire_capture::capture::{CaptureHeader, Station, Writer};
 use timewire_capture::event::{Event, Flags, Hook};
 
 /// A command that takes long, and where it is ended.
-const LONG: [(&str, &str); 42] = [
+const LONG: [(&str, &str); 41] = [
     ("agent find", HERE),
     ("agent pair", HERE),
     ("agent serve", HERE),
@@ -34,7 +34,6 @@ const LONG: [(&str, &str); 42] = [
     ("group start", HERE),
     ("lab exec", HERE),
     ("lab qemu", HERE),
-    ("lab segment", HERE),
     ("lab shell", "tests/lab.rs"),
     ("lab uml", HERE),
     ("listen", TABLE),
@@ -422,7 +421,7 @@ fn segment_is_kept(host: &Host) {
     host.scratch().write("one.yaml", text);
     for way in WAYS {
         host.tool("rm -rf out");
-        let words = ["lab", "segment", "one.yaml", "--out", "out"];
+        let words = ["run", "--on", "lab:uml", "one.yaml", "--out", "out"];
         let begun: Condition = |host| host.scratch().path().join("out/a/begun").exists();
         let said = interrupted(host, &words, begun, way);
         assert_eq!(said.code, Some(2), "{way:?}: {said:?}");

@@ -23,6 +23,10 @@ const ON_KERNELS: [(&str, usize); 7] = [
     ("ring", 16),
 ];
 
+/// The networks of one segment that run there, with how many streams are measured.
+const SEGMENTS_ON_KERNELS: [(&str, usize); 3] =
+    [("access-csma-cd", 8), ("access-rtnet", 9), ("access-tdm", 8)];
+
 fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
 }
@@ -97,6 +101,38 @@ fn is_as_promised(name: &str) {
     }
 }
 
+/// Networks of one segment pass, and their stations send as many messages as in the simulator.
+#[test]
+fn t4_kernels_on_one_segment_send_what_simulated_stations_send() {
+    if !has_kernel() {
+        return;
+    }
+    for (name, streams) in SEGMENTS_ON_KERNELS {
+        let file = scenarios().join(format!("networks/{name}.network.yaml")).display().to_string();
+        let scratch = Scratch::new();
+        let kernels = run_in_the_laboratory(&file, &scratch).done().json();
+        let out = scratch.join("sim");
+        let simulated = timewire(&["run", &file, "--on", "sim", "--out", &out, "--json"]);
+        let simulated = simulated.done().json();
+        assert_eq!(kernels["verdict"], "pass", "{name}: {kernels:#}");
+        assert_eq!(simulated["verdict"], "pass", "{name}: {simulated:#}");
+        let sent = |summary: &Json| {
+            let streams = summary["cases"][0]["streams"].as_array().unwrap().iter();
+            let of = |it: &Json| (it["name"].as_str().unwrap().to_owned(), it["sent"].as_u64());
+            let mut all: Vec<_> = streams.map(of).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(sent(&kernels).len(), streams, "{name}");
+        for ((one, here), (other, there)) in sent(&kernels).into_iter().zip(sent(&simulated)) {
+            assert_eq!(one, other);
+            // One at the end of what is counted can be on either side of it.
+            assert!(here.unwrap().abs_diff(there.unwrap()) <= 1, "{name}: {one}: {here:?}");
+        }
+        assert_eq!(kernels["cases"][0]["wire"]["outside_slots"], 0, "{name}: {kernels:#}");
+    }
+}
+
 #[test]
 fn t4_credit_bounds_two_classes_over_seven_hops() {
     is_as_promised("avb");
@@ -160,7 +196,9 @@ fn t1_what_a_place_cannot_do_is_told_before_the_start() {
         assert!(said.stderr.contains("nothing was run"), "{said:?}");
         assert!(!Path::new(&out).exists());
     };
-    refused("access-csma-cd.network.yaml", "lab:uml", "not supported on lab:uml: segment hub: ");
+    let token = "segments[0].access: kernels pass no token";
+    refused("access-token.network.yaml", "lab:uml", token);
+    refused("access-token.network.yaml", "lab", token);
     refused("tsn-line.network.yaml", "lab:uml", "not supported on lab:uml: faults: ");
     refused("line.network.yaml", "lab", "--on lab:uml has them");
     // A stream that no plan can have is rejected before anything else.
@@ -239,11 +277,14 @@ fn t1_each_network_that_kernels_can_carry_out_has_a_test() {
         if said.code == Some(0) {
             let cases = said.json();
             let cases = cases.as_array().unwrap().iter();
-            let rows = cases.map(|it| it["promises"].as_array().unwrap().len()).sum();
+            // Of one segment, it is a scenario.
+            let rows = cases.map(|it| it["promises"].as_array().or(it["streams"].as_array()));
+            let rows = rows.map(|it| it.unwrap().len()).sum();
             found.push((name.split('.').next().unwrap().to_owned(), rows));
         }
     }
-    let known: Vec<_> = ON_KERNELS.iter().map(|(name, rows)| ((*name).to_owned(), *rows)).collect();
+    let known = SEGMENTS_ON_KERNELS.iter().chain(&ON_KERNELS);
+    let known: Vec<_> = known.map(|(name, rows)| ((*name).to_owned(), *rows)).collect();
     assert_eq!(found, known);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `timewire lab qemu` and `lab exec --in qemu`: an experiment on the distribution's kernel with
-//! its XDP in drivers.
+//! `timewire lab qemu`, `lab exec --in qemu` and `run --on lab:qemu`: an experiment on the
+//! distribution's kernel with its XDP in drivers.
 //!
 //! A boot takes some ten seconds, and the packages are fetched at the first one, so they run only
 //! when `TIMEWIRE_SLOW=1` asks for it.
@@ -38,10 +38,10 @@ fn t4_qemu_the_mac_keeps_its_slots_with_xdp_in_the_driver() {
     eprintln!("{about}");
     let scratch = Scratch::new();
     let file = scratch.write("tiny.yaml", &Tiny { name: "tiny", cases: CASE, more: LIMITS }.text());
-    let (here, out) = (scratch.path().to_str().unwrap(), scratch.join("out"));
-    let exec = ["lab", "exec", "--in", "qemu", "--writable", here, "--stats", "--", TIMEWIRE];
-    let said = timewire(&[&exec[..], &["run", &file, "--out", &out]].concat()).done();
+    let words = ["run", &file, "--on", "lab:qemu", "--trace", "--out", &scratch.join("out")];
+    let said = timewire(&words).done();
     eprintln!("{}{}", said.stdout, said.stderr);
+    assert!(said.stdout.contains("\ntraced messages, all times in us; transmit: "), "{said:?}");
     assert!(said.stdout.contains("PASS tiny/slots-kept: "), "{said:?}");
     assert!(said.stdout.contains("transmit: af_xdp native\n"), "{said:?}");
     assert!(said.stdout.contains("receive: XDP native + CPUMAP\n"), "{said:?}");

@@ -67,7 +67,7 @@ fn t1_dry_run_prints_the_schedule_and_runs_nothing() {
         "tiny: cycle 1ms at 100Mbit
   alpha        at      0ns  transmit    450us  guard    50us  largest frame 5601B  sends 1 in 10.4us
   beta         at    500us  transmit    450us  guard    50us  largest frame 5601B  sends 1 in 10.4us
-  2 cases x 1 loads
+  2 cases x 1 load
 "
     );
     assert_eq!(said.stderr, "");

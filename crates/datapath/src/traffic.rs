@@ -455,39 +455,55 @@ fn await_response(
 }
 
 /// When a talker's messages are due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cycle {
-    /// From one message to the next.
-    pub period: Span,
-    /// So long after each whole multiple of the period (TAI).
-    pub offset: Span,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Due {
+    /// In each period. Of messages that are due while another waits for its pace, all but the
+    /// latest are left out.
+    InPeriods {
+        /// From one message to the next.
+        period: Span,
+        /// So long after each whole multiple of the period (TAI).
+        offset: Span,
+    },
+    /// So long after the start of the task each.
+    Listed(Vec<Span>),
 }
 
-/// Sends a message to `to` in each period, when `pace` lets it. Of messages that are due while
-/// another waits for that, all but the latest are left out. What it heard of messages that did not
-/// leave.
+impl Due {
+    /// The instants, of a task that starts then.
+    pub fn times(&self, start: Instant<Tai>) -> DueTimes {
+        match self {
+            Due::InPeriods { period, offset } => DueTimes::in_periods(*period, *offset),
+            Due::Listed(times) => DueTimes::listed(start, times),
+        }
+    }
+}
+
+/// Sends a message to `to` whenever one is due, when `pace` lets it. What it heard of messages that
+/// did not leave.
 ///
 /// **Errors**: as [`client`].
 pub fn talker(
     task: &Task,
     to: Ipv4Addr,
-    cycle: Cycle,
+    due: &Due,
     mut pace: Pace,
     recorder: &Recorder,
 ) -> io::Result<Heard> {
     let mut messages = Numbered::begin("talker", task, to, recorder)?;
-    let mut due = DueTimes::new(cycle.period, cycle.offset);
-    loop {
-        clock::sleep_until(due.next(now()));
+    let mut due = due.times(task.start);
+    while let Some(at) = due.next(now()) {
+        clock::sleep_until(at);
         pace.wait();
         // One that the stack does not take is recorded as such.
         let is_over = messages.send()?.is_none();
         messages.take_refusals()?;
         if is_over {
-            return Ok(messages.sender.heard());
+            break;
         }
     }
+    Ok(messages.sender.heard())
 }
 
 /// Receives what a [`talker`] sends, until `drain` after the end.

@@ -32,6 +32,16 @@ impl<'a> Scenario<'a> {
         &last.load
     }
 
+    /// What the table on a terminal shows: real time, and of a single case, or where there is
+    /// nothing else, best effort, too.
+    pub fn told(&self) -> Vec<(&'a CaseSummary, &'a StreamSummary)> {
+        let mut rows = self.streams(StreamClass::RealTime);
+        if self.cases.len() == 1 || rows.is_empty() {
+            rows.extend(self.streams(StreamClass::BestEffort));
+        }
+        rows
+    }
+
     /// Case and stream of every stream of this class.
     pub fn streams(&self, class: StreamClass) -> Vec<(&'a CaseSummary, &'a StreamSummary)> {
         let of_case = |&(_, case): &(usize, &'a CaseSummary)| {
@@ -136,10 +146,14 @@ fn class_word(class: StreamClass) -> &'static str {
     }
 }
 
-/// Name of a row: the case, and the stream where its class has several in one case.
+/// Name of a row: the case, and the stream where it is not the only one of real time in the case.
 pub(crate) fn row_name(name: &str, case: &CaseSummary, stream: &StreamSummary) -> String {
     let alike = case.streams.iter().filter(|s| s.class == stream.class).count();
-    if alike > 1 { format!("{name}: {}", stream.name) } else { name.to_owned() }
+    if alike > 1 || stream.class == StreamClass::BestEffort {
+        format!("{name}: {}", stream.name)
+    } else {
+        name.to_owned()
+    }
 }
 
 /// The transfer times of the first real-time stream, which stands for the case; of a pipeline,

@@ -199,15 +199,17 @@ const COLUMNS: [Column; 18] = [
 const TEXT_COLUMNS: usize = 2;
 
 fn scenario_table(out: &mut String, scenario: &Scenario<'_>, width: usize) {
+    let rows = scenario.told();
+    let is_real_time = rows.iter().all(|(_, stream)| stream.class == StreamClass::RealTime);
     put!(
         out,
-        "{} ({}); real time, transfer Send->Receive, all times in us\n",
+        "{} ({}); {}transfer Send->Receive, all times in us\n",
         scenario.title("us"),
-        plain(scenario.name)
+        plain(scenario.name),
+        if is_real_time { "real time, " } else { "" }
     );
-    let rows = scenario.streams(StreamClass::RealTime);
     if rows.is_empty() {
-        out.push_str("no real-time stream\n");
+        out.push_str("no measured stream\n");
         return;
     }
     let cells: Vec<Vec<String>> = rows

@@ -336,17 +336,21 @@ fn case_meta(
 ) -> Result<CaseMeta, RunnerError> {
     let measured: Vec<_> = scenario.measured_in(run.load).collect();
     let backend = backend::of_case(run.case.backend);
+    let sizes: BTreeSet<u32> = measured.iter().map(|stream| stream.size.get()).collect();
+    let has_slots = scenario.experiment.cases.iter().any(|it| it.backend != CaseBackend::None);
+    let periods = measured.iter().filter_map(|stream| stream.period);
     Ok(CaseMeta {
         scenario: scenario.name.to_string(),
         case: run.case.name.to_string(),
         title: run.case.title.to_string(),
         load: run.load.to_string(),
-        message_bytes: measured.first().map_or(0, |stream| stream.size.get()),
+        message_bytes: sizes.first().copied().filter(|_| sizes.len() == 1).unwrap_or(0),
         tdm: backend.as_ref().is_some_and(|backend| backend.slots != SlotPromise::None),
         backend,
         reserved: backend::reserved(scenario, run.case.backend)?,
-        schedule: Some(scenario.schedule.clone()),
-        cycle_ns: None,
+        schedule: has_slots.then(|| scenario.schedule.clone()),
+        // Where nothing has slots, the figures are of periods.
+        cycle_ns: periods.max().or(Some(Span::from_ms(1))).filter(|_| !has_slots),
         rate: scenario.segment().rate,
         published: published(scenario, run.case),
         streams: measured
@@ -425,10 +429,18 @@ fn host_fact(fact: snapshot::Fact) -> Fact {
     }
 }
 
-/// A directory for a run that nobody named: `runs/TIME-NAME` below the current one.
+/// A directory for a run that nobody named: `runs/TIME-NAME` below the current one, with a number
+/// behind it where that is there.
 pub fn default_directory(name: &str, below: &Path) -> PathBuf {
     let seconds = clock::now::<Utc>().as_ns().div_euclid(1_000_000_000);
-    below.join("runs").join(format!("{}-{name}", utc_text(seconds)))
+    free(&below.join("runs"), &format!("{}-{name}", utc_text(seconds)))
+}
+
+/// The first of `NAME`, `NAME-2`, `NAME-3` and so on that is not there.
+fn free(below: &Path, name: &str) -> PathBuf {
+    let numbered = (2..).map(|number: u32| below.join(format!("{name}-{number}")));
+    let mut all = std::iter::once(below.join(name)).chain(numbered);
+    all.find(|path| !path.exists()).unwrap_or_else(|| below.join(name))
 }
 
 /// Seconds since 1970 as `20261121T093000Z`, by the days-to-civil rule of the Gregorian calendar.
@@ -455,6 +467,16 @@ const DRAIN: Span = Span::from_ms(150);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn t0_runs_that_begin_in_one_second_have_directories_of_their_own() {
+        let below = tempfile::tempdir().unwrap();
+        for name in ["x", "x-2", "x-3"] {
+            let free = free(below.path(), "x");
+            assert_eq!(free, below.path().join(name));
+            std::fs::create_dir(free).unwrap();
+        }
+    }
 
     #[test]
     fn t0_dates_are_those_of_the_calendar() {

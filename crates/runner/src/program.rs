@@ -19,7 +19,7 @@ use timewire_datapath::observe::{MeasuredPort, ObservedPort, observe};
 use timewire_datapath::pipeline::{self, Step};
 use timewire_datapath::record::Recorder;
 use timewire_datapath::release::SlotTimer;
-use timewire_datapath::traffic::{self, Cycle, FloodRate, Pace, Task};
+use timewire_datapath::traffic::{self, Due, FloodRate, Pace, Task};
 
 use crate::RunnerError;
 use crate::error::Context;
@@ -86,7 +86,7 @@ pub enum Program {
         /// Whom to.
         to: Ipv4Addr,
         /// When messages are due.
-        cycle: Cycle,
+        due: Due,
         /// When they leave.
         pace: ProgramPace,
         /// Where the records go.
@@ -335,10 +335,10 @@ fn perform(program: &Program, file: &Path) -> Result<(), RunnerError> {
             let told = telling(file, task, || traffic::server(task, pace, *drain, &recorder));
             records.close(recorder, told)
         }
-        Program::Talker { task, to, cycle, pace, records } => {
+        Program::Talker { task, to, due, pace, records } => {
             let pace = pace.resolve()?;
             let recorder = records.create()?;
-            let told = telling(file, task, || traffic::talker(task, *to, *cycle, pace, &recorder));
+            let told = telling(file, task, || traffic::talker(task, *to, due, pace, &recorder));
             records.close(recorder, told)
         }
         Program::Listener { task, drain, records } => {

@@ -30,6 +30,7 @@
 
 mod compare;
 mod dropped;
+mod limits;
 mod resumed;
 mod simulated;
 mod traced;
@@ -50,13 +51,11 @@ use timewire_capture::record::RecordFile;
 use timewire_capture::series::StreamTimeSeries;
 use timewire_capture::summary::{
     BackendChoice, BackendSummary, CaseSummary, Fact, FactLevel, Finding, MacSummary, Published,
-    SUMMARY_SCHEMA, SlotShape, StreamClass, StreamPromise, Summary,
+    SUMMARY_SCHEMA, SlotShape, StreamClass, Summary,
 };
 use timewire_datapath::files::{self, read_json, write_json, write_whole};
 use timewire_host::snapshot::Snapshot;
-use timewire_model::scenario::network::{
-    NetMetric, NetworkCases, NetworkFile, RelativeLimit, StreamLimit,
-};
+use timewire_model::scenario::network::{NetworkCases, NetworkFile, RelativeLimit, StreamLimit};
 use timewire_model::scenario::{self, Scenario};
 use timewire_model::tdm::TdmSchedule;
 
@@ -448,6 +447,7 @@ impl RunDir {
         }
         let mut findings = self.network_findings(&meta, &mut cases)?;
         findings.extend(judge(&self.limits()?, &cases));
+        limits::give(&mut cases, &self.all_limits()?);
         let verdict = verdict(&findings);
         findings.extend(notes);
         let summary = Summary {
@@ -489,31 +489,11 @@ impl RunDir {
                     judged.fill(summary);
                     findings.extend(judged.findings);
                 }
-                Some(summary) => {
-                    findings.extend(simulated::findings(&path, label)?);
-                    self.limit_streams(id, summary)?;
-                }
+                Some(_) => findings.extend(simulated::findings(&path, label)?),
                 None => findings.push(simulated::cut_short(label)),
             }
         }
         Ok(findings)
-    }
-
-    /// Gives the streams of a simulated case the limits of their latency.
-    fn limit_streams(&self, id: &str, summary: &mut CaseSummary) -> Result<(), RunnerError> {
-        let limits = self.network(id)?.all_limits();
-        for stream in &mut summary.streams {
-            let own = limits.iter().filter(|it| it.stream.as_str() == stream.name);
-            let own = own.filter_map(|it| match (it.metric, it.at_most) {
-                (NetMetric::LatencyMax, scenario::AtMost::Time(span)) => Some(span.as_ns()),
-                _ => None,
-            });
-            stream.promise = own.min().map(|limit_ns| {
-                let by = "limits".to_owned();
-                StreamPromise { by, latency_ns: None, limit_ns }
-            });
-        }
-        Ok(())
     }
 
     /// The network of a case.

@@ -3,6 +3,8 @@
 //! windows at which the link is free of its own earlier frames, and the frame ends before the
 //! window does. Due times: of messages with a period, those that a late sender still sends.
 
+use std::collections::VecDeque;
+
 use timewire_base::{CyclicWindows, Instant, Phase, Span, Tai};
 
 /// Gives launch times. It reads no clock and remembers only when its last frame ends.
@@ -42,34 +44,47 @@ impl LaunchTimes {
     }
 }
 
-/// Gives the instants at which messages of a period are due: `offset` after each whole multiple of
-/// the period. It reads no clock and remembers only the last instant.
+/// Gives the instants at which the messages of a talker are due. It reads no clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DueTimes {
-    period: Span,
-    offset: Span,
-    last: Option<Instant<Tai>>,
+pub struct DueTimes(Due);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Due {
+    InPeriods { period: Span, offset: Span, last: Option<Instant<Tai>> },
+    Listed(VecDeque<Instant<Tai>>),
 }
 
 impl DueTimes {
-    /// A period of nothing is one of a nanosecond.
-    pub fn new(period: Span, offset: Span) -> DueTimes {
-        DueTimes { period: period.max(Span::from_ns(1)), offset, last: None }
+    /// `offset` after each whole multiple of the period. A period of nothing is one of a
+    /// nanosecond.
+    pub fn in_periods(period: Span, offset: Span) -> DueTimes {
+        let period = period.max(Span::from_ns(1));
+        DueTimes(Due::InPeriods { period, offset, last: None })
     }
 
-    /// When the next message is due: one period after the last one, also when that is over, but of
-    /// several that are over the latest. The first is due after now.
+    /// So long after a start each, in their order.
+    pub fn listed(start: Instant<Tai>, times: &[Span]) -> DueTimes {
+        DueTimes(Due::Listed(times.iter().map(|after| start.saturating_add(*after)).collect()))
+    }
+
+    /// When the next message is due; `None` after the last of a list.
     ///
-    /// So a sender that is late by less than a period loses no message and sends no two at once.
-    pub fn next(&mut self, now: Instant<Tai>) -> Instant<Tai> {
-        let since = now.saturating_add(-self.offset).as_ns().rem_euclid(self.period.as_ns());
-        let latest = now.saturating_add(-Span::from_ns(since));
-        let next = match self.last {
-            None => latest.saturating_add(self.period),
-            Some(last) => latest.max(last.saturating_add(self.period)),
+    /// In periods, it is one period after the last one, also when that is over, but of several that
+    /// are over the latest; the first is due after now. So a sender that is late by less than a
+    /// period loses no message and sends no two at once. Of a list none is left out.
+    pub fn next(&mut self, now: Instant<Tai>) -> Option<Instant<Tai>> {
+        let (period, offset, last) = match &mut self.0 {
+            Due::InPeriods { period, offset, last } => (*period, *offset, last),
+            Due::Listed(times) => return times.pop_front(),
         };
-        self.last = Some(next);
-        next
+        let since = now.saturating_add(-offset).as_ns().rem_euclid(period.as_ns());
+        let latest = now.saturating_add(-Span::from_ns(since));
+        let next = match *last {
+            None => latest.saturating_add(period),
+            Some(last) => latest.max(last.saturating_add(period)),
+        };
+        *last = Some(next);
+        Some(next)
     }
 }
 
@@ -119,14 +134,18 @@ mod tests {
 
     #[test]
     fn t0_a_late_sender_loses_no_message_unless_a_period_is_over() {
-        let mut due = DueTimes::new(Span::from_ns(100), Span::from_ns(30));
+        let mut due = DueTimes::in_periods(Span::from_ns(100), Span::from_ns(30));
         let asked =
             [(0, 30), (30, 130), (131, 230), (329, 330), (431, 430), (431, 530), (900, 830)];
         for (now, expected) in asked {
-            assert_eq!(due.next(at(now)), at(expected), "at {now}");
+            assert_eq!(due.next(at(now)), Some(at(expected)), "at {now}");
         }
-        let first = |now| DueTimes::new(Span::from_ns(100), Span::from_ns(30)).next(at(now));
-        assert_eq!([first(29), first(30), first(-171)], [at(30), at(130), at(-170)]);
+        let times = || DueTimes::in_periods(Span::from_ns(100), Span::from_ns(30));
+        let first = |now| times().next(at(now));
+        assert_eq!([first(29), first(30), first(-171)], [30, 130, -170].map(|it| Some(at(it))));
+        let mut due = DueTimes::listed(at(7), &[Span::ZERO, Span::from_ns(3)]);
+        let asked = [9, 9, 90].map(|now| due.next(at(now)));
+        assert_eq!(asked, [Some(at(7)), Some(at(10)), None]);
     }
 
     #[test]

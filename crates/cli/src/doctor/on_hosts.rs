@@ -41,9 +41,10 @@ pub(super) fn run(args: &Doctor, hosts: &Path) -> anyhow::Result<ExitCode> {
     }
     let what = Path::new(what);
     let (file, _) = place::hosts(hosts, NOTHING)?;
-    let is_network =
-        fs::read_to_string(what).is_ok_and(|text| FileKind::of(&text) == Some(FileKind::Network));
-    if is_network {
+    let is_network = |text: String| {
+        FileKind::of(&text) == Some(FileKind::Network) && !FileKind::is_one_segment(&text)
+    };
+    if fs::read_to_string(what).is_ok_and(is_network) {
         let (name, cases) = network::compiled_for(what, hosts, NOTHING)?;
         return tell(&Preflight::of_network(name, &cases, &file), args);
     }

@@ -19,7 +19,7 @@ use crate::traffic::parse_interval;
 #[derive(Debug, Args)]
 pub struct Times {
     /// Also write the time that each message took to this file, as an interval log of
-    /// HdrHistogram; of `run`, `demo`, `sim`, `talk`, `listen` and `lab segment`
+    /// HdrHistogram; of `run`, `demo`, `sim`, `talk` and `listen`
     #[arg(long, value_name = "FILE", conflicts_with = "serve")]
     pub hdr: Option<PathBuf>,
     /// With --hdr: one histogram of each stream for so long [default: 1s]
@@ -74,7 +74,7 @@ impl Times {
         let Some((what, series)) = reports::times(directory, kind)? else {
             bail!(
                 "{} has no times of single messages for --hdr, --csv and --parquet: they are for \
-                 runs of `run`, `demo`, `sim`, `talk`, `listen` and `lab segment`",
+                 runs of `run`, `demo`, `sim`, `talk` and `listen`",
                 directory.display()
             );
         };

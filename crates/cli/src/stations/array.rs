@@ -249,7 +249,7 @@ fn make(args: &Run, path: &Path, engine: EngineChoice) -> anyhow::Result<ExitCod
     let hosts = match &args.place.on {
         Place::Hosts(on) => Some(place::hosts(on, NOTHING_MADE)?),
         Place::Lab => None,
-        Place::LabUml | Place::Sim => bail!(
+        Place::LabUml | Place::LabQemu | Place::Sim => bail!(
             "with --array the stations are on the node of the task, or where a hosts file says; \
              for a simulation or a laboratory on each node, let a step of the experiment be \
              `timewire run SCENARIO --on lab:uml` or `--on sim`"

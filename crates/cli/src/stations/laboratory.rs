@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `run --on lab:uml` with an experiment file: its network in a machine of the laboratory, where
-//! its stations are namespaces.
+//! `run --on lab:uml` or `lab:qemu` with an experiment file: its network in a machine of the
+//! laboratory, where its stations are namespaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use timewire_lab::fixture::{Bench, Fixture};
-use timewire_lab::uml::Kernel;
 use timewire_model::scenario::experiment_file::{ExperimentFile, NetworkSpec};
 use timewire_model::scenario::hosts_file::{AgentAddress, HostsFile};
 
 use crate::ending::WORDS;
-use crate::experiment::{RUN_MEMORY_MIB, Run, code_of, inner_command};
-use crate::lab;
+use crate::experiment::{Run, inner_command};
+use crate::machine::RunMachine;
 
 /// The network of a file, or why there is none.
 pub fn network(file: &ExperimentFile) -> anyhow::Result<&NetworkSpec> {
@@ -30,21 +29,16 @@ pub fn network(file: &ExperimentFile) -> anyhow::Result<&NetworkSpec> {
 
 /// Runs this same command in a machine, which writes into the run directory.
 pub fn in_machine(args: &Run, directory: &Path) -> anyhow::Result<ExitCode> {
-    let kernel = Kernel::find(args.place.kernel.as_deref())?;
+    let machine = RunMachine::find(&args.place)?;
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
     let directory =
         directory.canonicalize().with_context(|| format!("cannot find {}", directory.display()))?;
-    let time = lab::time_for(args.place.time, &kernel);
-    let mut command = inner_command(&directory, &kernel.about().release)?;
+    let mut command = inner_command(&directory, &machine.described())?;
     if args.output.json {
         command.push("--json".to_owned());
     }
-    let mut machine = lab::machine_like_this(command, time)?;
-    machine.writable = vec![directory];
-    machine.memory_mib = RUN_MEMORY_MIB;
-    machine.connection = lab::to_our_descriptors(Vec::new())?;
-    match code_of(machine, &kernel)? {
+    match machine.run(command, &directory)? {
         Some(code) => Ok(ExitCode::from(code)),
         None => bail!("{WORDS}; the same command goes on with what is not done"),
     }

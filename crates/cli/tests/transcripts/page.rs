@@ -178,7 +178,7 @@ impl Page {
 
 impl Part {
     fn needs_the_laboratory(&self) -> bool {
-        let words = ["--on lab:uml", "lab exec", "lab segment", "lab shell"];
+        let words = ["--on lab:uml", "lab exec", "lab shell"];
         let needs = |shown: &Shown| words.iter().any(|word| shown.command.contains(word));
         self.commands().iter().any(needs)
     }

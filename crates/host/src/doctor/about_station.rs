@@ -94,6 +94,7 @@ fn has(stream: &Stream, station: &StationName) -> bool {
     match stream {
         Stream::RequestResponse(it) => it.talker == *station || it.listeners == *station,
         Stream::Cyclic(it) => it.talker == *station || it.listeners == *station,
+        Stream::Sporadic(it) => it.talker == *station || it.listeners == *station,
         Stream::Pipeline(it) => it.stations.contains(station),
         Stream::Flood(it) => it.talker == *station || it.listeners == *station,
     }

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use timewire_base::{FrameLen, SduLen, Span};
 
 use super::check_limits::check_limits;
-use super::cyclic::check_cyclic;
+use super::cyclic::{check_cyclic, check_sporadic};
 use super::further::FurtherChecks;
 use super::host;
 use super::item::Reader;
@@ -192,6 +192,7 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Str
             }
         }
         Stream::Cyclic(s) => check_cyclic(reader, at, s),
+        Stream::Sporadic(s) => check_sporadic(reader, at, s),
         Stream::Pipeline(s) => {
             check_pipeline(scenario, reader, at, s);
         }
@@ -228,7 +229,7 @@ fn check_message(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &St
     let is_numbered = match stream {
         Stream::Flood(_) => false,
         Stream::Cyclic(stream) => !scenario.is_of_program(stream),
-        Stream::RequestResponse(_) | Stream::Pipeline(_) => true,
+        Stream::RequestResponse(_) | Stream::Sporadic(_) | Stream::Pipeline(_) => true,
     };
     if is_numbered && message.get() < Stream::SMALLEST_MEASURED {
         let text = format!("a message of {message} has no room for its number");

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Messages at a fixed period from one station to another, as traffic: the keys, what is measured,
-//! and what must hold between the keys.
+//! Messages from one station to another to which nothing comes back, at a fixed period or at any
+//! time: the keys, what is measured, and what must hold between the keys.
 
 use timewire_base::{Port, Priority, Span, StationName};
 
 use super::item::Reader;
 use super::model::{Measured, MessageFlow, StreamClass, filled};
+use super::network::{NetDelay, NetDrawn};
+use super::network_check;
 use super::record::record;
 use super::value::{ByteCount, Name};
 
@@ -40,6 +42,35 @@ record! {
     }
 }
 
+record! {
+    /// A measured stream: the talker sends messages at any time, with a gap before the next, and
+    /// nothing comes back.
+    pub struct Sporadic {
+        /// Name of the stream.
+        name: Name,
+        /// The station that sends.
+        talker: StationName,
+        /// The station that receives.
+        listeners: StationName,
+        /// Length of the messages (UDP payload).
+        size: ByteCount,
+        /// From one message to the next; the same `seed` gives the same gaps in every place.
+        gap: NetDelay,
+        /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
+        /// a priority is a real-time stream: its programs run with a real-time policy. Without,
+        /// it is best effort.
+        priority: Option<Priority>,
+        /// UDP port of the listener; no other stream may use it. Without, the next free one from
+        /// 15001 on.
+        port: Option<Port>,
+        /// A message that arrives later than this after it was sent is counted as late; without it,
+        /// none is.
+        deadline: Option<Span>,
+        /// In which loads of the experiment the stream runs; without it, in all.
+        loads: Option<Vec<Name>>,
+    }
+}
+
 impl Cyclic {
     /// UDP port of the listener.
     ///
@@ -66,11 +97,60 @@ impl Cyclic {
     }
 }
 
-pub(super) fn check_cyclic(reader: &mut Reader, at: &str, stream: &Cyclic) {
-    if stream.talker == stream.listeners {
-        let message = format!("`{}` is the talker as well", stream.listeners);
+impl Sporadic {
+    /// UDP port of the listener.
+    ///
+    /// **Panics**: never, of a file that was read.
+    pub fn port(&self) -> Port {
+        filled(self.port)
+    }
+
+    /// Whether it goes before others.
+    pub fn class(&self) -> StreamClass {
+        StreamClass::of(self.priority)
+    }
+
+    pub(super) fn measured(&self) -> Measured<'_> {
+        Measured {
+            name: self.name.clone(),
+            class: self.class(),
+            deadline: self.deadline.unwrap_or(Span::ZERO),
+            size: self.size,
+            period: None,
+            way: MessageFlow::OneWay { port: self.port() },
+            senders: vec![&self.talker],
+        }
+    }
+}
+
+pub(super) fn check_sporadic(reader: &mut Reader, at: &str, stream: &Sporadic) {
+    other_end(reader, at, (&stream.talker, &stream.listeners));
+    let key = format!("{at}.gap");
+    if let NetDelay::Drawn(NetDrawn::Recorded(_)) = &stream.gap {
+        let message = "recorded times are read by the simulator of networks alone".to_owned();
+        reader.fail_at(&key, message, "write the times: `{ kind: empirical, times: [...] }`");
+    } else {
+        network_check::gap(reader, &key, &stream.gap);
+    }
+    deadline(reader, at, stream.deadline);
+}
+
+fn other_end(reader: &mut Reader, at: &str, (talker, listener): (&StationName, &StationName)) {
+    if talker == listener {
+        let message = format!("`{listener}` is the talker as well");
         reader.fail_at(&format!("{at}.listeners"), message, "name two different stations");
     }
+}
+
+fn deadline(reader: &mut Reader, at: &str, deadline: Option<Span>) {
+    if deadline == Some(Span::ZERO) {
+        let message = "a deadline of 0ns is missed by every message".into();
+        reader.fail_at(&format!("{at}.deadline"), message, "one period is usual");
+    }
+}
+
+pub(super) fn check_cyclic(reader: &mut Reader, at: &str, stream: &Cyclic) {
+    other_end(reader, at, (&stream.talker, &stream.listeners));
     if stream.period == Span::ZERO {
         let message = "a message every 0ns leaves no time for any".into();
         reader.fail_at(&format!("{at}.period"), message, "one cycle is usual");
@@ -78,8 +158,5 @@ pub(super) fn check_cyclic(reader: &mut Reader, at: &str, stream: &Cyclic) {
         let message = format!("an offset of {} is no part of {}", stream.offset, stream.period);
         reader.fail_at(&format!("{at}.offset"), message, "write less than the `period`");
     }
-    if stream.deadline == Some(Span::ZERO) {
-        let message = "a deadline of 0ns is missed by every message".into();
-        reader.fail_at(&format!("{at}.deadline"), message, "one period is usual");
-    }
+    deadline(reader, at, stream.deadline);
 }

@@ -63,6 +63,7 @@ fn ports(scenario: &mut Scenario, reader: &mut Reader) {
         let (port, count) = match stream {
             Stream::RequestResponse(stream) => (&mut stream.port, 1),
             Stream::Cyclic(stream) => (&mut stream.port, 1),
+            Stream::Sporadic(stream) => (&mut stream.port, 1),
             Stream::Flood(stream) => (&mut stream.port, 1),
             Stream::Pipeline(stream) => {
                 (&mut stream.port, stream.stations.len().saturating_sub(1).max(1))

@@ -116,7 +116,7 @@ fn too_much(scenario: &Scenario, reader: &mut Reader) {
     let often = scenario.streams.iter().enumerate().filter_map(|(i, stream)| match stream {
         Stream::Pipeline(pipeline) => Some((pipeline.period?, i)),
         Stream::Cyclic(stream) => Some((stream.period, i)),
-        Stream::RequestResponse(_) | Stream::Flood(_) => None,
+        Stream::RequestResponse(_) | Stream::Sporadic(_) | Stream::Flood(_) => None,
     });
     let (key, hint) = match often.min() {
         Some((period, i)) => (
@@ -236,7 +236,7 @@ impl Scenario {
             let in_cycle = match stream {
                 Stream::Pipeline(pipeline) => pipeline.period.map_or(1, |it| ceil(cycle, it)),
                 Stream::Cyclic(stream) => ceil(cycle, stream.period),
-                Stream::RequestResponse(_) | Stream::Flood(_) => 1,
+                Stream::RequestResponse(_) | Stream::Sporadic(_) | Stream::Flood(_) => 1,
             };
             let frames = in_cycle.saturating_mul(u64::try_from(sends).unwrap_or(u64::MAX));
             let ports = stream.ports();

@@ -4,14 +4,15 @@
 
 use std::fmt;
 
+use super::segment_network;
 use super::tree::{self, Node, Value};
 
 /// The kinds of files in YAML or JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A network of one segment with an experiment.
+    /// A network of one segment with an experiment of backends.
     Scenario,
-    /// A network of links, or without an experiment.
+    /// Any other network.
     Network,
     /// A network file with nothing but host settings.
     HostSettings,
@@ -46,7 +47,10 @@ impl FileKind {
         };
         match value("kind").and_then(scalar) {
             Some("network") if has("experiment") && !has("links") => {
-                return Some(FileKind::Scenario);
+                return Some(match value("experiment").is_some_and(has_changes) {
+                    true => FileKind::Network,
+                    false => FileKind::Scenario,
+                });
             }
             Some("network") => {
                 let network = ["links", "bridges", "segments", "streams", "programs"];
@@ -74,6 +78,13 @@ impl FileKind {
         }
     }
 
+    /// Whether a text is a network of one segment without an experiment, which scenarios' verbs
+    /// take, too: it is a scenario of one case.
+    pub fn is_one_segment(text: &str) -> bool {
+        FileKind::of(text) == Some(FileKind::Network)
+            && tree::parse(text).is_ok_and(|root| segment_network::is_one(&root))
+    }
+
     /// The verb that takes a file of this kind and name.
     pub fn taken_by(&self, file: &str) -> Option<String> {
         Some(match self {
@@ -81,7 +92,7 @@ impl FileKind {
             FileKind::Network => format!("timewire plan {file}"),
             FileKind::HostSettings => format!("timewire apply {file}"),
             FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
-            FileKind::Programs => format!("timewire lab segment {file}"),
+            FileKind::Programs => format!("timewire run {file} --on lab:uml"),
             FileKind::Streams => format!("timewire talk --streams {file}"),
             FileKind::Hosts => format!("timewire run NETWORK --on {file}"),
             FileKind::Written(_) => return None,
@@ -115,6 +126,14 @@ fn key(node: &Node, name: &str) -> bool {
     matches!(&node.value, Value::Map(entries) if entries.iter().any(|(key, _)| key.text == name))
 }
 
+/// Whether cases of an experiment change the network, and have no backends.
+fn has_changes(experiment: &Node) -> bool {
+    let Value::Map(entries) = &experiment.value else { return false };
+    let cases = entries.iter().find(|(key, _)| key.text == "cases").map(|(_, it)| &it.value);
+    let Some(Value::List(cases)) = cases else { return false };
+    cases.iter().any(|case| key(case, "change")) && !cases.iter().any(|case| key(case, "backend"))
+}
+
 fn is_ours(schema: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "./-_".contains(c);
     schema.starts_with("timewire.") && schema.len() < 60 && schema.chars().all(plain)
@@ -135,6 +154,14 @@ mod tests {
             ("kind: network\nstations: [{name: a, host: 7}]\nlinks: []", FileKind::Network),
             ("timewire: 1\nlinks: []", FileKind::Network),
             ("timewire: 1\nhost: ", FileKind::Network),
+            (
+                "kind: network\nexperiment: { cases: [{ change: 7 }, { name: x }] }",
+                FileKind::Network,
+            ),
+            (
+                "kind: network\nexperiment: { cases: [{ change: 7 }, { backend: mac }] }",
+                FileKind::Scenario,
+            ),
             ("kind: experiment", FileKind::Experiment),
             ("kind: network\nprograms: 5", FileKind::Programs),
             ("kind: network\nprograms: []\nlinks: []", FileKind::Programs),

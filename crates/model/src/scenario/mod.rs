@@ -34,6 +34,7 @@ mod network_plan;
 mod pipeline;
 mod programs;
 mod record;
+mod segment_network;
 mod several;
 mod slots;
 pub mod streams;
@@ -41,7 +42,7 @@ mod suggest;
 mod tree;
 mod value;
 
-pub use cyclic::Cyclic;
+pub use cyclic::{Cyclic, Sporadic};
 pub use error::{ScenarioError, ScenarioErrors};
 pub use from_streams::Need;
 pub use further::{FurtherChecks, NothingFurther, Refused};
@@ -64,8 +65,9 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 impl Scenario {
-    /// Reads and checks a scenario; `file_name` is for the messages. Callers use
-    /// `timewire_tsn::file`, which has the further checks.
+    /// Reads and checks a scenario, or a network of one segment without an experiment, which is one
+    /// case; `file_name` is for the messages. Callers use `timewire_tsn::file`, which has the
+    /// further checks.
     ///
     /// **Errors**: everything that is wrong with the text, each with its place.
     pub fn parse_with(
@@ -76,8 +78,15 @@ impl Scenario {
         let failed = |problems| ScenarioErrors::new(file_name, text, problems);
         let root = tree::parse(text).map_err(failed)?;
         let mut reader = Reader::new(root.mark);
-        reader.has_pipelines = true;
-        let mut scenario = Scenario::read(&root, &mut reader);
+        let mut scenario = if segment_network::is_one(&root) {
+            let network = network_cases::read_only(&root, further, &mut reader);
+            // Its names are checked, and those of segments are no stations.
+            reader.mentions.clear();
+            network.and_then(|network| segment_network::scenario(&network, &mut reader))
+        } else {
+            reader.has_pipelines = true;
+            Scenario::read(&root, &mut reader)
+        };
         if let Some(scenario) = &mut scenario {
             // What is compared with the slots is not, when there are none.
             if derive::derive(scenario, &mut reader) && from_streams::make(scenario, &mut reader) {

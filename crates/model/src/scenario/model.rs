@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use timewire_base::{BitsPerSecond, Port, Priority, SocketPriority, Span, StationName};
 
-use super::cyclic::Cyclic;
+use super::cyclic::{Cyclic, Sporadic};
 use super::from_streams::ceil;
 use super::host::DesiredHost;
 use super::network::NetworkKind;
@@ -33,6 +33,8 @@ record! {
         duration: Span,
         /// Time at the start of each measurement that is not counted.
         warm_up: Span = "300ms",
+        /// Everything that is random follows from it.
+        seed: Count<0, 0xffff_ffff> = "1",
         /// The segment that all stations share: one.
         segments: Vec<Segment>,
         /// The hosts on the segment, at least two, all in one subnet.
@@ -183,6 +185,8 @@ kinds! {
         RequestResponse(RequestResponse) = "request-response",
         /// Measured: one station sends to another in each period.
         Cyclic(Cyclic) = "cyclic",
+        /// Measured: one station sends to another at any time, with a gap before the next.
+        Sporadic(Sporadic) = "sporadic",
         /// Measured: a computation in steps on several stations, one after the other; each hands
         /// what it has on to the next.
         Pipeline(Pipeline) = "pipeline",
@@ -480,6 +484,8 @@ choice! {
         LatencyMax = "latency-max",
         /// Mean of the latencies.
         LatencyMean = "latency-mean",
+        /// Longest latency less the shortest.
+        Jitter = "jitter",
         /// Median of the times from sending to the segment.
         SlotWaitP50 = "slot-wait-p50",
         /// 90th percentile of the times from sending to the segment.
@@ -559,7 +565,10 @@ impl Scenario {
     pub fn floods(&self) -> impl Iterator<Item = &Flood> {
         self.streams.iter().filter_map(|stream| match stream {
             Stream::Flood(stream) => Some(stream),
-            Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Pipeline(_) => None,
+            Stream::RequestResponse(_)
+            | Stream::Cyclic(_)
+            | Stream::Sporadic(_)
+            | Stream::Pipeline(_) => None,
         })
     }
 }
@@ -611,6 +620,7 @@ impl Stream {
                 senders: vec![&stream.talker, &stream.listeners],
             }],
             Stream::Cyclic(stream) => vec![stream.measured()],
+            Stream::Sporadic(stream) => vec![stream.measured()],
             Stream::Pipeline(stream) => stream.measured(),
             Stream::Flood(_) => Vec::new(),
         }
@@ -621,6 +631,7 @@ impl Stream {
         match self {
             Stream::RequestResponse(stream) => &stream.name,
             Stream::Cyclic(stream) => &stream.name,
+            Stream::Sporadic(stream) => &stream.name,
             Stream::Pipeline(stream) => &stream.name,
             Stream::Flood(stream) => &stream.name,
         }
@@ -631,6 +642,7 @@ impl Stream {
         match self {
             Stream::RequestResponse(stream) => filled(stream.port),
             Stream::Cyclic(stream) => stream.port(),
+            Stream::Sporadic(stream) => stream.port(),
             Stream::Pipeline(stream) => filled(stream.port),
             Stream::Flood(stream) => stream.port(),
         }
@@ -641,6 +653,7 @@ impl Stream {
         match self {
             Stream::RequestResponse(stream) => stream.port.into_iter().collect(),
             Stream::Cyclic(stream) => stream.port.into_iter().collect(),
+            Stream::Sporadic(stream) => stream.port.into_iter().collect(),
             Stream::Pipeline(stream) => stream.ports(),
             Stream::Flood(stream) => stream.port.into_iter().collect(),
         }
@@ -651,6 +664,7 @@ impl Stream {
         match self {
             Stream::RequestResponse(stream) => stream.priority,
             Stream::Cyclic(stream) => stream.priority,
+            Stream::Sporadic(stream) => stream.priority,
             Stream::Pipeline(stream) => stream.priority,
             Stream::Flood(_) => None,
         }
@@ -661,6 +675,7 @@ impl Stream {
         match self {
             Stream::RequestResponse(stream) => stream.size,
             Stream::Cyclic(stream) => stream.size,
+            Stream::Sporadic(stream) => stream.size,
             Stream::Pipeline(stream) => stream.size,
             Stream::Flood(stream) => stream.size,
         }
@@ -678,6 +693,7 @@ impl Stream {
                 senders.map(|(i, station)| (format!("stations[{i}]"), station)).collect()
             }
             Stream::Cyclic(s) => vec![("talker".to_owned(), &s.talker)],
+            Stream::Sporadic(s) => vec![("talker".to_owned(), &s.talker)],
             Stream::Flood(s) => vec![("talker".to_owned(), &s.talker)],
         }
     }
@@ -687,6 +703,7 @@ impl Stream {
         match self {
             Stream::RequestResponse(stream) => stream.loads.as_deref(),
             Stream::Cyclic(stream) => stream.loads.as_deref(),
+            Stream::Sporadic(stream) => stream.loads.as_deref(),
             Stream::Pipeline(stream) => stream.loads.as_deref(),
             Stream::Flood(stream) => stream.loads.as_deref(),
         }

@@ -60,7 +60,7 @@ record! {
         ports: Vec<NetPort> = "[]",
         /// Streams of messages. Host settings need none, nor a planner to which others are given.
         streams: Vec<NetStream> = "[]",
-        /// The user's own programs, for `timewire lab segment`: one a station.
+        /// The user's own programs. Without streams, one a station, each on a kernel of its own.
         programs: Vec<StationProgram> = "[]",
         /// What goes wrong.
         faults: Vec<NetFault> = "[]",

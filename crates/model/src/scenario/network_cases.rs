@@ -271,6 +271,17 @@ impl NetworkFile {
     }
 }
 
+/// A file without an experiment, checked. What is wrong with it is in the reader.
+pub(super) fn read_only(
+    root: &Node,
+    further: &dyn FurtherChecks,
+    reader: &mut Reader,
+) -> Option<NetworkFile> {
+    let file = read(root, Checks { further, streams: true }, reader)?;
+    refuse_cases(&file, reader);
+    Some(file).filter(|_| reader.problems.is_empty())
+}
+
 /// Reads one network, and checks what needs no other.
 fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkFile> {
     let mut file = NetworkFile::read(root, reader)?;
@@ -481,9 +492,9 @@ fn only_limits_of(root: &mut Node, case: &str) {
 }
 
 /// What the only network of a file without an experiment is called.
-const ONLY_CASE: &str = "network";
+pub(super) const ONLY_CASE: &str = "network";
 /// Under what load it is.
-const ONLY_LOAD: &str = "all";
+pub(super) const ONLY_LOAD: &str = "all";
 /// Most memory that the texts of all networks take together.
 const MAX_BYTES: usize = 256 << 20;
 

@@ -254,9 +254,7 @@ impl Checker<'_> {
                     takes_time(reader, &at("period"), cyclic.period);
                 }
                 NetTraffic::Sporadic(sporadic) => {
-                    delay(reader, &at("gap"), &sporadic.gap);
-                    let most = sporadic.gap.range().1.unwrap_or(Span::MAX);
-                    takes_time(reader, &at("gap"), most);
+                    gap(reader, &at("gap"), &sporadic.gap);
                 }
                 NetTraffic::Flood(_) => {}
                 NetTraffic::Request(request) => {
@@ -563,6 +561,12 @@ fn takes_time(reader: &mut Reader, key: &str, span: Span) {
     if span == Span::ZERO {
         reader.fail_at(key, "it takes time".to_owned(), "write a time above zero, such as 1ms");
     }
+}
+
+/// A gap between messages: as any delay, and at times above zero.
+pub(super) fn gap(reader: &mut Reader, key: &str, gap: &NetDelay) {
+    delay(reader, key, gap);
+    takes_time(reader, key, gap.range().1.unwrap_or(Span::MAX));
 }
 
 fn delay(reader: &mut Reader, key: &str, delay: &NetDelay) {

@@ -207,7 +207,10 @@ impl Scenario {
         let running = self.streams.iter().filter(|stream| stream.runs_in(load));
         running.filter_map(|stream| match stream {
             Stream::Pipeline(pipeline) => Some(pipeline),
-            Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Flood(_) => None,
+            Stream::RequestResponse(_)
+            | Stream::Cyclic(_)
+            | Stream::Sporadic(_)
+            | Stream::Flood(_) => None,
         })
     }
 }

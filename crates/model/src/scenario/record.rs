@@ -97,7 +97,7 @@ fn described<T: Item>(default: Option<&str>) -> Described {
 }
 
 /// The default is text as in the file, so it is read and checked the same way.
-fn default_value<T: Item>(text: &str) -> T {
+pub(super) fn default_value<T: Item>(text: &str) -> T {
     let node = default_node(text);
     T::read(&node, &mut Reader::new(node.mark)).expect(GOOD_DEFAULT)
 }

@@ -168,7 +168,10 @@ pub(super) fn order(scenario: &mut Scenario, reader: &mut Reader) {
         .iter()
         .filter_map(|stream| match stream {
             Stream::Pipeline(pipeline) => Some(&pipeline.stations[..]),
-            Stream::RequestResponse(_) | Stream::Cyclic(_) | Stream::Flood(_) => None,
+            Stream::RequestResponse(_)
+            | Stream::Cyclic(_)
+            | Stream::Sporadic(_)
+            | Stream::Flood(_) => None,
         })
         .collect();
     if pipelines.is_empty() {

@@ -60,6 +60,11 @@ impl Item for Name {
 pub struct Text(String);
 
 impl Text {
+    /// The text of a name.
+    pub(super) fn of(name: &Name) -> Text {
+        Text(name.0.clone())
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

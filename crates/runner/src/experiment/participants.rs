@@ -11,22 +11,26 @@ use timewire_capture::record::RecordHeader;
 use timewire_datapath::monitor::{Between, End};
 use timewire_datapath::observe::{MeasuredPort, ObservedPort};
 use timewire_datapath::pipeline::{Next, Source, Step};
-use timewire_datapath::traffic::{Cycle, FloodRate, LaunchTask, Task};
+use timewire_datapath::traffic::{Due, FloodRate, LaunchTask, Task};
 use timewire_model::scenario::{
     Case, CaseBackend, Cyclic, Flood, Measured, MessageFlow, Name, Pipeline, Release,
-    RequestResponse, Scenario, StationProgram, Stream, StreamClass, address_variable,
+    RequestResponse, Scenario, Sporadic, StationProgram, Stream, StreamClass, address_variable,
     port_variable,
 };
 use timewire_tsn::backend::{LaunchPlan, SlotPromise, TransmitBackend, launch_plan};
 
 use super::{DRAIN, START_AHEAD};
 use crate::RunnerError;
+use crate::error::Context as _;
 use crate::own_program::OwnProgram;
 use crate::program::{Program, ProgramFile, ProgramPace, ProgramPriority, Records};
+use crate::simulation::fixed_or_drawn;
 
 /// What the record files of observers call the hosts that are no stations: they have no slot. No
 /// station has this name.
 const OTHERS: &str = "(others)";
+/// Most messages of a stream whose instants are listed.
+const MOST_MESSAGES: usize = 1_000_000;
 
 /// When a case happens.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +106,8 @@ impl Participants {
     pub(super) fn of(of_case: &ParticipantsOf<'_>) -> Result<Participants, RunnerError> {
         let mut roles: Vec<_> =
             of_case.observers.iter().map(|observer| of_case.observer(observer)).collect();
-        let streams = of_case.scenario.streams.iter();
-        for stream in streams.filter(|stream| stream.runs_in(of_case.load)) {
+        let streams = of_case.scenario.streams.iter().enumerate();
+        for (number, stream) in streams.filter(|it| it.1.runs_in(of_case.load)) {
             match stream {
                 Stream::RequestResponse(stream) => {
                     roles.push(of_case.server(stream)?);
@@ -114,9 +118,13 @@ impl Participants {
                     roles.push(of_case.monitor(stream, End::Talker)?);
                     roles.extend(of_case.taker(stream)?);
                 }
-                Stream::Cyclic(stream) => {
-                    roles.push(of_case.listener(stream)?);
-                    roles.push(of_case.talker(stream)?);
+                Stream::Cyclic(it) => {
+                    let due = Due::InPeriods { period: it.period, offset: it.offset };
+                    roles.extend(of_case.one_way((&it.name, &it.talker, &it.listeners), due)?);
+                }
+                Stream::Sporadic(it) => {
+                    let due = of_case.due(number, it)?;
+                    roles.extend(of_case.one_way((&it.name, &it.talker, &it.listeners), due)?);
                 }
                 Stream::Pipeline(pipeline) => {
                     for place in 0..pipeline.stations.len() {
@@ -341,26 +349,40 @@ impl ParticipantsOf<'_> {
         Ok(self.role(name, &stream.listeners, stream.class(), program))
     }
 
-    fn talker(&self, stream: &Cyclic) -> Result<Role, RunnerError> {
-        let name = format!("{}-talker", stream.name);
-        let program = Program::Talker {
-            task: self.measured_task(&self.measured(&stream.name), &stream.talker)?,
-            to: self.task(&stream.listeners, stream.port(), 0)?.address,
-            cycle: Cycle { period: stream.period, offset: stream.offset },
-            pace: self.pace(stream.class(), &stream.talker),
-            records: self.records(&name, vec![stream.name.to_string()]),
-        };
-        Ok(self.role(name, &stream.talker, stream.class(), program))
+    /// The listener and the talker of a stream to which nothing comes back.
+    fn one_way(
+        &self,
+        (stream, from, to): (&Name, &StationName, &StationName),
+        due: Due,
+    ) -> Result<[Role; 2], RunnerError> {
+        let measured = self.measured(stream);
+        let class = measured.class;
+        let task = self.measured_task(&measured, from)?;
+        let hears = self.task(to, task.port, task.message)?;
+        let address = hears.address;
+        let name = format!("{stream}-listener");
+        let records = self.records(&name, vec![stream.to_string()]);
+        let program = Program::Listener { task: hears, drain: DRAIN, records };
+        let listener = self.role(name, to, class, program);
+        let name = format!("{stream}-talker");
+        let records = self.records(&name, vec![stream.to_string()]);
+        let pace = self.pace(class, from);
+        let program = Program::Talker { task, to: address, due, pace, records };
+        Ok([listener, self.role(name, from, class, program)])
     }
 
-    fn listener(&self, stream: &Cyclic) -> Result<Role, RunnerError> {
-        let name = format!("{}-listener", stream.name);
-        let program = Program::Listener {
-            task: self.task(&stream.listeners, stream.port(), stream.size.get())?,
-            drain: DRAIN,
-            records: self.records(&name, vec![stream.name.to_string()]),
-        };
-        Ok(self.role(name, &stream.listeners, stream.class(), program))
+    /// When messages of a sporadic stream are due, as the simulator of networks has it.
+    fn due(&self, number: usize, stream: &Sporadic) -> Result<Due, RunnerError> {
+        let gap = fixed_or_drawn(&stream.gap);
+        let gap = gap.with_context(|| format!("the gaps of {} are recorded", stream.name))?;
+        let lasts = self.times.to - self.times.start;
+        let seed = (self.scenario.seed.get(), number);
+        let times = gap.releases(seed, lasts, MOST_MESSAGES + 1);
+        if times.len() > MOST_MESSAGES {
+            let what = format!("{} has more than {MOST_MESSAGES} messages", stream.name);
+            return Err(RunnerError::Invalid(format!("{what}: make `gap` or `duration` another")));
+        }
+        Ok(Due::Listed(times))
     }
 
     /// Whether a program of the user's sends a stream's messages here.

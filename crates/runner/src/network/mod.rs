@@ -13,6 +13,7 @@ mod compile;
 pub mod judge;
 mod port;
 mod records;
+pub mod segment;
 mod show;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,8 +72,17 @@ impl LaunchError {
         }
     }
 
+    /// In an emulated machine of the laboratory, where each instruction takes time.
+    pub fn lab_qemu() -> LaunchError {
+        LaunchError::ordinary("lab:qemu".to_owned(), Span::ZERO)
+    }
+
     /// On hosts with ordinary kernels, whose clocks are at most so far apart.
     pub fn hosts(place: String, clock: Span) -> LaunchError {
+        LaunchError::ordinary(place, clock)
+    }
+
+    fn ordinary(place: String, clock: Span) -> LaunchError {
         LaunchError {
             place,
             lead: Span::from_us(100),

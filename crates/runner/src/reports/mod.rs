@@ -40,7 +40,7 @@ pub enum Kind {
     Receive,
     /// `measure path`.
     Path,
-    /// `lab segment`.
+    /// `run` of programs on kernels of their own.
     Segment,
 }
 

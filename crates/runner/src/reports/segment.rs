@@ -143,7 +143,7 @@ pub(super) fn report(directory: &Path) -> Result<RunReport, RunnerError> {
         Some(file) => format!("{}: {}", file.name, file.description),
         None => "Kernels on a simulated segment".to_owned(),
     };
-    let mut report = empty("lab segment", title);
+    let mut report = empty("run", title);
     report.complete = summary.as_ref().is_some_and(|summary| !was_ended(summary));
     facts(&mut report, &frames, summary.as_ref(), file.as_ref());
     match &summary {

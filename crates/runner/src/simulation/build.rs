@@ -110,20 +110,12 @@ impl Beside<'_> {
     }
 
     fn delay(&self, delay: &NetDelay) -> Result<Delay, RunnerError> {
-        Ok(match delay {
-            NetDelay::Fixed(span) => Delay::Fixed(*span),
-            NetDelay::Drawn(NetDrawn::Uniform(it)) => Delay::Uniform(it.min, it.max),
-            NetDelay::Drawn(NetDrawn::Normal(it)) => {
-                Delay::Normal { mean: it.mean, deviation: it.deviation }
-            }
-            NetDelay::Drawn(NetDrawn::Exponential(it)) => {
-                Delay::Exponential { min: it.min, mean: it.mean }
-            }
-            NetDelay::Drawn(NetDrawn::Empirical(it)) => Delay::Empirical(it.times.clone()),
+        match delay {
             NetDelay::Drawn(NetDrawn::Recorded(it)) => {
-                Delay::Empirical(super::recorded::read(self.0, it)?)
+                Ok(Delay::Empirical(super::recorded::read(self.0, it)?))
             }
-        })
+            other => fixed_or_drawn(other).context("only recorded times are in a file"),
+        }
     }
 
     fn stream(&self, file: &NetworkFile, stream: &NetStream) -> Result<StreamSpec, RunnerError> {
@@ -381,4 +373,19 @@ fn port_number(
     let place = stations.position(|name| name == own);
     let place = place.with_context(|| format!("{own} is not on {far}"))?;
     Ok(network.medium_port(segment, place))
+}
+/// A time as the simulator has it; `None` of recorded ones, which are in a file.
+pub(crate) fn fixed_or_drawn(delay: &NetDelay) -> Option<Delay> {
+    Some(match delay {
+        NetDelay::Fixed(span) => Delay::Fixed(*span),
+        NetDelay::Drawn(NetDrawn::Uniform(it)) => Delay::Uniform(it.min, it.max),
+        NetDelay::Drawn(NetDrawn::Normal(it)) => {
+            Delay::Normal { mean: it.mean, deviation: it.deviation }
+        }
+        NetDelay::Drawn(NetDrawn::Exponential(it)) => {
+            Delay::Exponential { min: it.min, mean: it.mean }
+        }
+        NetDelay::Drawn(NetDrawn::Empirical(it)) => Delay::Empirical(it.times.clone()),
+        NetDelay::Drawn(NetDrawn::Recorded(_)) => return None,
+    })
 }

@@ -27,8 +27,8 @@ use timewire_sim::net::{
 
 use crate::RunnerError;
 
-pub(crate) use build::gates_of;
 pub use build::network;
+pub(crate) use build::{fixed_or_drawn, gates_of};
 pub use directory::{Directory, traced};
 pub use ports::topology;
 pub(crate) use records::{RecordWriter, simulated_clock};

@@ -4,6 +4,8 @@
 
 use timewire_base::{Sequence, Span};
 
+use super::engine::{STREAM, sequence};
+
 /// A time, or how it is distributed. Never negative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delay {
@@ -33,6 +35,23 @@ pub enum Delay {
 impl Delay {
     /// No time.
     pub const NONE: Delay = Delay::Fixed(Span::ZERO);
+
+    /// When messages with such gaps between them are released, from the start on and before
+    /// `until`; at most so many. They are those of the stream of this number in a [`Network`] with
+    /// this seed.
+    ///
+    /// [`Network`]: super::Network
+    pub fn releases(&self, (seed, stream): (u64, usize), until: Span, most: usize) -> Vec<Span> {
+        let mut random = sequence(seed, STREAM, stream);
+        let mut at = self.draw(&mut random);
+        let end = ps(until);
+        let mut releases = Vec::new();
+        while at < end && releases.len() < most {
+            releases.push(Span::from_ns(i64::try_from(at / 1_000).unwrap_or(i64::MAX)));
+            at = at.saturating_add(self.draw(&mut random).max(1));
+        }
+        releases
+    }
 
     /// The longest of the times that it names.
     pub(super) fn longest(&self) -> Span {

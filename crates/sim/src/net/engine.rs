@@ -171,7 +171,7 @@ impl Simulation {
             .map(|(number, spec)| {
                 let several = routes.trees.contains_key(&number);
                 let way = (routes.first(index(number)), slot(routes.hops_of(index(number))));
-                let random = sequence(seed, 3, number);
+                let random = sequence(seed, STREAM, number);
                 let first = (way.0, routes.hop(way.0).port());
                 let flow = Flow::new(spec, first, several, network, steady[spec.from]);
                 (flow, App::new(spec, way.1, random))
@@ -778,6 +778,9 @@ fn within(gates: &GateList, class: usize, from: Ps, lasts: Ps) -> bool {
         Gate::Closed { .. } => false,
     }
 }
+
+/// The kind of random numbers that a stream has.
+pub(super) const STREAM: u64 = 3;
 
 /// A sequence of its own for everything that is random: what is added elsewhere changes none.
 pub(super) fn sequence(seed: u64, kind: u64, number: usize) -> Sequence {

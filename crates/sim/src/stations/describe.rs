@@ -5,7 +5,7 @@
 use thiserror::Error;
 use timewire_base::{BitsPerSecond, CyclicWindows, FrameLen, Instant, Span, Tai};
 use timewire_tsn::port::{CLASSES, PortConfig};
-use timewire_tsn::{Config, LaunchTimes, MacError, QueueIndex, QueueSet};
+use timewire_tsn::{Config, DueTimes, LaunchTimes, MacError, QueueIndex, QueueSet};
 
 use crate::segment::SegmentConfig;
 
@@ -91,16 +91,13 @@ pub enum Job {
         /// Until when it does.
         until: Instant<Tai>,
     },
-    /// Sends a message (flow 0) in each period.
+    /// Sends a message (flow 0) whenever one is due.
     Talker {
         /// The listener.
         to: usize,
-        /// A message is due at each whole multiple of this,
-        period: Span,
-        /// and so long after it.
-        offset: Span,
-        /// When it leaves. Of those that are due while another waits for that, all but the latest
-        /// are left out.
+        /// When messages are due.
+        due: DueTimes,
+        /// When they leave.
         pace: Pace,
     },
     /// Takes the messages of a talker.

@@ -73,8 +73,8 @@ impl Program {
             seq: 0,
             last_slot: None,
             launch: spec.launch.clone(),
-            due: match spec.job {
-                Job::Talker { period, offset, .. } => Some(DueTimes::new(period, offset)),
+            due: match &spec.job {
+                Job::Talker { due, .. } => Some(due.clone()),
                 _ => None,
             },
             socket: VecDeque::new(),
@@ -338,9 +338,10 @@ impl Simulation<'_> {
 
     fn next_message(&mut self, program: usize) {
         let now = self.tai();
-        if let Some(due) = &mut self.programs[program].due {
-            let due = due.next(now).max(now);
-            self.wait(program, due, Then::Due);
+        let due = self.programs[program].due.as_mut().and_then(|due| due.next(now));
+        match due {
+            Some(due) => self.wait(program, due.max(now), Then::Due),
+            None => self.programs[program].state = State::Ended,
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::net::plain_port as plain;
 use timewire_base::{BitsPerSecond, CyclicWindows, FrameLen, Instant, Priority, Span, Tai, Window};
-use timewire_tsn::{Config, LaunchTimes, Mode, QueueIndex, QueueSet};
+use timewire_tsn::{Config, DueTimes, LaunchTimes, Mode, QueueIndex, QueueSet};
 
 use super::*;
 use crate::{Loss, SegmentConfig, SegmentKind};
@@ -277,7 +277,8 @@ fn t2_a_run_ends_when_it_is_asked_to() {
 
 #[test]
 fn t2_a_talker_sends_when_a_message_is_due_and_its_slot_lets_it() {
-    let talker = |pace| Job::Talker { to: 1, period: us(1_000), offset: us(300), pace };
+    let due = || DueTimes::in_periods(us(1_000), us(300));
+    let talker = |pace| Job::Talker { to: 1, due: due(), pace };
     let listener = || program(1, Job::Listener { until: at(11_000) });
     let both = |pace| vec![program(0, talker(pace)), listener()];
     let (seen, _) = ran(&stations(vec![TransmitSpec::Direct; 2], both(Pace::Closed)));
@@ -296,8 +297,15 @@ fn t2_a_talker_sends_when_a_message_is_due_and_its_slot_lets_it() {
     assert_eq!(times(&seen, 1, Point::Receive, 0), after(&due, 209));
     // Of messages that are due while it waits for its slot, the latest goes.
     let pace = Pace::Windows { windows: slot(500), lead: us(50) };
-    let often = Job::Talker { to: 1, period: us(400), offset: Span::ZERO, pace };
+    let due = DueTimes::in_periods(us(400), Span::ZERO);
+    let often = Job::Talker { to: 1, due, pace };
     let (seen, _) = ran(&stations(all(), vec![program(0, often), listener()]));
     let slots: Vec<i64> = (0..10).map(|n| 1_000 * n + 450).collect();
     assert_eq!(times(&seen, 0, Point::Send, 0), slots);
+    // Of a list, none is left out, and what is due at once leaves at once.
+    let due = DueTimes::listed(at(100), &[us(5), us(5), us(70)]);
+    let listed = Job::Talker { to: 1, due, pace: Pace::Closed };
+    let none = vec![TransmitSpec::Direct; 2];
+    let (seen, _) = ran(&stations(none, vec![program(0, listed), listener()]));
+    assert_eq!(times(&seen, 0, Point::Send, 0), [105, 105, 170]);
 }

@@ -246,10 +246,9 @@ impl Compile<'_> {
                 pace: self.pace(pace, station),
                 until: task.end.saturating_add(*drain),
             },
-            Program::Talker { task, cycle, pace, .. } => Job::Talker {
+            Program::Talker { task, due, pace, .. } => Job::Talker {
                 to: self.at_port(task.port, |it| matches!(it, Program::Listener { .. }))?,
-                period: cycle.period,
-                offset: cycle.offset,
+                due: due.times(task.start),
                 pace: self.pace(pace, station),
             },
             Program::Listener { task, drain, .. } => {

@@ -6,6 +6,7 @@ use timewire_model::scenario::network::{NetCbsRules, NetDelay, NetTraffic};
 
 use crate::host_part;
 
+use super::super::segment::is_set;
 use super::{Compiler, MAX_STREAMS, Obstacle, Site, obstacle, whole_us};
 
 impl Compiler<'_> {
@@ -16,7 +17,8 @@ impl Compiler<'_> {
         for segment in &self.file.segments {
             refuse(
                 format!("segment {}", segment.name),
-                "shared segments are not made from network files; simulate it: timewire sim",
+                "kernels have one segment that all stations share, and no links beside it, in a \
+                 file without an experiment or with one of `backend`s; simulate it: `--on sim`",
             );
         }
         if self.file.schedule.is_some() && self.file.segments.is_empty() {
@@ -25,8 +27,7 @@ impl Compiler<'_> {
         for program in &self.file.programs {
             refuse(
                 format!("program {}", program.name),
-                "programs run on one segment: with an `experiment` of backends, or by themselves \
-                 with timewire lab segment",
+                "programs run on one segment, or without streams on kernels of their own",
             );
         }
         if !self.file.faults.is_empty() {
@@ -132,12 +133,8 @@ impl Compiler<'_> {
         }
         let clocks = self.file.stations.iter().map(|it| (&it.name, &it.clock));
         let clocks = clocks.chain(self.file.bridges.iter().map(|it| (&it.name, &it.clock)));
-        let own: Vec<String> = clocks
-            .filter(|(_, clock)| {
-                clock.drift.0 != 0 || clock.offset.0 != Span::ZERO || clock.sync.is_some()
-            })
-            .map(|(name, _)| name.to_string())
-            .collect();
+        let own: Vec<String> =
+            clocks.filter(|(_, clock)| is_set(clock)).map(|(name, _)| name.to_string()).collect();
         if !own.is_empty() {
             notes.push(format!(
                 "all stations and bridges share one clock, which does not drift: {}",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `timewire lab segment` as a user meets it: the file, the results, wrong use, and ends.
+//! `run --on lab:uml` with programs alone as a user meets it: the file, the results, wrong use, and
+//! ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -30,12 +31,26 @@ fn t1_a_file_that_describes_no_segment_is_shown() {
     let scratch = Scratch::new();
     let text = file("true").replace("name: own", "nme: own");
     let path = scratch.write("bad.yaml", &text);
-    let said = timewire(&["lab", "segment", &path]);
+    let said = timewire(&["run", "--on", "lab:uml", &path]);
     let place = "6:13: programs[0]: unknown key `nme`: did you mean `name`?\n";
     assert!(said.stderr.starts_with(&format!("error: {path}:{place}")), "{said:?}");
     assert!(said.stderr.ends_with("; nothing was run\n"), "{said:?}");
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
-    timewire(&["lab", "segment", "no.yaml"])
+    // Only kernels of their own run programs without streams.
+    let path = scratch.write("one.yaml", &file("true"));
+    let said = timewire(&["run", &path]);
+    let place = "error: one: not supported on lab: programs: programs without streams run on \
+                 kernels of their own: --on lab:uml\n";
+    assert!(said.code == Some(4) && said.stderr.starts_with(place), "{said:?}");
+    let shown = timewire(&["run", &path, "--on", "lab:uml", "--dry-run"]).done();
+    let first = "one: 1 kernel on a segment of 100Mbit, for 60s\n";
+    let station = "  a            10.77.0.1/24     02:00:00:00:00:01  true\n";
+    assert_eq!(shown.stdout, format!("{first}{station}"));
+    let shown = timewire(&["run", &path, "--on", "lab:uml", "--dry-run", "--json"]).done().json();
+    assert_eq!(shown["stations"][0]["command"], "true");
+    let said = timewire(&["run", &path, "--on", "lab:uml", "--time", "wall"]);
+    assert!(said.code == Some(2) && said.stderr.contains("--time wall is not for"), "{said:?}");
+    timewire(&["run", "--on", "lab:uml", "no.yaml"])
         .failed(2, "error: cannot read no.yaml: No such file or directory (os error 2)\n");
 }
 
@@ -48,7 +63,7 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     let scratch = Scratch::new();
     let path = scratch.write("one.yaml", &file(SCRIPT));
     let out = scratch.join("out");
-    let said = timewire(&["lab", "segment", &path, "--out", &out]).done();
+    let said = timewire(&["run", "--on", "lab:uml", &path, "--out", &out]).done();
     assert!(said.stdout.contains("a                0        0"), "{said:?}");
     assert!(said.stdout.contains("results: "), "{said:?}");
     let wrote = fs::read_to_string(format!("{out}/a/stdout")).unwrap();
@@ -61,16 +76,18 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     found.sort();
     assert_eq!(found, files);
     // A directory is for one segment.
-    let again = timewire(&["lab", "segment", &path, "--out", &out]);
+    let again = timewire(&["run", "--on", "lab:uml", &path, "--out", &out]);
     assert!(again.code == Some(2) && again.stderr.contains("it is not empty"), "{again:?}");
     // A command that fails is a finding.
     let path = scratch.write("fails.yaml", &file("exit 9"));
-    let said = timewire(&["lab", "segment", &path, "--out", &scratch.join("fails"), "--json"]);
+    let said =
+        timewire(&["run", "--on", "lab:uml", &path, "--out", &scratch.join("fails"), "--json"]);
     assert_eq!(said.code, Some(1), "{said:?}");
     assert_eq!(said.json()["stations"][0]["exit_code"], 9);
     // So is one that is killed, long before the end.
     let path = scratch.write("killed.yaml", &file("kill -9 $$"));
-    let said = timewire(&["lab", "segment", &path, "--out", &scratch.join("killed"), "--json"]);
+    let said =
+        timewire(&["run", "--on", "lab:uml", &path, "--out", &scratch.join("killed"), "--json"]);
     assert_eq!(said.json()["stations"][0]["exit_code"], 137, "{said:?}");
     assert_eq!(said.code, Some(1), "{said:?}");
     // Files are beside the network file, also where that is named without a directory.
@@ -78,7 +95,14 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
     scratch.write("files.yaml", &text);
     scratch.write("words", "#!/bin/sh\necho beside\n");
     let mut inside = Command::new(TIMEWIRE);
-    inside.current_dir(scratch.path()).args(["lab", "segment", "files.yaml", "--out", "with"]);
+    inside.current_dir(scratch.path()).args([
+        "run",
+        "--on",
+        "lab:uml",
+        "files.yaml",
+        "--out",
+        "with",
+    ]);
     run(&mut inside).done();
     assert_eq!(fs::read_to_string(scratch.join("with/a/stdout")).unwrap(), "beside\n");
     // Both have a report, with the same exit codes.
@@ -102,7 +126,7 @@ fn t4_the_mac_keeps_its_slots_between_kernels() {
     let scratch = Scratch::new();
     let out = scratch.join("out");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/mac.network.yaml");
-    timewire(&["lab", "segment", file, "--out", &out]).done();
+    timewire(&["run", "--on", "lab:uml", file, "--out", &out]).done();
     let said = fs::read_to_string(format!("{out}/alpha/stdout")).unwrap();
     assert!(said.contains("transmit af_xdp"), "{said}");
     let lines = fs::read_to_string(format!("{out}/segment.jsonl")).unwrap();
@@ -131,7 +155,7 @@ fn endless(scratch: &Scratch, script: &str) -> (Child, Process) {
     let path = scratch.write("endless.yaml", &file(script));
     let out = scratch.join("out");
     let child = Command::new(TIMEWIRE)
-        .args(["lab", "segment", &path, "--out", &out])
+        .args(["run", "--on", "lab:uml", &path, "--out", &out])
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -196,7 +220,7 @@ fn t4_gates_keep_two_kernels_apart_until_the_guard_is_eaten() {
     let out = scratch.join("out");
     let file =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/two-gates.network.yaml");
-    timewire(&["lab", "segment", file, "--out", &out]).done();
+    timewire(&["run", "--on", "lab:uml", file, "--out", &out]).done();
     let lines = fs::read_to_string(format!("{out}/segment.jsonl")).unwrap();
     let frames = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let (mut met, mut count) = (Vec::new(), 0);
@@ -232,7 +256,7 @@ fn t4_ptp_takes_back_the_drift_of_the_file() {
     let out = scratch.join("out");
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/kernels/ptp.network.yaml");
     // Both run until the duration ends them.
-    let said = timewire(&["lab", "segment", file, "--out", &out]).done();
+    let said = timewire(&["run", "--on", "lab:uml", file, "--out", &out]).done();
     assert_eq!(said.stdout.matches("ended").count(), 2, "{said:?}");
     timewire(&["report", &out]).done();
     let log = fs::read_to_string(format!("{out}/follower/stdout")).unwrap();

@@ -1,70 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `lab segment`: several kernels on a simulated segment.
+//! `run` with a network file of programs alone: several kernels on a simulated segment.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
-use clap::Args;
+use anyhow::{Context, bail};
+use serde_json::json;
 use timewire_lab::uml::Kernel;
-use timewire_lab::uml::segment::Summary;
+use timewire_lab::uml::segment::{KernelStation, SegmentLab, Summary};
 use timewire_model::scenario::FileKind;
-use timewire_runner::experiment;
+use timewire_model::scenario::network::NetworkFile;
 use timewire_runner::kernels::{self, ProgramFiles};
+use timewire_runner::network::Obstacle;
+use timewire_sim::SegmentKind;
 use timewire_sys::event::EndRequests;
 use timewire_tsn::file;
 
 use crate::ending::{CODE, WORDS};
-use crate::{input, output, place, sim};
-
-#[derive(Debug, Args)]
-pub struct SegmentArgs {
-    /// A network file with a program for each station (YAML or JSON)
-    pub file: PathBuf,
-    /// The directory for results; it must be empty or not exist [default: runs/TIME-NAME]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// The kernel series, such as 6.1 [default: 6.12, or the newest that is there]
-    #[arg(long, value_name = "SERIES")]
-    pub kernel: Option<String>,
-    /// Print the summary as JSON instead of a table
-    #[arg(long)]
-    pub json: bool,
-}
+use crate::experiment::Run;
+use crate::lab::LabTime;
+use crate::place::{self, Place};
+use crate::{input, output, sim};
 
 /// Exit code 0: no program failed, and those that went on were ended with the duration; 1: one
 /// failed; 2: it was ended on request; 4: the laboratory does not do what the file asks for.
-pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
+    let [path] = args.files.as_slice() else {
+        bail!("one network file with programs alone at a time; {} were given", args.files.len());
+    };
+    args.refuse_options_of_scenarios("networks of programs", false)?;
+    args.limits.refuse()?;
+    args.place.check()?;
     let (network, text) =
-        input::read(&args.file, FileKind::Programs, "nothing was run", file::without_streams)?;
+        input::read(path, FileKind::Programs, "nothing was run", file::without_streams)?;
     let file = &network.base;
-    let kind = FileKind::of(&text).filter(|kind| *kind != FileKind::Programs);
-    if let Some(kind) = kind.filter(|_| file.programs.is_empty()) {
-        return Err(input::other_kind(&args.file, &kind, &FileKind::Programs.to_string()));
+    let is_json = args.output.json;
+    if args.place.on != Place::LabUml {
+        let why = "programs without streams run on kernels of their own: --on lab:uml".to_owned();
+        let obstacle = Obstacle { what: "programs".to_owned(), why };
+        return place::refuse(file.name.as_str(), &args.place, &[obstacle], is_json);
     }
+    anyhow::ensure!(
+        !matches!(args.place.time, Some(LabTime::Wall)),
+        "--time wall is not for kernels with clocks of their own: their time is simulated"
+    );
     let mut lab = match kernels::laboratory(&network) {
         Ok(lab) => lab,
         Err(obstacles) => {
-            return place::refuse_on(file.name.as_str(), PLACE, &obstacles, args.json);
+            return place::refuse(file.name.as_str(), &args.place, &obstacles, is_json);
         }
     };
-    let files = ProgramFiles::read(file, sim::directory_of(&args.file))?;
-    let kernel = Kernel::find(args.kernel.as_deref())?;
-    let here = std::env::current_dir().context("the current directory is gone")?;
-    let out = match &args.out {
-        Some(out) => here.join(out),
-        None => experiment::default_directory(file.name.as_str(), &here),
-    };
-    let out = timewire_datapath::files::empty_directory(&out)?;
+    let files = ProgramFiles::read(file, sim::directory_of(path))?;
+    if args.dry_run {
+        return show(file, &lab, is_json);
+    }
+    let kernel = Kernel::find(args.place.kernel.as_deref())?;
+    let out = timewire_datapath::files::empty_directory(&args.directory(file.name.as_str())?)?;
     files.write(&out)?;
     fs::write(out.join("network.yaml"), &text).context("cannot keep the file")?;
-    lab.environment.extend(environment(&args.file)?);
+    lab.environment.extend(environment(path)?);
     let init = std::env::current_exe().context("cannot find the path of this program")?;
     let end = EndRequests::new().context("cannot wait for requests to end")?;
     let summary = lab.run(&kernel, &init, &out, Some(&end))?;
-    if args.json {
+    if is_json {
         output::json(&summary)?;
     } else {
         output::print(&table(&summary, &out))?;
@@ -76,8 +76,38 @@ pub fn run(args: &SegmentArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// What messages call the laboratory.
-const PLACE: &str = "lab segment";
+/// What would run.
+fn show(file: &NetworkFile, lab: &SegmentLab, is_json: bool) -> anyhow::Result<ExitCode> {
+    let stations = lab.stations.iter().map(|station| {
+        let KernelStation { name, mac, address: (address, bits), queues, run, .. } = station;
+        let command = run.last().map_or("", String::as_str);
+        (name, format!("{address}/{bits}"), mac.to_string(), queues, command)
+    });
+    if is_json {
+        let stations: Vec<_> = stations
+            .map(|(name, address, mac, queues, command)| {
+                json!({"name": name, "address": address, "mac": mac, "queues": queues,
+                    "command": command})
+            })
+            .collect();
+        return output::json(&json!({
+            "schema": "timewire.kernels/1", "network": file.name.as_str(), "stations": stations,
+        }));
+    }
+    let medium = match lab.segment.kind {
+        SegmentKind::Switch => "a switch",
+        _ => "a segment",
+    };
+    let (count, rate, duration) = (lab.stations.len(), lab.segment.rate, file.duration);
+    let s = if count == 1 { "" } else { "s" };
+    let mut text =
+        format!("{}: {count} kernel{s} on {medium} of {rate}, for {duration}\n", file.name);
+    for (name, address, mac, _, command) in stations {
+        let first = command.trim().lines().next().unwrap_or_default();
+        let _ = writeln!(text, "  {:<12} {address:<16} {mac}  {first}", name.as_str());
+    }
+    output::print(&text)
+}
 
 /// What the stations' commands find beside the usual: this program, and where the file is.
 fn environment(file: &Path) -> anyhow::Result<Vec<(String, String)>> {
