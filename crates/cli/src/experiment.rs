@@ -98,12 +98,16 @@ impl Run {
         self.texts().any(|text| FileKind::of(&text) == Some(kind.clone()))
     }
 
+    /// Whether one of its files is a network that is more than one segment.
+    pub fn has_links(&self) -> bool {
+        self.texts().any(|text| {
+            FileKind::of(&text) == Some(FileKind::Network) && !FileKind::is_one_segment(&text)
+        })
+    }
+
     /// Whether its files are run as networks. On kernels those of one segment are scenarios.
     pub fn has_networks(&self) -> bool {
-        let is_scenario =
-            |text: &String| *self.place.here() != Place::Sim && FileKind::is_one_segment(text);
-        self.texts()
-            .any(|text| FileKind::of(&text) == Some(FileKind::Network) && !is_scenario(&text))
+        self.has_links() || *self.place.here() == Place::Sim && self.has(FileKind::Network)
     }
 
     fn texts(&self) -> impl Iterator<Item = String> {

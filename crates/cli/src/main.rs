@@ -51,6 +51,7 @@ use timewire_model::scenario::FileKind;
 use timewire_runner::experiment::{connection, held, station_trace};
 
 use args::{Command, Hidden, Request};
+use place::Place;
 
 fn main() -> ExitCode {
     timewire_lab::enter_guest();
@@ -82,16 +83,14 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Demo(args) => experiment::demo(&args),
-        Command::Run(args) if args.resumed.is_some() => match experiment::resumed::asked(args)? {
-            args if args.has_networks() => network::run(&args),
-            args => experiment::run(&args),
-        },
-        Command::Run(args) if args.array.are_given() => stations::array::run(&args),
-        Command::Run(args) if args.has(FileKind::Experiment) => stations::run(&args),
-        Command::Run(args) if args.has(FileKind::Programs) => kernels::run(&args),
-        Command::Run(args) if args.has_networks() => network::run(&args),
-        Command::Run(args) => experiment::run(&args),
+        Command::Demo(mut args) => {
+            args.place.settle(Place::Lab);
+            experiment::demo(&args)
+        }
+        Command::Run(args) if args.resumed.is_some() => {
+            run_files(experiment::resumed::asked(args)?)
+        }
+        Command::Run(args) => run_files(args),
         Command::Report(args) => report::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Plan(args) => plan::run(&args),
@@ -135,6 +134,21 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// `run`, by the kinds of its files.
+fn run_files(mut args: experiment::Run) -> anyhow::Result<ExitCode> {
+    let is_fresh = args.resumed.is_none();
+    let programs = is_fresh && args.has(FileKind::Programs);
+    let needs_kernels = programs || args.has_links();
+    args.place.settle(if needs_kernels { Place::LabUml } else { Place::Lab });
+    match () {
+        () if is_fresh && args.array.are_given() => stations::array::run(&args),
+        () if is_fresh && args.has(FileKind::Experiment) => stations::run(&args),
+        () if programs => kernels::run(&args),
+        () if args.has_networks() => network::run(&args),
+        () => experiment::run(&args),
     }
 }
 

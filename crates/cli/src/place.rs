@@ -23,8 +23,12 @@ pub struct Where {
     /// its own with all queueing disciplines, in virtual time: exact and repeatable), `lab:qemu`
     /// (the distribution's kernel in an emulated machine, where computing takes time), `sim` (the
     /// simulator: hosts that take no time, without privileges and in a moment), or a hosts file,
-    /// which names agents
-    #[arg(long, value_name = "PLACE", default_value = "lab", value_parser = parse_place)]
+    /// which names agents [default: `lab`; `lab:uml` for networks with links and for programs
+    /// without streams]
+    #[arg(long = "on", id = "on", value_name = "PLACE", value_parser = parse_place)]
+    given: Option<Place>,
+    /// The same, or the default.
+    #[arg(skip)]
     pub on: Place,
     /// With a hosts file: the clocks of its stations are at most so far apart; programs of an
     /// experiment file have it in TIMEWIRE_CLOCK_ERROR
@@ -46,7 +50,13 @@ impl Where {
     /// The hosts of this file, and no other option.
     pub fn hosts(path: &Path) -> Where {
         let on = Place::Hosts(path.to_owned());
-        Where { on, clock_error: None, kernel: None, time: None, record_for: None }
+        let given = Some(on.clone());
+        Where { given, on, clock_error: None, kernel: None, time: None, record_for: None }
+    }
+
+    /// Takes the place that was asked for, or else this one.
+    pub fn settle(&mut self, default: Place) {
+        self.on = self.given.clone().unwrap_or(default);
     }
 
     /// Where this process has the stations: one that records for another is in its laboratory.
@@ -101,9 +111,10 @@ impl Where {
 }
 
 /// A place with stations.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// Network namespaces on this kernel, at its own speed.
+    #[default]
     Lab,
     /// A kernel of its own with all queueing disciplines, in virtual time.
     LabUml,

@@ -38,11 +38,11 @@ fn t1_a_file_that_describes_no_segment_is_shown() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
     // Only kernels of their own run programs without streams.
     let path = scratch.write("one.yaml", &file("true"));
-    let said = timewire(&["run", &path]);
+    let said = timewire(&["run", &path, "--on", "lab"]);
     let place = "error: one: not supported on lab: programs: programs without streams run on \
                  kernels of their own: --on lab:uml\n";
     assert!(said.code == Some(4) && said.stderr.starts_with(place), "{said:?}");
-    let shown = timewire(&["run", &path, "--on", "lab:uml", "--dry-run"]).done();
+    let shown = timewire(&["run", &path, "--dry-run"]).done();
     let first = "one: 1 kernel on a segment of 100Mbit, for 60s\n";
     let station = "  a            10.77.0.1/24     02:00:00:00:00:01  true\n";
     assert_eq!(shown.stdout, format!("{first}{station}"));

@@ -201,6 +201,10 @@ fn t1_what_a_place_cannot_do_is_told_before_the_start() {
     refused("access-token.network.yaml", "lab", token);
     refused("tsn-line.network.yaml", "lab:uml", "not supported on lab:uml: faults: ");
     refused("line.network.yaml", "lab", "--on lab:uml has them");
+    // Where no place is named, it is the one that has links.
+    let here = timewire(&["run", &file("line.network.yaml"), "--dry-run"]).done();
+    let there = timewire(&["run", &file("line.network.yaml"), "--on", "lab:uml", "--dry-run"]);
+    assert_eq!(here.stdout, there.done().stdout);
     // A stream that no plan can have is rejected before anything else.
     let text = fs::read_to_string(file("line.network.yaml")).unwrap();
     let text = text.replacen(
