@@ -82,6 +82,8 @@ pub struct StreamInput {
     pub class: StreamClass,
     /// A message received later than this after its `Send` is late; zero: none is.
     pub deadline: Span,
+    /// A message is due in each period; those that were not sent are counted. `None`: who knows.
+    pub period: Option<Span>,
 }
 
 /// What a station's real-time class may send: in any time, the rate times its length, and a burst.

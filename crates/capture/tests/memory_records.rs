@@ -115,6 +115,7 @@ const KINDS: [(&str, Made); 9] = [
 /// Three streams; one of 256 stations has a slot.
 fn case(cycle: Span, endpoints: Vec<RecordFile>, observers: Vec<RecordFile>) -> CaseInput {
     let stream = |name: &str| StreamInput {
+        period: None,
         name: name.to_owned(),
         class: StreamClass::RealTime,
         deadline: Span::from_us(5),

@@ -15,7 +15,7 @@ use timewire_base::{CyclicWindows, Verdict};
 use timewire_capture::summary::{Fact, FactLevel, Summary};
 use timewire_host::doctor::Diagnosis;
 use timewire_lab::privilege::{self, Privilege};
-use timewire_model::scenario::network::NetworkFile;
+use timewire_model::scenario::network::{NetworkCases, NetworkFile};
 use timewire_model::scenario::{FileKind, Scenario};
 use timewire_report::{Extras, LongPacketPath, TableOptions};
 use timewire_runner::RunnerError;
@@ -159,7 +159,13 @@ impl Run {
             ("--baseline", self.baseline.is_some()),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => anyhow::bail!("{option} is for scenarios, not for {files}"),
+            Some(("--trace", _)) if self.place.on == Place::Sim => anyhow::bail!(
+                "--trace of a simulation is an option of `timewire sim FILE --out DIR`; `run` \
+                 traces kernels"
+            ),
+            Some((option, _)) => anyhow::bail!(
+                "{option} is for scenarios and networks of one segment on kernels, not for {files}"
+            ),
             None => Ok(()),
         }
     }
@@ -255,6 +261,12 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             None => sim::directory_of(file).to_owned(),
         };
         if args.place.record_for.is_none() && FileKind::is_one_segment(&text) {
+            let cases = NetworkCases::parse(&file.to_string_lossy(), &text)?.cases;
+            anyhow::ensure!(
+                !args.quick || cases.iter().all(|case| case.quick_duration.is_some()),
+                "{}: {NO_QUICK}",
+                file.display()
+            );
             let network = NetworkFile::parse(&file.to_string_lossy(), &text)?;
             segment::notes(&network).iter().for_each(|it| say!("note: {it}"));
         }
@@ -298,6 +310,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let what = What { title, name: &names[0], quick, backend, trace, baseline, seed, into };
     perform(&scripts, what, &args.place, args.output.json)
 }
+
+/// Why there is no quick run.
+pub const NO_QUICK: &str = "--quick is for experiments that say how long a quick run is: add \
+                            `quick_duration` to `experiment`, or leave --quick out";
 
 /// What is wrong with two files of one name.
 pub fn same_name(file: &Path, name: &str, other: &Path) -> anyhow::Error {

@@ -210,10 +210,7 @@ fn begin(
 /// Gives all networks the duration of a quick run.
 fn quicken(network: &mut NetworkCases) -> anyhow::Result<()> {
     for case in &mut network.cases {
-        case.file.duration = case.quick_duration.with_context(|| {
-            "--quick is for experiments that say how long a quick run is: add `quick_duration` to \
-             `experiment`, or leave --quick out"
-        })?;
+        case.file.duration = case.quick_duration.context(experiment::NO_QUICK)?;
     }
     Ok(())
 }

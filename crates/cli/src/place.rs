@@ -136,6 +136,10 @@ fn parse_place(text: &str) -> Result<Place, String> {
             Err("a place is `lab`, `lab:uml`, `lab:qemu`, `sim` or the path of a hosts file"
                 .to_owned())
         }
+        word if !word.contains(['.', '/']) && !Path::new(word).exists() => Err(format!(
+            "there is no file `{word}`, and a place is `lab`, `lab:uml`, `lab:qemu`, `sim` or the \
+             path of a hosts file"
+        )),
         path => Ok(Place::Hosts(PathBuf::from(path))),
     }
 }

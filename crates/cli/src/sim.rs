@@ -166,7 +166,8 @@ pub fn run_cases(
         directory.finish_case(case, &report)?;
         is_good &= report.is_good();
         if cases.len() > 1 {
-            tables += &format!("{}: {}, {}\n", file.name, case.title, case.load);
+            let title = if case.title.is_empty() { &case.case } else { &case.title };
+            tables += &format!("{}: {title}, {}\n", file.name, case.load);
         }
         tables += &report.table();
         if let Some(cut) = ran.cut {

@@ -629,8 +629,6 @@ fn t3_the_kernel_of_this_host_is_as_it_is() {
     let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
     let file = scratch.write("tiny.yaml", &text);
     let said = timewire(&["run", &file, "--kernel", "6.1"]);
-    said.failed(
-        2,
-        "error: --kernel and --time are for `--on lab:uml`; other kernels are as they are\n",
-    );
+    let kernels = "--kernel is for `--on lab:uml` and `--on lab:qemu`";
+    said.failed(2, &format!("error: {kernels}; other kernels are as they are\n"));
 }

@@ -126,8 +126,9 @@ fn t4_kernels_on_one_segment_send_what_simulated_stations_send() {
         assert_eq!(sent(&kernels).len(), streams, "{name}");
         for ((one, here), (other, there)) in sent(&kernels).into_iter().zip(sent(&simulated)) {
             assert_eq!(one, other);
-            // One at the end of what is counted can be on either side of it.
-            assert!(here.unwrap().abs_diff(there.unwrap()) <= 1, "{name}: {one}: {here:?}");
+            // What is under way when a simulation ends is not among its messages.
+            let under_way = here.unwrap().saturating_sub(there.unwrap());
+            assert!(under_way <= 5 && here >= there, "{name}: {one}: {here:?}, {there:?}");
         }
         assert_eq!(kernels["cases"][0]["wire"]["outside_slots"], 0, "{name}: {kernels:#}");
     }

@@ -306,7 +306,7 @@ fn t3_what_the_hosts_cannot_do_is_said_before_anything_changes() {
     let other = HOSTS.replace("name: watcher", "name: omega").replace("netns:hub", "netns:nowhere");
     refused(&other, &[], "omega: there is no network namespace `nowhere`");
     refused(HOSTS, &["--backend", "auto"], "name one in place of `--backend auto`");
-    refused(HOSTS, &["--kernel", "6.1"], "--kernel and --time are for `--on lab:uml`");
+    refused(HOSTS, &["--kernel", "6.1"], "--kernel is for `--on lab:uml` and `--on lab:qemu`");
     scratch.write("hosts.yaml", HOSTS);
     let said = stations.run(&["--backend", "taprio", "--dry-run"]).done();
     let of_beta = said.stdout.split("tiny/tdm/alone").nth(1).unwrap().split("beta").nth(1).unwrap();

@@ -263,7 +263,7 @@ fn t2_what_the_simulator_cannot_do_is_said_before_it_begins() {
     refused(&["long.yaml"], 4, "it lasts longer than 86400s, the longest simulation");
     refused(&["long.yaml", "--dry-run"], 4, "it lasts longer than 86400s");
     refused(&[&experiment], 4, "its stations run programs of their own");
-    refused(&["tiny.yaml", "--kernel", "6.1"], 2, "--kernel and --time are for `--on lab:uml`");
+    refused(&["tiny.yaml", "--kernel", "6.1"], 2, "--kernel is for `--on lab:uml` and");
     refused(&["tiny.yaml", "--clock-error", "1us"], 2, "--clock-error is for hosts");
     refused(&["tiny.yaml", "--tolerance", "5%"], 2, "--tolerance is for a comparison");
     let said = run(&["tdm.yaml", "--dry-run"]).done();

@@ -160,3 +160,43 @@ fn t2_what_kernels_do_not_do_is_told_with_its_place() {
     scratch.write("segment.yaml", &token);
     assert_eq!(run(&scratch, &["--on", "sim", "--dry-run"]).code, Some(0));
 }
+
+const CASES: &str = "experiment:
+  loads: [alone, load]
+  cases:
+    - { name: plain, change: { schedule: null } }
+    - { name: slots, change: { streams: { state: { class: 0, max_latency: null } } } }
+    - { name: priorities, title: Slots with priorities }
+limits:
+  - { id: priorities-help, metric: latency-mean, stream: state, case: priorities, load: load,
+      relative_to: { case: slots }, at_most: 0.8 }
+";
+
+/// Cases that leave the schedule or the classes out, in two places under the same names.
+#[test]
+fn t4_cases_of_one_segment_are_judged_alike_in_two_places() {
+    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
+        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+        return;
+    }
+    let scratch = Scratch::new();
+    // As much as the slots of the talker take, so that without priorities messages wait.
+    let busy = NETWORK.replace("rate: 5Mbit }", "rate: 35Mbit, loads: [load] }");
+    scratch.write("segment.yaml", &(busy + CASES));
+    let out = [scratch.join("sim"), scratch.join("lab")];
+    let sim = run(&scratch, &["--on", "sim", "--out", &out[0]]).done().json();
+    let lab = run(&scratch, &["--on", "lab:uml", "--out", &out[1]]).done().json();
+    let ids = |summary: &Json| {
+        let cases = summary["cases"].as_array().unwrap().iter();
+        let of = |it: &Json| (it["id"].clone(), it["title"].clone(), it["tdm"].clone());
+        cases.map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&sim), ids(&lab));
+    let sorted = |summary: &Json| {
+        let all = limits(summary).into_iter().map(|(id, it)| (id.to_owned(), it.to_owned()));
+        all.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert_eq!(sorted(&sim), sorted(&lab));
+    assert_eq!(sorted(&lab)["segment/priorities-help"], "pass", "{lab:#}");
+    assert_eq!(sorted(&lab).len(), 1 + 4 + 2 * 6, "{:?}", sorted(&lab));
+}

@@ -347,13 +347,23 @@ fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
         let option = words.split(' ').next().unwrap();
         let given: Vec<&str> =
             ["run", &file, "--dry-run"].into_iter().chain(words.split(' ')).collect();
-        let error = format!("error: {option} is for scenarios, not for experiment files\n");
+        let error = format!(
+            "error: {option} is for scenarios and networks of one segment on kernels, not for \
+             experiment files\n"
+        );
         timewire(&given).failed(2, &error);
     }
-    for words in [["--kernel", "6.1"], ["--time", "wall"]] {
-        let why = "--kernel and --time are for `--on lab:uml`; other kernels are as they are";
-        let error = format!("error: {why}\n");
-        timewire(&["run", &file, "--dry-run", words[0], words[1]]).failed(2, &error);
+    for (option, value, why) in [
+        (
+            "--kernel",
+            "6.1",
+            "--kernel is for `--on lab:uml` and `--on lab:qemu`; other kernels are",
+        ),
+        ("--time", "wall", "--time is for `--on lab:uml`; elsewhere time passes"),
+    ] {
+        let rest = if option == "--kernel" { "as they are" } else { "as it does" };
+        let error = format!("error: {why} {rest}\n");
+        timewire(&["run", &file, "--dry-run", option, value]).failed(2, &error);
     }
     timewire(&["run", &file, "--dry-run", "--clock-error", "1ms"]).failed(
         2,

@@ -195,6 +195,8 @@ const COLUMNS: [Column; 18] = [
     },
 ];
 
+/// The last column, which only runs with a published figure have.
+const PUBLISHED: usize = COLUMNS.len() - 1;
 /// Columns that hold text and start at the left.
 const TEXT_COLUMNS: usize = 2;
 
@@ -212,10 +214,16 @@ fn scenario_table(out: &mut String, scenario: &Scenario<'_>, width: usize) {
         out.push_str("no measured stream\n");
         return;
     }
+    let has_names = scenario.cases.len() == 1 && rows.len() > 1;
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|(case, stream)| {
-            COLUMNS.iter().map(|c| (c.cell)(case, stream).unwrap_or_else(|| "-".into())).collect()
+            let cells = COLUMNS.iter().map(|c| (c.cell)(case, stream));
+            let mut cells: Vec<String> = cells.map(|it| it.unwrap_or_else(|| "-".into())).collect();
+            if has_names {
+                cells[0] = plain(&format!("{}: {}", case.case, stream.name));
+            }
+            cells
         })
         .collect();
     let widths: Vec<usize> = COLUMNS
@@ -227,7 +235,9 @@ fn scenario_table(out: &mut String, scenario: &Scenario<'_>, width: usize) {
             heads.chain(texts).max().unwrap_or(0)
         })
         .collect();
-    let (kept, gap) = fit(&widths, width);
+    let is_published = rows.iter().any(|(case, _)| case.published.is_some());
+    let shown = if is_published { COLUMNS.len() } else { PUBLISHED };
+    let (kept, gap) = fit(&widths[..shown], width);
     let line = |texts: &[&str]| {
         let mut line = String::new();
         for &at in &kept {
@@ -251,7 +261,7 @@ fn scenario_table(out: &mut String, scenario: &Scenario<'_>, width: usize) {
     for row in &cells {
         out.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
     }
-    left_out(out, &kept);
+    left_out(out, shown, &kept);
 }
 
 /// The columns that fit, and the space between them.
@@ -273,8 +283,8 @@ fn fit(widths: &[usize], room: usize) -> (Vec<usize>, &'static str) {
     }
 }
 
-fn left_out(out: &mut String, kept: &[usize]) {
-    let left_out: Vec<&str> = (0..COLUMNS.len())
+fn left_out(out: &mut String, shown: usize, kept: &[usize]) {
+    let left_out: Vec<&str> = (0..shown)
         .filter(|at| !kept.contains(at))
         .map(|at| match COLUMNS[at].head[0] {
             "" => COLUMNS[at].head[1],

@@ -206,6 +206,9 @@ pub struct StreamMeta {
     /// Where its messages go; absent where it has none of its own, and in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<Port>,
+    /// Its period, where each message that is due is to be sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ns: Option<Span>,
 }
 
 /// What one station's real-time class reserves.
@@ -661,6 +664,7 @@ impl RunDir {
                     name: stream.name,
                     class: stream.class,
                     deadline: stream.deadline_ns,
+                    period: stream.period_ns,
                 })
                 .collect(),
             from: case.from_ns,

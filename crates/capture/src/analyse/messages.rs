@@ -6,6 +6,7 @@ use super::{CaseInput, Notes, StreamInput, receive_bins};
 use crate::record::{RecordFile, TimestampPoint};
 use crate::series::{StreamTimeSeries, TimeSeries};
 use crate::summary::{LaunchSummary, StreamSummary};
+use timewire_base::Span;
 use timewire_stats::Distribution;
 
 /// The numbers of all streams, and the time series of the first ones.
@@ -214,6 +215,14 @@ fn collect(file: &RecordFile, names: &[String], timestamps: &mut [FlowTimestamps
     }
 }
 
+/// How many messages were due and not sent: the talker woke up too late for them. One at an end of
+/// what is counted can be on either side of it.
+fn not_sent(input: &CaseInput, stream: &StreamInput, sent: u64) -> u64 {
+    let Some(period) = stream.period.filter(|it| *it > Span::ZERO) else { return 0 };
+    let periods = (input.to - input.from).as_ns() / period.as_ns();
+    u64::try_from(periods).unwrap_or(0).saturating_sub(sent + 1)
+}
+
 /// Whether a message came after its deadline; a stream without one has zero.
 pub(super) fn is_late(transfer_ns: i64, deadline_ns: i64) -> bool {
     deadline_ns > 0 && transfer_ns > deadline_ns
@@ -296,6 +305,7 @@ fn summarise_stream(
         [0, 1, 2].map(|flow| Tally::of(input, deadline_ns, &flows[flow]));
     all.add(&request);
     all.add(&response);
+    all.skipped += not_sent(input, stream, all.sent + all.skipped);
     let what = format!("messages of {} received before they were sent", stream.name);
     let why = "the clocks of sender and receiver disagree by more than the transfer takes";
     notes.count(all.backwards, "clocks-disagree", &what, why);

@@ -30,6 +30,7 @@ fn input() -> CaseInput {
         rate: BitsPerSecond::new(100_000_000).unwrap(),
         published: None,
         streams: vec![StreamInput {
+            period: None,
             name: "control".to_owned(),
             class: StreamClass::RealTime,
             deadline: Span::from_us(500),
@@ -471,6 +472,18 @@ fn t0_launch_times_are_compared_with_the_segment_and_refusals_are_counted() {
     let error = launch.error.as_ref().unwrap();
     assert_eq!((error.count, error.min_ns, error.max_ns), (1, 3_000, 3_000));
     assert_eq!(analyse(input()).unwrap().case.streams[0].launch, None);
+}
+
+#[test]
+fn t0_messages_that_were_due_and_not_sent_are_skipped() {
+    let timestamps = [(TimestampPoint::Send, 0, 1, 7_000), (TimestampPoint::Send, 0, 2, 16_000)];
+    let skipped = |period_us: i64| {
+        let mut input = CaseInput { endpoints: vec![file(&timestamps)], ..input() };
+        input.streams[0].period = Some(Span::from_us(period_us));
+        stream(&analyse(input).unwrap()).skipped
+    };
+    // 54 ms are counted: six periods of 9 ms, and one message can be on either side of an end.
+    assert_eq!([skipped(9_000), skipped(18_000), skipped(0)], [3, 0, 0]);
 }
 
 #[test]

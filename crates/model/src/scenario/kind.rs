@@ -4,7 +4,9 @@
 
 use std::fmt;
 
+use super::error::Problem;
 use super::segment_network;
+use super::suggest::did_you_mean;
 use super::tree::{self, Node, Value};
 
 /// The kinds of files in YAML or JSON.
@@ -67,9 +69,10 @@ impl FileKind {
             Some("hosts") => return Some(FileKind::Hosts),
             _ => {}
         }
+        let of_networks = ["links", "bridges", "host", "stations", "segments"];
         if has("experiment") && !has("links") {
             Some(FileKind::Scenario)
-        } else if has("links") || has("bridges") || has("host") {
+        } else if of_networks.iter().any(|key| has(key)) {
             Some(FileKind::Network)
         } else if has("streams") {
             Some(FileKind::Streams)
@@ -78,8 +81,8 @@ impl FileKind {
         }
     }
 
-    /// Whether a text is a network of one segment without an experiment, which scenarios' verbs
-    /// take, too: it is a scenario of one case.
+    /// Whether a text is a network of one segment without backends, which scenarios' verbs take,
+    /// too.
     pub fn is_one_segment(text: &str) -> bool {
         FileKind::of(text) == Some(FileKind::Network)
             && tree::parse(text).is_ok_and(|root| segment_network::is_one(&root))
@@ -126,8 +129,20 @@ fn key(node: &Node, name: &str) -> bool {
     matches!(&node.value, Value::Map(entries) if entries.iter().any(|(key, _)| key.text == name))
 }
 
+/// That a text says to be of a kind that there is not: nothing else in it would be worth telling.
+pub(super) fn unknown_kind(root: &Node) -> Option<Problem> {
+    const KINDS: [&str; 3] = ["network", "hosts", "experiment"];
+    let Value::Map(entries) = &root.value else { return None };
+    let (_, node) = entries.iter().find(|(key, _)| key.text == "kind")?;
+    let word = scalar(node).filter(|word| !KINDS.contains(word))?;
+    let meant = did_you_mean(word, KINDS);
+    let message = format!("`{word}` is no kind of file{meant}");
+    let hint = "the kinds are: `network`, `hosts`, `experiment`";
+    Some(Problem { key: "kind".to_owned(), ..Problem::new(node.mark, message, hint) })
+}
+
 /// Whether cases of an experiment change the network, and have no backends.
-fn has_changes(experiment: &Node) -> bool {
+pub(super) fn has_changes(experiment: &Node) -> bool {
     let Value::Map(entries) = &experiment.value else { return false };
     let cases = entries.iter().find(|(key, _)| key.text == "cases").map(|(_, it)| &it.value);
     let Some(Value::List(cases)) = cases else { return false };

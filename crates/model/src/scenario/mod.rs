@@ -61,13 +61,13 @@ pub use value::{
 };
 
 use item::{Item, Reader};
+use network::NetworkCases;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 impl Scenario {
-    /// Reads and checks a scenario, or a network of one segment without an experiment, which is one
-    /// case; `file_name` is for the messages. Callers use `timewire_tsn::file`, which has the
-    /// further checks.
+    /// Reads and checks a scenario, or a network of one segment without backends; `file_name` is
+    /// for the messages. Callers use `timewire_tsn::file`, which has the further checks.
     ///
     /// **Errors**: everything that is wrong with the text, each with its place.
     pub fn parse_with(
@@ -77,9 +77,12 @@ impl Scenario {
     ) -> Result<Scenario, ScenarioErrors> {
         let failed = |problems| ScenarioErrors::new(file_name, text, problems);
         let root = tree::parse(text).map_err(failed)?;
+        if let Some(problem) = kind::unknown_kind(&root) {
+            return Err(failed(vec![problem]));
+        }
         let mut reader = Reader::new(root.mark);
         let mut scenario = if segment_network::is_one(&root) {
-            let network = network_cases::read_only(&root, further, &mut reader);
+            let network = NetworkCases::read_with(further, &root, &mut reader);
             // Its names are checked, and those of segments are no stations.
             reader.mentions.clear();
             network.and_then(|network| segment_network::scenario(&network, &mut reader))

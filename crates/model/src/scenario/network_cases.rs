@@ -12,6 +12,7 @@ use super::check_cases::{check, judged, refuse_cases};
 use super::error::Problem;
 use super::further::FurtherChecks;
 use super::item::{Item, Reader};
+use super::kind::unknown_kind;
 use super::model::ReferenceRule;
 use super::network::{
     NetFault, NetLateFault, NetLimit, NetMetric, NetStream, NetStreamFault, NetTraffic, NetworkFile,
@@ -141,23 +142,35 @@ impl NetworkCases {
     ) -> Result<NetworkCases, ScenarioErrors> {
         let failed = |problems| ScenarioErrors::new(file_name, text, problems);
         let root = tree::parse(text).map_err(failed)?;
-        if let Some(problem) = host_of_no_station(&root) {
+        let problem = unknown_kind(&root).or_else(|| host_of_no_station(&root));
+        if let Some(problem) = problem {
             return Err(failed(vec![problem]));
         }
         let mut reader = Reader::new(root.mark);
-        let file = read(&root, checks, &mut reader);
-        let Some(file) = file.filter(|_| reader.problems.is_empty()) else {
-            return Err(failed(reader.problems));
-        };
+        let cases = NetworkCases::read(&root, checks, &mut reader);
+        cases.ok_or_else(|| failed(reader.problems))
+    }
+
+    /// A file with streams; what is wrong with it is in the reader.
+    pub(super) fn read_with(
+        further: &dyn FurtherChecks,
+        root: &Node,
+        reader: &mut Reader,
+    ) -> Option<NetworkCases> {
+        NetworkCases::read(root, Checks { further, streams: true }, reader)
+    }
+
+    fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkCases> {
+        let file = read(root, checks, reader).filter(|_| reader.problems.is_empty())?;
         if let Some(experiment) = &file.experiment {
-            check(&file, experiment, &mut reader);
+            check(&file, experiment, reader);
         } else {
-            refuse_cases(&file, &mut reader);
+            refuse_cases(&file, reader);
         }
         if !reader.problems.is_empty() {
-            return Err(failed(reader.problems));
+            return None;
         }
-        cases(&root, file, checks, reader).map_err(failed)
+        cases(root, file, checks, reader)
     }
 }
 
@@ -271,17 +284,6 @@ impl NetworkFile {
     }
 }
 
-/// A file without an experiment, checked. What is wrong with it is in the reader.
-pub(super) fn read_only(
-    root: &Node,
-    further: &dyn FurtherChecks,
-    reader: &mut Reader,
-) -> Option<NetworkFile> {
-    let file = read(root, Checks { further, streams: true }, reader)?;
-    refuse_cases(&file, reader);
-    Some(file).filter(|_| reader.problems.is_empty())
-}
-
 /// Reads one network, and checks what needs no other.
 fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkFile> {
     let mut file = NetworkFile::read(root, reader)?;
@@ -303,20 +305,20 @@ fn cases(
     root: &Node,
     base: NetworkFile,
     checks: Checks<'_>,
-    mut reader: Reader,
-) -> Result<NetworkCases, Vec<Problem>> {
+    reader: &mut Reader,
+) -> Option<NetworkCases> {
     let Some(experiment) = &base.experiment else {
         let file = base.under(None, None);
         let (case, title, load) = (ONLY_CASE.to_owned(), String::new(), ONLY_LOAD.to_owned());
         let only = NetworkCase { case, title, load, file: file.clone(), quick_duration: None };
         let (cases, relative) = (vec![only], Vec::new());
-        return Ok(NetworkCases { base: file, cases, relative, has_experiment: false });
+        return Some(NetworkCases { base: file, cases, relative, has_experiment: false });
     };
     let networks = experiment.cases.len().saturating_mul(experiment.loads.len());
     if root.size().saturating_mul(networks) > MAX_BYTES {
         let message = format!("{networks} networks of a file so long take too much memory");
         reader.fail_at("experiment.cases", message, "split the file");
-        return Err(reader.problems);
+        return None;
     }
     let mut cases = Vec::new();
     let mut problems = Vec::new();
@@ -341,14 +343,15 @@ fn cases(
         }
     }
     if problems.is_empty() && reader.problems.is_empty() {
-        judged(&base, &cases, &mut reader);
+        judged(&base, &cases, reader);
     }
-    problems.extend(reader.problems);
+    problems.append(&mut reader.problems);
     if !problems.is_empty() {
-        return Err(once(problems));
+        reader.problems = once(problems);
+        return None;
     }
     let relative = relative_limits(&base, &cases);
-    Ok(NetworkCases { base: base.under(None, None), cases, relative, has_experiment: true })
+    Some(NetworkCases { base: base.under(None, None), cases, relative, has_experiment: true })
 }
 
 /// Each problem once: cases share most of a file.
@@ -492,9 +495,9 @@ fn only_limits_of(root: &mut Node, case: &str) {
 }
 
 /// What the only network of a file without an experiment is called.
-pub(super) const ONLY_CASE: &str = "network";
+const ONLY_CASE: &str = "network";
 /// Under what load it is.
-pub(super) const ONLY_LOAD: &str = "all";
+const ONLY_LOAD: &str = "all";
 /// Most memory that the texts of all networks take together.
 const MAX_BYTES: usize = 256 << 20;
 

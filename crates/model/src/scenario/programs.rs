@@ -55,6 +55,11 @@ impl Scenario {
         self.program_of(&stream.name, &stream.talker).is_some()
     }
 
+    /// Whether a stream of this name is cyclic, and Timewire's own talker sends it.
+    pub fn is_cyclic_of_ours(&self, name: &Name) -> bool {
+        self.cyclic(name).is_some_and(|stream| !self.is_of_program(stream))
+    }
+
     /// Whether a program goes before others: one of its streams does.
     pub fn class_of(&self, program: &StationProgram) -> StreamClass {
         let urgent = |it: &&Stream| program.streams.contains(it.name()) && it.priority().is_some();

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A network of one segment without an experiment as the scenario that carries it out on kernels:
-//! one case, with TDM where the file has a schedule. Classes become priorities, and limits follow
+//! A network of one segment without backends as the scenario that carries it out on kernels: TDM in
+//! the cases that have a schedule, or in the only one. Classes become priorities, and limits follow
 //! from the streams.
+
+use std::collections::BTreeSet;
 
 use timewire_base::{Instant, Priority, Span, StationName};
 
 use super::cyclic::{Cyclic, Sporadic};
 use super::item::Reader;
+use super::kind::has_changes;
 use super::model::{
-    Case, CaseBackend, Experiment, Flood, LimitRule, Metric, Release, Scenario, Segment, Station,
-    Stream,
+    Case, CaseBackend, Experiment, Flood, LimitRule, Metric, ReferenceRule, Release, Scenario,
+    Segment, Station, Stream,
 };
 use super::network::{
-    NetAccess, NetDelay, NetMetric, NetStation, NetStream, NetTraffic, NetworkFile,
+    NetAccess, NetDelay, NetMetric, NetStation, NetStream, NetTraffic, NetworkCase, NetworkCases,
+    NetworkFile,
 };
-use super::network_cases::{ONLY_CASE, ONLY_LOAD};
+use super::programs::StationProgram;
 use super::record::default_value;
 use super::several::Several;
 use super::tree::{Node, Value};
@@ -24,16 +28,19 @@ use crate::tdm::{Slot, TdmSchedule};
 /// Whether a text is such a network, and no scenario.
 pub(super) fn is_one(root: &Node) -> bool {
     let Value::Map(entries) = &root.value else { return false };
-    let has = |name: &str| entries.iter().any(|(key, _)| key.text == name);
-    has("segments") && !OF_OTHERS.iter().any(|key| has(key))
+    let value = |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(_, it)| it);
+    value("segments").is_some()
+        && !OF_OTHERS.iter().any(|key| value(key).is_some())
+        && value("experiment").is_none_or(has_changes)
 }
 
 /// Keys of a scenario, and of a network with links.
-const OF_OTHERS: [&str; 6] = ["experiment", "mac", "queues", "published", "links", "bridges"];
+const OF_OTHERS: [&str; 5] = ["mac", "queues", "published", "links", "bridges"];
 
 /// The scenario; `None` after telling what kernels do not do.
-pub(super) fn scenario(file: &NetworkFile, reader: &mut Reader) -> Option<Scenario> {
+pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Scenario> {
     let before = reader.problems.len();
+    let file = &network.base;
     let segment = segment(file, reader);
     for (key, is_there, what) in [
         ("ports", !file.ports.is_empty(), "ports of stations on a segment follow from `schedule`"),
@@ -45,23 +52,28 @@ pub(super) fn scenario(file: &NetworkFile, reader: &mut Reader) -> Option<Scenar
     }
     let mut streams = Vec::new();
     for (i, of_file) in file.streams.iter().enumerate() {
-        streams.extend(stream(of_file, &format!("streams[{i}]"), reader));
+        let loads = loads_of(network, |file| file.streams.iter().any(|it| it.name == of_file.name));
+        streams.extend(stream(of_file, loads, &format!("streams[{i}]"), reader));
     }
-    let limits = limits(file, reader);
-    let schedule = file.schedule.clone().or_else(|| unused(&file.stations));
+    let mut programs = file.programs.clone();
+    for program in &mut programs {
+        let is_there = |file: &NetworkFile| file.programs.iter().any(|it| it.name == program.name);
+        program.loads = loads_of(network, is_there);
+    }
+    measured(file, reader);
+    let limits = limits(network, reader);
+    let (cases, schedule) = cases(network, reader);
+    let schedule = schedule.or_else(|| unused(&file.stations));
     if reader.problems.len() > before {
         return None;
     }
-    let has_classes = file.streams.iter().any(|it| it.class.get() > 0);
-    let case = Case {
-        name: Name::new(ONLY_CASE)?,
-        title: Text::of(&file.name),
-        backend: if file.schedule.is_some() { CaseBackend::Mac } else { CaseBackend::None },
-        priorities: has_classes && file.schedule.is_some(),
-        release: Release::Free,
-        lead: None,
-    };
-    let loads = vec![Name::new(ONLY_LOAD)?];
+    let mut loads: Vec<Name> = Vec::new();
+    for load in network.cases.iter().filter_map(|it| Name::new(&it.load)) {
+        if !loads.contains(&load) {
+            loads.push(load);
+        }
+    }
+    let quick = network.cases.iter().find_map(|it| it.quick_duration);
     Some(Scenario {
         timewire: file.timewire,
         kind: file.kind,
@@ -74,14 +86,127 @@ pub(super) fn scenario(file: &NetworkFile, reader: &mut Reader) -> Option<Scenar
         segments: vec![segment?],
         stations: file.stations.iter().map(station).collect(),
         schedule: schedule?,
-        mac: default_value("{}"),
+        // As queues of simulated stations.
+        mac: default_value("{ queue_frames: 1000 }"),
         queues: default_value("{}"),
         streams,
-        programs: file.programs.clone(),
-        experiment: Experiment { quick_duration: None, loads, cases: vec![case] },
+        programs,
+        experiment: Experiment {
+            quick_duration: quick.map(|quick| quick - file.warm_up),
+            loads,
+            cases,
+        },
         published: None,
         limits,
     })
+}
+
+/// Some stream is measured, and written limits are of such.
+fn measured(file: &NetworkFile, reader: &mut Reader) {
+    let is_flood = |it: &&NetStream| matches!(it.traffic, NetTraffic::Flood(_));
+    if file.streams.iter().all(|it| is_flood(&it)) {
+        let message = "floods are load, and not measured on kernels".to_owned();
+        reader.fail_at("streams", message, "add a stream with a `period` or a `gap`");
+    }
+    for (i, limit) in file.limits.iter().enumerate() {
+        let flood = file.streams.iter().filter(is_flood);
+        let flood = flood.into_iter().find(|it| limit.stream.contains(&it.name));
+        if let Some(flood) = flood {
+            let message = format!("`{}` is a flood, which is not measured on kernels", flood.name);
+            reader.fail_at(&format!("limits[{i}].stream"), message, SIMULATE);
+        }
+    }
+}
+
+/// The loads of an experiment in which something is; `None` means all.
+fn loads_of(network: &NetworkCases, is_in: impl Fn(&NetworkFile) -> bool) -> Option<Vec<Name>> {
+    let is_with = |with: &&NetworkCase| is_in(&with.file);
+    let with: BTreeSet<&str> =
+        network.cases.iter().filter(is_with).map(|it| it.load.as_str()).collect();
+    let all: BTreeSet<&str> = network.cases.iter().map(|it| it.load.as_str()).collect();
+    (with != all).then(|| with.into_iter().filter_map(Name::new).collect())
+}
+
+/// The cases, and the schedule of those that have slots. A case of a scenario has slots or none,
+/// and priorities or none; all else is the same.
+fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<TdmSchedule>) {
+    let file = &network.base;
+    let mut cases: Vec<Case> = Vec::new();
+    let mut schedule = file.schedule.clone();
+    let mut refused: BTreeSet<usize> = BTreeSet::new();
+    for one in &network.cases {
+        let Some(name) = Name::new(&one.case) else { continue };
+        let at = cases.iter().position(|it| it.name == name).unwrap_or(cases.len());
+        let mut refuse = |what: &str| {
+            if refused.insert(at) {
+                let hint = "write files of their own for other networks, which one run takes, too";
+                reader.fail_at(&format!("experiment.cases[{at}].change"), what.to_owned(), hint);
+            }
+        };
+        let of_load = |it: &&NetworkCase| it.load == one.load;
+        let has_all =
+            network.cases.iter().filter(of_load).all(|it| has_those_of(&one.file, &it.file));
+        if !has_all || without_changes(&one.file) != without_changes(&like(file, &one.file)) {
+            refuse("on kernels a case changes `schedule`, and classes and limits of streams");
+        }
+        match (&schedule, &one.file.schedule) {
+            (None, Some(own)) => schedule = Some(own.clone()),
+            (Some(known), Some(own)) if known != own => {
+                refuse("on kernels all cases that have a `schedule` have the same");
+            }
+            _ => {}
+        }
+        let classes = || one.file.streams.iter().map(|it| it.class.get());
+        let written = like(file, &one.file);
+        let is_as_written = classes().eq(written.streams.iter().map(|it| it.class.get()));
+        let has_none = classes().all(|class| class == 0);
+        if !is_as_written && !has_none {
+            refuse("on kernels the classes of a case are those of the file, or all are 0");
+        }
+        let has_slots = one.file.schedule.is_some();
+        let case = Case {
+            name,
+            title: match one.title.as_str() {
+                "" => Text::of(&file.name),
+                title => Text::like(title),
+            },
+            backend: if has_slots { CaseBackend::Mac } else { CaseBackend::None },
+            priorities: has_slots && !has_none,
+            release: Release::Free,
+            lead: None,
+        };
+        match cases.get_mut(at) {
+            // The streams with classes may run in one load only.
+            Some(known) => known.priorities |= case.priorities,
+            None => cases.push(case),
+        }
+    }
+    (cases, schedule)
+}
+
+/// Whether a file has all streams and programs of the other.
+fn has_those_of(file: &NetworkFile, other: &NetworkFile) -> bool {
+    let has_stream = |it: &NetStream| file.streams.iter().any(|own| own.name == it.name);
+    let has_program = |it: &StationProgram| file.programs.iter().any(|own| own.name == it.name);
+    other.streams.iter().all(has_stream) && other.programs.iter().all(has_program)
+}
+
+/// A file with the streams and programs alone that the other has, too.
+fn like(file: &NetworkFile, other: &NetworkFile) -> NetworkFile {
+    let mut like = file.clone();
+    like.streams.retain(|it| other.streams.iter().any(|own| own.name == it.name));
+    like.programs.retain(|it| other.programs.iter().any(|own| own.name == it.name));
+    like
+}
+
+/// A network without all that cases of a scenario differ in.
+fn without_changes(file: &NetworkFile) -> NetworkFile {
+    let mut rest = NetworkFile { schedule: None, limits: Vec::new(), ..file.clone() };
+    for stream in &mut rest.streams {
+        stream.class = Count::clamped(0);
+        (stream.max_latency, stream.max_jitter, stream.max_loss) = (None, None, None);
+    }
+    rest
 }
 
 /// What helps where kernels cannot.
@@ -122,7 +247,12 @@ fn station(station: &NetStation) -> Station {
     Station { name: station.name.clone(), address: None, host: station.host.clone() }
 }
 
-fn stream(stream: &NetStream, at: &str, reader: &mut Reader) -> Option<Stream> {
+fn stream(
+    stream: &NetStream,
+    loads: Option<Vec<Name>>,
+    at: &str,
+    reader: &mut Reader,
+) -> Option<Stream> {
     let before = reader.problems.len();
     let mut refuse = |key: &str, message: &str, hint: &str| {
         reader.fail_at(&format!("{at}.{key}"), message.to_owned(), hint);
@@ -154,10 +284,20 @@ fn stream(stream: &NetStream, at: &str, reader: &mut Reader) -> Option<Stream> {
         NetTraffic::Flood(_) if class > 0 => {
             refuse("class", "a flood is load, and goes after all others", "leave it out");
         }
+        NetTraffic::Flood(_)
+            if stream.max_latency.or(stream.max_jitter).is_some() || stream.max_loss.is_some() =>
+        {
+            let key = match (stream.max_latency, stream.max_jitter) {
+                (Some(_), _) => "max_latency",
+                (None, Some(_)) => "max_jitter",
+                (None, None) => "max_loss",
+            };
+            refuse(key, "a flood is load, and is not measured on kernels", SIMULATE);
+        }
         NetTraffic::Sporadic(_) | NetTraffic::Flood(_) => {}
         NetTraffic::Request(_) | NetTraffic::After(_) => {
-            let hint = "write one stream of `kind: request-response`, and an `experiment` with \
-                        `backend`s; or simulate the network: `--on sim`";
+            let hint = "simulate the network: `--on sim`; files whose cases have a `backend` have \
+                        `kind: request-response`";
             refuse("kind", "answers are no stream of their own on kernels", hint);
         }
         NetTraffic::Replay(_) => refuse("kind", "a talker replays no capture", SIMULATE),
@@ -167,7 +307,7 @@ fn stream(stream: &NetStream, at: &str, reader: &mut Reader) -> Option<Stream> {
     let listeners = stream.listeners.all().first()?.clone();
     // The most urgent class is 7, and the most urgent priority 1.
     let priority = (class > 0).then(|| Priority::new(8 - class).ok()).flatten();
-    let (port, deadline, loads) = (None, stream.max_latency, None);
+    let (port, deadline) = (None, stream.max_latency);
     Some(match stream.traffic.clone() {
         NetTraffic::Cyclic(it) => Stream::Cyclic(Cyclic {
             name,
@@ -206,33 +346,65 @@ fn stream(stream: &NetStream, at: &str, reader: &mut Reader) -> Option<Stream> {
 }
 
 /// Those that are written, and those that follow from the streams.
-fn limits(file: &NetworkFile, reader: &mut Reader) -> Vec<LimitRule> {
-    for (i, limit) in file.limits.iter().enumerate() {
-        if limit.metric == NetMetric::OutsideWindows {
-            let message = "`outside-windows` is of planned windows".to_owned();
-            let hint = "write `metric: outside-slots` in a file with an `experiment`";
-            reader.fail_at(&format!("limits[{i}].metric"), message, hint);
+fn limits(network: &NetworkCases, reader: &mut Reader) -> Vec<LimitRule> {
+    let mut rules = Vec::new();
+    for one in &network.cases {
+        for limit in one.file.all_limits() {
+            let id = match network.cases.len() {
+                1 => Name::new(&limit.id),
+                _ => Name::of_limit(&one.case, &one.load, &limit.id),
+            };
+            let (Some(id), Some(metric)) = (id, metric(limit.metric)) else {
+                not_judged(&network.base, &limit.id, limit.metric, &limit.stream, reader);
+                continue;
+            };
+            rules.push(LimitRule {
+                id,
+                metric,
+                stream: Several::of(vec![limit.stream]),
+                case: Name::new(&one.case).and_then(|it| Several::of(vec![it])),
+                load: Name::new(&one.load).and_then(|it| Several::of(vec![it])),
+                at_most: limit.at_most,
+                relative_to: None,
+            });
         }
     }
-    let mut rules = Vec::new();
-    for limit in file.all_limits() {
-        let Some(id) = Name::new(&limit.id) else {
-            let message = format!("the limit `{}` that follows has too long a name", limit.id);
-            let at = file.streams.iter().position(|it| it.name == limit.stream).unwrap_or(0);
-            reader.fail_at(&format!("streams[{at}].name"), message, "make the name shorter");
+    for limit in &network.relative {
+        let (Some(id), Some(metric)) = (Name::new(&limit.id), metric(limit.metric)) else {
+            not_judged(&network.base, &limit.id, limit.metric, &limit.stream, reader);
             continue;
         };
-        rules.extend(metric(limit.metric).map(|metric| LimitRule {
+        let to = ReferenceRule { case: Name::new(&limit.to_case), load: Name::new(&limit.to_load) };
+        rules.push(LimitRule {
             id,
             metric,
-            stream: Several::of(vec![limit.stream]),
-            case: None,
-            load: None,
+            stream: Several::of(vec![limit.stream.clone()]),
+            case: Name::new(&limit.case).and_then(|it| Several::of(vec![it])),
+            load: Name::new(&limit.load).and_then(|it| Several::of(vec![it])),
             at_most: limit.at_most,
-            relative_to: None,
-        }));
+            relative_to: Some(to),
+        });
     }
     rules
+}
+
+/// Says once why a limit cannot be one of a scenario.
+fn not_judged(file: &NetworkFile, id: &str, metric: NetMetric, stream: &Name, reader: &mut Reader) {
+    let (key, message, hint) = match metric {
+        NetMetric::OutsideWindows => {
+            let at = file.limits.iter().position(|it| it.metric == metric).unwrap_or(0);
+            let hint = "remove it: tables of runs count the frames outside slots";
+            (format!("limits[{at}].metric"), "`outside-windows` is of planned windows".into(), hint)
+        }
+        _ => {
+            let at = file.streams.iter().position(|it| it.name == *stream).unwrap_or(0);
+            let message = format!("the limit `{id}` that follows has too long a name");
+            (format!("streams[{at}].name"), message, "make the name shorter")
+        }
+    };
+    if !reader.problems.iter().any(|it| it.key == key) {
+        reader.fail_at(&key, message, hint);
+    }
 }
 
 fn metric(metric: NetMetric) -> Option<Metric> {
@@ -322,10 +494,63 @@ mod tests {
         assert!(!read(&without).experiment.cases[0].priorities);
     }
 
+    const CASES: &str = "timewire: 1\nkind: network\nname: x\nduration: 2s\nwarm_up: 500ms\n\
+        segments: [{ rate: 10Mbit }]\nstations: [a, b]\n\
+        schedule: { kind: tdm, transmit: 2ms, slots: [a, b] }\nstreams:\n\
+        - { name: s, talker: a, listeners: b, size: 64B, period: 9ms, class: 7,\n\
+        \x20   max_latency: 9ms }\n\
+        - { name: u, talker: b, listeners: a, size: 64B, kind: flood, rate: 1Mbit,\n\
+        \x20   loads: [busy] }\n\
+        experiment:\n  quick_duration: 1s\n  loads: [alone, busy]\n  cases:\n\
+        \x20 - { name: plain, change: { schedule: null } }\n\
+        \x20 - { name: slots, change: { streams: { s: { class: 0, max_latency: null } } } }\n\
+        \x20 - { name: both, title: Both }\n\
+        limits: [{ id: helps, metric: latency-p99, stream: s, case: both, load: busy,\n\
+        \x20   relative_to: { case: slots }, at_most: 0.5 }]\n";
+
+    #[test]
+    fn t0_cases_have_slots_and_priorities_as_their_networks_have() {
+        let scenario = read(CASES);
+        let cases = scenario.experiment.cases.iter();
+        let cases: Vec<_> =
+            cases.map(|it| (it.title.as_str(), it.backend.word(), it.priorities)).collect();
+        assert_eq!(
+            cases,
+            [("plain", "none", false), ("slots", "mac", false), ("Both", "mac", true)]
+        );
+        assert_eq!(scenario.experiment.quick_duration, Some(Span::from_ms(500)));
+        let loads = |stream: &Stream| stream.loads().map(<[Name]>::len);
+        assert_eq!(scenario.streams.iter().map(loads).collect::<Vec<_>>(), [None, Some(1)]);
+        let limits: Vec<String> = scenario.limits().into_iter().map(|it| it.id).collect();
+        let own = ["plain/alone", "plain/busy", "both/alone", "both/busy"];
+        let own = own.map(|place| format!("{place}/s-latency"));
+        assert_eq!(limits, [&own[..], &["helps".to_owned()]].concat());
+    }
+
+    #[test]
+    fn t0_cases_that_change_something_else_are_told() {
+        let told = |change: &str| {
+            let text = CASES.replace("schedule: null", change);
+            let errors = Scenario::parse_with(&NothingFurther, "x.yaml", &text).unwrap_err();
+            let [error] = errors.errors.as_slice() else { panic!("{errors}") };
+            assert_eq!(error.key, "experiment.cases[0].change");
+            error.message.clone()
+        };
+        let other = "on kernels a case changes `schedule`, and classes and limits of streams";
+        assert_eq!(told("duration: 3s"), other);
+        assert_eq!(told("streams: { s: { period: 5ms } }"), other);
+        assert_eq!(told("streams: { u: null }"), other);
+        let slots = "schedule: { slots: [b, a] }";
+        assert_eq!(told(slots), "on kernels all cases that have a `schedule` have the same");
+        let class = "on kernels the classes of a case are those of the file, or all are 0";
+        assert_eq!(told("streams: { s: { class: 3 } }"), class);
+    }
+
     #[test]
     fn t0_what_has_keys_of_a_scenario_is_one() {
         let is_one = |text: &str| is_one(&crate::scenario::tree::parse(text).unwrap());
         assert!(is_one("segments: 1"));
+        assert!(is_one("segments: 1\nexperiment: { cases: [{ change: 1 }] }"));
         for text in ["segments: 1\nexperiment: 1", "segments: 1\nlinks: 1", "stations: 1", "[1]"] {
             assert!(!is_one(text), "{text}");
         }

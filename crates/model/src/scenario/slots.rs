@@ -76,7 +76,7 @@ impl Item for TdmSchedule {
         if draft.order == SlotOrder::AlongPipelines {
             reader.is_ordered = true;
             if !reader.has_pipelines {
-                let message = "such a file has no pipelines".to_owned();
+                let message = "pipelines are in files whose cases have a `backend`".to_owned();
                 reader.fail_at(&format!("{path}.order"), message, "remove it");
             }
             for (index, _) in written.iter().enumerate().filter(|it| it.1.offset.is_some()) {
@@ -88,7 +88,8 @@ impl Item for TdmSchedule {
         let base_time = Instant::from_ns(draft.base_time.as_ns());
         if let Some(from) = draft.from_streams {
             if !reader.has_pipelines {
-                let message = "such a file has no streams that slots follow from".to_owned();
+                let message = "slots follow from the streams of files whose cases have a `backend`"
+                    .to_owned();
                 reader.fail_at(&format!("{path}.from_streams"), message, "write `slots`");
             }
             if draft.slots.is_some() {

@@ -25,6 +25,11 @@ impl Name {
         (first && text.len() <= 48 && text.chars().all(allowed)).then(|| Name(text.to_owned()))
     }
 
+    /// The name of a limit of one of several networks; `None` as of [`Name::new`].
+    pub(super) fn of_limit(case: &str, load: &str, id: &str) -> Option<Name> {
+        Name::new(id).map(|id| Name(format!("{case}/{load}/{id}")))
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -63,6 +68,11 @@ impl Text {
     /// The text of a name.
     pub(super) fn of(name: &Name) -> Text {
         Text(name.0.clone())
+    }
+
+    /// One that was read before.
+    pub(super) fn like(text: &str) -> Text {
+        Text(text.to_owned())
     }
 
     /// The text.

@@ -54,7 +54,7 @@ pub struct Places {
 /// Where a run was.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Place {
-    /// `sim`, `lab`, `lab:uml` or `hosts`; with a number from the second run there on.
+    /// `sim`, `lab`, `lab:uml`, `lab:qemu` or `hosts`; with a number from the second run there on.
     pub place: String,
     /// Its directory.
     pub directory: String,
@@ -139,7 +139,10 @@ fn place_of(summary: &Summary) -> &'static str {
     {
         "hosts"
     } else if laboratory.is_some_and(|it| it.value.starts_with("Linux ")) {
-        "lab:uml"
+        match laboratory.is_some_and(|it| it.value.contains(", emulated")) {
+            true => "lab:qemu",
+            false => "lab:uml",
+        }
     } else {
         "lab"
     }

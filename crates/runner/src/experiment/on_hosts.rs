@@ -364,7 +364,7 @@ impl Cases<'_> {
             case: run.case,
             load: run.load,
             id: &run.id,
-            times: Times::starting(Instant::from_ns(0), scenario.warm_up, duration),
+            times: Times::starting(Instant::from_ns(0), Span::ZERO, (scenario.warm_up, duration)),
             directory: Path::new(""),
             observers: self.observers(),
             runs_programs: true,

@@ -21,7 +21,7 @@ use timewire_sim::stations::{self, Outcome, Point, Seen, Stations};
 use timewire_sys::event::EndRequests;
 use timewire_tsn::backend::{Asked, TransmitBackend, Tried, check_backend, choose};
 
-use super::participants::{Observer, Participants, ParticipantsOf, Times};
+use super::participants::{Observer, Participants, ParticipantsOf, Times, step_of};
 use super::{
     Progress, Run, Script, backend, begin, case_meta, check_backends, end_requested, runs_of,
 };
@@ -198,7 +198,11 @@ fn case<'a>(
         case: run.case,
         load: run.load,
         id: &run.id,
-        times: Times::starting(Instant::from_ns(0), scenario.warm_up, duration),
+        times: Times::starting(
+            Instant::from_ns(0),
+            step_of(scenario),
+            (scenario.warm_up, duration),
+        ),
         directory,
         observers: vec![Observer { name: "hub".to_owned(), ports, addresses: Vec::new() }],
         runs_programs: false,

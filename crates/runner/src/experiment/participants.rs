@@ -46,13 +46,50 @@ pub(super) struct Times {
 }
 
 impl Times {
-    pub(super) fn starting(now: Instant<Tai>, warm_up: Span, duration: Span) -> Times {
-        let start = now + START_AHEAD;
+    /// The first message a little after `now`, at a whole multiple of `step`.
+    pub(super) fn starting(
+        now: Instant<Tai>,
+        step: Span,
+        (warm_up, duration): (Span, Span),
+    ) -> Times {
+        let soon = now + START_AHEAD;
+        let step = step.max(Span::from_ns(1)).as_ns();
+        let start = soon + Span::from_ns((-soon.as_ns()).rem_euclid(step));
         let from = start + warm_up;
         let to = from + duration;
         Times { start, from, to, over: to + DRAIN }
     }
 }
+
+/// Where a case begins, so that streams and slots have the same phases in every place: after a
+/// whole number of periods and cycles, where that is at most [`LONGEST_STEP`].
+pub(super) fn step_of(scenario: &Scenario) -> Span {
+    let periods = scenario.streams.iter().filter_map(|stream| match stream {
+        Stream::Cyclic(stream) => Some(stream.period),
+        // Its messages count from the begin; the slots do not.
+        Stream::Sporadic(_) => Some(Span::from_ns(1)),
+        _ => None,
+    });
+    let periods: Vec<Span> = periods.collect();
+    if periods.is_empty() {
+        return Span::from_ns(1);
+    }
+    let gcd = |mut a: i64, mut b: i64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a.max(1)
+    };
+    let all = periods.into_iter().chain([scenario.schedule.cycle()]);
+    let common = all.map(Span::as_ns).try_fold(1_i64, |common, one| {
+        let common = (common / gcd(common, one)).checked_mul(one)?;
+        (common <= LONGEST_STEP.as_ns()).then_some(common)
+    });
+    common.map_or(scenario.schedule.cycle(), Span::from_ns)
+}
+
+/// The longest wait for the begin of a case.
+const LONGEST_STEP: Span = Span::from_secs(1);
 
 /// One program on one station, or of an observer.
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ use timewire_sys::namespace::OnParentDeath;
 use timewire_tsn::backend::TransmitBackend;
 
 use super::backend::{self, Resolved};
-use super::participants::{Observer, Participants, ParticipantsOf, Role, Times};
+use super::participants::{Observer, Participants, ParticipantsOf, Role, Times, step_of};
 use super::tracing::Tracing;
 use super::{Options, Progress};
 use crate::RunnerError;
@@ -288,7 +288,11 @@ impl<'a> Stage<'a> {
             case,
             load,
             id,
-            times: Times::starting(clock::now(), self.scenario.warm_up, duration),
+            times: Times::starting(
+                clock::now(),
+                step_of(self.scenario),
+                (self.scenario.warm_up, duration),
+            ),
             directory: &directory,
             observers: vec![Observer { name: "hub".to_owned(), ports: hub, addresses: Vec::new() }],
             runs_programs: true,

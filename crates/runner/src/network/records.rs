@@ -414,6 +414,7 @@ fn case_meta(
         },
         deadline_ns: promise.limit().unwrap_or(Span::ZERO),
         port: None,
+        period_ns: None,
     });
     let mut lengths: Vec<u32> =
         file.streams.iter().map(|it| it.size.map_or(0, |bytes| bytes.get())).collect();
