@@ -230,7 +230,7 @@ fn station(file: &NetworkFile, number: usize, obstacles: &mut Obstacles) -> Opti
     let what = format!("station {}", station.name);
     let mut programs = file.programs.iter().filter(|it| it.station == station.name);
     let Some(program) = programs.next() else {
-        obstacles.add(what, "each station has a program: name it in `programs`");
+        obstacles.add(what, "it has no program: name one in `programs`");
         return None;
     };
     if programs.next().is_some() {

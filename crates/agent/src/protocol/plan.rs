@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use timewire_base::{Span, StationName};
+use timewire_base::{Instant, Span, StationName, Tai};
 
 use crate::protocol::message::MAX_MESSAGE;
 use crate::protocol::name::ExperimentId;
@@ -94,6 +94,9 @@ pub struct Timing {
     pub preflight: Span,
     /// How far ahead of now the instant is at which `run` starts.
     pub lead: Span,
+    /// That instant is a whole multiple of this (TAI): what is periodic has the same phases in
+    /// each run.
+    pub step: Span,
     /// A station whose clock may be further than this from the controller's does not run.
     pub clock_within: Span,
     /// How long the stations of one order may take in a phase; [`Timing::PHASE`] for those that
@@ -104,6 +107,12 @@ pub struct Timing {
 impl Timing {
     /// The timeout of a phase that has none of its own.
     pub const PHASE: Span = Span::from_secs(60);
+
+    /// The first instant at or after this one at which `run` may start.
+    pub fn on_step(&self, soon: Instant<Tai>) -> Instant<Tai> {
+        let wait = (-soon.as_ns()).rem_euclid(self.step.as_ns().max(1));
+        soon.saturating_add(Span::from_ns(wait))
+    }
 
     /// How long the stations of one order may take in this phase.
     pub fn of_phase(&self, phase: Phase) -> Span {
@@ -119,6 +128,7 @@ impl Default for Timing {
             resend: Span::from_ms(500),
             preflight: Span::from_secs(5),
             lead: Span::from_secs(1),
+            step: Span::from_ns(1),
             clock_within: Span::from_ms(10),
             phases: BTreeMap::new(),
         }
@@ -276,6 +286,7 @@ impl Timing {
         within("the time after which something is said again", self.resend, (SHORTEST, quarter))?;
         within("the time of the preflight", self.preflight, (SHORTEST, DAY))?;
         within("the lead of `run`", self.lead, (SHORTEST, DAY))?;
+        within("the step of the start of `run`", self.step, (Span::from_ns(1), DAY))?;
         within("the largest difference of clocks", self.clock_within, (Span::from_ns(1), DAY))?;
         for (phase, timeout) in &self.phases {
             within(&format!("the timeout of {phase}"), *timeout, (SHORTEST, DAY))?;
@@ -327,6 +338,15 @@ mod tests {
             timing: Timing::default(),
             stations: stations.collect(),
         }
+    }
+
+    #[test]
+    fn t0_a_common_start_is_at_a_whole_multiple_of_the_step() {
+        let timing = Timing { step: Span::from_ns(100), ..Timing::default() };
+        let started = [0, 1, 99, 100, 101].map(|soon| timing.on_step(Instant::from_ns(soon)));
+        assert_eq!(started, [0, 100, 100, 100, 200].map(Instant::from_ns));
+        let any = Timing::default();
+        assert_eq!(any.on_step(Instant::from_ns(12_345)), Instant::from_ns(12_345));
     }
 
     #[test]

@@ -316,6 +316,7 @@ impl Texts<'_> {
             resend: spec.resend,
             preflight: spec.preflight,
             lead: spec.lead,
+            step: Timing::default().step,
             clock_within: spec.clock_within,
             phases: Phase::ALL.into_iter().map(|phase| (phase, spec.phase)).collect(),
         };

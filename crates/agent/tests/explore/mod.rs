@@ -37,6 +37,7 @@ fn timing() -> Timing {
         resend: Span::from_ms(50),
         preflight: Span::from_secs(5),
         lead: Span::from_ms(200),
+        step: Span::from_ms(7),
         clock_within: Span::from_ms(20),
         phases: Phase::ALL.into_iter().map(|phase| (phase, Span::from_secs(4))).collect(),
     }

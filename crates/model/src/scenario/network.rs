@@ -9,7 +9,7 @@ use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
 pub use super::device::{DeviceModel, NetDevice, Profile};
 use super::host::{DesiredHost, Group};
 use super::item::{Item, Reader};
-use super::model::ReferenceRule;
+use super::model::{MacOptions, ReferenceRule};
 pub use super::network_cases::{NetExperiment, NetworkCase, NetworkCases, RelativeLimit};
 pub use super::network_plan::NetReserve;
 use super::programs::StationProgram;
@@ -56,6 +56,9 @@ record! {
         segments: Vec<NetSegment> = "[]",
         /// Slots of the stations: in each, one station may send frames of all classes.
         schedule: Option<TdmSchedule>,
+        /// How kernels on a segment carry the schedule out. Without it, as its keys have it, and
+        /// queues of 1000 frames.
+        mac: Option<MacOptions>,
         /// Ports that are not plain.
         ports: Vec<NetPort> = "[]",
         /// Streams of messages. Host settings need none, nor a planner to which others are given.

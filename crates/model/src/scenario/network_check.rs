@@ -46,6 +46,10 @@ pub(super) fn check(file: &NetworkFile, further: &dyn FurtherChecks, reader: &mu
         let message = format!("nothing is counted in {} after {}", file.duration, file.warm_up);
         reader.fail_at("warm_up", message, "write a time below the duration");
     }
+    if file.mac.is_some() && file.segments.is_empty() {
+        let message = "there is no segment on which stations have slots".to_owned();
+        reader.fail_at("mac", message, "remove it, or write `segments` and a `schedule`");
+    }
     bounded("", &file.to_json(), reader);
     checker.names(reader);
     checker.links(reader);

@@ -35,7 +35,7 @@ pub(super) fn is_one(root: &Node) -> bool {
 }
 
 /// Keys of a scenario, and of a network with links.
-const OF_OTHERS: [&str; 5] = ["mac", "queues", "published", "links", "bridges"];
+const OF_OTHERS: [&str; 4] = ["queues", "published", "links", "bridges"];
 
 /// The scenario; `None` after telling what kernels do not do.
 pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Scenario> {
@@ -87,7 +87,7 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Sc
         stations: file.stations.iter().map(station).collect(),
         schedule: schedule?,
         // As queues of simulated stations.
-        mac: default_value("{ queue_frames: 1000 }"),
+        mac: file.mac.clone().unwrap_or_else(|| default_value("{ queue_frames: 1000 }")),
         queues: default_value("{}"),
         streams,
         programs,
@@ -490,6 +490,10 @@ mod tests {
         let case = &scenario.experiment.cases[0];
         assert!(case.backend == CaseBackend::Mac && case.priorities);
         assert_eq!(scenario.schedule.slots()[1].offset, Span::from_us(400));
+        assert_eq!(scenario.mac.queue_frames.get(), 1_000);
+        let mac = "mac: { spin: 90us }\nstreams:";
+        let own = read(&TEXT.replace("streams:", slots).replace("streams:", mac));
+        assert_eq!((own.mac.spin, own.mac.queue_frames.get()), (Span::from_us(90), 64));
         let without = TEXT.replace("streams:", slots).replace(", class: 7", "");
         assert!(!read(&without).experiment.cases[0].priorities);
     }

@@ -15,7 +15,7 @@ use timewire_sys::marker::{self, RunPlace};
 use timewire_tsn::backend::{TransmitBackend, station_qdiscs};
 
 use super::connection::{ConnectedInterface, Connection};
-use super::participants::{Participants, Role};
+use super::participants::{Participants, Role, step_of};
 use super::station_trace::StationTrace;
 use super::tracing::filter_text;
 use super::{Run, Script};
@@ -94,17 +94,18 @@ pub(super) fn look(
     };
     let observers = hosts.observers.iter().map(|it| &it.name);
     let stations = stations.iter().chain(observers).map(of);
-    checked(experiment, hosts, Span::ZERO, stations.collect::<Result<_, RunnerError>>()?)
+    let stations = stations.collect::<Result<_, RunnerError>>()?;
+    checked(experiment, hosts, (Span::ZERO, Timing::default().step), stations)
 }
 
 fn checked(
     experiment: &str,
     hosts: &HostsFile,
-    duration: Span,
+    (duration, step): (Span, Span),
     stations: Vec<StationPlan>,
 ) -> Result<Plan, RunnerError> {
     let phases = BTreeMap::from([(Phase::Finish, duration + Timing::PHASE)]);
-    let mut timing = Timing { phases, ..Timing::default() };
+    let mut timing = Timing { phases, step, ..Timing::default() };
     if hosts.clock == HostsClock::OneHost {
         // Nothing depends on what the exchanges with a busy host say.
         timing.clock_within = Span::from_secs(1);
@@ -129,7 +130,8 @@ pub(super) fn plan(case: &HostCase<'_>) -> Result<Plan, RunnerError> {
     for observer in &case.hosts.observers {
         stations.push(case.observer(&observer.name)?);
     }
-    checked(&case.experiment, case.hosts, case.duration(), stations)
+    let step = step_of(&case.script.scenario);
+    checked(&case.experiment, case.hosts, (case.duration(), step), stations)
 }
 
 /// The name of a program by that of a role.

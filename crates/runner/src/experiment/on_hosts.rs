@@ -29,7 +29,7 @@ use timewire_tsn::backend::Asked;
 
 use super::clock_bound::clock_bound;
 use super::compile::{self, HostCase, Judged, MAC_AFTER, MAC_BEFORE, SNAPSHOTS};
-use super::participants::{Observer, Participants, ParticipantsOf, Role, Times};
+use super::participants::{Observer, Participants, ParticipantsOf, Role, Times, step_of};
 use super::stage::{difference, mac_facts, merged, timestamp_bound};
 use super::{
     Progress, Run, Script, add_facts, begin, case_meta, check_backends, end_requested, host_fact,
@@ -364,7 +364,11 @@ impl Cases<'_> {
             case: run.case,
             load: run.load,
             id: &run.id,
-            times: Times::starting(Instant::from_ns(0), Span::ZERO, (scenario.warm_up, duration)),
+            times: Times::starting(
+                Instant::from_ns(0),
+                step_of(scenario),
+                (scenario.warm_up, duration),
+            ),
             directory: Path::new(""),
             observers: self.observers(),
             runs_programs: true,

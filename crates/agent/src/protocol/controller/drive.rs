@@ -300,7 +300,8 @@ impl Controller {
             match self.clocks(order, now) {
                 Ok(none) if none.is_empty() => {}
                 Ok(known) => {
-                    at = Some(now.tai.saturating_add(self.lead(known.keys())));
+                    let soon = now.tai.saturating_add(self.lead(known.keys()));
+                    at = Some(self.plan.timing.on_step(soon));
                     clocks = known;
                 }
                 Err(wrong) => {
