@@ -89,9 +89,10 @@ fn judged(limit: LimitInput, cases: &[CaseSummary]) -> (Verdict, String, String)
 #[test]
 fn t0_metrics_have_names() {
     let names: Vec<String> = Metric::all().map(Metric::name).collect();
-    assert_eq!(names.len(), 28);
+    assert_eq!(names.len(), 29);
     assert!(Metric::all().all(|metric| Metric::from_name(&metric.name()) == Some(metric)));
-    for name in ["latency-p99", "slot-wait-mean", "receive-max", "lost", "outside-slots"] {
+    for name in ["latency-p99", "jitter", "slot-wait-mean", "receive-max", "lost", "outside-slots"]
+    {
         assert!(names.iter().any(|known| known == name), "{name}");
     }
     assert_eq!(Metric::from_name("latency-p98"), None);
@@ -137,6 +138,23 @@ fn t0_a_limit_that_the_bound_of_the_clocks_could_turn_over_is_inconclusive() {
     let cases = [here];
     let receive = judged(limit("receive-p50", Bound::Time(Span::from_us(50))), &cases);
     assert_eq!(receive.0, Verdict::Pass);
+}
+
+#[test]
+fn t0_jitter_is_the_longest_less_the_shortest_latency() {
+    let mut here = case("tdm-priority", 513..=612);
+    let of = |us, here: &CaseSummary| {
+        let limit = limit("jitter", Bound::Time(Span::from_us(us)));
+        judged(limit, std::slice::from_ref(here))
+    };
+    assert_eq!([99, 98].map(|us| of(us, &here).0), [Verdict::Pass, Verdict::Fail]);
+    assert!(of(99, &here).1.ends_with("jitter of control is 99us in tdm-priority/flood"));
+    // The clocks can be off by their bound at both, in either direction.
+    here.clock_bound_ns = Some(1_000);
+    let three = [101, 100, 96].map(|us| of(us, &here).0);
+    assert_eq!(three, [Verdict::Pass, Verdict::Inconclusive, Verdict::Fail]);
+    here.streams[0].transfer = None;
+    assert_eq!(of(99, &here).0, Verdict::Inconclusive);
 }
 
 #[test]
