@@ -342,7 +342,7 @@ mod tests {
             (HUB, "access: in-turn", "access: token", "segment segment: frames wait"),
             (HUB, "loss: 0.5%", "corruption: 0.5%", "segment segment: frames are lost, not"),
             (HUB, "drift: 20.5ppm", "sync: { by: ptp }", "station a: clock: it has `offset`"),
-            (HUB, "station: b, command", "station: a, command", "station b: each station has a"),
+            (HUB, "station: b, command", "station: a, command", "station b: it has no program"),
             (HUB, "clock-drift, node: a, at: 1s, drift: -3ppb", STEP, "faults[0]: of faults there"),
             (HUB, "duration", "ports: [{ of: [a], capacity: 5 }]\nduration", "ports: a program"),
             (SWITCH, "[west, b]", "[a, b]", "bridge west: it has a link to each station"),
