@@ -314,7 +314,8 @@ pub struct StreamSummary {
     pub class: StreamClass,
     /// Messages sent (requests and responses).
     pub sent: u64,
-    /// Messages that had a number and were not sent, since the kernel did not take them.
+    /// Messages that were due and not sent: the kernel did not take them, or the talker woke up
+    /// too late.
     #[serde(default)]
     pub skipped: u64,
     /// Messages received.

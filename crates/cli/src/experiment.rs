@@ -15,7 +15,7 @@ use timewire_base::{CyclicWindows, Verdict};
 use timewire_capture::summary::{Fact, FactLevel, Summary};
 use timewire_host::doctor::Diagnosis;
 use timewire_lab::privilege::{self, Privilege};
-use timewire_model::scenario::network::{NetworkCases, NetworkFile};
+use timewire_model::scenario::network::NetworkCases;
 use timewire_model::scenario::{FileKind, Scenario};
 use timewire_report::{Extras, LongPacketPath, TableOptions};
 use timewire_runner::RunnerError;
@@ -261,14 +261,13 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             None => sim::directory_of(file).to_owned(),
         };
         if args.place.record_for.is_none() && FileKind::is_one_segment(&text) {
-            let cases = NetworkCases::parse(&file.to_string_lossy(), &text)?.cases;
+            let network = NetworkCases::parse(&file.to_string_lossy(), &text)?;
             anyhow::ensure!(
-                !args.quick || cases.iter().all(|case| case.quick_duration.is_some()),
+                !args.quick || network.cases.iter().all(|case| case.quick_duration.is_some()),
                 "{}: {NO_QUICK}",
                 file.display()
             );
-            let network = NetworkFile::parse(&file.to_string_lossy(), &text)?;
-            segment::notes(&network).iter().for_each(|it| say!("note: {it}"));
+            segment::notes(&network.base).iter().for_each(|it| say!("note: {it}"));
         }
         let script = Script::new(scenario, text, &beside)?;
         let name = &script.scenario.name;
@@ -334,7 +333,7 @@ fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Re
     args.place.check()?;
     let refusal = match &args.place.on {
         Place::Lab => refusal(scripts, backend)?,
-        // The one has what all backends need, and the other says so itself.
+        // Of these, the first has what all backends need; the command in the second looks itself.
         Place::LabUml | Place::LabQemu => None,
         Place::Sim => {
             let (quick, trace) = (args.quick, args.trace);
@@ -512,6 +511,7 @@ fn in_machine(
     json: bool,
 ) -> anyhow::Result<ExitCode> {
     let machine = RunMachine::find(place)?;
+    let is_new = !into.directory.exists();
     let directory = match into.resumes {
         true => RunDir::open(&into.directory)?.path().canonicalize()?,
         false => timewire_datapath::files::empty_directory(&into.directory)?,
@@ -520,6 +520,14 @@ fn in_machine(
     let _lock = RunLock::take(&directory)?;
     let command = inner_command(&directory, &machine.described())?;
     match machine.run(command, &directory)? {
+        // It was booting; a directory with nothing in it is no run.
+        None if std::fs::read_dir(&directory).is_ok_and(|mut all| all.next().is_none()) => {
+            if is_new {
+                // One that somebody uses meanwhile stays.
+                let _ = std::fs::remove_dir(&directory);
+            }
+            anyhow::bail!("{}; nothing was recorded", crate::ending::WORDS)
+        }
         None => Err(RunnerError::EndRequested { path: directory }.into()),
         Some(0) => finish(&RunDir::open(&directory)?, baseline, json),
         Some(code) => Ok(ExitCode::from(code)),

@@ -8,18 +8,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value as Json;
 
-use crate::support::{Said, Scratch, TIMEWIRE, run, timewire};
+use crate::support::{Said, Scratch, TIMEWIRE, has_kernel, run, timewire};
 
 fn scenario() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/networks/line-qos.network.yaml")
-}
-
-fn has_kernel() -> bool {
-    let has = timewire(&["lab", "exec", "--", "true"]).code == Some(0);
-    if !has {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
-    }
-    has
 }
 
 const CASES: [&str; 6] = [

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::{Host, PLAIN_CASE, Scratch, Tiny, timewire};
+use crate::support::{Host, PLAIN_CASE, Scratch, Tiny, has_kernel, timewire};
 use serde_json::Value;
 
 const TDM_CASE: &str = "{ name: tdm, title: TDM, backend: mac, priorities: true }";
@@ -70,8 +70,7 @@ fn t3_a_run_is_the_same_as_itself_and_slots_of_a_longer_cycle_are_worse() {
 /// Where time is virtual, however busy the machine is.
 #[test]
 fn t4_a_run_that_changed_nothing_is_the_same_and_longer_slots_are_worse() {
-    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 
 use crate::support;
 use crate::support::interrupted::{Condition, WAYS, end, hears, interrupted, leaves};
-use crate::support::{Host, Scratch, Segment, TIMEWIRE, wait_until};
+use crate::support::{Host, PLAIN_CASE, Scratch, Segment, TIMEWIRE, Tiny, wait_until};
 use timewire_capture::capture::{CaptureHeader, Station, Writer};
 use timewire_capture::event::{Event, Flags, Hook};
 
@@ -409,9 +409,25 @@ fn t4_a_machine_ends_with_its_command() {
                 !host.processes().iter().any(|it| it.command.contains("/kernels/"))
             });
         }
-        if place == "uml" {
-            segment_is_kept(&host);
+        match place {
+            "uml" => segment_is_kept(&host),
+            _ => boot_is_no_run(&host),
         }
+    }
+}
+
+/// While an emulated machine boots there is nothing to go on with.
+fn boot_is_no_run(host: &Host) {
+    host.scratch().write("tiny.yaml", &Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text());
+    for way in WAYS {
+        let words = ["run", "tiny.yaml", "--on", "lab:qemu", "--out", "qemu"];
+        let boots: Condition =
+            |host| host.processes().iter().any(|it| it.command.contains("qemu-system"));
+        let said = interrupted(host, &words, boots, way);
+        assert_eq!(said.code, Some(2), "{way:?}: {said:?}");
+        assert!(said.stderr.contains("; nothing was recorded\n"), "{way:?}: {said:?}");
+        assert!(!host.scratch().path().join("qemu").exists(), "{way:?}");
+        wait_until("no machine runs", || !boots(host));
     }
 }
 

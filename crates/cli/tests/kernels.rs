@@ -6,17 +6,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{Said, Scratch, TIMEWIRE, run, timewire, wait_until};
+use crate::support::{Said, Scratch, TIMEWIRE, has_kernel, run, timewire, wait_until};
 use timewire_sys::namespace::Process;
-
-/// Whether there is a kernel to test with; says so when not.
-fn kernel() -> bool {
-    let there = timewire(&["lab", "exec", "--", "true"]).code == Some(0);
-    if !there {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
-    }
-    there
-}
 
 /// One station that runs this shell script.
 fn file(script: &str) -> String {
@@ -56,7 +47,7 @@ fn t1_a_file_that_describes_no_segment_is_shown() {
 
 #[test]
 fn t4_a_segment_leaves_its_results_in_a_directory() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     const SCRIPT: &str = "echo $TIMEWIRE_STATION; cat $TIMEWIRE_FILES/one.yaml";
@@ -114,7 +105,7 @@ fn t4_a_segment_leaves_its_results_in_a_directory() {
 /// Two kernels, each with a MAC of ours over AF_XDP, on one hub.
 #[test]
 fn t4_the_mac_keeps_its_slots_between_kernels() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     if Command::new("bash").arg("-c").arg("true").output().is_err() {
@@ -177,7 +168,7 @@ fn end_of(mut child: Child) -> Said {
 
 #[test]
 fn t4_a_segment_ends_when_it_is_asked_to_even_while_a_station_spins() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -199,7 +190,7 @@ fn t4_a_segment_ends_when_it_is_asked_to_even_while_a_station_spins() {
 
 #[test]
 fn t4_kernels_die_with_a_killed_segment() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -213,7 +204,7 @@ fn t4_kernels_die_with_a_killed_segment() {
 /// to 0.8 us of the window before are free, and a frame is looked at once in each millisecond.
 #[test]
 fn t4_gates_keep_two_kernels_apart_until_the_guard_is_eaten() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -244,7 +235,7 @@ fn t4_gates_keep_two_kernels_apart_until_the_guard_is_eaten() {
 /// The drift comes back as what `ptp4l` corrects, and the offset goes.
 #[test]
 fn t4_ptp_takes_back_the_drift_of_the_file() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let there = Command::new("sh").args(["-c", "command -v ptp4l"]).output();

@@ -8,17 +8,8 @@ use std::process::{Command, Stdio};
 
 use crate::support;
 use crate::support::{
-    BOTH_CASES, PLAIN_CASE, Said, Scratch, TIMEWIRE, Tiny, run, timewire, wait_until,
+    BOTH_CASES, PLAIN_CASE, Said, Scratch, TIMEWIRE, Tiny, has_kernel, run, timewire, wait_until,
 };
-
-/// Whether there is a kernel to test with; says so when not.
-fn kernel() -> bool {
-    let there = timewire(&["lab", "exec", "--", "true"]).code == Some(0);
-    if !there {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
-    }
-    there
-}
 
 fn exec(words: &[&str]) -> Said {
     let mut arguments = vec!["lab", "exec"];
@@ -28,7 +19,7 @@ fn exec(words: &[&str]) -> Said {
 
 #[test]
 fn t4_a_command_has_its_own_words_and_exit_code() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let said = exec(&["--", "sh", "-c", "echo out; echo err >&2; test -t 1; echo $?; exit 7"]);
@@ -42,7 +33,7 @@ fn t4_a_command_has_its_own_words_and_exit_code() {
 
 #[test]
 fn t4_much_output_arrives_whole() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let said = exec(&["--", "seq", "1", "100000"]).done();
@@ -52,7 +43,7 @@ fn t4_much_output_arrives_whole() {
 
 #[test]
 fn t4_standard_input_is_read_when_asked_for() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let feed = |arguments: &[&str]| {
@@ -70,7 +61,7 @@ fn t4_standard_input_is_read_when_asked_for() {
 
 #[test]
 fn t4_the_hosts_files_are_there_and_stay_as_they_are() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -91,7 +82,7 @@ fn t4_the_hosts_files_are_there_and_stay_as_they_are() {
 
 #[test]
 fn t4_waiting_takes_exactly_as_long_as_asked_and_no_time_of_the_host() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let script = "a=$(date +%s%N); sleep 86400; b=$(date +%s%N); echo $((b - a))";
@@ -106,7 +97,7 @@ fn t4_waiting_takes_exactly_as_long_as_asked_and_no_time_of_the_host() {
 
 #[test]
 fn t4_random_numbers_are_the_same_every_time() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let script = "head -c 16 /dev/random | od -An -tx1; cat /proc/sys/kernel/random/uuid";
@@ -120,7 +111,7 @@ fn t4_random_numbers_are_the_same_every_time() {
 /// program may do then depends on that.
 #[test]
 fn t4_a_machine_has_the_same_memory_every_time() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let total = || exec(&["--memory", "64", "--", "grep", "MemTotal", "/proc/meminfo"]).done();
@@ -132,7 +123,7 @@ fn t4_a_machine_has_the_same_memory_every_time() {
 
 #[test]
 fn t4_an_interrupted_run_keeps_its_records() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -159,7 +150,7 @@ fn t4_an_interrupted_run_keeps_its_records() {
 
 #[test]
 fn t4_a_killed_owner_takes_its_machine_along() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let mark = format!("machine-of-{}", std::process::id());
@@ -231,7 +222,7 @@ const CTRL_C: &str = "\u{3}";
 
 #[test]
 fn t4_ctrl_c_in_a_terminal_ends_a_command_with_its_machine() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     const GOES_ON: &str = "echo be''gun; while :; do sleep 1000; done";
@@ -250,7 +241,7 @@ fn t4_ctrl_c_in_a_terminal_ends_a_command_with_its_machine() {
 
 #[test]
 fn t4_a_shell_has_the_terminal_and_its_ctrl_c() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     // What is typed is shown too, so that no answer may be a word of it.
@@ -268,7 +259,7 @@ fn t4_a_shell_has_the_terminal_and_its_ctrl_c() {
 
 #[test]
 fn t4_a_machine_without_memory_says_so() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     // `tail` keeps a line, which never ends.
@@ -294,7 +285,7 @@ fn t4_a_machine_without_memory_says_so() {
 
 #[test]
 fn t4_what_cannot_be_started_is_named() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let said = exec(&["--", "no-such-program"]);
@@ -360,7 +351,7 @@ fn records(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn t4_an_experiment_has_the_same_timestamps_every_time() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -468,7 +459,7 @@ fn t4_every_backend_keeps_its_promise_on_both_kernels() {
 
 #[test]
 fn t4_launch_times_that_cannot_be_kept_are_counted_and_named() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -530,7 +521,7 @@ fn t4_the_best_backend_is_found_by_trying() {
 
 #[test]
 fn t4_limits_of_slots_are_inconclusive_where_there_are_none() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -549,7 +540,7 @@ fn t4_limits_of_slots_are_inconclusive_where_there_are_none() {
 /// after must wait all the same.
 #[test]
 fn t4_a_summary_arrives_whole_however_slowly_it_is_read() {
-    if !kernel() {
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();

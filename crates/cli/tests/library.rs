@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value as Json;
 
-use crate::support::{NOBODY, Said, Scratch, TIMEWIRE, run, timewire};
+use crate::support::{NOBODY, Said, Scratch, TIMEWIRE, has_kernel, run, timewire};
 
 /// The networks that run in the laboratory's kernel, with how many rows of streams each has there;
 /// each has a test here, or in `cases`.
@@ -39,14 +39,6 @@ fn files(directory: &str) -> Vec<(String, PathBuf)> {
     let mut files: Vec<_> = paths.map(name).collect();
     files.sort();
     files
-}
-
-fn has_kernel() -> bool {
-    let has = timewire(&["lab", "exec", "--", "true"]).code == Some(0);
-    if !has {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
-    }
-    has
 }
 
 fn run_in_the_laboratory(file: &str, scratch: &Scratch) -> Said {

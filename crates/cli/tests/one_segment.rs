@@ -4,7 +4,7 @@
 use serde_json::Value as Json;
 
 use crate::on_hosts::Stations;
-use crate::support::{Host, Said, Scratch, timewire};
+use crate::support::{Host, Said, Scratch, has_kernel, timewire};
 
 const NETWORK: &str = "timewire: 1
 kind: network
@@ -51,8 +51,7 @@ fn limits(summary: &Json) -> Vec<(&str, &str)> {
 
 #[test]
 fn t4_kernels_in_virtual_time_send_the_messages_of_the_simulator() {
-    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();
@@ -180,8 +179,7 @@ limits:
 /// Cases that leave the schedule or the classes out, in two places under the same names.
 #[test]
 fn t4_cases_of_one_segment_are_judged_alike_in_two_places() {
-    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();

@@ -76,8 +76,8 @@ fn t3_a_pipeline_is_measured_as_a_whole_and_by_its_messages() {
 
 #[test]
 fn t4_in_virtual_time_each_message_leaves_as_its_slot_opens() {
-    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
-        return eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    if !support::has_kernel() {
+        return;
     }
     let scratch = support::Scratch::new();
     let file = scratch.write("line.yaml", PIPELINE);

@@ -11,7 +11,9 @@ use std::time::SystemTime;
 use serde_json::Value as Json;
 
 use crate::on_hosts::Stations;
-use crate::support::{BOTH_CASES, Host, Said, Scratch, TIMEWIRE, Tiny, timewire, wait_until};
+use crate::support::{
+    BOTH_CASES, Host, Said, Scratch, TIMEWIRE, Tiny, has_kernel, timewire, wait_until,
+};
 
 fn scenario(name: &str) -> String {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -247,8 +249,7 @@ experiment:
 
 #[test]
 fn t4_a_run_in_a_kernel_of_its_own_goes_on() {
-    if timewire(&["lab", "exec", "--", "true"]).code != Some(0) {
-        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    if !has_kernel() {
         return;
     }
     let scratch = Scratch::new();

@@ -314,7 +314,11 @@ const GUIDE: [(&str, &str); 13] = [
     ),
     ("pk-pk", "Peak to peak: the largest value minus the smallest."),
     ("stddev", "Standard deviation of the sample (n − 1)."),
-    ("skipped", "Messages with a number that were not sent, since the kernel did not take them."),
+    (
+        "skipped",
+        "Messages that were due and not sent: the kernel did not take them, or the talker woke up \
+         too late.",
+    ),
     ("lost", "Messages sent and never received."),
     (
         "late",

@@ -363,7 +363,7 @@ fn case_meta(
                 },
                 deadline_ns: stream.deadline,
                 port: stream.way.port(),
-                // Of the user's programs it is what their messages are said to have.
+                // A user's program may have another one than the file says.
                 period_ns: stream.period.filter(|_| scenario.is_cyclic_of_ours(&stream.name)),
             })
             .collect(),

@@ -74,6 +74,16 @@ pub fn timewire(arguments: &[&str]) -> Said {
     run(Command::new(TIMEWIRE).args(arguments).env("TIMEWIRE_PROGRESS", "0"))
 }
 
+/// Whether there is a kernel of the laboratory to test with; says so when not.
+#[track_caller]
+pub fn has_kernel() -> bool {
+    let has = timewire(&["lab", "exec", "--", "true"]).code == Some(0);
+    if !has {
+        eprintln!("SKIP: no laboratory kernel here; `timewire lab uml` builds one");
+    }
+    has
+}
+
 /// Waits until a condition holds; panics with its name after a long while.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {

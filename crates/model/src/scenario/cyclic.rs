@@ -23,7 +23,7 @@ record! {
         /// Length of the messages (UDP payload).
         size: ByteCount,
         /// From one message to the next. Of messages that are due while the talker waits for its
-        /// slot, or wakes up late, all but the latest are left out.
+        /// slot, or wakes up late, all but the latest are left out, and counted as skipped.
         period: Span,
         /// When a message is due: so long after each whole multiple of the period (TAI).
         offset: Span = "0us",
@@ -98,26 +98,14 @@ impl Cyclic {
 }
 
 impl Sporadic {
-    /// UDP port of the listener.
-    ///
-    /// **Panics**: never, of a file that was read.
-    pub fn port(&self) -> Port {
-        filled(self.port)
-    }
-
-    /// Whether it goes before others.
-    pub fn class(&self) -> StreamClass {
-        StreamClass::of(self.priority)
-    }
-
     pub(super) fn measured(&self) -> Measured<'_> {
         Measured {
             name: self.name.clone(),
-            class: self.class(),
+            class: StreamClass::of(self.priority),
             deadline: self.deadline.unwrap_or(Span::ZERO),
             size: self.size,
             period: None,
-            way: MessageFlow::OneWay { port: self.port() },
+            way: MessageFlow::OneWay { port: filled(self.port) },
             senders: vec![&self.talker],
         }
     }

@@ -33,7 +33,7 @@ record! {
         duration: Span,
         /// Time at the start of each measurement that is not counted.
         warm_up: Span = "300ms",
-        /// Everything that is random follows from it.
+        /// Gaps of sporadic streams follow from it.
         seed: Count<0, 0xffff_ffff> = "1",
         /// The segment that all stations share: one.
         segments: Vec<Segment>,
@@ -642,7 +642,7 @@ impl Stream {
         match self {
             Stream::RequestResponse(stream) => filled(stream.port),
             Stream::Cyclic(stream) => stream.port(),
-            Stream::Sporadic(stream) => stream.port(),
+            Stream::Sporadic(stream) => filled(stream.port),
             Stream::Pipeline(stream) => filled(stream.port),
             Stream::Flood(stream) => stream.port(),
         }

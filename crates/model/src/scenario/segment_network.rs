@@ -109,9 +109,8 @@ fn measured(file: &NetworkFile, reader: &mut Reader) {
         reader.fail_at("streams", message, "add a stream with a `period` or a `gap`");
     }
     for (i, limit) in file.limits.iter().enumerate() {
-        let flood = file.streams.iter().filter(is_flood);
-        let flood = flood.into_iter().find(|it| limit.stream.contains(&it.name));
-        if let Some(flood) = flood {
+        let mut floods = file.streams.iter().filter(is_flood);
+        if let Some(flood) = floods.find(|it| limit.stream.contains(&it.name)) {
             let message = format!("`{}` is a flood, which is not measured on kernels", flood.name);
             reader.fail_at(&format!("limits[{i}].stream"), message, SIMULATE);
         }
@@ -133,40 +132,42 @@ fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<TdmS
     let file = &network.base;
     let mut cases: Vec<Case> = Vec::new();
     let mut schedule = file.schedule.clone();
-    let mut refused: BTreeSet<usize> = BTreeSet::new();
-    for one in &network.cases {
-        let Some(name) = Name::new(&one.case) else { continue };
-        let at = cases.iter().position(|it| it.name == name).unwrap_or(cases.len());
-        let mut refuse = |what: &str| {
-            if refused.insert(at) {
-                let hint = "write files of their own for other networks, which one run takes, too";
-                reader.fail_at(&format!("experiment.cases[{at}].change"), what.to_owned(), hint);
-            }
+    // By case: one network for each load.
+    for (at, loads) in network.cases.chunk_by(|one, next| one.case == next.case).enumerate() {
+        let own_schedule = loads.iter().find_map(|it| it.file.schedule.as_ref());
+        let has_slots = own_schedule.is_some();
+        let is_like_file = |one: &&NetworkCase| {
+            let mut others = network.cases.iter().filter(|it| it.load == one.load);
+            others.all(|it| has_those_of(&one.file, &it.file))
+                && without_changes(&one.file) == without_changes(&like(file, &one.file))
         };
-        let of_load = |it: &&NetworkCase| it.load == one.load;
-        let has_all =
-            network.cases.iter().filter(of_load).all(|it| has_those_of(&one.file, &it.file));
-        if !has_all || without_changes(&one.file) != without_changes(&like(file, &one.file)) {
-            refuse("on kernels a case changes `schedule`, and classes and limits of streams");
-        }
-        match (&schedule, &one.file.schedule) {
-            (None, Some(own)) => schedule = Some(own.clone()),
-            (Some(known), Some(own)) if known != own => {
-                refuse("on kernels all cases that have a `schedule` have the same");
+        let classes = |file: &NetworkFile| -> Vec<u64> {
+            file.streams.iter().map(|it| it.class.get()).collect()
+        };
+        let is_as_written =
+            loads.iter().all(|it| classes(&it.file) == classes(&like(file, &it.file)));
+        let has_none = loads.iter().flat_map(|it| classes(&it.file)).all(|class| class == 0);
+        let wrong = match own_schedule {
+            _ if !loads.iter().all(|it| is_like_file(&it)) => {
+                "on kernels a case changes `schedule`, and classes and limits of streams"
             }
-            _ => {}
+            Some(own) if schedule.as_ref().is_some_and(|known| known != own) => {
+                "on kernels all cases that have a `schedule` have the same"
+            }
+            _ if !is_as_written && !has_none => {
+                "on kernels the classes of a case are those of the file, or all are 0"
+            }
+            _ => "",
+        };
+        if !wrong.is_empty() {
+            let hint = "write files of their own for other networks, which one run takes, too";
+            reader.fail_at(&format!("experiment.cases[{at}].change"), wrong.to_owned(), hint);
         }
-        let classes = || one.file.streams.iter().map(|it| it.class.get());
-        let written = like(file, &one.file);
-        let is_as_written = classes().eq(written.streams.iter().map(|it| it.class.get()));
-        let has_none = classes().all(|class| class == 0);
-        if !is_as_written && !has_none {
-            refuse("on kernels the classes of a case are those of the file, or all are 0");
-        }
-        let has_slots = one.file.schedule.is_some();
-        let case = Case {
+        schedule = schedule.or_else(|| own_schedule.cloned());
+        let first = loads.first().expect("invariant: a chunk is not empty");
+        cases.extend(Name::new(&first.case).map(|name| Case {
             name,
-            title: match one.title.as_str() {
+            title: match first.title.as_str() {
                 "" => Text::of(&file.name),
                 title => Text::like(title),
             },
@@ -174,12 +175,7 @@ fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<TdmS
             priorities: has_slots && !has_none,
             release: Release::Free,
             lead: None,
-        };
-        match cases.get_mut(at) {
-            // The streams with classes may run in one load only.
-            Some(known) => known.priorities |= case.priorities,
-            None => cases.push(case),
-        }
+        }));
     }
     (cases, schedule)
 }
@@ -235,8 +231,13 @@ fn segment(file: &NetworkFile, reader: &mut Reader) -> Option<Segment> {
         let message = "only the simulator damages frames".to_owned();
         reader.fail_at(&at("corruption"), message, SIMULATE);
     }
+    let name = Name::new(segment.name.as_str());
+    if name.is_none() {
+        let message = format!("`{}` begins with no letter", segment.name);
+        reader.fail_at(&at("name"), message, "give it a name of letters, digits, `-` and `_`");
+    }
     Some(Segment {
-        name: Name::new(segment.name.as_str())?,
+        name: name?,
         rate: segment.rate,
         // Kernels delay by whole microseconds.
         delay: Span::from_us(segment.delay.as_ns() / 1_000),
@@ -321,21 +322,17 @@ fn stream(
             deadline,
             loads,
         }),
-        NetTraffic::Sporadic(it) => {
-            let gap = it.gap;
-            let (of, to) = (talker, listeners);
-            Stream::Sporadic(Sporadic {
-                name,
-                talker: of,
-                listeners: to,
-                size,
-                gap,
-                priority,
-                port,
-                deadline,
-                loads,
-            })
-        }
+        NetTraffic::Sporadic(it) => Stream::Sporadic(Sporadic {
+            name,
+            talker,
+            listeners,
+            size,
+            gap: it.gap,
+            priority,
+            port,
+            deadline,
+            loads,
+        }),
         NetTraffic::Flood(it) => {
             let burst = Count::clamped(it.burst.get());
             let rate = it.rate;
@@ -418,7 +415,7 @@ fn metric(metric: NetMetric) -> Option<Metric> {
     })
 }
 
-/// Slots for a scenario that has no case with slots.
+/// Slots for a scenario that has no case with slots; `None` of no stations, which have no streams.
 fn unused(stations: &[NetStation]) -> Option<TdmSchedule> {
     let transmit = Span::from_us(100);
     let slot = |(number, station): (i64, &StationName)| {
@@ -548,6 +545,31 @@ mod tests {
         assert_eq!(told(slots), "on kernels all cases that have a `schedule` have the same");
         let class = "on kernels the classes of a case are those of the file, or all are 0";
         assert_eq!(told("streams: { s: { class: 3 } }"), class);
+    }
+
+    /// A class that is taken out of one load only is no class of the case's others.
+    #[test]
+    fn t0_classes_of_a_case_are_the_same_in_all_its_loads() {
+        let second = "- { name: t, talker: b, listeners: a, size: 64B, period: 9ms, class: 5,\n\
+            \x20   loads: [busy] }\n- { name: u,";
+        let text = CASES.replace("- { name: u,", second);
+        let text = text.replacen("class: 7,\n", "class: 7, loads: [alone],\n", 1);
+        let text = text.split("limits:").next().unwrap();
+        let errors = Scenario::parse_with(&NothingFurther, "x.yaml", text).unwrap_err();
+        let told: Vec<_> = errors.errors.iter().map(|it| it.key.as_str()).collect();
+        assert_eq!(told, ["experiment.cases[1].change"], "{errors}");
+    }
+
+    #[test]
+    fn t0_what_cannot_be_named_or_numbered_is_told() {
+        let told = |text: &str| {
+            let errors = Scenario::parse_with(&NothingFurther, "x.yaml", text).unwrap_err();
+            errors.errors.iter().map(|it| it.key.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&TEXT.replace("[{ rate", "[{ name: 1st, rate")), ["segments[0].name"]);
+        let many: Vec<String> = (0..300).map(|n| format!("s{n}")).collect();
+        let many = format!("stations: [a, b, {}]", many.join(", "));
+        assert_eq!(told(&TEXT.replace("stations: [a, b]", &many)), ["stations[254]"]);
     }
 
     #[test]

@@ -505,6 +505,9 @@ verdict: FAIL (3 places, 1 of 1 limits differ between them)
         let found = places(&[run("a", UML, 20_000), other]);
         let names: Vec<&str> = found.runs.iter().map(|run| run.place.as_str()).collect();
         assert_eq!(names, ["lab:uml", "hosts"]);
+        let emulated = "Linux 6.12 (linux-image), emulated, a nanosecond for each instruction";
+        let emulated = places(&[run("a", ("privilege", "laboratory", emulated), 20_000)]);
+        assert_eq!(emulated.runs[0].place, "lab:qemu");
         assert!(!found.has_common_case());
         assert_eq!(found.streams.len(), 2);
         assert_eq!(found.streams[1].figures[0], None);

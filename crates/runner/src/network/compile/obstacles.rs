@@ -17,8 +17,8 @@ impl Compiler<'_> {
         for segment in &self.file.segments {
             refuse(
                 format!("segment {}", segment.name),
-                "kernels have one segment that all stations share, and no links beside it, in a \
-                 file without an experiment or with one of `backend`s; simulate it: `--on sim`",
+                "kernels have a segment without links and bridges beside it, and in no run with \
+                 such networks; simulate it: `--on sim`",
             );
         }
         if self.file.schedule.is_some() && self.file.segments.is_empty() {
