@@ -120,7 +120,7 @@ typedef struct tw_window {
 } tw_window;
 
 /*
- * Reads the slots of a station from a file: a scenario, or what `timewire tdm show --json` printed.
+ * Reads the slots of a station from a file: a network, or what `timewire tdm show --json` printed.
  * `station` names one of them; with the output of `tdm show` it may be NULL for the MAC's own.
  * A schedule that changes later does not change these: open them again.
  *

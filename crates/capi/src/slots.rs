@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The slots of a station: from a scenario, from what a running MAC says of itself, or by hand; and
+//! The slots of a station: from a file, from what a running MAC says of itself, or by hand; and
 //! waiting for the next one.
 
 use std::ffi::{c_char, c_int};
@@ -8,9 +8,8 @@ use std::fs;
 use serde::Deserialize;
 use timewire_base::{CyclicWindows, Instant, Span, StationName};
 use timewire_datapath::release::SlotTimer;
-use timewire_model::scenario::Scenario;
 use timewire_model::tdm::TdmSchedule;
-use timewire_tsn::file::ParseFile;
+use timewire_tsn::file;
 
 use crate::error::{Answer, Failed, guard};
 use crate::handle::{self, Handle, Kind};
@@ -66,7 +65,7 @@ struct Status {
     windows: Option<CyclicWindows>,
 }
 
-/// **Errors**: the text is neither a status nor a sound scenario, or has no such station.
+/// **Errors**: the text is neither a status nor a sound network, or has no such station.
 fn windows_in(name: &str, text: &str, station: Option<&str>) -> Result<CyclicWindows, Failed> {
     let station = station.map(StationName::new).transpose().map_err(Failed::usage)?;
     if text.trim_start().starts_with('{') && text.contains(STATUS) {
@@ -84,9 +83,9 @@ fn windows_in(name: &str, text: &str, station: Option<&str>) -> Result<CyclicWin
             Failed::usage(format_args!("{name}: the MAC has no schedule, so there are no slots"))
         });
     }
-    let scenario = Scenario::parse(name, text).map_err(Failed::usage)?;
+    let scenario = file::with_slots(name, text).map_err(Failed::usage)?;
     let Some(station) = station else {
-        return Err(Failed::usage(format_args!("{name} is a scenario: say which station")));
+        return Err(Failed::usage(format_args!("{name} is a network: say which station")));
     };
     if scenario.station(&station).is_none() {
         return Err(Failed::usage(format_args!("{name} has no station `{station}`")));

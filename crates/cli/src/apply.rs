@@ -20,7 +20,7 @@ use timewire_model::scenario::host::DesiredHost;
 use timewire_model::scenario::{FileKind, Scenario};
 use timewire_tsn::backend::TransmitBackend;
 use timewire_tsn::desired::QdiscTree;
-use timewire_tsn::file::ParseFile;
+use timewire_tsn::file;
 use timewire_tsn::qdisc::TdmPort;
 
 use crate::output::{self, ProgressLine};
@@ -28,19 +28,17 @@ use crate::{doctor, input};
 
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// Network file with host settings of a station, or scenario with them or, for one
-    /// --interface, a TDM schedule (YAML or JSON)
+    /// Network file with host settings of a station or, for one --interface, slots (YAML or JSON)
     #[arg(required_unless_present = "confirm")]
     pub file: Option<PathBuf>,
-    /// An interface of the file and its name on this host; may be repeated. Of a scenario, the
+    /// An interface of the file and its name on this host; may be repeated. For slots, the
     /// interface of this host
     #[arg(long, value_name = "[NAME=]REAL")]
     pub interface: Vec<String>,
-    /// Of a scenario: which station this host is. Of a network file: the station, where several
-    /// have host settings
+    /// Which station this host is, where several have host settings, or for its slots
     #[arg(long)]
     pub station: Option<StationName>,
-    /// Of a scenario: who carries the schedule out
+    /// For slots: who carries the schedule out
     #[arg(long, value_enum, default_value = "auto")]
     pub backend: Backend,
     /// Print the steps and the commands of each, and change nothing
@@ -315,24 +313,27 @@ struct Read {
     seen: Box<Snapshot>,
 }
 
+/// Whether the slots of a station are asked for, and not its host settings: those name their
+/// interfaces, and slots are for one that is named here.
+fn is_for_slots(args: &Apply, path: &Path, nothing: &'static str) -> anyhow::Result<bool> {
+    let (network, _) = input::read(path, FileKind::Network, nothing, file::without_streams)?;
+    let has_host = network.base.stations.iter().any(|station| station.host.is_some());
+    let is_one = matches!(args.interface.as_slice(), [one] if !one.contains('='));
+    Ok(!has_host || is_one && network.base.schedule.is_some())
+}
+
 fn read(args: &Apply, file: &Path) -> anyhow::Result<Read> {
     let shown = file.to_string_lossy();
     let nothing = "nothing was changed";
     let text = input::text(file)?;
-    let scenario = match FileKind::of(&text) {
-        Some(FileKind::Scenario) => {
-            let read = input::read(file, FileKind::Scenario, nothing, Scenario::parse)?.0;
-            // Host settings name their interfaces; the slots are for one that is named here.
-            let has_host = read.stations.iter().any(|station| station.host.is_some());
-            (!args.interface.is_empty() || !has_host).then_some(read)
-        }
-        _ => None,
-    };
-    if let Some(scenario) = scenario {
+    let is_segment = FileKind::of(&text) == Some(FileKind::Segment);
+    if is_segment && is_for_slots(args, file, nothing)? {
+        let (scenario, _) = input::read(file, FileKind::Segment, nothing, file::with_slots)?;
         let Some(station) = &args.station else {
             bail!(
-                "{shown} is a scenario: say --station and --interface for its slots, or write \
-                 `host` of a station"
+                "{shown} is {}: say --station and --interface for its slots, or write `host` of a \
+                 station",
+                FileKind::Segment
             );
         };
         input::station(&scenario, station)?;
@@ -401,15 +402,13 @@ fn names(given: &[String], host: &DesiredHost) -> anyhow::Result<BTreeMap<IfName
 /// The interface to the segment.
 fn interface_of_station(args: &Apply) -> anyhow::Result<IfName> {
     let [interface] = args.interface.as_slice() else {
-        bail!("a scenario needs one --interface, the one to the segment");
+        bail!("the slots of a station need one --interface, the one to the segment");
     };
-    Ok(match interface.split_once('=') {
-        Some((_, real)) => IfName::new(real)?,
-        None => IfName::new(interface)?,
-    })
+    let real = interface.split_once('=').map_or(interface.as_str(), |(_, real)| real);
+    Ok(IfName::new(real)?)
 }
 
-/// The gates of one station of a scenario, on one interface.
+/// The gates of one station, on one interface.
 fn of_station(
     interface: &IfName,
     scenario: &Scenario,

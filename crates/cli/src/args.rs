@@ -23,7 +23,7 @@ pub enum Command {
     /// Four stations on a shared segment in the local laboratory: plain Ethernet, TDM, TDM with
     /// priorities, and slot-aligned release, side by side, with a report and a verdict
     Demo(crate::experiment::Demo),
-    /// Run the experiment of one or more scenario files, or an experiment file, in the local
+    /// Run one or more network files, or an experiment file, in the simulator, in the local
     /// laboratory or on hosts that have agents
     ///
     /// Of an experiment file, exit code 0: all was done, and all numbers are within their limits;
@@ -92,7 +92,7 @@ pub enum Command {
     /// Follow packets through the kernel, and tell where each spent its time
     #[command(subcommand)]
     Trace(crate::trace::TraceCommand),
-    /// Print the JSON Schema of a file: scenario, host, streams, network, experiment
+    /// Print the JSON Schema of a file: network, hosts, streams, experiment
     Schema(crate::schema::Schema),
     /// Print what a shell completes this command with
     Completions(crate::pages::Completions),

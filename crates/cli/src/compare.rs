@@ -23,7 +23,7 @@ pub struct Compare {
     /// two or more run directories
     #[arg(required = true, num_args = 2.., value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// Runs of the same scenarios in different places (simulator, laboratory, hosts) side by side:
+    /// Runs of the same networks in different places (simulator, laboratory, hosts) side by side:
     /// figures of each stream, and the verdict of each limit in each place
     #[arg(long)]
     pub places: bool,
@@ -143,7 +143,7 @@ pub fn run(args: &Compare) -> anyhow::Result<ExitCode> {
 /// Runs in different places. A limit that does not pass somewhere is exit code 1.
 fn side_by_side(args: &Compare) -> anyhow::Result<ExitCode> {
     if let Some(name) = args.limits.given() {
-        anyhow::bail!("{name} is not for --places, where the limits of the scenarios decide");
+        anyhow::bail!("{name} is not for --places, where the limits of the networks decide");
     }
     let read = |path: &PathBuf| -> anyhow::Result<_> {
         let run = RunDir::open(path)?;
@@ -197,7 +197,7 @@ impl Baseline {
         };
         if !scripts.iter().any(is_there) {
             anyhow::bail!(
-                "the baseline {} has no case of these scenarios; it has {}",
+                "the baseline {} has no case of these networks; it has {}",
                 path.display(),
                 listed(&there)
             );

@@ -18,7 +18,7 @@ use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_o
 use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::{CaseBackend, FileKind, Scenario};
 use timewire_tsn::backend;
-use timewire_tsn::file::ParseFile;
+use timewire_tsn::file::{ParseFile, with_slots};
 
 use crate::ending::{self, Ending, WORDS};
 use crate::{input, output};
@@ -28,15 +28,15 @@ pub mod on_hosts;
 /// What is asked, and about which host.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// A scenario, a network file with host settings, or an interface; without it, this host in
+    /// A network of one segment, host settings, or an interface; without it, this host in
     /// general
     #[arg(value_name = "FILE|INTERFACE")]
     pub what: Option<String>,
-    /// With a scenario: this host as this station of it, instead of the local laboratory; needs
-    /// --interface. With a network file: the station, where several have host settings
+    /// This host as this station of a segment, instead of the local laboratory; needs
+    /// --interface. Or the station, where several have host settings
     #[arg(long, value_name = "NAME")]
     pub station: Option<StationName>,
-    /// With --station of a scenario: the interface to the segment
+    /// With --station: the interface to the segment
     #[arg(long, value_name = "INTERFACE")]
     pub interface: Option<IfName>,
     /// Judge the host that was recorded in this directory instead of this one; or, with a network
@@ -128,13 +128,13 @@ impl Asked {
         let nothing = "nothing was judged";
         let text = input::text(path)?;
         let kind = FileKind::of(&text);
-        if matches!(kind, Some(FileKind::Network | FileKind::HostSettings))
-            && !FileKind::is_one_segment(&text)
-        {
+        if matches!(kind, Some(FileKind::Network | FileKind::HostSettings)) {
             let file = input::host_settings(path, args.station.as_ref(), nothing)?;
             return Ok(Asked::HostSettings(Box::new(file)));
         }
-        let (scenario, _) = input::read(path, FileKind::Scenario, nothing, Scenario::parse)?;
+        // A station is judged by its slots.
+        let parse = if args.station.is_some() { with_slots } else { Scenario::parse };
+        let (scenario, _) = input::read(path, FileKind::Segment, nothing, parse)?;
         Ok(Asked::Scenario(Box::new(scenario)))
     }
 }
@@ -153,9 +153,9 @@ fn on_station(
     let Some(Asked::Scenario(scenario)) = asked else {
         match asked {
             Some(Asked::HostSettings(_)) => {
-                bail!("--interface is about a scenario; host settings name their interfaces")
+                bail!("--interface is about a segment; host settings name their interfaces")
             }
-            _ => bail!("--station and --interface are about a scenario; name its file as well"),
+            _ => bail!("--station and --interface are about a segment; name its file as well"),
         }
     };
     match (&args.station, &args.interface) {
@@ -242,7 +242,7 @@ pub fn refusal_of_scenarios<'s>(
     Ok(judged.into_iter().find(|diagnosis| diagnosis.verdict == Verdict::No))
 }
 
-/// A scenario whose cases with `backend: mac` have the backend that is asked for. A run finds the
+/// A scenario whose cases of Timewire's MAC have the backend that is asked for. A run finds the
 /// best one itself, so nothing is needed of it beforehand.
 fn with_backend(scenario: &Scenario, backend: Option<backend::Asked>) -> Scenario {
     let mut scenario = scenario.clone();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `demo` and `run` with scenarios.
 
+mod derived;
 mod on_hosts;
 mod on_sim;
 pub mod resumed;
@@ -16,7 +17,7 @@ use timewire_capture::summary::{Fact, FactLevel, Summary};
 use timewire_host::doctor::Diagnosis;
 use timewire_lab::privilege::{self, Privilege};
 use timewire_model::scenario::network::NetworkCases;
-use timewire_model::scenario::{FileKind, Scenario};
+use timewire_model::scenario::{FileKind, Scenario, bundle};
 use timewire_report::{Extras, LongPacketPath, TableOptions};
 use timewire_runner::RunnerError;
 use timewire_runner::experiment::{self, Options, Script};
@@ -49,7 +50,7 @@ pub struct Demo {
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Scenario files, network files, or one experiment file (YAML or JSON)
+    /// Network files, or one experiment file (YAML or JSON)
     #[arg(required_unless_present = "resumed", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Go on with the run in this directory, as it was asked for: its cases that came to their end
@@ -73,7 +74,7 @@ pub struct Run {
     /// Check the files and print the schedules; run nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Who carries the schedule out in the cases with `backend: mac` [default: mac]
+    /// Who carries the schedule out where `schedule` leaves it to Timewire's MAC [default: mac]
     #[arg(long, value_enum, value_name = "BACKEND")]
     pub backend: Option<BackendChoice>,
     /// Trace the messages of each case into a capture; costs each of them some microseconds
@@ -100,18 +101,21 @@ impl Run {
 
     /// Whether one of its files is a network that is more than one segment.
     pub fn has_links(&self) -> bool {
-        self.texts().any(|text| {
-            FileKind::of(&text) == Some(FileKind::Network) && !FileKind::is_one_segment(&text)
-        })
+        self.has(FileKind::Network)
     }
 
-    /// Whether its files are run as networks. On kernels those of one segment are scenarios.
+    /// Whether its files are run as networks. In the simulator those of one segment are, too,
+    /// unless their stations run programs.
     pub fn has_networks(&self) -> bool {
-        self.has_links() || *self.place.here() == Place::Sim && self.has(FileKind::Network)
+        let runs_programs = |text: String| {
+            NetworkCases::parse("", &text).is_ok_and(|it| it.key_of_programs().is_some())
+        };
+        let is_segment = || self.has(FileKind::Segment) && !self.texts().any(runs_programs);
+        self.has_links() || *self.place.here() == Place::Sim && is_segment()
     }
 
     fn texts(&self) -> impl Iterator<Item = String> {
-        self.files.iter().filter_map(|file| std::fs::read_to_string(file).ok())
+        self.files.iter().filter_map(|file| input::text(file).ok())
     }
 
     /// What is asked for, for a run that goes on later; `beside` is where the files are that a
@@ -163,9 +167,9 @@ impl Run {
                 "--trace of a simulation is an option of `timewire sim FILE --out DIR`; `run` \
                  traces kernels"
             ),
-            Some((option, _)) => anyhow::bail!(
-                "{option} is for scenarios and networks of one segment on kernels, not for {files}"
-            ),
+            Some((option, _)) => {
+                anyhow::bail!("{option} is for networks of one segment on kernels, not for {files}")
+            }
             None => Ok(()),
         }
     }
@@ -211,25 +215,42 @@ pub struct Output {
     pub json: bool,
 }
 
-/// The scenarios of the demo: name and text.
-const DEMO: [(&str, &str); 3] = [
-    ("tdm-64.yaml", include_str!("../scenarios/tdm-64.yaml")),
-    ("tdm-256.yaml", include_str!("../scenarios/tdm-256.yaml")),
-    ("tdm-1472.yaml", include_str!("../scenarios/tdm-1472.yaml")),
+/// A file of the demo: its name and its text.
+macro_rules! file {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../scenarios/", $name)))
+    };
+}
+
+/// The files of each network of the demo, the one that includes the others last.
+const DEMO: [&[(&str, &str)]; 3] = [
+    &[file!("tdm-64.yaml")],
+    &[file!("tdm-64.yaml"), file!("messages/256.yaml"), file!("tdm-256.yaml")],
+    &[file!("tdm-64.yaml"), file!("messages/1472.yaml"), file!("tdm-1472.yaml")],
 ];
 
 /// The same with both backends, where the kernel has taprio.
-const DEMO_OF_BOTH: [(&str, &str); 3] = [
-    ("taprio-64.yaml", include_str!("../scenarios/taprio-64.yaml")),
-    ("taprio-256.yaml", include_str!("../scenarios/taprio-256.yaml")),
-    ("taprio-1472.yaml", include_str!("../scenarios/taprio-1472.yaml")),
+const DEMO_OF_BOTH: [&[(&str, &str)]; 3] = [
+    &[file!("tdm-64.yaml"), file!("taprio-64.yaml")],
+    &[
+        file!("tdm-64.yaml"),
+        file!("taprio-64.yaml"),
+        file!("messages/256.yaml"),
+        file!("taprio-256.yaml"),
+    ],
+    &[
+        file!("tdm-64.yaml"),
+        file!("taprio-64.yaml"),
+        file!("messages/1472.yaml"),
+        file!("taprio-1472.yaml"),
+    ],
 ];
 
 pub fn demo(args: &Demo) -> anyhow::Result<ExitCode> {
     let of_both = args.place.on == Place::LabUml;
     let all = if of_both { &DEMO_OF_BOTH } else { &DEMO };
     let count = if args.quick { 1 } else { all.len() };
-    let scripts = all[..count].iter().map(|(name, text)| parse(name, text));
+    let scripts = all[..count].iter().map(|files| parse(files));
     let scripts = scripts.collect::<anyhow::Result<Vec<_>>>()?;
     let title = "TDM on a shared segment: end-to-end transfer".to_owned();
     let (name, quick) = ("demo", args.quick);
@@ -255,12 +276,12 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let mut scripts: Vec<Script> = Vec::new();
     for file in &args.files {
         let (scenario, text) =
-            input::read(file, FileKind::Scenario, "nothing was run", Scenario::parse)?;
+            input::read(file, FileKind::Segment, "nothing was run", Scenario::parse)?;
         let beside = match &args.resumed {
             Some(run) => run.join("files").join(scenario.name.as_str()),
             None => sim::directory_of(file).to_owned(),
         };
-        if args.place.record_for.is_none() && FileKind::is_one_segment(&text) {
+        if args.place.record_for.is_none() {
             let network = NetworkCases::parse(&file.to_string_lossy(), &text)?;
             anyhow::ensure!(
                 !args.quick || network.cases.iter().all(|case| case.quick_duration.is_some()),
@@ -324,9 +345,13 @@ pub fn same_name(file: &Path, name: &str, other: &Path) -> anyhow::Error {
     )
 }
 
-fn parse(name: &str, text: &str) -> anyhow::Result<Script> {
-    let (scenario, text) = (Scenario::parse(name, text)?, text.to_owned());
-    Ok(Script { scenario, text, files: BTreeMap::new() })
+fn parse(files: &[(&str, &str)]) -> anyhow::Result<Script> {
+    let (name, text) = files.last().context("a network of the demo has a file")?;
+    let text = match files.len() {
+        1 => (*text).to_owned(),
+        _ => bundle(files.iter().copied()),
+    };
+    Ok(Script { scenario: Scenario::parse(name, &text)?, text, files: BTreeMap::new() })
 }
 
 fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Result<ExitCode> {
@@ -351,10 +376,10 @@ fn dry_run(scripts: &[Script], backend: Option<Asked>, args: &Run) -> anyhow::Re
     match refusal {
         Some(diagnosis) if args.output.json => doctor::refuse(&diagnosis, NOTHING_RUN, true),
         Some(diagnosis) => {
-            show_schedules(scripts, false)?;
+            derived::show(scripts, false)?;
             doctor::refuse(&diagnosis, NOTHING_RUN, false)
         }
-        None => show_schedules(scripts, args.output.json),
+        None => derived::show(scripts, args.output.json),
     }
 }
 
@@ -369,41 +394,6 @@ fn refusal(scripts: &[Script], backend: Option<Asked>) -> anyhow::Result<Option<
 }
 
 const NOTHING_RUN: &str = "unchanged; nothing was run";
-
-/// Prints the schedules.
-fn show_schedules(scripts: &[Script], json: bool) -> anyhow::Result<ExitCode> {
-    if json {
-        let scenarios: Vec<_> = scripts.iter().map(|script| &script.scenario).collect();
-        return output::json(&scenarios);
-    }
-    let mut text = String::new();
-    for Script { scenario, .. } in scripts {
-        let (schedule, rate) = (&scenario.schedule, scenario.segment().rate);
-        text += &format!("{}: cycle {} at {rate}\n", scenario.name, schedule.cycle());
-        for slot in schedule.slots() {
-            let largest = schedule.largest_frame(&slot.station, rate);
-            let largest = largest.map_or("none".to_owned(), |length| length.to_string());
-            let need = scenario.need_of(&slot.station);
-            let sends = match need.frames {
-                0 => String::new(),
-                frames => format!("  sends {frames} in {}us", need.busy.as_us_f64()),
-            };
-            text += &format!(
-                "  {:<12} at {:>8}  transmit {:>8}  guard {:>7}  largest frame {largest}{sends}\n",
-                slot.station.to_string(),
-                slot.offset.to_string(),
-                slot.transmit.to_string(),
-                slot.guard.to_string(),
-            );
-        }
-        let (cases, loads) = (&scenario.experiment.cases, &scenario.experiment.loads);
-        let count =
-            |all: usize, what: &str| format!("{all} {what}{}", if all == 1 { "" } else { "s" });
-        let (cases, loads) = (count(cases.len(), "case"), count(loads.len(), "load"));
-        text += &format!("  {cases} x {loads}\n");
-    }
-    output::print(&text)
-}
 
 /// What is performed of the scenarios, and as what.
 struct What<'a> {

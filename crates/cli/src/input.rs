@@ -14,7 +14,7 @@ use timewire_base::{Failure, StationName};
 use timewire_datapath::DatapathError;
 use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::network::NetworkCases;
-use timewire_model::scenario::{FileKind, Scenario, ScenarioErrors};
+use timewire_model::scenario::{FileKind, IncludeError, Scenario, ScenarioErrors, with_included};
 use timewire_tsn::file::{self, ParseFile as _};
 
 /// What is wrong with a file, each mistake as a block that begins with `error: `; printed as it is.
@@ -70,10 +70,24 @@ pub fn host_settings(
     Ok(read(path, FileKind::HostSettings, nothing, parse)?.0)
 }
 
-/// The text of a file.
+/// The text of a file, with the texts of those that it includes.
 ///
-/// **Errors**: it cannot be read, or is no text; what it is instead is named with its verb.
+/// **Errors**: one of them cannot be read, or is no text; what it is instead is named with its
+/// verb. A file includes itself.
 pub fn text(path: &Path) -> anyhow::Result<String> {
+    with_included(path, &mut own_text).map_err(|error| match error {
+        IncludeError::Read { by: None, error } => error,
+        IncludeError::Read { by: Some(by), error } => {
+            anyhow!("{} includes another file: {error:#}", by.display())
+        }
+        IncludeError::Circle { file, other } => {
+            anyhow!("{} includes {}, and that includes it", file.display(), other.display())
+        }
+    })
+}
+
+/// The text of a file alone.
+fn own_text(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
     if path.is_dir() {
         bail!("{name} is a directory{}, not a file", what_directory(path));
@@ -136,18 +150,45 @@ pub fn refused(
         // Those of a whole network are taken, too.
         FileKind::HostSettings => !matches!(
             kind,
-            FileKind::HostSettings | FileKind::Network | FileKind::Programs | FileKind::Scenario
+            FileKind::HostSettings | FileKind::Network | FileKind::Programs | FileKind::Segment
         ),
+        FileKind::Network => !matches!(kind, FileKind::Network | FileKind::Segment),
         wanted => kind != wanted,
     };
-    let is_scenario = *wanted == FileKind::Scenario && FileKind::is_one_segment(text);
-    match FileKind::of(text).filter(|kind| is_other(kind) && !is_scenario) {
+    match FileKind::of(text).filter(is_other) {
+        // Verbs that want one segment take no other network; of what is none, that is not told.
+        Some(kind) if *wanted == FileKind::Segment && kind != FileKind::Network => {
+            other_kind(path, &kind, &FileKind::Network.to_string())
+        }
         Some(kind) => other_kind(path, &kind, &wanted.to_string()),
         None => {
-            let is_unsupported = is_scenario && NetworkCases::parse("", text).is_ok();
+            // The simulator of networks would take it.
+            let is_simulated = |it: NetworkCases| it.key_of_programs().is_none();
+            let is_unsupported = *wanted == FileKind::Segment
+                && Scenario::parse("", text).is_err()
+                && NetworkCases::parse("", text).is_ok_and(is_simulated);
             Refused { errors, nothing, is_unsupported }.into()
         }
     }
+}
+
+/// Reads a network that is planned or simulated as it is: no stations that run programs.
+///
+/// **Errors**: as [`read`]; stations run programs.
+pub fn read_network(
+    path: &Path,
+    nothing: &'static str,
+    parse: impl Fn(&str, &str) -> Result<NetworkCases, ScenarioErrors>,
+) -> anyhow::Result<(NetworkCases, String)> {
+    let (network, text) = read(path, FileKind::Network, nothing, parse)?;
+    if let Some(key) = network.key_of_programs() {
+        let name = path.display();
+        bail!(
+            "{name}: with `{key}`, its stations run programs: `timewire run {name}` takes it, and \
+             with `--on sim` simulates it"
+        );
+    }
+    Ok((network, text))
 }
 
 /// That a file is of another kind than the verb takes.

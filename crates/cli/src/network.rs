@@ -14,7 +14,6 @@ use serde_json::Value as Json;
 use timewire_agent::controller::Connect;
 use timewire_agent::sweep::{self, Reach};
 use timewire_base::{Span, Utc, Verdict};
-use timewire_model::scenario::FileKind;
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
 use timewire_model::scenario::network::{NetworkCase, NetworkCases};
 use timewire_plan::file::{self, FileProblem};
@@ -173,7 +172,7 @@ fn read(args: &Run) -> anyhow::Result<Vec<Given>> {
     let mut files: Vec<Given> = Vec::new();
     for path in &args.files {
         let (mut network, text) =
-            input::read(path, FileKind::Network, "nothing was run", NetworkCases::parse)?;
+            input::read_network(path, "nothing was run", NetworkCases::parse)?;
         if args.quick {
             quicken(&mut network).with_context(|| path.display().to_string())?;
         }
@@ -396,7 +395,7 @@ pub fn compiled_for(
     hosts: &Path,
     nothing: &'static str,
 ) -> anyhow::Result<(String, CompiledCases)> {
-    let (network, _) = input::read(path, FileKind::Network, nothing, NetworkCases::parse)?;
+    let (network, _) = input::read_network(path, nothing, NetworkCases::parse)?;
     let name = network.base.name.to_string();
     let plans = planned(std::iter::once(&network), &Ending::new()?)?;
     let plans = plans.with_context(|| format!("{name} has rejected streams"))?;

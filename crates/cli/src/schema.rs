@@ -11,18 +11,16 @@ use crate::output;
 #[derive(Debug, Args)]
 pub struct Schema {
     /// The kind of file
-    #[arg(value_enum, default_value = "scenario")]
+    #[arg(value_enum, default_value = "network")]
     of: FileKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FileKind {
-    /// A network, its schedule, traffic, experiment and limits
-    Scenario,
+    /// A network, its traffic, experiment, limits and host settings
+    Network,
     /// What `talk --streams` sends
     Streams,
-    /// What `plan`, `sim` and `run` take, and the host settings that `apply` takes
-    Network,
     /// What stations with agents do
     Experiment,
     /// Where stations are: `run --on`
@@ -32,7 +30,6 @@ enum FileKind {
 /// Prints the JSON Schema.
 pub fn run(args: &Schema) -> anyhow::Result<ExitCode> {
     output::print(&match args.of {
-        FileKind::Scenario => timewire_model::scenario::json_schema(),
         FileKind::Streams => timewire_model::scenario::streams::streams_schema(),
         FileKind::Experiment => timewire_model::scenario::experiment_file::experiment_schema(),
         FileKind::Hosts => timewire_model::scenario::hosts_file::hosts_schema(),

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use timewire_base::{Span, Verdict};
+use timewire_model::scenario::ScenarioErrors;
 use timewire_model::scenario::network::{NetworkCase, NetworkCases, NetworkFile};
-use timewire_model::scenario::{FileKind, ScenarioErrors};
 use timewire_runner::rundir::Destination;
 use timewire_runner::simulation::{self, Directory, Runs};
 use timewire_sim::net::{StreamSpec, Traffic};
@@ -292,7 +292,7 @@ pub fn read_as(
     case: Option<&str>,
     parse: Parse,
 ) -> anyhow::Result<(NetworkFile, String)> {
-    let (network, text) = input::read(path, FileKind::Network, what, parse)?;
+    let (network, text) = input::read_network(path, what, parse)?;
     Ok((of_case(network, case)?, text))
 }
 

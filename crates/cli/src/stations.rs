@@ -42,7 +42,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         return Err(RunnerError::Unsupported {
             what: format!("--on sim cannot run the experiment of {}", path.display()),
             why: "its stations run programs of their own, which the simulator does not have; it \
-                  runs scenarios (`timewire run`) and networks (`timewire sim`)"
+                  runs networks (`timewire run`, `timewire sim`)"
                 .to_owned(),
         }
         .into());

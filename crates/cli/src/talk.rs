@@ -13,11 +13,11 @@ use timewire_datapath::streams::plan::{Aligned, Defaults, ETHERTYPE, Over, Spec}
 use timewire_datapath::streams::talk::{self, TalkEvent, TalkRequest};
 use timewire_datapath::streams::told;
 use timewire_datapath::transmit::{LaunchClock, LaunchOptions, TxPoints, XdpMode};
+use timewire_model::scenario::FileKind;
 use timewire_model::scenario::host::CpuList;
 use timewire_model::scenario::streams::{StreamEntry, StreamsFile, Target, VlanMark};
-use timewire_model::scenario::{FileKind, Scenario};
 use timewire_sys::scheduler::RtPriority;
-use timewire_tsn::file::ParseFile;
+use timewire_tsn::file::with_slots;
 
 use crate::input;
 use crate::output::{self, ProgressLine};
@@ -78,7 +78,7 @@ pub struct Talk {
     /// Send messages that are later than that, too, and count them
     #[arg(long, help_heading = "Time")]
     pub send_late: bool,
-    /// Send just before each slot of a station of this scenario, instead of by a cycle
+    /// Send just before each slot of a station of this network, instead of by a cycle
     #[arg(long, value_name = "FILE", requires = "station", help_heading = "Time",
           conflicts_with_all = ["cycle", "base_time", "launch"])]
     pub aligned: Option<PathBuf>,
@@ -315,7 +315,7 @@ fn over(args: &Talk, streams: &[StreamEntry]) -> Over {
 
 fn aligned(path: &Path, station: &StationName, lead: Span) -> anyhow::Result<Aligned> {
     let name = path.display().to_string();
-    let read = input::read(path, FileKind::Scenario, "nothing was sent", Scenario::parse);
+    let read = input::read(path, FileKind::Segment, "nothing was sent", with_slots);
     let (scenario, _) = read?;
     let windows = scenario.schedule.slots_of(station);
     if windows.windows().is_empty() {

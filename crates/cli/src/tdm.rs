@@ -18,7 +18,7 @@ use timewire_model::scenario::{FileKind, Scenario};
 use timewire_model::tdm::TdmSchedule;
 use timewire_sys::namespace::Process;
 use timewire_sys::nic::has_carrier;
-use timewire_tsn::file::ParseFile;
+use timewire_tsn::file::with_slots;
 
 use crate::{input, output};
 
@@ -60,10 +60,10 @@ pub struct Which {
 pub struct Start {
     /// The interface to the segment
     pub link: IfName,
-    /// Scenario file with the schedule, the queues and the MAC's options
+    /// Network file with the schedule, the queues and the MAC's options
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
-    /// Which station of the scenario this host is
+    /// Which station of the network this host is
     #[arg(long)]
     pub station: StationName,
     /// Address for the virtual interface, such as 10.77.0.1/24; may be repeated
@@ -84,7 +84,7 @@ pub struct Start {
     /// With --clock synchronised: the largest error the kernel may report
     #[arg(long, default_value = "100us", value_parser = parse_span)]
     pub max_clock_error: Span,
-    /// Start without the scenario's priorities
+    /// Start without the priorities of the file
     #[arg(long)]
     pub no_priorities: bool,
     /// Wait so long until frames can leave: the clock is as it must be, and the link is up. With
@@ -118,7 +118,7 @@ pub enum Clock {
 
 #[derive(Debug, Args)]
 pub struct Set {
-    /// Scenario file with the new schedule
+    /// Network file with the new schedule
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
     /// Earliest time of the change, TAI nanoseconds; give all stations the same [default: 50ms from
@@ -240,7 +240,7 @@ fn port_list(args: &Queues) -> anyhow::Result<PortList> {
 }
 
 fn read_scenario(file: &std::path::Path) -> anyhow::Result<Scenario> {
-    let read = input::read(file, FileKind::Scenario, "nothing was changed", Scenario::parse);
+    let read = input::read(file, FileKind::Segment, "nothing was changed", with_slots);
     Ok(read?.0)
 }
 

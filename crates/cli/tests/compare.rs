@@ -6,7 +6,7 @@ use std::fs;
 use crate::support::{Host, PLAIN_CASE, Scratch, Tiny, has_kernel, timewire};
 use serde_json::Value;
 
-const TDM_CASE: &str = "{ name: tdm, title: TDM, backend: mac, priorities: true }";
+const TDM_CASE: &str = "{ name: tdm, title: TDM }";
 
 /// A scenario whose messages wait for slots of a cycle of so many milliseconds.
 fn scenario(scratch: &Scratch, file: &str, cycle_ms: u32) -> String {
@@ -14,8 +14,8 @@ fn scenario(scratch: &Scratch, file: &str, cycle_ms: u32) -> String {
     let text = Tiny { name: "tiny", cases: TDM_CASE, more: "" }.text();
     let text = text.replace("cycle_time: 1ms", &format!("cycle_time: {cycle_ms}ms"));
     let text = text.replace("transmit: 450us", &transmit);
-    let text = text.replace("\nduration: 200ms", "\nduration: 2s");
-    let text = text.replace("quick_duration: 200ms", "quick_duration: 500ms");
+    let text = text.replace("\nduration: 250ms", "\nduration: 2050ms");
+    let text = text.replace("quick_duration: 250ms", "quick_duration: 550ms");
     let text = text.replace("deadline: 1ms", "deadline: 20ms");
     scratch.write(file, &text)
 }
@@ -110,7 +110,7 @@ fn t3_runs_without_a_case_in_common_are_not_compared() {
         let arguments = [&["run", &other, "--baseline", "a"], more].concat();
         host.timewire(&arguments).failed(
             2,
-            "error: the baseline a has no case of these scenarios; it has tiny/plain/alone\n",
+            "error: the baseline a has no case of these networks; it has tiny/plain/alone\n",
         );
     }
     assert!(!host.scratch().path().join("c").exists(), "nothing was run");

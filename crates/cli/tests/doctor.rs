@@ -373,7 +373,7 @@ fn t3_a_host_is_judged_as_a_station_of_a_scenario() {
         assert!(failed.stderr.contains(&said), "{failed:?}");
     }
     let elsewhere = host.timewire(&["doctor", "eth0", "--station", "alpha", "--interface", "eth0"]);
-    let said = "error: --station and --interface are about a scenario; name its file as well\n";
+    let said = "error: --station and --interface are about a segment; name its file as well\n";
     elsewhere.failed(2, said);
     // The first line says which of both is judged, and so does JSON.
     let of = |options: &[&str]| host.timewire(&[&["doctor", &file], options].concat());

@@ -137,7 +137,7 @@ fn t3_every_long_command_keeps_what_there_is() {
     let Some(host) = Host::start() else { return };
     let file = host.scratch().write(
         "tiny.yaml",
-        &Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text().replace("200ms", "600s"),
+        &Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text().replace("250ms", "600s"),
     );
     let on_bench: Condition = |host| sent_on_bench(host) > 100;
     let on_record: Condition = |host| {
@@ -235,7 +235,7 @@ fn t3_every_long_computation_keeps_what_there_is() {
     host.scratch().write("gates/a.host.yaml", &many_gates());
     let found = "ended on request: this is what was found until then";
     let scenario = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
-    let scenario = scenario.replace("\nduration: 200ms", "\nduration: 60000s");
+    let scenario = scenario.replace("\nduration: 250ms", "\nduration: 60000s");
     let scenario = host.scratch().write("scenario.yaml", &scenario);
     let kept_in = "ended on request; what was recorded until then is kept in ";
     let records = &["run.json", "cases/tiny.plain.alone/control-client.twr"];

@@ -129,7 +129,7 @@ fn t4_an_interrupted_run_keeps_its_records() {
     let scratch = Scratch::new();
     // A long experiment, so that it cannot be over before it is interrupted.
     let text = Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text();
-    let file = scratch.write("tiny.yaml", &text.replace("duration: 200ms", "duration: 1000s"));
+    let file = scratch.write("tiny.yaml", &text.replace("duration: 250ms", "duration: 1000s"));
     let out = scratch.join("out");
     let mut command = Command::new(TIMEWIRE);
     command.args(["run", &file, "--on", "lab:uml", "--out", &out]).stderr(Stdio::piped());
@@ -330,12 +330,12 @@ fn t3_a_shell_needs_a_terminal() {
     said.failed(2, "error: a shell needs a terminal; `timewire lab exec -- COMMAND` needs none\n");
 }
 
-const ALL_BACKENDS: &str = "{ name: plain, title: Plain, backend: none }, \
-     { name: own, title: Own, backend: mac, priorities: true }, \
-     { name: gates, title: taprio, backend: taprio, priorities: true }, \
-     { name: assist, title: Assisted, backend: taprio-assist, priorities: true }, \
-     { name: etf, title: Launch times, backend: etf, priorities: true }, \
-     { name: cbs, title: Shaped, backend: cbs, priorities: true }";
+const ALL_BACKENDS: &str = "{ name: plain, title: Plain, change: { schedule: null } }, \
+     { name: own, title: Own }, \
+     { name: gates, title: taprio, change: { schedule: { by: taprio } } }, \
+     { name: assist, title: Assisted, change: { schedule: { by: taprio-assist } } }, \
+     { name: etf, title: Launch times, change: { schedule: { by: etf } } }, \
+     { name: cbs, title: Shaped, change: { schedule: { by: cbs } } }";
 
 /// Every file of records of a run, by name.
 fn records(directory: &std::path::Path) -> Vec<(String, Vec<u8>)> {
@@ -463,7 +463,8 @@ fn t4_launch_times_that_cannot_be_kept_are_counted_and_named() {
         return;
     }
     let scratch = Scratch::new();
-    let cases = "{ name: etf, title: Launch times, backend: mac }";
+    let cases = "{ name: etf, title: Launch times, \
+                 change: { streams: { control: { class: 0 } }, queues: null } }";
     let limit = "mac: { launch_delta: 0ns }\n";
     let text = Tiny { name: "tiny", cases, more: limit }.text();
     let file = scratch.write("tiny.yaml", &text);
@@ -479,7 +480,7 @@ fn t4_launch_times_that_cannot_be_kept_are_counted_and_named() {
     // and each is lost. Without a warm-up, in which more are dropped than measured. The frames of
     // the trial are of those few with hardly any delta, and not with all three.
     let text = text.replace("warm_up: 50ms", "warm_up: 0ms");
-    let text = text.replace("duration: 200ms", "duration: 3s").replace("100ms", "5ms");
+    let text = text.replace("duration: 250ms", "duration: 3s").replace("100ms", "5ms");
     let run = |delta: &&str| {
         let file = scratch.write("tiny.yaml", &text.replace("0ns }", &format!("{delta} }}")));
         let out = scratch.join(delta);
@@ -610,7 +611,10 @@ fn t3_a_backend_needs_a_case_that_leaves_it_open() {
     let text = Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text();
     let file = host.scratch().write("tiny.yaml", &text);
     let said = host.timewire(&["run", &file, "--backend", "mac", "--out", "out"]);
-    said.failed(2, "error: --backend is for cases with `backend: mac`, and tiny has none\n");
+    said.failed(
+        2,
+        "error: --backend is for cases that Timewire's MAC carries out, and tiny has none\n",
+    );
     assert_eq!(host.scratch().list(), ["tiny.yaml"]);
 }
 

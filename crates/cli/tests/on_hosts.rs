@@ -242,7 +242,10 @@ fn t3_hosts_are_judged_as_the_stations_that_they_are_to_be() {
     // What the kernel lacks is missing at both.
     scratch.write("hosts.yaml", HOSTS);
     let taprio = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
-    scratch.write("tiny.yaml", &taprio.replace("backend: mac", "backend: taprio"));
+    let by_taprio = |text: &str| {
+        text.replace("title: TDM }", "title: TDM, change: { schedule: { by: taprio } } }")
+    };
+    scratch.write("tiny.yaml", &by_taprio(&taprio));
     let backends = report["stations"][1]["report"]["backends"].as_array().unwrap();
     let lacks = |it: &Json| it["backend"] == "taprio" && it["possible"] == false;
     if backends.iter().any(lacks) {
@@ -263,12 +266,8 @@ fn t3_hosts_are_judged_as_the_stations_that_they_are_to_be() {
         };
         refused(&[]);
         // Also of the second of two files: all are asked about both at once.
-        scratch.write(
-            "second.yaml",
-            &taprio
-                .replace("backend: mac", "backend: taprio")
-                .replace("name: tiny", "name: second"),
-        );
+        let second = by_taprio(&taprio).replace("name: tiny", "name: second");
+        scratch.write("second.yaml", &second);
         scratch.write("tiny.yaml", &taprio);
         refused(&["second.yaml"]);
         refused(&["--backend", "taprio-assist"]);
@@ -388,7 +387,7 @@ fn t3_host_settings_of_stations_are_applied_for_a_run() {
 fn t3_ctrl_c_keeps_what_was_recorded_and_restores_the_hosts() {
     let Some(stations) = Stations::start() else { return };
     let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
-    let text = text.replace("\nduration: 200ms", "\nduration: 60s");
+    let text = text.replace("\nduration: 250ms", "\nduration: 60s");
     stations.host.scratch().write("tiny.yaml", &text);
     let before = stations.look();
     let words = ["run", "tiny.yaml", "--on", "hosts.yaml", "--out", "out", "--json"];
@@ -409,7 +408,7 @@ fn t3_ctrl_c_keeps_what_was_recorded_and_restores_the_hosts() {
 fn t3_a_controller_that_is_killed_leaves_no_host_changed() {
     let Some(stations) = Stations::start() else { return };
     let text = Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text();
-    let text = text.replace("\nduration: 200ms", "\nduration: 60s");
+    let text = text.replace("\nduration: 250ms", "\nduration: 60s");
     stations.host.scratch().write("tiny.yaml", &text);
     let before = stations.look();
     let words = ["run", "tiny.yaml", "--on", "hosts.yaml", "--out", "out", "--json"];

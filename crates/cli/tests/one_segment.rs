@@ -160,7 +160,9 @@ fn t2_what_kernels_do_not_do_is_told_with_its_place() {
     // What is right is shown, and the simulator takes both.
     scratch.write("segment.yaml", NETWORK);
     let said = timewire(&["run", &scratch.join("segment.yaml"), "--dry-run"]).done();
-    assert!(said.stdout.ends_with("  1 case x 1 load\n"), "{said:?}");
+    let shown =
+        "  1 case x 1 load\n  state-latency  latency-max of state in network/all at most 1ms\n";
+    assert!(said.stdout.contains(shown), "{said:?}");
     scratch.write("segment.yaml", &token);
     assert_eq!(run(&scratch, &["--on", "sim", "--dry-run"]).code, Some(0));
 }

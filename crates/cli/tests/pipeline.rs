@@ -25,18 +25,23 @@ schedule:
     - { station: first, transmit: 500us }
     - { station: middle, transmit: 500us }
     - { station: last, transmit: 500us }
+mac: { queue_frames: 64 }
 streams:
-  - { name: work, kind: pipeline, stations: [first, middle, last], components: 3, compute: 5us,
-      port: 15001, size: 10B, priority: 1, period: 10ms, deadline: 1s }
+  - { name: work, kind: pipeline, talker: first, listeners: [middle, last], components: 3,
+      compute: 5us, port: 15001, size: 10B, class: 7, period: 10ms, deadline: 1s }
+duration: 800ms
 warm_up: 300ms
-duration: 500ms
 experiment:
-  quick_duration: 300ms
+  quick_duration: 600ms
   loads: [alone]
   cases:
-    - { name: plain, title: Plain Ethernet, backend: none }
-    - { name: tdm, title: TDM, backend: mac }
-    - { name: aligned, title: Aligned, backend: mac, release: aligned, lead: 200us }
+    - { name: plain, title: Plain Ethernet, change: { schedule: null } }
+    - { name: tdm, title: TDM, change: { streams: { work: { class: 0 } } } }
+    - name: aligned
+      title: Aligned
+      change:
+        schedule: { release: aligned, lead: 200us }
+        streams: { work: { class: 0 } }
 published: { source: somebody, latency_mean: 537us, transmit_mean: 492us, receive_mean: 41us }
 limits:
   - { id: arrives, metric: lost, stream: work, case: tdm, load: alone, at_most: 0% }

@@ -15,9 +15,10 @@ name: own
 segments: [{ rate: 100Mbit }]
 stations: [alpha, beta]
 schedule: { kind: tdm, transmit: 450us, guard: 50us, slots: [alpha, beta] }
+mac: { queue_frames: 64 }
 streams:
   - { name: setpoint, kind: cyclic, talker: alpha, listeners: beta, size: 20B, period: 2ms,
-      priority: 1 }
+      class: 7, deadline: 2ms }
 programs:
   - { name: controller, station: alpha, command: exec ./in/talk.sh, files: [in/talk.sh],
       streams: [setpoint] }
@@ -27,13 +28,13 @@ programs:
       env > seen; setsid sleep LEFT & trap 'echo asked; exit' TERM;
       while true; do sleep 0.01; done
     streams: [setpoint]
+duration: 500ms
 warm_up: 100ms
-duration: 400ms
 experiment:
   loads: [alone]
   cases:
-    - { name: plain, title: Plain, backend: none }
-    - { name: tdm, title: TDM, backend: mac, priorities: true }
+    - { name: plain, title: Plain, change: { schedule: null } }
+    - { name: tdm, title: TDM }
 limits:
   - { id: lost, metric: lost, stream: setpoint, at_most: 50% }
 ";

@@ -24,7 +24,7 @@ fn kernel() -> Value {
     timewire(&["lab", "qemu", "--json"]).done().json()
 }
 
-const CASE: &str = "{ name: tdm, title: TDM, backend: mac, priorities: true }";
+const CASE: &str = "{ name: tdm, title: TDM }";
 const LIMITS: &str = "limits:
   - { id: slots-kept, metric: outside-slots, case: tdm, load: alone, at_most: 0% }
 ";

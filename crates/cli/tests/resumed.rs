@@ -166,7 +166,7 @@ fn t2_what_cannot_go_on_is_told_and_stays_as_it_is() {
 fn t2_a_run_that_goes_on_by_itself_is_left_alone() {
     let scratch = Scratch::new();
     let text = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
-    let text = text.replace("\nduration: 200ms", "\nduration: 60000s");
+    let text = text.replace("\nduration: 250ms", "\nduration: 60000s");
     let (file, out) = (scratch.write("tiny.yaml", &text), scratch.join("out"));
     let mut command = Command::new(TIMEWIRE);
     command.args(["run", &file, "--on", "sim", "--out", &out]).stderr(Stdio::null());

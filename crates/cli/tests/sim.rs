@@ -86,7 +86,8 @@ fn t2_wrong_use_says_what_would_be_right() {
     assert!(stderr.contains("cannot read"), "{stderr}");
     let (code, _, stderr) = sim("../tdm-64.yaml", &[]);
     assert_eq!(code, 2);
-    assert!(stderr.contains("is a scenario, not a network file: `timewire run "), "{stderr}");
+    assert!(stderr.contains("with `streams[0].kind`, its stations run programs: "), "{stderr}");
+    assert!(stderr.contains("takes it, and with `--on sim` simulates it"), "{stderr}");
     let random = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sim-random.network.yaml");
     let text = "timewire: 1\nkind: network\nname: random\nduration: 1ms\n\
         stations: [{ name: a }, { name: b }]\nlinks: [{ between: [a, b] }]\nstreams:\n\

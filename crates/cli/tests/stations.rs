@@ -348,7 +348,7 @@ fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
         let given: Vec<&str> =
             ["run", &file, "--dry-run"].into_iter().chain(words.split(' ')).collect();
         let error = format!(
-            "error: {option} is for scenarios and networks of one segment on kernels, not for \
+            "error: {option} is for networks of one segment on kernels, not for \
              experiment files\n"
         );
         timewire(&given).failed(2, &error);

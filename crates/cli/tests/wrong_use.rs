@@ -67,11 +67,66 @@ fn t1_dry_run_prints_the_schedule_and_runs_nothing() {
         "tiny: cycle 1ms at 100Mbit
   alpha        at      0ns  transmit    450us  guard    50us  largest frame 5601B  sends 1 in 10.4us
   beta         at    500us  transmit    450us  guard    50us  largest frame 5601B  sends 1 in 10.4us
+  control  alpha <-> beta:15001  64B, 10.4us  class 7  one after the other, late after 1ms, lost \
+         after 100ms
   2 cases x 1 load
 "
     );
     assert_eq!(said.stderr, "");
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn t1_a_file_is_read_with_those_that_it_includes() {
+    let scratch = Scratch::new();
+    let base = Tiny { name: "tiny", cases: BOTH_CASES, more: "" }.text();
+    scratch.write("base.yaml", &base);
+    let own = "include: base.yaml\nname: own\nexperiment: { cases: { plain: null } }\n\
+        limits: [{ id: half, metric: latency-p50, stream: control, at_most: 1ms }]\n";
+    let own = scratch.write("own.yaml", own);
+    let said = timewire(&["run", &own, "--dry-run"]).done();
+    let shown = "  1 case x 1 load\n  half  latency-p50 of control in tdm/alone at most 1ms\n";
+    assert!(said.stdout.starts_with("own: ") && said.stdout.ends_with(shown), "{said:?}");
+    let out = scratch.join("out");
+    let said = timewire(&["run", &own, "--on", "sim", "--out", &out]).done();
+    assert!(said.stdout.contains("verdict: PASS"), "{said:?}");
+    // The run has all of it.
+    fs::remove_file(scratch.path().join("base.yaml")).unwrap();
+    let said = timewire(&["report", &out]).done();
+    assert!(said.stdout.contains("half"), "{said:?}");
+    let lost = format!("error: {own} includes another file: cannot read ");
+    let said = timewire(&["run", &own, "--dry-run"]);
+    assert!(said.code == Some(2) && said.stderr.starts_with(&lost), "{said:?}");
+    scratch.write("base.yaml", "include: own.yaml\n");
+    let circle = timewire(&["run", &own, "--dry-run"]);
+    let base = scratch.join("base.yaml");
+    circle.failed(2, &format!("error: {base} includes {own}, and that includes it\n"));
+}
+
+#[test]
+fn t1_who_needs_slots_says_that_a_file_has_none() {
+    let scratch = Scratch::new();
+    let text = "timewire: 1\nkind: network\nname: plain\nsegments: [{}]\nstations: [alpha, beta]\n\
+        streams: [{ name: s, talker: alpha, listeners: beta, size: 64B, period: 1ms }]\n";
+    let file = scratch.write("plain.yaml", text);
+    let shown = timewire(&["run", &file, "--dry-run"]).done();
+    let none = "plain: no schedule, at 100Mbit\n  s  alpha -> beta:15001  ";
+    assert!(shown.stdout.starts_with(none), "{shown:?}");
+    for words in [
+        &["apply", &file, "--interface", "lo", "--dry-run"][..],
+        &["doctor", &file, "--interface", "lo"],
+        &["tdm", "start", "lo", "--file", &file],
+    ] {
+        let said = timewire(&[words, &["--station", "alpha"]].concat());
+        let says = format!("error: {file}:1:1: schedule: there is no `schedule`, and so there are");
+        assert!(said.code == Some(2) && said.stderr.starts_with(&says), "{said:?}");
+    }
+    let cyclic = "listeners: beta, size: 64B, period: 1ms";
+    let pipeline = "listeners: beta, size: 64B, kind: pipeline, deadline: 1ms";
+    scratch.write("plain.yaml", &text.replace(cyclic, pipeline));
+    let said = timewire(&["run", &file, "--dry-run"]);
+    let says = "streams[0].period: without a `schedule` there is no cycle";
+    assert!(said.code == Some(2) && said.stderr.contains(says), "{said:?}");
 }
 
 #[test]
@@ -82,7 +137,7 @@ fn t1_a_backend_is_checked_before_anything_is_made_or_told() {
     // Long enough for each message, not for one of best effort beside the real-time one.
     let short = tiny(BOTH_CASES).replace("transmit: 450us", "transmit: 20us");
     let short = scratch.write("short.yaml", &short);
-    let none = "error: --backend is for cases with `backend: mac`, and tiny has none\n";
+    let none = "error: --backend is for cases that Timewire's MAC carries out, and tiny has none\n";
     let what = "error: the backend taprio-assist, which --backend asks for, cannot carry tiny: ";
     let why = "the slot of `alpha` at 0ns transmits for 20us";
     for more in [&["--dry-run"][..], &["--on", "lab:uml", "--out", "out"], &["--out", "out"]] {

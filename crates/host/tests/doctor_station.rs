@@ -12,7 +12,7 @@ use timewire_host::doctor::{
 };
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::model::{Bounded, Reading};
-use timewire_model::scenario::{FileKind, Scenario};
+use timewire_model::scenario::{FileKind, Scenario, with_included};
 use timewire_tsn::backend::{SlotPromise, TransmitBackend};
 use timewire_tsn::file::ParseFile;
 
@@ -48,8 +48,8 @@ fn scenarios() -> Vec<Scenario> {
         if path.extension().is_none_or(|end| end != "yaml") {
             continue;
         }
-        let text = std::fs::read_to_string(&path).unwrap();
-        if FileKind::of(&text) == Some(FileKind::Scenario) {
+        let text = with_included(&path, &mut |path| std::fs::read_to_string(path)).unwrap();
+        if FileKind::of(&text) == Some(FileKind::Segment) {
             all.push(Scenario::parse("x", &text).unwrap_or_else(|e| panic!("{e}")));
         }
     }
@@ -166,18 +166,21 @@ stations:
   - { name: gamma, address: 10.77.0.3/24 }
 schedule:
   kind: tdm
+  by: taprio
   cycle_time: 1ms
   guard: 50us
   slots: [{ station: alpha, transmit: 300us }, { station: beta, transmit: 300us }]
+mac: { queue_frames: 64 }
 streams:
   - { name: load, kind: flood, talker: alpha, listeners: gamma, port: 17001, size: 1400B,
       rate: 1Mbit }
   - { name: c, kind: request-response, talker: alpha, listeners: beta, port: 15001, size: 64B,
       deadline: 1ms, timeout: 100ms }
-duration: 1s
+duration: 1300ms
+warm_up: 300ms
 experiment:
   loads: [alone]
-  cases: [{ name: t, title: T, backend: taprio }]
+  cases: [{ name: t, title: T }]
 ";
     let scenario = Scenario::parse("x", text).unwrap_or_else(|e| panic!("{e}"));
     let host = recorded(I225);

@@ -156,7 +156,7 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         ("node: b,", "node: c,", "faults[1].node: there is no station or bridge `c`"),
         ("at: 1ms, duration", "at: 90000s, duration", "faults[0].at: 90000s is longer than a day"),
         ("bias: 1us", "bias: 90000s", "stations[0].clock.sync.bias: 90000s is longer than a day"),
-        ("at_most: 1ms", "at_most: 1%", "`latency-max` is limited by a time such as 500us"),
+        ("at_most: 1ms", "at_most: 1%", "`1%` is a share, but the metric `latency-max` is a time"),
         ("stream: s, at_most", "stream: x, at_most", "limits[0].stream: there is no stream `x`"),
         (
             "talker: a, listeners: b, size: 64B,",

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The JSON Schema that is shipped for scenarios is that of the program.
+//! The JSON Schemas that are shipped for editors are those of the program.
 #![expect(clippy::disallowed_methods, reason = "committed files are read and written by the test")]
 
 use std::path::Path;
 
-use timewire_model::scenario::json_schema;
+use timewire_model::scenario::hosts_file::hosts_schema;
+use timewire_model::scenario::network::network_schema;
 
 fn is_fresh(name: &str, schema: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(name);
@@ -19,6 +20,7 @@ fn is_fresh(name: &str, schema: &str) {
 }
 
 #[test]
-fn t1_the_committed_schema_is_fresh() {
-    is_fresh("scenario.schema.json", &json_schema());
+fn t1_the_committed_schemas_are_fresh() {
+    is_fresh("network.schema.json", &network_schema());
+    is_fresh("hosts.schema.json", &hosts_schema());
 }

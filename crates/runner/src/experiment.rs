@@ -85,7 +85,7 @@ pub struct Options {
     pub program: PathBuf,
     /// How the laboratory was entered, for the record.
     pub privilege: String,
-    /// Which backend the cases with `backend: mac` get; without, Timewire's own MAC.
+    /// Which backend the cases of Timewire's MAC get in its place.
     pub backend: Option<Asked>,
     /// Take a capture of each case.
     pub trace: bool,
@@ -197,7 +197,7 @@ pub fn check_backends(scripts: &[Script], asked: Option<Asked>) -> Result<(), Ru
         let name = &scenario.name;
         if scenario.experiment.cases.iter().all(|case| case.backend != CaseBackend::Mac) {
             return Err(RunnerError::Invalid(format!(
-                "--backend is for cases with `backend: mac`, and {name} has none"
+                "--backend is for cases that Timewire's MAC carries out, and {name} has none"
             )));
         }
         if let Asked::Only(backend) = asked {

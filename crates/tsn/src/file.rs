@@ -55,6 +55,17 @@ pub fn host_settings(
     HostSettings::parse_with(&Linux, file_name, text, station)
 }
 
+/// A network of one segment whose stations have slots.
+///
+/// **Errors**: as of [`ParseFile::parse`]; the file has no schedule.
+pub fn with_slots(file_name: &str, text: &str) -> Result<Scenario, ScenarioErrors> {
+    let scenario = Scenario::parse(file_name, text)?;
+    match scenario.without_slots(file_name, text) {
+        Some(errors) => Err(errors),
+        None => Ok(scenario),
+    }
+}
+
 /// A network file whose streams may come from elsewhere.
 ///
 /// **Errors**: as of [`ParseFile::parse`].

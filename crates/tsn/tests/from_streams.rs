@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Slots that follow from the streams of a scenario.
-#![expect(clippy::disallowed_methods, reason = "committed files are read by the test")]
-
-use std::path::Path;
+//! Slots that follow from the streams of a network.
 
 use proptest::prelude::*;
 use timewire_base::{Span, StationName};
 use timewire_model::scenario::Scenario;
 use timewire_tsn::file::ParseFile;
 
-fn text(name: &str) -> String {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    std::fs::read_to_string(directory.join(name)).unwrap()
-}
+use super::shipped::text;
 
 fn parse(text: &str) -> Scenario {
     Scenario::parse("scenario", text).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
@@ -29,9 +23,9 @@ const PUBLISHED: [(u32, i64, i64); 3] =
 #[test]
 fn t1_the_published_cycles_follow_from_the_streams() {
     for (message, cycle_us, busy_ns) in PUBLISHED {
-        let planned = text(&format!("streams-{message}.yaml"));
-        assert!(!planned.contains("  cycle:") && !planned.contains("  slots:"));
-        let planned = parse(&planned);
+        let text_of_planned = text(&format!("streams-{message}.yaml"));
+        assert!(text_of_planned.contains("slots: null"), "{text_of_planned}");
+        let planned = parse(&text_of_planned);
         let written = parse(&text(&format!("tdm-{message}.yaml")));
         assert_eq!(planned.schedule.cycle(), Span::from_us(cycle_us));
         assert_eq!(planned.schedule, written.schedule);
@@ -39,7 +33,8 @@ fn t1_the_published_cycles_follow_from_the_streams() {
         let need = planned.need_of(&station("gamma"));
         assert_eq!((need.frames, need.busy), (2, Span::from_ns(2 * busy_ns)));
         assert_eq!(planned.need_of(&station("beta")).frames, 0);
-        let json = serde_json::to_string(&planned).unwrap();
+        let json = super::any_text::written(&text_of_planned, &planned).to_string();
+        assert!(json.contains("slots"), "{json}");
         assert_eq!(parse(&json), planned, "written with its slots");
     }
 }
@@ -83,16 +78,17 @@ mac: {{ launch_delta: 1us, spin: 0us, {mac} }}
 queues: {{ send: [{{ port: 1000, priority: 1 }}, {{ port: 1001, priority: 1 }}] }}
 streams:
 {traffic}
-duration: 3s
+duration: 3300ms
+warm_up: 300ms
 experiment:
   loads: [alone, load]
-  cases: [{{ name: tdm, title: TDM, backend: mac }}]
+  cases: [{{ name: tdm, title: TDM }}]
 "
     )
 }
 
-const PIPELINE: &str = "  - { name: p, kind: pipeline, stations: [d, c, b, a], port: 2000, \
-                        size: 64B, deadline: 1ms";
+const PIPELINE: &str = "  - { name: p, kind: pipeline, talker: d, listeners: [c, b, a], \
+                        port: 2000, size: 64B, deadline: 1ms";
 
 fn lengths(scenario: &Scenario) -> Vec<(&str, i64)> {
     let slots = scenario.schedule.slots().iter();
@@ -136,9 +132,9 @@ fn t0_a_pipeline_that_comes_more_often_than_the_cycle_has_more_room() {
 #[test]
 fn t0_the_load_with_the_most_decides_and_a_share_is_kept() {
     let traffic = "  - { name: x, kind: request-response, talker: a, listeners: b, port: 1000, \
-                     size: 64B, priority: 1, deadline: 1ms, timeout: 100ms }
+                     size: 64B, class: 7, deadline: 1ms, timeout: 100ms }
   - { name: y, kind: request-response, talker: a, listeners: c, port: 1001, size: 256B, \
-      priority: 1, deadline: 1ms, timeout: 100ms, loads: [alone] }
+      class: 7, deadline: 1ms, timeout: 100ms, loads: [alone] }
   - { name: z, kind: request-response, talker: a, listeners: c, port: 3000, size: 64B, \
       deadline: 1ms, timeout: 100ms, loads: [load] }
   - { name: f, kind: flood, talker: d, listeners: a, port: 4000, size: 1472B, rate: 1Mbit }";

@@ -5,18 +5,24 @@
 use std::path::{Path, PathBuf};
 
 use timewire_base::{FrameLen, Span, StationName};
-use timewire_model::scenario::{AtMost, CaseBackend, Limit, Metric, Scenario};
+use timewire_model::scenario::{AtMost, CaseBackend, Limit, Metric, Scenario, with_included};
 use timewire_tsn::backend::{SlotPromise, TransmitBackend};
 use timewire_tsn::file::ParseFile;
+
+use super::any_text::written;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The text of a shipped file, with those that it includes.
+pub fn text(name: &str) -> String {
+    let path = repository().join("scenarios").join(name);
+    with_included(&path, &mut |path| std::fs::read_to_string(path)).expect("a shipped file")
+}
+
 fn shipped(name: &str) -> Scenario {
-    let text = std::fs::read_to_string(repository().join("scenarios").join(name))
-        .expect("a shipped scenario");
-    Scenario::parse(name, &text).unwrap_or_else(|errors| panic!("{errors}"))
+    Scenario::parse(name, &text(name)).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 /// File, cycle, published mean.
@@ -158,8 +164,8 @@ fn t1_largest_frame_of_the_first_scenario() {
 #[test]
 fn t1_a_written_scenario_reads_back() {
     for (file, ..) in SHIPPED {
-        let scenario = shipped(file);
-        let json = serde_json::to_string_pretty(&scenario).unwrap();
+        let (scenario, text) = (shipped(file), text(file));
+        let json = written(&text, &scenario).to_string();
         assert_eq!(Scenario::parse("json", &json).as_ref(), Ok(&scenario), "{json}");
     }
 }

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
 use std::net::ToSocketAddrs as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,14 +40,12 @@ pub(super) fn run(args: &Doctor, hosts: &Path) -> anyhow::Result<ExitCode> {
     }
     let what = Path::new(what);
     let (file, _) = place::hosts(hosts, NOTHING)?;
-    let is_network = |text: String| {
-        FileKind::of(&text) == Some(FileKind::Network) && !FileKind::is_one_segment(&text)
-    };
-    if fs::read_to_string(what).is_ok_and(is_network) {
+    let is_network = |text: String| FileKind::of(&text) == Some(FileKind::Network);
+    if input::text(what).is_ok_and(is_network) {
         let (name, cases) = network::compiled_for(what, hosts, NOTHING)?;
         return tell(&Preflight::of_network(name, &cases, &file), args);
     }
-    let (scenario, text) = input::read(what, FileKind::Scenario, NOTHING, Scenario::parse)?;
+    let (scenario, text) = input::read(what, FileKind::Segment, NOTHING, Scenario::parse)?;
     let scripts = [Script::new(scenario, text, sim::directory_of(what))?];
     tell(&Preflight::of_scripts(&scripts, RunOptions::default(), &file), args)
 }
@@ -81,7 +78,7 @@ fn scratch() -> anyhow::Result<tempfile::TempDir> {
 /// Options of a run that hosts must be able to carry out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
-    /// The backend of cases with `backend: mac`.
+    /// The backend of cases that Timewire's MAC carries out.
     pub backend: Option<Asked>,
     /// Captures of all stations.
     pub trace: bool,

@@ -11,7 +11,7 @@ use timewire_agent::protocol::Plan;
 use timewire_agent::sweep::own_agent_directory;
 use timewire_runner::experiment::{self, HostsOptions, Progress, Script};
 
-use super::{What, finish, show_schedules};
+use super::{What, derived, finish};
 use crate::doctor::on_hosts::{Preflight, RunOptions};
 use crate::output::{self, ProgressLine};
 use crate::place::{self, Hosts, Where};
@@ -58,7 +58,7 @@ pub(super) fn dry_run(
     if json {
         return output::json(&json!({"schema": "timewire.plans/1", "cases": plans}));
     }
-    show_schedules(scripts, false)?;
+    derived::show(scripts, false)?;
     output::print(&in_words(&plans))
 }
 

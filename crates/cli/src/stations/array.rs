@@ -252,11 +252,11 @@ fn make(args: &Run, path: &Path, engine: EngineChoice) -> anyhow::Result<ExitCod
         Place::LabUml | Place::LabQemu | Place::Sim => bail!(
             "with --array the stations are on the node of the task, or where a hosts file says; \
              for a simulation or a laboratory on each node, let a step of the experiment be \
-             `timewire run SCENARIO --on lab:uml` or `--on sim`"
+             `timewire run NETWORK --on lab:uml` or `--on sim`"
         ),
     };
     let text = input::text(path)?;
-    if let Some(kind @ (FileKind::Scenario | FileKind::Network)) = FileKind::of(&text) {
+    if let Some(kind @ (FileKind::Segment | FileKind::Network)) = FileKind::of(&text) {
         bail!(
             "{0} is {kind}, and --array divides experiment files: run it without --array, or let \
              `timewire run {0}` be a step of an experiment file",

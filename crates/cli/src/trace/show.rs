@@ -21,14 +21,14 @@ use timewire_capture::packet_path::table::{Filter, Scope};
 use timewire_capture::packet_path::worst::{Judged, Keep};
 use timewire_capture::packet_path::{Observer, PacketPath, Parts, Point, export};
 use timewire_capture::table::{csv_head, csv_line};
-use timewire_model::scenario::{FileKind, Scenario};
+use timewire_model::scenario::FileKind;
 use timewire_model::tdm::TdmSchedule;
 use timewire_report::packet_paths::{self, PacketPathsInput};
 use timewire_report::parquet::ParquetWriter;
 use timewire_report::timeline::{Gather, GatherOptions, Names, TimelineInput};
 use timewire_report::{LongPacketPath, perfetto};
 use timewire_runner::study::{Audience, ClockWay, Studied, Study};
-use timewire_tsn::file::ParseFile;
+use timewire_tsn::file::with_slots;
 
 use super::{code_of, is_whole, open, parse_flow};
 use crate::ending::Ending;
@@ -76,7 +76,8 @@ pub struct Show {
     /// tell it [default: that of TIMEWIRE_CLOCK_ERROR]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "Judge")]
     pub clock_error: Option<Span>,
-    /// When stations may send: a scenario, `case.json` of a run, or what `tdm show --json` prints
+    /// When stations may send: a network file, `case.json` of a run, or what `tdm show --json`
+    /// prints
     #[arg(long, value_name = "FILE", help_heading = "Judge")]
     pub schedule: Option<PathBuf>,
 
@@ -219,7 +220,7 @@ fn schedules(args: &Show) -> anyhow::Result<BTreeMap<String, CyclicWindows>> {
     let schedule = match serde_json::from_str::<WithSchedule>(&input::text(file)?) {
         Ok(found) => found.schedule,
         Err(_) => {
-            let read = input::read(file, FileKind::Scenario, "nothing was shown", Scenario::parse);
+            let read = input::read(file, FileKind::Segment, "nothing was shown", with_slots);
             read?.0.schedule
         }
     };

@@ -82,13 +82,15 @@ schedule:
   slots:
     - { station: alpha, transmit: 220us }
     - { station: beta, transmit: 740us }
+mac: { queue_frames: 64 }
 streams:
   - { name: control, kind: request-response, talker: alpha, listeners: beta, port: 15001,
-       size: 64B, priority: 1, deadline: 1s, timeout: 1s }
-duration: 1s
+       size: 64B, class: 7, deadline: 1s, timeout: 1s }
+duration: 1300ms
+warm_up: 300ms
 experiment:
   loads: [alone]
-  cases: [{ name: tdm, title: TDM, backend: mac }]
+  cases: [{ name: tdm, title: TDM }]
 ";
 
 /// beta's slot begins 260 us after the cycle; a cycle of a millisecond would meet all phases.

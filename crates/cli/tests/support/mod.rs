@@ -455,20 +455,22 @@ pub struct Tiny {
 }
 
 /// Plain Ethernet, and TDM with priorities.
-pub const BOTH_CASES: &str = "{ name: plain, title: Plain, backend: none }, \
-     { name: tdm, title: TDM, backend: mac, priorities: true }";
+pub const BOTH_CASES: &str = "{ name: plain, title: Plain, change: { schedule: null } }, \
+     { name: tdm, title: TDM }";
 /// Plain Ethernet only.
-pub const PLAIN_CASE: &str = "{ name: plain, title: Plain, backend: none }";
+pub const PLAIN_CASE: &str = "{ name: plain, title: Plain, change: { schedule: null } }";
 
 impl Tiny {
     pub fn text(&self) -> String {
         let Tiny { name, cases, more } = self;
+        // `more` may have a `mac` of its own.
+        let mac = if more.contains("mac:") { "" } else { "mac: { queue_frames: 64 }\n" };
         format!(
             "timewire: 1
 name: {name}
 kind: network
+duration: 250ms
 warm_up: 50ms
-duration: 200ms
 segments: [{{ rate: 100Mbit }}]
 stations:
   - {{ name: alpha, address: 10.77.0.1/24 }}
@@ -480,7 +482,7 @@ schedule:
   slots:
     - {{ station: alpha, transmit: 450us }}
     - {{ station: beta, transmit: 450us }}
-queues:
+{mac}queues:
   send: [{{ port: 15001, priority: 1 }}]
   recv: [{{ port: 15001, priority: 1 }}]
 streams:
@@ -490,11 +492,11 @@ streams:
     listeners: beta
     port: 15001
     size: 64B
-    priority: 1
+    class: 7
     deadline: 1ms
     timeout: 100ms
 experiment:
-  quick_duration: 200ms
+  quick_duration: 250ms
   loads: [alone]
   cases: [{cases}]
 {more}"

@@ -80,7 +80,7 @@ fn another_backend(asked: &StationAsked, needed: &Needed, ground: &Ground<'_>) -
             asked.interface, asked.station
         ),
         (Some(other), _) => {
-            format!("`backend: {}` in the case, which works here", other.case_backend().word())
+            format!("`by: {}` in the `schedule`, which works here", other.case_backend().word())
         }
         (None, _) => "another kernel or NIC: see `timewire doctor` of the interface".to_owned(),
     }

@@ -55,7 +55,7 @@ fn merged_keys(
     problems: &mut Vec<Problem>,
 ) -> Vec<(Key, Node)> {
     for (key, change) in changes {
-        let at = format!("{at}.{}", key.text);
+        let at = format!("{at}{}{}", if at.is_empty() { "" } else { "." }, key.text);
         let place = entries.iter().position(|(own, _)| own.text == key.text);
         let base = place.map(|place| &entries[place].1);
         match (place, merged(base, change, &at, problems)) {
@@ -77,6 +77,7 @@ fn named(items: &mut Vec<Node>, key: &Key, change: &Node, at: &str, problems: &m
         let meant = did_you_mean(&key.text, known());
         let message = format!("there is no `{}` in this list{meant}", key.text);
         let hint = match known().next() {
+            Some(_) if !at.starts_with("experiment.") => format!("there are {}", listed(known())),
             Some(_) => format!(
                 "there are {}; what only some cases have stands in the file, and `null` takes it \
                  out of the others",

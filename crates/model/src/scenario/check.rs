@@ -2,7 +2,7 @@
 //! What must hold between the values of a scenario: names that exist, messages that fit their slot,
 //! ports that belong to one stream, cases that can be run, streams that can be measured.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 use timewire_base::{FrameLen, SduLen, Span};
@@ -10,28 +10,26 @@ use timewire_base::{FrameLen, SduLen, Span};
 use super::check_limits::check_limits;
 use super::cyclic::{check_cyclic, check_sporadic};
 use super::further::FurtherChecks;
-use super::host;
 use super::item::Reader;
 use super::model::{Case, CaseBackend, MacMode, Release, Scenario, Segment, Stream};
 use super::pipeline::check_pipeline;
 use super::programs::check_programs;
-use super::suggest::{did_you_mean, listed};
+use super::segment_network::Origin;
 
 /// Finds what is wrong between the values, all of it.
-pub(super) fn check(scenario: &Scenario, further: &dyn FurtherChecks, reader: &mut Reader) {
+pub(super) fn check(
+    scenario: &Scenario,
+    origin: &Origin,
+    further: &dyn FurtherChecks,
+    reader: &mut Reader,
+) {
     check_segment(scenario, reader);
     check_stations(scenario, reader);
-    for (i, station) in scenario.stations.iter().enumerate() {
-        if let Some(desired) = &station.host {
-            host::check(&format!("stations[{i}].host"), desired, further, reader);
-        }
-    }
-    check_mentions(scenario, reader);
     check_mac(scenario, reader);
     check_queues(scenario, reader);
-    check_traffic(scenario, reader);
+    check_traffic(scenario, origin, reader);
     check_programs(scenario, reader);
-    check_experiment(scenario, further, reader);
+    check_experiment(scenario, origin, further, reader);
     check_limits(scenario, reader);
 }
 
@@ -41,11 +39,6 @@ fn check_stations(scenario: &Scenario, reader: &mut Reader) {
         let message = format!("{} is too few: a network has at least two stations", stations.len());
         reader.fail_at("stations", message, "");
     }
-    let names = stations.iter().map(|station| &station.name);
-    repeated(names, |i, first, name| {
-        let message = format!("the station `{name}` is listed twice, first in stations[{first}]");
-        reader.fail_at(&format!("stations[{i}].name"), message, "give it another name");
-    });
     let addresses = stations.iter().map(|station| station.address().address());
     repeated(addresses, |i, first, address| {
         let message = format!("{address} is the address of `{}` already", stations[first].name);
@@ -62,18 +55,6 @@ fn check_stations(scenario: &Scenario, reader: &mut Reader) {
             let message = format!("{address} is not in the subnet {network}/{bits} of `{name}`");
             let hint = "all stations share one subnet, with a prefix of one length";
             reader.fail_at(&format!("stations[{i}].address"), message, hint);
-        }
-    }
-}
-
-/// Every station named anywhere must exist.
-fn check_mentions(scenario: &Scenario, reader: &mut Reader) {
-    let known: BTreeSet<&str> = scenario.stations.iter().map(|s| s.name.as_str()).collect();
-    for (key, name) in std::mem::take(&mut reader.mentions) {
-        if scenario.station(&name).is_none() {
-            let meant = did_you_mean(name.as_str(), known.iter().copied());
-            let hint = format!("the stations are: {}", listed(known.iter().copied()));
-            reader.fail_at(&key, format!("there is no station `{name}`{meant}"), &hint);
         }
     }
 }
@@ -137,16 +118,12 @@ fn check_queues(scenario: &Scenario, reader: &mut Reader) {
     }
 }
 
-fn check_traffic(scenario: &Scenario, reader: &mut Reader) {
+fn check_traffic(scenario: &Scenario, origin: &Origin, reader: &mut Reader) {
     let streams = &scenario.streams;
     if scenario.measured().next().is_none() {
         let hint = "add a stream of the kind `cyclic`, `request-response` or `pipeline`";
         reader.fail_at("streams", "no stream is measured".into(), hint);
     }
-    repeated(streams.iter().map(Stream::name), |i, first, name| {
-        let message = format!("the stream `{name}` is listed twice, first in streams[{first}]");
-        reader.fail_at(&format!("streams[{i}].name"), message, "give it another name");
-    });
     let ports = streams.iter().enumerate();
     let ports: Vec<_> =
         ports.flat_map(|(i, s)| s.ports().into_iter().map(move |p| (i, p))).collect();
@@ -162,15 +139,7 @@ fn check_traffic(scenario: &Scenario, reader: &mut Reader) {
     for (i, stream) in streams.iter().enumerate() {
         let at = format!("streams[{i}]");
         check_stream(scenario, reader, &at, stream);
-        check_message(scenario, reader, &at, stream);
-        for (n, load) in stream.loads().unwrap_or_default().iter().enumerate() {
-            let known = scenario.experiment.loads.iter().map(|load| load.as_str());
-            reader.known_name(&format!("{at}.loads[{n}]"), "load", load.as_str(), known);
-        }
-        if stream.loads().is_some_and(<[_]>::is_empty) {
-            let message = "a stream without a load never runs".into();
-            reader.fail_at(&format!("{at}.loads"), message, "leave `loads` out for all loads");
-        }
+        check_message(scenario, origin, reader, (&at, stream));
     }
 }
 
@@ -215,7 +184,12 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Str
 }
 
 /// A message must fit one frame, and that frame a slot of each station that sends it.
-fn check_message(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Stream) {
+fn check_message(
+    scenario: &Scenario,
+    origin: &Origin,
+    reader: &mut Reader,
+    (at, stream): (&str, &Stream),
+) {
     let message = stream.size();
     if message.get() > LARGEST_MESSAGE {
         let text = format!("a message of {message} does not fit one frame");
@@ -252,7 +226,7 @@ fn check_message(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &St
         match longest {
             None => {
                 let text = format!("`{station}` sends, but has no slot in the schedule");
-                let hint = match reader.wanted {
+                let hint = match origin.wanted {
                     Some(_) => format!("add `{station}` to `from_streams.stations`"),
                     None => format!("add `- {{ station: {station}, transmit: ... }}` to the slots"),
                 };
@@ -297,73 +271,53 @@ const IP_UDP_HEADERS: u32 = 20 + 8;
 /// Longest message in one frame of 1500 bytes of payload.
 pub(super) const LARGEST_MESSAGE: u32 = 1_500 - IP_UDP_HEADERS;
 
-fn check_experiment(scenario: &Scenario, further: &dyn FurtherChecks, reader: &mut Reader) {
+fn check_experiment(
+    scenario: &Scenario,
+    origin: &Origin,
+    further: &dyn FurtherChecks,
+    reader: &mut Reader,
+) {
     let experiment = &scenario.experiment;
     let cycle = scenario.schedule.cycle();
     let full = scenario.duration;
     let quick = experiment.quick_duration.unwrap_or(full);
+    let has_slots = experiment.cases.iter().any(|case| case.backend != CaseBackend::None);
     for (key, value) in [("duration", full), ("experiment.quick_duration", quick)] {
         // The same as the full run it is told once.
-        if value < cycle && (key == "duration" || quick != full) {
-            let message = format!("{value} is shorter than one cycle, {cycle}");
+        if has_slots && value < cycle && (key == "duration" || quick != full) {
+            let message = format!("the {value} that count are shorter than one cycle, {cycle}");
             reader.fail_at(key, message, "a few seconds are usual");
         }
     }
-    if full >= cycle && quick > full {
-        let message = format!("the quick run of {quick} is longer than the full one of {full}");
-        let hint = format!("write a `quick_duration` of at most {full}");
-        reader.fail_at("experiment.quick_duration", message, &hint);
-    }
-    if experiment.loads.is_empty() {
-        let hint = "write `loads: [alone]` when there is nothing to compare";
-        reader.fail_at("experiment.loads", "there is no load".into(), hint);
-    }
-    repeated(experiment.loads.iter(), |i, _, load| {
-        let message = format!("the load `{load}` is listed twice");
-        reader.fail_at(&format!("experiment.loads[{i}]"), message, "remove one of them");
-    });
-    if experiment.cases.is_empty() {
-        let hint = "add `- { name: tdm, title: TDM, backend: mac }`";
-        reader.fail_at("experiment.cases", "there is no case to measure".into(), hint);
-    }
-    repeated(experiment.cases.iter().map(|case| &case.name), |i, _, name| {
-        let message = format!("the case `{name}` is listed twice");
-        reader.fail_at(&format!("experiment.cases[{i}].name"), message, "give it another name");
-    });
     for (i, case) in experiment.cases.iter().enumerate() {
-        let at = format!("experiment.cases[{i}]");
-        check_case(case, cycle, reader, &at);
+        check_case(case, cycle, reader, |key| origin.key_of_case(i, key));
         if let Some(why) = further.case(scenario, case) {
-            let hint = "make the slots longer, or remove the case";
-            reader.fail_at(&format!("{at}.backend"), why, hint);
+            let hint = match experiment.cases.len() {
+                1 => "make the slots longer, or write another `by`",
+                _ => "make the slots longer, or remove the case",
+            };
+            reader.fail_at(&origin.key_of_case(i, "by"), why, hint);
         }
     }
 }
 
-fn check_case(case: &Case, cycle: Span, reader: &mut Reader, at: &str) {
-    if case.backend == CaseBackend::None && case.priorities {
-        let message = "plain Ethernet has no queues for priorities".into();
-        reader.fail_at(&format!("{at}.priorities"), message, "write `backend: mac`, or remove it");
-    }
+fn check_case(case: &Case, cycle: Span, reader: &mut Reader, at: impl Fn(&str) -> String) {
     match (case.release, case.lead) {
-        (Release::Aligned | Release::Planned, _) if case.backend == CaseBackend::None => {
-            let message = "plain Ethernet has no slots to align to".into();
-            reader.fail_at(&format!("{at}.release"), message, "write `backend: mac`, or remove it");
-        }
         (Release::Aligned | Release::Planned, None) => {
             let message = "a release just before the slot needs a `lead`".into();
             let hint = "add `lead: 40us`: how long before its slot the client wakes up";
-            reader.fail_at(&format!("{at}.release"), message, hint);
+            reader.fail_at(&at("release"), message, hint);
         }
         (Release::Aligned | Release::Planned, Some(lead)) if lead >= cycle => {
-            let message = format!("{lead} is a whole cycle or more");
+            let message = format!("a lead of {lead} is a whole cycle or more");
             let hint = "it is the time the program needs before its slot: 40us is usual";
-            reader.fail_at(&format!("{at}.lead"), message, hint);
+            reader.fail_at(&at("lead"), message, hint);
         }
-        (Release::Free, Some(_)) => {
-            let message = "it means nothing where programs send as soon as they can".into();
-            let hint = "remove it, or add `release: aligned`";
-            reader.fail_at(&format!("{at}.lead"), message, hint);
+        (Release::Free, Some(lead)) => {
+            let message =
+                format!("a lead of {lead} means nothing where programs send when they can");
+            let hint = "remove `lead`, or add `release: aligned`";
+            reader.fail_at(&at("lead"), message, hint);
         }
         (Release::Aligned | Release::Planned, Some(_)) | (Release::Free, None) => {}
     }

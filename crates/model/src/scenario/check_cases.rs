@@ -3,8 +3,8 @@
 //! of what is measured.
 
 use super::item::Reader;
-use super::model::ReferenceRule;
-use super::network::{NetLimit, NetMetric, NetworkFile};
+use super::model::{Metric, ReferenceRule};
+use super::network::{NetLimit, NetworkFile};
 use super::network_cases::{NetExperiment, NetworkCase};
 use super::several::Several;
 use super::value::Name;
@@ -41,6 +41,10 @@ pub(super) fn check(file: &NetworkFile, experiment: &NetExperiment, reader: &mut
             }
         }
     }
+    let of_duration = |key: &str| experiment.cases.iter().any(|it| it.change.0.get(key).is_some());
+    if !of_duration("duration") && !of_duration("warm_up") {
+        check_quick(file, experiment, reader);
+    }
     for (i, load) in loads.iter().enumerate() {
         if loads[..i].contains(load) {
             let message = format!("the load `{load}` is there twice");
@@ -68,6 +72,21 @@ pub(super) fn check(file: &NetworkFile, experiment: &NetExperiment, reader: &mut
         if let Some(to) = &limit.relative_to {
             check_reference(limit, to, (&cases, &loads), &at, reader);
         }
+    }
+}
+
+/// A quick run is no longer than the whole one, and counts something.
+pub(super) fn check_quick(file: &NetworkFile, experiment: &NetExperiment, reader: &mut Reader) {
+    let Some(quick) = experiment.quick_duration else { return };
+    let at = "experiment.quick_duration";
+    let (least, most) = (file.warm_up, file.duration);
+    if quick <= least {
+        let message = format!("nothing is counted in {quick} after {least}");
+        reader.fail_at(at, message, "write a time above the warm-up");
+    }
+    if quick > most {
+        let message = format!("the quick run of {quick} is longer than `duration`, {most}");
+        reader.fail_at(at, message, "write a time of at most `duration`");
     }
 }
 
@@ -103,7 +122,7 @@ pub(super) fn judged(file: &NetworkFile, cases: &[NetworkCase], reader: &mut Rea
             reader.fail_at(&format!("{at}.relative_to"), message, "name another case or load");
             continue;
         }
-        for stream in limit.stream.all() {
+        for stream in limit.streams() {
             let before = reader.problems.len();
             for name in limit.case.iter().flat_map(Several::all) {
                 if !cases.iter().any(|case| case.case == name.as_str() && case.has(stream)) {
@@ -157,7 +176,7 @@ fn check_reference(
         let key = format!("{at}.load");
         reader.known_name(&key, "load", load.as_str(), loads.iter().copied());
     }
-    if matches!(limit.metric, NetMetric::Jitter | NetMetric::OutsideWindows) {
+    if matches!(limit.metric, Metric::Jitter | Metric::OutsideWindows) {
         let message = format!("`{}` is judged in each case alone", limit.metric.word());
         let hint = "write a time or a share, or take another metric";
         reader.fail_at(&at, message, hint);

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::item::Reader;
 use super::limits::lacks;
 use super::model::{LimitRule, MessageFlow, Metric, Reference, Scenario};
+use super::network::NetLimit;
 use super::several::Several;
 use super::value::{AtMost, Name};
 
@@ -16,10 +17,10 @@ pub(super) fn check_limits(scenario: &Scenario, reader: &mut Reader) {
     for (i, rule) in scenario.limits.iter().enumerate() {
         let at = format!("limits[{i}]");
         let before = reader.problems.len();
-        check_places(scenario, reader, &at, rule);
-        check_streams(scenario, reader, &at, rule);
-        check_metric(scenario, reader, &at, rule);
-        check_bound(reader, &at, rule);
+        for (key, name) in keyed(rule.stream.as_ref(), &format!("{at}.stream")) {
+            check_stream(scenario, reader, &key, name, rule);
+        }
+        check_cases(scenario, reader, &at, rule);
         if reader.problems.len() > before {
             continue;
         }
@@ -46,54 +47,25 @@ pub(super) fn check_limits(scenario: &Scenario, reader: &mut Reader) {
     }
 }
 
-/// Cases and loads that exist.
-fn check_places(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &LimitRule) {
-    let cases = || scenario.experiment.cases.iter().map(|case| case.name.as_str());
-    let loads = || scenario.experiment.loads.iter().map(Name::as_str);
-    for (key, case) in keyed(rule.case.as_ref(), &format!("{at}.case")) {
-        reader.known_name(&key, "case", case.as_str(), cases());
-    }
-    for (key, load) in keyed(rule.load.as_ref(), &format!("{at}.load")) {
-        reader.known_name(&key, "load", load.as_str(), loads());
-    }
-    let Some(reference) = &rule.relative_to else { return };
-    if reference.case.is_none() && reference.load.is_none() {
-        let message = "it names neither a case nor a load".into();
-        reader.fail_at(&format!("{at}.relative_to"), message, "name a `case`, a `load`, or both");
-    }
-    if let Some(case) = &reference.case {
-        reader.known_name(&format!("{at}.relative_to.case"), "case", case.as_str(), cases());
-    }
-    if let Some(load) = &reference.load {
-        reader.known_name(&format!("{at}.relative_to.load"), "load", load.as_str(), loads());
-    }
-}
-
 /// All values of a key that may be left out, each with its key.
 fn keyed<'a, T>(several: Option<&'a Several<T>>, key: &str) -> Vec<(String, &'a T)> {
     several.map(|all| all.keyed(key)).unwrap_or_default()
 }
 
-/// Each stream must be measured, in every load the limit looks at.
-fn check_streams(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &LimitRule) {
-    let metric = rule.metric.word();
-    let is_of_segment = rule.metric.is_of_segment();
-    let Some(streams) = &rule.stream else {
-        if !is_of_segment {
+/// Metrics of a stream have one, and those of all frames have none.
+pub(super) fn check_metric(reader: &mut Reader, at: &str, limit: &NetLimit) {
+    let metric = limit.metric.word();
+    match (limit.metric.is_of_segment(), &limit.stream) {
+        (false, None) => {
             let message =
                 format!("the metric `{metric}` is of one stream, and needs the key `stream`");
             reader.fail_at(&format!("{at}.metric"), message, "add `stream: ` and its name");
         }
-        return;
-    };
-    let key = format!("{at}.stream");
-    if is_of_segment {
-        let message = format!("the metric `{metric}` is of all frames, not of one stream");
-        reader.fail_at(&key, message, "remove `stream`");
-        return;
-    }
-    for (key, name) in streams.keyed(&key) {
-        check_stream(scenario, reader, &key, name, rule);
+        (true, Some(_)) => {
+            let message = format!("the metric `{metric}` is of all frames, not of one stream");
+            reader.fail_at(&format!("{at}.stream"), message, "remove `stream`");
+        }
+        (true, None) | (false, Some(_)) => {}
     }
 }
 
@@ -161,7 +133,7 @@ fn of_one_message(metric: Metric) -> Option<&'static str> {
 }
 
 /// Only a case with slots can have frames outside them, and so on.
-fn check_metric(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &LimitRule) {
+fn check_cases(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &LimitRule) {
     let written = keyed(rule.case.as_ref(), &format!("{at}.case"));
     let reference = rule.relative_to.iter().filter_map(|other| other.case.as_ref());
     let reference = reference.map(|case| (format!("{at}.relative_to.case"), case));
@@ -174,7 +146,7 @@ fn check_metric(scenario: &Scenario, reader: &mut Reader, at: &str, rule: &Limit
 }
 
 /// The bound must be of the kind that the metric has.
-fn check_bound(reader: &mut Reader, at: &str, limit: &LimitRule) {
+pub(super) fn check_bound(reader: &mut Reader, at: &str, limit: &NetLimit) {
     let (bound, metric) = (limit.at_most, limit.metric.word());
     let key = format!("{at}.at_most");
     let relative = limit.relative_to.is_some();

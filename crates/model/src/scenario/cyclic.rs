@@ -8,67 +8,64 @@ use super::item::Reader;
 use super::model::{Measured, MessageFlow, StreamClass, filled};
 use super::network::{NetDelay, NetDrawn};
 use super::network_check;
-use super::record::record;
 use super::value::{ByteCount, Name};
 
-record! {
-    /// A measured stream: the talker sends a message in each period, and nothing comes back.
-    pub struct Cyclic {
-        /// Name of the stream.
-        name: Name,
-        /// The station that sends.
-        talker: StationName,
-        /// The station that receives.
-        listeners: StationName,
-        /// Length of the messages (UDP payload).
-        size: ByteCount,
-        /// From one message to the next. Of messages that are due while the talker waits for its
-        /// slot, or wakes up late, all but the latest are left out, and counted as skipped.
-        period: Span,
-        /// When a message is due: so long after each whole multiple of the period (TAI).
-        offset: Span = "0us",
-        /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
-        /// a priority is a real-time stream: its programs run with a real-time policy. Without,
-        /// it is best effort.
-        priority: Option<Priority>,
-        /// UDP port of the listener; no other stream may use it. Without, the next free one from
-        /// 15001 on.
-        port: Option<Port>,
-        /// A message that arrives later than this after it was sent is counted as late; without it,
-        /// one period.
-        deadline: Option<Span>,
-        /// In which loads of the experiment the stream runs; without it, in all.
-        loads: Option<Vec<Name>>,
-    }
+/// A measured stream: the talker sends a message in each period, and nothing comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cyclic {
+    /// Name of the stream.
+    pub name: Name,
+    /// The station that sends.
+    pub talker: StationName,
+    /// The station that receives.
+    pub listeners: StationName,
+    /// Length of the messages (UDP payload).
+    pub size: ByteCount,
+    /// From one message to the next. Of messages that are due while the talker waits for its
+    /// slot, or wakes up late, all but the latest are left out, and counted as skipped.
+    pub period: Span,
+    /// When a message is due: so long after each whole multiple of the period (TAI).
+    pub offset: Span,
+    /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
+    /// a priority is a real-time stream: its programs run with a real-time policy. Without,
+    /// it is best effort.
+    pub priority: Option<Priority>,
+    /// UDP port of the listener; no other stream may use it. Without, the next free one from
+    /// 15001 on.
+    pub port: Option<Port>,
+    /// A message that arrives later than this after it was sent is counted as late; without it,
+    /// one period.
+    pub deadline: Option<Span>,
+    /// In which loads of the experiment the stream runs; without it, in all.
+    pub loads: Option<Vec<Name>>,
 }
 
-record! {
-    /// A measured stream: the talker sends messages at any time, with a gap before the next, and
-    /// nothing comes back.
-    pub struct Sporadic {
-        /// Name of the stream.
-        name: Name,
-        /// The station that sends.
-        talker: StationName,
-        /// The station that receives.
-        listeners: StationName,
-        /// Length of the messages (UDP payload).
-        size: ByteCount,
-        /// From one message to the next; the same `seed` gives the same gaps in every place.
-        gap: NetDelay,
-        /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
-        /// a priority is a real-time stream: its programs run with a real-time policy. Without,
-        /// it is best effort.
-        priority: Option<Priority>,
-        /// UDP port of the listener; no other stream may use it. Without, the next free one from
-        /// 15001 on.
-        port: Option<Port>,
-        /// A message that arrives later than this after it was sent is counted as late; without it,
-        /// none is.
-        deadline: Option<Span>,
-        /// In which loads of the experiment the stream runs; without it, in all.
-        loads: Option<Vec<Name>>,
-    }
+/// A measured stream: the talker sends messages at any time, with a gap before the next, and
+/// nothing comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sporadic {
+    /// Name of the stream.
+    pub name: Name,
+    /// The station that sends.
+    pub talker: StationName,
+    /// The station that receives.
+    pub listeners: StationName,
+    /// Length of the messages (UDP payload).
+    pub size: ByteCount,
+    /// From one message to the next; the same `seed` gives the same gaps in every place.
+    pub gap: NetDelay,
+    /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
+    /// a priority is a real-time stream: its programs run with a real-time policy. Without,
+    /// it is best effort.
+    pub priority: Option<Priority>,
+    /// UDP port of the listener; no other stream may use it. Without, the next free one from
+    /// 15001 on.
+    pub port: Option<Port>,
+    /// A message that arrives later than this after it was sent is counted as late; without it,
+    /// none is.
+    pub deadline: Option<Span>,
+    /// In which loads of the experiment the stream runs; without it, in all.
+    pub loads: Option<Vec<Name>>,
 }
 
 impl Cyclic {

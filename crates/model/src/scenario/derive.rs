@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a file need not write, since it follows from the rest: addresses of stations, ports of
-//! streams, queues of streams with a priority, how long a quick run is.
+//! streams, queues of streams with a priority.
 
 use std::collections::BTreeSet;
 
-use timewire_base::{Port, Span};
+use timewire_base::Port;
 
 use super::item::Reader;
 use super::model::{PortPriority, Scenario, Stream};
@@ -13,19 +13,12 @@ use super::value::Ipv4Prefix;
 /// Derives what is not written; whether the rest of the file can be looked at.
 pub(super) fn derive(scenario: &mut Scenario, reader: &mut Reader) -> bool {
     let before = reader.problems.len();
-    if scenario.segments.len() != 1 {
-        let message = format!("here are {} segments, not one", scenario.segments.len());
-        let hint = "an experiment runs on one segment: `segments: [{ rate: 100Mbit }]`";
-        reader.fail_at("segments", message, hint);
-    }
     addresses(scenario, reader);
     ports(scenario, reader);
     if reader.problems.len() > before {
         return false;
     }
     queues(scenario, reader);
-    let quick = QUICK.min(scenario.duration);
-    scenario.experiment.quick_duration.get_or_insert(quick);
     true
 }
 
@@ -49,9 +42,6 @@ fn addresses(scenario: &mut Scenario, reader: &mut Reader) {
         }
     }
 }
-
-/// How long a quick run measures that is not told.
-const QUICK: Span = Span::from_secs(1);
 
 /// The first port that is given to a stream that writes none.
 const FIRST_PORT: u16 = 15_001;
@@ -102,7 +92,7 @@ fn queues(scenario: &mut Scenario, reader: &mut Reader) {
                         let message =
                             format!("its port {port} has the priority {other} in queues.{list}");
                         let hint = "write the priority of a stream here alone";
-                        return reader.fail_at(&format!("streams[{i}].priority"), message, hint);
+                        return reader.fail_at(&format!("streams[{i}].class"), message, hint);
                     }
                 }
             }

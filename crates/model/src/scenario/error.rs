@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::include::{Part, parts};
+
 /// Everything that is wrong with a scenario, in the order of the file; never empty.
 ///
 /// Prints one block per error and a last line with their number.
@@ -22,6 +24,8 @@ pub struct ScenarioErrors {
 /// One thing that is wrong with a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScenarioError {
+    /// The file that it is in: this one, or one that is included.
+    pub file: String,
     /// Line, from 1.
     pub line: usize,
     /// Column, from 1, in characters.
@@ -74,7 +78,15 @@ impl ScenarioErrors {
         let not_shown = problems.len().saturating_sub(Self::MAX_SHOWN);
         problems.truncate(Self::MAX_SHOWN);
         let lines: Vec<&str> = text.lines().collect();
-        let located = |problem| ScenarioError::new(problem, &lines);
+        let parts = parts(text);
+        let located = |problem: Problem| {
+            let part = parts.iter().rfind(|part| part.line < problem.mark.line);
+            // The last part is the file that was asked for, as it was named.
+            let is_last = |part: &Part<'_>| parts.last().is_some_and(|last| last.line == part.line);
+            let of_other = part.filter(|part| !is_last(part)).and_then(|part| part.name);
+            let before = part.map_or(0, |part| part.line);
+            ScenarioError::new(problem, &lines, (of_other.unwrap_or(file), before))
+        };
         ScenarioErrors {
             file: file.to_owned(),
             errors: problems.into_iter().map(located).collect(),
@@ -84,7 +96,8 @@ impl ScenarioErrors {
 }
 
 impl ScenarioError {
-    fn new(problem: Problem, lines: &[&str]) -> ScenarioError {
+    /// Of a file that begins behind so many lines.
+    fn new(problem: Problem, lines: &[&str], (file, before): (&str, usize)) -> ScenarioError {
         let Problem { mark, key, message, hint } = problem;
         let line: Vec<char> =
             lines.get(mark.line - 1).map_or_else(Vec::new, |line| line.chars().collect());
@@ -94,7 +107,8 @@ impl ScenarioError {
         let mark_start = at - from;
         let mark_width = mark.width.min(shown.len().saturating_sub(mark_start)).max(1);
         ScenarioError {
-            line: mark.line,
+            file: file.to_owned(),
+            line: mark.line - before,
             column: mark.column,
             key: printable(&key),
             message: printable(&message),
@@ -130,9 +144,9 @@ const LINE_WIDTH: usize = 120;
 impl fmt::Display for ScenarioErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for error in &self.errors {
-            let ScenarioError { line, column, key, message, hint, source, .. } = error;
+            let ScenarioError { file, line, column, key, message, hint, source, .. } = error;
             let separator = if key.is_empty() { "" } else { ": " };
-            writeln!(f, "error: {}:{line}:{column}: {key}{separator}{message}", self.file)?;
+            writeln!(f, "error: {file}:{line}:{column}: {key}{separator}{message}")?;
             let (blank, marks) = (" ".repeat(error.mark_start), "^".repeat(error.mark_width));
             writeln!(f, "{line:>5} | {source}\n      | {blank}{marks}")?;
             if !hint.is_empty() {

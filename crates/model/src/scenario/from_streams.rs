@@ -8,7 +8,8 @@ use super::check::{LARGEST_MESSAGE, frame_of};
 use super::item::Reader;
 use super::model::{Scenario, Stream};
 use super::record::record;
-use super::value::Name;
+use super::segment_network::Origin;
+use super::value::{ByteCount, Name};
 use crate::tdm::{Slot, TdmSchedule};
 
 record! {
@@ -31,7 +32,7 @@ record! {
 }
 
 /// A schedule whose slots are not known before the streams are.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub from: FromStreams,
     /// The cycle, when the file has one.
@@ -60,14 +61,14 @@ impl Wanted {
 }
 
 /// Makes the slots where the file wants it; whether there are some.
-pub(super) fn make(scenario: &mut Scenario, reader: &mut Reader) -> bool {
-    let Some(wanted) = reader.wanted.clone() else { return true };
+pub(super) fn make(scenario: &mut Scenario, origin: &Origin, reader: &mut Reader) -> bool {
+    let Some(wanted) = &origin.wanted else { return true };
     let before = reader.problems.len();
-    check(&wanted, reader);
+    check(wanted, reader);
     if reader.problems.len() > before {
         return false;
     }
-    match fitting(scenario, &wanted, reader) {
+    match fitting(scenario, wanted, reader) {
         Some(schedule) => {
             scenario.schedule = schedule;
             true
@@ -248,6 +249,11 @@ impl Scenario {
             need.busy = sum([need.busy, busy.unwrap_or(Span::MAX)]);
         }
         needs
+    }
+
+    /// How long the frame of a message is on the segment, with preamble, check sequence and gap.
+    pub fn on_link(&self, message: ByteCount) -> Span {
+        self.busy(message.get())
     }
 
     /// How long the frame of a message is on the link. One that fits no frame is an error that is

@@ -11,7 +11,6 @@ use timewire_base::{
 };
 
 use super::error::{Mark, Problem};
-use super::from_streams::Wanted;
 use super::suggest::{did_you_mean, listed};
 use super::tree::{Node, Value};
 
@@ -37,29 +36,13 @@ pub trait Item: Sized {
 pub struct Reader {
     path: String,
     places: BTreeMap<String, Mark>,
-    /// Every place where a station is named, in the order of the file.
-    pub(super) mentions: Vec<(String, StationName)>,
     pub(super) problems: Vec<Problem>,
-    /// The file has streams, and can have pipelines.
-    pub(super) has_pipelines: bool,
-    /// The slots are to stand in their order.
-    pub(super) is_ordered: bool,
-    /// The slots are to be made from the streams.
-    pub(super) wanted: Option<Wanted>,
 }
 
 impl Reader {
     pub(super) fn new(root: Mark) -> Reader {
         let places = BTreeMap::from([(String::new(), root)]);
-        Reader {
-            path: String::new(),
-            places,
-            mentions: Vec::new(),
-            problems: Vec::new(),
-            has_pipelines: false,
-            is_ordered: false,
-            wanted: None,
-        }
+        Reader { path: String::new(), places, problems: Vec::new() }
     }
 
     /// Something is wrong at this place, with the key that is being read.
@@ -340,9 +323,7 @@ impl Item for BitsPerSecond {
 
 impl Item for StationName {
     fn read(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let name = reader.checked(node, "the name of a station", "", StationName::new)?;
-        reader.mentions.push((reader.path.clone(), name.clone()));
-        Some(name)
+        reader.checked(node, "the name of a station", "", StationName::new)
     }
     fn emit(&self) -> Option<Json> {
         Some(json!(self.as_str()))

@@ -5,15 +5,14 @@
 use std::fmt;
 
 use super::error::Problem;
-use super::segment_network;
 use super::suggest::did_you_mean;
 use super::tree::{self, Node, Value};
 
 /// The kinds of files in YAML or JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A network of one segment with an experiment of backends.
-    Scenario,
+    /// A network of one segment, which programs on stations and the simulator carry out.
+    Segment,
     /// Any other network.
     Network,
     /// A network file with nothing but host settings.
@@ -47,33 +46,28 @@ impl FileKind {
             };
             stations.iter().any(|station| key(station, name))
         };
+        let has_links = has("links") || has("bridges");
+        let network =
+            if has("segments") && !has_links { FileKind::Segment } else { FileKind::Network };
         match value("kind").and_then(scalar) {
-            Some("network") if has("experiment") && !has("links") => {
-                return Some(match value("experiment").is_some_and(has_changes) {
-                    true => FileKind::Network,
-                    false => FileKind::Scenario,
-                });
-            }
             Some("network") => {
-                let network = ["links", "bridges", "segments", "streams", "programs"];
-                let is_network = network.iter().any(|key| has(key));
+                let keys = ["links", "bridges", "segments", "streams", "programs", "experiment"];
+                let is_network = keys.iter().any(|key| has(key));
                 return Some(if has("programs") && !has("streams") {
                     FileKind::Programs
                 } else if !is_network && of_stations("host") {
                     FileKind::HostSettings
                 } else {
-                    FileKind::Network
+                    network
                 });
             }
             Some("experiment") => return Some(FileKind::Experiment),
             Some("hosts") => return Some(FileKind::Hosts),
             _ => {}
         }
-        let of_networks = ["links", "bridges", "host", "stations", "segments"];
-        if has("experiment") && !has("links") {
-            Some(FileKind::Scenario)
-        } else if of_networks.iter().any(|key| has(key)) {
-            Some(FileKind::Network)
+        let of_networks = ["links", "bridges", "host", "stations", "segments", "experiment"];
+        if of_networks.iter().any(|key| has(key)) {
+            Some(network)
         } else if has("streams") {
             Some(FileKind::Streams)
         } else {
@@ -81,17 +75,10 @@ impl FileKind {
         }
     }
 
-    /// Whether a text is a network of one segment without backends, which scenarios' verbs take,
-    /// too.
-    pub fn is_one_segment(text: &str) -> bool {
-        FileKind::of(text) == Some(FileKind::Network)
-            && tree::parse(text).is_ok_and(|root| segment_network::is_one(&root))
-    }
-
     /// The verb that takes a file of this kind and name.
     pub fn taken_by(&self, file: &str) -> Option<String> {
         Some(match self {
-            FileKind::Scenario => format!("timewire run {file}"),
+            FileKind::Segment => format!("timewire run {file}"),
             FileKind::Network => format!("timewire plan {file}"),
             FileKind::HostSettings => format!("timewire apply {file}"),
             FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
@@ -107,7 +94,7 @@ impl fmt::Display for FileKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FileKind::Written(schema) => write!(f, "output of schema `{schema}`"),
-            FileKind::Scenario => f.write_str("a scenario"),
+            FileKind::Segment => f.write_str("a network of one segment"),
             FileKind::Network => f.write_str("a network file"),
             FileKind::HostSettings => f.write_str("a network file with host settings alone"),
             FileKind::Experiment => f.write_str("an experiment file"),
@@ -141,14 +128,6 @@ pub(super) fn unknown_kind(root: &Node) -> Option<Problem> {
     Some(Problem { key: "kind".to_owned(), ..Problem::new(node.mark, message, hint) })
 }
 
-/// Whether cases of an experiment change the network, and have no backends.
-pub(super) fn has_changes(experiment: &Node) -> bool {
-    let Value::Map(entries) = &experiment.value else { return false };
-    let cases = entries.iter().find(|(key, _)| key.text == "cases").map(|(_, it)| &it.value);
-    let Some(Value::List(cases)) = cases else { return false };
-    cases.iter().any(|case| key(case, "change")) && !cases.iter().any(|case| key(case, "backend"))
-}
-
 fn is_ours(schema: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "./-_".contains(c);
     schema.starts_with("timewire.") && schema.len() < 60 && schema.chars().all(plain)
@@ -161,22 +140,16 @@ mod tests {
     #[test]
     fn t0_each_kind_is_known_however_broken_the_rest_is() {
         for (text, kind) in [
-            ("kind: network\nexperiment: 5", FileKind::Scenario),
-            ("name: x\nexperiment: {}", FileKind::Scenario),
+            ("kind: network\nexperiment: 5", FileKind::Network),
+            ("kind: network\nsegments: 5", FileKind::Segment),
+            ("kind: network\nexperiment: 5\nsegments: 7", FileKind::Segment),
+            ("kind: network\nsegments: 5\nlinks: 7", FileKind::Network),
             ("kind: network\nhost: 1", FileKind::Network),
-            ("kind: network\nexperiment: 5\nlinks: 7", FileKind::Network),
             ("kind: network\nstations: [{name: a, host: 7}]", FileKind::HostSettings),
             ("kind: network\nstations: [{name: a, host: 7}]\nlinks: []", FileKind::Network),
             ("timewire: 1\nlinks: []", FileKind::Network),
             ("timewire: 1\nhost: ", FileKind::Network),
-            (
-                "kind: network\nexperiment: { cases: [{ change: 7 }, { name: x }] }",
-                FileKind::Network,
-            ),
-            (
-                "kind: network\nexperiment: { cases: [{ change: 7 }, { backend: mac }] }",
-                FileKind::Scenario,
-            ),
+            ("name: x\nsegments: {}", FileKind::Segment),
             ("kind: experiment", FileKind::Experiment),
             ("kind: network\nprograms: 5", FileKind::Programs),
             ("kind: network\nprograms: []\nlinks: []", FileKind::Programs),

@@ -84,7 +84,7 @@ fn loads_of<'a>(scenario: &'a Scenario, stream: Option<&Name>) -> Vec<&'a Name> 
 
 /// Why a case with this backend does not have the metric, and which does.
 pub(super) fn lacks(metric: Metric, backend: CaseBackend) -> Option<(&'static str, &'static str)> {
-    let slots = "name a case with `backend: mac` or `backend: taprio`";
+    let slots = "name a case with slots: `by: mac` or `by: taprio` in its `schedule`";
     match (metric, backend) {
         (Metric::OutsideSlots | Metric::OutsideSlotsRealTime, CaseBackend::None) => {
             Some(("is plain Ethernet, without slots", slots))
@@ -93,12 +93,12 @@ pub(super) fn lacks(metric: Metric, backend: CaseBackend) -> Option<(&'static st
             Some(("keeps a rate, and has no slots", slots))
         }
         (Metric::OutsideRate, backend) if backend != CaseBackend::Cbs => {
-            Some(("has no reserved rate", "name a case with `backend: cbs`"))
+            Some(("has no reserved rate", "name a case with `by: cbs` in its `schedule`"))
         }
         (Metric::LaunchRefused | Metric::LaunchErrorMax, backend)
             if backend != CaseBackend::Etf =>
         {
-            Some(("has no launch times", "name a case with `backend: etf`"))
+            Some(("has no launch times", "name a case with `by: etf` in its `schedule`"))
         }
         _ => None,
     }

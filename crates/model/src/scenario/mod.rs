@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The scenario file: one YAML (or JSON) text that describes a network, its schedule, its traffic,
-//! an experiment and the limits of its verdict.
+//! The files: YAML (or JSON) texts that describe a network, its schedule, its traffic, an
+//! experiment and the limits of its verdict; where its stations are; streams of a talker.
 //!
-//! Reading has three steps, and a file with errors in one is not looked at by the next: the text
-//! becomes a tree (`tree.rs`), the tree becomes values (`item.rs`, `record.rs`, `model.rs`), and
-//! the values are compared with each other (`check.rs`) and with what Linux can do (`further.rs`).
-//! Within a step all errors are found.
+//! Reading has steps, and a file with errors in one is not looked at by the next: the text becomes
+//! a tree (`tree.rs`), the tree becomes values (`item.rs`, `record.rs`, `network.rs`), those are
+//! compared with each other (`network_check.rs`, `check_cases.rs`), and a network of one segment
+//! becomes a [`Scenario`] (`segment_network.rs`), which is compared with what programs, MACs and
+//! kernels can do (`check.rs`, `further.rs`). Within a step all errors are found.
 //!
 //! Not here: reading the file, running the experiment.
 
@@ -23,6 +24,7 @@ mod from_streams;
 mod further;
 pub mod host;
 pub mod hosts_file;
+mod include;
 mod item;
 mod kind;
 mod limits;
@@ -31,9 +33,11 @@ pub mod network;
 mod network_cases;
 mod network_check;
 mod network_plan;
+mod network_traffic;
 mod pipeline;
 mod programs;
 mod record;
+mod segment_keys;
 mod segment_network;
 mod several;
 mod slots;
@@ -46,6 +50,7 @@ pub use cyclic::{Cyclic, Sporadic};
 pub use error::{ScenarioError, ScenarioErrors};
 pub use from_streams::Need;
 pub use further::{FurtherChecks, NothingFurther, Refused};
+pub use include::{IncludeError, bundle, with_included};
 pub use kind::FileKind;
 pub use model::{
     Case, CaseBackend, Experiment, Flood, Limit, LimitRule, MacMode, MacOptions, Measured,
@@ -60,14 +65,13 @@ pub use value::{
     Ppm, Text, Word,
 };
 
-use item::{Item, Reader};
+use item::Reader;
 use network::NetworkCases;
-use serde::{Serialize, Serializer};
-use serde_json::{Value as Json, json};
+use segment_network::Origin;
 
 impl Scenario {
-    /// Reads and checks a scenario, or a network of one segment without backends; `file_name` is
-    /// for the messages. Callers use `timewire_tsn::file`, which has the further checks.
+    /// Reads and checks a network of one segment; `file_name` is for the messages. Callers use
+    /// `timewire_tsn::file`, which has the further checks.
     ///
     /// **Errors**: everything that is wrong with the text, each with its place.
     pub fn parse_with(
@@ -81,46 +85,45 @@ impl Scenario {
             return Err(failed(vec![problem]));
         }
         let mut reader = Reader::new(root.mark);
-        let mut scenario = if segment_network::is_one(&root) {
-            let network = NetworkCases::read_with(further, &root, &mut reader);
-            // Its names are checked, and those of segments are no stations.
-            reader.mentions.clear();
-            network.and_then(|network| segment_network::scenario(&network, &mut reader))
-        } else {
-            reader.has_pipelines = true;
-            Scenario::read(&root, &mut reader)
-        };
-        if let Some(scenario) = &mut scenario {
-            // What is compared with the slots is not, when there are none.
-            if derive::derive(scenario, &mut reader) && from_streams::make(scenario, &mut reader) {
-                if reader.is_ordered {
-                    slots::order(scenario, &mut reader);
-                }
-                check::check(scenario, further, &mut reader);
-            }
-        }
-        match scenario {
+        let network = NetworkCases::read_with(further, &root, &mut reader);
+        let made = network.and_then(|it| segment_network::scenario(&it, &mut reader));
+        match made.and_then(|(made, origin)| checked(made, &origin, further, &mut reader)) {
             Some(scenario) if reader.problems.is_empty() => Ok(scenario),
             _ => Err(failed(reader.problems)),
         }
     }
 }
 
-/// Writes the scenario as [`Scenario::parse_with`] reads it, with all defaults filled in.
-impl Serialize for Scenario {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.emit().serialize(serializer)
+impl Scenario {
+    /// That a file has no slots, for those who need some; `None` when it has.
+    pub fn without_slots(&self, file_name: &str, text: &str) -> Option<ScenarioErrors> {
+        let message = "there is no `schedule`, and so there are no slots".to_owned();
+        let hint = "add one, such as `schedule: { kind: tdm, transmit: 220us, slots: [a, b] }`";
+        let mark = tree::parse(text).ok()?.mark;
+        let problem = error::Problem {
+            key: "schedule".to_owned(),
+            ..error::Problem::new(mark, message, hint)
+        };
+        (!self.has_schedule).then(|| ScenarioErrors::new(file_name, text, vec![problem]))
     }
 }
 
-/// The JSON Schema (draft 2020-12) of the scenario file, as pretty JSON with a final newline.
-///
-/// It is for editors: it describes every key and value, but not what must hold between them.
-pub fn json_schema() -> String {
-    let mut schema: Json = Scenario::schema();
-    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!("Timewire scenario");
-    schema["$defs"] = json!({"group": host::Group::schema()});
-    let text = serde_json::to_string_pretty(&schema);
-    text.expect("invariant: a JSON value with text keys can be written") + "\n"
+/// A scenario with all that follows from what is written. What is compared with the slots is not,
+/// when there are none.
+fn checked(
+    mut scenario: Scenario,
+    origin: &Origin,
+    further: &dyn FurtherChecks,
+    reader: &mut Reader,
+) -> Option<Scenario> {
+    let is_whole =
+        derive::derive(&mut scenario, reader) && from_streams::make(&mut scenario, origin, reader);
+    if !is_whole {
+        return None;
+    }
+    if origin.is_along_pipelines {
+        slots::order(&mut scenario, reader);
+    }
+    check::check(&scenario, origin, further, reader);
+    Some(scenario)
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a scenario says, key by key. These definitions are the file format: the reader, the writer
-//! and the JSON Schema all come from them (`record.rs`), the documentation of a field is its
-//! description in the schema, and `= "..."` is its default.
+//! A network of one segment as kernels and programs carry it out: what a network file says with all
+//! that follows from it. The groups of keys that both share are defined here.
 
 use std::collections::BTreeSet;
 
@@ -10,81 +9,76 @@ use timewire_base::{BitsPerSecond, Port, Priority, SocketPriority, Span, Station
 use super::cyclic::{Cyclic, Sporadic};
 use super::from_streams::ceil;
 use super::host::DesiredHost;
-use super::network::NetworkKind;
 use super::pipeline::Pipeline;
 use super::programs::StationProgram;
-use super::record::{choice, kinds, record};
+use super::record::{choice, record};
 use super::several::Several;
-use super::value::{AtMost, ByteCount, Count, FormatVersion, Ipv4Prefix, Name, Text};
+use super::value::{AtMost, ByteCount, Count, Ipv4Prefix, Name, Text};
 use crate::tdm::TdmSchedule;
 
-record! {
-    /// One scenario: a network, its schedule, its traffic, the experiment and its limits.
-    pub struct Scenario {
-        /// Version of this file format.
-        timewire: FormatVersion,
-        /// What kind of file it is: `network`.
-        kind: NetworkKind,
-        /// Short name, used in directory names and results.
-        name: Name,
-        /// What the experiment shows, for people.
-        description: Text = "''",
-        /// How long each case is measured under each load.
-        duration: Span,
-        /// Time at the start of each measurement that is not counted.
-        warm_up: Span = "300ms",
-        /// Gaps of sporadic streams follow from it.
-        seed: Count<0, 0xffff_ffff> = "1",
-        /// The segment that all stations share: one.
-        segments: Vec<Segment>,
-        /// The hosts on the segment, at least two, all in one subnet.
-        stations: Vec<Station>,
-        /// Who may send when, in the cases that use TDM.
-        schedule: TdmSchedule,
-        /// How each station carries the schedule out.
-        mac: MacOptions = "{}",
-        /// Transmit queues, and ports of other programs that go before others, in the cases that
-        /// use priorities. Streams with a `priority` need no entry here.
-        queues: Queues = "{}",
-        /// The streams that are measured and the load beside them.
-        streams: Vec<Stream>,
-        /// The user's own programs, in place of Timewire's for their streams.
-        programs: Vec<StationProgram> = "[]",
-        /// How the measurement is done.
-        experiment: Experiment,
-        /// Figure that others published for the same experiment, printed beside the own result.
-        published: Option<Published>,
-        /// What must hold for the verdict to be good.
-        limits: Vec<LimitRule> = "[]",
-    }
+/// One scenario: a network, its schedule, its traffic, the experiment and its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// Short name, used in directory names and results.
+    pub name: Name,
+    /// What the experiment shows, for people.
+    pub description: Text,
+    /// How long each case is measured under each load.
+    pub duration: Span,
+    /// Time at the start of each measurement that is not counted.
+    pub warm_up: Span,
+    /// Gaps of sporadic streams follow from it.
+    pub seed: Count<0, 0xffff_ffff>,
+    /// The segment that all stations share: one.
+    pub segments: Vec<Segment>,
+    /// The hosts on the segment, at least two, all in one subnet.
+    pub stations: Vec<Station>,
+    /// Who may send when, in the cases that use TDM. Of a file without a schedule, one that
+    /// nobody carries out.
+    pub schedule: TdmSchedule,
+    /// Whether the file has a schedule.
+    pub has_schedule: bool,
+    /// How each station carries the schedule out.
+    pub mac: MacOptions,
+    /// Transmit queues, and ports of other programs that go before others, in the cases that
+    /// use priorities. Streams with a `priority` need no entry here.
+    pub queues: Queues,
+    /// The streams that are measured and the load beside them.
+    pub streams: Vec<Stream>,
+    /// The user's own programs, in place of Timewire's for their streams.
+    pub programs: Vec<StationProgram>,
+    /// How the measurement is done.
+    pub experiment: Experiment,
+    /// Figure that others published for the same experiment, printed beside the own result.
+    pub published: Option<Published>,
+    /// What must hold for the verdict to be good.
+    pub limits: Vec<LimitRule>,
 }
 
-record! {
-    /// One medium that all stations share: every frame reaches every station, and one frame at a
-    /// time is on it.
-    pub struct Segment {
-        /// Its name.
-        name: Name = "segment",
-        /// Rate of the link.
-        rate: BitsPerSecond = "100Mbit",
-        /// How long a frame takes from one end of the link to the other. More than 0us needs a
-        /// kernel with the queueing discipline netem, as the laboratory's own has it.
-        delay: Span = "0us",
-    }
+/// One medium that all stations share: every frame reaches every station, and one frame at a
+/// time is on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its name.
+    pub name: Name,
+    /// Rate of the link.
+    pub rate: BitsPerSecond,
+    /// How long a frame takes from one end of the link to the other. More than 0us needs a
+    /// kernel with the queueing discipline netem, as the laboratory's own has it.
+    pub delay: Span,
 }
 
-record! {
-    /// A host on the segment; or its name alone.
-    pub struct Station by "name" {
-        /// Name of the host; slots and streams call it by this name.
-        name: StationName,
-        /// IPv4 address on the segment and length of the subnet's prefix. Without addresses,
-        /// stations have 10.77.0.1/24, 10.77.0.2/24, and so on, in their order.
-        address: Option<Ipv4Prefix>,
-        /// What is to be set on its host, by a run on hosts and by the verbs of a host such as
-        /// `apply`.
-        host: Option<DesiredHost>,
-    }
+/// A host on the segment; or its name alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Station {
+    /// Name of the host; slots and streams call it by this name.
+    pub name: StationName,
+    /// IPv4 address on the segment and length of the subnet's prefix. Without addresses,
+    /// stations have 10.77.0.1/24, 10.77.0.2/24, and so on, in their order.
+    pub address: Option<Ipv4Prefix>,
+    /// What is to be set on its host, by a run on hosts and by the verbs of a host such as
+    /// `apply`.
+    pub host: Option<DesiredHost>,
 }
 
 record! {
@@ -177,75 +171,72 @@ record! {
     }
 }
 
-kinds! {
-    /// A stream of messages over UDP.
-    pub enum Stream by "kind" {
-        /// Measured: a client sends a request, the server answers it, the client sends the next
-        /// one.
-        RequestResponse(RequestResponse) = "request-response",
-        /// Measured: one station sends to another in each period.
-        Cyclic(Cyclic) = "cyclic",
-        /// Measured: one station sends to another at any time, with a gap before the next.
-        Sporadic(Sporadic) = "sporadic",
-        /// Measured: a computation in steps on several stations, one after the other; each hands
-        /// what it has on to the next.
-        Pipeline(Pipeline) = "pipeline",
-        /// Load that is not measured: one station sends to another at a steady rate.
-        Flood(Flood) = "flood",
-    }
-}
-
-record! {
-    /// A measured stream: a client sends a request, the server answers it, the client sends the
-    /// next one.
-    pub struct RequestResponse {
-        /// Name of the stream.
-        name: Name,
-        /// The station that sends requests.
-        talker: StationName,
-        /// The station that answers them.
-        listeners: StationName,
-        /// Length of requests and responses (UDP payload).
-        size: ByteCount,
-        /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
-        /// a priority is a real-time stream: its programs run with a real-time policy. Without,
-        /// it is best effort.
-        priority: Option<Priority>,
-        /// UDP port of the listener; no other stream may use it. Without, the next free one from
-        /// 15001 on.
-        port: Option<Port>,
-        /// A message that arrives later than this after it was sent is counted as late.
-        deadline: Span,
-        /// A request not answered by then is counted as lost, and the client sends the next one.
-        timeout: Span,
-        /// In which loads of the experiment the stream runs; without it, in all.
-        loads: Option<Vec<Name>>,
-    }
-}
-
-record! {
+/// A stream of messages over UDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Measured: a client sends a request, the server answers it, the client sends the next
+    /// one.
+    RequestResponse(RequestResponse),
+    /// Measured: one station sends to another in each period.
+    Cyclic(Cyclic),
+    /// Measured: one station sends to another at any time, with a gap before the next.
+    Sporadic(Sporadic),
+    /// Measured: a computation in steps on several stations, one after the other; each hands
+    /// what it has on to the next.
+    Pipeline(Pipeline),
     /// Load that is not measured: one station sends to another at a steady rate.
-    pub struct Flood {
-        /// Name of the stream.
-        name: Name,
-        /// The station that sends.
-        talker: StationName,
-        /// The station that receives.
-        listeners: StationName,
-        /// Length of a message (UDP payload).
-        size: ByteCount,
-        /// UDP port of the listener; no other stream may use it. Without, the next free one from
-        /// 15001 on.
-        port: Option<Port>,
-        /// How much is sent, counted as the link is kept busy by it. More than a slot can carry
-        /// keeps the queue full.
-        rate: BitsPerSecond,
-        /// How many messages are sent at once; the mean rate stays. A burst that is longer than a
-        /// slot waits in the station's queue for the next ones.
-        burst: Count<1, 1024> = "1",
-        /// In which loads of the experiment the stream runs; without it, in all.
-        loads: Option<Vec<Name>>,
-    }
+    Flood(Flood),
+}
+
+/// A measured stream: a client sends a request, the server answers it, the client sends the
+/// next one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestResponse {
+    /// Name of the stream.
+    pub name: Name,
+    /// The station that sends requests.
+    pub talker: StationName,
+    /// The station that answers them.
+    pub listeners: StationName,
+    /// Length of requests and responses (UDP payload).
+    pub size: ByteCount,
+    /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
+    /// a priority is a real-time stream: its programs run with a real-time policy. Without,
+    /// it is best effort.
+    pub priority: Option<Priority>,
+    /// UDP port of the listener; no other stream may use it. Without, the next free one from
+    /// 15001 on.
+    pub port: Option<Port>,
+    /// A message that arrives later than this after it was sent is counted as late.
+    pub deadline: Span,
+    /// A request not answered by then is counted as lost, and the client sends the next one.
+    pub timeout: Span,
+    /// In which loads of the experiment the stream runs; without it, in all.
+    pub loads: Option<Vec<Name>>,
+}
+
+/// Load that is not measured: one station sends to another at a steady rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flood {
+    /// Name of the stream.
+    pub name: Name,
+    /// The station that sends.
+    pub talker: StationName,
+    /// The station that receives.
+    pub listeners: StationName,
+    /// Length of a message (UDP payload).
+    pub size: ByteCount,
+    /// UDP port of the listener; no other stream may use it. Without, the next free one from
+    /// 15001 on.
+    pub port: Option<Port>,
+    /// How much is sent, counted as the link is kept busy by it. More than a slot can carry
+    /// keeps the queue full.
+    pub rate: BitsPerSecond,
+    /// How many messages are sent at once; the mean rate stays. A burst that is longer than a
+    /// slot waits in the station's queue for the next ones.
+    pub burst: Count<1, 1024>,
+    /// In which loads of the experiment the stream runs; without it, in all.
+    pub loads: Option<Vec<Name>>,
 }
 
 /// What the results have an entry for: a cyclic stream, one with requests and responses, a whole
@@ -322,41 +313,38 @@ impl StreamClass {
     }
 }
 
-record! {
-    /// How the measurement is done: each case under each load, one after the other.
-    pub struct Experiment {
-        /// How long each case is measured under each load with `--quick`; without it, 1s, or
-        /// `duration` where that is shorter.
-        quick_duration: Option<Span>,
-        /// Names of the loads; a stream names those in which it runs.
-        loads: Vec<Name>,
-        /// What is compared.
-        cases: Vec<Case>,
-    }
+/// How the measurement is done: each case under each load, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Experiment {
+    /// How long each case is measured under each load with `--quick`; without it, 1s, or
+    /// `duration` where that is shorter.
+    pub quick_duration: Option<Span>,
+    /// Names of the loads; a stream names those in which it runs.
+    pub loads: Vec<Name>,
+    /// What is compared.
+    pub cases: Vec<Case>,
 }
 
-record! {
-    /// One of the configurations that are compared.
-    pub struct Case {
-        /// Name of the case.
-        name: Name,
-        /// Title of the case in tables.
-        title: Text,
-        /// Whether the schedule is in force, and what carries it out.
-        backend: CaseBackend,
-        /// Whether the priorities of streams and `queues` are in force.
-        priorities: bool = "false",
-        /// When client and server of a real-time stream send.
-        release: Release = "free",
-        /// With the aligned release: how long before the slot of its station a program sends. Long
-        /// enough for the message to pass the stack, short enough to be fresh.
-        lead: Option<Span>,
-    }
+/// One of the configurations that are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Name of the case.
+    pub name: Name,
+    /// Title of the case in tables.
+    pub title: Text,
+    /// Whether the schedule is in force, and what carries it out.
+    pub backend: CaseBackend,
+    /// Whether the priorities of streams and `queues` are in force.
+    pub priorities: bool,
+    /// When client and server of a real-time stream send.
+    pub release: Release,
+    /// With the aligned release: how long before the slot of its station a program sends. Long
+    /// enough for the message to pass the stack, short enough to be fresh.
+    pub lead: Option<Span>,
 }
 
 choice! {
-    /// Whether the schedule is in force in a case, and what carries it out. All but `none` and
-    /// `mac` need a kernel that has the queueing disciplines, as the laboratory's own does.
+    /// Whether the schedule is in force in a case, and what carries it out.
     pub enum CaseBackend {
         /// Plain Ethernet.
         None = "none",
@@ -406,27 +394,26 @@ record! {
     }
 }
 
-record! {
-    /// Limits of the verdict: one, or one for each of several streams, cases and loads.
-    pub struct LimitRule {
-        /// Stable short name. Where there are several limits, each has its stream, case and load
-        /// behind it, as far as there are several: `slots-kept-tdm-flood`.
-        id: Name,
-        /// What is judged.
-        metric: Metric,
-        /// The measured stream, or several; all metrics but those of the segment, `outside-...`,
-        /// need it.
-        stream: Option<Several<Name>>,
-        /// The case, or several; without it, all that have the metric.
-        case: Option<Several<Name>>,
-        /// The load, or several; without it, all in which the stream runs.
-        load: Option<Several<Name>>,
-        /// The largest good value: a time such as 1040us for times, a share such as 0.1% for
-        /// shares, and a bare number such as 0.5 with `relative_to`.
-        at_most: AtMost,
-        /// Judge the value divided by the same metric of another case or load.
-        relative_to: Option<ReferenceRule>,
-    }
+/// Limits of the verdict: one, or one for each of several streams, cases and loads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitRule {
+    /// Stable short name. Where there are several limits, each has its stream, case and load
+    /// behind it, as far as there are several: `slots-kept-tdm-flood`.
+    pub id: Name,
+    /// What is judged.
+    pub metric: Metric,
+    /// The measured stream, or several; all metrics but those of the segment, `outside-...`,
+    /// need it.
+    pub stream: Option<Several<Name>>,
+    /// The case, or several; without it, all that have the metric.
+    pub case: Option<Several<Name>>,
+    /// The load, or several; without it, all in which the stream runs.
+    pub load: Option<Several<Name>>,
+    /// The largest good value: a time such as 1040us for times, a share such as 0.1% for
+    /// shares, and a bare number such as 0.5 with `relative_to`.
+    pub at_most: AtMost,
+    /// Judge the value divided by the same metric of another case or load.
+    pub relative_to: Option<ReferenceRule>,
 }
 
 record! {
@@ -520,14 +507,17 @@ choice! {
         /// The same, of the frames of real-time streams.
         OutsideSlotsRealTime = "outside-slots-real-time",
         /// Share of the real-time frames on the segment that came before the reserved rate and
-        /// burst of their station let them, in a case with `backend: cbs`.
+        /// burst of their station let them, in a case with `by: cbs`.
         OutsideRate = "outside-rate",
         /// Share of the messages sent that the kernel dropped because of their launch time, in a
-        /// case with `backend: etf`.
+        /// case with `by: etf`.
         LaunchRefused = "launch-refused",
         /// Longest time from the instant for which a frame was launched to the segment, in a case
-        /// with `backend: etf`.
+        /// with `by: etf`.
         LaunchErrorMax = "launch-error-max",
+        /// Transmissions outside the windows of their class, one at each hop, as a share of the
+        /// messages: of networks with gates, not of slots.
+        OutsideWindows = "outside-windows",
     }
 }
 
@@ -690,7 +680,11 @@ impl Stream {
             Stream::Pipeline(s) => {
                 let all = s.stations.iter().enumerate();
                 let senders = all.take(s.stations.len().saturating_sub(1));
-                senders.map(|(i, station)| (format!("stations[{i}]"), station)).collect()
+                let key = |i: usize| match i.checked_sub(1) {
+                    None => "talker".to_owned(),
+                    Some(i) => format!("listeners[{i}]"),
+                };
+                senders.map(|(i, station)| (key(i), station)).collect()
             }
             Stream::Cyclic(s) => vec![("talker".to_owned(), &s.talker)],
             Stream::Sporadic(s) => vec![("talker".to_owned(), &s.talker)],
@@ -770,8 +764,24 @@ impl Case {
 impl Metric {
     /// Whether it is a time.
     pub fn is_time(self) -> bool {
-        !(self.is_of_segment()
-            || matches!(self, Metric::Lost | Metric::Late | Metric::LaunchRefused))
+        let is_share = matches!(
+            self,
+            Metric::Lost | Metric::Late | Metric::LaunchRefused | Metric::OutsideWindows
+        );
+        !(self.is_of_segment() || is_share)
+    }
+
+    /// Whether networks with links are judged by it.
+    pub fn is_of_networks(self) -> bool {
+        matches!(
+            self,
+            Metric::LatencyMax
+                | Metric::LatencyP99
+                | Metric::LatencyMean
+                | Metric::Jitter
+                | Metric::Lost
+                | Metric::OutsideWindows
+        )
     }
 
     /// Whether it is of frames on the segment, and not of one stream.

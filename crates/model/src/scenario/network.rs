@@ -4,22 +4,27 @@
 
 use serde_json::{Value as Json, json};
 use timewire_base::wire::MacAddress;
-use timewire_base::{BitsPerSecond, FrameLen, Span, StationName};
+use timewire_base::{BitsPerSecond, FrameLen, Port, Span, StationName};
 
 pub use super::device::{DeviceModel, NetDevice, Profile};
 use super::host::{DesiredHost, Group};
 use super::item::{Item, Reader};
-use super::model::{MacOptions, ReferenceRule};
+use super::model::{MacOptions, Metric, Published, Queues, ReferenceRule};
 pub use super::network_cases::{NetExperiment, NetworkCase, NetworkCases, RelativeLimit};
 pub use super::network_plan::NetReserve;
+pub use super::network_traffic::{
+    NetAfter, NetCyclic, NetFlood, NetPipeline, NetReplay, NetRequest, NetRequestResponse,
+    NetSporadic, NetTraffic,
+};
 use super::programs::StationProgram;
 use super::record::{choice, kinds, record};
 use super::several::Several;
+pub use super::slots::{NetSchedule, ScheduleBy};
 use super::tree::{Node, Value};
 use super::value::{
-    AtMost, ByteCount, Capacity, Count, Drift, FormatVersion, LossShare, Name, Offset, Text,
+    AtMost, ByteCount, Capacity, Count, Drift, FormatVersion, Ipv4Prefix, LossShare, Name, Offset,
+    Text,
 };
-use crate::tdm::TdmSchedule;
 
 record! {
     /// A network, its traffic, its faults and the limits of its verdict; or host settings alone.
@@ -55,10 +60,13 @@ record! {
         /// Segments that several stations share, half duplex.
         segments: Vec<NetSegment> = "[]",
         /// Slots of the stations: in each, one station may send frames of all classes.
-        schedule: Option<TdmSchedule>,
+        schedule: Option<NetSchedule>,
         /// How kernels on a segment carry the schedule out. Without it, as its keys have it, and
         /// queues of 1000 frames.
         mac: Option<MacOptions>,
+        /// On a segment: transmit queues, and ports of other programs that go before others.
+        /// Streams with a `class` need no entry here.
+        queues: Queues = "{}",
         /// Ports that are not plain.
         ports: Vec<NetPort> = "[]",
         /// Streams of messages. Host settings need none, nor a planner to which others are given.
@@ -69,6 +77,9 @@ record! {
         faults: Vec<NetFault> = "[]",
         /// What is compared; without it, the network runs as it is.
         experiment: Option<NetExperiment>,
+        /// On a segment: a figure that others published for the same experiment, printed beside the
+        /// own result.
+        published: Option<Published>,
         /// The verdict.
         limits: Vec<NetLimit> = "[]",
     }
@@ -89,6 +100,9 @@ record! {
         name: StationName,
         /// Addresses of its NICs, by which requests for streams name it.
         mac: Vec<MacAddress> = "[]",
+        /// On a segment: its IPv4 address and the length of the subnet's prefix. Without addresses,
+        /// stations have 10.77.0.1/24, 10.77.0.2/24, and so on, in their order.
+        address: Option<Ipv4Prefix>,
         /// From the release of a message to the queue of its port.
         send: NetDelay = "0us",
         /// From the last bit of a frame to the application.
@@ -295,7 +309,8 @@ record! {
         name: Name,
         /// The station that sends.
         talker: StationName,
-        /// The station that receives, or a list of them.
+        /// The station that receives, or a list of them; of a pipeline, the stations after the
+        /// first, in the order of the computation.
         listeners: Several<StationName>,
         /// Its traffic class at every port; 7 is the most urgent.
         class: Count<0, 7> = "0",
@@ -312,6 +327,12 @@ record! {
         max_jitter: Option<Span>,
         /// The largest share of messages that may be lost.
         max_loss: Option<AtMost>,
+        /// On a segment: a message that takes longer is counted as late. Without it, `max_latency`;
+        /// without that, its period, or the `timeout` of requests.
+        deadline: Option<Span>,
+        /// On a segment: UDP port of the listener, and of the following ones of a pipeline the next
+        /// higher ones. Without it, the next free one from 15001 on.
+        port: Option<Port>,
         /// Its frames have launch times so much after their release.
         launch: Option<Span>,
         /// Bridges shape it asynchronously.
@@ -331,104 +352,6 @@ record! {
         burst: ByteCount,
         /// A frame that would have to wait longer is dropped.
         max_residence: Span = "10ms",
-    }
-}
-
-kinds! {
-    /// When messages are released.
-    pub enum NetTraffic by "kind" {
-        /// In every period, by the station's clock.
-        Cyclic(NetCyclic) = "cyclic",
-        /// At any time, with a gap before the next.
-        Sporadic(NetSporadic) = "sporadic",
-        /// At a rate, by the station's clock.
-        Flood(NetFlood) = "flood",
-        /// The next when the answer to the last has come.
-        Request(NetRequest) = "request",
-        /// One for each message of another stream that arrives: an answer, or a step of a
-        /// pipeline.
-        After(NetAfter) = "after",
-        /// As captured: the frames of a file, at their times and with their lengths.
-        Replay(NetReplay) = "replay",
-    }
-}
-
-record! {
-    /// Messages in every period.
-    pub struct NetCyclic {
-        /// The period.
-        period: Span,
-        /// When in the period.
-        offset: Span = "0us",
-        /// How much later it really is.
-        jitter: NetDelay = "0us",
-        /// Messages in each period.
-        burst: Count<1, 100000> = "1",
-        /// From one to the next of those.
-        spacing: Span = "0us",
-    }
-}
-
-record! {
-    /// Messages at any time.
-    pub struct NetSporadic {
-        /// From one to the next.
-        gap: NetDelay,
-    }
-}
-
-record! {
-    /// Messages at a rate.
-    pub struct NetFlood {
-        /// The rate of the link that they take, preamble and gap included.
-        rate: BitsPerSecond,
-        /// Messages that are released at once.
-        burst: Count<1, 1000> = "1",
-    }
-}
-
-record! {
-    /// Requests.
-    pub struct NetRequest {
-        /// The stream with the answers.
-        answer: Name,
-        /// From an answer to the next request.
-        think: NetDelay = "0us",
-        /// Without an answer the next goes after this.
-        timeout: Span = "100ms",
-        /// When the first goes.
-        first: Span = "0us",
-    }
-}
-
-record! {
-    /// Messages that follow others.
-    pub struct NetAfter {
-        /// The stream that it follows.
-        follows: Name,
-        /// How long the station needs to make the message.
-        work: NetDelay = "0us",
-        /// Latencies count from the release of the first message of the chain.
-        from_start: bool = "false",
-    }
-}
-
-record! {
-    /// Frames of a capture.
-    pub struct NetReplay {
-        /// The capture, pcapng or pcap, beside this file.
-        file: Text,
-        /// When the first frame of the file is due, whether it is taken or not, by the station's
-        /// clock: streams of one file keep their distance.
-        offset: Span = "0us",
-        /// Only frames of this VLAN.
-        vlan: Option<Count<0, 4094>>,
-        /// Only frames with this priority in their VLAN tag.
-        pcp: Option<Count<0, 7>>,
-        /// Only frames from this MAC address.
-        source: Option<MacAddress>,
-        /// Only frames to this MAC address.
-        destination: Option<MacAddress>,
     }
 }
 
@@ -657,9 +580,10 @@ record! {
         /// Its name; of several streams, each has its name behind it.
         id: Name,
         /// What is limited.
-        metric: NetMetric,
-        /// Of which stream, or of which several.
-        stream: Several<Name>,
+        metric: Metric,
+        /// Of which stream, or of which several; all metrics but those of the segment,
+        /// `outside-slots` and so on, need it.
+        stream: Option<Several<Name>>,
         /// The case of the experiment, or several; without it, all.
         case: Option<Several<Name>>,
         /// The load of the experiment, or several; without it, all in which the stream runs.
@@ -679,30 +603,11 @@ pub struct StreamLimit {
     /// `-lost`.
     pub id: String,
     /// What is limited.
-    pub metric: NetMetric,
+    pub metric: Metric,
     /// Of which stream.
     pub stream: Name,
     /// The largest good value: a time or a share.
     pub at_most: AtMost,
-}
-
-choice! {
-    /// What a limit is about.
-    pub enum NetMetric {
-        /// The longest time from release to application.
-        LatencyMax = "latency-max",
-        /// 99 of 100 messages need at most this.
-        LatencyP99 = "latency-p99",
-        /// The mean time.
-        LatencyMean = "latency-mean",
-        /// The longest less the shortest time.
-        Jitter = "jitter",
-        /// The share of messages that are lost.
-        Lost = "lost",
-        /// Transmissions outside the windows of their class, one at each hop, as a share of the
-        /// messages.
-        OutsideWindows = "outside-windows",
-    }
 }
 
 impl NetworkFile {
@@ -711,7 +616,12 @@ impl NetworkFile {
     pub fn all_limits(&self) -> Vec<StreamLimit> {
         let written = self.limits.iter().filter(|limit| limit.relative_to.is_none());
         let written = written.flat_map(NetLimit::of_streams);
-        written.chain(self.streams.iter().flat_map(NetStream::limits)).collect()
+        written.chain(self.limits_of_streams()).collect()
+    }
+
+    /// The limits that follow from the streams.
+    pub(super) fn limits_of_streams(&self) -> Vec<StreamLimit> {
+        self.streams.iter().flat_map(NetStream::limits).collect()
     }
 
     /// The file as [`NetworkCases::parse_with`] reads it, with all defaults filled in.
@@ -721,11 +631,16 @@ impl NetworkFile {
 }
 
 impl NetLimit {
+    /// The streams that it names.
+    pub(super) fn streams(&self) -> &[Name] {
+        self.stream.as_ref().map(Several::all).unwrap_or_default()
+    }
+
     /// One for each of its streams.
     fn of_streams(&self) -> impl Iterator<Item = StreamLimit> {
-        let NetLimit { id, metric, stream, at_most, .. } = self;
-        let several = stream.all().len() > 1;
-        stream.all().iter().map(move |stream| StreamLimit {
+        let NetLimit { id, metric, at_most, .. } = self;
+        let several = self.streams().len() > 1;
+        self.streams().iter().map(move |stream| StreamLimit {
             id: if several { format!("{id}-{stream}") } else { id.to_string() },
             metric: *metric,
             stream: stream.clone(),
@@ -735,13 +650,23 @@ impl NetLimit {
 }
 
 impl NetStream {
+    /// What results call it, and the messages of a pipeline by their own names.
+    pub(super) fn result_names(&self) -> Vec<Name> {
+        let messages = match self.traffic {
+            NetTraffic::Pipeline(_) => self.listeners.all().len(),
+            _ => 0,
+        };
+        let of = |number: usize| Name::new(&format!("{}-{number}", self.name));
+        std::iter::once(self.name.clone()).chain((1..=messages).filter_map(of)).collect()
+    }
+
     /// The limits that follow from what it asks for.
     pub(super) fn limits(&self) -> Vec<StreamLimit> {
         let asked = |most: Option<Span>| most.filter(|_| !self.scheduled).map(AtMost::Time);
         let limits = [
-            ("latency", NetMetric::LatencyMax, asked(self.max_latency)),
-            ("jitter", NetMetric::Jitter, asked(self.max_jitter)),
-            ("lost", NetMetric::Lost, self.max_loss),
+            ("latency", Metric::LatencyMax, asked(self.max_latency)),
+            ("jitter", Metric::Jitter, asked(self.max_jitter)),
+            ("lost", Metric::Lost, self.max_loss),
         ];
         let limits = limits.into_iter().filter_map(|(what, metric, at_most)| {
             let (id, stream) = (format!("{}-{what}", self.name), self.name.clone());
@@ -785,6 +710,10 @@ pub fn network_schema() -> String {
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("Timewire network");
     schema["$defs"] = json!({"group": Group::schema()});
+    schema["properties"]["include"] = json!({
+        "description": "A file beside this one, or a list of them, which this one changes.",
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+    });
     let text = serde_json::to_string_pretty(&schema);
     text.expect("invariant: a JSON value with text keys can be written") + "\n"
 }

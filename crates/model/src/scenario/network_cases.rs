@@ -8,25 +8,25 @@ use timewire_base::{Span, StationName};
 
 use super::ScenarioErrors;
 use super::change::{Change, find, merged, name_of};
-use super::check_cases::{check, judged, refuse_cases};
+use super::check_cases::{check, check_quick, judged, refuse_cases};
 use super::error::Problem;
 use super::further::FurtherChecks;
 use super::item::{Item, Reader};
 use super::kind::unknown_kind;
-use super::model::ReferenceRule;
+use super::model::{Metric, ReferenceRule};
 use super::network::{
-    NetFault, NetLateFault, NetLimit, NetMetric, NetStream, NetStreamFault, NetTraffic, NetworkFile,
+    NetFault, NetLateFault, NetLimit, NetStream, NetStreamFault, NetTraffic, NetworkFile,
 };
 use super::record::record;
 use super::several::Several;
 use super::tree::{self, Node, Value};
 use super::value::{AtMost, Name, Text};
-use super::{network_check, network_plan};
+use super::{network_check, network_plan, segment_keys};
 
 record! {
     /// What is compared: each case under each load, one after the other.
     pub struct NetExperiment {
-        /// How long each of them runs with `--quick`; without it, as long as `duration` says.
+        /// How long each of them runs with `--quick`, which needs it.
         quick_duration: Option<Span>,
         /// Names of the loads; a stream names those in which it runs.
         loads: Vec<Name> = "[all]",
@@ -70,9 +70,9 @@ impl NetworkCase {
         format!("{}/{}/{}", self.file.name, self.case, self.load)
     }
 
-    /// Whether a stream of this name runs in it.
+    /// Whether a stream of this name runs in it, or a pipeline with messages of this name.
     pub(super) fn has(&self, stream: &Name) -> bool {
-        self.file.streams.iter().any(|it| it.name == *stream)
+        self.file.streams.iter().any(|it| it.result_names().contains(stream))
     }
 }
 
@@ -82,7 +82,7 @@ pub struct RelativeLimit {
     /// Its name; where its rule stands for several, with the stream, case and load behind it.
     pub id: String,
     /// What is judged.
-    pub metric: NetMetric,
+    pub metric: Metric,
     /// The stream.
     pub stream: Name,
     /// The case.
@@ -108,6 +108,8 @@ pub struct NetworkCases {
     pub relative: Vec<RelativeLimit>,
     /// Whether the file has an experiment.
     pub has_experiment: bool,
+    /// The file as it is written, with all that is left out.
+    pub written: NetworkFile,
 }
 
 impl NetworkCases {
@@ -275,8 +277,8 @@ impl NetworkFile {
             .filter(|it| it.relative_to.is_none() && it.is_about(case, load))
             .filter_map(|limit| {
                 let there = |name: &&Name| names.contains(name.as_str());
-                let own: Vec<Name> = limit.stream.all().iter().filter(there).cloned().collect();
-                let stream = Several::of(own)?;
+                let own: Vec<Name> = limit.streams().iter().filter(there).cloned().collect();
+                let stream = Some(Several::of(own)?);
                 Some(NetLimit { stream, case: None, load: None, ..limit.clone() })
             })
             .collect();
@@ -296,6 +298,7 @@ fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkF
         reader.fail_at("streams", "there is no stream".into(), hint);
     }
     network_check::check(&file, checks.further, reader);
+    segment_keys::check(&file, reader);
     network_plan::check(&file, reader);
     Some(file)
 }
@@ -312,7 +315,8 @@ fn cases(
         let (case, title, load) = (ONLY_CASE.to_owned(), String::new(), ONLY_LOAD.to_owned());
         let only = NetworkCase { case, title, load, file: file.clone(), quick_duration: None };
         let (cases, relative) = (vec![only], Vec::new());
-        return Some(NetworkCases { base: file, cases, relative, has_experiment: false });
+        let (written, has_experiment) = (base, false);
+        return Some(NetworkCases { base: file, cases, relative, has_experiment, written });
     };
     let networks = experiment.cases.len().saturating_mul(experiment.loads.len());
     if root.size().saturating_mul(networks) > MAX_BYTES {
@@ -351,7 +355,8 @@ fn cases(
         return None;
     }
     let relative = relative_limits(&base, &cases);
-    Some(NetworkCases { base: base.under(None, None), cases, relative, has_experiment: true })
+    let (written, base) = (base.clone(), base.under(None, None));
+    Some(NetworkCases { base, cases, relative, has_experiment: true, written })
 }
 
 /// Each problem once: cases share most of a file.
@@ -383,18 +388,8 @@ fn changed(
         for stream in file.iter().flat_map(|file| &file.streams) {
             answered(file.as_ref(), stream, &experiment.loads, &mut reader);
         }
-        let file = file.as_ref();
-        if let (Some(quick), Some(file)) = (experiment.quick_duration, file) {
-            let at = "experiment.quick_duration";
-            let (least, most) = (file.warm_up, file.duration);
-            if quick <= least {
-                let message = format!("nothing is counted in {quick} after {least}");
-                reader.fail_at(at, message, "write a time above the warm-up");
-            }
-            if quick > most {
-                let message = format!("the quick run of {quick} is longer than `duration`, {most}");
-                reader.fail_at(at, message, "write a time of at most `duration`");
-            }
+        if let Some(file) = &file {
+            check_quick(file, experiment, &mut reader);
         }
     }
     let of_case = |mut problem: Problem| {
@@ -435,7 +430,7 @@ fn relative_limits(file: &NetworkFile, cases: &[NetworkCase]) -> Vec<RelativeLim
     for limit in &file.limits {
         let Some(to) = &limit.relative_to else { continue };
         let of = |stream| limit.relative(to, stream, cases).into_iter().map(move |it| (stream, it));
-        let own: Vec<_> = limit.stream.all().iter().flat_map(of).collect();
+        let own: Vec<_> = limit.streams().iter().flat_map(of).collect();
         let several = own.len() > 1;
         all.extend(own.into_iter().map(|(stream, (it, to_case, to_load))| RelativeLimit {
             id: match several {
@@ -653,7 +648,7 @@ limits:
             ("load: busy,\n", "load: full,\n", "limits[1].load", "no load `full`"),
             ("{ case: plain }", "{ case: plan }", "limits[2].relative_to.case", "no case `plan`"),
             ("{ case: plain }", "{}", "limits[2].relative_to", "neither a case nor a load"),
-            ("at_most: 0.5", "at_most: 5us", "limits[2].at_most", "a bare number such as 0.5"),
+            ("at_most: 0.5", "at_most: 5us", "limits[2].at_most", "is not a ratio"),
             ("change: { streams: { control", "change: [{ control", "", ""),
         ] {
             let text = GOOD.replacen(from, to, 1);

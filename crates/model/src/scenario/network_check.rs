@@ -8,14 +8,16 @@ use serde_json::Value as Json;
 use timewire_base::{BitsPerSecond, Span, StationName, parse_span};
 
 use super::check_cases::each_once;
+use super::check_limits::{check_bound, check_metric};
 use super::further::FurtherChecks;
 use super::host;
 use super::item::Reader;
 use super::network::{
-    NetCbsRules, NetDelay, NetDrawn, NetFault, NetGates, NetLink, NetMetric, NetPort, NetRecorded,
-    NetStream, NetTraffic, NetworkFile,
+    NetCbsRules, NetDelay, NetDrawn, NetFault, NetGates, NetLink, NetPort, NetRecorded, NetStream,
+    NetTraffic, NetworkFile,
 };
 use super::programs::{check_loads, check_words};
+use super::several::Several;
 use super::suggest::{did_you_mean, listed};
 use super::value::{AtMost, Name};
 
@@ -42,7 +44,7 @@ pub(super) fn check(file: &NetworkFile, further: &dyn FurtherChecks, reader: &mu
         let message = format!("{} is no duration: it is above zero, at most a day", file.duration);
         reader.fail_at("duration", message, "");
     }
-    if file.warm_up >= file.duration {
+    if file.warm_up >= file.duration && file.duration > Span::ZERO {
         let message = format!("nothing is counted in {} after {}", file.duration, file.warm_up);
         reader.fail_at("warm_up", message, "write a time below the duration");
     }
@@ -104,9 +106,15 @@ impl Checker<'_> {
                 reader.fail_at(&format!("limits[{i}].id"), message, "give it another name");
             }
         }
-        let slots = self.file.schedule.iter().flat_map(|schedule| schedule.slots());
-        for (i, slot) in slots.enumerate() {
-            self.node(reader, &format!("schedule.slots[{i}].station"), &slot.station);
+        if let Some(schedule) = &self.file.schedule {
+            let written = schedule.slots.slots().iter().filter(|_| schedule.wanted.is_none());
+            for (i, slot) in written.enumerate() {
+                self.node(reader, &format!("schedule.slots[{i}].station"), &slot.station);
+            }
+            for (i, station) in schedule.wanted_stations().iter().enumerate() {
+                let key = format!("schedule.from_streams.stations[{i}]");
+                self.node(reader, &key, station);
+            }
         }
     }
 
@@ -273,6 +281,7 @@ impl Checker<'_> {
                     self.follows(reader, &key, &after.follows, &stream.talker);
                     self.begins(reader, &key, i);
                 }
+                NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {}
                 NetTraffic::Replay(replay) => {
                     if replay.file.as_str().is_empty() {
                         let message = "there is no file without a name".to_owned();
@@ -410,27 +419,16 @@ impl Checker<'_> {
     }
 
     fn limits(&self, reader: &mut Reader) {
+        let names: Vec<Name> = self.file.streams.iter().flat_map(NetStream::result_names).collect();
+        let names: Vec<&str> = names.iter().map(Name::as_str).collect();
         for (i, limit) in self.file.limits.iter().enumerate() {
-            each_once(reader, &format!("limits[{i}].stream"), Some(limit.stream.all()));
-            for (key, stream) in limit.stream.keyed(&format!("limits[{i}].stream")) {
-                self.stream(reader, &key, stream);
+            let key = format!("limits[{i}].stream");
+            each_once(reader, &key, limit.stream.as_ref().map(Several::all));
+            for (key, stream) in limit.stream.iter().flat_map(|it| it.keyed(&key)) {
+                known(reader, &key, "stream", stream.as_str(), &names);
             }
-            let relative = limit.relative_to.is_some();
-            let share = matches!(limit.metric, NetMetric::Lost | NetMetric::OutsideWindows);
-            let right = match limit.at_most {
-                AtMost::Time(_) => !share && !relative,
-                AtMost::Share(_) => share && !relative,
-                AtMost::Ratio(_) => relative,
-            };
-            if !right {
-                let wanted = match (relative, share) {
-                    (true, _) => "a bare number such as 0.5, with `relative_to`",
-                    (_, true) => "a share such as 0.1%",
-                    (_, false) => "a time such as 500us",
-                };
-                let message = format!("`{}` is limited by {wanted}", limit.metric.word());
-                reader.fail_at(&format!("limits[{i}].at_most"), message, "");
-            }
+            check_metric(reader, &format!("limits[{i}]"), limit);
+            check_bound(reader, &format!("limits[{i}]"), limit);
         }
     }
 

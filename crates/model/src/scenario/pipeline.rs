@@ -2,45 +2,41 @@
 //! A computation in steps on several stations, as traffic: its keys, what is measured of it, and
 //! what must hold between its keys.
 
-use std::collections::BTreeSet;
-
 use timewire_base::{Port, Priority, Span, StationName};
 
 use super::item::Reader;
 use super::model::{Measured, MessageFlow, Release, Scenario, Stream, StreamClass, filled};
-use super::record::record;
 use super::value::{ByteCount, Count, Name};
 
-record! {
-    /// A measured stream: a computation in steps on several stations. The first makes a stimulus,
-    /// each computes with it and hands it on to the next, and the last one ends it.
-    pub struct Pipeline {
-        /// Name of the stream. The connection from the first station to the second is measured as
-        /// this name with `-1` behind it, the next one with `-2`, and so on.
-        name: Name,
-        /// The stations in the order of the computation, from the source to the sink.
-        stations: Vec<StationName>,
-        /// Components of the computation on each station, one after the other.
-        components: Count<1, 16> = "2",
-        /// How long each component computes.
-        compute: Span = "0us",
-        /// Length of the messages (UDP payload).
-        size: ByteCount,
-        /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
-        /// a priority is a real-time stream: its programs run with a real-time policy.
-        priority: Option<Priority>,
-        /// UDP port of the second station; that of the third is the next higher one, and so on. No
-        /// other stream may use them. Without, the next free ones from 15001 on.
-        port: Option<Port>,
-        /// From one stimulus to the next; without it, one cycle of the schedule. A stimulus that is
-        /// due while the source computes is left out.
-        period: Option<Span>,
-        /// A stimulus that the sink has not done so long after the source began is counted as late,
-        /// and so is a message that takes longer.
-        deadline: Span,
-        /// In which loads of the experiment the stream runs; without it, in all.
-        loads: Option<Vec<Name>>,
-    }
+/// A measured stream: a computation in steps on several stations. The first makes a stimulus,
+/// each computes with it and hands it on to the next, and the last one ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pipeline {
+    /// Name of the stream. The connection from the first station to the second is measured as
+    /// this name with `-1` behind it, the next one with `-2`, and so on.
+    pub name: Name,
+    /// The stations in the order of the computation, from the source to the sink.
+    pub stations: Vec<StationName>,
+    /// Components of the computation on each station, one after the other.
+    pub components: Count<1, 16>,
+    /// How long each component computes.
+    pub compute: Span,
+    /// Length of the messages (UDP payload).
+    pub size: ByteCount,
+    /// Its transmit and receive queue in the cases that use priorities, 1 first. A stream with
+    /// a priority is a real-time stream: its programs run with a real-time policy.
+    pub priority: Option<Priority>,
+    /// UDP port of the second station; that of the third is the next higher one, and so on. No
+    /// other stream may use them. Without, the next free ones from 15001 on.
+    pub port: Option<Port>,
+    /// From one stimulus to the next; without it, one cycle of the schedule. A stimulus that is
+    /// due while the source computes is left out.
+    pub period: Option<Span>,
+    /// A stimulus that the sink has not done so long after the source began is counted as late,
+    /// and so is a message that takes longer.
+    pub deadline: Span,
+    /// In which loads of the experiment the stream runs; without it, in all.
+    pub loads: Option<Vec<Name>>,
 }
 
 /// One message of a pipeline's way.
@@ -124,17 +120,9 @@ pub(super) fn check_pipeline(
     let count = pipeline.stations.len();
     if !(2..=Pipeline::STATIONS).contains(&count) {
         let message = format!("a pipeline has 2 to {} stations, not {count}", Pipeline::STATIONS);
-        let hint = "write them in the order of the computation, from the source to the sink";
-        reader.fail_at(&format!("{at}.stations"), message, hint);
+        let hint = "write those after the talker, in the order of the computation";
+        reader.fail_at(&format!("{at}.listeners"), message, hint);
         return;
-    }
-    let mut seen = BTreeSet::new();
-    for (i, station) in pipeline.stations.iter().enumerate() {
-        if !seen.insert(station) {
-            let message = format!("`{station}` is in the pipeline already");
-            let hint = "each station computes once; `components` says in how many steps";
-            reader.fail_at(&format!("{at}.stations[{i}]"), message, hint);
-        }
     }
     let needed = count - 1;
     if pipeline.ports().len() < needed {

@@ -1,44 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A network of one segment without backends as the scenario that carries it out on kernels: TDM in
-//! the cases that have a schedule, or in the only one. Classes become priorities, and limits follow
-//! from the streams.
+//! A network of one segment as the scenario that programs, MACs and kernels carry out: its cases
+//! have slots or none, what carries them out, priorities or none. Classes become priorities, and
+//! limits follow from the streams.
 
 use std::collections::BTreeSet;
 
 use timewire_base::{Instant, Priority, Span, StationName};
 
 use super::cyclic::{Cyclic, Sporadic};
+use super::from_streams::Wanted;
 use super::item::Reader;
-use super::kind::has_changes;
 use super::model::{
-    Case, CaseBackend, Experiment, Flood, LimitRule, Metric, ReferenceRule, Release, Scenario,
-    Segment, Station, Stream,
+    Case, CaseBackend, Experiment, Flood, LimitRule, Metric, ReferenceRule, Release,
+    RequestResponse, Scenario, Segment, Station, Stream,
 };
 use super::network::{
-    NetAccess, NetDelay, NetMetric, NetStation, NetStream, NetTraffic, NetworkCase, NetworkCases,
-    NetworkFile,
+    NetAccess, NetDelay, NetPipeline, NetSchedule, NetStation, NetStream, NetTraffic, NetworkCase,
+    NetworkCases, NetworkFile,
 };
+use super::pipeline::Pipeline;
 use super::programs::StationProgram;
 use super::record::default_value;
 use super::several::Several;
-use super::tree::{Node, Value};
 use super::value::{Count, Name, Text};
 use crate::tdm::{Slot, TdmSchedule};
 
-/// Whether a text is such a network, and no scenario.
-pub(super) fn is_one(root: &Node) -> bool {
-    let Value::Map(entries) = &root.value else { return false };
-    let value = |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(_, it)| it);
-    value("segments").is_some()
-        && !OF_OTHERS.iter().any(|key| value(key).is_some())
-        && value("experiment").is_none_or(has_changes)
+/// What checks of a scenario have to know of its file.
+pub(super) struct Origin {
+    /// What the slots are to follow from.
+    pub wanted: Option<Wanted>,
+    /// Whether the slots are to stand in the order of the pipelines.
+    pub is_along_pipelines: bool,
+    /// Of each case, whether it changes the schedule of the file.
+    changes: Vec<bool>,
 }
 
-/// Keys of a scenario, and of a network with links.
-const OF_OTHERS: [&str; 4] = ["queues", "published", "links", "bridges"];
+impl Origin {
+    /// Where a key of the schedule of a case stands.
+    pub fn key_of_case(&self, case: usize, key: &str) -> String {
+        match self.changes.get(case) {
+            Some(true) => format!("experiment.cases[{case}].change"),
+            _ => format!("schedule.{key}"),
+        }
+    }
+}
 
 /// The scenario; `None` after telling what kernels do not do.
-pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Scenario> {
+pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<(Scenario, Origin)> {
     let before = reader.problems.len();
     let file = &network.base;
     let segment = segment(file, reader);
@@ -50,10 +58,18 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Sc
             reader.fail_at(key, what.to_owned(), SIMULATE);
         }
     }
+    let has_cycle = network.cases.iter().any(|it| it.file.schedule.is_some());
     let mut streams = Vec::new();
     for (i, of_file) in file.streams.iter().enumerate() {
         let loads = loads_of(network, |file| file.streams.iter().any(|it| it.name == of_file.name));
-        streams.extend(stream(of_file, loads, &format!("streams[{i}]"), reader));
+        let at = format!("streams[{i}]");
+        if let NetTraffic::Pipeline(NetPipeline { period: None, .. }) = &of_file.traffic
+            && !has_cycle
+        {
+            let message = "without a `schedule` there is no cycle in which a stimulus is made";
+            reader.fail_at(&format!("{at}.period"), message.to_owned(), "write the `period`");
+        }
+        streams.extend(stream(of_file, loads, &at, reader));
     }
     let mut programs = file.programs.clone();
     for program in &mut programs {
@@ -63,7 +79,15 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Sc
     measured(file, reader);
     let limits = limits(network, reader);
     let (cases, schedule) = cases(network, reader);
-    let schedule = schedule.or_else(|| unused(&file.stations));
+    let changes = network.cases.chunk_by(|one, next| one.case == next.case);
+    let changes = changes.map(|case| case.iter().any(|it| it.file.schedule != file.schedule));
+    let origin = Origin {
+        wanted: schedule.as_ref().and_then(|it| it.wanted.clone()),
+        is_along_pipelines: schedule.as_ref().is_some_and(|it| it.is_along_pipelines),
+        changes: changes.collect(),
+    };
+    let has_schedule = schedule.is_some();
+    let schedule = schedule.map(|it| it.slots).or_else(|| unused(&file.stations));
     if reader.problems.len() > before {
         return None;
     }
@@ -74,9 +98,7 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Sc
         }
     }
     let quick = network.cases.iter().find_map(|it| it.quick_duration);
-    Some(Scenario {
-        timewire: file.timewire,
-        kind: file.kind,
+    let scenario = Scenario {
         name: file.name.clone(),
         description: file.description.clone(),
         // Of a network, the time that is not counted is a part of it.
@@ -86,9 +108,10 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Sc
         segments: vec![segment?],
         stations: file.stations.iter().map(station).collect(),
         schedule: schedule?,
+        has_schedule,
         // As queues of simulated stations.
         mac: file.mac.clone().unwrap_or_else(|| default_value("{ queue_frames: 1000 }")),
-        queues: default_value("{}"),
+        queues: file.queues.clone(),
         streams,
         programs,
         experiment: Experiment {
@@ -96,9 +119,28 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<Sc
             loads,
             cases,
         },
-        published: None,
+        published: file.published.clone(),
         limits,
-    })
+    };
+    Some((scenario, origin))
+}
+
+impl Scenario {
+    /// Its file with all that follows from the rest: addresses, ports, slots.
+    pub fn filled_into(&self, file: &NetworkFile) -> NetworkFile {
+        let mut filled = file.clone();
+        for (station, own) in filled.stations.iter_mut().zip(&self.stations) {
+            station.address = own.address;
+        }
+        for (stream, own) in filled.streams.iter_mut().zip(&self.streams) {
+            stream.port = Some(own.port());
+        }
+        if let Some(schedule) = &mut filled.schedule {
+            *schedule = schedule.with_slots(self.schedule.clone());
+        }
+        filled.mac = Some(self.mac.clone());
+        filled
+    }
 }
 
 /// Some stream is measured, and written limits are of such.
@@ -110,7 +152,7 @@ fn measured(file: &NetworkFile, reader: &mut Reader) {
     }
     for (i, limit) in file.limits.iter().enumerate() {
         let mut floods = file.streams.iter().filter(is_flood);
-        if let Some(flood) = floods.find(|it| limit.stream.contains(&it.name)) {
+        if let Some(flood) = floods.find(|it| limit.streams().contains(&it.name)) {
             let message = format!("`{}` is a flood, which is not measured on kernels", flood.name);
             reader.fail_at(&format!("limits[{i}].stream"), message, SIMULATE);
         }
@@ -128,14 +170,13 @@ fn loads_of(network: &NetworkCases, is_in: impl Fn(&NetworkFile) -> bool) -> Opt
 
 /// The cases, and the schedule of those that have slots. A case of a scenario has slots or none,
 /// and priorities or none; all else is the same.
-fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<TdmSchedule>) {
+fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<NetSchedule>) {
     let file = &network.base;
     let mut cases: Vec<Case> = Vec::new();
     let mut schedule = file.schedule.clone();
     // By case: one network for each load.
     for (at, loads) in network.cases.chunk_by(|one, next| one.case == next.case).enumerate() {
         let own_schedule = loads.iter().find_map(|it| it.file.schedule.as_ref());
-        let has_slots = own_schedule.is_some();
         let is_like_file = |one: &&NetworkCase| {
             let mut others = network.cases.iter().filter(|it| it.load == one.load);
             others.all(|it| has_those_of(&one.file, &it.file))
@@ -146,16 +187,17 @@ fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<TdmS
         };
         let is_as_written =
             loads.iter().all(|it| classes(&it.file) == classes(&like(file, &it.file)));
-        let has_none = loads.iter().flat_map(|it| classes(&it.file)).all(|class| class == 0);
+        let has_no_class = loads.iter().flat_map(|it| classes(&it.file)).all(|class| class == 0);
+        let has_none = has_no_class && loads.iter().all(|it| !it.file.has_queues());
+        let has_queues_as_written = loads.iter().all(|it| it.file.queues == file.queues);
         let wrong = match own_schedule {
-            _ if !loads.iter().all(|it| is_like_file(&it)) => {
-                "on kernels a case changes `schedule`, and classes and limits of streams"
+            _ if !loads.iter().all(|it| is_like_file(&it)) => CHANGES,
+            Some(own) if schedule.as_ref().is_some_and(|known| !has_same_slots(known, own)) => {
+                "on a segment all cases that have a `schedule` have the same slots"
             }
-            Some(own) if schedule.as_ref().is_some_and(|known| known != own) => {
-                "on kernels all cases that have a `schedule` have the same"
-            }
-            _ if !is_as_written && !has_none => {
-                "on kernels the classes of a case are those of the file, or all are 0"
+            _ if !(has_none || is_as_written && has_queues_as_written) => {
+                "on a segment the classes and `queues` of a case are those of the file, or there \
+                 are none: all classes are 0"
             }
             _ => "",
         };
@@ -171,13 +213,19 @@ fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<TdmS
                 "" => Text::of(&file.name),
                 title => Text::like(title),
             },
-            backend: if has_slots { CaseBackend::Mac } else { CaseBackend::None },
-            priorities: has_slots && !has_none,
-            release: Release::Free,
-            lead: None,
+            backend: own_schedule.map_or(CaseBackend::None, |it| it.by.backend()),
+            priorities: own_schedule.is_some() && !has_none,
+            release: own_schedule.map_or(Release::Free, |it| it.release),
+            lead: own_schedule.and_then(|it| it.lead),
         }));
     }
     (cases, schedule)
+}
+
+/// Whether schedules differ in nothing but what carries them out, and when programs send.
+fn has_same_slots(one: &NetSchedule, other: &NetSchedule) -> bool {
+    let NetSchedule { by, release, lead, .. } = other;
+    *other == NetSchedule { by: *by, release: *release, lead: *lead, ..one.clone() }
 }
 
 /// Whether a file has all streams and programs of the other.
@@ -198,6 +246,7 @@ fn like(file: &NetworkFile, other: &NetworkFile) -> NetworkFile {
 /// A network without all that cases of a scenario differ in.
 fn without_changes(file: &NetworkFile) -> NetworkFile {
     let mut rest = NetworkFile { schedule: None, limits: Vec::new(), ..file.clone() };
+    rest.queues = default_value("{}");
     for stream in &mut rest.streams {
         stream.class = Count::clamped(0);
         (stream.max_latency, stream.max_jitter, stream.max_loss) = (None, None, None);
@@ -205,6 +254,9 @@ fn without_changes(file: &NetworkFile) -> NetworkFile {
     rest
 }
 
+/// What the cases of a segment differ in.
+const CHANGES: &str =
+    "on a segment a case changes `schedule`, `queues`, and classes and limits of streams";
 /// What helps where kernels cannot.
 const SIMULATE: &str = "remove it, or simulate the network: `--on sim`";
 
@@ -245,7 +297,8 @@ fn segment(file: &NetworkFile, reader: &mut Reader) -> Option<Segment> {
 }
 
 fn station(station: &NetStation) -> Station {
-    Station { name: station.name.clone(), address: None, host: station.host.clone() }
+    let NetStation { name, address, host, .. } = station.clone();
+    Station { name, address, host }
 }
 
 fn stream(
@@ -268,7 +321,8 @@ fn stream(
     if stream.ats.is_some() {
         refuse("ats", "no bridge is there to shape it", SIMULATE);
     }
-    if stream.listeners.all().len() > 1 {
+    let is_pipeline = matches!(stream.traffic, NetTraffic::Pipeline(_));
+    if stream.listeners.all().len() > 1 && !is_pipeline {
         refuse("listeners", "a talker sends to one station", "write a stream for each listener");
     }
     let class = stream.class.get();
@@ -295,10 +349,17 @@ fn stream(
             };
             refuse(key, "a flood is load, and is not measured on kernels", SIMULATE);
         }
+        NetTraffic::Flood(_) if stream.deadline.is_some() => {
+            refuse("deadline", "a flood is load, and is not measured on kernels", "leave it out");
+        }
+        NetTraffic::Pipeline(_) if stream.deadline.or(stream.max_latency).is_none() => {
+            let hint = "write how long it takes at most: a cycle for each station is usual";
+            refuse("deadline", "a pipeline needs a `deadline` or a `max_latency`", hint);
+        }
         NetTraffic::Sporadic(_) | NetTraffic::Flood(_) => {}
+        NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {}
         NetTraffic::Request(_) | NetTraffic::After(_) => {
-            let hint = "simulate the network: `--on sim`; files whose cases have a `backend` have \
-                        `kind: request-response`";
+            let hint = "write `kind: request-response`, or simulate the network: `--on sim`";
             refuse("kind", "answers are no stream of their own on kernels", hint);
         }
         NetTraffic::Replay(_) => refuse("kind", "a talker replays no capture", SIMULATE),
@@ -308,8 +369,34 @@ fn stream(
     let listeners = stream.listeners.all().first()?.clone();
     // The most urgent class is 7, and the most urgent priority 1.
     let priority = (class > 0).then(|| Priority::new(8 - class).ok()).flatten();
-    let (port, deadline) = (None, stream.max_latency);
+    let (port, deadline) = (stream.port, stream.deadline.or(stream.max_latency));
     Some(match stream.traffic.clone() {
+        NetTraffic::RequestResponse(it) => Stream::RequestResponse(RequestResponse {
+            name,
+            talker,
+            listeners,
+            size,
+            priority,
+            port,
+            deadline: deadline.unwrap_or(it.timeout),
+            timeout: it.timeout,
+            loads,
+        }),
+        NetTraffic::Pipeline(it) => {
+            let further = stream.listeners.all().iter().cloned();
+            Stream::Pipeline(Pipeline {
+                name,
+                stations: std::iter::once(talker).chain(further).collect(),
+                components: it.components,
+                compute: it.compute,
+                size,
+                priority,
+                port,
+                period: it.period,
+                deadline: deadline?,
+                loads,
+            })
+        }
         NetTraffic::Cyclic(it) => Stream::Cyclic(Cyclic {
             name,
             talker,
@@ -344,20 +431,44 @@ fn stream(
 
 /// Those that are written, and those that follow from the streams.
 fn limits(network: &NetworkCases, reader: &mut Reader) -> Vec<LimitRule> {
+    // Where the simulator of networks has no part, rules are judged by the names that they have.
+    let runs_programs = network.key_of_programs().is_some();
     let mut rules = Vec::new();
+    for (i, rule) in network.written.limits.iter().enumerate() {
+        if rule.metric == Metric::OutsideWindows {
+            let message = "`outside-windows` is of planned windows".to_owned();
+            let hint = "write `outside-slots`, which is of slots";
+            reader.fail_at(&format!("limits[{i}].metric"), message, hint);
+        }
+    }
+    for rule in network.written.limits.iter().filter(|_| runs_programs) {
+        rules.push(LimitRule {
+            id: rule.id.clone(),
+            metric: rule.metric,
+            stream: rule.stream.clone(),
+            case: rule.case.clone(),
+            load: rule.load.clone(),
+            at_most: rule.at_most,
+            relative_to: rule.relative_to.clone(),
+        });
+    }
     for one in &network.cases {
-        for limit in one.file.all_limits() {
+        let limits = match runs_programs {
+            true => one.file.limits_of_streams(),
+            false => one.file.all_limits(),
+        };
+        for limit in limits {
             let id = match network.cases.len() {
                 1 => Name::new(&limit.id),
                 _ => Name::of_limit(&one.case, &one.load, &limit.id),
             };
-            let (Some(id), Some(metric)) = (id, metric(limit.metric)) else {
-                not_judged(&network.base, &limit.id, limit.metric, &limit.stream, reader);
+            let Some(id) = id else {
+                too_long(&network.base, &limit.id, &limit.stream, reader);
                 continue;
             };
             rules.push(LimitRule {
                 id,
-                metric,
+                metric: limit.metric,
                 stream: Several::of(vec![limit.stream]),
                 case: Name::new(&one.case).and_then(|it| Several::of(vec![it])),
                 load: Name::new(&one.load).and_then(|it| Several::of(vec![it])),
@@ -366,15 +477,15 @@ fn limits(network: &NetworkCases, reader: &mut Reader) -> Vec<LimitRule> {
             });
         }
     }
-    for limit in &network.relative {
-        let (Some(id), Some(metric)) = (Name::new(&limit.id), metric(limit.metric)) else {
-            not_judged(&network.base, &limit.id, limit.metric, &limit.stream, reader);
+    for limit in network.relative.iter().filter(|_| !runs_programs) {
+        let Some(id) = Name::new(&limit.id) else {
+            too_long(&network.base, &limit.id, &limit.stream, reader);
             continue;
         };
         let to = ReferenceRule { case: Name::new(&limit.to_case), load: Name::new(&limit.to_load) };
         rules.push(LimitRule {
             id,
-            metric,
+            metric: limit.metric,
             stream: Several::of(vec![limit.stream.clone()]),
             case: Name::new(&limit.case).and_then(|it| Several::of(vec![it])),
             load: Name::new(&limit.load).and_then(|it| Several::of(vec![it])),
@@ -385,34 +496,14 @@ fn limits(network: &NetworkCases, reader: &mut Reader) -> Vec<LimitRule> {
     rules
 }
 
-/// Says once why a limit cannot be one of a scenario.
-fn not_judged(file: &NetworkFile, id: &str, metric: NetMetric, stream: &Name, reader: &mut Reader) {
-    let (key, message, hint) = match metric {
-        NetMetric::OutsideWindows => {
-            let at = file.limits.iter().position(|it| it.metric == metric).unwrap_or(0);
-            let hint = "remove it: tables of runs count the frames outside slots";
-            (format!("limits[{at}].metric"), "`outside-windows` is of planned windows".into(), hint)
-        }
-        _ => {
-            let at = file.streams.iter().position(|it| it.name == *stream).unwrap_or(0);
-            let message = format!("the limit `{id}` that follows has too long a name");
-            (format!("streams[{at}].name"), message, "make the name shorter")
-        }
-    };
+/// Says once that a limit has no name that results could have.
+fn too_long(file: &NetworkFile, id: &str, stream: &Name, reader: &mut Reader) {
+    let at = file.streams.iter().position(|it| it.name == *stream).unwrap_or(0);
+    let key = format!("streams[{at}].name");
     if !reader.problems.iter().any(|it| it.key == key) {
-        reader.fail_at(&key, message, hint);
+        let message = format!("the limit `{id}` that follows has too long a name");
+        reader.fail_at(&key, message, "make the name shorter");
     }
-}
-
-fn metric(metric: NetMetric) -> Option<Metric> {
-    Some(match metric {
-        NetMetric::LatencyMax => Metric::LatencyMax,
-        NetMetric::LatencyP99 => Metric::LatencyP99,
-        NetMetric::LatencyMean => Metric::LatencyMean,
-        NetMetric::Jitter => Metric::Jitter,
-        NetMetric::Lost => Metric::Lost,
-        NetMetric::OutsideWindows => return None,
-    })
 }
 
 /// Slots for a scenario that has no case with slots; `None` of no stations, which have no streams.
@@ -475,9 +566,13 @@ mod tests {
             ]
         );
         assert_eq!(limits[3].at_most, AtMost::Time(Span::from_ms(1)));
-        // It is written as a scenario, and that is the same again.
-        let written = serde_json::to_string(&scenario).unwrap();
-        assert_eq!(read(&written), scenario);
+        // Its file is written with all that follows, and that is the same again.
+        let file = NetworkCases::parse_with(&NothingFurther, "x", TEXT).unwrap().written;
+        let mut again = read(&scenario.filled_into(&file).to_json().to_string());
+        // With the ports that are written, its limits are of programs, and have the same names.
+        assert_eq!(again.limits().len(), limits.len());
+        again.limits.clone_from(&scenario.limits);
+        assert_eq!(again, scenario);
     }
 
     #[test]
@@ -537,13 +632,15 @@ mod tests {
             assert_eq!(error.key, "experiment.cases[0].change");
             error.message.clone()
         };
-        let other = "on kernels a case changes `schedule`, and classes and limits of streams";
+        let other = CHANGES;
         assert_eq!(told("duration: 3s"), other);
         assert_eq!(told("streams: { s: { period: 5ms } }"), other);
         assert_eq!(told("streams: { u: null }"), other);
         let slots = "schedule: { slots: [b, a] }";
-        assert_eq!(told(slots), "on kernels all cases that have a `schedule` have the same");
-        let class = "on kernels the classes of a case are those of the file, or all are 0";
+        let same = "on a segment all cases that have a `schedule` have the same slots";
+        assert_eq!(told(slots), same);
+        let class = "on a segment the classes and `queues` of a case are those of the file, or \
+            there are none: all classes are 0";
         assert_eq!(told("streams: { s: { class: 3 } }"), class);
     }
 
@@ -570,15 +667,5 @@ mod tests {
         let many: Vec<String> = (0..300).map(|n| format!("s{n}")).collect();
         let many = format!("stations: [a, b, {}]", many.join(", "));
         assert_eq!(told(&TEXT.replace("stations: [a, b]", &many)), ["stations[254]"]);
-    }
-
-    #[test]
-    fn t0_what_has_keys_of_a_scenario_is_one() {
-        let is_one = |text: &str| is_one(&crate::scenario::tree::parse(text).unwrap());
-        assert!(is_one("segments: 1"));
-        assert!(is_one("segments: 1\nexperiment: { cases: [{ change: 1 }] }"));
-        for text in ["segments: 1\nexperiment: 1", "segments: 1\nlinks: 1", "stations: 1", "[1]"] {
-            assert!(!is_one(text), "{text}");
-        }
     }
 }

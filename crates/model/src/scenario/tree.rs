@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as ParserSpan};
 
 use super::error::{Mark, Problem};
+use super::include;
 
 /// Longest text that is read.
 pub(super) const MAX_BYTES: usize = 1 << 20;
@@ -84,26 +85,47 @@ impl Node {
     }
 }
 
-/// Reads a text.
+/// Reads a text, with what is bundled in it.
 ///
-/// **Errors**: the first thing that is no YAML, or is YAML that a scenario has no use for; of keys
-/// given twice, all.
+/// **Errors**: the first thing that is no YAML, or is YAML that a file has no use for; of keys
+/// given twice, all; a file that is included is not in the text.
 pub(super) fn parse(text: &str) -> Result<Node, Vec<Problem>> {
     if text.len() > MAX_BYTES {
-        let message = format!("{} bytes are more than the {MAX_BYTES} of a scenario", text.len());
+        let message = format!("{} bytes are more than the {MAX_BYTES} of a file", text.len());
         return Err(vec![Problem::new(START, message, "")]);
     }
-    let mut builder = Builder::default();
+    match include::parts(text).as_slice() {
+        [include::Part { name: None, text, .. }] => {
+            let root = read(text, 0)?;
+            match include::alone(&root) {
+                Some(problem) => Err(vec![problem]),
+                None => Ok(root),
+            }
+        }
+        parts => {
+            let roots = parts.iter().map(|part| read(part.text, part.line));
+            include::together(roots.collect::<Result<_, _>>()?)
+        }
+    }
+}
+
+/// Reads the text of one file, which begins behind so many lines.
+pub(super) fn read(text: &str, line: usize) -> Result<Node, Vec<Problem>> {
+    let mut builder = Builder { line, ..Builder::default() };
+    let moved = |mut problem: Problem| {
+        problem.mark.line += line;
+        vec![problem]
+    };
     for event in Parser::new_from_str(text) {
         match event {
             Ok((event, span)) => builder.on(event, span).map_err(|problem| vec![problem])?,
-            Err(error) => return Err(vec![syntax(text, error.info(), error.marker())]),
+            Err(error) => return Err(moved(syntax(text, error.info(), error.marker()))),
         }
     }
     if !builder.duplicates.is_empty() {
         return Err(builder.duplicates);
     }
-    let nothing = || vec![Problem::new(START, "there is nothing in it".into(), HINT_EMPTY)];
+    let nothing = || moved(Problem::new(START, "there is nothing in it".into(), HINT_EMPTY));
     builder.root.filter(|root| !root.is_null()).ok_or_else(nothing)
 }
 
@@ -132,11 +154,14 @@ struct Builder {
     anchored: HashMap<usize, Node>,
     /// Bytes that aliases stand for so far.
     unfolded: usize,
+    /// Lines before the text.
+    line: usize,
 }
 
 impl Builder {
     fn on(&mut self, event: Event<'_>, span: ParserSpan) -> Result<(), Problem> {
-        let mark = mark_of(span);
+        let mut mark = mark_of(span);
+        mark.line += self.line;
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 refuse_tag(mark, tag.is_some())?;
@@ -157,7 +182,11 @@ impl Builder {
             Event::Alias(anchor) => self.alias(mark, anchor)?,
             Event::DocumentStart(_) if self.root.is_some() => {
                 let message = "a second document starts here".into();
-                return Err(Problem::new(mark, message, "one file holds one scenario"));
+                return Err(Problem::new(
+                    mark,
+                    message,
+                    "a file holds one; `include: FILE` adds another file to it",
+                ));
             }
             Event::DocumentStart(_)
             | Event::DocumentEnd
@@ -275,7 +304,7 @@ fn bracket(mark: Mark) -> Mark {
 
 fn too_deep(mark: Mark) -> Problem {
     let message = format!("nested deeper than {MAX_DEPTH} levels");
-    Problem::new(mark, message, "a scenario needs six")
+    Problem::new(mark, message, "a file needs six")
 }
 
 /// The keys of a group, with those of the groups that `<<` names, as far as it has none of its own.
@@ -308,7 +337,7 @@ fn with_merged(mut entries: Vec<(Key, Node)>) -> Result<Vec<(Key, Node)>, Proble
 
 fn refuse_tag(mark: Mark, tagged: bool) -> Result<(), Problem> {
     if tagged {
-        let message = "a tag (`!name`) is not used in scenarios".into();
+        let message = "a tag (`!name`) is not used in these files".into();
         return Err(Problem::new(mark, message, "write the value without it"));
     }
     Ok(())

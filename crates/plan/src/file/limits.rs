@@ -4,7 +4,8 @@
 use serde::Serialize;
 use timewire_base::{Span, Verdict};
 use timewire_model::scenario::AtMost;
-use timewire_model::scenario::network::{NetMetric, NetStream, NetworkFile, StreamLimit};
+use timewire_model::scenario::Metric;
+use timewire_model::scenario::network::{NetStream, NetworkFile, StreamLimit};
 
 use super::{RestBound, Unbounded};
 
@@ -89,7 +90,7 @@ fn judge(
                 _ => Verdict::Inconclusive,
             };
             let counts = match limit.metric {
-                NetMetric::OutsideWindows => false,
+                Metric::OutsideWindows => false,
                 metric => is_of_each(metric) || verdict == Verdict::Fail,
             };
             return counts.then(|| told(None, verdict, Some(format!("no bound: {why}"))));
@@ -106,7 +107,7 @@ fn judge(
     };
     let sync = file.sync_error + file.sync_error;
     let never_above = match limit.metric {
-        NetMetric::Jitter => jitter.checked_add(longest - least + sync),
+        Metric::Jitter => jitter.checked_add(longest - least + sync),
         _ => latency.checked_add(longest + sync),
     };
     settled(match never_above {
@@ -119,8 +120,8 @@ fn judge(
 }
 
 /// Whether every message is to keep it.
-fn is_of_each(metric: NetMetric) -> bool {
-    matches!(metric, NetMetric::LatencyMax | NetMetric::Jitter)
+fn is_of_each(metric: Metric) -> bool {
+    matches!(metric, Metric::LatencyMax | Metric::Jitter)
 }
 
 /// What software at the talker and at a listener takes, at least and at most, together.

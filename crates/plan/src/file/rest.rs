@@ -199,6 +199,9 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
         NetTraffic::Request(_) | NetTraffic::After(_) => {
             return Err(no("it sends when it is answered or asked"));
         }
+        NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {
+            return Err(no("programs on a segment send it"));
+        }
         NetTraffic::Replay(_) => return Err(no("it is a replay")),
     };
     if interval <= Span::ZERO {

@@ -52,7 +52,7 @@ pub struct HostsOptions {
     pub quick: bool,
     /// This program, to be started as agents of this host.
     pub program: PathBuf,
-    /// Which backend the cases with `backend: mac` get; without, Timewire's own MAC.
+    /// Which backend the cases of Timewire's MAC get in its place.
     pub backend: Option<Asked>,
     /// Where the stations are.
     pub hosts: HostsFile,

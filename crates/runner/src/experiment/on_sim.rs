@@ -40,7 +40,7 @@ pub struct SimOptions {
     pub into: Destination,
     /// Use the scenarios' `quick_duration`.
     pub quick: bool,
-    /// Which backend the cases with `backend: mac` get; without, Timewire's own MAC.
+    /// Which backend the cases of Timewire's MAC get in its place.
     pub backend: Option<Asked>,
     /// When programs begin follows from it.
     pub seed: u64,

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use timewire_base::{Span, Verdict};
 use timewire_capture::summary::{CaseSummary, Finding, StreamPromise};
-use timewire_model::scenario::network::NetMetric;
+use timewire_model::scenario::Metric;
 use timewire_stats::Distribution;
 
 use super::{Compiled, LaunchError, Promise, PromisedBy, PromisedLimit, records};
@@ -198,7 +198,7 @@ fn counts(promise: &Promise, measured: &Measured, wrong: &mut Wrong) {
         wrong.unsure(format!("{} sent {sent} of {} messages", promise.from, promise.messages));
     }
     // How much may be lost is said by the file, where it says so.
-    let may_lose = promise.limits.iter().any(|it| it.metric == NetMetric::Lost.word());
+    let may_lose = promise.limits.iter().any(|it| it.metric == Metric::Lost.word());
     let is_promised = promise.latency.is_some() || promise.at_most.is_some();
     if lost > 0 && is_promised && !may_lose {
         wrong.fail(format!("{lost} of {sent} messages were lost"));
@@ -241,7 +241,7 @@ fn limited(limit: &PromisedLimit, measured: &Measured) -> LimitResult {
 fn of_limit(limit: &PromisedLimit, measured: &Measured) -> (Verdict, String) {
     let PromisedLimit { metric, at_most, .. } = limit;
     let unsure = |why: String| (Verdict::Inconclusive, why);
-    if metric == NetMetric::Lost.word() {
+    if metric == Metric::Lost.word() {
         let Some(most) = at_most.strip_suffix('%').and_then(|text| text.parse::<f64>().ok()) else {
             return unsure(format!("`{at_most}` is no share"));
         };
@@ -258,12 +258,12 @@ fn of_limit(limit: &PromisedLimit, measured: &Measured) -> (Verdict, String) {
     };
     #[expect(clippy::cast_possible_truncation, reason = "a mean is within its values")]
     let mean = latency.mean_ns.ceil() as i64;
-    let of = |wanted: NetMetric| metric == wanted.word();
+    let of = |wanted: Metric| metric == wanted.word();
     let value = match () {
-        () if of(NetMetric::LatencyMax) => latency.max_ns,
-        () if of(NetMetric::LatencyP99) => latency.p99_ns,
-        () if of(NetMetric::LatencyMean) => mean,
-        () if of(NetMetric::Jitter) => latency.peak_to_peak_ns(),
+        () if of(Metric::LatencyMax) => latency.max_ns,
+        () if of(Metric::LatencyP99) => latency.p99_ns,
+        () if of(Metric::LatencyMean) => mean,
+        () if of(Metric::Jitter) => latency.peak_to_peak_ns(),
         () => return unsure(format!("`{metric}` is not measured on kernels; simulate it")),
     };
     let told = format!("{metric} is {}", micros(Span::from_ns(value)));

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use timewire_agent::sweep::Script;
 use timewire_base::{FileError, Span, parse_span};
+use timewire_model::scenario::Metric;
 use timewire_model::scenario::experiment_file::ExperimentFile;
-use timewire_model::scenario::network::NetMetric;
 
 use crate::RunnerError;
 use crate::error::invalid;
@@ -161,7 +161,7 @@ impl Promise {
     /// The longest latency that is no failure: the promise with the launch error of the place, or
     /// the file's own limit where that is tighter.
     pub fn limit(&self) -> Option<Span> {
-        let own = self.limits.iter().filter(|it| it.metric == NetMetric::LatencyMax.word());
+        let own = self.limits.iter().filter(|it| it.metric == Metric::LatencyMax.word());
         let own = own.filter_map(|it| parse_span(&it.at_most).ok());
         own.chain(self.at_most).min()
     }

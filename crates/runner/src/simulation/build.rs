@@ -175,6 +175,9 @@ impl Beside<'_> {
                 work: self.delay(&it.work)?,
                 from_cause: it.from_start,
             },
+            NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {
+                return Err(invalid("programs on a segment are another simulation"));
+            }
             NetTraffic::Replay(it) => {
                 let frames = Arc::new(super::replay::read(self.0, it, &mut self.1.borrow_mut())?);
                 Traffic::Replay { frames, offset: it.offset }
@@ -221,7 +224,7 @@ fn port(
     config.classes.iter_mut().for_each(|class| class.capacity = Some(capacity));
     config.hold_advance = Ps::of_bytes(EXPRESS_WAIT_BYTES, rate);
     if let Some(schedule) = &file.schedule {
-        config.gates = slots(schedule, own)?;
+        config.gates = slots(&schedule.slots, own)?;
     }
     let is_this =
         |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);

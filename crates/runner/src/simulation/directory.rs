@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::rundir::{CaseMeta, RunDir, RunEnd, RunMeta, RunRequest, SIMULATION, StreamMeta};
 use timewire_base::{Instant, Span};
 use timewire_capture::summary::{Fact, FactLevel, StreamClass};
-use timewire_model::scenario::network::{NetMetric, NetTraffic, NetworkCase, NetworkFile};
+use timewire_model::scenario::Metric;
+use timewire_model::scenario::network::{NetTraffic, NetworkCase, NetworkFile};
 use timewire_model::scenario::{AtMost, ByteCount};
 use timewire_sim::net::{Network, Observer, Seen, Simulation};
 
@@ -386,7 +387,7 @@ fn case(
         tdm: file.schedule.is_some(),
         backend: None,
         reserved: Vec::new(),
-        schedule: file.schedule.clone(),
+        schedule: file.schedule.as_ref().map(|it| it.slots.clone()),
         cycle_ns: Some(cycle(file)),
         rate: rate.context("a network without a link has no way for a stream")?,
         published: None,
@@ -412,7 +413,7 @@ fn promised(file: &NetworkFile, stream: usize) -> (StreamClass, Span) {
     let limits: Vec<_> =
         file.all_limits().into_iter().filter(|limit| limit.stream == stream.name).collect();
     let deadlines = limits.iter().filter_map(|limit| match (limit.metric, &limit.at_most) {
-        (NetMetric::LatencyMax, AtMost::Time(span)) => Some(*span),
+        (Metric::LatencyMax, AtMost::Time(span)) => Some(*span),
         _ => None,
     });
     let urgent = stream.class.get() > 0 || stream.scheduled || !limits.is_empty();

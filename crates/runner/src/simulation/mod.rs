@@ -20,7 +20,8 @@ use std::time::Instant;
 
 use timewire_base::Span;
 use timewire_model::scenario::AtMost;
-use timewire_model::scenario::network::{NetMetric, NetworkFile};
+use timewire_model::scenario::Metric;
+use timewire_model::scenario::network::NetworkFile;
 use timewire_sim::net::{
     NetError, Network, PhaseSearch, SimOutcome, Simulation, StreamResult, Traffic,
 };
@@ -170,8 +171,8 @@ fn badness(file: &NetworkFile, outcome: &SimOutcome) -> u64 {
         let place = file.streams.iter().position(|stream| stream.name == limit.stream)?;
         let results = show::results(outcome, place).iter();
         let ps = match limit.metric {
-            NetMetric::LatencyMax => results.map(longest).max()?,
-            NetMetric::Jitter => results.map(differ).max()?,
+            Metric::LatencyMax => results.map(longest).max()?,
+            Metric::Jitter => results.map(differ).max()?,
             _ => return None,
         };
         let AtMost::Time(bound) = &limit.at_most else { return None };

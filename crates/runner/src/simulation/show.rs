@@ -8,7 +8,8 @@ use crate::rundir::{Judged, SIMULATION_SCHEMA};
 use serde::Serialize;
 use timewire_base::{Span, Verdict};
 use timewire_model::scenario::AtMost;
-use timewire_model::scenario::network::{NetMetric, NetworkFile, StreamLimit};
+use timewire_model::scenario::Metric;
+use timewire_model::scenario::network::{NetworkFile, StreamLimit};
 use timewire_plan::file::{GatedClass, gated_classes, gated_text};
 use timewire_sim::net::{LostBy, SimOutcome, StreamResult};
 
@@ -106,7 +107,7 @@ impl Report {
             // A transmission outside its window is of no listener alone.
             let all = || place.and_then(|place| outcome.streams.get(place));
             match limit.metric {
-                NetMetric::OutsideWindows => judge(limit, all().map_or(&[], std::slice::from_ref)),
+                Metric::OutsideWindows => judge(limit, all().map_or(&[], std::slice::from_ref)),
                 _ => judge(limit, place.map_or(&[], |place| results(outcome, place))),
             }
         });
@@ -331,9 +332,9 @@ fn measure(limit: &StreamLimit, result: &StreamResult) -> Measured {
     match &limit.at_most {
         AtMost::Time(bound) => {
             let time = Latency::of(result).map(|latency| match limit.metric {
-                NetMetric::LatencyMax => latency.max_ps,
-                NetMetric::LatencyP99 => latency.p99_ps,
-                NetMetric::LatencyMean => latency.mean_ps,
+                Metric::LatencyMax => latency.max_ps,
+                Metric::LatencyP99 => latency.p99_ps,
+                Metric::LatencyMean => latency.mean_ps,
                 _ => latency.jitter_ps,
             });
             let bound = u64::try_from(bound.as_ns()).unwrap_or(0).saturating_mul(1_000);
@@ -342,7 +343,7 @@ fn measure(limit: &StreamLimit, result: &StreamResult) -> Measured {
         }
         AtMost::Share(share) => {
             let value = match limit.metric {
-                NetMetric::Lost => result.lost_total(),
+                Metric::Lost => result.lost_total(),
                 _ => result.outside_windows,
             };
             let is_above = result.sent == 0 || !share.allows(value, result.sent);

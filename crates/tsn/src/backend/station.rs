@@ -339,16 +339,13 @@ schedule:
     - {{ station: beta, transmit: 450us }}
 streams:
   - {{ name: control, kind: request-response, talker: alpha, listeners: beta, port: 15001,
-      size: 64B, priority: 1, deadline: 1ms, timeout: 100ms }}
+      size: 64B, class: 7, deadline: 1ms, timeout: 100ms }}
   - {{ name: video, kind: request-response, talker: alpha, listeners: beta, port: 15002,
-      size: 472B, priority: 1, deadline: 1ms, timeout: 100ms }}
+      size: 472B, class: 7, deadline: 1ms, timeout: 100ms }}
   - {{ name: load, kind: flood, talker: beta, listeners: alpha, port: 17001, size: 512B,
       rate: 30Mbit }}
+mac: {{ queue_frames: 64 }}
 duration: 200ms
-experiment:
-  quick_duration: 200ms
-  loads: [alone]
-  cases: [{{ name: plain, title: Plain, backend: none }}]
 {more}"
         );
         Scenario::parse("two", &text).unwrap_or_else(|errors| panic!("{errors}"))

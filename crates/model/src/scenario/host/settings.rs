@@ -12,7 +12,7 @@ use crate::scenario::item::Item;
 use crate::scenario::network::NetworkCases;
 use crate::scenario::suggest::{did_you_mean, listed};
 use crate::scenario::value::Name;
-use crate::scenario::{FileKind, FurtherChecks, Scenario, ScenarioErrors, tree};
+use crate::scenario::{FurtherChecks, ScenarioErrors, tree};
 
 /// What is to be set on the host of a station.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,18 +45,9 @@ impl HostSettings {
         text: &str,
         station: Option<&StationName>,
     ) -> Result<HostSettings, ScenarioErrors> {
-        let (network, stations) = match FileKind::of(text) {
-            Some(FileKind::Scenario) => {
-                let Scenario { name, stations, .. } =
-                    Scenario::parse_with(further, file_name, text)?;
-                (name, stations.into_iter().map(|one| (one.name, one.host)).collect::<Vec<_>>())
-            }
-            _ => {
-                let file = NetworkCases::parse_without_streams(further, file_name, text)?.base;
-                let stations = file.stations.into_iter().map(|one| (one.name, one.host));
-                (file.name, stations.collect())
-            }
-        };
+        let file = NetworkCases::parse_without_streams(further, file_name, text)?.base;
+        let (network, stations) = (file.name, file.stations);
+        let stations: Vec<_> = stations.into_iter().map(|one| (one.name, one.host)).collect();
         let is_there = station.is_some_and(|it| stations.iter().any(|(name, _)| name == it));
         let with_host = |(name, host): (StationName, Option<DesiredHost>)| Some((name, host?));
         let mut all: Vec<_> = stations.into_iter().filter_map(with_host).collect();

@@ -251,11 +251,8 @@ schedule:
     - {{ station: beta, transmit: {beta}ns }}
 streams:
   - {{ name: launch, kind: request-response, talker: alpha, listeners: beta, port: 15001,
-       size: 64B, priority: 1, deadline: 1s, timeout: 1s }}
-duration: 1s
-experiment:
-  loads: [alone]
-  cases: [{{ name: tdm, title: TDM, backend: mac }}]
+       size: 64B, class: 7, timeout: 1s }}
+mac: {{ queue_frames: 64 }}
 "
     )
 }

@@ -66,6 +66,9 @@ impl Compiler<'_> {
                 NetTraffic::Request(_) | NetTraffic::After(_) => {
                     "a talker does not answer; simulate it: timewire sim"
                 }
+                NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {
+                    "programs run on one segment"
+                }
                 NetTraffic::Replay(_) => "a talker replays no capture; simulate it: timewire sim",
                 NetTraffic::Cyclic(_) | NetTraffic::Flood(_) if stream.ats.is_some() => {
                     "`ats`: Linux has no asynchronous traffic shaping"

@@ -3,7 +3,8 @@
 
 use timewire_base::{Span, StationName};
 use timewire_model::scenario::AtMost;
-use timewire_model::scenario::network::{NetMetric, NetStream, NetTraffic, StreamLimit};
+use timewire_model::scenario::Metric;
+use timewire_model::scenario::network::{NetStream, NetTraffic, StreamLimit};
 use timewire_plan::file;
 use timewire_plan::model::LinkId;
 
@@ -98,10 +99,8 @@ impl Compiler<'_> {
     /// A limit of a latency counts from the release; a stream with launch times is measured from
     /// those.
     fn limit_here(&self, limit: &StreamLimit, stream: &NetStream) -> AtMost {
-        let is_latency = matches!(
-            limit.metric,
-            NetMetric::LatencyMax | NetMetric::LatencyP99 | NetMetric::LatencyMean
-        );
+        let is_latency =
+            matches!(limit.metric, Metric::LatencyMax | Metric::LatencyP99 | Metric::LatencyMean);
         match (limit.at_most, stream.launch) {
             (AtMost::Time(span), Some(launch)) if is_latency => {
                 AtMost::Time((span - launch).max(Span::ZERO))
