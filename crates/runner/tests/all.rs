@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod any_network;
+mod any_segment;
 mod network;

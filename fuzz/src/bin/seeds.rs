@@ -39,12 +39,10 @@ fn main() {
     let files = Files::of_repository();
     type Make = fn(&mut Seeds<'_>, &Files);
     let targets: &[(&str, Make)] = &[
-        ("yaml_scenario", yaml),
         ("yaml_network", yaml),
         ("yaml_host", yaml),
         ("yaml_experiment", yaml),
         ("yaml_hosts", yaml),
-        ("yaml_segment", yaml),
         ("yaml_streams", yaml),
         ("capture", |seeds, files| files.of(".twc").for_each(|bytes| seeds.add(&bytes))),
         ("packet_paths", |seeds, files| {
@@ -137,6 +135,10 @@ fn walk(directory: &Path, all: &mut Vec<PathBuf>) {
 
 fn yaml(seeds: &mut Seeds<'_>, files: &Files) {
     files.of(".yaml").for_each(|bytes| seeds.add(&bytes));
+    for base in files.of("tdm-64.yaml").chain(files.of("line.network.yaml")) {
+        let own = b"#% file own.yaml\nname: own\nstreams: { control: { size: 80B } }\n";
+        seeds.add(&[&b"#% file base.yaml\n"[..], &base, own].concat());
+    }
     seeds.add(b"alpha: tls://10.0.0.1:4711\nbeta: unix:/run/a.sock\ngamma: netns:three\n");
     seeds.add(b"timewire: 1\nname: two\nstreams: [{id: 1, to: 10.0.0.2:15001, cycle: 1ms}]\n");
 }
