@@ -2,11 +2,13 @@
 //! Files that a user names: their text, and what is said when one is of another kind than the verb
 //! takes.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -76,15 +78,32 @@ pub fn host_settings(
 /// verb. A file includes itself.
 pub fn text(path: &Path) -> anyhow::Result<String> {
     with_included(path, &mut own_text).map_err(|error| match error {
-        IncludeError::Read { by: None, error } => error,
-        IncludeError::Read { by: Some(by), error } => {
-            anyhow!("{} includes another file: {error:#}", by.display())
-        }
-        IncludeError::Circle { file, other } => {
-            anyhow!("{} includes {}, and that includes it", file.display(), other.display())
+        IncludeError::Read(error) => error,
+        IncludeError::Wrong(errors) => {
+            Refused { errors, nothing: "nothing was done", is_unsupported: false }.into()
         }
     })
 }
+
+/// The bytes of a file. What is no file, such as a pipe, can be read once, and need not end: it is
+/// kept, and cut beyond what any text may be.
+fn bytes_of(path: &Path) -> std::io::Result<Vec<u8>> {
+    static KEPT: Mutex<BTreeMap<PathBuf, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    if fs::metadata(path)?.is_file() {
+        return fs::read(path);
+    }
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bytes) = kept.get(path) {
+        return Ok(bytes.clone());
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(LONGEST_OF_PIPE).read_to_end(&mut bytes)?;
+    kept.insert(path.to_owned(), bytes.clone());
+    Ok(bytes)
+}
+
+/// More is no text that is read. **Units**: bytes.
+const LONGEST_OF_PIPE: u64 = (1 << 20) + 1;
 
 /// The text of a file alone.
 fn own_text(path: &Path) -> anyhow::Result<String> {
@@ -92,7 +111,7 @@ fn own_text(path: &Path) -> anyhow::Result<String> {
     if path.is_dir() {
         bail!("{name} is a directory{}, not a file", what_directory(path));
     }
-    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let bytes = bytes_of(path).with_context(|| format!("cannot read {name}"))?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(text),
         Err(error) => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Printing: data to stdout, and a progress line to a terminal's stderr.
 
+use std::error::Error;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -165,9 +166,31 @@ pub fn message(error: &anyhow::Error) -> String {
     };
     match mistaken {
         Some(mistaken) => mistaken.to_string(),
-        None if failure(error).is_some() => error.to_string(),
-        None => format!("{error:#}"),
+        None => {
+            let causes: Vec<_> = error.chain().collect();
+            let told = causes.iter().position(|cause| names_its_causes(*cause));
+            let told = told.map_or(causes.len(), |at| at + 1);
+            causes[..told].iter().map(ToString::to_string).collect::<Vec<_>>().join(": ")
+        }
     }
+}
+
+/// Whether an error is one of [`failure`].
+fn names_its_causes(error: &(dyn Error + 'static)) -> bool {
+    let kinds = [
+        <dyn Error>::is::<input::Refused>,
+        <dyn Error>::is::<DatapathError>,
+        <dyn Error>::is::<RunnerError>,
+        <dyn Error>::is::<HostError>,
+        <dyn Error>::is::<LabError>,
+        <dyn Error>::is::<ReceiveError>,
+        <dyn Error>::is::<LinkError>,
+        <dyn Error>::is::<StreamError>,
+        <dyn Error>::is::<StudyError>,
+        <dyn Error>::is::<TraceError>,
+        <dyn Error>::is::<TrafficError>,
+    ];
+    kinds.into_iter().any(|is| is(error))
 }
 
 /// An error as it is printed. What is wrong within a file are blocks that begin with `error: `

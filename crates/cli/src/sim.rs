@@ -100,8 +100,8 @@ pub fn check_cases(path: &Path, cases: &[SimCase]) -> anyhow::Result<()> {
     }
     for SimCase { case, beside } in cases {
         let context = || match cases.len() {
-            1 => format!("{}; nothing was run", path.display()),
-            _ => format!("{}: in {}/{}; nothing was run", path.display(), case.case, case.load),
+            1 => format!("nothing was run: {}", path.display()),
+            _ => format!("nothing was run: {}: in {}/{}", path.display(), case.case, case.load),
         };
         let (network, _) = simulation::network(&case.file, beside).with_context(context)?;
         simulation::check(&case.file, &network).with_context(context)?;

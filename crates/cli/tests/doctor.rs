@@ -362,7 +362,7 @@ fn t3_a_host_is_judged_as_a_station_of_a_scenario() {
         ),
         (
             &["--station", "omega", "--interface", "eth0"],
-            format!("error: the scenario has no station `omega`: it has {names}\n"),
+            format!("error: there is no station `omega`: there are {names}\n"),
         ),
         (&["--station", "Alpha", "--interface", "eth0"], "`Alpha` is no station name".into()),
         (&["--station", "alpha", "--interface", "a/b"], "a/b".into()),

@@ -94,13 +94,24 @@ fn t1_a_file_is_read_with_those_that_it_includes() {
     fs::remove_file(scratch.path().join("base.yaml")).unwrap();
     let said = timewire(&["report", &out]).done();
     assert!(said.stdout.contains("half"), "{said:?}");
-    let lost = format!("error: {own} includes another file: cannot read ");
+    let lost = format!("error: {own}:1:10: include: cannot read {}", scratch.join("base.yaml"));
     let said = timewire(&["run", &own, "--dry-run"]);
     assert!(said.code == Some(2) && said.stderr.starts_with(&lost), "{said:?}");
-    scratch.write("base.yaml", "include: own.yaml\n");
-    let circle = timewire(&["run", &own, "--dry-run"]);
-    let base = scratch.join("base.yaml");
-    circle.failed(2, &format!("error: {base} includes {own}, and that includes it\n"));
+    assert!(said.stderr.ends_with("1 error; nothing was done\n"), "{said:?}");
+    let base = scratch.write("base.yaml", "include: own.yaml\n");
+    let said = timewire(&["run", &own, "--dry-run"]);
+    let circle = format!("error: {base}:1:10: include: {own} includes this file");
+    assert!(said.code == Some(2) && said.stderr.starts_with(&circle), "{said:?}");
+    // What was kept is a file as any other.
+    let kept = scratch.join("out/own.scenario.yaml");
+    let of_kept = scratch.write("kept.yaml", &format!("include: {kept}\nname: again\n"));
+    let said = timewire(&["run", &of_kept, "--dry-run"]).done();
+    assert!(said.stdout.starts_with("again: cycle 1ms"), "{said:?}");
+    // A pipe is read once.
+    let mut cat = Command::new("sh");
+    let words = format!("cat {kept} | {TIMEWIRE} run /dev/stdin --dry-run --on sim");
+    let said = run(cat.args(["-c", &words])).done();
+    assert!(said.stdout.starts_with("own: cycle 1ms"), "{said:?}");
 }
 
 #[test]
@@ -282,7 +293,7 @@ fn t3_what_tdm_start_refuses() {
     );
     start(
         &format!("phy0 --file {file} --station gamma"),
-        "the scenario has no station `gamma`: it has alpha, beta",
+        "there is no station `gamma`: there are alpha, beta",
     );
     start(
         "phy0 --file no-such.yaml --station alpha",

@@ -91,7 +91,7 @@ pub enum DatapathError {
         why: String,
     },
     /// A station that the scenario does not have.
-    #[error("the scenario has no station `{name}`: it has {}", .known.join(", "))]
+    #[error("there is no station `{name}`: there are {}", .known.join(", "))]
     NoStation {
         /// What was asked for.
         name: StationName,

@@ -151,7 +151,7 @@ fn joined(text: &str) -> String {
 #[test]
 fn t1_every_key_of_host_settings_is_on_its_page() {
     let schema: Json = serde_json::from_str(&network_schema()).unwrap();
-    let station = &schema["properties"]["stations"]["items"];
+    let station = &schema["else"]["properties"]["stations"]["items"];
     let kinds = station["anyOf"].as_array().expect("a station is a name or a group");
     let host = kinds.iter().find_map(|kind| kind["properties"].get(HOST));
     let mut page = Page::default();

@@ -775,7 +775,8 @@ mod tests {
     fn t0_the_judge_knows_every_metric_of_a_scenario() {
         let schema = scenario::network::network_schema();
         let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
-        let metrics = &schema["properties"]["limits"]["items"]["properties"]["metric"]["oneOf"];
+        let metrics =
+            &schema["else"]["properties"]["limits"]["items"]["properties"]["metric"]["oneOf"];
         let words: Vec<_> = metrics.as_array().unwrap().iter().map(|m| &m["const"]).collect();
         assert!(words.len() > 20, "{words:?}");
         for word in words.into_iter().filter(|it| *it != "outside-windows") {

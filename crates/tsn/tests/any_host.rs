@@ -125,7 +125,7 @@ fn transmit(schema: &Json, random: &mut Random<'_>) -> Json {
 fn file(schema: &Json, seed: u64) -> Json {
     let mut random = Random { state: seed, schema };
     let keys = *random.of(&[5, 20, 60]);
-    let stations = &schema["properties"]["stations"]["items"]["anyOf"];
+    let stations = &schema["else"]["properties"]["stations"]["items"]["anyOf"];
     let kinds = stations.as_array().expect("a station is a name or a group");
     let of_station = kinds.iter().find_map(|kind| kind["properties"].get("host"));
     let of_station = of_station.expect("a station has host settings");

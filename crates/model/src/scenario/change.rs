@@ -16,7 +16,7 @@ pub struct Change(pub(super) Json);
 pub(super) fn find<'n>(node: &'n Node, keys: &[&str]) -> Option<&'n Node> {
     let Some((first, rest)) = keys.split_first() else { return Some(node) };
     let Value::Map(entries) = &node.value else { return None };
-    let (_, node) = entries.iter().find(|(key, _)| key.text == *first)?;
+    let (_, node) = entries.iter().find(|(key, node)| key.text == *first && !node.is_absent())?;
     find(node, rest)
 }
 
@@ -31,19 +31,26 @@ pub(super) fn merged(
         return None;
     }
     let Value::Map(changes) = &change.value else { return Some(change.clone()) };
-    let (mark, value) = match base.map(|base| (base.mark, &base.value)) {
-        Some((mark, Value::List(items))) => {
+    // What is wrong with the whole is of who changed it last.
+    let mark = change.mark;
+    let value = match base.map(|base| &base.value) {
+        Some(Value::List(items)) => {
             let mut items: Vec<Node> = items.clone();
             for (key, change) in changes {
                 let at = format!("{at}.{}", key.text);
                 named(&mut items, key, change, &at, problems);
             }
-            (mark, Value::List(items))
+            Value::List(items)
         }
-        Some((mark, Value::Map(entries))) => {
-            (mark, Value::Map(merged_keys(entries.clone(), changes, at, problems)))
+        // A change of a change keeps what that takes out.
+        Some(Value::Map(entries)) if is_change(at) => {
+            Value::Map(both_changes(entries.clone(), changes))
         }
-        Some(_) | None => (change.mark, Value::Map(merged_keys(Vec::new(), changes, at, problems))),
+        Some(Value::Map(entries)) => {
+            Value::Map(merged_keys(entries.clone(), changes, at, problems))
+        }
+        _ if is_change(at) => return Some(change.clone()),
+        Some(_) | None => Value::Map(merged_keys(Vec::new(), changes, at, problems)),
     };
     Some(Node { mark, value })
 }
@@ -60,9 +67,43 @@ fn merged_keys(
         let base = place.map(|place| &entries[place].1);
         match (place, merged(base, change, &at, problems)) {
             (Some(place), Some(node)) => entries[place].1 = node,
-            (Some(place), None) => drop(entries.remove(place)),
             (None, Some(node)) => entries.push((key.clone(), node)),
-            (None, None) => {}
+            (place, None) => {
+                let absent = Node { mark: change.mark, value: Value::Absent };
+                match place {
+                    Some(place) => entries[place] = (key.clone(), absent),
+                    None => entries.push((key.clone(), absent)),
+                }
+            }
+        }
+    }
+    entries
+}
+
+/// Whether this is what a case changes: `experiment.cases.NAME.change`.
+fn is_change(at: &str) -> bool {
+    let mut parts = at.splitn(4, '.');
+    let [experiment, cases, _, change] = [(); 4].map(|()| parts.next());
+    experiment == Some("experiment")
+        && cases == Some("cases")
+        && change.is_some_and(|it| it == "change" || it.starts_with("change."))
+}
+
+/// What two changes do together, the later one last: a `null` in it stays one.
+fn both_changes(mut entries: Vec<(Key, Node)>, later: &[(Key, Node)]) -> Vec<(Key, Node)> {
+    for (key, change) in later {
+        let own = entries.iter_mut().find(|(own, _)| own.text == key.text);
+        match (own, &change.value) {
+            (Some((_, node)), Value::Map(later)) => {
+                let entries = match &node.value {
+                    Value::Map(entries) => entries.clone(),
+                    _ => Vec::new(),
+                };
+                let value = Value::Map(both_changes(entries, later));
+                *node = Node { mark: change.mark, value };
+            }
+            (Some((_, node)), _) => *node = change.clone(),
+            (None, _) => entries.push((key.clone(), change.clone())),
         }
     }
     entries
@@ -91,7 +132,8 @@ fn named(items: &mut Vec<Node>, key: &Key, change: &Node, at: &str, problems: &m
     let item = &items[place];
     let base = match &item.value {
         Value::Scalar { .. } => {
-            let key = Key { text: "name".to_owned(), mark: item.mark };
+            let name = if at.contains("schedule.slots.") { "station" } else { "name" };
+            let key = Key { text: name.to_owned(), mark: item.mark };
             Node { mark: item.mark, value: Value::Map(vec![(key, item.clone())]) }
         }
         _ => item.clone(),
@@ -105,7 +147,10 @@ fn named(items: &mut Vec<Node>, key: &Key, change: &Node, at: &str, problems: &m
 /// The name of a thing in a list.
 pub(super) fn name_of(item: &Node) -> Option<String> {
     let named = match &item.value {
-        Value::Map(_) => find(item, &["name"]).or_else(|| find(item, &["id"]))?,
+        Value::Map(_) => {
+            let name = find(item, &["name"]).or_else(|| find(item, &["id"]));
+            name.or_else(|| find(item, &["station"]))?
+        }
         _ => item,
     };
     match &named.value {
@@ -141,6 +186,7 @@ fn json_of(node: &Node) -> Json {
             text => text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number)),
         },
         Value::Scalar { text, .. } => json!(text),
+        Value::Absent => Json::Null,
         Value::List(nodes) => nodes.iter().map(json_of).collect(),
         Value::Map(entries) => {
             let entries = entries.iter().map(|(key, node)| (key.text.clone(), json_of(node)));

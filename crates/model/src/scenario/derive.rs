@@ -78,15 +78,20 @@ fn ports(scenario: &mut Scenario, reader: &mut Reader) {
 }
 
 fn queues(scenario: &mut Scenario, reader: &mut Reader) {
+    let written = scenario.queues.clone();
     for (i, stream) in scenario.streams.iter().enumerate() {
         let Some(priority) = stream.priority() else { continue };
         let queues = &mut scenario.queues;
-        for (list, entries) in [("send", &mut queues.send), ("recv", &mut queues.recv)] {
+        let lists =
+            [("send", &mut queues.send, &written.send), ("recv", &mut queues.recv, &written.recv)];
+        for (list, entries, written) in lists {
             for port in stream.ports() {
+                // A port of two streams is told elsewhere.
+                let is_derived = !written.iter().any(|entry| entry.port == port);
                 let found = entries.iter().find(|entry| entry.port == port);
                 match found.map(|entry| entry.priority) {
                     None => entries.push(PortPriority { port, priority }),
-                    Some(other) if other == priority => {}
+                    Some(other) if other == priority || is_derived => {}
                     Some(other) => {
                         let (port, other) = (port.get(), other.get());
                         let message =

@@ -11,6 +11,7 @@ use timewire_base::{
 };
 
 use super::error::{Mark, Problem};
+use super::record::{Word, read_word};
 use super::suggest::{did_you_mean, listed};
 use super::tree::{Node, Value};
 
@@ -115,6 +116,16 @@ impl Reader {
         !is_null
     }
 
+    /// Reads the word that says which kind a group is.
+    pub(super) fn read_tag(&mut self, tag: &str, node: &Node, kinds: &[Word]) -> Option<usize> {
+        let before = self.path.len();
+        let dot = if self.path.is_empty() { "" } else { "." };
+        let is_there = self.enter(format_args!("{dot}{tag}"), node);
+        let kind = if is_there { read_word(node, self, kinds) } else { None };
+        self.path.truncate(before);
+        kind
+    }
+
     /// The entries of a list.
     fn list<'n>(&mut self, node: &'n Node) -> Option<&'n [Node]> {
         let Value::List(nodes) = &node.value else {
@@ -140,7 +151,7 @@ impl Reader {
                 self.fail(node.mark, message, "");
                 None
             }
-            Value::List(_) | Value::Map(_) => {
+            Value::List(_) | Value::Map(_) | Value::Absent => {
                 self.fail(node.mark, format!("here is {}, where {wanted} goes", node.what()), "");
                 None
             }

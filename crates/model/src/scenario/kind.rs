@@ -36,6 +36,7 @@ impl FileKind {
         let Value::Map(entries) = &root.value else { return None };
         let value =
             |name: &str| entries.iter().find(|(key, _)| key.text == name).map(|(_, value)| value);
+        let value = |name: &str| value(name).filter(|node| !node.is_absent());
         let has = |name: &str| value(name).is_some();
         if let Some(schema) = value("schema").and_then(scalar).filter(|it| is_ours(it)) {
             return Some(FileKind::Written(schema.to_owned()));

@@ -706,13 +706,25 @@ impl Item for NetDelay {
 
 /// The JSON Schema (draft 2020-12) of the network file, as pretty JSON with a final newline.
 pub fn network_schema() -> String {
-    let mut schema: Json = NetworkFile::schema();
-    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!("Timewire network");
-    schema["$defs"] = json!({"group": Group::schema()});
-    schema["properties"]["include"] = json!({
-        "description": "A file beside this one, or a list of them, which this one changes.",
+    let whole: Json = NetworkFile::schema();
+    let include = json!({
+        "description": "A file, as seen from this one, or a list of them, which this one changes.",
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+    });
+    // A file that changes others has keys of the file, with values of any part.
+    let keys = whole["properties"].as_object().into_iter().flatten();
+    let described = |(key, of): (&String, &Json)| {
+        (key.clone(), json!({"description": of["description"].clone()}))
+    };
+    let mut keys: serde_json::Map<String, Json> = keys.map(described).collect();
+    keys.insert("include".to_owned(), include);
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Timewire network",
+        "$defs": {"group": Group::schema()},
+        "if": {"required": ["include"]},
+        "then": {"type": "object", "properties": keys, "additionalProperties": false},
+        "else": whole,
     });
     let text = serde_json::to_string_pretty(&schema);
     text.expect("invariant: a JSON value with text keys can be written") + "\n"

@@ -251,7 +251,7 @@ impl NetworkFile {
     }
 
     /// The network of a case, or that of none, under a load, or with all streams.
-    fn under(&self, case: Option<&Name>, load: Option<&Name>) -> NetworkFile {
+    pub(super) fn under(&self, case: Option<&Name>, load: Option<&Name>) -> NetworkFile {
         let mut file = self.clone();
         file.experiment = None;
         if let Some(load) = load {

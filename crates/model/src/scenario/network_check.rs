@@ -509,7 +509,8 @@ fn known(reader: &mut Reader, key: &str, what: &str, name: &str, all: &[&str]) -
     if !is {
         let meant = did_you_mean(name, all.iter().copied());
         let hint = match all.len() {
-            0..=20 => format!("there are {}", listed(all.iter().copied())),
+            0 => "there is none".to_owned(),
+            1..=20 => format!("there are {}", listed(all.iter().copied())),
             count => format!("there are {count}"),
         };
         reader.fail_at(key, format!("there is no {what} `{name}`{meant}"), &hint);

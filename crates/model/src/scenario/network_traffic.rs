@@ -72,7 +72,7 @@ record! {
 record! {
     /// Requests.
     pub struct NetRequest {
-        /// The stream with the answers.
+        /// The stream with the answers; `kind: request-response` needs none.
         answer: Name,
         /// From an answer to the next request.
         think: NetDelay = "0us",

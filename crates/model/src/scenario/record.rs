@@ -128,8 +128,9 @@ impl<'a> Group<'a> {
     /// What differs by kind, of keys that stand among the others.
     pub fn take_flat<T: Kinds>(&mut self) -> Option<T> {
         let Flat { tag, kinds, fields } = T::FLAT;
-        let kind = match self.entries.iter().find(|(key, _)| key.text == tag) {
-            Some((_, node)) => read_word(node, self.reader, kinds)?,
+        let said = self.entries.iter().find(|(key, node)| key.text == tag && !node.is_absent());
+        let kind = match said {
+            Some((_, node)) => self.reader.read_tag(tag, node, kinds)?,
             None => 0,
         };
         let fields = fields.get(kind).copied().unwrap_or_default().iter();
@@ -140,13 +141,22 @@ impl<'a> Group<'a> {
 
     fn given(&self, field: &Field) -> Option<&'a Node> {
         let (_, node) = self.entries.iter().find(|(given, _)| given.text == field.key)?;
-        Some(node)
+        Some(node).filter(|node| !node.is_absent())
     }
 
     fn missing(&mut self, field: &Field) {
-        if !self.mistyped.contains(&field.key) {
-            let hint = format!("{}: {}", field.key, field.doc.trim());
-            self.reader.fail(self.mark, format!("the key `{}` is missing", field.key), &hint);
+        if self.mistyped.contains(&field.key) {
+            return;
+        }
+        let hint = format!("{}: {}", field.key, field.doc.trim());
+        match self.entries.iter().find(|(given, _)| given.text == field.key) {
+            Some((key, node)) => {
+                let message = format!("the key `{}` is needed, and taken out here", key.text);
+                self.reader.fail(node.mark, message, &hint);
+            }
+            None => {
+                self.reader.fail(self.mark, format!("the key `{}` is missing", field.key), &hint);
+            }
         }
     }
 }
@@ -184,8 +194,10 @@ fn open<'a>(
     let hint = format!("the keys here are {}", listed(known.iter().copied()));
     let before = reader.problems.len();
     let mut mistyped = Vec::new();
-    for (key, _) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
-        let meant = did_you_mean(&key.text, free.iter().copied());
+    for (key, node) in entries.iter().filter(|(key, _)| !known.contains(&key.text.as_str())) {
+        // What takes out a key means one that is there.
+        let others = if node.is_absent() { &known } else { &free };
+        let meant = did_you_mean(&key.text, others.iter().copied());
         mistyped.extend(nearest(&key.text, free.iter().copied()));
         reader.fail(key.mark, format!("unknown key `{}`{meant}", key.text), &hint);
     }
@@ -195,7 +207,7 @@ fn open<'a>(
 impl Flat {
     /// The keys of the kind that these entries say; of all kinds, where that is no kind.
     fn keys(&self, entries: &[(Key, Node)]) -> Vec<&'static str> {
-        let said = entries.iter().find(|(key, _)| key.text == self.tag);
+        let said = entries.iter().find(|(key, node)| key.text == self.tag && !node.is_absent());
         let kind = match said.map(|(_, node)| &node.value) {
             None => Some(0),
             Some(Value::Scalar { text, .. }) => {

@@ -60,14 +60,18 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
     }
     for key in file.segment_keys() {
         let message = "only a network of one segment has it, and this is another".to_owned();
-        let hint = match key.rsplit_once('.') {
-            Some((_, "kind")) => {
-                "write `kind: request` and `kind: after` with links, or `segments: [{}]` in place \
-                 of `links`"
-            }
-            Some((_, "deadline")) => "write `max_latency`, or `segments: [{}]` in place of `links`",
-            _ => "remove it, or write `segments: [{}]` in place of `links`",
+        let other = match key.rsplit_once('.') {
+            Some((_, "kind")) => "write `kind: request` and `kind: after`",
+            Some((_, "deadline")) => "write `max_latency`",
+            _ => "remove it",
         };
-        reader.fail_at(&key, message, hint);
+        let has_links = !(file.links.is_empty() && file.bridges.is_empty());
+        let segment = match file.segments.len() {
+            0 if has_links => "write `segments: [{}]` in place of `links`",
+            0 => "add `segments: [{}]`: there is no segment",
+            1 => "remove `links` and `bridges`",
+            _ => "leave one segment",
+        };
+        reader.fail_at(&key, message, &format!("{other}, or {segment}"));
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value as Json;
 use timewire_base::{Instant, Priority, Span, StationName};
 
 use super::cyclic::{Cyclic, Sporadic};
@@ -19,7 +20,6 @@ use super::network::{
     NetworkCases, NetworkFile,
 };
 use super::pipeline::Pipeline;
-use super::programs::StationProgram;
 use super::record::default_value;
 use super::several::Several;
 use super::value::{Count, Name, Text};
@@ -89,6 +89,12 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<(S
     let has_schedule = schedule.is_some();
     let schedule = schedule.map(|it| it.slots).or_else(|| unused(&file.stations));
     if reader.problems.len() > before {
+        // The simulator of networks takes what has no key of programs.
+        if let Some(key) = network.key_of_programs() {
+            let hint = format!("remove it, or `{key}`, and simulate the network: `--on sim`");
+            let simulated = reader.problems.iter_mut().filter(|it| it.hint == SIMULATE);
+            simulated.for_each(|problem| problem.hint.clone_from(&hint));
+        }
         return None;
     }
     let mut loads: Vec<Name> = Vec::new();
@@ -177,33 +183,41 @@ fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<NetS
     // By case: one network for each load.
     for (at, loads) in network.cases.chunk_by(|one, next| one.case == next.case).enumerate() {
         let own_schedule = loads.iter().find_map(|it| it.file.schedule.as_ref());
-        let is_like_file = |one: &&NetworkCase| {
-            let mut others = network.cases.iter().filter(|it| it.load == one.load);
-            others.all(|it| has_those_of(&one.file, &it.file))
-                && without_changes(&one.file) == without_changes(&like(file, &one.file))
-        };
+        // The file under the load of each.
+        let wanted: Vec<NetworkFile> = loads
+            .iter()
+            .map(|it| network.written.under(None, Name::new(&it.load).as_ref()))
+            .collect();
+        let pairs = || loads.iter().map(|it| &it.file).zip(&wanted);
+        let other = pairs().find_map(|(own, wanted)| {
+            first_difference(
+                "",
+                &without_changes(own).to_json(),
+                &without_changes(wanted).to_json(),
+            )
+        });
         let classes = |file: &NetworkFile| -> Vec<u64> {
             file.streams.iter().map(|it| it.class.get()).collect()
         };
-        let is_as_written =
-            loads.iter().all(|it| classes(&it.file) == classes(&like(file, &it.file)));
+        let is_as_written = pairs().all(|(own, wanted)| classes(own) == classes(wanted));
         let has_no_class = loads.iter().flat_map(|it| classes(&it.file)).all(|class| class == 0);
         let has_none = has_no_class && loads.iter().all(|it| !it.file.has_queues());
         let has_queues_as_written = loads.iter().all(|it| it.file.queues == file.queues);
         let wrong = match own_schedule {
-            _ if !loads.iter().all(|it| is_like_file(&it)) => CHANGES,
+            _ if let Some(other) = other => format!("{CHANGES}, not `{other}`"),
             Some(own) if schedule.as_ref().is_some_and(|known| !has_same_slots(known, own)) => {
-                "on a segment all cases that have a `schedule` have the same slots"
+                "on a segment all cases that have a `schedule` have the same slots".to_owned()
             }
             _ if !(has_none || is_as_written && has_queues_as_written) => {
                 "on a segment the classes and `queues` of a case are those of the file, or there \
                  are none: all classes are 0"
+                    .to_owned()
             }
-            _ => "",
+            _ => String::new(),
         };
         if !wrong.is_empty() {
             let hint = "write files of their own for other networks, which one run takes, too";
-            reader.fail_at(&format!("experiment.cases[{at}].change"), wrong.to_owned(), hint);
+            reader.fail_at(&format!("experiment.cases[{at}].change"), wrong, hint);
         }
         schedule = schedule.or_else(|| own_schedule.cloned());
         let first = loads.first().expect("invariant: a chunk is not empty");
@@ -228,19 +242,26 @@ fn has_same_slots(one: &NetSchedule, other: &NetSchedule) -> bool {
     *other == NetSchedule { by: *by, release: *release, lead: *lead, ..one.clone() }
 }
 
-/// Whether a file has all streams and programs of the other.
-fn has_those_of(file: &NetworkFile, other: &NetworkFile) -> bool {
-    let has_stream = |it: &NetStream| file.streams.iter().any(|own| own.name == it.name);
-    let has_program = |it: &StationProgram| file.programs.iter().any(|own| own.name == it.name);
-    other.streams.iter().all(has_stream) && other.programs.iter().all(has_program)
-}
-
-/// A file with the streams and programs alone that the other has, too.
-fn like(file: &NetworkFile, other: &NetworkFile) -> NetworkFile {
-    let mut like = file.clone();
-    like.streams.retain(|it| other.streams.iter().any(|own| own.name == it.name));
-    like.programs.retain(|it| other.programs.iter().any(|own| own.name == it.name));
-    like
+/// The first key whose values differ.
+fn first_difference(key: &str, one: &Json, other: &Json) -> Option<String> {
+    match (one, other) {
+        _ if one == other => None,
+        (Json::Object(own), Json::Object(other)) => {
+            let keys: BTreeSet<&String> = own.keys().chain(other.keys()).collect();
+            keys.into_iter().find_map(|name| {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                match (own.get(name), other.get(name)) {
+                    (Some(own), Some(other)) => first_difference(&key, own, other),
+                    _ => Some(key),
+                }
+            })
+        }
+        (Json::Array(own), Json::Array(other)) if own.len() == other.len() => {
+            let mut pairs = own.iter().zip(other).enumerate();
+            pairs.find_map(|(i, (own, other))| first_difference(&format!("{key}[{i}]"), own, other))
+        }
+        _ => Some(key.to_owned()),
+    }
 }
 
 /// A network without all that cases of a scenario differ in.
@@ -633,9 +654,10 @@ mod tests {
             error.message.clone()
         };
         let other = CHANGES;
-        assert_eq!(told("duration: 3s"), other);
-        assert_eq!(told("streams: { s: { period: 5ms } }"), other);
-        assert_eq!(told("streams: { u: null }"), other);
+        assert_eq!(told("duration: 3s"), format!("{other}, not `duration`"));
+        let period = told("streams: { s: { period: 5ms } }");
+        assert_eq!(period, format!("{other}, not `streams[0].period`"));
+        assert_eq!(told("streams: { u: null }"), format!("{other}, not `streams`"));
         let slots = "schedule: { slots: [b, a] }";
         let same = "on a segment all cases that have a `schedule` have the same slots";
         assert_eq!(told(slots), same);

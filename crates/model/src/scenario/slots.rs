@@ -225,7 +225,7 @@ fn read_slots(
     if let Some(from) = draft.from_streams {
         if draft.slots.is_some() {
             let message = "the slots follow from the streams, and are written too".to_owned();
-            let hint = "remove `slots`, or `from_streams`";
+            let hint = "remove `slots` (`slots: null` where a file is included), or `from_streams`";
             reader.fail_at(&format!("{path}.slots"), message, hint);
         }
         let wanted = Wanted { from, cycle: draft.cycle_time, base_time, guard: draft.guard };

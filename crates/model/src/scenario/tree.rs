@@ -34,6 +34,9 @@ pub(super) enum Value {
     },
     List(Vec<Node>),
     Map(Vec<(Key, Node)>),
+    /// What a change took out of its group: a `null`, whose key is read as if it were not there,
+    /// and told when it is none of the group.
+    Absent,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +53,13 @@ impl Node {
             Value::Scalar { .. } => "a single value",
             Value::List(_) => "a list",
             Value::Map(_) => "a group of keys",
+            Value::Absent => "nothing",
         }
+    }
+
+    /// Whether a change took it out.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.value, Value::Absent)
     }
 
     /// How much memory it takes, about. **Units**: bytes.
@@ -58,6 +67,7 @@ impl Node {
         size_of::<Node>()
             + match &self.value {
                 Value::Scalar { text, .. } => text.len(),
+                Value::Absent => 0,
                 Value::List(nodes) => nodes.iter().map(Node::size).sum(),
                 Value::Map(entries) => {
                     let key = |key: &Key| size_of::<Key>() + key.text.len();
@@ -69,7 +79,7 @@ impl Node {
     /// How many lists and groups are in each other in it.
     fn depth(&self) -> usize {
         let deepest = match &self.value {
-            Value::Scalar { .. } => return 0,
+            Value::Scalar { .. } | Value::Absent => return 0,
             Value::List(nodes) => nodes.iter().map(Node::depth).max(),
             Value::Map(entries) => entries.iter().map(|(_, node)| node.depth()).max(),
         };
@@ -113,7 +123,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Vec<Problem>> {
 pub(super) fn read(text: &str, line: usize) -> Result<Node, Vec<Problem>> {
     let mut builder = Builder { line, ..Builder::default() };
     let moved = |mut problem: Problem| {
-        problem.mark.line += line;
+        problem.mark.line = problem.mark.line.min(text.lines().count().max(1)) + line;
         vec![problem]
     };
     for event in Parser::new_from_str(text) {
@@ -385,6 +395,7 @@ mod tests {
     fn told(node: &Node) -> String {
         match &node.value {
             Value::Scalar { text, .. } => text.clone(),
+            Value::Absent => "-".to_owned(),
             Value::List(nodes) => {
                 format!("[{}]", nodes.iter().map(told).collect::<Vec<_>>().join(" "))
             }

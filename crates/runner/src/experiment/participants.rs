@@ -80,12 +80,14 @@ pub(super) fn step_of(scenario: &Scenario) -> Span {
         }
         a.max(1)
     };
-    let all = periods.into_iter().chain([scenario.schedule.cycle()]);
+    let cycle = scenario.has_schedule.then(|| scenario.schedule.cycle());
+    let longest = periods.iter().copied().max();
+    let all = periods.into_iter().chain(cycle);
     let common = all.map(Span::as_ns).try_fold(1_i64, |common, one| {
         let common = (common / gcd(common, one)).checked_mul(one)?;
         (common <= LONGEST_STEP.as_ns()).then_some(common)
     });
-    common.map_or(scenario.schedule.cycle(), Span::from_ns)
+    common.map(Span::from_ns).or(cycle).or(longest).unwrap_or(Span::from_ns(1))
 }
 
 /// The longest wait for the begin of a case.
@@ -355,7 +357,7 @@ impl ParticipantsOf<'_> {
         let name = format!("{}-client", stream.name);
         // Where no backend paces the exchange, one message in a cycle keeps the load the same.
         let paced = match TransmitBackend::of_case(self.case.backend) {
-            None => false,
+            None => !self.scenario.has_schedule,
             Some(backend) => {
                 backend.slots() == SlotPromise::All || stream.class() == StreamClass::RealTime
             }
