@@ -496,7 +496,11 @@ fn messages(
     let caveat = match unknown {
         0 => String::new(),
         count => {
-            format!("{count} messages in {} were skipped: the kernel did not take them", case.id)
+            format!(
+                "{count} messages in {} were skipped: they were due, and the talker woke up too \
+                 late or the kernel did not take them",
+                case.id
+            )
         }
     };
     Ok(Measured { value, caveat })

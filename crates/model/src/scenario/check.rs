@@ -291,6 +291,9 @@ fn check_experiment(
     }
     for (i, case) in experiment.cases.iter().enumerate() {
         check_case(case, cycle, reader, |key| origin.key_of_case(i, key));
+        if let Some((message, hint)) = releases_nothing(scenario, case) {
+            reader.fail_at(&origin.key_of_case(i, "release"), message.to_owned(), hint);
+        }
         if let Some(why) = further.case(scenario, case) {
             let hint = match experiment.cases.len() {
                 1 => "make the slots longer, or write another `by`",
@@ -298,6 +301,23 @@ fn check_experiment(
             };
             reader.fail_at(&origin.key_of_case(i, "by"), why, hint);
         }
+    }
+}
+
+/// Why no program waits for a slot, where one is to.
+fn releases_nothing(scenario: &Scenario, case: &Case) -> Option<(&'static str, &'static str)> {
+    let mut streams = scenario.streams.iter();
+    let is_urgent = streams.clone().any(|stream| stream.priority().is_some());
+    let is_pipeline = streams.any(|stream| matches!(stream, Stream::Pipeline(_)));
+    match case.release {
+        Release::Aligned | Release::Planned if !is_urgent => Some((
+            "no stream has a class above 0, so no program waits for its slot",
+            "give one a class",
+        )),
+        Release::Planned if !is_pipeline => {
+            Some(("no pipeline begins for the slot of its source", "write `release: aligned`"))
+        }
+        Release::Aligned | Release::Planned | Release::Free => None,
     }
 }
 

@@ -27,7 +27,10 @@ pub(super) fn check_limits(scenario: &Scenario, reader: &mut Reader) {
         let limits = rule.limits(scenario);
         if limits.is_empty() {
             let message = format!("no case and load has the metric `{}`", rule.metric.word());
-            reader.fail_at(&format!("{at}.metric"), message, "remove the limit");
+            let mut lacking = scenario.experiment.cases.iter();
+            let hint = lacking.find_map(|case| lacks(rule.metric, case.backend));
+            let hint = hint.map_or("remove the limit", |(_, hint)| hint);
+            reader.fail_at(&format!("{at}.metric"), message, hint);
         }
         for limit in limits {
             if let Some(first) = ids.insert(limit.id.clone(), i) {

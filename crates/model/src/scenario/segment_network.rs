@@ -203,9 +203,9 @@ fn cases(network: &NetworkCases, reader: &mut Reader) -> (Vec<Case>, Option<NetS
         let has_no_class = loads.iter().flat_map(|it| classes(&it.file)).all(|class| class == 0);
         let has_none = has_no_class && loads.iter().all(|it| !it.file.has_queues());
         let has_queues_as_written = loads.iter().all(|it| it.file.queues == file.queues);
-        let wrong = match own_schedule {
-            _ if let Some(other) = other => format!("{CHANGES}, not `{other}`"),
-            Some(own) if schedule.as_ref().is_some_and(|known| !has_same_slots(known, own)) => {
+        let wrong = match (other, own_schedule) {
+            (Some(other), _) => format!("{CHANGES}, not `{other}`"),
+            (None, Some(own)) if schedule.as_ref().is_some_and(|it| !has_same_slots(it, own)) => {
                 "on a segment all cases that have a `schedule` have the same slots".to_owned()
             }
             _ if !(has_none || is_as_written && has_queues_as_written) => {
