@@ -150,6 +150,10 @@ pub(super) fn parts(text: &str) -> Vec<Part<'_>> {
 ///
 /// **Errors**: something else stands where names go.
 fn included(text: &str) -> Result<Vec<(String, Mark)>, Problem> {
+    // Most files include none, and a long one is not read twice for that.
+    if !text.contains(KEY) {
+        return Ok(Vec::new());
+    }
     let (mut roots, none) = (parts(text), Ok(Vec::new()));
     let (Some(part), true) = (roots.pop(), roots.is_empty()) else { return none };
     let Ok(root) = super::tree::read(part.text, part.line) else { return none };
