@@ -558,7 +558,7 @@ fn t0_slots_that_cannot_be_are_errors_with_their_place() {
     fails(parse(&scenario, Some(c"Al pha"), 0), USAGE, "Al pha");
     fails(parse(&scenario, alpha, -1), USAGE, "a lead of -1 ns");
     fails(parse(&scenario, alpha, 1_040_001), USAGE, "1040us");
-    fails(parse(c"timewire: 1\nname: [", alpha, 0), USAGE, "the text:3");
+    fails(parse(c"timewire: 1\nname: [", alpha, 0), USAGE, "the text:2:8");
     fails(parse(c"{\"schema\":\"timewire.tdm-status/1\"}", None, 0), USAGE, "no schedule");
     let status = c"{\"schema\":\"timewire.tdm-status/1\",\"other\":[1],\"windows\":\
                    {\"base_time_ns\":7,\"cycle_ns\":100,\"windows\":\

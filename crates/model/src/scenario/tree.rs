@@ -123,7 +123,13 @@ pub(super) fn parse(text: &str) -> Result<Node, Vec<Problem>> {
 pub(super) fn read(text: &str, line: usize) -> Result<Node, Vec<Problem>> {
     let mut builder = Builder { line, ..Builder::default() };
     let moved = |mut problem: Problem| {
-        problem.mark.line = problem.mark.line.min(text.lines().count().max(1)) + line;
+        // What is wrong at the end is behind the last line.
+        let (mark, last) = (&mut problem.mark, text.lines().count().max(1));
+        if mark.line > last {
+            let end = text.lines().last().map_or(0, |text| text.chars().count());
+            *mark = Mark { line: last, column: end + 1, width: 1 };
+        }
+        mark.line += line;
         vec![problem]
     };
     for event in Parser::new_from_str(text) {
