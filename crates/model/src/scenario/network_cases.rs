@@ -263,6 +263,10 @@ impl NetworkFile {
             stream.loads = None;
         }
         let streams = &file.streams;
+        // A program has those of its streams that run.
+        for program in &mut file.programs {
+            program.streams.retain(|name| streams.iter().any(|it| it.name == *name));
+        }
         file.faults.retain(|fault| match fault {
             NetFault::Babble(NetStreamFault { stream, .. })
             | NetFault::Late(NetLateFault { stream, .. }) => {
@@ -578,6 +582,19 @@ limits:
         for case in &all.cases {
             let text = case.file.to_json().to_string();
             assert_eq!(parse(&text).unwrap().base, case.file);
+        }
+    }
+
+    #[test]
+    fn t0_a_program_has_those_of_its_streams_that_run() {
+        let text = GOOD.replacen("period: 1ms }", "period: 1ms, loads: [busy] }", 1)
+            + "programs: [{ name: p, station: a, command: ./p, streams: [control] }]\n";
+        let text = text.replacen(", loads: [busy] }\nexp", " }\nexp", 1);
+        let all = parse(&text).unwrap_or_else(|errors| panic!("{errors}"));
+        let streams = |at: usize| all.cases[at].file.programs[0].streams.len();
+        assert_eq!((streams(0), streams(1)), (0, 1));
+        for case in &all.cases {
+            assert_eq!(parse(&case.file.to_json().to_string()).unwrap().base, case.file);
         }
     }
 
