@@ -4,10 +4,12 @@
 
 use std::ffi::{c_char, c_int};
 use std::fs;
+use std::path::Path;
 
 use serde::Deserialize;
 use timewire_base::{CyclicWindows, Instant, Span, StationName};
 use timewire_datapath::release::SlotTimer;
+use timewire_model::scenario::{IncludeError, with_included};
 use timewire_model::tdm::TdmSchedule;
 use timewire_tsn::file;
 
@@ -113,7 +115,11 @@ pub unsafe extern "C" fn tw_slots_open(
                 raw::target(slots, "the room for the handle")?,
             )
         };
-        let text = fs::read_to_string(path).map_err(|error| Failed::system(path, &error))?;
+        let text = with_included(Path::new(path), &mut |path| fs::read_to_string(path));
+        let text = text.map_err(|error| match error {
+            IncludeError::Read(error) => Failed::system(path, &error),
+            IncludeError::Wrong(errors) => Failed::usage(errors),
+        })?;
         *to = handle::keep(OpenSlots::new(windows_in(path, &text, station)?, lead_ns)?)?;
         Ok(0)
     })

@@ -574,6 +574,16 @@ fn t0_slots_that_cannot_be_are_errors_with_their_place() {
     let missing = unsafe { tw_slots_open(c"/none/such".as_ptr(), null(), 0, &raw mut slots) };
     fails(missing, SYSTEM, "/none/such");
     assert_eq!(tw_last_errno(), 2);
+    // A file is read with those that it includes.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/tdm-256.yaml");
+    let file = std::ffi::CString::new(file).unwrap();
+    // SAFETY: texts that end with a zero.
+    let open = unsafe { tw_slots_open(file.as_ptr(), c"beta".as_ptr(), 0, &raw mut slots) };
+    assert_eq!(open, 0, "{}", last());
+    // SAFETY: a place for the time.
+    let next = unsafe { tw_slots_next(slots, 0, &raw mut at) };
+    assert_eq!((next, at), (0, 300_000));
+    assert_eq!(tw_slots_close(slots), 0);
 }
 
 // The table is the process's: while it is full the other tests could open nothing.

@@ -124,8 +124,12 @@ impl Write for Patient {
 
 /// An error of a library, of those that are told with a hint and an exit code of their own.
 pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
-    fn is<T: Failure + Send + Sync + 'static>(error: &anyhow::Error) -> Option<&dyn Failure> {
-        error.downcast_ref::<T>().map(|error| error as &dyn Failure)
+    error.chain().find_map(failure_of)
+}
+
+fn failure_of<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a dyn Failure> {
+    fn is<'a, T: Failure + 'static>(cause: &'a (dyn Error + 'static)) -> Option<&'a dyn Failure> {
+        cause.downcast_ref::<T>().map(|cause| cause as &dyn Failure)
     }
     let kinds = [
         is::<input::Refused>,
@@ -140,7 +144,7 @@ pub fn failure(error: &anyhow::Error) -> Option<&dyn Failure> {
         is::<TraceError>,
         is::<TrafficError>,
     ];
-    kinds.into_iter().find_map(|is| is(error))
+    kinds.into_iter().find_map(|is| is(cause))
 }
 
 /// An error in words. Errors of the libraries name their causes themselves; what this program adds
@@ -168,29 +172,11 @@ pub fn message(error: &anyhow::Error) -> String {
         Some(mistaken) => mistaken.to_string(),
         None => {
             let causes: Vec<_> = error.chain().collect();
-            let told = causes.iter().position(|cause| names_its_causes(*cause));
+            let told = causes.iter().position(|cause| failure_of(*cause).is_some());
             let told = told.map_or(causes.len(), |at| at + 1);
             causes[..told].iter().map(ToString::to_string).collect::<Vec<_>>().join(": ")
         }
     }
-}
-
-/// Whether an error is one of [`failure`].
-fn names_its_causes(error: &(dyn Error + 'static)) -> bool {
-    let kinds = [
-        <dyn Error>::is::<input::Refused>,
-        <dyn Error>::is::<DatapathError>,
-        <dyn Error>::is::<RunnerError>,
-        <dyn Error>::is::<HostError>,
-        <dyn Error>::is::<LabError>,
-        <dyn Error>::is::<ReceiveError>,
-        <dyn Error>::is::<LinkError>,
-        <dyn Error>::is::<StreamError>,
-        <dyn Error>::is::<StudyError>,
-        <dyn Error>::is::<TraceError>,
-        <dyn Error>::is::<TrafficError>,
-    ];
-    kinds.into_iter().any(|is| is(error))
 }
 
 /// An error as it is printed. What is wrong within a file are blocks that begin with `error: `

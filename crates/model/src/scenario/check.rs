@@ -35,10 +35,6 @@ pub(super) fn check(
 
 fn check_stations(scenario: &Scenario, reader: &mut Reader) {
     let stations = &scenario.stations;
-    if stations.len() < 2 {
-        let message = format!("{} is too few: a network has at least two stations", stations.len());
-        reader.fail_at("stations", message, "");
-    }
     let addresses = stations.iter().map(|station| station.address().address());
     repeated(addresses, |i, first, address| {
         let message = format!("{address} is the address of `{}` already", stations[first].name);
@@ -120,10 +116,6 @@ fn check_queues(scenario: &Scenario, reader: &mut Reader) {
 
 fn check_traffic(scenario: &Scenario, origin: &Origin, reader: &mut Reader) {
     let streams = &scenario.streams;
-    if scenario.measured().next().is_none() {
-        let hint = "add a stream of the kind `cyclic`, `request-response` or `pipeline`";
-        reader.fail_at("streams", "no stream is measured".into(), hint);
-    }
     let ports = streams.iter().enumerate();
     let ports: Vec<_> =
         ports.flat_map(|(i, s)| s.ports().into_iter().map(move |p| (i, p))).collect();
@@ -146,10 +138,6 @@ fn check_traffic(scenario: &Scenario, origin: &Origin, reader: &mut Reader) {
 fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Stream) {
     match stream {
         Stream::RequestResponse(s) => {
-            if s.talker == s.listeners {
-                let message = format!("`{}` is the talker as well", s.listeners);
-                reader.fail_at(&format!("{at}.listeners"), message, "name two different stations");
-            }
             if s.deadline == Span::ZERO {
                 let message = "a deadline of 0ns is missed by every message".into();
                 reader.fail_at(&format!("{at}.deadline"), message, "one cycle is usual");
@@ -166,10 +154,6 @@ fn check_stream(scenario: &Scenario, reader: &mut Reader, at: &str, stream: &Str
             check_pipeline(scenario, reader, at, s);
         }
         Stream::Flood(s) => {
-            if s.talker == s.listeners {
-                let message = format!("`{}` is the talker as well", s.listeners);
-                reader.fail_at(&format!("{at}.listeners"), message, "name two different stations");
-            }
             if s.rate > scenario.segment().rate {
                 let message = format!(
                     "{} is more than the link carries, {}",

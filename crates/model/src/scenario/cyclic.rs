@@ -7,7 +7,6 @@ use timewire_base::{Port, Priority, Span, StationName};
 use super::item::Reader;
 use super::model::{Measured, MessageFlow, StreamClass, filled};
 use super::network::{NetDelay, NetDrawn};
-use super::network_check;
 use super::value::{ByteCount, Name};
 
 /// A measured stream: the talker sends a message in each period, and nothing comes back.
@@ -109,22 +108,12 @@ impl Sporadic {
 }
 
 pub(super) fn check_sporadic(reader: &mut Reader, at: &str, stream: &Sporadic) {
-    other_end(reader, at, (&stream.talker, &stream.listeners));
-    let key = format!("{at}.gap");
     if let NetDelay::Drawn(NetDrawn::Recorded(_)) = &stream.gap {
         let message = "recorded times are read by the simulator of networks alone".to_owned();
+        let key = format!("{at}.gap");
         reader.fail_at(&key, message, "write the times: `{ kind: empirical, times: [...] }`");
-    } else {
-        network_check::gap(reader, &key, &stream.gap);
     }
     deadline(reader, at, stream.deadline);
-}
-
-fn other_end(reader: &mut Reader, at: &str, (talker, listener): (&StationName, &StationName)) {
-    if talker == listener {
-        let message = format!("`{listener}` is the talker as well");
-        reader.fail_at(&format!("{at}.listeners"), message, "name two different stations");
-    }
 }
 
 fn deadline(reader: &mut Reader, at: &str, deadline: Option<Span>) {
@@ -135,11 +124,7 @@ fn deadline(reader: &mut Reader, at: &str, deadline: Option<Span>) {
 }
 
 pub(super) fn check_cyclic(reader: &mut Reader, at: &str, stream: &Cyclic) {
-    other_end(reader, at, (&stream.talker, &stream.listeners));
-    if stream.period == Span::ZERO {
-        let message = "a message every 0ns leaves no time for any".into();
-        reader.fail_at(&format!("{at}.period"), message, "one cycle is usual");
-    } else if stream.offset >= stream.period {
+    if stream.offset >= stream.period {
         let message = format!("an offset of {} is no part of {}", stream.offset, stream.period);
         reader.fail_at(&format!("{at}.offset"), message, "write less than the `period`");
     }

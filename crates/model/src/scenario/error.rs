@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is wrong with a scenario, and how it is printed: file, line, column, key, what was read,
+//! What is wrong with a file, and how it is printed: file, line, column, key, what was read,
 //! what would be right, and the line itself with a mark under the place.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::include::{Part, parts};
 
-/// Everything that is wrong with a scenario, in the order of the file; never empty.
+/// Everything that is wrong with a file, in the order of the file; never empty.
 ///
 /// Prints one block per error and a last line with their number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,7 +21,7 @@ pub struct ScenarioErrors {
     pub not_shown: usize,
 }
 
-/// One thing that is wrong with a scenario.
+/// One thing that is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScenarioError {
     /// The file that it is in: this one, or one that is included.

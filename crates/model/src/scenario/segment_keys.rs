@@ -59,7 +59,7 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
         return;
     }
     for key in file.segment_keys() {
-        let message = "only a network of one segment has it, and this is another".to_owned();
+        let message = "only a network of one segment can have this key".to_owned();
         let other = match key.rsplit_once('.') {
             Some((_, "kind")) => "write `kind: request` and `kind: after`",
             Some((_, "deadline")) => "write `max_latency`",
