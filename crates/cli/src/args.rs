@@ -135,6 +135,9 @@ pub enum Hidden {
         #[arg(long)]
         wait: bool,
     },
+    /// The streams of a station that no talker sends.
+    #[command(name = "__reply", hide = true)]
+    Reply { file: PathBuf },
     /// The capture of a station, until it ends.
     #[command(name = "__trace", hide = true)]
     Trace {

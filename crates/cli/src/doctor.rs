@@ -11,12 +11,13 @@ use serde::Serialize;
 use timewire_base::{IfName, StationName};
 use timewire_host::doctor::attempt::Extent;
 use timewire_host::doctor::{
-    self, Diagnosis, Finding, PROBES_SCHEMA, Probes, Question, StationAsked, Verdict,
+    self, Diagnosis, Finding, PROBES_SCHEMA, Probe, Probes, Question, StationAsked, Verdict,
 };
 use timewire_host::snapshot::Snapshot;
 use timewire_host::snapshot::source::{Live, Record, Recording, Redacting, with_own_sysfs};
 use timewire_model::scenario::host::HostSettings;
 use timewire_model::scenario::{CaseBackend, FileKind, Scenario};
+use timewire_runner::network::Obstacle;
 use timewire_tsn::backend;
 use timewire_tsn::file::{ParseFile, with_slots};
 
@@ -225,6 +226,18 @@ fn probes_of_this_host(
 pub fn of_this_host(snapshot: &Snapshot, question: &Question) -> anyhow::Result<Diagnosis> {
     let probes = probes_of_this_host(Extent::Needs, snapshot, None)?;
     Ok(doctor::judge(snapshot, &probes, question))
+}
+
+/// What this kernel lacks of these probes, each with what was said when it was tried.
+pub fn lacking(probes: impl IntoIterator<Item = Probe>) -> anyhow::Result<Vec<Obstacle>> {
+    let snapshot = Snapshot::of_this_host(&[])?;
+    let tried = probes_of_this_host(Extent::Needs, &snapshot, None)?;
+    let lacks = probes.into_iter().filter(|probe| !tried.works(*probe));
+    let obstacle = |probe: Probe| Obstacle {
+        what: format!("{probe}: {}", probe.what()),
+        why: format!("{}; --on lab:uml has it", tried.of(probe).text()),
+    };
+    Ok(lacks.map(obstacle).collect())
 }
 
 /// The judgement of this host as the laboratory of scenarios: that of the first which cannot run

@@ -120,6 +120,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Hidden(Hidden::Program { file, from_start, alone }) => {
             Ok(timewire_runner::program::run(&file, from_start, alone)?)
         }
+        Command::Hidden(Hidden::Reply { file }) => {
+            timewire_runner::network::send_replies(&file)?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Hidden(Hidden::Connection { file, wait }) => {
             match wait {
                 true => held::wait(&file)?,

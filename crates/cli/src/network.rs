@@ -5,6 +5,8 @@
 //! Not here: the compile step and the judge (`timewire_runner::network`), plans alone (`plan`), the
 //! simulator alone (`sim`).
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use anyhow::{Context as _, bail};
 use serde_json::Value as Json;
 use timewire_agent::controller::Connect;
 use timewire_agent::sweep::{self, Reach};
-use timewire_base::{Span, Utc, Verdict};
+use timewire_base::{Span, StationName, Utc, Verdict};
+use timewire_lab::privilege;
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
 use timewire_model::scenario::network::{NetworkCase, NetworkCases};
 use timewire_plan::file::{self, FileProblem};
@@ -36,6 +39,7 @@ use crate::machine::RunMachine;
 use crate::output;
 use crate::place::{self, Place, Where};
 use crate::sim::{self, SimCase};
+use crate::stations::laboratory::Of;
 use crate::stations::{self, laboratory};
 
 /// Exit code 0: every stream was as promised; 1: one was not, or has no reservation; 4: the place
@@ -90,6 +94,15 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
         }
     };
+    if args.place.on == Place::Lab {
+        // Before the first thread: a user namespace can only be entered by a process with one.
+        privilege::enter()?;
+        crate::apply::recover()?;
+        let obstacles = laboratory::lacking(disciplines(&cases))?;
+        if !obstacles.is_empty() {
+            return place::refuse(&name, &args.place, &obstacles, args.output.json);
+        }
+    }
     if args.dry_run {
         return show_compiled(&cases, args.output.json);
     }
@@ -113,6 +126,9 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
                 carry_out(compiled, into, (&hosts, &keys), false)
             })?)
         }
+        Place::Lab => Some(carry_out_all(&directory, &cases, &mut |compiled, into| {
+            in_laboratory(compiled, into, Of::ThisKernel)
+        })?),
         _ => {
             // It records into the run directory.
             let machine = RunMachine::find(&args.place)?;
@@ -198,6 +214,11 @@ fn begin(
         Place::Hosts(path) => {
             directory.write_text("hosts.yaml", &place::hosts(path, "nothing was run")?.1)?;
             format!("the hosts of {}", path.display())
+        }
+        Place::Lab => {
+            let release = fs::read_to_string("/proc/sys/kernel/osrelease");
+            let release = release.context("cannot read the release of this kernel")?;
+            format!("Linux {}, namespaces of this kernel", release.trim())
         }
         _ => RunMachine::find(&args.place)?.described(),
     };
@@ -300,6 +321,17 @@ fn planned_file(
     Ok((plans, is_rejected))
 }
 
+/// The queueing disciplines of all nodes of all cases.
+fn disciplines(cases: &CompiledCases) -> BTreeSet<String> {
+    let of = |(case, compiled): &(NetworkCase, Compiled)| {
+        let stations = case.file.stations.iter().map(|it| it.name.clone());
+        let nodes = stations.chain(case.file.bridges.iter().map(|it| it.name.clone()));
+        let nodes: Vec<StationName> = nodes.collect();
+        nodes.into_iter().flat_map(|node| compiled.disciplines(node.as_str())).collect::<Vec<_>>()
+    };
+    cases.iter().flat_map(of).collect()
+}
+
 /// Prints the compiled experiments; as JSON, a list of them.
 fn show_compiled(cases: &[(NetworkCase, Compiled)], json: bool) -> anyhow::Result<ExitCode> {
     let all: Vec<&Compiled> = cases.iter().map(|(_, compiled)| compiled).collect();
@@ -352,13 +384,8 @@ fn compiled(
     let error = match &place.on {
         Place::LabUml => LaunchError::lab_uml(),
         Place::LabQemu => LaunchError::lab_qemu(),
-        Place::Lab | Place::Sim => {
-            return Ok(Err(vec![Obstacle {
-                what: "the network".to_owned(),
-                why: "namespaces of this kernel have links without a rate; --on lab:uml has them"
-                    .to_owned(),
-            }]));
-        }
+        Place::Lab => LaunchError::lab(),
+        Place::Sim => bail!("the simulator takes networks as they are"),
         Place::Hosts(path) => {
             hosts = place::hosts(path, "nothing was run")?.0;
             let of_file = match hosts.clock {
@@ -416,8 +443,7 @@ fn record(directory: &Path) -> anyhow::Result<ExitCode> {
     let all = directory.meta()?.cases.into_iter().map(|id| network::begun(&directory, &id));
     let all = all.collect::<Result<CompiledCases, _>>()?;
     let code = carry_out_all(&directory, &all, &mut |compiled, into| {
-        let (_bench, hosts) = laboratory::build(&compiled.script()?.file)?;
-        carry_out(compiled, into, (&hosts, &laboratory::agents()), true)
+        in_laboratory(compiled, into, Of::Machine)
     })?;
     Ok(ExitCode::from(code))
 }
@@ -448,6 +474,12 @@ fn carry_out_all(
         }
     }
     Ok(worst)
+}
+
+/// Makes the network of one case and carries its experiment out.
+fn in_laboratory(compiled: &Compiled, into: &Path, of: Of) -> anyhow::Result<u8> {
+    let made = laboratory::build(&compiled.script()?.file, of)?;
+    carry_out(compiled, into, (&made.hosts, made.agents()), true)
 }
 
 /// Carries the experiment out on hosts; the exit code of that alone.

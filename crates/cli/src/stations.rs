@@ -6,7 +6,7 @@
 pub mod array;
 pub mod laboratory;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +19,7 @@ use timewire_agent::sweep::{
     self, Progress, Reach, Script, StartResult, Summary, TrialResult, own_agent_directory,
 };
 use timewire_base::{Span, StationName, Verdict};
+use timewire_lab::privilege;
 use timewire_model::scenario::FileKind;
 use timewire_model::scenario::experiment_file::ExperimentFile;
 use timewire_model::scenario::hosts_file::HostsFile;
@@ -29,6 +30,8 @@ use timewire_sys::event::EndRequests;
 use crate::experiment::Run;
 use crate::place::{Place, Where};
 use crate::{input, output, place};
+
+use self::laboratory::Of;
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let [path] = args.files.as_slice() else {
@@ -49,6 +52,18 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     }
     let mut script = script(path, "nothing was run")?;
     script.clock_error = place.clock_error;
+    // Without a hosts file its network is made in this kernel.
+    let is_lab = *place.here() == Place::Lab && script.file.network.is_some();
+    let is_here = is_lab && place.record_for.is_none();
+    if is_here {
+        // Before the first thread: a user namespace can only be entered by a process with one.
+        privilege::enter()?;
+        crate::apply::recover()?;
+        let obstacles = laboratory::lacking(BTreeSet::new())?;
+        if !obstacles.is_empty() {
+            return place::refuse(script.file.name.as_str(), place, &obstacles, args.output.json);
+        }
+    }
     if args.dry_run {
         return dry_run(&script, args.output.json);
     }
@@ -62,17 +77,19 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         return laboratory::in_machine(args, &directory);
     }
     // It stays as long as the experiment goes on.
-    let (_bench, hosts, keys) = if place.record_for.is_some() {
-        let (bench, hosts) = laboratory::build(&script.file)?;
-        (Some(bench), hosts, laboratory::agents())
-    } else {
-        (None, read_hosts(place, &script.file, path)?, own_agent_directory())
-    };
+    let of = if is_here { Of::ThisKernel } else { Of::Machine };
+    let made = is_lab.then(|| laboratory::build(&script.file, of)).transpose()?;
     let program = std::env::current_exe().context("cannot find the path of this program")?;
-    let mut reach = Reach::new(names_of(&script.file), &hosts, &keys, program, &directory)?;
-    if place.record_for.is_some() {
-        reach = reach.disposable();
-    }
+    let names = names_of(&script.file);
+    let reach = match &made {
+        Some(made) => {
+            Reach::new(names, &made.hosts, made.agents(), program, &directory)?.disposable()
+        }
+        None => {
+            let hosts = read_hosts(place, path)?;
+            Reach::new(names, &hosts, &own_agent_directory(), program, &directory)?
+        }
+    };
     // Before any thread: all of them leave the signals to us.
     let requests = EndRequests::new().context("cannot wait for signals")?;
     let connect: Arc<dyn Connect> = Arc::new(reach);
@@ -99,12 +116,11 @@ pub fn show(summary: &Summary, directory: &Path, json: bool) -> anyhow::Result<E
     if json { output::json(summary) } else { output::print(&table(summary, directory)) }
 }
 
-fn read_hosts(on: &Where, file: &ExperimentFile, path: &Path) -> anyhow::Result<HostsFile> {
+fn read_hosts(on: &Where, path: &Path) -> anyhow::Result<HostsFile> {
     let Place::Hosts(at) = &on.on else {
-        let lab = if file.network.is_some() { ", or have them made with --on lab:uml" } else { "" };
         bail!(
             "{} is an experiment on stations: name with --on the hosts file that says where they \
-             are{lab}",
+             are",
             path.display()
         );
     };

@@ -211,6 +211,46 @@ fn t4_kernels_give_what_the_simulator_gives_case_by_case() {
     assert_eq!(page.matches("<circle class=\"f s").count(), 2 * (3 + 3 * 3));
 }
 
+/// Answers, requests, chains and sporadic streams: kernels send what the simulator sends.
+#[test]
+fn t4_a_control_loop_has_as_many_messages_on_kernels_as_in_the_simulator() {
+    if !has_kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scenario().with_file_name("control-loop.network.yaml").display().to_string();
+    let of = |place: &str| {
+        let out = scratch.join(&place.replace(':', "-"));
+        timewire(&["run", &file, "--on", place, "--quick", "--out", &out, "--json"]).done().json()
+    };
+    let (kernels, simulated) = (of("lab:uml"), of("sim"));
+    for summary in [&kernels, &simulated] {
+        assert_eq!(summary["verdict"], "pass", "{summary:#}");
+        assert_eq!(finding(summary, "control-loop/loop-gains")["verdict"], "pass");
+    }
+    for (case, name) in [(0, "one-queue"), (1, "priority")] {
+        let streams =
+            |summary: &Json| summary["cases"][case]["streams"].as_array().unwrap().clone();
+        for (here, there) in streams(&kernels).iter().zip(&streams(&simulated)) {
+            assert_eq!(here["name"], there["name"]);
+            let count = |of: &Json| of["received"].as_u64().unwrap();
+            // What is under way when a simulation ends is not among its messages.
+            let apart = count(here).abs_diff(count(there));
+            assert!(apart * 50 <= count(there).max(50), "{name}: {here:#} {there:#}");
+            let least = |of: &Json| of["transfer"]["min_ns"].as_u64().unwrap();
+            // Programs of kernels wake up late, and a link has whole microseconds.
+            let slower = least(here).saturating_sub(least(there));
+            assert!(slower < 40_000, "{name}: {here:#} {there:#}");
+        }
+    }
+    // The chain counts from the sensor's value on: the controller computes for 100 us.
+    for summary in [&kernels, &simulated] {
+        let streams = summary["cases"][1]["streams"].as_array().unwrap();
+        let act = streams.iter().find(|it| it["name"] == "act").unwrap();
+        assert!(act["transfer"]["min_ns"].as_u64().unwrap() > 149_000, "{act:#}");
+    }
+}
+
 #[test]
 fn t4_a_run_that_is_ended_keeps_the_cases_that_were_done() {
     if !has_kernel() {

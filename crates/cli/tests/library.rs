@@ -13,8 +13,10 @@ use crate::support::{NOBODY, Said, Scratch, TIMEWIRE, has_kernel, run, timewire}
 
 /// The networks that run in the laboratory's kernel, with how many rows of streams each has there;
 /// each has a test here, or in `cases`.
-const ON_KERNELS: [(&str, usize); 7] = [
+const ON_KERNELS: [(&str, usize); 9] = [
+    ("access-switched", 8),
     ("avb", 5),
+    ("control-loop", 14),
     ("line-qos", 12),
     ("line", 12),
     ("opcua-pubsub-like", 6),
@@ -127,6 +129,11 @@ fn t4_kernels_on_one_segment_send_what_simulated_stations_send() {
 }
 
 #[test]
+fn t4_sporadic_streams_cross_a_switch() {
+    is_as_promised("access-switched");
+}
+
+#[test]
 fn t4_credit_bounds_two_classes_over_seven_hops() {
     is_as_promised("avb");
 }
@@ -193,7 +200,16 @@ fn t1_what_a_place_cannot_do_is_told_before_the_start() {
     refused("access-token.network.yaml", "lab:uml", token);
     refused("access-token.network.yaml", "lab", token);
     refused("tsn-line.network.yaml", "lab:uml", "not supported on lab:uml: faults: ");
-    refused("line.network.yaml", "lab", "--on lab:uml has them");
+    // Namespaces of this kernel, where it has all that they need.
+    let line = file("line.network.yaml");
+    let said = timewire(&["run", &line, "--on", "lab", "--dry-run"]);
+    match said.code {
+        Some(0) => assert!(said.stdout.contains("launch error on lab: "), "{said:?}"),
+        _ => {
+            refused("line.network.yaml", "lab", "error: line: not supported on lab: ");
+            refused("line.network.yaml", "lab", "; --on lab:uml has it\n");
+        }
+    }
     // Where no place is named, it is the one that has links.
     let here = timewire(&["run", &file("line.network.yaml"), "--dry-run"]).done();
     let there = timewire(&["run", &file("line.network.yaml"), "--on", "lab:uml", "--dry-run"]);
@@ -241,6 +257,32 @@ fn t4_a_ring_that_is_cut_twice_misses_its_limits() {
     assert!(missed.iter().all(|of| of.starts_with("b ")), "{missed:?}");
 }
 
+/// A network's nodes are namespaces of the kernel that it is run on, and nothing of them is left,
+/// also when the run is killed.
+#[test]
+fn t4_a_network_runs_in_namespaces_of_a_kernel_and_leaves_none() {
+    if !has_kernel() {
+        return;
+    }
+    let file = scenarios().join("networks/control-loop.network.yaml").display().to_string();
+    let ring = scenarios().join("experiments/ring.yaml").display().to_string();
+    let script = format!(
+        "set -e; cd /tmp
+         {TIMEWIRE} run {file} --on lab --quick --out whole --json > whole.json 2> /dev/null
+         {TIMEWIRE} run {ring} --out ring --json > ring.json 2> /dev/null
+         {TIMEWIRE} run {file} --on lab --quick --out killed > /dev/null 2>&1 & own=$!
+         until ip netns list | grep -q panel; do sleep 0.1; done
+         until [ -d killed/cases/control-loop.one-queue.all/experiment/0001 ]; do sleep 0.1; done
+         kill -9 $own
+         until [ -z \"$(ip netns list)\" ]; do sleep 0.1; done
+         cat whole.json"
+    );
+    let said = timewire(&["lab", "exec", "--", "sh", "-c", &script]).done();
+    let summary = said.json();
+    assert_eq!(summary["verdict"], "pass", "{summary:#}");
+    assert_eq!(summary["cases"].as_array().unwrap().len(), 2, "{summary:#}");
+}
+
 /// The files of a machine are those of the host, with the rights of who started it.
 #[test]
 fn t4_an_ordinary_user_performs_an_experiment_with_a_network() {
@@ -281,7 +323,9 @@ fn t1_each_network_that_kernels_can_carry_out_has_a_test() {
         }
     }
     let known = SEGMENTS_ON_KERNELS.iter().chain(&ON_KERNELS);
-    let known: Vec<_> = known.map(|(name, rows)| ((*name).to_owned(), *rows)).collect();
+    let mut known: Vec<_> = known.map(|(name, rows)| ((*name).to_owned(), *rows)).collect();
+    known.sort();
+    found.sort();
     assert_eq!(found, known);
 }
 
@@ -290,9 +334,17 @@ fn t1_an_experiment_says_where_it_can_be_run() {
     let scratch = Scratch::new();
     let file = |name: &str| scenarios().join("experiments").join(name).display().to_string();
     let out = scratch.join("out");
-    let said = timewire(&["run", &file("ring.yaml"), "--out", &out]);
+    let said = timewire(&["run", &file("ring.yaml"), "--dry-run"]);
+    match said.code {
+        Some(0) => assert!(said.stdout.starts_with("ring: 1 trials"), "{said:?}"),
+        _ => {
+            assert_eq!(said.code, Some(4), "{said:?}");
+            assert!(said.stderr.contains("; --on lab:uml has it"), "{said:?}");
+        }
+    }
+    let said = timewire(&["run", &file("cycles.yaml"), "--out", &out]);
     assert_eq!(said.code, Some(2), "{said:?}");
-    assert!(said.stderr.contains("or have them made with --on lab:uml"), "{said:?}");
+    assert!(said.stderr.contains("name with --on the hosts file"), "{said:?}");
     let said = timewire(&["run", &file("cycles.yaml"), "--on", "lab:uml", "--out", &out]);
     assert_eq!(said.code, Some(2), "{said:?}");
     assert!(said.stderr.contains("no key `network`"), "{said:?}");

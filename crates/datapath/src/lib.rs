@@ -32,6 +32,7 @@ mod receive;
 pub mod receive_priority;
 pub mod record;
 pub mod release;
+pub mod reply;
 mod socket;
 pub mod station;
 pub mod streams;

@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use timewire_base::wire::MacAddress;
 use timewire_base::{BitsPerSecond, IfName, Span, StationName};
-use timewire_host::journal::{EntryId, Journal, Leftovers};
+use timewire_host::HostError;
+use timewire_host::journal::{Journal, Leftovers};
 use timewire_host::tool::{self, Tool, netns_path};
-use timewire_host::{HostError, Undo};
 
-use crate::{LabError, ns};
+use crate::{LabError, Namespaces, ns};
 
 /// What a laboratory is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +57,7 @@ pub struct Lab {
     /// Common start of its namespaces' names.
     prefix: String,
     stations: Vec<StationName>,
-    journal: Arc<Journal>,
-    /// How to take it down, in the order it was built.
-    entries: Vec<EntryId>,
+    namespaces: Namespaces,
     pacing: Pacing,
 }
 
@@ -86,15 +84,13 @@ impl Lab {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let names: Vec<_> = spec.stations.iter().map(|station| station.name.as_str()).collect();
         let title = format!("laboratory of {}", names.join(", "));
-        let mut lab = Lab {
-            prefix: format!("twlab-{}-{count}", std::process::id()),
-            stations: spec.stations.iter().map(|station| station.name.clone()).collect(),
-            journal: Arc::new(Journal::begin(&title)?),
-            entries: Vec::new(),
-            pacing: Pacing::Netem,
-        };
         progress("making namespaces");
-        lab.make_namespaces()?;
+        let prefix = format!("twlab-{}-{count}", std::process::id());
+        let mut all = vec![hub_of(&prefix)];
+        all.extend(names.iter().map(|name| station_of(&prefix, name)));
+        let namespaces = Namespaces::make(&title, &all, false)?;
+        let stations = spec.stations.iter().map(|station| station.name.clone()).collect();
+        let mut lab = Lab { prefix, stations, namespaces, pacing: Pacing::Netem };
         progress("connecting stations to the hub");
         lab.make_links(spec)?;
         progress("waiting for the links");
@@ -106,7 +102,7 @@ impl Lab {
     ///
     /// **Errors**: something could not be undone; the journal names it and stays.
     pub fn destroy(mut self) -> Result<(), LabError> {
-        self.take_down()
+        self.namespaces.take_down()
     }
 
     /// The stations, in the order of the description.
@@ -178,7 +174,7 @@ impl Lab {
 
     /// The undo journal, for what else is to be undone when the owner of the laboratory ends.
     pub fn journal(&self) -> &Arc<Journal> {
-        &self.journal
+        self.namespaces.journal()
     }
 
     /// Gives an interface of a station an address, as `10.77.0.1/24`.
@@ -226,30 +222,11 @@ impl Lab {
     }
 
     fn station_netns(&self, name: &StationName) -> String {
-        format!("{}-{name}", self.prefix)
+        station_of(&self.prefix, name.as_str())
     }
 
-    /// No station can be called so: a station's name has no dot.
     fn hub_netns(&self) -> String {
-        format!("{}.hub", self.prefix)
-    }
-
-    fn make_namespaces(&mut self) -> Result<(), LabError> {
-        let mut names = vec![self.hub_netns()];
-        names.extend(self.stations.iter().map(|name| self.station_netns(name)));
-        for name in &names {
-            if netns_path(name).symlink_metadata().is_ok() {
-                return Err(LabError::NameTaken { name: name.clone() });
-            }
-            self.entries.push(self.journal.record(Undo::DeleteNetns { name: name.clone() })?);
-        }
-        let lines: Vec<_> = names.iter().map(|name| format!("netns add {name}")).collect();
-        tool::batch(Tool::Ip, None, &lines)?;
-        for name in &names {
-            ns::in_namespace(&netns_path(name), || ns::set_ipv6(false))?
-                .map_err(|source| LabError::Namespace { what: format!("set up {name}"), source })?;
-        }
-        Ok(())
+        hub_of(&self.prefix)
     }
 
     fn make_links(&mut self, spec: &LabSpec) -> Result<(), LabError> {
@@ -340,22 +317,15 @@ impl Lab {
         }
         Ok(None)
     }
-
-    fn take_down(&mut self) -> Result<(), LabError> {
-        let mut failure = Ok(());
-        while let Some(entry) = self.entries.pop() {
-            failure = failure.and(self.journal.undo(entry));
-        }
-        Ok(failure?)
-    }
 }
 
-impl Drop for Lab {
-    fn drop(&mut self) {
-        if let Err(error) = self.take_down() {
-            eprintln!("timewire: {error}");
-        }
-    }
+fn station_of(prefix: &str, name: &str) -> String {
+    format!("{prefix}-{name}")
+}
+
+/// No station can be called so: a station's name has no dot.
+fn hub_of(prefix: &str) -> String {
+    format!("{prefix}.hub")
 }
 
 /// Takes away what laboratories of dead processes have left, and nothing else; says what.

@@ -13,6 +13,7 @@ mod error;
 pub mod fixture;
 pub mod guest;
 mod lab;
+mod namespaces;
 pub mod ns;
 pub mod privilege;
 pub mod qemu;
@@ -22,6 +23,7 @@ pub mod uml;
 
 pub use error::LabError;
 pub use lab::{Lab, LabSpec, Pacing, StationSpec, clean_leftovers};
+pub use namespaces::Namespaces;
 
 /// To be called first in the main function of every program that starts machines: inside a machine
 /// it does the machine's job, and does not return.

@@ -286,7 +286,8 @@ impl ProgramPriority {
 /// nanoseconds of TAI.
 const START: &str = "TIMEWIRE_START";
 
-fn start_of_phase() -> Result<Instant<Tai>, RunnerError> {
+/// The instant at which the phase `run` begins, of which an agent tells its programs there.
+pub(crate) fn start_of_phase() -> Result<Instant<Tai>, RunnerError> {
     let text = env::var(START).ok();
     let number = text.and_then(|text| text.parse().ok());
     let missing = || format!("{START} has no instant: an agent sets it in the phase `run`");

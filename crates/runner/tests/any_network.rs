@@ -66,8 +66,12 @@ fn text(random: &mut Sequence) -> String {
     }
     text += "streams:\n";
     let planned = !port.contains("gates") && random.happens(1, 2);
+    let mut first = 0;
     for index in 0..2 + random.below(5) {
         let (from, to) = (random.below(bridges), random.below(bridges));
+        if index == 0 {
+            first = to;
+        }
         let listeners = match random.below(4) {
             0 if bridges > 1 => format!("[t{to}, t{}]", (to + 1) % bridges),
             _ => format!("t{to}"),
@@ -96,6 +100,20 @@ fn text(random: &mut Sequence) -> String {
             text,
             "- {{ name: x{index}, talker: s{from}, listeners: {listeners}, class: {class}, \
              size: {size}B, {kind}{scheduled} }}"
+        );
+    }
+    if random.happens(1, 2) {
+        // What follows the first stream, a request, and its answer.
+        let work = of(random, &["20us", "20us", "{ kind: uniform, min: 1us, max: 9us }"]);
+        let from_start = of(random, &["", ", from_start: true"]);
+        let (last, to) = (bridges - 1, random.below(bridges));
+        let _ = writeln!(
+            text,
+            "- {{ name: y0, talker: t{first}, listeners: s{to}, class: 3, size: 64B, kind: after, \
+             follows: x0, work: {work}{from_start} }}\n\
+             - {{ name: y1, talker: s0, listeners: t{last}, size: 90B, kind: request, answer: y2, \
+             think: 50us }}\n\
+             - {{ name: y2, talker: t{last}, listeners: s0, size: 400B, kind: after, follows: y1 }}"
         );
     }
     text +=

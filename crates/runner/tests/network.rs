@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use timewire_base::{Instant, Span};
+use timewire_datapath::reply::{ReplyTask, SendWhen};
 use timewire_model::scenario::hosts_file::HostsFile;
 use timewire_model::scenario::network::{NetworkCases, NetworkFile};
 use timewire_plan::file;
@@ -91,7 +93,17 @@ fn t1_every_network_becomes_an_experiment_or_says_why_not() {
     made.sort();
     assert_eq!(
         made,
-        ["avb", "line", "line-qos", "opcua-pubsub-like", "planned-cell", "profinet-like", "ring"]
+        [
+            "access-switched",
+            "avb",
+            "control-loop",
+            "line",
+            "line-qos",
+            "opcua-pubsub-like",
+            "planned-cell",
+            "profinet-like",
+            "ring",
+        ]
     );
     assert!(refused > 5, "{refused}");
 }
@@ -108,7 +120,6 @@ fn t1_what_kernels_cannot_do_is_named() {
         ),
         ("  - of: [b4, b5, b6]\n", "  - of: [b4, b5, b6]\n    preemptable: [0]\n", "ports[1]"),
         ("  - of: [b4, b5, b6]\n", "  - of: [b4, b5, b6]\n    capacity: 9\n", "ports[1]"),
-        ("period: 250us", "kind: sporadic, gap: 250us", "stream class-b"),
         ("period: 250us", "period: 250us, jitter: 1us", "stream class-b"),
         (
             "streams:\n",
@@ -121,6 +132,64 @@ fn t1_what_kernels_cannot_do_is_named() {
         let obstacles = compile(&changed).unwrap_err();
         let named: Vec<_> = obstacles.iter().map(|it| it.what.as_str()).collect();
         assert_eq!(named, [what], "{obstacles:?}");
+    }
+}
+
+/// Answers, requests and sporadic streams: each kind has a program on its station, and its times.
+#[test]
+fn t1_streams_that_wait_for_others_have_programs_of_their_own() {
+    let text = text_of("control-loop");
+    let compiled = compile(&text).unwrap();
+    let task = |name: &str| -> ReplyTask {
+        serde_json::from_str(&compiled.files[name]).unwrap_or_else(|it| panic!("{name}: {it}"))
+    };
+    let act = task("controller/follow-eth0.json");
+    assert_eq!((act.hears.unwrap().as_str(), act.end, act.streams.len()), ("eth0", None, 1));
+    let of = &act.streams[0];
+    assert_eq!((of.stream, of.vid, of.class), (2, 11, 6));
+    let (work, from_start) = (Span::from_us(100), Some(Span::ZERO));
+    assert_eq!(of.when, SendWhen::After { stream: 1, work, from_start });
+    let ask = task("panel/request-eth0.json");
+    assert_eq!(ask.end, Some(Instant::from_ns(500_000_000)));
+    let (think, timeout, first) = (Span::from_ms(2), Span::from_ms(50), Span::ZERO);
+    assert_eq!(ask.streams[0].when, SendWhen::Request { answer: 5, think, timeout, first });
+    let alarms = task("sensor/sporadic-eth0.json");
+    assert_eq!(alarms.hears, None);
+    let promise = |name: &str| compiled.promises.iter().find(|it| it.name == name).unwrap();
+    match &alarms.streams[0].when {
+        SendWhen::At { times } => {
+            assert_eq!(promise("alarms").messages, u64::try_from(times.len()).ok());
+            assert!(times.windows(2).all(|two| two[1] - two[0] >= Span::from_us(500)));
+        }
+        other => panic!("{other:?}"),
+    }
+    // What follows a talker has as many messages; of requests nobody knows how many there are.
+    assert_eq!((promise("act").messages, promise("act").tail), (Some(500), 21));
+    assert_eq!((promise("ask").messages, promise("state").messages), (None, None));
+    assert_eq!(promise("state").program, "follow-eth0");
+    let steps = |station: &str, phase: &str| {
+        let stations = compiled.experiment["stations"].as_array().unwrap();
+        let station = stations.iter().find(|it| it["name"] == station).unwrap();
+        let steps = station[phase]["steps"].as_array().unwrap().iter();
+        steps.map(|it| it.to_string()).collect::<Vec<_>>()
+    };
+    // Who follows is there before anybody sends, and until all have sent.
+    assert!(steps("controller", "open")[0].contains("follow-eth0.json"));
+    assert!(steps("controller", "close").iter().any(|it| it.contains("\"stop\":\"follow-eth0\"")));
+    assert!(steps("panel", "run").iter().any(|it| it.contains("request-eth0.json")));
+    assert!(steps("panel", "finish").iter().any(|it| it.contains("\"wait\":\"request-eth0\"")));
+    let differs = "{ kind: uniform, min: 1us, max: 2us }";
+    for (from, to, says) in [
+        ("work: 100us", format!("work: {differs}"), "`work`: a program takes one time"),
+        ("think: 2ms", format!("think: {differs}"), "`think`: a program takes one time"),
+        ("min: 500us, mean: 3ms", "min: 0us, mean: 100ns".to_owned(), "more than 1000000 messages"),
+        ("work: 50us", "work: 50us, launch: 1ms".to_owned(), "only talkers of cyclic streams"),
+    ] {
+        let changed = text.replacen(from, &to, 1);
+        assert_ne!(changed, text, "{from}");
+        let ports = "ports: [{ of: [sensor], launch: [0, 3] }]\nstreams:\n";
+        let obstacles = compile(&changed.replacen("streams:\n", ports, 1)).unwrap_err();
+        assert!(obstacles.iter().any(|it| it.why.contains(says)), "{from}: {obstacles:?}");
     }
 }
 
@@ -184,7 +253,7 @@ fn t1_promises_come_from_the_plan_a_bound_or_the_limits_and_load_has_none() {
     assert_eq!((state.at_least.as_ns(), ns(state.at_most)), (22_800, Some(39_761)));
     assert_eq!(ns(state.limit()), Some(39_761));
     let class_a = by("avb", "class-a");
-    assert_eq!((class_a.by, class_a.messages), (PromisedBy::Bound, 4_000));
+    assert_eq!((class_a.by, class_a.messages), (PromisedBy::Bound, Some(4_000)));
     assert_eq!((class_a.at_least.as_ns(), ns(class_a.limit())), (196_280, Some(1_241_000)));
     let files = by("avb", "files");
     assert_eq!((files.by, files.limit()), (PromisedBy::Load, None));

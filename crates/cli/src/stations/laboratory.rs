@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `run --on lab:uml` or `lab:qemu` with an experiment file: its network in a machine of the
-//! laboratory, where its stations are namespaces.
+//! `run --on lab`, `lab:uml` or `lab:qemu` with an experiment, written or compiled: its network, of
+//! which stations and bridges are namespaces, on this kernel or in a machine of the laboratory.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+use timewire_host::doctor::Probe;
 use timewire_lab::fixture::{Bench, Fixture};
 use timewire_model::scenario::experiment_file::{ExperimentFile, NetworkSpec};
 use timewire_model::scenario::hosts_file::{AgentAddress, HostsFile};
+use timewire_runner::network::Obstacle;
 
+use crate::doctor;
 use crate::ending::WORDS;
 use crate::experiment::{Run, inner_command};
 use crate::machine::RunMachine;
@@ -44,8 +50,63 @@ pub fn in_machine(args: &Run, directory: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Makes the network of a file, here; the stations are as the file says until the bench is dropped.
-pub fn build(file: &ExperimentFile) -> anyhow::Result<(Bench, HostsFile)> {
+/// Whose kernel the network is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// That of a machine, which ends with the run.
+    Machine,
+    /// This one, where nothing is left however the run ends.
+    ThisKernel,
+}
+
+/// What this kernel lacks to have networks with these disciplines.
+pub fn lacking(disciplines: BTreeSet<String>) -> anyhow::Result<Vec<Obstacle>> {
+    let mut probes = vec![
+        Probe::Scratch,
+        Probe::BridgeVlan,
+        Probe::Filters,
+        Probe::Netem,
+        Probe::PacketSocket,
+        Probe::ToolIp,
+        Probe::ToolTc,
+    ];
+    let named = disciplines.iter().filter_map(|kind| Probe::by_id(&format!("qdisc.{kind}")));
+    probes.extend(named);
+    doctor::lacking(probes)
+}
+
+/// A network that is there until this is dropped.
+pub struct Laboratory {
+    // Before the directory of its agents.
+    bench: Bench,
+    /// Its stations and bridges.
+    pub hosts: HostsFile,
+    /// On this kernel.
+    agents: Option<TempDir>,
+}
+
+impl Laboratory {
+    /// Where its agents keep what they need.
+    pub fn agents(&self) -> &Path {
+        // Of the `/tmp` of a machine nothing stays.
+        self.agents.as_ref().map_or(Path::new("/tmp/timewire-agents"), |it| it.path())
+    }
+}
+
+impl Drop for Laboratory {
+    fn drop(&mut self) {
+        if self.agents.is_some() {
+            // Their links are closed, so they end; until then they write into their directory.
+            self.bench.wait_for_programs(AGENTS_END_WITHIN);
+        }
+    }
+}
+
+/// How long agents may take to end.
+const AGENTS_END_WITHIN: Duration = Duration::from_secs(10);
+
+/// Makes the network of a file, here.
+pub fn build(file: &ExperimentFile, of: Of) -> anyhow::Result<Laboratory> {
     let network = network(file)?;
     let mut fixture = Fixture::new();
     fixture.ports_like_stations();
@@ -65,7 +126,10 @@ pub fn build(file: &ExperimentFile) -> anyhow::Result<(Bench, HostsFile)> {
         };
         fixture.wire(one.as_str(), other.as_str(), link.rate, link.delay);
     }
-    let bench = fixture.build()?;
+    let bench = match of {
+        Of::Machine => fixture.build()?,
+        Of::ThisKernel => fixture.build_undoable(&format!("network of {}", file.name))?,
+    };
     let mut agents = Vec::new();
     for station in &file.stations {
         let netns = bench.netns(station.name.as_str());
@@ -74,10 +138,12 @@ pub fn build(file: &ExperimentFile) -> anyhow::Result<(Bench, HostsFile)> {
     }
     let text = HostsFile::text_of(agents.iter().map(|(name, agent)| (*name, agent)));
     let hosts = HostsFile::parse("network", &text).map_err(|errors| anyhow::anyhow!("{errors}"))?;
-    Ok((bench, hosts))
-}
-
-/// Where agents keep what they need in a machine: of its `/tmp` nothing stays.
-pub fn agents() -> PathBuf {
-    PathBuf::from("/tmp/timewire-agents")
+    let agents = match of {
+        Of::Machine => None,
+        Of::ThisKernel => {
+            let made = tempfile::Builder::new().prefix("timewire-agents-").tempdir();
+            Some(made.context("cannot make a directory for the agents of its stations")?)
+        }
+    };
+    Ok(Laboratory { bench, hosts, agents })
 }

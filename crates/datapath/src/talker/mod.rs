@@ -40,13 +40,13 @@ use crate::probe::Probe;
 use crate::transmit::{LaunchRefusal, PortError, TimestampTime, TransmitOptions, Transmitter};
 use crate::transmit::{Transport, TxPoint};
 
-use header::Template;
 use post::PostBox;
 use run::{Engine, Hooks, Stop, StreamState};
 use timetable::{Plan, Timetable};
 use wait::SystemClock;
 
 pub use fill::{Draft, Filled};
+pub(crate) use header::Template;
 pub use header::{FrameContent, FrameHeader, VlanTag};
 pub use live::LiveCounters;
 pub use post::{PostError, Poster};

@@ -349,6 +349,7 @@ fn inside(scratch: &Scratch) -> Results {
         (Probe::Scratch, works(format!("{} and {}, {QUEUES} queues", scratch.near, scratch.far))),
         (Probe::Vlan, of_tool(vlan(scratch))),
         (Probe::BridgeVlan, of_tool(bridge_vlan())),
+        (Probe::Filters, of_tool(filters(scratch))),
         (Probe::PacketSocket, of_result(packet_socket(scratch))),
         (Probe::LaunchTimes, of_result(launch_times())),
         (Probe::TransmitTimestamps, of_result(transmit_timestamps())),
@@ -385,7 +386,7 @@ const QDISCS: [(Probe, &str); 9] = [
     (Probe::Fq, "fq"),
     (Probe::Netem, "netem delay 1ms"),
     (Probe::Tbf, "tbf rate 100mbit burst 2000b latency 1ms"),
-    (Probe::Prio, "prio bands 2"),
+    (Probe::Prio, "prio bands 2 priomap 1 1 1 1 1 1 0 0 1 1 1 1 1 1 1 1"),
 ];
 
 /// Puts a discipline at the root, reads it back and takes it away.
@@ -421,6 +422,25 @@ fn bridge_vlan() -> Result<String, HostError> {
     tool::run(Tool::Ip, &words.split(' ').collect::<Vec<_>>())?;
     tool::run(Tool::Ip, &["link", "del", "probe-bridge"])?;
     Ok("made and taken away".to_owned())
+}
+
+/// A priority for frames with a tag, and a copy of every frame to another interface.
+fn filters(scratch: &Scratch) -> Result<String, HostError> {
+    let (near, far) = (&scratch.near, &scratch.far);
+    let add = format!("filter add dev {near} ingress");
+    let lines = [
+        format!("qdisc add dev {near} clsact"),
+        format!("{add} protocol 802.1Q flower vlan_prio 3 action skbedit priority 3"),
+        format!("{add} protocol all matchall action mirred egress mirror dev {far}"),
+    ];
+    let words = |line: &String| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let added = lines.iter().try_for_each(|line| {
+        let words = words(line);
+        tool::run(Tool::Tc, &words.iter().map(String::as_str).collect::<Vec<_>>()).map(drop)
+    });
+    let removed = tool::run(Tool::Tc, &["qdisc", "del", "dev", near.as_str(), "clsact"]);
+    added?;
+    removed.map(|_| "both installed".to_owned())
 }
 
 fn vlan(scratch: &Scratch) -> Result<String, HostError> {

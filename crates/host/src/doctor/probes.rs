@@ -242,6 +242,8 @@ probes! {
     Prio = "qdisc.prio",
     /// A bridge that forwards by VLAN (`vlan_filtering`)
     BridgeVlan = "bridge.vlan",
+    /// Filters that give frames a priority and copy them (`flower`, `matchall`)
+    Filters = "filter.flower",
     /// A VLAN interface with maps of priorities
     Vlan = "vlan",
     /// Packet sockets, there and back

@@ -20,10 +20,9 @@ use std::time::{Duration, Instant};
 
 use timewire_base::IfName;
 use timewire_base::wire::MacAddress;
-use timewire_host::Undo;
-use timewire_host::journal::{EntryId, Journal};
+use timewire_host::journal::Journal;
 use timewire_host::tool::{self, Tool, netns_path};
-use timewire_lab::{LabError, clean_leftovers, ns};
+use timewire_lab::{LabError, Namespaces, clean_leftovers, ns};
 use timewire_sys::namespace::{self, Namespace, OnParentDeath};
 
 /// One of the two stations.
@@ -64,8 +63,7 @@ pub struct PairSpec {
 #[derive(Debug)]
 pub struct Pair {
     prefix: String,
-    journal: Arc<Journal>,
-    entries: Vec<EntryId>,
+    namespaces: Namespaces,
     ipv6: bool,
 }
 
@@ -83,12 +81,11 @@ impl Pair {
             progress(&leftovers.to_string());
         }
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let mut pair = Pair {
-            prefix: format!("twbench-{}-{count}", std::process::id()),
-            journal: Arc::new(Journal::begin("pair of stations for a measurement")?),
-            entries: Vec::new(),
-            ipv6: spec.ipv6,
-        };
+        let prefix = format!("twbench-{}-{count}", std::process::id());
+        let names = [End::A, End::B].map(|end| netns_of(&prefix, end));
+        let title = "pair of stations for a measurement";
+        let namespaces = Namespaces::make(title, &names, spec.ipv6)?;
+        let pair = Pair { prefix, namespaces, ipv6: spec.ipv6 };
         pair.make(spec)?;
         Ok(pair)
     }
@@ -97,7 +94,7 @@ impl Pair {
     ///
     /// **Errors**: something could not be undone; the journal names it and stays.
     pub fn destroy(mut self) -> Result<(), LabError> {
-        self.take_down()
+        self.namespaces.take_down()
     }
 
     /// The file that is the namespace of a station.
@@ -107,7 +104,7 @@ impl Pair {
 
     /// The name of the namespace of a station, as `ip netns` knows it.
     pub fn netns_name(&self, end: End) -> String {
-        format!("{}-{}", self.prefix, end.letter())
+        netns_of(&self.prefix, end)
     }
 
     /// The interface of either station, in its namespace.
@@ -168,25 +165,11 @@ impl Pair {
 
     /// The undo journal, for what else is to be undone when the owner of the pair ends.
     pub fn journal(&self) -> &Arc<Journal> {
-        &self.journal
+        self.namespaces.journal()
     }
 
-    fn make(&mut self, spec: PairSpec) -> Result<(), LabError> {
-        for end in [End::A, End::B] {
-            let name = self.netns_name(end);
-            if netns_path(&name).symlink_metadata().is_ok() {
-                return Err(LabError::NameTaken { name });
-            }
-            self.entries.push(self.journal.record(Undo::DeleteNetns { name })?);
-        }
+    fn make(&self, spec: PairSpec) -> Result<(), LabError> {
         let (a, b) = (self.netns_name(End::A), self.netns_name(End::B));
-        let lines = [format!("netns add {a}"), format!("netns add {b}")];
-        tool::batch(Tool::Ip, None, &lines)?;
-        for end in [End::A, End::B] {
-            self.inside(end, || ns::set_ipv6(spec.ipv6))?.map_err(|source| {
-                LabError::Namespace { what: format!("set up {}", self.netns_name(end)), source }
-            })?;
-        }
         let queues = format!("numtxqueues {0} numrxqueues {0}", spec.queues);
         let half = |end: End| format!("address {} {queues}", self.mac(end));
         let link = format!(
@@ -230,22 +213,10 @@ impl Pair {
         }
         Ok(())
     }
-
-    fn take_down(&mut self) -> Result<(), LabError> {
-        let mut failure = Ok(());
-        while let Some(entry) = self.entries.pop() {
-            failure = failure.and(self.journal.undo(entry));
-        }
-        Ok(failure?)
-    }
 }
 
-impl Drop for Pair {
-    fn drop(&mut self) {
-        if let Err(error) = self.take_down() {
-            eprintln!("timewire: {error}");
-        }
-    }
+fn netns_of(prefix: &str, end: End) -> String {
+    format!("{prefix}-{}", end.letter())
 }
 
 const MAX_QUEUES: u32 = 64;

@@ -7,6 +7,7 @@
 
 mod obstacles;
 mod promises;
+mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,6 +23,7 @@ use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::{LinkId, Plan, StreamId};
 
 use super::port::Port;
+use super::reply::PRIORITY;
 use super::{COMPILED_SCHEMA, Compiled, LaunchError};
 use crate::experiment::connection::{ConnectedBridge, ConnectedInterface, Connection};
 use crate::host_part::{self, HostPart};
@@ -326,11 +328,11 @@ impl Compiler<'_> {
         if lines.is_empty() {
             return Vec::new();
         }
-        let from = format!("{node}/setup.sh");
+        let from = format!("{node}/{SETUP}");
         files.insert(from.clone(), lines.join("\n") + "\n");
         vec![
-            json!({"put": "setup.sh", "from": from}),
-            json!({"run": ["sh", "-e", "setup.sh"], "name": "setup"}),
+            json!({"put": SETUP, "from": from}),
+            json!({"run": ["sh", "-e", SETUP], "name": "setup"}),
         ]
     }
 
@@ -387,7 +389,9 @@ impl Compiler<'_> {
         for (number, (stream, route)) in self.file.streams.iter().zip(routes).enumerate() {
             for link in route {
                 let (from, to, place) = self.ends(*link);
-                if from == name && stream.talker == *name {
+                let is_talked =
+                    matches!(stream.traffic, NetTraffic::Cyclic(_) | NetTraffic::Flood(_));
+                if from == name && stream.talker == *name && is_talked {
                     talks.entry(self.interface(name, place)).or_default().push(number);
                 }
                 if to == name && stream.listeners.contains(name) {
@@ -426,6 +430,28 @@ impl Compiler<'_> {
             close.insert(0, json!({"run": ["sleep", "1"], "name": "settled"}));
         }
         let timeout = (self.file.duration + Span::from_secs(60)).to_string();
+        let senders = self.senders(name, routes);
+        let own = talks.len() + senders.values().filter(|it| it.end.is_some()).count();
+        let mut during = |program: &str, words: Json| {
+            let verb = if own == 1 { "run" } else { "start" };
+            run.push(json!({verb: words, "name": program, "accept": [1], "timeout": timeout}));
+            if own > 1 {
+                finish.push(json!({"wait": program, "timeout": timeout}));
+            }
+        };
+        for (program, sender) in senders {
+            let (file, from) = (format!("{program}.json"), format!("{name}/{program}.json"));
+            steps.push(json!({"put": file, "from": from}));
+            let text = serde_json::to_string(&sender);
+            files.insert(from, text.expect("invariant: it has only text keys") + "\n");
+            let words = json!(["timewire", "__reply", file]);
+            if sender.end.is_some() {
+                during(&program, words);
+            } else {
+                open.insert(0, json!({"start": words, "name": program}));
+                close.push(json!({"stop": program}));
+            }
+        }
         for interface in talks.keys() {
             let program = format!("talk-{interface}");
             let words = json!([
@@ -438,16 +464,12 @@ impl Compiler<'_> {
                 "--over",
                 "frames",
                 "--rt",
-                "50",
+                PRIORITY.to_string(),
                 "--spin",
                 "0us",
                 "--json"
             ]);
-            let verb = if talks.len() == 1 { "run" } else { "start" };
-            run.push(json!({verb: words, "name": program, "accept": [1], "timeout": timeout}));
-            if talks.len() > 1 {
-                finish.push(json!({"wait": program, "timeout": timeout}));
-            }
+            during(&program, words);
         }
         let phases =
             [("setup", steps), ("open", open), ("run", run), ("finish", finish), ("close", close)];
@@ -521,21 +543,39 @@ impl Compiler<'_> {
                 let (per_cycle, spacing) = (it.burst.get(), Span::ZERO);
                 Release { cycle, offset: Span::ZERO, per_cycle, spacing }
             }
-            _ => unreachable!("invariant: other traffic was refused"),
+            _ => unreachable!("invariant: no talker has it"),
         }
     }
 
-    /// Messages beyond those that are judged.
+    /// Messages of a talker beyond those that are judged.
     fn tail(&self, stream: &NetStream) -> u64 {
         let Release { cycle, per_cycle, .. } = self.release(stream);
         let cycles = TAIL.as_ns() / cycle.as_ns().max(1) + 1;
         u64::try_from(cycles).unwrap_or(1).saturating_mul(per_cycle)
     }
 
+    /// Messages of a talker that are judged.
     fn messages(&self, stream: &NetStream) -> u64 {
         let Release { cycle, per_cycle, .. } = self.release(stream);
         let cycles = self.file.duration.as_ns() / cycle.as_ns().max(1);
         u64::try_from(cycles).unwrap_or(0).max(1).saturating_mul(per_cycle)
+    }
+
+    /// How many messages of a stream are judged, and how many come after those; of requests and
+    /// what follows them, nobody knows.
+    fn expected(&self, stream: &NetStream) -> (Option<u64>, u64) {
+        let first = self.first_of(stream);
+        match &first.traffic {
+            NetTraffic::Cyclic(_) | NetTraffic::Flood(_) => {
+                (Some(self.messages(first)), self.tail(first))
+            }
+            NetTraffic::Sporadic(_) => {
+                let number = self.file.streams.iter().position(|it| it.name == first.name);
+                let times = self.times_of(number.unwrap_or_default(), first);
+                (u64::try_from(times.len()).ok(), 0)
+            }
+            _ => (None, 0),
+        }
     }
 }
 
@@ -599,6 +639,8 @@ fn connection(interfaces: &[String], setup: &Setup, is_bridge: bool) -> Option<S
 
 /// The file of what a host is to have.
 pub(super) const CONNECTION: &str = "connection.json";
+/// The same of a node of the laboratory.
+pub(super) const SETUP: &str = "setup.sh";
 /// How long talkers go on after the last message that is judged.
 const TAIL: Span = Span::from_ms(20);
 /// The first VLAN of a stream.

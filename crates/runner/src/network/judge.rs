@@ -137,8 +137,8 @@ pub fn judge(promise: &Promise, measured: Measured) -> Row {
     if promise.by == PromisedBy::Load {
         // Others are judged beside it, so it must have been there.
         let Measured { sent, received, .. } = measured;
-        if received == 0 || sent < promise.messages / LOAD_PART {
-            let of = promise.messages;
+        let of = promise.messages.unwrap_or(1);
+        if received == 0 || sent < of / LOAD_PART {
             wrong.unsure(format!("the load was not there: {sent} of {of} sent, {received} heard"));
         }
     } else {
@@ -194,8 +194,12 @@ impl Wrong {
 
 fn counts(promise: &Promise, measured: &Measured, wrong: &mut Wrong) {
     let Measured { sent, received, lost, twice, launch_missed, .. } = *measured;
-    if sent < promise.messages {
-        wrong.unsure(format!("{} sent {sent} of {} messages", promise.from, promise.messages));
+    match promise.messages {
+        Some(wanted) if sent < wanted => {
+            wrong.unsure(format!("{} sent {sent} of {wanted} messages", promise.from));
+        }
+        None if sent == 0 => wrong.unsure(format!("{} sent nothing", promise.from)),
+        _ => {}
     }
     // How much may be lost is said by the file, where it says so.
     let may_lose = promise.limits.iter().any(|it| it.metric == Metric::Lost.word());

@@ -13,6 +13,7 @@ mod compile;
 pub mod judge;
 mod port;
 mod records;
+mod reply;
 pub mod segment;
 mod show;
 
@@ -33,6 +34,7 @@ use crate::experiment::connection::Connection;
 pub use compile::{Obstacle, Planned, Site, compile};
 pub(crate) use records::title;
 pub use records::{Begun, begin, begun, keep, resume};
+pub use reply::send_replies;
 pub use show::{conditions, described, table};
 
 /// The disciplines that egress ports have.
@@ -70,6 +72,11 @@ impl LaunchError {
             wake: Span::from_us(7),
             clock: Span::ZERO,
         }
+    }
+
+    /// In namespaces of an ordinary kernel.
+    pub fn lab() -> LaunchError {
+        LaunchError::ordinary("lab".to_owned(), Span::ZERO)
     }
 
     /// In an emulated machine of the laboratory, where each instruction takes time.
@@ -132,6 +139,8 @@ pub struct Promise {
     pub from: String,
     /// The talker's interface.
     pub from_interface: String,
+    /// The program that sends it there.
+    pub program: String,
     /// The listener.
     pub to: String,
     /// The listener's interface.
@@ -140,8 +149,8 @@ pub struct Promise {
     pub class: u8,
     /// How it is known.
     pub by: PromisedBy,
-    /// Messages that are judged.
-    pub messages: u64,
+    /// Messages that are judged; absent where nobody knows how many there are: all are, then.
+    pub messages: Option<u64>,
     /// Messages that the talker sends after those: one that ends disturbs the timers of others.
     pub tail: u64,
     /// Its latency is measured from its launch time less so long, when `etf` sends it; absent where
@@ -176,11 +185,12 @@ impl Promise {
             stream: 1,
             from: "drive".to_owned(),
             from_interface: "eth0".to_owned(),
+            program: "talk-eth0".to_owned(),
             to: "plc".to_owned(),
             to_interface: "eth0".to_owned(),
             class: 7,
             by: PromisedBy::Plan,
-            messages: 500,
+            messages: Some(500),
             tail: 20,
             launch_delta: None,
             latency: Some(Span::from_us(25)),
@@ -266,18 +276,21 @@ impl Compiled {
         Ok(Script { file, text, beside: PathBuf::new(), files: files.collect(), clock_error: None })
     }
 
-    /// What queueing disciplines a node needs on a host, by their kinds.
+    /// What queueing disciplines a node needs, by their kinds.
     pub fn disciplines(&self, node: &str) -> BTreeSet<String> {
-        let file = self.files.get(&format!("{node}/{}", compile::CONNECTION));
-        let connection = file.and_then(|text| serde_json::from_str::<Connection>(text).ok());
+        let text = |name: &str| self.files.get(&format!("{node}/{name}"));
+        let connection = text(compile::CONNECTION);
+        let connection = connection.and_then(|it| serde_json::from_str::<Connection>(it).ok());
         let interfaces = connection.map(|it| it.interfaces).unwrap_or_default();
-        let lines = interfaces.iter().flat_map(|it| &it.qdiscs);
+        let on_host = interfaces.iter().flat_map(|it| &it.qdiscs).map(String::as_str);
+        let script = text(compile::SETUP).into_iter().flat_map(|it| it.lines());
+        let in_laboratory = script.filter(|line| line.starts_with("tc qdisc"));
         // Before it are its place and, of a `stab`, the bytes around a frame.
-        let kind = |line: &String| {
+        let kind = |line: &str| {
             let words = line.split_whitespace();
             words.map(str::to_owned).find(|word| DISCIPLINES.contains(&word.as_str()))
         };
-        lines.filter_map(kind).collect()
+        on_host.chain(in_laboratory).filter_map(kind).collect()
     }
 
     /// Reads what [`Compiled::write`] wrote.

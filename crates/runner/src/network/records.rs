@@ -186,7 +186,7 @@ pub fn measured(
     let sent: BTreeMap<String, Sent> = timewire_datapath::files::read_json(&path.join(TALKERS))?;
     let of = |promise: &Promise| {
         let mut messages = all.get(&promise.name).cloned().unwrap_or_default();
-        messages.heard.retain(|seq, _| u64::from(*seq) < promise.messages);
+        messages.heard.retain(|seq, _| promise.messages.is_none_or(|it| u64::from(*seq) < it));
         let sent = sent.get(&promise.name).copied().unwrap_or_default().judged_of(promise);
         let mut measured = messages.measured(sent, promise, case.from_ns.as_ns(), bins);
         let listener = format!("{}.{}", promise.to, promise.to_interface);
@@ -218,8 +218,9 @@ struct Sent {
 impl Sent {
     /// Of those that are judged, as if all that are missing were among them.
     fn judged_of(self, promise: &Promise) -> Sent {
-        let missing = (promise.messages + promise.tail).saturating_sub(self.sent);
-        Sent { sent: promise.messages.saturating_sub(missing), ..self }
+        let Some(judged) = promise.messages else { return self };
+        let missing = (judged + promise.tail).saturating_sub(self.sent);
+        Sent { sent: judged.saturating_sub(missing), ..self }
     }
 }
 
@@ -287,13 +288,12 @@ fn take(to: &Path, compiled: &Compiled, id: &str) -> Result<Taken, RunnerError> 
         last: i64::MIN,
     };
     let records = to.join(EXPERIMENT).join(TRIAL).join("records");
-    let talkers: BTreeSet<(&str, &str)> =
-        compiled.promises.iter().map(|it| (&*it.from, &*it.from_interface)).collect();
-    for (station, interface) in talkers {
-        let own = |it: &&Promise| it.from == station && it.from_interface == interface;
-        let own: Vec<&Promise> = compiled.promises.iter().filter(own).collect();
-        let said = records.join(station).join(format!("talk-{interface}.out"));
-        let counted = counted_by(&said)?;
+    let senders: BTreeSet<(&str, &str)> =
+        compiled.promises.iter().map(|it| (&*it.from, &*it.program)).collect();
+    for (station, program) in senders {
+        let own = compiled.promises.iter();
+        let own = own.filter(|it| it.from == station && it.program == program);
+        let counted = counted_by(&records.join(station).join(format!("{program}.out")))?;
         for promise in own {
             let sent = counted.get(&promise.stream).copied().unwrap_or_default();
             taken.sent.insert(promise.name.clone(), sent);
@@ -327,7 +327,7 @@ fn take(to: &Path, compiled: &Compiled, id: &str) -> Result<Taken, RunnerError> 
     Ok(taken)
 }
 
-/// What a talker counted, by the number of each stream.
+/// What a talker or another sender counted, by the number of each stream.
 fn counted_by(path: &Path) -> Result<BTreeMap<u16, Sent>, RunnerError> {
     let text = fs::read_to_string(path).map_err(RunnerError::file("read", path))?;
     let said: Json = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
@@ -336,7 +336,9 @@ fn counted_by(path: &Path) -> Result<BTreeMap<u16, Sent>, RunnerError> {
     let one = |stream: &Json| {
         let number = u16::try_from(stream["stream"].as_u64()?).ok()?;
         let count = |key: &str| stream[key].as_u64();
-        let launch_missed = count("launch_missed")? + count("launch_invalid")?;
+        // Only talkers have launch times.
+        let launch_missed =
+            count("launch_missed").unwrap_or(0) + count("launch_invalid").unwrap_or(0);
         Some((number, Sent { sent: count("sent")?, launch_missed }))
     };
     let counted: Option<BTreeMap<u16, Sent>> = streams.iter().map(one).collect();

@@ -23,7 +23,7 @@ pub fn described(compiled: &Compiled) -> String {
             format!("{} {}", it.from, it.from_interface),
             format!("{} {}", it.to, it.to_interface),
             it.class.to_string(),
-            it.messages.to_string(),
+            it.messages.map_or_else(|| "-".to_owned(), |count| count.to_string()),
             time(it.latency),
             it.by.word().to_owned(),
             micros(it.at_least),

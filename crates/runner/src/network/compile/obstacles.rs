@@ -2,11 +2,12 @@
 //! What of a file a place cannot carry out, and what it does otherwise.
 
 use timewire_base::{IfName, Span};
-use timewire_model::scenario::network::{NetCbsRules, NetDelay, NetTraffic};
+use timewire_model::scenario::network::{NetCbsRules, NetDelay, NetDrawn, NetTraffic};
 
 use crate::host_part;
 
 use super::super::segment::is_set;
+use super::replies::MOST_MESSAGES;
 use super::{Compiler, MAX_STREAMS, Obstacle, Site, obstacle, whole_us};
 
 impl Compiler<'_> {
@@ -57,23 +58,37 @@ impl Compiler<'_> {
                 refuse(name(), "`rules: linux`: credit follows from the rate here");
             }
         }
-        for stream in &self.file.streams {
+        for (number, stream) in self.file.streams.iter().enumerate() {
+            let varies = |delay: &NetDelay| matches!(delay, NetDelay::Drawn(_));
+            let is_recorded = |it: &NetDelay| matches!(it, NetDelay::Drawn(NetDrawn::Recorded(_)));
             let why = match &stream.traffic {
                 NetTraffic::Cyclic(it) if it.jitter != NetDelay::Fixed(Span::ZERO) => {
                     "`jitter`: a talker sends when it is due"
                 }
-                NetTraffic::Sporadic(_) => "a talker sends in periods: write `scheduled: true`",
-                NetTraffic::Request(_) | NetTraffic::After(_) => {
-                    "a talker does not answer; simulate it: timewire sim"
+                NetTraffic::Sporadic(it) if is_recorded(&it.gap) => {
+                    "`gap`: recorded times are the simulator's"
+                }
+                NetTraffic::Sporadic(_) if self.times_of(number, stream).len() > MOST_MESSAGES => {
+                    "it has more than 1000000 messages: make `gap` or `duration` another"
+                }
+                NetTraffic::Request(it) if varies(&it.think) => {
+                    "`think`: a program takes one time, not one that differs"
+                }
+                NetTraffic::After(it) if varies(&it.work) => {
+                    "`work`: a program takes one time, not one that differs"
+                }
+                NetTraffic::Sporadic(_) | NetTraffic::Request(_) | NetTraffic::After(_)
+                    if stream.launch.is_some() =>
+                {
+                    "`launch`: only talkers of cyclic streams have launch times"
                 }
                 NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {
-                    "programs run on one segment"
+                    "programs on one segment send it; with links, a stream `kind: request` and one \
+                     `kind: after`, or a chain of `kind: after`"
                 }
                 NetTraffic::Replay(_) => "a talker replays no capture; simulate it: timewire sim",
-                NetTraffic::Cyclic(_) | NetTraffic::Flood(_) if stream.ats.is_some() => {
-                    "`ats`: Linux has no asynchronous traffic shaping"
-                }
-                NetTraffic::Cyclic(_) | NetTraffic::Flood(_) => continue,
+                _ if stream.ats.is_some() => "`ats`: Linux has no asynchronous traffic shaping",
+                _ => continue,
             };
             refuse(format!("stream {}", stream.name), why);
         }

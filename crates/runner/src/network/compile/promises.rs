@@ -23,7 +23,8 @@ impl Compiler<'_> {
             let bound = bound.and_then(|it| it.bound.as_ref().ok()).map(|(latency, _)| *latency);
             for to in stream.listeners.all() {
                 let path = self.path(route, &stream.talker, to);
-                promises.push(self.promise((number, stream), (to, &path), bound));
+                let program = self.program_of(stream, routes);
+                promises.push(self.promise((number, stream, program), (to, &path), bound));
             }
         }
         promises
@@ -31,7 +32,7 @@ impl Compiler<'_> {
 
     fn promise(
         &self,
-        (number, stream): (usize, &NetStream),
+        (number, stream, program): (usize, &NetStream, String),
         (to, path): (&StationName, &[LinkId]),
         bound: Option<Span>,
     ) -> Promise {
@@ -66,17 +67,19 @@ impl Compiler<'_> {
         let interface = |link: Option<&LinkId>, node: &StationName| {
             link.map(|link| self.interface(node, link.index() / 2)).unwrap_or_default()
         };
+        let (messages, tail) = self.expected(stream);
         Promise {
             name: if several { format!("{}>{to}", stream.name) } else { stream.name.to_string() },
             stream: u16::try_from(number + 1).unwrap_or(u16::MAX),
             from: stream.talker.to_string(),
             from_interface: interface(path.first(), &stream.talker),
+            program,
             to: to.to_string(),
             to_interface: interface(path.last(), to),
             class: class(stream),
             by,
-            messages: self.messages(stream),
-            tail: self.tail(stream),
+            messages,
+            tail,
             launch_delta,
             latency,
             at_least,
@@ -97,11 +100,11 @@ impl Compiler<'_> {
     }
 
     /// A limit of a latency counts from the release; a stream with launch times is measured from
-    /// those.
+    /// those, and so is a chain that begins with one.
     fn limit_here(&self, limit: &StreamLimit, stream: &NetStream) -> AtMost {
         let is_latency =
             matches!(limit.metric, Metric::LatencyMax | Metric::LatencyP99 | Metric::LatencyMean);
-        match (limit.at_most, stream.launch) {
+        match (limit.at_most, self.counts_from(stream).launch) {
             (AtMost::Time(span), Some(launch)) if is_latency => {
                 AtMost::Time((span - launch).max(Span::ZERO))
             }
