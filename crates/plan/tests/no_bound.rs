@@ -128,12 +128,13 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             network(&format!(
                 "streams:\n{}{}",
                 stream("own", "a", 3, 100, MS),
-                stream("o", "c", 2, 100, "kind: after, follows: own")
+                stream("o", "c", 2, 100, "kind: replay, file: x.pcap")
                     .replace("listeners: c", "listeners: b")
+                    .replace("size: 100B, ", "")
             )),
             "c>br",
             2,
-            "nothing bounds o: it sends when it is answered or asked",
+            "nothing bounds o: it is a replay",
         ),
         (
             "linux_credit",
@@ -236,6 +237,45 @@ fn t0_a_window_over_the_turn_of_the_cycle_is_one() {
     let (_, bounds) = bounds_of(&text(60));
     assert!(bounds.unwrap()[0].bound.is_ok());
     assert!(why(&text(40)).text.ends_with("the longest of them is 80us"), "{}", why(&text(40)));
+}
+
+/// A chain has the bound of all its parts, a request comes no earlier than it is answered, and what
+/// follows a stream without bound has none.
+#[test]
+fn t0_what_waits_for_others_is_bounded_by_them() {
+    let after = |name: &str, from: &str, to: &str, keys: &str| {
+        stream(name, from, 5, 100, &format!("kind: after, {keys}"))
+            .replace("listeners: c", &format!("listeners: {to}"))
+    };
+    let chain = |more: &str| {
+        let next = after("next", "c", "b", &format!("follows: own, work: 50us{more}"));
+        network(&format!("streams:\n{}{next}", stream("own", "a", 5, 100, MS)))
+    };
+    let bound = |text: &str| -> Vec<(Span, Span)> {
+        let (_, bounds) = bounds_of(text);
+        bounds.unwrap().into_iter().map(|it| it.bound.unwrap()).collect()
+    };
+    let (apart, whole) = (bound(&chain("")), bound(&chain(", from_start: true")));
+    assert_eq!(apart[0], whole[0]);
+    let sum = apart[0].0 + apart[1].0 + Span::from_us(50);
+    assert_eq!(whole[1], (sum, apart[0].1 + apart[1].1));
+    // One that is as late as the other differs comes with two messages at once.
+    let alone = bound(&network(&format!(
+        "streams:\n{}",
+        stream("next", "c", 5, 100, MS).replace("listeners: c", "listeners: b")
+    )));
+    assert!(apart[1].0 > alone[0].0, "{apart:?} {alone:?}");
+    // A request goes once in the time there and back at most, and no earlier than its timeout.
+    let loop_of = |think: &str, timeout: &str| {
+        let keys = format!("kind: request, answer: a, think: {think}, timeout: {timeout}");
+        let answer = after("a", "c", "a", "follows: q");
+        bounds_of(&network(&format!("streams:\n{}{answer}", stream("q", "a", 5, 100, &keys)))).1
+    };
+    assert!(loop_of("1ms", "5ms").unwrap().iter().all(|it| it.bound.is_ok()));
+    let why = loop_of("1ms", "1us").unwrap_err();
+    assert_eq!((why.cause, why.port.as_str()), ("source", "c>br"), "{why:?}");
+    let says = "nothing bounds a: it follows q, which has no bound: a>br class 5: ";
+    assert!(why.text.starts_with(says), "{why:?}");
 }
 
 /// Bridges in a line or ring, streams of all kinds, gates and credit by chance.

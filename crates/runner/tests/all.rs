@@ -4,4 +4,5 @@
 
 mod any_network;
 mod any_segment;
+mod chains;
 mod network;

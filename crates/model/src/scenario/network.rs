@@ -619,6 +619,24 @@ impl NetworkFile {
         written.chain(self.limits_of_streams()).collect()
     }
 
+    /// The stream that a stream of `kind: after` follows.
+    pub fn followed(&self, stream: &NetStream) -> Option<&NetStream> {
+        let NetTraffic::After(after) = &stream.traffic else { return None };
+        self.streams.iter().find(|it| it.name == after.follows)
+    }
+
+    /// The stream from whose release the latencies of a stream count: itself, but for a chain that
+    /// counts from its start.
+    pub fn counts_from<'s>(&'s self, stream: &'s NetStream) -> &'s NetStream {
+        let mut from = stream;
+        for _ in 0..self.streams.len() {
+            let is_chain = matches!(&from.traffic, NetTraffic::After(it) if it.from_start);
+            let Some(before) = self.followed(from).filter(|_| is_chain) else { break };
+            from = before;
+        }
+        from
+    }
+
     /// The limits that follow from the streams.
     pub(super) fn limits_of_streams(&self) -> Vec<StreamLimit> {
         self.streams.iter().flat_map(NetStream::limits).collect()

@@ -124,10 +124,12 @@ fn is_of_each(metric: Metric) -> bool {
     matches!(metric, Metric::LatencyMax | Metric::Jitter)
 }
 
-/// What software at the talker and at a listener takes, at least and at most, together.
+/// What software at the talker, or at that of the start of its chain, and at a listener takes, at
+/// least and at most, together.
 fn at_ends(file: &NetworkFile, stream: &NetStream) -> Option<(Span, Span)> {
     let stations = || file.stations.iter();
-    let talker = stations().find(|station| station.name == stream.talker);
+    let talker = &file.counts_from(stream).talker;
+    let talker = stations().find(|station| station.name == *talker);
     let send = talker.map_or((Span::ZERO, Some(Span::ZERO)), |station| station.send.range());
     let listeners = stations().filter(|station| stream.listeners.contains(&station.name));
     let ranges: Vec<_> = listeners.map(|station| station.receive.range()).collect();

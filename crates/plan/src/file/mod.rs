@@ -8,6 +8,7 @@
 //! Not here: reading the text (`timewire-model`).
 
 mod agree;
+mod chains;
 mod configured;
 mod gated;
 mod limits;

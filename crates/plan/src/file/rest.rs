@@ -7,6 +7,7 @@ use timewire_model::scenario::network::{
     NetCbsRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
 };
 
+use super::chains::{self, Chains, TURNS};
 use super::{FileProblem, base_stream, ends, link_name, network, route};
 use crate::bounds::{
     BoundsError, ClassGates, ClassWindow, NoBound, PortScheme, Route, Selection, bound,
@@ -71,17 +72,42 @@ fn bounds_by(
     let Some(first) = places.first().map(|place| &file.streams[*place]) else {
         return Ok(Vec::new());
     };
-    let failed = |why: &dyn std::fmt::Display| of_stream(file, first, "network", why.to_string());
     if !file.segments.is_empty() || file.schedule.is_some() {
         let why = "there are no bounds for shared segments".to_owned();
         return Err(of_stream(file, first, "segment", why));
     }
+    let chains = Chains { file, given, plan };
+    let mut late = vec![Span::ZERO; file.streams.len()];
+    for _ in 0..TURNS {
+        let found = with_lateness(chains, &places, &late, credit)?;
+        let next = chains.lateness(&found)?;
+        if next.iter().zip(&late).all(|(next, late)| next <= late) {
+            return chains.whole(&found);
+        }
+        late = next.into_iter().zip(late).map(|(next, late)| next.max(late)).collect();
+    }
+    let why = "streams that wait for each other are later at each turn".to_owned();
+    Err(of_stream(file, first, "source", why))
+}
+
+/// The bounds when streams that follow others are so late at most.
+fn with_lateness(
+    Chains { file, given, plan }: Chains<'_>,
+    places: &[usize],
+    late: &[Span],
+    credit: fn(&mut PortScheme, BitsPerSecond),
+) -> Result<Vec<RestBound>, Unbounded> {
+    let Some(first) = places.first().map(|place| &file.streams[*place]) else {
+        return Ok(Vec::new());
+    };
+    let failed = |why: &dyn std::fmt::Display| of_stream(file, first, "network", why.to_string());
     let network = network(file).map_err(|why| failed(&why))?;
     let mut problem = Problem::new(network, Vec::new()).map_err(|why| failed(&why))?;
     let mut routes = Vec::new();
-    for stream in places.iter().map(|place| &file.streams[*place]) {
+    for place in places {
+        let (stream, late) = (&file.streams[*place], late[*place]);
         let no = |why: &dyn std::fmt::Display| of_stream(file, stream, "route", why.to_string());
-        let id = problem.add_unscheduled(arrival(file, stream)?).map_err(|why| no(&why))?;
+        let id = problem.add_unscheduled(arrival(file, stream, late)?).map_err(|why| no(&why))?;
         let links = route::of_stream(file, stream);
         let links = links.ok_or_else(|| no(&format!("{} has no route", stream.name)))?;
         routes.push(Route { stream: id, links });
@@ -114,7 +140,7 @@ fn bounds_by(
 }
 
 /// Something about a stream, at the port of its talker.
-fn of_stream(
+pub(super) fn of_stream(
     file: &NetworkFile,
     stream: &NetStream,
     cause: &'static str,
@@ -179,15 +205,14 @@ fn without_gates(given: &FileProblem, plan: &Plan) -> Result<Vec<(StreamId, Link
     Ok(found)
 }
 
-/// What a stream sends at most: so many frames in each interval.
-fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> {
-    let name = &stream.name;
-    let no =
-        |what: &str| of_stream(file, stream, "source", format!("nothing bounds {name}: {what}"));
+/// What a stream sends at most, which can be so late beside what its own station adds: so many
+/// frames in each interval.
+fn arrival(file: &NetworkFile, stream: &NetStream, late: Span) -> Result<Stream, Unbounded> {
+    let no = |what: &str| chains::no(file, stream, what);
     if stream.launch.is_some() {
         return Err(no("it has launch times"));
     }
-    let (interval, frames, jitter) = match &stream.traffic {
+    let (interval, frames, jitter) = match &chains::source(file, stream)?.traffic {
         NetTraffic::Cyclic(it) => (it.period, it.burst.get(), Some(&it.jitter)),
         NetTraffic::Sporadic(it) => (it.gap.range().0, 1, None),
         NetTraffic::Flood(it) => {
@@ -196,9 +221,11 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
             let interval = one.checked_mul(frames).ok_or_else(|| no("it is too slow"))?;
             (interval, it.burst.get(), None)
         }
-        NetTraffic::Request(_) | NetTraffic::After(_) => {
-            return Err(no("it sends when it is answered or asked"));
+        NetTraffic::Request(_) => {
+            let first = chains::source(file, stream)?;
+            (chains::between_requests(file, first).unwrap_or(Span::ZERO), 1, None)
         }
+        NetTraffic::After(_) => return Err(no("it follows itself")),
         NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {
             return Err(no("programs on a segment send it"));
         }
@@ -210,7 +237,10 @@ fn arrival(file: &NetworkFile, stream: &NetStream) -> Result<Stream, Unbounded> 
     let varies = |delay: &NetDelay| delay.range().1.map(|most| most - delay.range().0);
     let send = file.stations.iter().find(|station| station.name == stream.talker);
     let send = send.map_or(Some(Span::ZERO), |station| varies(&station.send));
-    let late = jitter.map_or(Some(Span::ZERO), varies).zip(send).map(|(a, b)| a + b);
+    // That of the first of a chain is a part of how late the others are.
+    let jitter = jitter.filter(|_| !matches!(stream.traffic, NetTraffic::After(_)));
+    let own = jitter.map_or(Some(Span::ZERO), varies).zip(send).map(|(a, b)| a + b);
+    let late = own.map(|own| own + late);
     let late = late.ok_or_else(|| no("its messages can be late for ever"))?;
     // Whoever is late comes together with those after it.
     let pile = late.as_ns().div_euclid(interval.as_ns()) + i64::from(late > Span::ZERO);

@@ -11,6 +11,14 @@ use timewire_plan::model::LinkId;
 use super::{Compiler, GAP_BITS, Planned, Site, class, whole_us};
 use crate::network::{Promise, PromisedBy, PromisedLimit};
 
+/// What the messages of a chain take, from its first to a stream.
+struct Chain {
+    /// All of them, at least.
+    least: Span,
+    /// By how much those before the stream are later in this place than planned.
+    late: Span,
+}
+
 impl Compiler<'_> {
     pub(super) fn promises(&self, routes: &[Vec<LinkId>]) -> Vec<Promise> {
         let Planned { case, given: problem, plan } = self.planned;
@@ -23,8 +31,7 @@ impl Compiler<'_> {
             let bound = bound.and_then(|it| it.bound.as_ref().ok()).map(|(latency, _)| *latency);
             for to in stream.listeners.all() {
                 let path = self.path(route, &stream.talker, to);
-                let program = self.program_of(stream, routes);
-                promises.push(self.promise((number, stream, program), (to, &path), bound));
+                promises.push(self.promise((number, stream), (routes, to, &path), bound));
             }
         }
         promises
@@ -32,8 +39,8 @@ impl Compiler<'_> {
 
     fn promise(
         &self,
-        (number, stream, program): (usize, &NetStream, String),
-        (to, path): (&StationName, &[LinkId]),
+        (number, stream): (usize, &NetStream),
+        (routes, to, path): (&[Vec<LinkId>], &StationName, &[LinkId]),
         bound: Option<Span>,
     ) -> Promise {
         let limits: Vec<PromisedLimit> = self.limits_of(stream).collect();
@@ -47,22 +54,15 @@ impl Compiler<'_> {
         let launch_delta = stream.launch.map(|_| self.etf_delta(stream));
         // Virtual links between hosts take no time.
         let takes_time = matches!(self.site, Site::Laboratory) || !self.is_virtual();
-        let physical = if takes_time { self.least(stream, path) } else { Span::ZERO };
+        let chain = self.chain(number, routes, path);
+        let physical = if takes_time { chain.least } else { Span::ZERO };
         let planned = latency.filter(|_| by == PromisedBy::Plan);
         // What leaves at a launch time can be earlier at a window that is wider than its frame.
         let held = planned.filter(|_| launch_delta.is_none() && takes_time);
         let at_least = held.map_or(physical, |latency| physical.max(latency - self.error.early()));
-        let rounded = path.iter().fold(Span::ZERO, |sum, link| {
-            let delay = self.file.links[link.index() / 2].delay;
-            let rounded = match self.site {
-                Site::Laboratory => whole_us(delay),
-                Site::Hosts(_) => delay,
-            };
-            sum + rounded - delay
-        });
         // Only a gate holds what was handed over before.
         let is_held = launch_delta.is_none() && planned.is_some();
-        let late = self.error.late(path.len(), is_held) + rounded;
+        let late = self.late(path, is_held) + chain.late;
         let several = stream.listeners.all().len() > 1;
         let interface = |link: Option<&LinkId>, node: &StationName| {
             link.map(|link| self.interface(node, link.index() / 2)).unwrap_or_default()
@@ -73,7 +73,7 @@ impl Compiler<'_> {
             stream: u16::try_from(number + 1).unwrap_or(u16::MAX),
             from: stream.talker.to_string(),
             from_interface: interface(path.first(), &stream.talker),
-            program,
+            program: self.program_of(stream, routes),
             to: to.to_string(),
             to_interface: interface(path.last(), to),
             class: class(stream),
@@ -86,6 +86,36 @@ impl Compiler<'_> {
             at_most: latency.map(|latency| latency + late),
             limits,
         }
+    }
+
+    /// By how much later a message arrives in this place than in the network that was planned.
+    fn late(&self, path: &[LinkId], is_held: bool) -> Span {
+        let rounded = path.iter().fold(Span::ZERO, |sum, link| {
+            let delay = self.file.links[link.index() / 2].delay;
+            let rounded = match self.site {
+                Site::Laboratory => whole_us(delay),
+                Site::Hosts(_) => delay,
+            };
+            sum + rounded - delay
+        });
+        self.error.late(path.len(), is_held) + rounded
+    }
+
+    /// What the messages before those of a stream take, where its latency counts from the first.
+    fn chain(&self, number: usize, routes: &[Vec<LinkId>], path: &[LinkId]) -> Chain {
+        let mut stream = &self.file.streams[number];
+        let mut chain = Chain { least: self.least(stream, path), late: Span::ZERO };
+        while let NetTraffic::After(it) = &stream.traffic
+            && it.from_start
+            && let Some((number, before)) = self.named(it.follows.as_str())
+        {
+            let path = self.path(&routes[number], &before.talker, &stream.talker);
+            chain.least += self.least(before, &path) + it.work.range().0;
+            // It counts from the start of the first, not from when that was handed over.
+            chain.late += self.late(&path, false);
+            stream = before;
+        }
+        chain
     }
 
     /// The file's own limits; those that say what the plan promises are the promise.
@@ -104,7 +134,7 @@ impl Compiler<'_> {
     fn limit_here(&self, limit: &StreamLimit, stream: &NetStream) -> AtMost {
         let is_latency =
             matches!(limit.metric, Metric::LatencyMax | Metric::LatencyP99 | Metric::LatencyMean);
-        match (limit.at_most, self.counts_from(stream).launch) {
+        match (limit.at_most, self.file.counts_from(stream).launch) {
             (AtMost::Time(span), Some(launch)) if is_latency => {
                 AtMost::Time((span - launch).max(Span::ZERO))
             }

@@ -22,27 +22,14 @@ impl Compiler<'_> {
         let mut first = stream;
         // A chain that goes round would be an error of the file.
         for _ in 0..self.file.streams.len() {
-            let NetTraffic::After(after) = &first.traffic else { break };
-            let Some(before) = self.named(after.follows.as_str()) else { break };
-            first = before.1;
+            let Some(before) = self.file.followed(first) else { break };
+            first = before;
         }
         first
     }
 
-    /// The stream from whose release the latencies of this one count.
-    pub(super) fn counts_from<'s>(&'s self, stream: &'s NetStream) -> &'s NetStream {
-        let mut from = stream;
-        for _ in 0..self.file.streams.len() {
-            let NetTraffic::After(after) = &from.traffic else { break };
-            let before = self.named(after.follows.as_str()).filter(|_| after.from_start);
-            let Some((_, before)) = before else { break };
-            from = before;
-        }
-        from
-    }
-
     /// A stream and its number.
-    fn named(&self, name: &str) -> Option<(usize, &NetStream)> {
+    pub(super) fn named(&self, name: &str) -> Option<(usize, &NetStream)> {
         self.file.streams.iter().enumerate().find(|(_, it)| it.name.as_str() == name)
     }
 
