@@ -15,7 +15,7 @@ use timewire_datapath::streams::told;
 use timewire_datapath::transmit::{LaunchClock, LaunchOptions, TxPoints, XdpMode};
 use timewire_model::scenario::FileKind;
 use timewire_model::scenario::host::CpuList;
-use timewire_model::scenario::streams::{StreamEntry, StreamsFile, Target, VlanMark};
+use timewire_model::scenario::streams::{StreamEntry, Target, VlanMark};
 use timewire_sys::scheduler::RtPriority;
 use timewire_tsn::file::with_slots;
 
@@ -42,13 +42,10 @@ pub struct Talk {
     /// A stream, as ID or 'ID:KEY=VALUE,...'; may be repeated [default: number 1, and so on for
     /// each TO]
     ///
-    /// Keys as in a file of streams: to, cycle, offset, per_cycle, spacing, size, count, priority,
-    /// vlan, dscp, launch, tolerance, late, copies, step. What is not there is as the options say.
+    /// Keys: to, cycle, offset, per_cycle, spacing, size, count, priority, vlan, dscp, launch,
+    /// tolerance, late (skip, send), copies, step. What is not there is as the options say.
     #[arg(long, value_name = "STREAM", value_parser = parse_stream)]
     pub stream: Vec<Json>,
-    /// File of streams (YAML or JSON); may be repeated
-    #[arg(long, value_name = "FILE")]
-    pub streams: Vec<PathBuf>,
 
     /// From one message of a stream to the next
     #[arg(long, default_value = "1ms", value_parser = parse_interval, help_heading = "Time")]
@@ -188,7 +185,7 @@ pub enum PointArg {
 
 pub fn run(args: &Talk) -> anyhow::Result<ExitCode> {
     let spec = spec(args)?;
-    let told = json!({"arguments": arguments(), "streams": as_file(&spec.streams)});
+    let told = json!({"arguments": arguments(), "streams": as_json(&spec.streams)});
     let request = TalkRequest {
         spec,
         duration: args.duration,
@@ -218,25 +215,21 @@ pub fn run(args: &Talk) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!told::is_well(&done))))
 }
 
-fn as_file(streams: &[StreamEntry]) -> Json {
+fn as_json(streams: &[StreamEntry]) -> Json {
     let streams = streams.iter().map(StreamEntry::to_json);
     Json::Array(streams.collect())
 }
 
 fn spec(args: &Talk) -> anyhow::Result<Spec> {
     let mut streams = Vec::new();
-    for path in &args.streams {
-        let read = input::read(path, FileKind::Streams, "nothing was sent", StreamsFile::parse);
-        streams.extend(read?.0.streams);
-    }
     let mut first = 1;
     match &args.stream[..] {
         // A bare number beside destinations is where they begin.
-        [only] if args.streams.is_empty() && is_bare(only) && !args.to.is_empty() => {
+        [only] if is_bare(only) && !args.to.is_empty() => {
             first = only["id"].as_u64().and_then(|id| u16::try_from(id).ok()).unwrap_or(first);
         }
         [] => {}
-        given => streams.extend(StreamsFile::from_json("--stream", given)?.streams),
+        given => streams.extend(StreamEntry::read_all("--stream", given)?),
     }
     let mut to = args.to.clone();
     for target in to.iter_mut().chain(streams.iter_mut().filter_map(|stream| stream.to.as_mut())) {
@@ -328,7 +321,7 @@ fn is_bare(stream: &Json) -> bool {
     stream.as_object().is_some_and(|keys| keys.len() == 1)
 }
 
-/// A stream of the command line, as a file has it.
+/// A stream of the command line, its keys as JSON.
 fn parse_stream(text: &str) -> Result<Json, String> {
     let (id, rest) = match text.split_once(':') {
         Some((id, rest)) => (id, Some(rest)),
@@ -409,15 +402,15 @@ mod tests {
     }
 
     #[test]
-    fn t0_streams_of_the_command_line_are_those_of_a_file() {
+    fn t0_streams_of_the_command_line_have_keys() {
         let args = talk("--stream 1:to=10.0.0.2:15001,cycle=1ms,vlan=5:6 --stream 9:copies=3");
         let streams = spec(&args).unwrap().streams;
         assert_eq!(streams[0].to.as_ref().unwrap().to_string(), "10.0.0.2:15001");
         assert_eq!(streams[0].vlan.unwrap().to_string(), "5:6");
         assert_eq!((streams[1].id.get(), streams[1].copies.get()), (9, 3));
-        let again = as_file(&streams);
-        let again = StreamsFile::from_json("again", again.as_array().unwrap()).unwrap();
-        assert_eq!(again.streams, streams);
+        let again = as_json(&streams);
+        let again = StreamEntry::read_all("again", again.as_array().unwrap()).unwrap();
+        assert_eq!(again, streams);
         for (bad, says) in [
             ("--stream x", "no number of a stream"),
             ("--stream 1:cycle", "no KEY=VALUE"),

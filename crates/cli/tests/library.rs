@@ -244,9 +244,6 @@ fn t4_a_ring_that_is_cut_twice_misses_its_limits() {
     assert!(text.contains(once), "{text}");
     let twice = format!("{once}, {{run: [ip, link, set, eth1, down], name: again}}");
     let file = scratch.write("ring.yaml", &text.replace(once, &twice));
-    fs::create_dir(scratch.path().join("ring")).unwrap();
-    let streams = fs::read_to_string(scenarios().join("experiments/ring/streams.yaml")).unwrap();
-    scratch.write("ring/streams.yaml", &streams);
     let said = run_in_the_laboratory(&file, &scratch);
     assert_eq!(said.code, Some(1), "{said:?}");
     let checks = said.json()["results"][0]["checks"].clone();

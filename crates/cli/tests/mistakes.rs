@@ -32,8 +32,6 @@ fn host() -> Option<Host> {
     copy("scenarios/experiments/rates.yaml", "experiment.yaml");
     copy("scenarios/kernels/two-gates.network.yaml", "programs.yaml");
     copy("crates/capture/tests/data/v1.twc", "cap.twc");
-    let streams = "timewire: 1\nname: s\nstreams: [{id: 1, to: '10.0.0.2:15001', cycle: 1ms}]\n";
-    files.write("streams.yaml", streams);
     files.hosts(&[("alpha", "local")]);
     files.write("tab.yaml", "timewire: 1\nname: x\nstations:\n\t- name: alpha\n");
     files.write("broken.yaml", "a: [\n");
@@ -178,16 +176,13 @@ fn t3_what_is_said_about_the_worst_mistakes() {
     assert_eq!(now, SAID, "UPDATE_GOLDEN=1 cargo test -p timewire-cli --test all mistakes::");
 }
 
-/// A name in place of an address: of `/etc/hosts`, on the command line and in a file.
+/// A name in place of an address: of `/etc/hosts`.
 #[test]
 fn t3_names_of_hosts_are_taken_where_addresses_are() {
     let Some(host) = host() else { return };
-    let streams = "timewire: 1\nname: s\nstreams: [{id: 1, to: 'localhost:15009', count: 500}]\n";
-    let named = host.scratch().write("named.yaml", streams);
     for to in [
         &["localhost:15009", "--count", "500"][..],
         &["--stream", "1:to=localhost:15009,count=500"],
-        &["--streams", &named],
     ] {
         let heard = host.spawn(&["listen", "localhost:15009", "--count", "1", "--for", "60s"]);
         wait_until("it listens", || heard.stderr().contains("listening: "));

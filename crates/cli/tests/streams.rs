@@ -309,16 +309,11 @@ fn t3_limits_decide_the_exit_code() {
 }
 
 #[test]
-fn t3_a_thousand_streams_of_a_file_are_told_apart() {
+fn t3_a_thousand_streams_are_told_apart() {
     let Some(pair) = Pair::start() else { return };
-    let text = "timewire: 1
-name: thousand
-streams:
-- { id: 1, to: '10.77.0.2:15001', copies: 1000, step: 90us, cycle: 100ms, count: 5, size: 64B }
-";
-    let file = pair.host.scratch().write("thousand.yaml", text);
+    let all = "1:to=10.77.0.2:15001,copies=1000,step=90us,cycle=100ms,count=5,size=64B";
     let listener = pair.listen("0.0.0.0:15001 --count 5000 --for 60s --every 200ms --json");
-    let done = talked(&pair.talk(&format!("--streams {file} --json")));
+    let done = talked(&pair.talk(&format!("--stream {all} --json")));
     assert_eq!((&done["total"]["planned"], &done["total"]["sent"]), (&5_000.into(), &5_000.into()));
     let heard = heard(&listener.end().done());
     assert_eq!(heard["streams"].as_array().map(Vec::len), Some(1_000));

@@ -91,10 +91,10 @@ pub enum SendWhen {
         /// When the first is sent, after the start.
         first: Span,
     },
-    /// At these times after the start, in their order.
+    /// At times of its own.
     At {
-        /// The times.
-        times: Vec<Span>,
+        /// From the start to the first, and from each to the next.
+        gaps: Vec<Span>,
     },
 }
 
@@ -248,9 +248,11 @@ impl<'a> Replies<'a> {
             match &of.when {
                 SendWhen::After { .. } => {}
                 SendWhen::Request { first, .. } => replies.send_at(task.start + *first, place, 0),
-                SendWhen::At { times } => {
-                    for (seq, time) in (0..).zip(times) {
-                        replies.send_at(task.start + *time, place, seq);
+                SendWhen::At { gaps } => {
+                    let mut at = task.start;
+                    for (seq, gap) in (0..).zip(gaps) {
+                        at = at.saturating_add(*gap);
+                        replies.send_at(at, place, seq);
                     }
                 }
             }
@@ -470,7 +472,7 @@ mod tests {
 
     #[test]
     fn t0_messages_at_times_of_their_own_end_with_the_last() {
-        let when = SendWhen::At { times: vec![us(5), us(6), us(500)] };
+        let when = SendWhen::At { gaps: vec![us(5), us(1), us(494)] };
         let task = task(vec![stream(1, when)], Some(1_400));
         let mut replies = Replies::new(&task);
         let sent = |replies: &mut Replies<'_>, us| replies.take(at(us)).map(|it| it.seq);

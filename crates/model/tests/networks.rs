@@ -30,7 +30,7 @@ fn t1_the_shipped_networks_are_good_and_written_again() {
         assert_eq!(again.unwrap_or_else(|errors| panic!("{errors}")), file, "{name}");
         count += 1;
     }
-    assert_eq!(count, 14);
+    assert_eq!(count, 15);
 }
 
 #[test]
@@ -146,6 +146,11 @@ fn t1_what_cannot_be_is_told_with_its_place() {
         ),
         ("answer: t", "answer: s", "s arrives at b, and this starts at a"),
         ("answer: t", "answer: u", "streams[0].answer: there is no stream `u`"),
+        (
+            "kind: after, follows: s }",
+            "period: 1ms }",
+            "streams[0].answer: no message of t follows one of s",
+        ),
         (
             "kind: request, answer: t }",
             "kind: sporadic, gap: { kind: exponential, mean: 0us } }",

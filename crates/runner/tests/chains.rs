@@ -35,6 +35,17 @@ fn text(random: &mut Sequence) -> String {
             let _ = writeln!(text, "- [b{}, b{bridge}]", bridge - 1);
         }
     }
+    let has_ats = random.below(3) == 0;
+    if has_ats {
+        text += "ports: [{ of: [b0], ats: [3] }]\n";
+    }
+    let shaped = |random: &mut Sequence, class: usize| match class {
+        3 if has_ats && random.below(2) == 0 => {
+            let (rate, burst) = (1 + random.below(30), 100 + random.below(5_000));
+            format!(", ats: {{ rate: {rate}Mbit, burst: {burst}B }}")
+        }
+        _ => String::new(),
+    };
     text += "streams:\n";
     let station = |random: &mut Sequence| {
         let side = if random.below(2) == 0 { 's' } else { 't' };
@@ -61,20 +72,26 @@ fn text(random: &mut Sequence) -> String {
             ""
         };
         let (period, offset) = (1 + random.below(3), random.below(900));
+        let traffic = match random.below(6) {
+            0 => format!("kind: flood, rate: {}Mbit", 1 + random.below(4)),
+            _ => format!("period: {period}ms, offset: {offset}us{burst}{jitter}"),
+        };
+        let ats = shaped(random, class);
         let _ = writeln!(
             text,
             "- {{ name: c{chain}-0, talker: {from}, listeners: {to}, class: {class}, \
-             size: {size}B, period: {period}ms, offset: {offset}us{burst}{jitter} }}"
+             size: {size}B, {traffic}{ats} }}"
         );
         for step in 1..1 + random.below(4) {
             from = to;
             to = other(random, &from);
             let (class, size) = (random.below(8), 30 + random.below(900));
             let start = if random.below(2) == 0 { ", from_start: true" } else { "" };
+            let ats = shaped(random, class);
             let _ = writeln!(
                 text,
                 "- {{ name: c{chain}-{step}, talker: {from}, listeners: {to}, class: {class}, \
-                 size: {size}B, kind: after, follows: c{chain}-{}, work: {}{start} }}",
+                 size: {size}B, kind: after, follows: c{chain}-{}, work: {}{start}{ats} }}",
                 step - 1,
                 delay(random)
             );
@@ -124,7 +141,7 @@ fn at_ends(file: &NetworkFile, stream: usize) -> (Span, Span) {
 fn t0_no_simulated_chain_exceeds_its_bounds() {
     let (mut bounded, mut chains, mut without) = (0, 0, 0);
     let (mut reached, mut worst) = (0.0_f64, 0.0_f64);
-    for seed in 0..1_500 {
+    for seed in 0..2_000 {
         let mut random = Sequence::new(seed);
         let text = text(&mut random);
         let file = NetworkFile::parse("chance", &text).unwrap_or_else(|it| panic!("{it}{text}"));
@@ -159,7 +176,7 @@ fn t0_no_simulated_chain_exceeds_its_bounds() {
         }
     }
     let of = (bounded, chains, without);
-    assert!(bounded > 3_000 && chains > 1_000 && without < 700, "{of:?}");
+    assert!(bounded > 3_000 && chains > 1_000 && without < 1_200, "{of:?}");
     let mean = reached / f64::from(bounded);
     // Bounds that nothing comes near would be of no use.
     assert!(mean > 0.2 && worst > 0.6, "{of:?}: {mean} of the bound in the mean, {worst} at most");

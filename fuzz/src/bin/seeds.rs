@@ -43,7 +43,6 @@ fn main() {
         ("yaml_host", yaml),
         ("yaml_experiment", yaml),
         ("yaml_hosts", yaml),
-        ("yaml_streams", yaml),
         ("capture", |seeds, files| files.of(".twc").for_each(|bytes| seeds.add(&bytes))),
         ("packet_paths", |seeds, files| {
             for bytes in files.of(".twc") {

@@ -234,10 +234,9 @@ fn given(spec: &Spec) -> Result<Vec<(StreamEntry, Target)>, TrafficError> {
     let numbers = u64::from(spec.first)..;
     let texts: Vec<_> =
         numbers.zip(&spec.to).map(|(id, _)| serde_json::json!({"id": id})).collect();
-    let file =
-        timewire_model::scenario::streams::StreamsFile::from_json("the command line", &texts);
-    let file = file.map_err(|errors| TrafficError::Request(errors.to_string()))?;
-    Ok(file.streams.into_iter().zip(spec.to.iter().cloned()).collect())
+    let streams = StreamEntry::read_all("the command line", &texts);
+    let streams = streams.map_err(|errors| TrafficError::Request(errors.to_string()))?;
+    Ok(streams.into_iter().zip(spec.to.iter().cloned()).collect())
 }
 
 fn kind_of(spec: &Spec, stream: &StreamEntry, target: &Target) -> Result<Kind, TrafficError> {
@@ -422,14 +421,13 @@ fn one_destination(ports: &mut [(Transport, TransmitOptions)], streams: &mut [St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use timewire_model::scenario::streams::StreamsFile;
 
     fn target(text: &str) -> Target {
         Target::parse(text).unwrap()
     }
 
     fn streams(texts: &[serde_json::Value]) -> Vec<StreamEntry> {
-        StreamsFile::from_json("test", texts).unwrap().streams
+        StreamEntry::read_all("test", texts).unwrap()
     }
 
     fn refused(spec: &Spec) -> String {

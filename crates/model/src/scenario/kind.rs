@@ -21,8 +21,6 @@ pub enum FileKind {
     Experiment,
     /// A network file with programs and no streams.
     Programs,
-    /// Streams of a talker.
-    Streams,
     /// Where the stations of a network are.
     Hosts,
     /// What this program wrote, by its schema.
@@ -67,13 +65,7 @@ impl FileKind {
             _ => {}
         }
         let of_networks = ["links", "bridges", "host", "stations", "segments", "experiment"];
-        if of_networks.iter().any(|key| has(key)) {
-            Some(network)
-        } else if has("streams") {
-            Some(FileKind::Streams)
-        } else {
-            None
-        }
+        of_networks.iter().any(|key| has(key)).then_some(network)
     }
 
     /// The verb that takes a file of this kind and name.
@@ -84,7 +76,6 @@ impl FileKind {
             FileKind::HostSettings => format!("timewire apply {file}"),
             FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
             FileKind::Programs => format!("timewire run {file} --on lab:uml"),
-            FileKind::Streams => format!("timewire talk --streams {file}"),
             FileKind::Hosts => format!("timewire run NETWORK --on {file}"),
             FileKind::Written(_) => return None,
         })
@@ -100,7 +91,6 @@ impl fmt::Display for FileKind {
             FileKind::HostSettings => f.write_str("a network file with host settings alone"),
             FileKind::Experiment => f.write_str("an experiment file"),
             FileKind::Programs => f.write_str("a network file with programs alone"),
-            FileKind::Streams => f.write_str("a file of streams"),
             FileKind::Hosts => f.write_str("a hosts file"),
         }
     }
@@ -155,7 +145,6 @@ mod tests {
             ("kind: network\nprograms: 5", FileKind::Programs),
             ("kind: network\nprograms: []\nlinks: []", FileKind::Programs),
             ("kind: network\nprograms: 5\nstreams: 1", FileKind::Network),
-            ("streams: []", FileKind::Streams),
             ("kind: hosts\nstations: 3", FileKind::Hosts),
             (r#"{"schema": "timewire.summary/1"}"#, FileKind::Written("timewire.summary/1".into())),
         ] {

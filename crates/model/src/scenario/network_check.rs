@@ -274,6 +274,7 @@ impl Checker<'_> {
                     delay(reader, &at("think"), &request.think);
                     let key = at("answer");
                     self.follows(reader, &key, &request.answer, &stream.talker);
+                    self.answers(reader, &key, &request.answer, &stream.name);
                 }
                 NetTraffic::After(after) => {
                     delay(reader, &at("work"), &after.work);
@@ -330,6 +331,25 @@ impl Checker<'_> {
             let hint = format!("name the bridges on its way in `ports`, with `ats: [{class}]`");
             reader.fail_at(&format!("streams[{i}].ats"), message, &hint);
         }
+    }
+
+    /// Only the message that follows a request, at the end of a chain perhaps, has its number.
+    fn answers(&self, reader: &mut Reader, key: &str, answer: &Name, request: &Name) {
+        let named = |name: &Name| self.file.streams.iter().find(|it| it.name == *name);
+        let mut at = named(answer);
+        if at.is_none() {
+            return;
+        }
+        for _ in 0..=self.file.streams.len() {
+            at = at.and_then(|it| self.file.followed(it));
+            if at.is_some_and(|it| it.name == *request) {
+                return;
+            }
+        }
+        let message = format!("no message of {answer} follows one of {request}");
+        let hint =
+            format!("name a stream `kind: after, follows: {request}`, or a chain's last one");
+        reader.fail_at(key, message, &hint);
     }
 
     /// The other stream has to arrive where this one starts.

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The file of the streams of a talker: the same text, units and errors as a scenario, other keys.
-//! What a stream leaves out, the command line gives to all of them.
+//! The streams of a talker, as the command line names them: units and errors as in a file. What a
+//! stream leaves out, other options give to all of them.
 
 use std::fmt;
 use std::net::{SocketAddr, SocketAddrV4};
 
-use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use timewire_base::Span;
 use timewire_base::wire::MacAddress;
@@ -14,17 +13,11 @@ use super::ScenarioErrors;
 use super::item::{Item, Reader};
 use super::record::{choice, record};
 use super::tree::{self, Node};
-use super::value::{ByteCount, Count, FormatVersion, Name, Text};
+use super::value::{ByteCount, Count};
 
 record! {
     /// What a talker sends.
-    pub struct StreamsFile {
-        /// Version of this file format.
-        timewire: FormatVersion,
-        /// Short name, shown in results.
-        name: Name,
-        /// What it is for, for people.
-        description: Text = "''",
+    struct TalkerStreams {
         /// The streams.
         streams: Vec<StreamEntry>,
     }
@@ -225,40 +218,31 @@ impl Item for VlanMark {
 }
 
 impl StreamEntry {
-    /// As [`StreamsFile::from_json`] takes it.
+    /// As [`StreamEntry::read_all`] takes it.
     pub fn to_json(&self) -> Json {
         self.emit().unwrap_or_default()
     }
-}
 
-impl StreamsFile {
-    /// Reads and checks a file; `file_name` is for the messages.
+    /// Reads and checks streams that were given one by one; `what` names them in messages.
     ///
-    /// **Errors**: everything that is wrong with the text, each with its place.
-    pub fn parse(file_name: &str, text: &str) -> Result<StreamsFile, ScenarioErrors> {
-        let failed = |problems| ScenarioErrors::new(file_name, text, problems);
-        let root = tree::parse(text).map_err(failed)?;
+    /// **Errors**: everything that is wrong, each with its place.
+    pub fn read_all(what: &str, streams: &[Json]) -> Result<Vec<StreamEntry>, ScenarioErrors> {
+        let text = json!({"streams": streams}).to_string();
+        let failed = |problems| ScenarioErrors::new(what, &text, problems);
+        let root = tree::parse(&text).map_err(failed)?;
         let mut reader = Reader::new(root.mark);
-        let file = StreamsFile::read(&root, &mut reader);
-        if let Some(file) = &file {
-            check(file, &mut reader);
+        let read = TalkerStreams::read(&root, &mut reader);
+        if let Some(read) = &read {
+            check(read, &mut reader);
         }
-        match file {
-            Some(file) if reader.problems.is_empty() => Ok(file),
+        match read {
+            Some(read) if reader.problems.is_empty() => Ok(read.streams),
             _ => Err(failed(reader.problems)),
         }
     }
-
-    /// Reads streams that were given one by one, as a file has them.
-    ///
-    /// **Errors**: everything that is wrong, as for a file of that name.
-    pub fn from_json(file_name: &str, streams: &[Json]) -> Result<StreamsFile, ScenarioErrors> {
-        let file = json!({"timewire": 1, "name": "streams", "streams": streams});
-        StreamsFile::parse(file_name, &file.to_string())
-    }
 }
 
-fn check(file: &StreamsFile, reader: &mut Reader) {
+fn check(file: &TalkerStreams, reader: &mut Reader) {
     let mut taken: Vec<(u64, u64)> = Vec::new();
     if file.streams.is_empty() {
         reader.fail_at("streams", "there is no stream".to_owned(), "write at least one");
@@ -285,28 +269,13 @@ fn check(file: &StreamsFile, reader: &mut Reader) {
     }
 }
 
-/// Writes the file as [`StreamsFile::parse`] reads it, with all defaults filled in.
-impl Serialize for StreamsFile {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.emit().serialize(serializer)
-    }
-}
-
-/// The JSON Schema (draft 2020-12) of the streams file, as pretty JSON with a final newline.
-pub fn streams_schema() -> String {
-    let mut schema: Json = StreamsFile::schema();
-    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!("Timewire streams");
-    let text = serde_json::to_string_pretty(&schema);
-    text.expect("invariant: a JSON value with text keys can be written") + "\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn errors(text: &str) -> String {
-        StreamsFile::parse("s.yaml", text).unwrap_err().to_string()
+    fn errors(streams: Json) -> String {
+        let streams = streams.as_array().unwrap();
+        StreamEntry::read_all("s", streams).unwrap_err().to_string()
     }
 
     #[test]
@@ -342,33 +311,31 @@ mod tests {
     }
 
     #[test]
-    fn t0_a_file_of_streams_is_read_and_written_again() {
-        let text = "timewire: 1
-name: cell
-streams:
-- { id: 1, to: '10.0.0.2:15001', cycle: 1ms, offset: 250us, size: 64B, vlan: '10:6' }
-- { id: 100, copies: 1000, step: 1us, late: send, launch: 300us, count: 5, tolerance: 50us }
-";
-        let file = StreamsFile::parse("s.yaml", text).unwrap();
-        assert_eq!(file.streams.len(), 2);
-        let many = &file.streams[1];
+    fn t0_streams_are_read_and_written_again() {
+        let given = json!([
+            {"id": 1, "to": "10.0.0.2:15001", "cycle": "1ms", "offset": "250us", "vlan": "10:6"},
+            {"id": 100, "copies": 1_000, "step": "1us", "late": "send", "launch": "300us",
+             "count": 5, "tolerance": "50us"},
+        ]);
+        let streams = StreamEntry::read_all("s", given.as_array().unwrap()).unwrap();
+        assert_eq!(streams.len(), 2);
+        let many = &streams[1];
         assert_eq!((many.copies.get(), many.step), (1_000, Span::from_us(1)));
         assert_eq!(many.to, None);
         assert_eq!((many.late, many.launch), (Some(Late::Send), Some(Span::from_us(300))));
-        let written = serde_json::to_string(&file).unwrap();
-        assert_eq!(StreamsFile::parse("again", &written).unwrap(), file);
+        let written: Vec<Json> = streams.iter().map(StreamEntry::to_json).collect();
+        assert_eq!(StreamEntry::read_all("again", &written).unwrap(), streams);
     }
 
     #[test]
-    fn t0_what_is_wrong_with_a_file_of_streams_is_said_where_it_stands() {
-        let head = "timewire: 1\nname: cell\nstreams:\n";
-        let text = errors(&format!("{head}- {{ id: 5, copies: 3 }}\n- {{ id: 7 }}\n"));
+    fn t0_what_is_wrong_with_streams_is_said_with_its_key() {
+        let text = errors(json!([{"id": 5, "copies": 3}, {"id": 7}]));
+        assert!(text.contains("streams[1].id"), "{text}");
         assert!(text.contains("another stream has number 5 to 7 already"), "{text}");
-        assert!(text.contains("s.yaml:5"), "{text}");
-        let text = errors(&format!("{head}- {{ id: 32767, copies: 2, cycle: 0us }}\n"));
+        let text = errors(json!([{"id": 32_767, "copies": 2, "cycle": "0us"}]));
         assert!(text.contains("32768") && text.contains("a cycle takes time"), "{text}");
-        let text = errors(&format!("{head}- {{ id: 1, cycel: 1ms }}\n"));
+        let text = errors(json!([{"id": 1, "cycel": "1ms"}]));
         assert!(text.contains("did you mean `cycle`"), "{text}");
-        assert!(errors("timewire: 1\nname: x\nstreams: []\n").contains("there is no stream"));
+        assert!(errors(json!([])).contains("there is no stream"));
     }
 }

@@ -212,18 +212,19 @@ fn arrival(file: &NetworkFile, stream: &NetStream, late: Span) -> Result<Stream,
     if stream.launch.is_some() {
         return Err(no("it has launch times"));
     }
-    let (interval, frames, jitter) = match &chains::source(file, stream)?.traffic {
+    let source = chains::source(file, stream)?;
+    let (interval, frames, jitter) = match &source.traffic {
         NetTraffic::Cyclic(it) => (it.period, it.burst.get(), Some(&it.jitter)),
         NetTraffic::Sporadic(it) => (it.gap.range().0, 1, None),
         NetTraffic::Flood(it) => {
-            let one = it.rate.duration_of(stream.frame_len().wire_len());
+            // What follows a flood has as many messages, of its own length.
+            let one = it.rate.duration_of(source.frame_len().wire_len());
             let frames = i64::try_from(it.burst.get()).unwrap_or(i64::MAX);
             let interval = one.checked_mul(frames).ok_or_else(|| no("it is too slow"))?;
             (interval, it.burst.get(), None)
         }
         NetTraffic::Request(_) => {
-            let first = chains::source(file, stream)?;
-            (chains::between_requests(file, first).unwrap_or(Span::ZERO), 1, None)
+            (chains::between_requests(file, source).unwrap_or(Span::ZERO), 1, None)
         }
         NetTraffic::After(_) => return Err(no("it follows itself")),
         NetTraffic::RequestResponse(_) | NetTraffic::Pipeline(_) => {
@@ -248,6 +249,15 @@ fn arrival(file: &NetworkFile, stream: &NetStream, late: Span) -> Result<Stream,
     let together = frames.saturating_mul(pile);
     if together > u64::from(MAX_FRAMES) {
         return Err(no(&format!("{together} frames can come at once, more than {MAX_FRAMES}")));
+    }
+    if let Some(ats) = &stream.ats {
+        // What conforms is not delayed by its shapers (IEEE 802.1Q-2022, 8.6.11); anything else is.
+        let bytes = u64::from(stream.frame_len().wire_len().get());
+        let bits = u128::from(bytes) * 8 * u128::from(frames) * 1_000_000_000;
+        let shaped = u128::from(ats.rate.get()) * interval.as_ns().unsigned_abs() as u128;
+        if bytes.saturating_mul(together) > u64::from(ats.burst.get()) || bits > shaped {
+            return Err(no("it can send more than its `ats` lets through, and waits for that"));
+        }
     }
     let mut made = base_stream(file, stream, interval);
     made.frames = u32::try_from(together).unwrap_or(u32::MAX);

@@ -10,7 +10,6 @@ mod promises;
 mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 use timewire_base::wire::MacAddress;
@@ -407,12 +406,6 @@ impl Compiler<'_> {
         if has_groups && let Some(last) = station["teardown"]["steps"].as_array_mut() {
             last.push(json!({"stop": host_part::GROUPED}));
         }
-        for (interface, numbers) in &talks {
-            let (file, from) =
-                (format!("talk-{interface}.yaml"), format!("{name}/talk-{interface}.yaml"));
-            steps.push(json!({"put": file, "from": from}));
-            files.insert(from, self.streams(name, numbers));
-        }
         let (mut open, mut run, mut finish, mut close) = (vec![], vec![], vec![], vec![]);
         for interface in &hears {
             let name = format!("listen-{interface}");
@@ -452,24 +445,13 @@ impl Compiler<'_> {
                 close.push(json!({"stop": program}));
             }
         }
-        for interface in talks.keys() {
-            let program = format!("talk-{interface}");
-            let words = json!([
-                "timewire",
-                "talk",
-                "--streams",
-                format!("{program}.yaml"),
-                "--interface",
-                interface,
-                "--over",
-                "frames",
-                "--rt",
-                PRIORITY.to_string(),
-                "--spin",
-                "0us",
-                "--json"
-            ]);
-            during(&program, words);
+        for (interface, numbers) in &talks {
+            let words = ["timewire", "talk", "--interface", interface, "--over", "frames", "--rt"];
+            let mut words: Vec<String> = words.map(str::to_owned).into();
+            words.extend([PRIORITY.to_string(), "--spin".to_owned(), "0us".to_owned()]);
+            words.push("--json".to_owned());
+            words.extend(numbers.iter().map(|number| format!("--stream={}", self.talked(*number))));
+            during(&format!("talk-{interface}"), json!(words));
         }
         let phases =
             [("setup", steps), ("open", open), ("run", run), ("finish", finish), ("close", close)];
@@ -479,27 +461,24 @@ impl Compiler<'_> {
         station
     }
 
-    /// The file of streams of a talker.
-    fn streams(&self, name: &StationName, numbers: &[usize]) -> String {
-        let mut text = format!("timewire: 1\nname: {name}\nstreams:\n");
-        for number in numbers {
-            let stream = &self.file.streams[*number];
-            let Release { cycle, offset, per_cycle, spacing } = self.release(stream);
-            let launch = stream.launch.map(|_| format!(", launch: {}", self.launch_lead(stream)));
-            let class = class(stream);
-            let _ = writeln!(
-                text,
-                "- {{id: {}, to: '{}', cycle: {cycle}, offset: {offset}, per_cycle: {per_cycle}, \
-                 spacing: {spacing}, size: {}B, count: {}, priority: {class}, \
-                 vlan: '{}:{class}'{}}} # {}",
-                number + 1,
-                group(*number),
-                self.size(stream),
-                self.messages(stream) + self.tail(stream),
-                vid(*number),
-                launch.unwrap_or_default(),
-                stream.name
-            );
+    /// A stream as a talker takes it.
+    fn talked(&self, number: usize) -> String {
+        let stream = &self.file.streams[number];
+        let Release { cycle, offset, per_cycle, spacing } = self.release(stream);
+        let (id, class) = (number + 1, class(stream));
+        let mut text = format!(
+            "{id}:to={},cycle={cycle},offset={offset},size={}B,count={},priority={class},\
+             vlan={}:{class}",
+            group(number),
+            self.size(stream),
+            self.messages(stream) + self.tail(stream),
+            vid(number),
+        );
+        if per_cycle > 1 {
+            text += &format!(",per_cycle={per_cycle},spacing={spacing}");
+        }
+        if stream.launch.is_some() {
+            text += &format!(",launch={}", self.launch_lead(stream));
         }
         text
     }

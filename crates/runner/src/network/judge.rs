@@ -27,6 +27,8 @@ pub struct Measured {
     pub twice: u64,
     /// Messages that were dropped because of their launch time.
     pub launch_missed: u64,
+    /// Requests that were not answered in time.
+    pub timeouts: u64,
     /// From the hand-over, or the launch time, to the listener's kernel.
     pub latency: Option<Distribution>,
     /// Why the measurement is not whole.
@@ -307,7 +309,11 @@ fn finding(label: &str, row: &Row, error: &LaunchError) -> Finding {
         let (min, max) = (Span::from_ns(it.min_ns), Span::from_ns(it.max_ns));
         format!(", {} to {}", micros(min), micros(max))
     });
-    let heard = format!("{} of {} messages{times}", measured.received, measured.sent);
+    let timeouts = match measured.timeouts {
+        0 => String::new(),
+        count => format!(", {count} requests timed out"),
+    };
+    let heard = format!("{} of {} messages{times}{timeouts}", measured.received, measured.sent);
     let note = match why.is_empty() {
         true if promise.at_most.is_some() => error.text(),
         _ => why.join("; "),

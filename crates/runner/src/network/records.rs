@@ -213,6 +213,8 @@ struct Sent {
     sent: u64,
     /// Of those, dropped because of their launch time.
     launch_missed: u64,
+    /// Requests that were not answered in time.
+    timeouts: u64,
 }
 
 impl Sent {
@@ -261,6 +263,7 @@ impl Messages {
             late: count(late),
             twice: self.twice,
             launch_missed: sent.launch_missed,
+            timeouts: sent.timeouts,
             latency: Distribution::of(latency, bins),
             troubles,
         }
@@ -339,7 +342,8 @@ fn counted_by(path: &Path) -> Result<BTreeMap<u16, Sent>, RunnerError> {
         // Only talkers have launch times.
         let launch_missed =
             count("launch_missed").unwrap_or(0) + count("launch_invalid").unwrap_or(0);
-        Some((number, Sent { sent: count("sent")?, launch_missed }))
+        let timeouts = count("timeouts").unwrap_or(0);
+        Some((number, Sent { sent: count("sent")?, launch_missed, timeouts }))
     };
     let counted: Option<BTreeMap<u16, Sent>> = streams.iter().map(one).collect();
     counted.with_context(|| format!("{}: a stream without counts", path.display()))
@@ -513,7 +517,7 @@ mod tests {
         messages.take(&record(TimestampPoint::RxSw, 0, 50));
         messages.take(&record(TimestampPoint::RxSw, 2, 2_070));
         messages.take(&record(TimestampPoint::RxSw, 2, 2_090));
-        let sent = Sent { sent: 3, launch_missed: 1 };
+        let sent = Sent { sent: 3, launch_missed: 1, timeouts: 0 };
         let measured = measured_of(&messages, sent, None);
         assert_eq!((measured.sent, measured.received, measured.lost), (3, 2, 1));
         assert_eq!((measured.twice, measured.launch_missed), (1, 1));

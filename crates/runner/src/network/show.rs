@@ -99,6 +99,10 @@ pub fn table(compiled: &Compiled, rows: &[Row]) -> String {
         ]
     };
     text += &columns(head, rows.iter().map(row));
+    for row in rows.iter().filter(|row| row.measured.timeouts > 0) {
+        let _ =
+            writeln!(text, "{}: {} requests timed out", row.promise.name, row.measured.timeouts);
+    }
     for row in rows.iter().filter(|row| row.verdict.is_some_and(|it| it != Verdict::Pass)) {
         let _ = writeln!(text, "{}: {}", row.promise.name, row.why.join("; "));
     }

@@ -346,8 +346,10 @@ fn measure(limit: &StreamLimit, result: &StreamResult) -> Measured {
                 Metric::Lost => result.lost_total(),
                 _ => result.outside_windows,
             };
-            let is_above = result.sent == 0 || !share.allows(value, result.sent);
-            Measured { text: Some(format!("{value} of {}", result.sent)), is_above, value }
+            // Of nothing there is no share.
+            let text = (result.sent > 0).then(|| format!("{value} of {}", result.sent));
+            let is_above = text.is_some() && !share.allows(value, result.sent);
+            Measured { text, is_above, value }
         }
         AtMost::Ratio(_) => Measured { text: None, is_above: false, value: 0 },
     }

@@ -69,7 +69,7 @@ impl Compiler<'_> {
                     "`gap`: recorded times are the simulator's"
                 }
                 NetTraffic::Sporadic(_) if self.times_of(number, stream).len() > MOST_MESSAGES => {
-                    "it has more than 1000000 messages: make `gap` or `duration` another"
+                    "it has more than 400000 messages: make `gap` or `duration` another"
                 }
                 NetTraffic::Request(it) if varies(&it.think) => {
                     "`think`: a program takes one time, not one that differs"

@@ -14,7 +14,7 @@ use super::{Compiler, class, group, vid};
 use crate::simulation::fixed_or_drawn;
 
 /// Most messages of a stream whose times are listed.
-pub(super) const MOST_MESSAGES: usize = 1_000_000;
+pub(super) const MOST_MESSAGES: usize = 400_000;
 
 impl Compiler<'_> {
     /// The stream that begins the chain of this one: itself, where it follows none.
@@ -48,7 +48,8 @@ impl Compiler<'_> {
         match &stream.traffic {
             NetTraffic::After(_) => format!("follow-{}", interface(self.hears(stream, routes))),
             NetTraffic::Request(_) => format!("request-{}", interface(self.hears(stream, routes))),
-            NetTraffic::Sporadic(_) => format!("sporadic-{}", self.leaves(stream, routes)),
+            // Its list is long enough to be a file of its own.
+            NetTraffic::Sporadic(_) => format!("sporadic-{}", stream.name),
             _ => format!("talk-{}", self.leaves(stream, routes)),
         }
     }
@@ -128,7 +129,12 @@ impl Compiler<'_> {
                 timeout: it.timeout,
                 first: it.first,
             },
-            NetTraffic::Sporadic(_) => SendWhen::At { times: self.times_of(number, stream) },
+            NetTraffic::Sporadic(_) => {
+                let mut before = Span::ZERO;
+                let times = self.times_of(number, stream).into_iter();
+                let gaps = times.map(|at| at - std::mem::replace(&mut before, at)).collect();
+                SendWhen::At { gaps }
+            }
             _ => return None,
         })
     }
