@@ -68,6 +68,7 @@ fn bounded(name: &str, text: &str, problem: &Problem, plan: &Plan, scheme: &Port
         .map(|admission| Route {
             stream: admission.stream,
             links: admission.transmissions.iter().map(|sent| sent.link).collect(),
+            together: 0,
         })
         .collect();
     // One class with credit alone; the others are not used.

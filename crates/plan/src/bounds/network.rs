@@ -27,6 +27,9 @@ pub struct Route {
     pub stream: StreamId,
     /// From the talker outwards.
     pub links: Vec<LinkId>,
+    /// Frames that can come together: those of a message, and of messages that are late; fewer
+    /// than those of a message are as many.
+    pub together: u32,
 }
 
 /// One stream on one link.
@@ -140,7 +143,7 @@ impl Work<'_> {
                 before,
                 frame_bits: bits,
                 rate_bps,
-                source_bits: message,
+                source_bits: message.max(bits * u64::from(route.together)),
                 burst_bits: None,
                 latest: None,
                 soonest: 0,

@@ -32,6 +32,7 @@ fn star(streams: Vec<Stream>) -> (Problem, Vec<Route>) {
     let routes = streams.iter().enumerate().map(|(index, stream)| Route {
         stream: StreamId::from_index(index),
         links: vec![LinkId(stream.talker.0), LinkId(2)],
+        together: 0,
     });
     let routes = routes.collect();
     (Problem::new(network, streams).unwrap(), routes)
@@ -213,8 +214,11 @@ fn ring() -> (Problem, Vec<Route>) {
         })
         .collect();
     let links = |index: u32| [3 + index, index, (index + 1) % 3, 6 + (index + 2) % 3];
-    let routes = (0..3_u32)
-        .map(|index| Route { stream: StreamId(index), links: links(index).map(LinkId).to_vec() });
+    let routes = (0..3_u32).map(|index| Route {
+        stream: StreamId(index),
+        links: links(index).map(LinkId).to_vec(),
+        together: 0,
+    });
     (Problem::new(network(nodes, &edges), streams).unwrap(), routes.collect())
 }
 
@@ -266,6 +270,7 @@ fn braid() -> (Problem, Vec<Route>) {
         routes.push(Route {
             stream: StreamId::from_index(streams.len()),
             links: way.windows(2).map(|pair| link(pair[0], pair[1])).collect(),
+            together: 0,
         });
         streams.push(Stream::new(name, ends.0, ends.1, interval, 480));
     }

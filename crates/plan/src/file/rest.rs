@@ -107,15 +107,16 @@ fn with_lateness(
     for place in places {
         let (stream, late) = (&file.streams[*place], late[*place]);
         let no = |why: &dyn std::fmt::Display| of_stream(file, stream, "route", why.to_string());
-        let id = problem.add_unscheduled(arrival(file, stream, late)?).map_err(|why| no(&why))?;
+        let (made, together) = arrival(file, stream, late)?;
+        let id = problem.add_unscheduled(made).map_err(|why| no(&why))?;
         let links = route::of_stream(file, stream);
         let links = links.ok_or_else(|| no(&format!("{} has no route", stream.name)))?;
-        routes.push(Route { stream: id, links });
+        routes.push(Route { stream: id, links, together });
     }
     for (stream, link) in without_gates(given, plan)? {
         let stream = given.problem.stream(stream).clone();
         let stream = problem.add_unscheduled(stream).map_err(|why| failed(&why))?;
-        routes.push(Route { stream, links: vec![link] });
+        routes.push(Route { stream, links: vec![link], together: 0 });
     }
     let links = (0..2 * file.links.len()).map(LinkId::from_index);
     let scheme = |link: LinkId| {
@@ -206,8 +207,8 @@ fn without_gates(given: &FileProblem, plan: &Plan) -> Result<Vec<(StreamId, Link
 }
 
 /// What a stream sends at most, which can be so late beside what its own station adds: so many
-/// frames in each interval.
-fn arrival(file: &NetworkFile, stream: &NetStream, late: Span) -> Result<Stream, Unbounded> {
+/// frames in each interval, and how many can come together.
+fn arrival(file: &NetworkFile, stream: &NetStream, late: Span) -> Result<(Stream, u32), Unbounded> {
     let no = |what: &str| chains::no(file, stream, what);
     if stream.launch.is_some() {
         return Err(no("it has launch times"));
@@ -260,8 +261,8 @@ fn arrival(file: &NetworkFile, stream: &NetStream, late: Span) -> Result<Stream,
         }
     }
     let mut made = base_stream(file, stream, interval);
-    made.frames = u32::try_from(together).unwrap_or(u32::MAX);
-    Ok(made)
+    made.frames = u32::try_from(frames).unwrap_or(u32::MAX);
+    Ok((made, u32::try_from(together).unwrap_or(u32::MAX)))
 }
 
 /// How the port that sends on a link chooses.

@@ -301,7 +301,11 @@ fn tree(random: &mut Random) -> (Problem, Vec<Route>) {
             };
             LinkId::from_index(edges.iter().position(found).unwrap())
         });
-        routes.push(Route { stream: StreamId::from_index(streams.len()), links: links.collect() });
+        routes.push(Route {
+            stream: StreamId::from_index(streams.len()),
+            links: links.collect(),
+            together: 0,
+        });
         streams.push(stream);
     }
     (Problem::new(network, streams).unwrap(), routes)
@@ -371,7 +375,7 @@ fn circles(random: &mut Random) -> (Problem, Vec<Route>) {
         let mut stream = Stream::new(format!("s{index}"), talker, listener, interval, length);
         stream.frames = u32::try_from(1 + random.below(2)).unwrap();
         stream.priority = u8::try_from(4 + random.below(4)).unwrap();
-        routes.push(Route { stream: StreamId::from_index(streams.len()), links });
+        routes.push(Route { stream: StreamId::from_index(streams.len()), links, together: 0 });
         streams.push(stream);
     }
     (Problem::new(network, streams).unwrap(), routes)
