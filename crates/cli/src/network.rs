@@ -16,6 +16,7 @@ use serde_json::Value as Json;
 use timewire_agent::controller::Connect;
 use timewire_agent::sweep::{self, Reach};
 use timewire_base::{Span, StationName, Utc, Verdict};
+use timewire_host::doctor::Probe;
 use timewire_lab::privilege;
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
 use timewire_model::scenario::network::{NetworkCase, NetworkCases};
@@ -98,7 +99,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         // Before the first thread: a user namespace can only be entered by a process with one.
         privilege::enter()?;
         crate::apply::recover()?;
-        let obstacles = laboratory::lacking(disciplines(&cases))?;
+        // Talkers have a real-time policy.
+        let disciplines = disciplines(&cases).into_iter();
+        let probes = disciplines.filter_map(|kind| Probe::by_id(&format!("qdisc.{kind}")));
+        let obstacles = laboratory::lacking(probes.chain([Probe::Fifo]).collect())?;
         if !obstacles.is_empty() {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
         }

@@ -6,7 +6,7 @@
 pub mod array;
 pub mod laboratory;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         // Before the first thread: a user namespace can only be entered by a process with one.
         privilege::enter()?;
         crate::apply::recover()?;
-        let obstacles = laboratory::lacking(BTreeSet::new())?;
+        let obstacles = laboratory::lacking(Vec::new())?;
         if !obstacles.is_empty() {
             return place::refuse(script.file.name.as_str(), place, &obstacles, args.output.json);
         }

@@ -153,7 +153,7 @@ fn t1_streams_that_wait_for_others_have_programs_of_their_own() {
     assert_eq!(ask.end, Some(Instant::from_ns(500_000_000)));
     let (think, timeout, first) = (Span::from_ms(2), Span::from_ms(50), Span::ZERO);
     assert_eq!(ask.streams[0].when, SendWhen::Request { answer: 5, think, timeout, first });
-    let alarms = task("sensor/sporadic-alarms.json");
+    let alarms = task("sensor/sporadic-3.json");
     assert_eq!(alarms.hears, None);
     let promise = |name: &str| compiled.promises.iter().find(|it| it.name == name).unwrap();
     match &alarms.streams[0].when {

@@ -2,7 +2,6 @@
 //! `run --on lab`, `lab:uml` or `lab:qemu` with an experiment, written or compiled: its network, of
 //! which stations and bridges are namespaces, on this kernel or in a machine of the laboratory.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -59,8 +58,8 @@ pub enum Of {
     ThisKernel,
 }
 
-/// What this kernel lacks to have networks with these disciplines.
-pub fn lacking(disciplines: BTreeSet<String>) -> anyhow::Result<Vec<Obstacle>> {
+/// What this kernel lacks to have networks, and of more that these need.
+pub fn lacking(more: Vec<Probe>) -> anyhow::Result<Vec<Obstacle>> {
     let mut probes = vec![
         Probe::Scratch,
         Probe::BridgeVlan,
@@ -70,8 +69,7 @@ pub fn lacking(disciplines: BTreeSet<String>) -> anyhow::Result<Vec<Obstacle>> {
         Probe::ToolIp,
         Probe::ToolTc,
     ];
-    let named = disciplines.iter().filter_map(|kind| Probe::by_id(&format!("qdisc.{kind}")));
-    probes.extend(named);
+    probes.extend(more);
     doctor::lacking(probes)
 }
 

@@ -422,7 +422,13 @@ impl Compiler<'_> {
             open.push(json!({"run": ["sleep", "1"], "name": "ready"}));
             close.insert(0, json!({"run": ["sleep", "1"], "name": "settled"}));
         }
-        let timeout = (self.file.duration + Span::from_secs(60)).to_string();
+        // The answer to the last request is waited for.
+        let answered = self.file.streams.iter().filter_map(|stream| match &stream.traffic {
+            NetTraffic::Request(it) => Some(it.timeout),
+            _ => None,
+        });
+        let answered = answered.max().unwrap_or(Span::ZERO);
+        let timeout = (self.file.duration + answered + Span::from_secs(60)).to_string();
         let senders = self.senders(name, routes);
         let own = talks.len() + senders.values().filter(|it| it.end.is_some()).count();
         let mut during = |program: &str, words: Json| {

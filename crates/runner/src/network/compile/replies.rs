@@ -49,7 +49,10 @@ impl Compiler<'_> {
             NetTraffic::After(_) => format!("follow-{}", interface(self.hears(stream, routes))),
             NetTraffic::Request(_) => format!("request-{}", interface(self.hears(stream, routes))),
             // Its list is long enough to be a file of its own.
-            NetTraffic::Sporadic(_) => format!("sporadic-{}", stream.name),
+            NetTraffic::Sporadic(_) => {
+                let number = self.named(stream.name.as_str()).map_or(0, |(number, _)| number);
+                format!("sporadic-{}", number + 1)
+            }
             _ => format!("talk-{}", self.leaves(stream, routes)),
         }
     }
