@@ -290,11 +290,20 @@ impl More {
         if !self.unread.is_empty() {
             text.push_str("INCONCLUSIVE: what was not interpreted may ask for more\n");
         }
-        if !self.rest.is_empty() {
-            text.push_str("not scheduled:\n");
-        }
-        for index in 0..self.rest.len() {
-            let _ = writeln!(text, "  {}", self.line(index));
+        match &self.bounds {
+            // One cause takes all bounds away, and is told once.
+            Err(why) if self.rest.len() > 1 => {
+                let _ = writeln!(text, "not scheduled, and no bound for any of them: {why}");
+                let _ = writeln!(text, "  {}", self.rest.join(", "));
+            }
+            _ => {
+                if !self.rest.is_empty() {
+                    text.push_str("not scheduled:\n");
+                }
+                for index in 0..self.rest.len() {
+                    let _ = writeln!(text, "  {}", self.line(index));
+                }
+            }
         }
         for limit in &self.limits {
             let _ = writeln!(text, "  {}", limit.text());
