@@ -247,7 +247,9 @@ impl<'a> Replies<'a> {
         for (place, of) in task.streams.iter().enumerate() {
             match &of.when {
                 SendWhen::After { .. } => {}
-                SendWhen::Request { first, .. } => replies.send_at(task.start + *first, place, 0),
+                SendWhen::Request { first, .. } => {
+                    replies.send_at(task.start.saturating_add(*first), place, 0)
+                }
                 SendWhen::At { gaps } => {
                     let mut at = task.start;
                     for (seq, gap) in (0..).zip(gaps) {
@@ -294,15 +296,15 @@ impl<'a> Replies<'a> {
             let of = self.streams[place].of;
             match &of.when {
                 SendWhen::After { stream: cause, work, from_start } if *cause == stream => {
-                    let time_ns = from_start.map(|ahead| (time + ahead).as_ns());
-                    self.push(received + *work, place, seq, What::Send { time_ns });
+                    let time_ns = from_start.map(|ahead| time.saturating_add(ahead).as_ns());
+                    self.push(received.saturating_add(*work), place, seq, What::Send { time_ns });
                 }
                 SendWhen::Request { answer, think, .. }
                     if *answer == stream && self.streams[place].outstanding == Some(seq) =>
                 {
                     self.streams[place].outstanding = None;
                     let next = self.streams[place].next;
-                    self.send_at(received + *think, place, next);
+                    self.send_at(received.saturating_add(*think), place, next);
                 }
                 _ => {}
             }
@@ -330,7 +332,7 @@ impl<'a> Replies<'a> {
                     own.next = seq.wrapping_add(1);
                     if let SendWhen::Request { timeout, .. } = own.of.when {
                         own.outstanding = Some(seq);
-                        self.push(at + timeout, place, seq, What::TimeOut);
+                        self.push(at.saturating_add(timeout), place, seq, What::TimeOut);
                     }
                     return Some(Message { place, seq, time: time_ns.map(Instant::from_ns) });
                 }

@@ -276,6 +276,19 @@ fn t0_what_waits_for_others_is_bounded_by_them() {
     assert_eq!((why.cause, why.port.as_str()), ("source", "c>br"), "{why:?}");
     let says = "nothing bounds a: it follows q, which has no bound: a>br class 5: ";
     assert!(why.text.starts_with(says), "{why:?}");
+    // A bridge that cuts through brings answers earlier, and so the next request.
+    let fast = |bridge: &str| {
+        let keys = "kind: request, answer: a, timeout: 5ms";
+        let answer = after("a", "c", "a", "follows: q");
+        let more = stream("more", "a", 5, 1_000, "period: 250us");
+        let asks = stream("q", "a", 5, 1_400, keys);
+        let text = network(&format!("streams:\n{asks}{answer}{more}"));
+        assert!(text.contains("forward: 2us }"), "{text}");
+        bounds_of(&text.replacen("forward: 2us }", bridge, 1)).1
+    };
+    assert!(fast("forward: 2us }").unwrap().iter().all(|it| it.bound.is_ok()));
+    let why = fast("forward: 2us, cut_through: 64B }").unwrap_err();
+    assert!(why.text.contains("Mbit/s come and"), "{why:?}");
 }
 
 /// Bridges in a line or ring, streams of all kinds, gates and credit by chance.

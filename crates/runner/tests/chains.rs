@@ -26,7 +26,8 @@ fn text(random: &mut Sequence) -> String {
     }
     text += "bridges:\n";
     for bridge in 0..bridges {
-        let _ = writeln!(text, "- {{ name: b{bridge}, forward: 2us }}");
+        let cut = if random.below(5) == 0 { ", cut_through: 64B" } else { "" };
+        let _ = writeln!(text, "- {{ name: b{bridge}, forward: 2us{cut} }}");
     }
     text += "links:\n";
     for bridge in 0..bridges {

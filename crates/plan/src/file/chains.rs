@@ -193,15 +193,20 @@ pub(super) fn between_requests(file: &NetworkFile, stream: &NetStream) -> Option
     Some(it.timeout.min(it.think.range().0))
 }
 
-/// The time of a frame on its links; of a stream with several listeners, on the first.
+/// The time of a frame on its links; of a stream with several listeners, on the first. Where a
+/// bridge cuts through, its times on two links overlap, and that on the last is all that is sure.
 fn least(file: &NetworkFile, stream: &NetStream) -> Span {
     let links: Vec<LinkId> = route::of_stream(file, stream).unwrap_or_default();
     let count = if stream.listeners.all().len() > 1 { 1 } else { links.len() };
-    let one = |link: &LinkId| {
+    let cuts_through = file.bridges.iter().any(|it| it.cut_through.is_some());
+    let one = |(place, link): (usize, &LinkId)| {
         let link = &file.links[link.index() / 2];
-        link.rate.duration_of(stream.frame_len().wire_len()) + link.delay
+        let is_whole = !cuts_through || place + 1 == links.len();
+        let whole = link.rate.duration_of(stream.frame_len().wire_len());
+        link.delay + if is_whole { whole } else { Span::ZERO }
     };
-    links.iter().take(count).map(one).fold(Span::ZERO, |sum, one| sum + one)
+    let times = links.iter().enumerate().take(count).map(one);
+    times.fold(Span::ZERO, |sum, one| sum + one)
 }
 
 pub(super) fn no(file: &NetworkFile, stream: &NetStream, what: &str) -> Unbounded {
