@@ -234,13 +234,22 @@ fn t4_a_control_loop_has_as_many_messages_on_kernels_as_in_the_simulator() {
         for (here, there) in streams(&kernels).iter().zip(&streams(&simulated)) {
             assert_eq!(here["name"], there["name"]);
             let count = |of: &Json| of["received"].as_u64().unwrap();
-            // What is under way when a simulation ends is not among its messages.
+            // What is under way when a simulation ends is not among its messages, and talkers of
+            // kernels begin up to some ms after the first program: a burst more or less.
+            let burst = if here["class"] == "best_effort" && count(there) > 200 { 8 } else { 1 };
             let apart = count(here).abs_diff(count(there));
-            assert!(apart * 50 <= count(there).max(50), "{name}: {here:#} {there:#}");
+            let text = || format!("{} of {}", count(here), count(there));
+            assert!(apart <= count(there) / 50 + 2 * burst, "{name}, {}: {}", here["name"], text());
             let least = |of: &Json| of["transfer"]["min_ns"].as_u64().unwrap();
             // Programs of kernels wake up late, and a link has whole microseconds.
             let slower = least(here).saturating_sub(least(there));
-            assert!(slower < 40_000, "{name}: {here:#} {there:#}");
+            assert!(
+                slower < 40_000,
+                "{name}, {}: {} of {}",
+                here["name"],
+                least(here),
+                least(there)
+            );
         }
     }
     // The chain counts from the sensor's value on: the controller computes for 100 us.
