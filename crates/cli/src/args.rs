@@ -23,12 +23,12 @@ pub enum Command {
     /// Four stations on a shared segment in the local laboratory: plain Ethernet, TDM, TDM with
     /// priorities, and slot-aligned release, side by side, with a report and a verdict
     Demo(crate::experiment::Demo),
-    /// Run one or more network files, or an experiment file, in the simulator, in the local
-    /// laboratory or on hosts that have agents
+    /// Run one or more network files in the simulator, in the local laboratory or on hosts that
+    /// have agents
     ///
-    /// Of an experiment file, exit code 0: all was done, and all numbers are within their limits;
-    /// 1: not all are; 2: something failed; 3: a host was left changed. A run that was interrupted
-    /// goes on with the same --out.
+    /// Of a network with phases alone, exit code 0: all was done, and all numbers are within their
+    /// limits; 1: not all are; 2: something failed; 3: a host was left changed. A run that was
+    /// interrupted goes on with the same --out.
     Run(crate::experiment::Run),
     /// Make the report of any run from its directory: a page, tables, JSON or Markdown
     Report(crate::report::Report),

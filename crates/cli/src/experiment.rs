@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use timewire_base::{CyclicWindows, Verdict};
-use timewire_capture::summary::{Fact, FactLevel, Summary};
+use timewire_capture::summary::{Fact, FactLevel, Finding, Summary};
 use timewire_host::doctor::Diagnosis;
 use timewire_lab::privilege::{self, Privilege};
 use timewire_model::scenario::network::NetworkCases;
@@ -50,7 +50,7 @@ pub struct Demo {
 
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Network files, or one experiment file (YAML or JSON)
+    /// Network files (YAML or JSON)
     #[arg(required_unless_present = "resumed", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Go on with the run in this directory, as it was asked for: its cases that came to their end
@@ -653,14 +653,17 @@ pub fn tell_relative(directory: &RunDir, summary: &Summary) -> anyhow::Result<()
     for limit in directory.limits()? {
         let id = format!("{}/{}", limit.scenario, limit.id);
         let found = summary.findings.iter().find(|finding| finding.id == id);
-        let Some((found, verdict)) = found.and_then(|found| Some((found, found.verdict?))) else {
-            continue;
-        };
-        output::print(&format!("{} {id}: {}\n", verdict.label(), found.limit))?;
-        let note = if found.note.is_empty() { String::new() } else { format!("; {}", found.note) };
-        output::print(&format!("  {}{note}\n", found.measured))?;
+        found.map_or(Ok(()), tell_finding)?;
     }
     Ok(())
+}
+
+/// Prints a finding that has a verdict.
+pub fn tell_finding(found: &Finding) -> anyhow::Result<()> {
+    let Some(verdict) = found.verdict else { return Ok(()) };
+    output::print(&format!("{} {}: {}\n", verdict.label(), found.id, found.limit))?;
+    let note = if found.note.is_empty() { String::new() } else { format!("; {}", found.note) };
+    output::print(&format!("  {}{note}\n", found.measured)).map(drop)
 }
 
 pub fn exit_code(summary: &Summary) -> ExitCode {

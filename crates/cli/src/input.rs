@@ -169,7 +169,11 @@ pub fn refused(
         // Those of a whole network are taken, too.
         FileKind::HostSettings => !matches!(
             kind,
-            FileKind::HostSettings | FileKind::Network | FileKind::Programs | FileKind::Segment
+            FileKind::HostSettings
+                | FileKind::Network
+                | FileKind::Programs
+                | FileKind::Segment
+                | FileKind::Steps
         ),
         FileKind::Network => !matches!(kind, FileKind::Network | FileKind::Segment),
         wanted => kind != wanted,
@@ -215,8 +219,11 @@ pub fn other_kind(path: &Path, kind: &FileKind, wanted: &str) -> anyhow::Error {
     let name = path.display().to_string();
     // All three are network files.
     let wanted = match (kind, wanted) {
-        (FileKind::HostSettings | FileKind::Programs, "a network file") => "one with streams",
+        (FileKind::HostSettings | FileKind::Programs | FileKind::Steps, "a network file") => {
+            "one with streams"
+        }
         (FileKind::Network | FileKind::HostSettings, NETWORK_OF_PROGRAMS) => "one with programs",
+        (FileKind::HostSettings | FileKind::Programs, NETWORK_OF_PHASES) => "one with phases",
         (_, wanted) => wanted,
     };
     match kind.taken_by(&name) {
@@ -243,12 +250,15 @@ pub fn mistaken(path: &Path, wanted: &str) -> Option<anyhow::Error> {
 /// What messages call a file of [`FileKind::Programs`].
 const NETWORK_OF_PROGRAMS: &str = "a network file with programs alone";
 
+/// What messages call a file of [`FileKind::Steps`].
+const NETWORK_OF_PHASES: &str = "a network file with phases alone";
+
 /// So much of a file tells what it is. **Units**: bytes.
 const LOOKED_AT: u64 = 1 << 20;
 
 /// The verb that takes a directory, when it is one of a run.
 fn what_directory(path: &Path) -> String {
-    let is_run = ["run.json", "talk.json", "listen.json", "experiment.yaml", "segment.jsonl"]
+    let is_run = ["run.json", "talk.json", "listen.json", "experiment.json", "segment.jsonl"]
         .iter()
         .any(|name| path.join(name).is_file());
     if path.join("array.json").is_file() {

@@ -149,7 +149,7 @@ fn run_files(mut args: experiment::Run) -> anyhow::Result<ExitCode> {
     args.place.settle(if needs_kernels { Place::LabUml } else { Place::Lab });
     match () {
         () if is_fresh && args.array.are_given() => stations::array::run(&args),
-        () if is_fresh && args.has(FileKind::Experiment) => stations::run(&args),
+        () if is_fresh && args.has(FileKind::Steps) => stations::run(&args),
         () if programs => kernels::run(&args),
         () if args.has_networks() => network::run(&args),
         () => experiment::run(&args),

@@ -89,12 +89,19 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     }
     let networks: Vec<NetworkCase> =
         files.iter().flat_map(|it| &it.network.cases).cloned().collect();
-    let cases = match compiled(&networks, &plans.concat(), &args.place)? {
+    let mut cases = match compiled(&networks, &plans.concat(), &args.place)? {
         Ok(cases) => cases,
         Err(obstacles) => {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
         }
     };
+    for (case, compiled) in &mut cases {
+        let of = files.iter().find(|it| it.network.base.name == case.file.name);
+        let beside = of.map_or(Path::new("."), |it| &*it.beside);
+        compiled.take_files(&case.file, beside)?;
+        // A mistake in what stations do is told before the first of them does anything.
+        sweep::trials(&compiled.script()?, "0")?;
+    }
     if args.place.on == Place::Lab {
         // Before the first thread: a user namespace can only be entered by a process with one.
         privilege::enter()?;
@@ -172,7 +179,8 @@ struct Given {
 impl Given {
     /// Whether it names files: captures that are replayed, times that were recorded.
     fn names_files(&self) -> bool {
-        self.network.cases.iter().any(|case| names_a_file(&case.file.to_json()))
+        let mut all = self.network.cases.iter();
+        all.any(|case| case.file.has_phases() || names_a_file(&case.file.to_json()))
     }
 }
 
@@ -257,6 +265,12 @@ fn tell(directory: &RunDir, cases: &[(NetworkCase, Compiled)], json: bool) -> an
         }
     }
     told.iter().try_for_each(|line| output::print(&format!("{line}\n")).map(drop))?;
+    for (case, compiled) in cases {
+        let label = if cases.len() == 1 { case.file.name.to_string() } else { case.id() };
+        for found in network::judge::checks(directory, &case.id(), &label, compiled)? {
+            experiment::tell_finding(&found)?;
+        }
+    }
     experiment::tell_relative(directory, &summary)?;
     output::print(&format!("verdict: {}\n", summary.verdict.word()))?;
     output::print(&format!("report:  {}\n", report.display()))?;
@@ -506,7 +520,9 @@ fn carry_out(
     let connect: Arc<dyn Connect> = Arc::new(reach);
     let mut is_asked = || requests.take();
     let outcome = sweep::run(&script, &into, &connect, &mut is_asked, &mut stations::tell)?;
-    if outcome.exit_code() > 0 {
+    // Limits are told with those of the streams.
+    let is_compared = outcome.results.iter().all(|it| it.not_compared.is_empty());
+    if outcome.exit_code() > 1 || !is_compared {
         stations::show(&outcome, &into, false)?;
     }
     Ok(outcome.exit_code())

@@ -30,8 +30,8 @@ pub struct Where {
     /// The same, or the default.
     #[arg(skip)]
     pub on: Place,
-    /// With a hosts file: the clocks of its stations are at most so far apart; programs of an
-    /// experiment file have it in TIMEWIRE_CLOCK_ERROR
+    /// With a hosts file: the clocks of its stations are at most so far apart; programs of `phases`
+    /// have it in TIMEWIRE_CLOCK_ERROR
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub clock_error: Option<Span>,
     /// With lab:uml or lab:qemu: the kernel series, such as 6.1 [default: 6.12, or the newest that

@@ -19,8 +19,6 @@ pub struct Schema {
 enum FileKind {
     /// A network, its traffic, experiment, limits and host settings
     Network,
-    /// What stations with agents do
-    Experiment,
     /// Where stations are: `run --on`
     Hosts,
 }
@@ -28,7 +26,6 @@ enum FileKind {
 /// Prints the JSON Schema.
 pub fn run(args: &Schema) -> anyhow::Result<ExitCode> {
     output::print(&match args.of {
-        FileKind::Experiment => timewire_model::scenario::experiment_file::experiment_schema(),
         FileKind::Hosts => timewire_model::scenario::hosts_file::hosts_schema(),
         FileKind::Network => timewire_model::scenario::network::network_schema(),
     })

@@ -95,8 +95,8 @@ pub fn run(args: &Sim) -> anyhow::Result<ExitCode> {
 ///
 /// **Errors**: the first that cannot, with its case.
 pub fn check_cases(path: &Path, cases: &[SimCase]) -> anyhow::Result<()> {
-    if let Some(with) = cases.iter().find(|it| !it.case.file.programs.is_empty()) {
-        tell_programs(&with.case.file);
+    if let Some(first) = cases.first() {
+        tell_programs(&first.case.file);
     }
     for SimCase { case, beside } in cases {
         let context = || match cases.len() {
@@ -198,6 +198,9 @@ pub fn run_cases(
 fn tell_programs(file: &NetworkFile) {
     if !file.programs.is_empty() {
         say!("note: no program is simulated; the streams are, as the file has them");
+    }
+    if file.has_phases() {
+        say!("note: the simulator does nothing of `phases`, and judges no `checks`");
     }
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `run` with an experiment file: on hosts that have agents, or in a machine of the laboratory.
+//! `run` with a network of phases alone: on hosts that have agents, or in the laboratory.
 //!
 //! Not here: what is done (`timewire_agent::sweep`), scenarios (`experiment`).
 
 pub mod array;
 pub mod laboratory;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,11 +20,12 @@ use timewire_agent::sweep::{
 use timewire_base::{Span, StationName, Verdict};
 use timewire_lab::privilege;
 use timewire_model::scenario::FileKind;
-use timewire_model::scenario::experiment_file::ExperimentFile;
 use timewire_model::scenario::hosts_file::HostsFile;
+use timewire_model::scenario::orchestrated::Orchestrated;
 use timewire_runner::RunnerError;
 use timewire_runner::experiment;
 use timewire_sys::event::EndRequests;
+use timewire_tsn::file;
 
 use crate::experiment::Run;
 use crate::place::{Place, Where};
@@ -35,9 +35,9 @@ use self::laboratory::Of;
 
 pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let [path] = args.files.as_slice() else {
-        bail!("one experiment file at a time; {} were given", args.files.len());
+        bail!("one network with phases alone at a time; {} were given", args.files.len());
     };
-    args.refuse_options_of_scenarios("experiment files", false)?;
+    args.refuse_options_of_scenarios("networks with phases alone", false)?;
     args.limits.refuse()?;
     let place = &args.place;
     place.check()?;
@@ -99,15 +99,19 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(summary.exit_code()))
 }
 
-/// The experiment file at this path; `what` is not done when it is none.
+/// What stations do in the network file at this path; `what` is not done when it is none.
 pub fn script(path: &Path, what: &'static str) -> anyhow::Result<Script> {
-    let (file, text) = input::read(path, FileKind::Experiment, what, ExperimentFile::parse)?;
+    let (network, text) = input::read(path, FileKind::Steps, what, file::without_streams)?;
+    if !network.written.has_steps_alone() {
+        let kind = FileKind::of(&text).unwrap_or(FileKind::Network);
+        return Err(input::other_kind(path, &kind, &FileKind::Steps.to_string()));
+    }
     let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    Ok(Script { file, text, beside, files: BTreeMap::new(), clock_error: None })
+    Ok(Script::new(Orchestrated::of(&network.written), beside))
 }
 
 /// The stations of an experiment.
-pub fn names_of(file: &ExperimentFile) -> impl Iterator<Item = &StationName> {
+pub fn names_of(file: &Orchestrated) -> impl Iterator<Item = &StationName> {
     file.stations.iter().map(|station| &station.name)
 }
 
@@ -119,8 +123,8 @@ pub fn show(summary: &Summary, directory: &Path, json: bool) -> anyhow::Result<E
 fn read_hosts(on: &Where, path: &Path) -> anyhow::Result<HostsFile> {
     let Place::Hosts(at) = &on.on else {
         bail!(
-            "{} is an experiment on stations: name with --on the hosts file that says where they \
-             are",
+            "{} has no `links`, so its stations are on hosts: name with --on the hosts file that \
+             says where",
             path.display()
         );
     };

@@ -25,20 +25,21 @@ streams:
 
 /// `HOLD` begins what waits as long as there is a file of that name.
 const EXPERIMENT: &str = r#"timewire: 1
-kind: experiment
+kind: network
 name: seeds
 seed: 4
-timing: {lease: 2s, resend: 100ms, lead: 500ms, phase: 60s}
-variables:
-  - {name: seed, from: 1, to: 3}
-  - {name: text, values: [plain, "it's \"$(touch pwned)\"\n`x` $${seed} #"]}
-  - {name: which, values: [a, b]}
-together: [[text, which]]
+experiment:
+  timing: {lease: 2s, resend: 100ms, lead: 500ms, phase: 60s}
+  variables:
+    - {name: seed, from: 1, to: 3}
+    - {name: text, values: [plain, "it's \"$(touch pwned)\"\n`x` $${seed} #"]}
+    - {name: which, values: [a, b]}
+  together: [[text, which]]
 stations:
   - name: here
-    setup: {steps: [{put: net.yaml, from: 'below/the "net" $(x).yaml'}, {put: blob, from: blob}]}
-    run:
-      steps:
+    phases:
+      setup: [{put: net.yaml, from: 'below/the "net" $(x).yaml'}, {put: blob, from: blob}]
+      run:
         - run: [sh, -c, ': > "$0.began"; while [ -e "$0" ]; do sleep 0.05; done; printf %s "$1"',
                 'HOLD-${seed}-${which}', '${text}']
           name: text
@@ -178,7 +179,7 @@ fn results(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     collect(directory, directory, &mut all);
     let is_result = |path: &Path| {
         let text = path.to_str().unwrap();
-        text.contains("/records/") || ["summary.json", "experiment.yaml"].contains(&text)
+        text.contains("/records/") || ["summary.json", "experiment.json"].contains(&text)
     };
     all.retain(|path, _| is_result(path));
     all

@@ -260,6 +260,71 @@ fn t4_a_control_loop_has_as_many_messages_on_kernels_as_in_the_simulator() {
     }
 }
 
+/// Two stations with steps of their own beside a stream.
+const OWN_STEPS: &str = r#"timewire: 1
+kind: network
+name: own
+duration: 200ms
+stations:
+  - name: a
+    phases:
+      setup: [{ snapshot: host.json }, { put: note.txt, from: below/note.txt }]
+      run: [{ run: [cat, note.txt], name: said }]
+  - name: b
+    phases:
+      close: [{ run: [echo, "8"], name: queues }]
+bridges:
+  - name: m
+    phases: { run: { after: 50ms, steps: [{ run: [date, "+%s%N"], name: late }] } }
+links: [[a, m], [m, b]]
+streams: [{ name: s, talker: a, listeners: b, class: 5, size: 64B, period: 1ms, max_loss: 0% }]
+checks:
+  - { station: b, record: queues.out, value: "", at_least: 8 }
+  - { station: b, record: queues.out, value: "", at_most: 7 }
+"#;
+
+#[test]
+fn t4_stations_do_steps_of_their_own_beside_the_streams() {
+    if !has_kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.write("own.yaml", OWN_STEPS);
+    let out = scratch.join("out");
+    let run = |out: &str| timewire(&["run", &file, "--on", "lab:uml", "--out", out]);
+    // Nothing runs before all of it can.
+    let said = run(&out);
+    assert!(said.code == Some(2) && said.stderr.contains("below/note.txt"), "{said:?}");
+    assert!(!Path::new(&out).exists());
+    fs::create_dir(scratch.path().join("below")).unwrap();
+    scratch.write("below/note.txt", "hello\n");
+    let said = run(&out);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for line in [
+        "PASS own/b/queues.out: b queues.out is at least 8\n  8\n",
+        "FAIL own/b/queues.out-2: b queues.out is at most 7\n  8\n",
+        "verdict: fail\n",
+    ] {
+        assert!(said.stdout.contains(line), "{line}{said:?}");
+    }
+    let summary = timewire(&["report", &out, "--json"]).json();
+    assert_eq!(summary["cases"][0]["streams"][0]["lost"], 0);
+    assert_eq!(finding(&summary, "own/b/queues.out")["verdict"], "pass");
+    let records = Path::new(&out).join("cases/own.network.all/experiment/0001/records");
+    let record = |name: &str| fs::read_to_string(records.join(name)).unwrap();
+    assert_eq!(record("a/said.out"), "hello\n");
+    assert!(record("a/host.json").contains("timewire.snapshot"));
+    let end: Json =
+        serde_json::from_str(&fs::read_to_string(records.join("../end.json")).unwrap()).unwrap();
+    let start = end["starts"][0]["at"].as_i64();
+    let late: i64 = record("m/late.out").trim().parse().unwrap();
+    // Its clock is UTC, the instant TAI: they differ by whole seconds.
+    let after = (late - start.unwrap_or_else(|| panic!("{end:#}"))).rem_euclid(1_000_000_000);
+    assert!((50_000_000..60_000_000).contains(&after), "{after}");
+    let said = timewire(&["run", &file, "--on", "sim", "--out", &scratch.join("sim")]).done();
+    assert!(said.stderr.contains("nothing of `phases`"), "{said:?}");
+}
+
 #[test]
 fn t4_a_run_that_is_ended_keeps_the_cases_that_were_done() {
     if !has_kernel() {

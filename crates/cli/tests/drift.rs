@@ -73,8 +73,9 @@ impl Station {
         let number = self.runs.get() + 1;
         self.runs.set(number);
         let text = format!(
-            "timewire: 1\nkind: experiment\nname: drift-{number}\ntiming: {{phase: 60s}}\n\
-             stations:\n  - name: s0\n    setup:\n      steps:\n{steps}"
+            "timewire: 1\nkind: network\nname: drift-{number}\n\
+             experiment: {{timing: {{phase: 60s}}}}\n\
+             stations:\n  - name: s0\n    phases:\n     setup:\n      steps:\n{steps}"
         );
         let file = self.host.scratch().write("e.yaml", &text);
         let out = format!("out-{number}");
@@ -330,9 +331,10 @@ fn t3_what_runs_on_the_host_before_is_not_changed_unsaid() {
     // An agent that is killed compares when it is there again.
     let slow = "start ip address add 10.9.2.1/24 dev phy0; exec sleep 9876545";
     let text = format!(
-        "timewire: 1\nkind: experiment\nname: killed\ntiming: {{lease: 60s, phase: 60s}}\n\
-         stations:\n  - name: s0\n    setup:\n      steps:\n{}    \
-         run: {{steps: [{{wait: step0}}]}}\n",
+        "timewire: 1\nkind: network\nname: killed\n\
+         experiment: {{timing: {{lease: 60s, phase: 60s}}}}\n\
+         stations:\n  - name: s0\n    phases:\n     setup:\n      steps:\n{}     \
+         run: [{{wait: step0}}]\n",
         steps(&[slow])
     );
     host.scratch().write("e.yaml", &text);

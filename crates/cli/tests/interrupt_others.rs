@@ -374,9 +374,9 @@ fn t3_a_task_of_an_array_keeps_its_runs() {
 }
 
 /// One station whose program takes long.
-const EXPERIMENT: &str = "timewire: 1\nkind: experiment\nname: long\n\
-    timing: {lease: 2s, resend: 100ms, lead: 500ms, phase: 60s}\n\
-    stations: [{name: here, run: {steps: [{run: [sleep, '600'], name: s}]}}]\n";
+const EXPERIMENT: &str = "timewire: 1\nkind: network\nname: long\n\
+    experiment: {timing: {lease: 2s, resend: 100ms, lead: 500ms, phase: 60s}}\n\
+    stations: [{name: here, phases: {run: [{run: [sleep, '600'], name: s}]}}]\n";
 
 /// A machine that goes on.
 #[test]

@@ -29,7 +29,7 @@ fn host() -> Option<Host> {
     files.write("scenario.yaml", &Tiny { name: "tiny", cases: PLAIN_CASE, more: "" }.text());
     copy("scenarios/networks/tsn-line.network.yaml", "network.yaml");
     copy("scenarios/hosts/cbs-20mbit-nic.yaml", "settings.yaml");
-    copy("scenarios/experiments/rates.yaml", "experiment.yaml");
+    copy("scenarios/experiments/rates.yaml", "phases.yaml");
     copy("scenarios/kernels/two-gates.network.yaml", "programs.yaml");
     copy("crates/capture/tests/data/v1.twc", "cap.twc");
     files.hosts(&[("alpha", "local")]);

@@ -97,7 +97,7 @@ fn t3_what_is_wrong_with_stations_is_said_before_anything_is_done() {
     let step = step.replace(' ', ", ");
     let station = |name: &str| {
         let steps = format!("{{run: [{step}], name: t}}, {{apply: host.yaml}}");
-        format!("  - name: {name}\n    setup: {{steps: [{steps}]}}\n")
+        format!("  - name: {name}\n    phases: {{setup: [{steps}]}}\n")
     };
     scratch.write(
         "host.yaml",
@@ -112,7 +112,7 @@ fn t3_what_is_wrong_with_stations_is_said_before_anything_is_done() {
         all += &station(name);
     }
     scratch.hosts(&hosts);
-    scratch.write("e.yaml", &format!("timewire: 1\nkind: experiment\nname: e\nstations:\n{all}"));
+    scratch.write("e.yaml", &format!("timewire: 1\nkind: network\nname: e\nstations:\n{all}"));
     let said = host.timewire(&["run", "e.yaml", "--on", "hosts.yaml", "--out", "out", "--json"]);
     assert_eq!(said.code, Some(2), "{said:?}");
     let result = &said.json()["results"][0];

@@ -140,7 +140,7 @@ fn t2_what_cannot_go_on_is_told_and_stays_as_it_is() {
     fails(&["--continue", &scratch.join("none")], "no such directory");
     let trials = scratch.path().join("trials");
     fs::create_dir(&trials).unwrap();
-    fs::write(trials.join("experiment.yaml"), "").unwrap();
+    fs::write(trials.join("experiment.json"), "").unwrap();
     fails(&["--continue", &scratch.join("trials")], "the command that it began with");
     // A simulation by itself has no cases to go on with.
     let alone = scratch.join("alone");

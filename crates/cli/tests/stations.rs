@@ -86,10 +86,11 @@ impl Stations {
 
 /// Applies host settings, starts a program that goes on, and leaves records.
 const EVENTFUL: &str = "
-    setup: {steps: [{snapshot: before.json}, {apply: host.yaml}]}
-    open: {steps: [{start: [sleep, '987654'], name: server}]}
-    run: {steps: [{run: [sh, -c, 'cat /proc/sys/net/ipv4/ip_forward; sleep 0.1'], name: work}]}
-    close: {steps: [{stop: server}]}
+    phases:
+      setup: [{snapshot: before.json}, {apply: host.yaml}]
+      open: [{start: [sleep, '987654'], name: server}]
+      run: [{run: [sh, -c, 'cat /proc/sys/net/ipv4/ip_forward; sleep 0.1'], name: work}]
+      close: [{stop: server}]
 ";
 
 const HOST_SETTINGS: &str = "timewire: 1
@@ -103,7 +104,8 @@ fn eventful(stations: &Stations) -> String {
     let station = |n| format!("  - name: s{n}{EVENTFUL}");
     let all: String = (0..stations.count).map(station).collect();
     let text = format!(
-        "timewire: 1\nkind: experiment\nname: kills\ntiming: {TIMING}\nstations:\n{all}\
+        "timewire: 1\nkind: network\nname: kills\nexperiment: {{timing: {TIMING}}}\n\
+         stations:\n{all}\
          checks:\n  - {{station: s0, record: work.out, value: '', at_least: 1}}\n"
     );
     stations.host.scratch().write("e.yaml", &text)
@@ -193,10 +195,12 @@ fn t3_a_station_is_reached_over_a_real_ssh_server() {
         fs::write(host.see(&format!("{keys}/config")), config).unwrap();
     };
     host.scratch().hosts(&[("s0", "ssh://st1")]);
-    let one = "stations:\n  - name: s0\n    run: {steps: [{run: [sh, -c, 'echo $SSH_CLIENT'], \
+    let one = "stations:\n  - name: s0\n    phases: {run: [{run: [sh, -c, 'echo $SSH_CLIENT'], \
                name: say}]}\n";
     let timing = TIMING.replace("phase: 15s", "phase: 4s");
-    let text = format!("timewire: 1\nkind: experiment\nname: over-ssh\ntiming: {timing}\n{one}");
+    let text = format!(
+        "timewire: 1\nkind: network\nname: over-ssh\nexperiment: {{timing: {timing}}}\n{one}"
+    );
     host.scratch().write("e.yaml", &text);
     let run = |out: &str| host.timewire(&["run", "e.yaml", "--on", "hosts.yaml", "--out", out]);
     // A server that is not the one that is known is not talked to.
@@ -218,18 +222,16 @@ fn t3_a_station_is_reached_over_a_real_ssh_server() {
 const SSHD: &str = "/usr/sbin/sshd";
 
 const SWEEP: &str = "timewire: 1
-kind: experiment
+kind: network
 name: sweep
-repeats: 2
 seed: 3
-timing: TIMING
-variables:
-  - {name: n, from: 1, to: 2}
+experiment:
+  repeats: 2
+  timing: TIMING
+  variables: [{name: n, from: 1, to: 2}]
 stations:
-  - name: s0
-    run: {steps: [{run: [sh, -c, 'echo $TIMEWIRE_N ${n}'], name: say}]}
-  - name: s1
-    run: {steps: [{run: [echo, '{\"n\": ${n}}'], name: say}]}
+  - {name: s0, phases: {run: [{run: [sh, -c, 'echo $TIMEWIRE_N ${n}'], name: say}]}}
+  - {name: s1, phases: {run: [{run: [echo, '{\"n\": ${n}}'], name: say}]}}
 checks:
   - {station: s1, record: say.out, value: /n, at_most: 1}
 ";
@@ -276,19 +278,21 @@ fn t3_64_agents_keep_phases_and_barriers() {
     let phases = ["setup", "open", "run", "finish", "close", "report", "teardown"];
     let step = |phase: &str, n: usize| {
         format!(
-            "    {phase}: {{order: {}, steps: [{{run: [sh, -c, 'echo {phase} {n} >> {log}'], \
+            "      {phase}: {{order: {}, steps: [{{run: [sh, -c, 'echo {phase} {n} >> {log}'], \
              name: {phase}}}]}}\n",
             n % 2
         )
     };
     let station = |n| {
         let parts: String = phases.iter().map(|phase| step(phase, n)).collect();
-        format!("  - name: s{n}\n{parts}")
+        format!("  - name: s{n}\n    phases:\n{parts}")
     };
     let all: String = (0..64).map(station).collect();
     let timing = "{lease: 20s, resend: 1s, lead: 3s, clock_within: 1s, phase: 60s}";
-    let text =
-        format!("timewire: 1\nkind: experiment\nname: many\ntiming: {timing}\nstations:\n{all}");
+    let text = format!(
+        "timewire: 1\nkind: network\nname: many\nexperiment: {{timing: {timing}}}\n\
+         stations:\n{all}"
+    );
     stations.host.scratch().write("e.yaml", &text);
     let said = stations.controller().end();
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -341,7 +345,8 @@ fn t3_a_station_that_hears_nothing_puts_its_host_back_and_keeps_its_records() {
 #[test]
 fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
     let scratch = Scratch::new();
-    let text = "timewire: 1\nkind: experiment\nname: e\nstations: [{name: s}]\n";
+    let text = "timewire: 1\nkind: network\nname: e\n\
+                stations: [{name: s, phases: {run: [{snapshot: s.json}]}}]\n";
     let file = scratch.write("e.yaml", text);
     for words in ["--quick", "--trace", "--baseline x"] {
         let option = words.split(' ').next().unwrap();
@@ -349,7 +354,7 @@ fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
             ["run", &file, "--dry-run"].into_iter().chain(words.split(' ')).collect();
         let error = format!(
             "error: {option} is for networks of one segment on kernels, not for \
-             experiment files\n"
+             networks with phases alone\n"
         );
         timewire(&given).failed(2, &error);
     }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The experiment files that are shipped, and the JSON Schema beside them.
+//! The networks with phases that are shipped, and the JSON Schema beside them.
 #![expect(clippy::disallowed_methods, reason = "committed files are read and written by the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use timewire_model::scenario::experiment_file::{ExperimentFile, experiment_schema};
+use timewire_model::scenario::NothingFurther;
 use timewire_model::scenario::hosts_file::{HostsFile, hosts_schema};
+use timewire_model::scenario::network::{NetworkCases, NetworkFile};
+use timewire_model::scenario::orchestrated::Orchestrated;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The experiment files with their names, and the hosts file.
+/// The networks with phases with their names, and the hosts file.
 fn shipped() -> (Vec<(String, String)>, HostsFile) {
     let mut files = Vec::new();
     let mut hosts = None;
@@ -34,15 +36,21 @@ fn shipped() -> (Vec<(String, String)>, HostsFile) {
     (files, hosts.expect("a hosts file"))
 }
 
+fn parse(name: &str, text: &str) -> Result<NetworkFile, String> {
+    let file = NetworkCases::parse_without_streams(&NothingFurther, name, text);
+    file.map(|it| it.written).map_err(|errors| errors.to_string())
+}
+
 #[test]
 fn t1_shipped_experiments_are_good_have_checks_and_find_their_stations() {
     let (files, hosts) = shipped();
     assert_eq!(files.len(), 6);
     for (name, text) in files {
-        let file = ExperimentFile::parse(&name, &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let file =
+            Orchestrated::of(&parse(&name, &text).unwrap_or_else(|errors| panic!("{errors}")));
         assert_eq!(name, format!("{}.yaml", file.name));
         let json = serde_json::to_string_pretty(&file).unwrap();
-        assert_eq!(ExperimentFile::parse("again", &json).as_ref(), Ok(&file), "{json}");
+        assert_eq!(Orchestrated::parse("again", &json).as_ref(), Ok(&file), "{json}");
         let network = file.network.is_some();
         for station in file.stations.iter().filter(|_| !network) {
             assert!(hosts.station(&station.name).is_some(), "{name}: {}", station.name);
@@ -60,15 +68,13 @@ fn t1_shipped_experiments_are_good_have_checks_and_find_their_stations() {
 }
 
 #[test]
-fn t1_the_json_schemas_of_experiments_and_hosts_are_fresh() {
-    for (name, schema) in [("experiment", experiment_schema()), ("hosts", hosts_schema())] {
-        let path = repository().join(format!("docs/schema/{name}.schema.json"));
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            fs::write(&path, &schema).unwrap();
-        }
-        let golden = fs::read_to_string(&path).unwrap();
-        assert!(golden == schema, "{name}: UPDATE_GOLDEN=1 cargo test -p timewire-model");
+fn t1_the_json_schema_of_hosts_is_fresh() {
+    let path = repository().join("docs/schema/hosts.schema.json");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, hosts_schema()).unwrap();
     }
+    let golden = fs::read_to_string(&path).unwrap();
+    assert!(golden == hosts_schema(), "UPDATE_GOLDEN=1 cargo test -p timewire-model");
 }
 
 /// The words of the sources of programs that begin with `TIMEWIRE_` and are text.
@@ -105,10 +111,11 @@ fn t1_no_variable_of_an_experiment_is_a_setting_of_timewire() {
     assert!(own.contains(&"cache".to_owned()) && own.len() > 5, "{own:?}");
     for name in own {
         let text = format!(
-            "timewire: 1\nkind: experiment\nname: e\nvariables: [{{name: {name}, values: [a]}}]\n\
-             stations: [{{name: s}}]\n"
+            "timewire: 1\nkind: network\nname: e\n\
+             experiment: {{variables: [{{name: {name}, values: [a]}}]}}\n\
+             stations: [{{name: s, phases: {{run: [{{snapshot: a}}]}}}}]\n"
         );
-        let errors = ExperimentFile::parse("e", &text).unwrap_err().to_string();
+        let errors = parse("e", &text).unwrap_err();
         let variable = format!("TIMEWIRE_{}", name.to_uppercase());
         assert!(errors.contains(&variable) && errors.contains("another name"), "{name}: {errors}");
     }

@@ -170,7 +170,7 @@ fn t1_streams_that_wait_for_others_have_programs_of_their_own() {
     let steps = |station: &str, phase: &str| {
         let stations = compiled.experiment["stations"].as_array().unwrap();
         let station = stations.iter().find(|it| it["name"] == station).unwrap();
-        let steps = station[phase]["steps"].as_array().unwrap().iter();
+        let steps = station["phases"][phase]["steps"].as_array().unwrap().iter();
         steps.map(|it| it.to_string()).collect::<Vec<_>>()
     };
     // Who follows is there before anybody sends, and until all have sent.
@@ -232,9 +232,9 @@ streams:
     // Each that holds something is waited for, and ended in the end.
     let stations = compiled.experiment["stations"].as_array().unwrap();
     for station in stations {
-        let steps = station["setup"]["steps"].to_string();
+        let steps = station["phases"]["setup"]["steps"].to_string();
         assert!(steps.contains("--wait"), "{steps}");
-        assert_eq!(station["teardown"]["steps"][0]["stop"], "connection");
+        assert_eq!(station["phases"]["teardown"]["steps"][0]["stop"], "connection");
     }
 }
 

@@ -41,7 +41,6 @@ fn main() {
     let targets: &[(&str, Make)] = &[
         ("yaml_network", yaml),
         ("yaml_host", yaml),
-        ("yaml_experiment", yaml),
         ("yaml_hosts", yaml),
         ("capture", |seeds, files| files.of(".twc").for_each(|bytes| seeds.add(&bytes))),
         ("packet_paths", |seeds, files| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From an experiment file to its trials: combinations of values, put into texts, in an
+//! From an experiment to its trials: combinations of values, put into texts, in an
 //! order that follows from the seed.
 
 use std::cell::{Cell, RefCell};
@@ -12,9 +12,8 @@ use crate::protocol::{
     ExperimentId, FailureKind, MAX_TASK, Part, Phase, Plan, Program, RecordName, Retry,
     StationPlan, Step, Task, Timing, WordName,
 };
-use timewire_model::scenario::experiment_file::{
-    CheckSpec, ExperimentFile, PartSpec, RetryAfter, StationPart, StepSpec, Variable,
-};
+use timewire_model::scenario::orchestrated::{Orchestrated, StationPart};
+use timewire_model::scenario::phases::{CheckSpec, PhaseSpec, RetryAfter, StepSpec, Variable};
 use timewire_model::scenario::{Text, Word};
 use timewire_sys::beneath::Beneath;
 
@@ -127,7 +126,7 @@ fn check_programs(station: &StationPlan) -> Result<(), DatapathError> {
 }
 
 /// Every combination, the last variable changing first.
-fn combinations(file: &ExperimentFile) -> Result<Vec<BTreeMap<String, String>>, DatapathError> {
+fn combinations(file: &Orchestrated) -> Result<Vec<BTreeMap<String, String>>, DatapathError> {
     let mut combinations = vec![BTreeMap::new()];
     let mut done = BTreeSet::new();
     for variable in &file.variables {
@@ -274,7 +273,7 @@ pub(super) fn files(script: &Script) -> Result<BTreeMap<String, Vec<u8>>, Datapa
     let beside = Beside::of(script);
     for values in combinations(&script.file)? {
         let texts = Texts { script, values: &values, beside: &beside };
-        let parts = script.file.stations.iter().flat_map(|station| station.parts());
+        let parts = script.file.stations.iter().flat_map(|station| station.phases.all());
         for step in parts.flat_map(|(_, part)| &part.steps) {
             for path in [&step.from, &step.apply].into_iter().flatten() {
                 beside.bytes(&texts.put_in(path.as_str())?)?;
@@ -290,7 +289,7 @@ struct Accepted(BTreeMap<String, BTreeSet<u64>>);
 impl Accepted {
     fn of(station: &StationPart) -> Accepted {
         let mut all = BTreeMap::<String, BTreeSet<u64>>::new();
-        for step in station.parts().into_iter().flat_map(|(_, part)| &part.steps) {
+        for step in station.phases.all().into_iter().flat_map(|(_, part)| &part.steps) {
             if let Some(name) = step.wait.as_ref().or(step.stop.as_ref()) {
                 let codes = step.accept.iter().map(|code| code.get());
                 all.entry(name.as_str().to_owned()).or_default().extend(codes);
@@ -324,7 +323,7 @@ impl Texts<'_> {
         for station in &file.stations {
             let mut parts = BTreeMap::new();
             let accepted = Accepted::of(station);
-            for (phase, (_, spec)) in Phase::ALL.into_iter().zip(station.parts()) {
+            for (phase, (_, spec)) in Phase::ALL.into_iter().zip(station.phases.all()) {
                 parts.insert(phase, self.part(spec, &accepted)?);
             }
             stations.push(StationPlan { name: station.name.clone(), parts });
@@ -332,7 +331,7 @@ impl Texts<'_> {
         Ok(Plan { experiment, timing, stations })
     }
 
-    fn part(&self, spec: &PartSpec, accepted: &Accepted) -> Result<Part, DatapathError> {
+    fn part(&self, spec: &PhaseSpec, accepted: &Accepted) -> Result<Part, DatapathError> {
         let steps = spec.steps.iter().map(|step| self.steps(step, accepted));
         let steps = steps.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let order = u32::try_from(spec.order.get()).map_err(invalid)?;
@@ -486,12 +485,12 @@ mod tests {
 
     fn script(more: &str) -> Script {
         let text = format!(
-            "timewire: 1\nkind: experiment\nname: e_1\nrepeats: 2\nseed: 5\nvariables:\n\
+            "name: e_1\nrepeats: 2\nseed: 5\nvariables:\n\
              \x20 - {{name: a, values: [x, y]}}\n  - {{name: b, from: 1, to: 3}}\n\
              \x20 - {{name: c, values: [p, q]}}\ntogether: [[a, c]]\nstations:\n  - name: s\n    \
-             run: {{steps: [{{run: [echo, '{more}'], name: e}}]}}\n"
+             phases: {{run: {{steps: [{{run: [echo, '{more}'], name: e}}]}}}}\n"
         );
-        let file = ExperimentFile::parse("e", &text).unwrap();
+        let file = Orchestrated::parse("e", &text).unwrap();
         Script { file, text, beside: PathBuf::from("."), files: BTreeMap::new(), clock_error: None }
     }
 
@@ -520,11 +519,11 @@ mod tests {
     fn t0_codes_of_steps_that_wait_for_a_program_are_those_of_the_program() {
         let of = |steps: &str| {
             let text = format!(
-                "timewire: 1\nkind: experiment\nname: e\nstations:\n  - name: s\n    \
-                 open: {{steps: [{{start: [x], name: p, accept: [0, 1]}}]}}\n    \
+                "name: e\nstations:\n  - name: s\n    phases:\n      \
+                 open: {{steps: [{{start: [x], name: p, accept: [0, 1]}}]}}\n      \
                  close: {{steps: [{steps}]}}\n"
             );
-            let file = ExperimentFile::parse("e", &text).map_err(|errors| errors.to_string())?;
+            let file = Orchestrated::parse("e", &text).map_err(|errors| errors.to_string())?;
             let script = Script {
                 file,
                 text,
@@ -539,8 +538,6 @@ mod tests {
         assert_eq!(of("{stop: p}"), Ok(vec![0, 1]));
         assert_eq!(of("{stop: p, accept: [7]}"), Ok(vec![0, 1, 7]));
         assert_eq!(of("{wait: p, accept: [9]}, {stop: p, accept: [7]}"), Ok(vec![0, 1, 7, 9]));
-        let wrong = of("{snapshot: h, accept: [7]}").unwrap_err();
-        assert!(wrong.contains("`accept` is for steps with a program"), "{wrong}");
     }
 
     #[test]
@@ -560,7 +557,7 @@ mod tests {
             let step = format!("{{put: f, from: '{from}'}}");
             let text = script.text.replace("steps: [", &format!("steps: [{step}, "));
             script = Script {
-                file: ExperimentFile::parse("e", &text).unwrap(),
+                file: Orchestrated::parse("e", &text).unwrap(),
                 text,
                 beside: beside.clone(),
                 files: BTreeMap::new(),
@@ -612,7 +609,7 @@ mod tests {
         let told = |steps: &str| {
             let mut script = script("");
             script.text = script.text.replace("[{run: [echo, ''], name: e}]", steps);
-            script.file = ExperimentFile::parse("e", &script.text).unwrap();
+            script.file = Orchestrated::parse("e", &script.text).unwrap();
             trials(&script, "0").map(drop).map_err(|error| error.to_string())
         };
         told("[{start: [a], name: 'e${b}'}, {run: [b], name: e}, {stop: e3}, {wait: e}]")
@@ -631,7 +628,7 @@ mod tests {
             let mut script = script("");
             script.text +=
                 &format!("checks: [{{station: s, record: '{record}', value: '', at_least: 0}}]\n");
-            script.file = ExperimentFile::parse("e", &script.text).unwrap();
+            script.file = Orchestrated::parse("e", &script.text).unwrap();
             script
         };
         let good = with("of-${a}.json");
@@ -652,7 +649,7 @@ mod tests {
         fs::write(beside.join("most"), "x".repeat(MAX_PUT)).unwrap();
         let text = script("").text.replace("steps: [", "steps: [{put: f, from: most}, ");
         let text = text.replace("repeats: 2", "repeats: 11");
-        let file = ExperimentFile::parse("e", &text).unwrap();
+        let file = Orchestrated::parse("e", &text).unwrap();
         let error = trials(
             &Script {
                 file,

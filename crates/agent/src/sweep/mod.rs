@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An experiment file carried out: every combination of its variables, as often as it says, in
+//! An experiment carried out: every combination of its variables, as often as it says, in
 //! random order, each into a directory of its own; what was done already is not done again.
 //!
 //! Not here: one trial (`controller`), the file's keys (`timewire_model`).
@@ -18,7 +18,7 @@ use crate::protocol::Plan;
 use crate::protocol::controller::End;
 use serde::{Deserialize, Serialize};
 use timewire_base::{FileError, Span, Utc};
-use timewire_model::scenario::experiment_file::ExperimentFile;
+use timewire_model::scenario::orchestrated::Orchestrated;
 use timewire_sys::{clock, file};
 
 use crate::controller::{Connect, Orchestrator, OrchestratorEvent};
@@ -32,8 +32,8 @@ pub use verdict::{CheckResult, StartResult, StationStartResult, Summary, TrialRe
 #[derive(Clone, Debug)]
 pub struct Script {
     /// What it says.
-    pub file: ExperimentFile,
-    /// The text.
+    pub file: Orchestrated,
+    /// As it is kept in the run directory.
     pub text: String,
     /// Where files that it names are.
     pub beside: PathBuf,
@@ -42,6 +42,15 @@ pub struct Script {
     /// The clocks of its stations are at most so far apart, as the user says; its programs know it
     /// by [`CLOCK_ERROR`].
     pub clock_error: Option<Span>,
+}
+
+impl Script {
+    /// An experiment whose files are in a directory.
+    pub fn new(file: Orchestrated, beside: PathBuf) -> Script {
+        let text = serde_json::to_string_pretty(&file);
+        let text = text.expect("invariant: JSON with text keys can be written") + "\n";
+        Script { file, text, beside, files: BTreeMap::new(), clock_error: None }
+    }
 }
 
 /// What is told while it goes on.
@@ -70,7 +79,7 @@ struct Sweep {
 
 const SCHEMA: &str = "timewire.sweep/1";
 /// The file of the experiment in its run directory.
-const TEXT: &str = "experiment.yaml";
+const TEXT: &str = "experiment.json";
 /// Which run it is.
 const RUN: &str = "sweep.json";
 const END: &str = "end.json";
@@ -152,7 +161,7 @@ fn open(script: &Script, directory: &Path) -> Result<Sweep, DatapathError> {
     let wrong = |why: String| DatapathError::from(FileError::content(directory, why));
     let read = |path: &Path| fs::read_to_string(path).map_err(DatapathError::file("read", path));
     if !path.exists() {
-        return Err(wrong("it is not empty, and no run of an experiment file".to_owned()));
+        return Err(wrong("it is not empty, and no run of an experiment".to_owned()));
     }
     if read(&text_path)? != script.text {
         return Err(wrong(format!("it is a run of another text; see its {TEXT}")));

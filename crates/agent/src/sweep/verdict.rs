@@ -10,7 +10,7 @@ use crate::protocol::controller::{ActualStart, Differences, End, Start, StartSke
 use serde::Serialize;
 use serde_json::Value as Json;
 use timewire_base::{Span, StationName, Verdict};
-use timewire_model::scenario::experiment_file::CheckSpec;
+use timewire_model::scenario::phases::CheckSpec;
 
 use super::compile::record_of_check;
 use super::{Script, Trial};
@@ -170,8 +170,9 @@ fn result(script: &Script, place: &Path, trial: &Trial, end: &End) -> TrialResul
     // Numbers of a trial that failed say nothing.
     let is_whole = end.failures.is_empty();
     let specs = script.file.checks.iter().filter(|_| is_whole);
+    let values = specs.flat_map(|spec| spec.value.all().iter().map(move |value| (spec, value)));
     let mut checks: Vec<CheckResult> =
-        specs.map(|spec| check(spec, script, trial, place)).collect();
+        values.map(|(spec, value)| check(spec, value.as_str(), script, trial, place)).collect();
     if let Some(limit) = script.file.timing.start_within.filter(|_| is_whole) {
         checks.extend(end.starts.iter().map(|start| check_start(start, limit)));
     }
@@ -251,24 +252,33 @@ fn check_start(start: &Start, limit: Span) -> CheckResult {
     }
 }
 
-fn check(spec: &CheckSpec, script: &Script, trial: &Trial, place: &Path) -> CheckResult {
+fn check(
+    spec: &CheckSpec,
+    value: &str,
+    script: &Script,
+    trial: &Trial,
+    place: &Path,
+) -> CheckResult {
     let record = record_of_check(script, &trial.values, spec);
     let record = record.map_err(|error| error.to_string());
     let shown = record.as_ref().map_or_else(|_| spec.record.to_string(), ToString::to_string);
-    let number = record.and_then(|record| number(spec, &record, place));
+    let numbers = record.and_then(|record| numbers(&spec.station, value, &record, place));
     let limit = |text: &timewire_model::scenario::Word| text.as_str().parse::<f64>().ok();
     let (least, most) =
         (spec.at_least.as_ref().and_then(limit), spec.at_most.as_ref().and_then(limit));
-    let fail = |why: &str| (Verdict::Fail, why.to_owned());
-    let (verdict, why) = match &number {
-        Err(why) => (Verdict::Inconclusive, why.clone()),
-        Ok(number) if least.is_some_and(|least| *number < least) => fail("too small"),
-        Ok(number) if most.is_some_and(|most| *number > most) => fail("too large"),
-        Ok(_) => (Verdict::Pass, String::new()),
+    let fail = |number: f64, why: &str| (Some(number), Verdict::Fail, why.to_owned());
+    // Of several, the one that is furthest to the side that is limited.
+    let (number, verdict, why) = match numbers {
+        Err(why) => (None, Verdict::Inconclusive, why),
+        Ok((min, _)) if least.is_some_and(|least| min < least) => fail(min, "too small"),
+        Ok((_, max)) if most.is_some_and(|most| max > most) => fail(max, "too large"),
+        Ok((min, max)) => {
+            (Some(if most.is_some() { max } else { min }), Verdict::Pass, String::new())
+        }
     };
     CheckResult {
-        of: format!("{} {shown} {}", spec.station, spec.value),
-        number: number.ok(),
+        of: format!("{} {shown} {value}", spec.station).trim_end().to_owned(),
+        number,
         at_least: spec.at_least.as_ref().map(ToString::to_string),
         at_most: spec.at_most.as_ref().map(ToString::to_string),
         verdict,
@@ -276,15 +286,40 @@ fn check(spec: &CheckSpec, script: &Script, trial: &Trial, place: &Path) -> Chec
     }
 }
 
-fn number(spec: &CheckSpec, record: &RecordName, place: &Path) -> Result<f64, String> {
-    let path = record_path(place, &spec.station, record);
+/// The least and the largest of the numbers at a place of a record.
+fn numbers(
+    station: &StationName,
+    value: &str,
+    record: &RecordName,
+    place: &Path,
+) -> Result<(f64, f64), String> {
+    let path = record_path(place, station, record);
     let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     // The whole record, or its last line where it has many.
     let json: Json = serde_json::from_str(&text)
         .or_else(|_| serde_json::from_str(text.lines().last().unwrap_or_default()))
         .map_err(|error| format!("{}: no JSON: {error}", path.display()))?;
-    let value = json.pointer(spec.value.as_str());
-    value.and_then(Json::as_f64).ok_or_else(|| format!("no number at {}", spec.value))
+    let found = all_at(&json, value);
+    let numbers: Option<Vec<f64>> = found.into_iter().map(Json::as_f64).collect();
+    match numbers.as_deref() {
+        None | Some([]) => Err(format!("no number at {value}")),
+        Some([first, rest @ ..]) => {
+            Ok(rest.iter().fold((*first, *first), |(min, max), it| (min.min(*it), max.max(*it))))
+        }
+    }
+}
+
+/// What is at a JSON pointer, of which `*` stands for every entry of a list or group.
+fn all_at<'j>(json: &'j Json, pointer: &str) -> Vec<&'j Json> {
+    let Some((before, after)) = pointer.split_once("/*") else {
+        return json.pointer(pointer).into_iter().collect();
+    };
+    let below: Vec<&Json> = match json.pointer(before) {
+        Some(Json::Array(all)) => all.iter().collect(),
+        Some(Json::Object(all)) => all.values().collect(),
+        _ => Vec::new(),
+    };
+    below.into_iter().flat_map(|it| all_at(it, after)).collect()
 }
 
 #[cfg(test)]
@@ -293,6 +328,17 @@ mod tests {
     use timewire_base::{Instant, Tai};
 
     use super::*;
+
+    #[test]
+    fn t0_a_place_of_a_record_may_stand_for_several() {
+        let json = serde_json::json!({"a": [{"n": 3}, {"n": -1}], "b": {"x": 2, "*": 5}});
+        let numbers =
+            |at: &str| all_at(&json, at).into_iter().filter_map(Json::as_i64).collect::<Vec<_>>();
+        assert_eq!(numbers("/a/*/n"), [3, -1]);
+        assert_eq!(numbers("/a/1/n"), [-1]);
+        assert_eq!(numbers("/b/*"), [5, 2]);
+        assert!(numbers("/a/*/m").is_empty() && numbers("/c/*").is_empty());
+    }
 
     #[test]
     fn t0_starts_are_told_with_their_clocks_and_held_against_a_limit() {

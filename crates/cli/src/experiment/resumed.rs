@@ -11,8 +11,8 @@ use super::Run;
 use crate::args::{Command, Request};
 use crate::sim;
 
-/// What the directory of an experiment file has.
-const EXPERIMENT: &str = "experiment.yaml";
+/// What the directory of a run by phases alone has.
+const EXPERIMENT: &str = "experiment.json";
 
 /// The run as it was asked for, with what is asked of its results now.
 ///
@@ -21,7 +21,7 @@ pub fn asked(args: Run) -> anyhow::Result<Run> {
     let path = args.resumed.context("invariant: it is asked of a run that goes on")?;
     anyhow::ensure!(
         !path.join(EXPERIMENT).is_file(),
-        "{}: it is of an experiment file; the command that it began with goes on with it",
+        "{}: it is of a network with phases alone; the command that it began with goes on with it",
         path.display()
     );
     let directory = RunDir::open(&path)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `run` with an experiment file as an array of tasks: `--array` makes it for an engine that the
-//! user has, `--task` performs the share of a task, `--merge` merges the shares.
+//! `run` with a network of phases alone as an array of tasks: `--array` makes it for an engine that
+//! the user has, `--task` performs the share of a task, `--merge` merges the shares.
 //!
 //! Not here: what an array is (`timewire_agent::sweep::array`).
 
@@ -25,7 +25,8 @@ use crate::{ending, input, output, place, stations};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Arrays of tasks")]
 pub struct ArrayOptions {
-    /// Divide an experiment file into tasks for this engine; the directory of the array is --out
+    /// Divide a network with phases alone into tasks for this engine; the directory of the array is
+    /// --out
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = ["task", "merge"])]
     array: Option<EngineChoice>,
     /// With --array: this many tasks [default: one for each trial, up to 1000]
@@ -186,7 +187,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let action = args.array.asked()?.context("invariant: one of the options is given")?;
     let [path] = args.files.as_slice() else {
         let of = match action {
-            Action::Make(_) => "experiment file",
+            Action::Make(_) => "network file",
             Action::Task(_) | Action::Merge => "directory of an array",
         };
         bail!("{} takes one {of}; {} were given", action.option(), args.files.len());
@@ -258,8 +259,8 @@ fn make(args: &Run, path: &Path, engine: EngineChoice) -> anyhow::Result<ExitCod
     let text = input::text(path)?;
     if let Some(kind @ (FileKind::Segment | FileKind::Network)) = FileKind::of(&text) {
         bail!(
-            "{0} is {kind}, and --array divides experiment files: run it without --array, or let \
-             `timewire run {0}` be a step of an experiment file",
+            "{0} is {kind}, and --array divides networks with phases alone: run it without \
+             --array, or let `timewire run {0}` be a step of a station",
             path.display()
         );
     }

@@ -11,8 +11,8 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use timewire_host::doctor::Probe;
 use timewire_lab::fixture::{Bench, Fixture};
-use timewire_model::scenario::experiment_file::{ExperimentFile, NetworkSpec};
 use timewire_model::scenario::hosts_file::{AgentAddress, HostsFile};
+use timewire_model::scenario::orchestrated::{NetworkSpec, Orchestrated};
 use timewire_runner::network::Obstacle;
 
 use crate::doctor;
@@ -21,11 +21,11 @@ use crate::experiment::{Run, inner_command};
 use crate::machine::RunMachine;
 
 /// The network of a file, or why there is none.
-pub fn network(file: &ExperimentFile) -> anyhow::Result<&NetworkSpec> {
+pub fn network(file: &Orchestrated) -> anyhow::Result<&NetworkSpec> {
     let Some(network) = &file.network else {
         bail!(
-            "{}: it has no key `network`, which says how its stations are linked in the \
-             laboratory's kernel; without that it is for hosts: --on HOSTS",
+            "{}: it has no `links`, which say how its stations are linked in the laboratory; \
+             without them it is for hosts: --on HOSTS",
             file.name
         );
     };
@@ -104,7 +104,7 @@ impl Drop for Laboratory {
 const AGENTS_END_WITHIN: Duration = Duration::from_secs(10);
 
 /// Makes the network of a file, here.
-pub fn build(file: &ExperimentFile, of: Of) -> anyhow::Result<Laboratory> {
+pub fn build(file: &Orchestrated, of: Of) -> anyhow::Result<Laboratory> {
     let network = network(file)?;
     let mut fixture = Fixture::new();
     fixture.ports_like_stations();
@@ -114,9 +114,6 @@ pub fn build(file: &ExperimentFile, of: Of) -> anyhow::Result<Laboratory> {
         } else {
             fixture.station(node.as_str());
         }
-    }
-    for vlan in &network.vlans {
-        fixture.vlan(u16::try_from(vlan.get()).context("invariant: a VLAN is below 4095")?);
     }
     for link in &network.links {
         let [one, other] = link.between.as_slice() else {

@@ -195,13 +195,15 @@ impl Stations {
     fn experiment(&self, count: usize, steps: impl Fn(&str, usize) -> String) {
         let mut all = String::new();
         for number in 0..count {
-            all += &format!("  - name: s{number}\n");
+            all += &format!("  - name: s{number}\n    phases:\n");
             for phase in PHASES {
-                all += &format!("    {phase}: {}\n", steps(phase, number));
+                all += &format!("      {phase}: {}\n", steps(phase, number));
             }
         }
-        let text =
-            format!("timewire: 1\nkind: experiment\nname: far\ntiming: {TIMING}\nstations:\n{all}");
+        let text = format!(
+            "timewire: 1\nkind: network\nname: far\nexperiment: {{timing: {TIMING}}}\n\
+             stations:\n{all}"
+        );
         fs::write(self.at("e.yaml"), text).unwrap();
     }
 

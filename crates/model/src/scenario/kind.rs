@@ -17,8 +17,8 @@ pub enum FileKind {
     Network,
     /// A network file with nothing but host settings.
     HostSettings,
-    /// An experiment on stations.
-    Experiment,
+    /// A network file with phases and no streams.
+    Steps,
     /// A network file with programs and no streams.
     Programs,
     /// Where the stations of a network are.
@@ -45,6 +45,7 @@ impl FileKind {
             };
             stations.iter().any(|station| key(station, name))
         };
+        let has_steps = || of_stations("phases") && !has("streams") && !has("programs");
         let has_links = has("links") || has("bridges");
         let network =
             if has("segments") && !has_links { FileKind::Segment } else { FileKind::Network };
@@ -54,13 +55,14 @@ impl FileKind {
                 let is_network = keys.iter().any(|key| has(key));
                 return Some(if has("programs") && !has("streams") {
                     FileKind::Programs
+                } else if has_steps() {
+                    FileKind::Steps
                 } else if !is_network && of_stations("host") {
                     FileKind::HostSettings
                 } else {
                     network
                 });
             }
-            Some("experiment") => return Some(FileKind::Experiment),
             Some("hosts") => return Some(FileKind::Hosts),
             _ => {}
         }
@@ -74,7 +76,7 @@ impl FileKind {
             FileKind::Segment => format!("timewire run {file}"),
             FileKind::Network => format!("timewire plan {file}"),
             FileKind::HostSettings => format!("timewire apply {file}"),
-            FileKind::Experiment => format!("timewire run {file} --on HOSTS"),
+            FileKind::Steps => format!("timewire run {file} --on HOSTS"),
             FileKind::Programs => format!("timewire run {file} --on lab:uml"),
             FileKind::Hosts => format!("timewire run NETWORK --on {file}"),
             FileKind::Written(_) => return None,
@@ -89,7 +91,7 @@ impl fmt::Display for FileKind {
             FileKind::Segment => f.write_str("a network of one segment"),
             FileKind::Network => f.write_str("a network file"),
             FileKind::HostSettings => f.write_str("a network file with host settings alone"),
-            FileKind::Experiment => f.write_str("an experiment file"),
+            FileKind::Steps => f.write_str("a network file with phases alone"),
             FileKind::Programs => f.write_str("a network file with programs alone"),
             FileKind::Hosts => f.write_str("a hosts file"),
         }
@@ -109,13 +111,13 @@ fn key(node: &Node, name: &str) -> bool {
 
 /// That a text says to be of a kind that there is not: nothing else in it would be worth telling.
 pub(super) fn unknown_kind(root: &Node) -> Option<Problem> {
-    const KINDS: [&str; 3] = ["network", "hosts", "experiment"];
+    const KINDS: [&str; 2] = ["network", "hosts"];
     let Value::Map(entries) = &root.value else { return None };
     let (_, node) = entries.iter().find(|(key, _)| key.text == "kind")?;
     let word = scalar(node).filter(|word| !KINDS.contains(word))?;
     let meant = did_you_mean(word, KINDS);
     let message = format!("`{word}` is no kind of file{meant}");
-    let hint = "the kinds are: `network`, `hosts`, `experiment`";
+    let hint = "the kinds are: `network`, `hosts`";
     Some(Problem { key: "kind".to_owned(), ..Problem::new(node.mark, message, hint) })
 }
 
@@ -141,7 +143,8 @@ mod tests {
             ("timewire: 1\nlinks: []", FileKind::Network),
             ("timewire: 1\nhost: ", FileKind::Network),
             ("name: x\nsegments: {}", FileKind::Segment),
-            ("kind: experiment", FileKind::Experiment),
+            ("kind: network\nstations: [{name: a, phases: 1}]", FileKind::Steps),
+            ("kind: network\nstreams: 1\nstations: [{name: a, phases: 1}]", FileKind::Network),
             ("kind: network\nprograms: 5", FileKind::Programs),
             ("kind: network\nprograms: []\nlinks: []", FileKind::Programs),
             ("kind: network\nprograms: 5\nstreams: 1", FileKind::Network),

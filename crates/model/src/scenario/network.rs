@@ -16,6 +16,7 @@ pub use super::network_traffic::{
     NetAfter, NetCyclic, NetFlood, NetPipeline, NetReplay, NetRequest, NetRequestResponse,
     NetSporadic, NetTraffic,
 };
+use super::phases::{CheckSpec, NodePhases};
 use super::programs::StationProgram;
 use super::record::{choice, kinds, record};
 use super::several::Several;
@@ -82,6 +83,8 @@ record! {
         published: Option<Published>,
         /// The verdict.
         limits: Vec<NetLimit> = "[]",
+        /// Limits on numbers in records of stations, which their phases leave.
+        checks: Vec<CheckSpec> = "[]",
     }
 }
 
@@ -114,6 +117,8 @@ record! {
         /// What is to be set on its host, by a run on hosts and by the verbs of a host such as
         /// `apply`.
         host: Option<DesiredHost>,
+        /// What it does by itself in a run, phase by phase.
+        phases: NodePhases = "{}",
     }
 }
 
@@ -130,6 +135,8 @@ record! {
         clock: NetClock = "{}",
         /// What its ports can do.
         device: NetDevice = "{}",
+        /// What it does by itself in a run, phase by phase.
+        phases: NodePhases = "{}",
     }
 }
 

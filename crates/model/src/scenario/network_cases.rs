@@ -17,11 +17,12 @@ use super::model::{Metric, ReferenceRule};
 use super::network::{
     NetFault, NetLateFault, NetLimit, NetStream, NetStreamFault, NetTraffic, NetworkFile,
 };
+use super::phases::{TimingSpec, Variable};
 use super::record::record;
 use super::several::Several;
 use super::tree::{self, Node, Value};
-use super::value::{AtMost, Name, Text};
-use super::{network_check, network_plan, segment_keys};
+use super::value::{AtMost, Count, Name, Text};
+use super::{network_check, network_plan, phases, segment_keys, wiring};
 
 record! {
     /// What is compared: each case under each load, one after the other.
@@ -31,7 +32,16 @@ record! {
         /// Names of the loads; a stream names those in which it runs.
         loads: Vec<Name> = "[all]",
         /// What is compared.
-        cases: Vec<NetCase>,
+        cases: Vec<NetCase> = "[]",
+        /// What is varied; every combination is performed. In phases `${NAME}` stands for the
+        /// value.
+        variables: Vec<Variable> = "[]",
+        /// Variables that change together instead: the first values of all, the second of all.
+        together: Vec<Vec<Name>> = "[]",
+        /// How often each combination is performed.
+        repeats: Count<1, 1000> = "1",
+        /// How long phases may take.
+        timing: TimingSpec = "{}",
     }
 }
 
@@ -164,7 +174,7 @@ impl NetworkCases {
 
     fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkCases> {
         let file = read(root, checks, reader).filter(|_| reader.problems.is_empty())?;
-        if let Some(experiment) = &file.experiment {
+        if let Some(experiment) = file.experiment.as_ref().filter(|_| !file.has_steps_alone()) {
             check(&file, experiment, reader);
         } else {
             refuse_cases(&file, reader);
@@ -304,6 +314,10 @@ fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkF
     network_check::check(&file, checks.further, reader);
     segment_keys::check(&file, reader);
     network_plan::check(&file, reader);
+    phases::check(&file, reader);
+    if file.has_steps_alone() {
+        wiring::check(&file, reader);
+    }
     Some(file)
 }
 
@@ -314,7 +328,8 @@ fn cases(
     checks: Checks<'_>,
     reader: &mut Reader,
 ) -> Option<NetworkCases> {
-    let Some(experiment) = &base.experiment else {
+    let compared = base.experiment.as_ref().filter(|it| !it.cases.is_empty());
+    let Some(experiment) = compared else {
         let file = base.under(None, None);
         let (case, title, load) = (ONLY_CASE.to_owned(), String::new(), ONLY_LOAD.to_owned());
         let only = NetworkCase { case, title, load, file: file.clone(), quick_duration: None };

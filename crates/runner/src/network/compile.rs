@@ -18,6 +18,7 @@ use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
 use timewire_model::scenario::network::{
     NetGates, NetPort, NetStream, NetTraffic, NetworkCase, NetworkFile,
 };
+use timewire_model::scenario::phases::NodePhases;
 use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::{LinkId, Plan, StreamId};
 
@@ -93,6 +94,29 @@ struct Compiler<'a> {
     file: &'a NetworkFile,
     site: Site<'a>,
     error: &'a LaunchError,
+}
+
+/// Adds what a node does by itself in each phase: while the links are there and everybody listens.
+fn add_own(node: &mut Json, phases: &NodePhases) {
+    let texts = phases.to_json();
+    for (name, phase) in phases.all().into_iter().filter(|(_, phase)| !phase.steps.is_empty()) {
+        let mut own = texts[name]["steps"].as_array().cloned().unwrap_or_default();
+        // What begins and ends others has no time of its own to begin.
+        if phase.after > Span::ZERO {
+            let ns = phase.after.as_ns();
+            let seconds = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+            own.insert(
+                0,
+                json!({"run": ["sleep", seconds], "name": format!("until-{name}"),
+                "timeout": (phase.after + Span::from_secs(60)).to_string()}),
+            );
+        }
+        let steps = &mut node["phases"][name]["steps"];
+        let others = steps.as_array_mut().map(std::mem::take).unwrap_or_default();
+        let is_ending = ["close", "report", "teardown"].contains(&name);
+        let all = if is_ending { [own, others] } else { [others, own] };
+        *steps = Json::Array(all.concat());
+    }
 }
 
 /// What a node's interfaces have, by their names.
@@ -251,21 +275,21 @@ impl Compiler<'_> {
             let setup = setups.get(bridge.name.as_str()).cloned().unwrap_or_default();
             let mut made = json!({"name": bridge.name.as_str()});
             let steps = self.setup(&bridge.name, &setup, &mut made, &mut files);
-            made["setup"] = json!({"steps": steps});
+            made["phases"]["setup"] = json!({"steps": steps});
+            add_own(&mut made, &bridge.phases);
             stations.push(made);
         }
         let links: Vec<Json> = self.file.links.iter().map(link).collect();
         let bridges: Vec<&str> = self.file.bridges.iter().map(|it| it.name.as_str()).collect();
         let mut experiment = json!({
-            "timewire": 1,
-            "kind": "experiment",
             "name": self.file.name.as_str(),
             "description": self.file.description.as_str(),
             "timing": {"phase": "300s"},
             "stations": stations,
+            "checks": self.file.to_json()["checks"],
         });
         if matches!(self.site, Site::Laboratory) {
-            experiment["network"] = json!({"bridges": bridges, "rings": true, "links": links});
+            experiment["network"] = json!({"bridges": bridges, "links": links});
         }
         Compiled {
             schema: COMPILED_SCHEMA.to_owned(),
@@ -306,7 +330,7 @@ impl Compiler<'_> {
             let Some(connection) = connection else { return Vec::new() };
             let (file, from) = (CONNECTION, format!("{node}/{CONNECTION}"));
             files.insert(from.clone(), connection);
-            station["teardown"] = json!({"steps": [{"stop": "connection"}]});
+            station["phases"]["teardown"] = json!({"steps": [{"stop": "connection"}]});
             return vec![
                 json!({"put": file, "from": from}),
                 json!({"start": ["timewire", "__connection", file], "name": "connection"}),
@@ -403,7 +427,7 @@ impl Compiler<'_> {
         let mut steps = self.host_settings(name, files);
         let has_groups = steps.iter().any(|step| step["name"] == host_part::GROUPED);
         steps.extend(self.setup(name, &setup, &mut station, files));
-        if has_groups && let Some(last) = station["teardown"]["steps"].as_array_mut() {
+        if has_groups && let Some(last) = station["phases"]["teardown"]["steps"].as_array_mut() {
             last.push(json!({"stop": host_part::GROUPED}));
         }
         let (mut open, mut run, mut finish, mut close) = (vec![], vec![], vec![], vec![]);
@@ -462,8 +486,10 @@ impl Compiler<'_> {
         let phases =
             [("setup", steps), ("open", open), ("run", run), ("finish", finish), ("close", close)];
         for (phase, steps) in phases.into_iter().filter(|(_, steps)| !steps.is_empty()) {
-            station[phase] = json!({"steps": steps});
+            station["phases"][phase] = json!({"steps": steps});
         }
+        let own = self.file.stations.iter().find(|it| it.name == *name);
+        own.iter().for_each(|it| add_own(&mut station, &it.phases));
         station
     }
 

@@ -3,12 +3,13 @@
 //! error of the place, and against the limits of the file.
 
 use serde::Serialize;
+use serde_json::Value as Json;
 use timewire_base::{Span, Verdict};
 use timewire_capture::summary::{CaseSummary, Finding, StreamPromise};
 use timewire_model::scenario::Metric;
 use timewire_stats::Distribution;
 
-use super::{Compiled, LaunchError, Promise, PromisedBy, PromisedLimit, records};
+use super::{Compiled, EXPERIMENT, LaunchError, Promise, PromisedBy, PromisedLimit, records};
 use crate::RunnerError;
 use crate::rundir::RunDir;
 
@@ -72,6 +73,37 @@ pub fn rows(directory: &RunDir, id: &str, compiled: &Compiled) -> Result<Vec<Row
     Ok(rows.map(|(promise, measured)| judge(promise, measured)).collect())
 }
 
+/// The numbers in records of stations that the file limits.
+///
+/// **Errors**: what the orchestrator made of them is missing or damaged.
+pub fn checks(
+    directory: &RunDir,
+    id: &str,
+    label: &str,
+    compiled: &Compiled,
+) -> Result<Vec<Finding>, RunnerError> {
+    if compiled.experiment["checks"].as_array().is_none_or(Vec::is_empty) {
+        return Ok(Vec::new());
+    }
+    let summary = directory.case_path(id).join(EXPERIMENT).join("summary.json");
+    let summary: Json = timewire_datapath::files::read_json(&summary)?;
+    let mut findings: Vec<Finding> = Vec::new();
+    for check in summary["results"][0]["checks"].as_array().into_iter().flatten() {
+        let mut new = check_finding(label, check);
+        let before = findings.iter().filter(|it| it.limit.starts_with(&words(check))).count();
+        if before > 0 {
+            new.id = format!("{}-{}", new.id, before + 1);
+        }
+        findings.push(new);
+    }
+    Ok(findings)
+}
+
+/// Of which number a check is.
+fn words(check: &Json) -> String {
+    format!("{} is ", check["of"].as_str().unwrap_or_default())
+}
+
 /// What a case that ran on kernels came to: its findings, and in its summary the figures of its
 /// streams, which its records alone do not have.
 pub struct JudgedCase {
@@ -107,6 +139,7 @@ impl JudgedCase {
             }
         }
         findings.extend(limits);
+        findings.extend(checks(directory, id, label, &compiled)?);
         Ok(JudgedCase { findings, rows })
     }
 
@@ -289,6 +322,24 @@ fn limit_finding(label: &str, row: &Row, limit: &LimitResult) -> Finding {
         verdict: Some(*verdict),
         limit: format!("{metric} of {stream} is at most {at_most}"),
         measured: format!("{}: {measured}", row.promise.name),
+        note: String::new(),
+    }
+}
+
+/// A number in a record, as the summary of the orchestrator has it.
+fn check_finding(label: &str, check: &Json) -> Finding {
+    let text = |key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    let limits = [("at_least", "at least"), ("at_most", "at most")].into_iter();
+    let limits =
+        limits.filter_map(|(key, words)| Some(format!("{words} {}", check[key].as_str()?)));
+    let limits: Vec<String> = limits.collect();
+    let verdicts = [Verdict::Pass, Verdict::Fail];
+    let verdict = verdicts.into_iter().find(|it| it.word() == text("verdict"));
+    Finding {
+        id: format!("{label}/{}", text("of").replace(" /", "/").replace(' ', "/")),
+        verdict: Some(verdict.unwrap_or(Verdict::Inconclusive)),
+        limit: words(check) + &limits.join(" and "),
+        measured: check["number"].as_f64().map_or_else(|| text("why"), |it| it.to_string()),
         note: String::new(),
     }
 }

@@ -22,10 +22,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use timewire_agent::sweep::Script;
+use timewire_agent::sweep::{Script, file_beside};
 use timewire_base::{FileError, Span, parse_span};
 use timewire_model::scenario::Metric;
-use timewire_model::scenario::experiment_file::ExperimentFile;
+use timewire_model::scenario::network::NetworkFile;
+use timewire_model::scenario::orchestrated::Orchestrated;
 
 use crate::RunnerError;
 use crate::error::invalid;
@@ -259,7 +260,7 @@ pub struct Compiled {
     pub notes: Vec<String>,
     /// Every stream at every listener.
     pub promises: Vec<Promise>,
-    /// The experiment file.
+    /// What the stations do.
     pub experiment: Json,
     /// The files that it names.
     pub files: BTreeMap<String, String>,
@@ -270,10 +271,27 @@ impl Compiled {
     ///
     /// **Errors**: the experiment is none, which is a mistake of this program.
     pub fn script(&self) -> Result<Script, RunnerError> {
-        let text = format!("{:#}\n", self.experiment);
-        let file = ExperimentFile::parse("the compiled experiment", &text).map_err(invalid)?;
+        let text = self.experiment.to_string();
+        let file = Orchestrated::parse("the compiled experiment", &text).map_err(invalid)?;
         let files = self.files.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes()));
-        Ok(Script { file, text, beside: PathBuf::new(), files: files.collect(), clock_error: None })
+        Ok(Script { files: files.collect(), ..Script::new(file, PathBuf::new()) })
+    }
+
+    /// Takes the files that nodes put and apply by themselves; they are beside the network file.
+    ///
+    /// **Errors**: one cannot be read, or is no text.
+    pub fn take_files(&mut self, file: &NetworkFile, beside: &Path) -> Result<(), RunnerError> {
+        let phases = file.phases().flat_map(|(_, phases)| phases.all());
+        for step in phases.flat_map(|(_, phase)| &phase.steps) {
+            let Some(name) = step.from.as_ref().or(step.apply.as_ref()) else { continue };
+            let text = String::from_utf8(file_beside(beside, name.as_str())?).map_err(|_| {
+                invalid(format!(
+                    "`{name}` is no text (UTF-8), as files of networks with streams are"
+                ))
+            })?;
+            self.files.insert(name.to_string(), text);
+        }
+        Ok(())
     }
 
     /// What queueing disciplines a node needs, by their kinds.

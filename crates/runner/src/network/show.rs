@@ -36,7 +36,7 @@ pub fn described(compiled: &Compiled) -> String {
         let name = station["name"].as_str().unwrap_or_default();
         let _ = writeln!(text, "{name}:");
         for phase in ["setup", "open", "run", "finish", "close"] {
-            let steps = station[phase]["steps"].as_array();
+            let steps = station["phases"][phase]["steps"].as_array();
             for step in steps.into_iter().flatten() {
                 text += &step_text(phase, step, compiled);
             }

@@ -28,7 +28,7 @@ use crate::rundir::RunDir;
 /// Which kind of run left a directory, other than experiments and simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An experiment file over its variables.
+    /// A network with phases alone, over its variables.
     Sweep,
     /// `talk` or `listen`.
     Traffic,

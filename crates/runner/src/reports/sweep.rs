@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use timewire_base::Verdict;
 use timewire_capture::summary::Finding;
-use timewire_model::scenario::experiment_file::{ExperimentFile, Variable};
+use timewire_model::scenario::orchestrated::Orchestrated;
+use timewire_model::scenario::phases::Variable;
 use timewire_report::run_report::{
     Drawing, NumberRow, RunReport, SPREAD_HEAD, Section, Spread, Table,
 };
@@ -107,7 +108,7 @@ pub fn experiment(directory: &Path) -> Result<RunReport, RunnerError> {
         (0, missing) => Some(format!("{missing} of {all} trials are not done.")),
         (failed, _) => Some(format!("{failed} of {done} trials failed.")),
     });
-    report.environment = vec![fact("experiment", "file", "experiment.yaml".to_owned())];
+    report.environment = vec![fact("experiment", "file", "experiment.json".to_owned())];
     Ok(report)
 }
 
@@ -118,8 +119,8 @@ const MAX_ROWS: usize = 24;
 /// The names of the variables and their values, in the order of the file; none when it cannot be
 /// read any more.
 fn variables(directory: &Path) -> Vec<(String, Vec<String>)> {
-    let text = fs::read_to_string(directory.join("experiment.yaml")).unwrap_or_default();
-    let Ok(file) = ExperimentFile::parse("experiment.yaml", &text) else { return Vec::new() };
+    let text = fs::read_to_string(directory.join("experiment.json")).unwrap_or_default();
+    let Ok(file) = Orchestrated::parse("experiment.json", &text) else { return Vec::new() };
     let variables = file.variables.iter();
     let values = |it: &Variable| it.values.iter().map(ToString::to_string).collect();
     variables.map(|it| (it.name.to_string(), values(it))).collect()

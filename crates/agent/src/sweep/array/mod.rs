@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An experiment file as an array of tasks for an engine that the user has: job arrays of Slurm,
+//! An experiment as an array of tasks for an engine that the user has: job arrays of Slurm,
 //! Indexed Jobs of Kubernetes. A directory has all that a task needs; each task performs its share
 //! into a directory of its own, and the shares are joined to what one run would have left.
 //!
@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use timewire_base::FileError;
-use timewire_model::scenario::experiment_file::ExperimentFile;
 use timewire_model::scenario::hosts_file::{AgentAddress, HostsFile};
+use timewire_model::scenario::orchestrated::Orchestrated;
 
 use super::compile::{self, invalid};
 use super::reach::no_host;
@@ -256,7 +256,7 @@ fn reserve(directory: &Path) -> Result<(), DatapathError> {
 
 /// Two tasks at the same time would disturb each other on a station that both use.
 fn can_be_shared(
-    file: &ExperimentFile,
+    file: &Orchestrated,
     hosts: &HostsFile,
     at_once: usize,
 ) -> Result<(), DatapathError> {
@@ -341,7 +341,7 @@ pub fn open(directory: &Path) -> Result<Array, DatapathError> {
         String::from_utf8(read(&path)?).map_err(|error| wrong(&path, error.to_string()))
     };
     let (experiment, hosts) = (text(TEXT)?, text(HOSTS)?);
-    let file = ExperimentFile::parse(TEXT, &experiment).map_err(invalid)?;
+    let file = Orchestrated::parse(TEXT, &experiment).map_err(invalid)?;
     let hosts = HostsFile::parse(HOSTS, &hosts).map_err(invalid)?;
     let script = Script {
         file,

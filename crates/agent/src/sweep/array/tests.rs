@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Arrays as they are made and read.
 
-use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
@@ -34,23 +33,17 @@ fn script(scratch: &Scratch) -> Script {
     let value = serde_json::to_string(VALUE).unwrap();
     let from = serde_json::to_string(FILE).unwrap();
     let text = format!(
-        "timewire: 1\nkind: experiment\nname: a_b\nrepeats: 2\nseed: 5\nvariables:\n\
+        "name: a_b\nrepeats: 2\nseed: 5\nvariables:\n\
          \x20 - {{name: v, values: [1, {value}]}}\n  - {{name: n, from: 1, to: 3}}\nstations:\n\
-         \x20 - name: s\n    setup:\n\
-         \x20     steps: [{{put: f, from: {from}}}, {{put: b, from: bytes}}]\n\
-         \x20   run: {{steps: [{{run: [echo, '${{v}}${{n}}'], name: e}}]}}\n"
+         \x20 - name: s\n    phases:\n\
+         \x20     setup: [{{put: f, from: {from}}}, {{put: b, from: bytes}}]\n\
+         \x20     run: [{{run: [echo, '${{v}}${{n}}'], name: e}}]\n"
     );
     fs::create_dir_all(scratch.path().join("below")).unwrap();
     fs::write(scratch.path().join(FILE), "text ${v}\n\tof \"a\" file: \u{2028}\\n\n").unwrap();
     fs::write(scratch.path().join("bytes"), [0xff, 0, b'\n']).unwrap();
-    let file = ExperimentFile::parse("e", &text).unwrap_or_else(|errors| panic!("{errors}"));
-    Script {
-        file,
-        text,
-        beside: scratch.path().to_owned(),
-        files: BTreeMap::new(),
-        clock_error: None,
-    }
+    let file = Orchestrated::parse("e", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    Script { text, ..Script::new(file, scratch.path().to_owned()) }
 }
 
 fn spec(tasks: Option<usize>, target: Target) -> Spec {
@@ -345,8 +338,8 @@ fn t1_what_is_too_large_for_kubernetes_is_told() {
     for n in 0..5 {
         fs::write(scratch.path().join(format!("large-{n}")), "x".repeat(201_000)).unwrap();
     }
-    script.text = script.text.replace("steps: [{put: f,", &format!("steps: [{steps}{{put: f,"));
-    script.file = ExperimentFile::parse("e", &script.text).unwrap();
+    script.text = script.text.replace("setup: [{put: f,", &format!("setup: [{steps}{{put: f,"));
+    script.file = Orchestrated::parse("e", &script.text).unwrap();
     let target = Target::Kubernetes(kubernetes());
     let error = make(&script, None, &spec(None, target), &scratch.array()).unwrap_err();
     assert!(error.to_string().contains("a Job takes 1000000"), "{error}");
