@@ -15,13 +15,13 @@ use timewire_runner::experiment::Script;
 use timewire_runner::rundir::{HostsBefore, RunDir};
 
 use crate::new_file::NewFile;
-use crate::{ending, output};
+use crate::{ending, in_places, output};
 
 #[derive(Debug, Args)]
 pub struct Compare {
     /// The run directory that the other is held against, and the one that is judged; with --places,
-    /// two or more run directories
-    #[arg(required = true, num_args = 2.., value_name = "RUN")]
+    /// two or more run directories, or one of a run in several places
+    #[arg(required = true, num_args = 1.., value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// Runs of the same networks in different places (simulator, laboratory, hosts) side by side:
     /// figures of each stream, and the verdict of each limit in each place
@@ -145,12 +145,26 @@ fn side_by_side(args: &Compare) -> anyhow::Result<ExitCode> {
     if let Some(name) = args.limits.given() {
         anyhow::bail!("{name} is not for --places, where the limits of the networks decide");
     }
+    let mut runs = Vec::new();
+    for path in &args.runs {
+        match in_places::is_at(path) {
+            true => runs.extend(in_places::runs(path)?),
+            false => runs.push(path.clone()),
+        }
+    }
+    of_places(&runs, args.html.as_deref(), args.json).map(ExitCode::from)
+}
+
+/// Prints runs in different places side by side, and writes the page; the exit code.
+///
+/// **Errors**: one is no run, or they have no case in common.
+pub fn of_places(runs: &[PathBuf], html: Option<&Path>, json: bool) -> anyhow::Result<u8> {
     let read = |path: &PathBuf| -> anyhow::Result<_> {
         let run = RunDir::open(path)?;
         let (summary, limits) = (run.summarise()?, run.all_limits()?);
         Ok(PlaceRun { directory: path.display().to_string(), summary, limits })
     };
-    let runs = args.runs.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    let runs = runs.iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
     let found = places::places(&runs);
     if !found.has_common_case() {
         let of = |run: &PlaceRun| {
@@ -160,18 +174,18 @@ fn side_by_side(args: &Compare) -> anyhow::Result<ExitCode> {
         let all: Vec<String> = runs.iter().map(of).collect();
         anyhow::bail!("the runs have no case in common: {}", all.join(", "));
     }
-    if let Some(path) = &args.html {
+    if let Some(path) = html {
         NewFile::write_whole(path, &places::places_html(&found))?;
     }
-    if args.json {
+    if json {
         output::json(&found)?;
     } else {
         output::print(&places::places_table(&found, output::wants_colour()))?;
-        if let Some(path) = &args.html {
+        if let Some(path) = html {
             output::print(&format!("page:    {}\n", path.display()))?;
         }
     }
-    Ok(ExitCode::from(u8::from(found.verdict != Verdict::Pass)))
+    Ok(u8::from(found.verdict != Verdict::Pass))
 }
 
 /// A run that others are held against.

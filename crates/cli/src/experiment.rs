@@ -121,7 +121,16 @@ impl Run {
     /// What is asked for, for a run that goes on later; `beside` is where the files are that a
     /// network names, by its name.
     pub fn request(&self, beside: BTreeMap<String, PathBuf>) -> RunRequest {
-        let (place, mut options) = self.place.words();
+        RunRequest { beside, ..self.request_on(&self.place) }
+    }
+
+    /// What is asked for in this one of several places.
+    pub fn request_in(&self, place: &Place) -> RunRequest {
+        self.request_on(&self.place.with(place))
+    }
+
+    fn request_on(&self, at: &Where) -> RunRequest {
+        let (place, mut options) = at.words();
         let mut add = |name: &str| options.push(name.to_owned());
         if self.quick {
             add("--quick");
@@ -133,11 +142,11 @@ impl Run {
             add("--backend");
             add(backend.get_name());
         }
-        if let Some(seed) = self.limits.seed.filter(|_| self.place.on == Place::Sim) {
+        if let Some(seed) = self.limits.seed.filter(|_| at.on == Place::Sim) {
             add("--seed");
             add(&seed.to_string());
         }
-        RunRequest { place, options, beside }
+        RunRequest { place, options, beside: BTreeMap::new() }
     }
 
     /// Where its results go; `name` is a part of the path where none was given.

@@ -19,6 +19,7 @@ mod doctor;
 mod ending;
 mod experiment;
 mod group;
+mod in_places;
 mod input;
 mod kernels;
 mod lab;
@@ -84,8 +85,13 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(mut args) => {
+            args.place.refuse_several("the demo")?;
             args.place.settle(Place::Lab);
             experiment::demo(&args)
+        }
+        Command::Run(args) if args.resumed.as_deref().is_some_and(in_places::is_at) => {
+            let directory = args.resumed.unwrap_or_default();
+            in_places::resume(&directory, args.output.json)
         }
         Command::Run(args) if args.resumed.is_some() => {
             run_files(experiment::resumed::asked(args)?)
@@ -143,6 +149,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
 
 /// `run`, by the kinds of its files.
 fn run_files(mut args: experiment::Run) -> anyhow::Result<ExitCode> {
+    if args.place.all().len() > 1 {
+        return in_places::run(&args);
+    }
     let is_fresh = args.resumed.is_none();
     let programs = is_fresh && args.has(FileKind::Programs);
     let needs_kernels = programs || args.has_links();

@@ -25,8 +25,10 @@ pub struct Where {
     /// simulator: hosts that take no time, without privileges and in a moment), or a hosts file,
     /// which names agents [default: `lab`; `lab:uml` for networks with links and for programs
     /// without streams]
+    ///
+    /// Of `run` several, one after the other: the results are in one directory, and side by side.
     #[arg(long = "on", id = "on", value_name = "PLACE", value_parser = parse_place)]
-    given: Option<Place>,
+    given: Vec<Place>,
     /// The same, or the default.
     #[arg(skip)]
     pub on: Place,
@@ -50,13 +52,39 @@ impl Where {
     /// The hosts of this file, and no other option.
     pub fn hosts(path: &Path) -> Where {
         let on = Place::Hosts(path.to_owned());
-        let given = Some(on.clone());
+        let given = vec![on.clone()];
         Where { given, on, clock_error: None, kernel: None, time: None, record_for: None }
     }
 
     /// Takes the place that was asked for, or else this one.
     pub fn settle(&mut self, default: Place) {
-        self.on = self.given.clone().unwrap_or(default);
+        self.on = self.given.first().cloned().unwrap_or(default);
+    }
+
+    /// All places that were asked for.
+    pub fn all(&self) -> &[Place] {
+        &self.given
+    }
+
+    /// Whether at most one place is asked for.
+    ///
+    /// **Errors**: there are several.
+    pub fn refuse_several(&self, what: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(self.given.len() < 2, "{what} runs in one place: write one `--on`");
+        Ok(())
+    }
+
+    /// The same with one of the places, and the options that are for it.
+    pub fn with(&self, place: &Place) -> Where {
+        let is_machine = matches!(place, Place::LabUml | Place::LabQemu);
+        Where {
+            given: vec![place.clone()],
+            on: place.clone(),
+            clock_error: self.clock_error.filter(|_| matches!(place, Place::Hosts(_))),
+            kernel: self.kernel.clone().filter(|_| is_machine),
+            time: self.time.filter(|_| *place == Place::LabUml),
+            record_for: None,
+        }
     }
 
     /// Where this process has the stations: one that records for another is in its laboratory.
@@ -66,13 +94,7 @@ impl Where {
 
     /// The words of the command line that name the place of a run, for one that goes on.
     pub fn words(&self) -> (String, Vec<String>) {
-        let place = match &self.on {
-            Place::Lab => "lab",
-            Place::LabUml => "lab:uml",
-            Place::LabQemu => "lab:qemu",
-            Place::Sim => "sim",
-            Place::Hosts(_) => RunRequest::HOSTS,
-        };
+        let place = word(&self.on);
         let mut options = Vec::new();
         let mut add = |name: &str, value: String| options.extend([name.to_owned(), value]);
         if let Some(error) = self.clock_error {
@@ -144,6 +166,17 @@ fn parse_place(text: &str) -> Result<Place, String> {
     }
 }
 
+/// The word for a place.
+pub fn word(place: &Place) -> &'static str {
+    match place {
+        Place::Lab => "lab",
+        Place::LabUml => "lab:uml",
+        Place::LabQemu => "lab:qemu",
+        Place::Sim => "sim",
+        Place::Hosts(_) => RunRequest::HOSTS,
+    }
+}
+
 /// Says what a place cannot do for the file of this name; exit code 4.
 pub fn refuse(
     name: &str,
@@ -152,11 +185,8 @@ pub fn refuse(
     is_json: bool,
 ) -> anyhow::Result<ExitCode> {
     let place = match &place.on {
-        Place::LabUml => "lab:uml".to_owned(),
-        Place::LabQemu => "lab:qemu".to_owned(),
-        Place::Lab => "lab".to_owned(),
-        Place::Sim => "sim".to_owned(),
         Place::Hosts(path) => path.display().to_string(),
+        place => word(place).to_owned(),
     };
     refuse_on(name, &place, obstacles, is_json)
 }

@@ -325,6 +325,73 @@ fn t4_stations_do_steps_of_their_own_beside_the_streams() {
     assert!(said.stderr.contains("nothing of `phases`"), "{said:?}");
 }
 
+/// A stream whose rate of other traffic is varied, and repeated.
+const VARIED: &str = r#"timewire: 1
+kind: network
+name: varied
+duration: 60ms
+stations: [{ name: a, phases: { run: [{ run: [echo, "${load}"], name: load }] } }, b]
+bridges: [m]
+links: [[a, m], [m, b]]
+streams:
+  - { name: s, talker: a, listeners: b, class: 5, size: 64B, period: 1ms, max_latency: 400us }
+  - { name: files, talker: a, listeners: b, size: 1472B, kind: flood, rate: "${load}" }
+experiment:
+  variables: [{ name: load, values: [10Mbit, 50Mbit] }]
+  repeats: 2
+"#;
+
+#[test]
+fn t4_a_run_in_several_places_is_one_directory_and_goes_on() {
+    if !has_kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.write("varied.yaml", VARIED);
+    let out = scratch.join("out");
+    let words = ["run", &file, "--on", "sim", "--on", "lab:uml", "--out", &out];
+    let shown = timewire(&[&words[..], &["--dry-run"]].concat()).done();
+    assert!(
+        shown.stderr.contains("== sim\n") && shown.stderr.contains("== lab-uml\n"),
+        "{shown:?}"
+    );
+    assert!(!Path::new(&out).exists());
+    // Interrupted in the second place.
+    let log = scratch.path().join("log");
+    let mut command = Command::new(TIMEWIRE);
+    command.args(words).stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+    let mut child = command.spawn().unwrap();
+    while !fs::read_to_string(&log).unwrap_or_default().contains("2 of 4: ") {
+        assert!(child.try_wait().unwrap().is_none(), "{}", fs::read_to_string(&log).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    run(Command::new("kill").args(["-TERM", &child.id().to_string()])).done();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(said.contains(&format!("`timewire run --continue {out}` goes on with it")), "{said}");
+    let said = timewire(&["run", "--continue", &out, "--json"]).done();
+    assert!(!said.stderr.contains("== sim") && said.stderr.contains("== lab-uml"), "{said:?}");
+    let places = said.json();
+    assert_eq!(places["schema"], "timewire.places/1", "{places:#}");
+    let names = ["10mbit-r1", "10mbit-r2", "50mbit-r1", "50mbit-r2"];
+    for name in names {
+        let case = format!("network-load-{name}");
+        let rows = places["streams"].as_array().unwrap();
+        assert!(rows.iter().any(|row| row["case"].as_str().unwrap().contains(&case)), "{places:#}");
+        let records = format!("lab-uml/cases/varied.{case}.all/experiment/0001/records/a/load.out");
+        let load = fs::read_to_string(Path::new(&out).join(records)).unwrap();
+        assert!(name.starts_with(&load.trim().to_lowercase()), "{name}: {load}");
+    }
+    let page = fs::read_to_string(Path::new(&out).join("places.html")).unwrap();
+    assert!(page.contains("lab:uml"), "{page}");
+    let said = timewire(&["compare", "--places", &out]).done();
+    assert!(said.stdout.contains("network-load-50mbit-r2"), "{said:?}");
+    let said = timewire(&["report", &out]);
+    assert!(said.stderr.contains("`timewire compare --places"), "{said:?}");
+    let said = timewire(&["run", &file, "--on", "sim", "--on", "sim", "--out", &out]);
+    assert!(said.stderr.contains("name each once"), "{said:?}");
+}
+
 #[test]
 fn t4_a_run_that_is_ended_keeps_the_cases_that_were_done() {
     if !has_kernel() {

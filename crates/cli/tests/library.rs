@@ -249,7 +249,7 @@ fn t4_a_ring_that_is_cut_twice_misses_its_limits() {
     let missed = checks.as_array().unwrap().iter().filter(|check| check["verdict"] != "pass");
     let missed: Vec<_> = missed.map(|check| check["of"].as_str().unwrap().to_owned()).collect();
     // The neighbour has no link any more; the station opposite has all.
-    assert!(missed.contains(&"b listen.out /data/heard/streams/0/frames".to_owned()), "{missed:?}");
+    assert!(missed.contains(&"b listen.out /data/heard/streams/*/frames".to_owned()), "{missed:?}");
     assert!(missed.iter().all(|of| of.starts_with("b ")), "{missed:?}");
 }
 

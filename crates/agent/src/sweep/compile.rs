@@ -13,8 +13,8 @@ use crate::protocol::{
     StationPlan, Step, Task, Timing, WordName,
 };
 use timewire_model::scenario::orchestrated::{Orchestrated, StationPart};
-use timewire_model::scenario::phases::{CheckSpec, PhaseSpec, RetryAfter, StepSpec, Variable};
-use timewire_model::scenario::{Text, Word};
+use timewire_model::scenario::phases::{CheckSpec, PhaseSpec, RetryAfter, StepSpec};
+use timewire_model::scenario::{self, MAX_COMBINATIONS, Name, Text, Word};
 use timewire_sys::beneath::Beneath;
 
 use super::{CLOCK_ERROR, Script};
@@ -40,8 +40,6 @@ impl Trial {
     }
 }
 
-/// Most trials of an experiment.
-const MAX_TRIALS: usize = 9_999;
 /// Longest file that is put.
 ///
 /// **Units**: bytes.
@@ -127,37 +125,15 @@ fn check_programs(station: &StationPlan) -> Result<(), DatapathError> {
 
 /// Every combination, the last variable changing first.
 fn combinations(file: &Orchestrated) -> Result<Vec<BTreeMap<String, String>>, DatapathError> {
-    let mut combinations = vec![BTreeMap::new()];
-    let mut done = BTreeSet::new();
-    for variable in &file.variables {
-        if done.contains(&variable.name) {
-            continue;
-        }
-        let group = file.together.iter().find(|group| group.contains(&variable.name));
-        let together: Vec<&Variable> = match group {
-            Some(group) => file.variables.iter().filter(|v| group.contains(&v.name)).collect(),
-            None => vec![variable],
-        };
-        done.extend(together.iter().map(|variable| &variable.name));
-        let columns: Vec<(String, Vec<String>)> =
-            together.iter().map(|v| (v.name.to_string(), v.texts())).collect();
-        let mut longer = Vec::new();
-        for values in &combinations {
-            for row in 0..columns.first().map_or(0, |(_, texts)| texts.len()) {
-                let mut values = values.clone();
-                for (name, texts) in &columns {
-                    values.insert(name.clone(), texts[row].clone());
-                }
-                longer.push(values);
-            }
-        }
-        combinations = longer;
-        let repeats = usize::try_from(file.repeats.get()).unwrap_or(usize::MAX);
-        if combinations.len().saturating_mul(repeats) > MAX_TRIALS {
-            return Err(invalid(format!("the experiment has more than {MAX_TRIALS} trials")));
-        }
+    let all = scenario::combinations(&file.variables, &file.together);
+    let repeats = usize::try_from(file.repeats.get()).unwrap_or(usize::MAX);
+    if all.len().saturating_mul(repeats) > MAX_COMBINATIONS {
+        return Err(invalid(format!("the experiment has more than {MAX_COMBINATIONS} trials")));
     }
-    Ok(combinations)
+    let named = |values: Vec<(Name, String)>| {
+        values.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    };
+    Ok(all.into_iter().map(named).collect())
 }
 
 /// Fisher and Yates' order, from a seed by splitmix64 (Steele, Lea, Flood 2014).

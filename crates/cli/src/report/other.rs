@@ -25,6 +25,12 @@ pub(super) fn of(path: &Path) -> Option<String> {
              what they did, and `timewire report RUN` shows it"
         ));
     }
+    if there("places.json") {
+        return Some(format!(
+            "it has a run for each of several places; `timewire compare --places {shown}` shows \
+             them side by side"
+        ));
+    }
     if there("probes.json") || there("record.json") {
         return Some(format!(
             "it is a recorded host; `timewire snapshot --of {shown}` shows it, and `timewire \

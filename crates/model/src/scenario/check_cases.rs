@@ -8,10 +8,12 @@ use super::network::{NetLimit, NetworkFile};
 use super::network_cases::{NetExperiment, NetworkCase};
 use super::several::Several;
 use super::value::Name;
+use super::variants::combinations;
 
 /// What is wrong with the experiment itself.
 pub(super) fn check(file: &NetworkFile, experiment: &NetExperiment, reader: &mut Reader) {
-    if experiment.cases.is_empty() {
+    let is_varied = !experiment.variables.is_empty() || experiment.repeats.get() > 1;
+    if experiment.cases.is_empty() && !is_varied {
         let message = "there is no case".to_owned();
         reader.fail_at("experiment.cases", message, "write at least one, with a `name`");
     }
@@ -19,11 +21,14 @@ pub(super) fn check(file: &NetworkFile, experiment: &NetExperiment, reader: &mut
         let message = "there is no load".to_owned();
         reader.fail_at("experiment.loads", message, "name one, or leave the key out");
     }
-    if experiment.cases.len() * experiment.loads.len() > MAX_CASES {
+    let combinations = combinations(&experiment.variables, &experiment.together).len();
+    let repeats = usize::try_from(experiment.repeats.get()).unwrap_or(usize::MAX);
+    let variants = combinations.saturating_mul(repeats);
+    if experiment.networks(variants) > MAX_CASES {
         let message = format!("more than {MAX_CASES} networks are too many for one run");
         reader.fail_at("experiment.cases", message, "split the file");
     }
-    if experiment.cases.is_empty() || experiment.loads.is_empty() {
+    if experiment.loads.is_empty() {
         return;
     }
     let cases: Vec<&str> = experiment.cases.iter().map(|case| case.name.as_str()).collect();
@@ -125,7 +130,7 @@ pub(super) fn judged(file: &NetworkFile, cases: &[NetworkCase], reader: &mut Rea
         for stream in limit.streams() {
             let before = reader.problems.len();
             for name in limit.case.iter().flat_map(Several::all) {
-                if !cases.iter().any(|case| case.case == name.as_str() && case.has(stream)) {
+                if !cases.iter().any(|case| case.of == name.as_str() && case.has(stream)) {
                     let message = format!("the case `{name}` has no stream `{stream}`");
                     reader.fail_at(&format!("{at}.case"), message, "name cases that have it");
                 }
@@ -141,7 +146,7 @@ pub(super) fn judged(file: &NetworkFile, cases: &[NetworkCase], reader: &mut Rea
                 }
             }
             for name in reference.filter_map(|to| to.case.as_ref()) {
-                if !cases.iter().any(|case| case.case == name.as_str() && case.has(stream)) {
+                if !cases.iter().any(|case| case.of == name.as_str() && case.has(stream)) {
                     let message = format!("the case `{name}` has no stream `{stream}`");
                     let key = format!("{at}.relative_to.case");
                     reader.fail_at(&key, message, "name a case that has it");

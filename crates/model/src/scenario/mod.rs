@@ -37,14 +37,17 @@ pub mod phases;
 mod pipeline;
 mod programs;
 mod record;
+mod relative;
 mod segment_keys;
 mod segment_network;
 mod several;
+mod shared_schema;
 mod slots;
 pub mod streams;
 mod suggest;
 mod tree;
 mod value;
+mod variants;
 mod wiring;
 
 pub use cyclic::{Cyclic, Sporadic};
@@ -65,6 +68,7 @@ pub use value::{
     AtMost, ByteCount, Capacity, Count, Drift, FormatVersion, Ipv4Prefix, LossShare, Name, Offset,
     Ppm, Text, Word,
 };
+pub use variants::{MAX_COMBINATIONS, Variant, combinations};
 
 use item::Reader;
 use network::NetworkCases;

@@ -20,6 +20,7 @@ use super::phases::{CheckSpec, NodePhases};
 use super::programs::StationProgram;
 use super::record::{choice, kinds, record};
 use super::several::Several;
+use super::shared_schema::shared;
 pub use super::slots::{NetSchedule, ScheduleBy};
 use super::tree::{Node, Value};
 use super::value::{
@@ -118,7 +119,7 @@ record! {
         /// `apply`.
         host: Option<DesiredHost>,
         /// What it does by itself in a run, phase by phase.
-        phases: NodePhases = "{}",
+        phases: Option<NodePhases>,
     }
 }
 
@@ -136,7 +137,7 @@ record! {
         /// What its ports can do.
         device: NetDevice = "{}",
         /// What it does by itself in a run, phase by phase.
-        phases: NodePhases = "{}",
+        phases: Option<NodePhases>,
     }
 }
 
@@ -751,6 +752,7 @@ pub fn network_schema() -> String {
         "then": {"type": "object", "properties": keys, "additionalProperties": false},
         "else": whole,
     });
-    let text = serde_json::to_string_pretty(&schema);
+    let text =
+        serde_json::to_string_pretty(&shared(schema, &[("phases", "phases"), ("setup", "phase")]));
     text.expect("invariant: a JSON value with text keys can be written") + "\n"
 }

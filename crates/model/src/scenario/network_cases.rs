@@ -13,15 +13,17 @@ use super::error::Problem;
 use super::further::FurtherChecks;
 use super::item::{Item, Reader};
 use super::kind::unknown_kind;
-use super::model::{Metric, ReferenceRule};
 use super::network::{
     NetFault, NetLateFault, NetLimit, NetStream, NetStreamFault, NetTraffic, NetworkFile,
 };
 use super::phases::{TimingSpec, Variable};
-use super::record::record;
+use super::record::{default_value, record};
+pub use super::relative::RelativeLimit;
+use super::relative::relative_limits;
 use super::several::Several;
 use super::tree::{self, Node, Value};
-use super::value::{AtMost, Count, Name, Text};
+use super::value::{Count, Name, Text};
+use super::variants::{Variant, variants};
 use super::{network_check, network_plan, phases, segment_keys, wiring};
 
 record! {
@@ -62,8 +64,12 @@ record! {
 /// One network: a case of the experiment under a load, or the only one of a file without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkCase {
-    /// The case; `network` in a file without an experiment.
+    /// The case with its variant: `priority-rate-10mbit`; `network` in a file without cases.
     pub case: String,
+    /// The case alone.
+    pub of: String,
+    /// The values of variables that it has.
+    pub variant: Variant,
     /// Its title; empty in a file without an experiment.
     pub title: String,
     /// The load; `all` in a file without an experiment.
@@ -84,27 +90,6 @@ impl NetworkCase {
     pub(super) fn has(&self, stream: &Name) -> bool {
         self.file.streams.iter().any(|it| it.result_names().contains(stream))
     }
-}
-
-/// A limit of a value divided by that of another case or load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelativeLimit {
-    /// Its name; where its rule stands for several, with the stream, case and load behind it.
-    pub id: String,
-    /// What is judged.
-    pub metric: Metric,
-    /// The stream.
-    pub stream: Name,
-    /// The case.
-    pub case: String,
-    /// The load.
-    pub load: String,
-    /// The case with what the value is divided by.
-    pub to_case: String,
-    /// Its load.
-    pub to_load: String,
-    /// The largest good value.
-    pub at_most: AtMost,
 }
 
 /// A network file with all networks that it stands for.
@@ -173,7 +158,20 @@ impl NetworkCases {
     }
 
     fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkCases> {
-        let file = read(root, checks, reader).filter(|_| reader.problems.is_empty())?;
+        let variants = match variants(root) {
+            Ok(variants) => variants,
+            Err(problems) => {
+                reader.problems.extend(problems);
+                return None;
+            }
+        };
+        let networks: Vec<Node> =
+            variants.iter().map(|it| it.put_into(root, &mut reader.problems)).collect();
+        if !reader.problems.is_empty() {
+            return None;
+        }
+        let first = networks.first().unwrap_or(root);
+        let file = read(first, checks, reader).filter(|_| reader.problems.is_empty())?;
         if let Some(experiment) = file.experiment.as_ref().filter(|_| !file.has_steps_alone()) {
             check(&file, experiment, reader);
         } else {
@@ -182,7 +180,8 @@ impl NetworkCases {
         if !reader.problems.is_empty() {
             return None;
         }
-        cases(root, file, checks, reader)
+        let variants: Vec<(Variant, Node)> = variants.into_iter().zip(networks).collect();
+        cases(&variants, file, checks, reader)
     }
 }
 
@@ -208,47 +207,6 @@ impl NetStream {
     /// Whether it runs in this load of the experiment.
     fn runs_in(&self, load: &Name) -> bool {
         self.loads.as_ref().is_none_or(|loads| loads.contains(load))
-    }
-}
-
-impl NetLimit {
-    /// Whether it is about this case and load, or about all.
-    fn is_about(&self, case: &str, load: &str) -> bool {
-        let named = |names: &Option<Several<Name>>, name: &str| {
-            names.as_ref().is_none_or(|all| all.all().iter().any(|it| it.as_str() == name))
-        };
-        named(&self.case, case) && named(&self.load, load)
-    }
-
-    /// Whether it is judged somewhere.
-    pub(super) fn is_judged(&self, stream: &Name, cases: &[NetworkCase]) -> bool {
-        match &self.relative_to {
-            Some(to) => !self.relative(to, stream, cases).is_empty(),
-            None => cases.iter().any(|it| self.is_about(&it.case, &it.load) && it.has(stream)),
-        }
-    }
-
-    /// Each network that it judges relative to another: that, and the case and load of the other.
-    fn relative<'a>(
-        &self,
-        to: &'a ReferenceRule,
-        stream: &Name,
-        cases: &'a [NetworkCase],
-    ) -> Vec<(&'a NetworkCase, &'a str, &'a str)> {
-        let own = cases.iter().filter(|it| self.is_about(&it.case, &it.load) && it.has(stream));
-        let with_other = own.map(|it| {
-            let case = to.case.as_ref().map_or(it.case.as_str(), Name::as_str);
-            (it, case, to.load.as_ref().map_or(it.load.as_str(), Name::as_str))
-        });
-        // A value relative to itself says nothing.
-        let other = |case: &str, load: &str| {
-            cases.iter().any(|it| it.case == case && it.load == load && it.has(stream))
-        };
-        with_other
-            .filter(|(it, case, load)| {
-                (it.case.as_str(), it.load.as_str()) != (case, load) && other(case, load)
-            })
-            .collect()
     }
 }
 
@@ -323,39 +281,63 @@ fn read(root: &Node, checks: Checks<'_>, reader: &mut Reader) -> Option<NetworkF
 
 /// All networks of a file; the reader knows the places of its keys.
 fn cases(
-    root: &Node,
+    variants: &[(Variant, Node)],
     base: NetworkFile,
     checks: Checks<'_>,
     reader: &mut Reader,
 ) -> Option<NetworkCases> {
-    let compared = base.experiment.as_ref().filter(|it| !it.cases.is_empty());
+    let compared = base.experiment.as_ref().filter(|_| !base.has_steps_alone());
     let Some(experiment) = compared else {
         let file = base.under(None, None);
         let (case, title, load) = (ONLY_CASE.to_owned(), String::new(), ONLY_LOAD.to_owned());
-        let only = NetworkCase { case, title, load, file: file.clone(), quick_duration: None };
+        let (of, variant) = (case.clone(), Variant::default());
+        let quick_duration = None;
+        let only =
+            NetworkCase { case, of, variant, title, load, file: file.clone(), quick_duration };
         let (cases, relative) = (vec![only], Vec::new());
         let (written, has_experiment) = (base, false);
         return Some(NetworkCases { base: file, cases, relative, has_experiment, written });
     };
-    let networks = experiment.cases.len().saturating_mul(experiment.loads.len());
-    if root.size().saturating_mul(networks) > MAX_BYTES {
+    let networks = experiment.networks(variants.len());
+    let size = variants.first().map_or(0, |(_, root)| root.size());
+    if size.saturating_mul(networks) > MAX_BYTES {
         let message = format!("{networks} networks of a file so long take too much memory");
         reader.fail_at("experiment.cases", message, "split the file");
         return None;
     }
     let mut cases = Vec::new();
     let mut problems = Vec::new();
-    for (i, case) in experiment.cases.iter().enumerate() {
-        match changed(root, i, case, checks) {
-            Ok(file) => cases.extend(experiment.loads.iter().map(|load| NetworkCase {
-                case: case.name.to_string(),
-                title: case.title().to_owned(),
-                load: load.to_string(),
-                file: file.under(Some(&case.name), Some(load)),
-                quick_duration: experiment.quick_duration,
-            })),
-            Err(more) => problems.extend(more),
+    // Without cases there is one, the file as it stands.
+    let only = [NetCase {
+        name: Name::new(ONLY_CASE)?,
+        title: default_value("''"),
+        change: default_value("{}"),
+    }];
+    let of_file = if experiment.cases.is_empty() { &only[..] } else { &experiment.cases };
+    for (i, case) in of_file.iter().enumerate() {
+        for (variant, root) in variants {
+            match changed(root, i, case, checks) {
+                Ok(file) => cases.extend(experiment.loads.iter().map(|load| NetworkCase {
+                    case: format!("{}{}", case.name, variant.suffix()),
+                    of: case.name.to_string(),
+                    title: format!("{}{}", case.title(), variant.title()),
+                    load: load.to_string(),
+                    file: NetworkFile {
+                        seed: variant.seed(file.seed),
+                        ..file.under(Some(&case.name), Some(load))
+                    },
+                    quick_duration: experiment.quick_duration,
+                    variant: variant.clone(),
+                })),
+                Err(more) => problems.extend(more),
+            }
         }
+    }
+    let mut names = BTreeSet::new();
+    if let Some(same) = cases.iter().find(|it| !names.insert((&it.case, &it.load))) {
+        let message = format!("two networks have the name `{}/{}`", same.case, same.load);
+        let hint = "let values of variables differ in more than their signs";
+        reader.fail_at("experiment.variables", message, hint);
     }
     for case in &cases {
         if checks.streams && case.file.streams.is_empty() {
@@ -442,30 +424,12 @@ fn answered(file: Option<&NetworkFile>, stream: &NetStream, loads: &[Name], read
     }
 }
 
-/// The limits that look at two networks: of each rule one for each of its streams, cases and loads,
-/// where there are both.
-fn relative_limits(file: &NetworkFile, cases: &[NetworkCase]) -> Vec<RelativeLimit> {
-    let mut all = Vec::new();
-    for limit in &file.limits {
-        let Some(to) = &limit.relative_to else { continue };
-        let of = |stream| limit.relative(to, stream, cases).into_iter().map(move |it| (stream, it));
-        let own: Vec<_> = limit.streams().iter().flat_map(of).collect();
-        let several = own.len() > 1;
-        all.extend(own.into_iter().map(|(stream, (it, to_case, to_load))| RelativeLimit {
-            id: match several {
-                true => format!("{}-{stream}-{}-{}", limit.id, it.case, it.load),
-                false => limit.id.to_string(),
-            },
-            metric: limit.metric,
-            stream: stream.clone(),
-            case: it.case.clone(),
-            load: it.load.clone(),
-            to_case: to_case.to_owned(),
-            to_load: to_load.to_owned(),
-            at_most: limit.at_most,
-        }));
+impl NetExperiment {
+    /// How many networks there are with so many variants of each.
+    pub(super) fn networks(&self, variants: usize) -> usize {
+        let cases = self.cases.len().max(1).saturating_mul(self.loads.len());
+        cases.saturating_mul(variants)
     }
-    all
 }
 
 impl NetCase {

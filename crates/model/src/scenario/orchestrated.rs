@@ -68,10 +68,13 @@ impl Orchestrated {
         let experiment = file.experiment.as_ref();
         // A bridge is only there for the links, unless it does something.
         let own = file.phases().filter(|(name, phases)| {
-            !phases.are_empty() || file.stations.iter().any(|it| it.name == **name)
+            phases.is_some_and(|it| !it.are_empty())
+                || file.stations.iter().any(|it| it.name == **name)
         });
-        let stations =
-            own.map(|(name, phases)| StationPart { name: name.clone(), phases: phases.clone() });
+        let stations = own.map(|(name, phases)| StationPart {
+            name: name.clone(),
+            phases: phases.cloned().unwrap_or_else(|| default_value("{}")),
+        });
         Orchestrated {
             name: file.name.clone(),
             description: file.description.clone(),

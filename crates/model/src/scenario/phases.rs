@@ -219,22 +219,25 @@ impl StepSpec {
 
 impl NetworkFile {
     /// The stations and bridges with what they do by themselves.
-    pub fn phases(&self) -> impl Iterator<Item = (&StationName, &NodePhases)> + Clone {
-        let stations = self.stations.iter().map(|it| (&it.name, &it.phases));
-        stations.chain(self.bridges.iter().map(|it| (&it.name, &it.phases)))
+    pub fn phases(&self) -> impl Iterator<Item = (&StationName, Option<&NodePhases>)> + Clone {
+        let stations = self.stations.iter().map(|it| (&it.name, it.phases.as_ref()));
+        stations.chain(self.bridges.iter().map(|it| (&it.name, it.phases.as_ref())))
     }
 
     fn keyed_phases(&self) -> impl Iterator<Item = (String, &NodePhases)> {
         let key = |what: &str, i: usize| format!("{what}[{i}].phases");
         let stations = self.stations.iter().enumerate();
-        let stations = stations.map(move |(i, it)| (key("stations", i), &it.phases));
+        let stations =
+            stations.filter_map(move |(i, it)| Some((key("stations", i), it.phases.as_ref()?)));
         let bridges = self.bridges.iter().enumerate();
-        stations.chain(bridges.map(move |(i, it)| (key("bridges", i), &it.phases)))
+        stations.chain(
+            bridges.filter_map(move |(i, it)| Some((key("bridges", i), it.phases.as_ref()?))),
+        )
     }
 
     /// Whether a station or bridge does something by itself.
     pub fn has_phases(&self) -> bool {
-        self.phases().any(|(_, phases)| !phases.are_empty())
+        self.phases().any(|(_, phases)| phases.is_some_and(|it| !it.are_empty()))
     }
 
     /// Whether nothing else happens in it.
@@ -249,7 +252,7 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
         phases.check(&key, reader);
     }
     if let Some(experiment) = &file.experiment {
-        check_variables(experiment, reader);
+        check_variables(&experiment.variables, &experiment.together, reader);
     }
     check_place(file, reader);
     for (i, check) in file.checks.iter().enumerate() {
@@ -292,10 +295,7 @@ fn check_place(file: &NetworkFile, reader: &mut Reader) {
     let experiment = file.experiment.as_ref();
     if !file.has_steps_alone() {
         let message = "it is of networks without streams, whose stations have `phases`";
-        let hint = "leave it out; what differs between runs with streams is a case";
         let is_there = |is: fn(&NetExperiment) -> bool| experiment.is_some_and(is);
-        refuse("experiment.variables", is_there(|it| !it.variables.is_empty()), message, hint);
-        refuse("experiment.repeats", is_there(|it| it.repeats.get() > 1), message, hint);
         let is_timed = is_there(|it| it.timing != default_value::<TimingSpec>("{}"));
         refuse("experiment.timing", is_timed, message, "leave it out");
     }
@@ -351,9 +351,9 @@ fn check_place(file: &NetworkFile, reader: &mut Reader) {
 }
 
 /// Variables that can be, once, and of which those that change together have as many values.
-fn check_variables(experiment: &NetExperiment, reader: &mut Reader) {
+pub(super) fn check_variables(variables: &[Variable], together: &[Vec<Name>], reader: &mut Reader) {
     let mut names = BTreeSet::new();
-    for (i, variable) in experiment.variables.iter().enumerate() {
+    for (i, variable) in variables.iter().enumerate() {
         let at = format!("experiment.variables[{i}]");
         if !names.insert(&variable.name) {
             let message = format!("there are two variables `{}`", variable.name);
@@ -373,9 +373,9 @@ fn check_variables(experiment: &NetExperiment, reader: &mut Reader) {
         }
     }
     let mut grouped = BTreeSet::new();
-    for (i, group) in experiment.together.iter().enumerate() {
+    for (i, group) in together.iter().enumerate() {
         let at = format!("experiment.together[{i}]");
-        let of = |name: &Name| experiment.variables.iter().find(|variable| variable.name == *name);
+        let of = |name: &Name| variables.iter().find(|variable| variable.name == *name);
         let mut counts = BTreeSet::new();
         for name in group {
             match of(name) {
@@ -581,16 +581,17 @@ links:
     }
 
     #[test]
-    fn t0_what_is_varied_belongs_to_stations_with_phases_alone() {
+    fn t0_phases_beside_streams_have_no_order() {
         let streams = "streams: [{name: s, talker: talker, listeners: listener, size: 64B, \
                        period: 1ms}]\nlinks: [[talker, listener]]";
         let with = GOOD.replacen("seed: 3", streams, 1);
         let errors = parse(&with).unwrap_err();
         let keys: Vec<_> = errors.errors.iter().map(|it| &*it.key).collect();
-        assert_eq!(keys, ["stations[1].phases.close.order", "experiment.variables"], "{errors}");
-        let both = with.replacen("experiment:", "experiment_:", 1).replacen("order: 1, ", "", 1);
-        let both: Vec<&str> = both.split("experiment_:").collect();
-        let (head, checks) = (both[0], both[1].split("checks:").nth(1).unwrap());
-        assert!(parse(&format!("{head}checks:{checks}")).unwrap().has_phases());
+        assert_eq!(keys, ["stations[1].phases.close.order"], "{errors}");
+        // Values are put into steps when they are performed.
+        let file = parse(&with.replacen("order: 1, ", "", 1)).unwrap();
+        assert!(file.has_phases() && !file.has_steps_alone());
+        let step = &file.stations[0].phases.as_ref().unwrap().run.steps[0];
+        assert_eq!(step.run.as_ref().unwrap()[2].as_str(), "${rate}");
     }
 }

@@ -23,6 +23,7 @@ use super::pipeline::Pipeline;
 use super::record::default_value;
 use super::several::Several;
 use super::value::{Count, Name, Text};
+use super::variants::Variant;
 use crate::tdm::{Slot, TdmSchedule};
 
 /// What checks of a scenario have to know of its file.
@@ -57,6 +58,11 @@ pub(super) fn scenario(network: &NetworkCases, reader: &mut Reader) -> Option<(S
         if is_there {
             reader.fail_at(key, what.to_owned(), SIMULATE);
         }
+    }
+    if network.cases.iter().any(|it| it.variant != Variant::default()) {
+        let message = "on a segment kernels run no variables and repeats".to_owned();
+        let hint = "write files that include this one, which one run takes, too";
+        reader.fail_at("experiment", message, hint);
     }
     let has_cycle = network.cases.iter().any(|it| it.file.schedule.is_some());
     let mut streams = Vec::new();

@@ -276,7 +276,7 @@ impl Compiler<'_> {
             let mut made = json!({"name": bridge.name.as_str()});
             let steps = self.setup(&bridge.name, &setup, &mut made, &mut files);
             made["phases"]["setup"] = json!({"steps": steps});
-            add_own(&mut made, &bridge.phases);
+            bridge.phases.iter().for_each(|it| add_own(&mut made, it));
             stations.push(made);
         }
         let links: Vec<Json> = self.file.links.iter().map(link).collect();
@@ -288,6 +288,10 @@ impl Compiler<'_> {
             "stations": stations,
             "checks": self.file.to_json()["checks"],
         });
+        // Steps and files that are put have the values, too.
+        let values = self.planned.case.variant.values.iter();
+        let values = values.map(|(name, value)| json!({"name": name.as_str(), "values": [value]}));
+        experiment["variables"] = values.collect();
         if matches!(self.site, Site::Laboratory) {
             experiment["network"] = json!({"bridges": bridges, "links": links});
         }
@@ -489,7 +493,7 @@ impl Compiler<'_> {
             station["phases"][phase] = json!({"steps": steps});
         }
         let own = self.file.stations.iter().find(|it| it.name == *name);
-        own.iter().for_each(|it| add_own(&mut station, &it.phases));
+        own.and_then(|it| it.phases.as_ref()).iter().for_each(|it| add_own(&mut station, it));
         station
     }
 

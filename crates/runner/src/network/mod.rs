@@ -27,6 +27,7 @@ use timewire_base::{FileError, Span, parse_span};
 use timewire_model::scenario::Metric;
 use timewire_model::scenario::network::NetworkFile;
 use timewire_model::scenario::orchestrated::Orchestrated;
+use timewire_model::scenario::phases::NodePhases;
 
 use crate::RunnerError;
 use crate::error::invalid;
@@ -281,7 +282,7 @@ impl Compiled {
     ///
     /// **Errors**: one cannot be read, or is no text.
     pub fn take_files(&mut self, file: &NetworkFile, beside: &Path) -> Result<(), RunnerError> {
-        let phases = file.phases().flat_map(|(_, phases)| phases.all());
+        let phases = file.phases().filter_map(|(_, phases)| phases).flat_map(NodePhases::all);
         for step in phases.flat_map(|(_, phase)| &phase.steps) {
             let Some(name) = step.from.as_ref().or(step.apply.as_ref()) else { continue };
             let text = String::from_utf8(file_beside(beside, name.as_str())?).map_err(|_| {

@@ -13,6 +13,7 @@ use timewire_base::{BitsPerSecond, Instant, Span};
 use timewire_capture::analyse::transfer_bins;
 use timewire_capture::record::{Encoder, Record, RecordFile, RecordHeader, TimestampPoint};
 use timewire_capture::summary::{Fact, FactLevel, StreamClass};
+use timewire_model::scenario::Variant;
 use timewire_model::scenario::network::{NetTraffic, NetworkCase, NetworkFile};
 use timewire_stats::{Bins, Distribution};
 
@@ -122,6 +123,8 @@ pub fn begun(directory: &RunDir, id: &str) -> Result<(NetworkCase, Compiled), Ru
     let compiled = Compiled::read(&directory.case_path(id))?;
     let case = NetworkCase {
         case: compiled.case.clone(),
+        of: compiled.case.clone(),
+        variant: Variant::default(),
         title: compiled.title.clone(),
         load: compiled.load.clone(),
         file: directory.network(id)?,

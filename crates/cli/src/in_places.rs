@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `run` with several `--on`: the same files in one place after the other, each a run of its own in
+//! one directory, and then side by side.
+//!
+//! Not here: a run in one place (`network`, `experiment`), the comparison (`compare`).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf, absolute};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, Serialize};
+use timewire_datapath::files::{empty_directory, read_json, write_json};
+use timewire_model::scenario::FileKind;
+use timewire_runner::rundir::RunDir;
+use timewire_sys::children::spawn_leader;
+use timewire_sys::namespace::Process;
+
+use crate::compare;
+use crate::ending::{Ending, WORDS};
+use crate::experiment::Run;
+use crate::place::{self, Place};
+
+/// What is run where.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Places {
+    schema: String,
+    /// The directory in which the commands are run.
+    here: PathBuf,
+    places: Vec<OnePlace>,
+}
+
+/// A run in one place.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OnePlace {
+    /// Its directory below that of all.
+    directory: String,
+    /// The words of its command, without those of its results.
+    command: Vec<String>,
+}
+
+const SCHEMA: &str = "timewire.places-run/1";
+const PLACES: &str = "places.json";
+const PAGE: &str = "places.html";
+
+/// Runs the files in each place. Exit code: as of the worst of the runs.
+pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
+    let places = args.place.all();
+    let refused = [
+        ("--baseline", args.baseline.is_some()),
+        ("--trace", args.trace && places.contains(&Place::Sim)),
+        ("--array, --task and --merge", args.array.are_given()),
+    ];
+    if let Some((option, _)) = refused.iter().find(|(_, is_given)| *is_given) {
+        bail!("{option} is not for runs in several places: run it with one `--on`");
+    }
+    for (kind, what) in [(FileKind::Steps, "phases"), (FileKind::Programs, "programs")] {
+        ensure!(!args.has(kind), "{what} without streams run in one place: write one `--on`");
+    }
+    let here = std::env::current_dir().context("the current directory is gone")?;
+    let mut names = BTreeSet::new();
+    let mut all = Vec::new();
+    for place in places {
+        let directory = directory_of(place);
+        ensure!(
+            names.insert(directory.clone()),
+            "two places would have their results in `{directory}`: name each once"
+        );
+        all.push(OnePlace { directory, command: command(args, place)? });
+    }
+    let all = Places { schema: SCHEMA.to_owned(), here, places: all };
+    // What one place cannot do is told before another one begins.
+    for one in &all.places {
+        let mut asked = one.start(&all.here);
+        asked.arg("--dry-run");
+        if !args.dry_run || args.output.json {
+            asked.stdout(Stdio::null());
+        }
+        if args.dry_run {
+            say!("== {}", one.directory);
+        }
+        match asked.status().context("cannot start this program")?.code() {
+            Some(0) => {}
+            code => return Ok(ExitCode::from(code.and_then(|it| it.try_into().ok()).unwrap_or(2))),
+        }
+    }
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let first = args.files.first().and_then(|it| it.file_stem()).unwrap_or_default();
+    let first = first.to_string_lossy();
+    let name = first.split('.').next().unwrap_or("run");
+    let into = empty_directory(&args.directory(name)?)?;
+    write_json(&into.join(PLACES), &all)?;
+    perform(&into, &all, args.output.json)
+}
+
+/// Whether a directory is one of several places.
+pub fn is_at(directory: &Path) -> bool {
+    directory.join(PLACES).is_file()
+}
+
+/// The runs of such a directory, those that have begun.
+///
+/// **Errors**: what it says is of another version.
+pub fn runs(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let all = read(directory)?.places.into_iter().map(|one| directory.join(one.directory));
+    Ok(all.filter(|path| path.join("run.json").is_file()).collect())
+}
+
+fn read(directory: &Path) -> anyhow::Result<Places> {
+    let path = directory.join(PLACES);
+    let all: Places = read_json(&path)?;
+    ensure!(all.schema == SCHEMA, "{}: its schema is {}", path.display(), all.schema);
+    Ok(all)
+}
+
+/// Goes on where a run in several places was interrupted.
+pub fn resume(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let into = absolute(directory).context("the current directory is gone")?;
+    perform(&into, &read(&into)?, json)
+}
+
+fn perform(into: &Path, all: &Places, json: bool) -> anyhow::Result<ExitCode> {
+    let ending = Ending::new()?;
+    let mut worst = 0;
+    for one in &all.places {
+        let own = into.join(&one.directory);
+        let has_begun = own.join("run.json").is_file();
+        if has_begun && RunDir::open(&own)?.check_unfinished().is_err() {
+            continue;
+        }
+        say!("== {}", one.directory);
+        let mut command = if has_begun {
+            let mut command = program()?;
+            command.args(["run", "--continue"]).arg(&own);
+            command
+        } else {
+            let mut command = one.start(&all.here);
+            command.arg("--out").arg(&own);
+            command
+        };
+        if json {
+            command.stdout(Stdio::null());
+        }
+        let code = ended(command, &ending)?;
+        if ending.is_asked() {
+            let what = into.display();
+            say!("  hint: `timewire run --continue {what}` goes on with it");
+            bail!("{WORDS}; what was recorded until then is kept in {what}");
+        }
+        worst = worse(worst, code);
+        if code > 1 {
+            break;
+        }
+    }
+    if worst > 1 {
+        return Ok(ExitCode::from(worst));
+    }
+    let verdict = compare::of_places(&runs(into)?, Some(&into.join(PAGE)), json)?;
+    Ok(ExitCode::from(worse(worst, verdict)))
+}
+
+/// The code that says more: a host left changed, then a failure.
+fn worse(one: u8, other: u8) -> u8 {
+    let rank = |code: u8| [0, 1, 4, 2, 3].iter().position(|it| *it == code).unwrap_or(3);
+    if rank(one) < rank(other) { other } else { one }
+}
+
+/// Waits for a command, to which requests to end are handed on.
+fn ended(command: Command, ending: &Ending) -> anyhow::Result<u8> {
+    let mut child = spawn_leader(command).context("cannot start this program")?;
+    loop {
+        if let Some(status) = child.try_wait().context("cannot wait for a run")? {
+            return Ok(status.code().and_then(|code| code.try_into().ok()).unwrap_or(2));
+        }
+        if ending.is_asked_anew()
+            && let Ok(run) = Process::of(child.id())
+        {
+            run.ask_to_end().context("cannot ask a run to end")?;
+        }
+        std::thread::sleep(ASKED_EVERY);
+    }
+}
+
+const ASKED_EVERY: Duration = Duration::from_millis(20);
+
+impl OnePlace {
+    fn start(&self, here: &Path) -> Command {
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("timewire"));
+        let mut command = Command::new(program);
+        command.args(&self.command).current_dir(here);
+        command
+    }
+}
+
+fn program() -> anyhow::Result<Command> {
+    Ok(Command::new(std::env::current_exe().context("cannot find the path of this program")?))
+}
+
+/// The words of a run in this place, without those of its results.
+fn command(args: &Run, place: &Place) -> anyhow::Result<Vec<String>> {
+    let mut words = vec!["run".to_owned()];
+    for file in &args.files {
+        words.push(file.to_str().context("the name of a file is no text (UTF-8)")?.to_owned());
+    }
+    let path = match place {
+        Place::Hosts(path) => path.to_str().context("the name of a file is no text (UTF-8)")?,
+        place => place::word(place),
+    };
+    words.extend(["--on".to_owned(), path.to_owned()]);
+    words.extend(args.request_in(place).options);
+    Ok(words)
+}
+
+/// The name of a place's directory.
+fn directory_of(place: &Place) -> String {
+    match place {
+        Place::Hosts(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        place => place::word(place).replace(':', "-"),
+    }
+}

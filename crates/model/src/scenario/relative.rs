@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Of which cases and loads a limit is, and limits that look at two of them.
+
+use super::model::{Metric, ReferenceRule};
+use super::network::{NetLimit, NetworkFile};
+use super::network_cases::NetworkCase;
+use super::several::Several;
+use super::value::{AtMost, Name};
+
+/// A limit of a value divided by that of another case or load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelativeLimit {
+    /// Its name; where its rule stands for several, with the stream, case and load behind it.
+    pub id: String,
+    /// What is judged.
+    pub metric: Metric,
+    /// The stream.
+    pub stream: Name,
+    /// The case.
+    pub case: String,
+    /// The load.
+    pub load: String,
+    /// The case with what the value is divided by.
+    pub to_case: String,
+    /// Its load.
+    pub to_load: String,
+    /// The largest good value.
+    pub at_most: AtMost,
+}
+
+impl NetLimit {
+    /// Whether it is about this case and load, or about all.
+    pub(super) fn is_about(&self, case: &str, load: &str) -> bool {
+        let named = |names: &Option<Several<Name>>, name: &str| {
+            names.as_ref().is_none_or(|all| all.all().iter().any(|it| it.as_str() == name))
+        };
+        named(&self.case, case) && named(&self.load, load)
+    }
+
+    /// Whether it is judged somewhere.
+    pub(super) fn is_judged(&self, stream: &Name, cases: &[NetworkCase]) -> bool {
+        match &self.relative_to {
+            Some(to) => !self.relative(to, stream, cases).is_empty(),
+            None => cases.iter().any(|it| self.is_about(&it.of, &it.load) && it.has(stream)),
+        }
+    }
+
+    /// Each network that it judges relative to another: that, and the case and load of the other.
+    fn relative<'a>(
+        &self,
+        to: &'a ReferenceRule,
+        stream: &Name,
+        cases: &'a [NetworkCase],
+    ) -> Vec<(&'a NetworkCase, &'a str, &'a str)> {
+        let own = cases.iter().filter(|it| self.is_about(&it.of, &it.load) && it.has(stream));
+        let with_other = own.map(|it| {
+            let case = to.case.as_ref().map_or(it.of.as_str(), Name::as_str);
+            (it, case, to.load.as_ref().map_or(it.load.as_str(), Name::as_str))
+        });
+        // A value relative to itself says nothing.
+        let other = |own: &NetworkCase, case: &str, load: &str| {
+            let mut all = cases.iter().filter(|it| it.variant == own.variant);
+            all.find(|it| it.of == case && it.load == load && it.has(stream))
+        };
+        with_other
+            .filter(|(it, case, load)| (it.of.as_str(), it.load.as_str()) != (case, load))
+            .filter_map(|(it, case, load)| Some((it, other(it, case, load)?.case.as_str(), load)))
+            .collect()
+    }
+}
+
+/// The limits that look at two networks: of each rule one for each of its streams, cases and loads,
+/// where there are both.
+pub(super) fn relative_limits(file: &NetworkFile, cases: &[NetworkCase]) -> Vec<RelativeLimit> {
+    let mut all = Vec::new();
+    for limit in &file.limits {
+        let Some(to) = &limit.relative_to else { continue };
+        let of = |stream| limit.relative(to, stream, cases).into_iter().map(move |it| (stream, it));
+        let own: Vec<_> = limit.streams().iter().flat_map(of).collect();
+        let several = own.len() > 1;
+        all.extend(own.into_iter().map(|(stream, (it, to_case, to_load))| RelativeLimit {
+            id: match several {
+                true => format!("{}-{stream}-{}-{}", limit.id, it.case, it.load),
+                false => limit.id.to_string(),
+            },
+            metric: limit.metric,
+            stream: stream.clone(),
+            case: it.case.clone(),
+            load: it.load.clone(),
+            to_case: to_case.to_owned(),
+            to_load: to_load.to_owned(),
+            at_most: limit.at_most,
+        }));
+    }
+    all
+}
