@@ -197,19 +197,15 @@ pub struct Baseline {
 impl Baseline {
     /// Opens it before anything is run.
     ///
-    /// **Errors**: it is no run directory, or has no case of these scenarios.
-    pub fn open(path: &Path, limits: Limits, scripts: &[Script]) -> anyhow::Result<Baseline> {
+    /// **Errors**: it is no run directory, or has none of these cases.
+    pub fn open(
+        path: &Path,
+        limits: Limits,
+        mut cases: impl Iterator<Item = String>,
+    ) -> anyhow::Result<Baseline> {
         let directory = RunDir::open(path)?;
         let there = directory.meta()?.cases;
-        let is_there = |script: &Script| {
-            let (name, experiment) = (&script.scenario.name, &script.scenario.experiment);
-            let mut ids = experiment.cases.iter().flat_map(|case| {
-                let id = move |load| format!("{name}/{}/{load}", case.name);
-                experiment.loads.iter().map(id)
-            });
-            ids.any(|id| there.contains(&id))
-        };
-        if !scripts.iter().any(is_there) {
+        if !cases.any(|id| there.contains(&id)) {
             anyhow::bail!(
                 "the baseline {} has no case of these networks; it has {}",
                 path.display(),
@@ -235,6 +231,16 @@ impl Baseline {
         }
         Ok(exit_code(&comparison))
     }
+}
+
+/// The cases of scenarios.
+pub fn cases_of(scripts: &[Script]) -> impl Iterator<Item = String> {
+    scripts.iter().flat_map(|script| {
+        let (name, experiment) = (&script.scenario.name, &script.scenario.experiment);
+        experiment.cases.iter().flat_map(move |case| {
+            experiment.loads.iter().map(move |load| format!("{name}/{}/{load}", case.name))
+        })
+    })
 }
 
 fn exit_code(comparison: &Comparison) -> ExitCode {

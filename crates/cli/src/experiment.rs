@@ -169,7 +169,7 @@ impl Run {
             ("--quick", self.quick && !can_be_quick),
             ("--trace", self.trace),
             ("--backend", self.backend.is_some()),
-            ("--baseline", self.baseline.is_some()),
+            ("--baseline", self.baseline.is_some() && !can_be_quick),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
             Some(("--trace", _)) if self.place.on == Place::Sim => anyhow::bail!(
@@ -316,7 +316,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     experiment::check_backends(&scripts, backend)?;
     // The process that only records for another leaves this to it.
     let baseline = match (&args.baseline, &args.place.record_for) {
-        (Some(path), None) => Some(Baseline::open(path, args.limits, &scripts)?),
+        (Some(path), None) => Some(Baseline::open(path, args.limits, compare::cases_of(&scripts))?),
         _ => None,
     };
     if args.dry_run {

@@ -16,6 +16,7 @@ use serde_json::Value as Json;
 use timewire_agent::controller::Connect;
 use timewire_agent::sweep::{self, Reach};
 use timewire_base::{Span, StationName, Utc, Verdict};
+use timewire_capture::summary::Summary;
 use timewire_host::doctor::Probe;
 use timewire_lab::privilege;
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
@@ -31,7 +32,7 @@ use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
 use timewire_tsn::file::ParseFile;
 
-use crate::compare;
+use crate::compare::{self, Baseline};
 use crate::doctor::on_hosts::Preflight;
 use crate::ending::{Ending, WORDS};
 use crate::experiment::{self, Run, same_name};
@@ -49,7 +50,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     args.refuse_options_of_scenarios("network files", true)?;
     // The simulator has a use for the seed by itself.
     let seed = args.limits.seed.filter(|_| args.place.on != Place::Sim);
-    compare::Limits { seed, ..args.limits }.refuse()?;
+    let limits = compare::Limits { seed, ..args.limits };
+    if args.baseline.is_none() {
+        limits.refuse()?;
+    }
     args.place.check()?;
     if args.place.record_for.is_some() {
         return record(&args.directory("")?);
@@ -57,6 +61,9 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let files = read(args)?;
     let names: Vec<&str> = files.iter().map(|it| it.network.base.name.as_str()).collect();
     let name = names.join(", ");
+    let ids = files.iter().flat_map(|it| it.network.cases.iter().map(NetworkCase::id));
+    let baseline = args.baseline.as_deref().map(|path| Baseline::open(path, limits, ids));
+    let baseline = baseline.transpose()?;
     let ending = Ending::new()?;
     let Some(plans) = planned(files.iter().map(|it| &it.network), &ending)? else {
         return Ok(ExitCode::from(1));
@@ -85,7 +92,14 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             request: Some(request),
             resumes: args.resumed.is_some(),
         };
-        return sim::run_cases(&into, (&cases, &texts), told, &ending);
+        let code = sim::run_cases(&into, (&cases, &texts), told, &ending)?;
+        let Some(baseline) = baseline.filter(|_| !ending.is_asked()) else { return Ok(code) };
+        let directory = RunDir::open(&into.directory)?;
+        let summary = directory.summarise()?;
+        return Ok(match baseline.judge(&directory, summary, args.output.json)? {
+            ExitCode::SUCCESS => code,
+            worse => worse,
+        });
     }
     let networks: Vec<NetworkCase> =
         files.iter().flat_map(|it| &it.network.cases).cloned().collect();
@@ -163,7 +177,11 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(code.max(2)));
         }
     }
-    let is_well = tell(&directory, &cases, args.output.json)? && code == Some(0);
+    let summary = tell(&directory, &cases, args.output.json)?;
+    let mut is_well = summary.verdict == Verdict::Pass && code == Some(0);
+    if let Some(baseline) = baseline {
+        is_well &= baseline.judge(&directory, summary, args.output.json)? == ExitCode::SUCCESS;
+    }
     Ok(ExitCode::from(u8::from(!is_well)))
 }
 
@@ -247,12 +265,16 @@ fn quicken(network: &mut NetworkCases) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what came of every stream; whether all are as promised.
-fn tell(directory: &RunDir, cases: &[(NetworkCase, Compiled)], json: bool) -> anyhow::Result<bool> {
+/// Prints what came of every stream.
+fn tell(
+    directory: &RunDir,
+    cases: &[(NetworkCase, Compiled)],
+    json: bool,
+) -> anyhow::Result<Summary> {
     let (summary, report) = experiment::conclude(directory)?;
     if json {
         output::json(&summary)?;
-        return Ok(summary.verdict == Verdict::Pass);
+        return Ok(summary);
     }
     let mut told: Vec<String> = Vec::new();
     for (case, compiled) in cases {
@@ -274,7 +296,7 @@ fn tell(directory: &RunDir, cases: &[(NetworkCase, Compiled)], json: bool) -> an
     experiment::tell_relative(directory, &summary)?;
     output::print(&format!("verdict: {}\n", summary.verdict.word()))?;
     output::print(&format!("report:  {}\n", report.display()))?;
-    Ok(summary.verdict == Verdict::Pass)
+    Ok(summary)
 }
 
 /// A network's problem, and its plan.

@@ -124,7 +124,6 @@ pub fn run_cases(
     (seed, json): (Option<u64>, bool),
     ending: &Ending,
 ) -> anyhow::Result<ExitCode> {
-    let seed_of = |file: &NetworkFile| seed.unwrap_or(file.seed.get());
     let networks: Vec<NetworkCase> = cases.iter().map(|it| it.case.clone()).collect();
     let directory = match into.resumes {
         true => Directory::resume(&into.directory, &networks)?,
@@ -145,7 +144,7 @@ pub fn run_cases(
         }
         let (mut network, unread) = simulation::network(file, beside)?;
         unread.iter().for_each(|what| say!("note: {what}"));
-        network.seed = seed_of(file);
+        network.seed = case.seed(seed);
         let runs = Runs {
             runs: 1,
             jobs: 1,
@@ -160,7 +159,7 @@ pub fn run_cases(
         });
         progress.clear();
         let ran = told.map_err(|failed| failed.named(file))?;
-        let mut report = Report::of(file, seed_of(file), 1, &ran.outcome);
+        let mut report = Report::of(file, case.seed(seed), 1, &ran.outcome);
         ran.cut.iter().for_each(|cut| report.cut(cut, 1));
         report.not_read(unread);
         directory.finish_case(case, &report)?;

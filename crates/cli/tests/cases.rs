@@ -342,6 +342,30 @@ experiment:
 "#;
 
 #[test]
+fn t2_a_network_is_held_against_a_run_of_before() {
+    let scratch = Scratch::new();
+    let file = scratch.write("varied.yaml", VARIED);
+    let (before, same, worse) = (scratch.join("before"), scratch.join("same"), scratch.join("x"));
+    let run = |more: &[&str]| timewire(&[&["run", &file, "--on", "sim"], more].concat());
+    run(&["--out", &before]).done();
+    let said = run(&["--out", &same, "--baseline", &before]).done();
+    assert!(said.stdout.contains("\nagainst the baseline:\n"), "{said:?}");
+    assert!(!said.stdout.contains("environment differs"), "{said:?}");
+    assert!(Path::new(&same).join("comparison.html").exists());
+    fs::write(&file, VARIED.replace("[a, m], [m, b]", "{ between: [a, m], delay: 100us }, [m, b]"))
+        .unwrap();
+    let said = run(&["--out", &worse, "--baseline", &before]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.contains("verdict: WORSE"), "{said:?}");
+    fs::write(&file, VARIED.replace("name: varied", "name: other")).unwrap();
+    let said = run(&["--out", &scratch.join("none"), "--baseline", &before]);
+    assert!(said.code == Some(2) && said.stderr.contains("no case of these networks"), "{said:?}");
+    assert!(!scratch.path().join("none").exists());
+    let said = run(&["--tolerance", "5%"]);
+    assert!(said.stderr.contains("--baseline DIR"), "{said:?}");
+}
+
+#[test]
 fn t4_a_run_in_several_places_is_one_directory_and_goes_on() {
     if !has_kernel() {
         return;

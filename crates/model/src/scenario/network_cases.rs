@@ -86,6 +86,12 @@ impl NetworkCase {
         format!("{}/{}/{}", self.file.name, self.case, self.load)
     }
 
+    /// Its seed where this one is asked for: repetitions have those that follow.
+    pub fn seed(&self, asked: Option<u64>) -> u64 {
+        let more = self.variant.repeat.saturating_sub(1);
+        asked.map_or(self.file.seed.get(), |seed| seed.saturating_add(more))
+    }
+
     /// Whether a stream of this name runs in it, or a pipeline with messages of this name.
     pub(super) fn has(&self, stream: &Name) -> bool {
         self.file.streams.iter().any(|it| it.result_names().contains(stream))

@@ -134,20 +134,23 @@ impl Directory {
         seed: Option<u64>,
         request: Option<RunRequest>,
     ) -> Result<Directory, RunnerError> {
-        let first = &cases.first().context("a network file has a network")?.file;
+        let first_case = cases.first().context("a network file has a network")?;
+        let first = &first_case.file;
         let (_, text) = files.first().context("a network is of a file")?;
-        let of = |file: &NetworkFile| seed.unwrap_or(file.seed.get());
-        let mut directory = Directory::create(path, (first, text), (of(first), 1), None)?;
+        let of_first = (first_case.seed(seed), 1);
+        let mut directory = Directory::create(path, (first, text), of_first, None)?;
         directory.meta.cases = cases.iter().map(NetworkCase::id).collect();
         directory.meta.networks = files.iter().map(|(name, _)| name.clone()).collect();
         directory.meta.title = title(first, &directory.meta.networks);
         for (name, text) in files {
             write_network(&directory.run, name, text)?;
         }
-        let facts = cases.iter().flat_map(|case| environment(&case.file, of(&case.file), 1));
-        for fact in facts {
-            if !directory.meta.environment.contains(&fact) {
-                directory.meta.environment.push(fact);
+        let known = &mut directory.meta.environment;
+        for fact in cases.iter().flat_map(|case| environment(&case.file, case.seed(seed), 1)) {
+            match known.iter_mut().find(|it| (&it.area, &it.name) == (&fact.area, &fact.name)) {
+                Some(same) if same.value.split(", ").any(|it| it == fact.value) => {}
+                Some(other) => other.value += &format!(", {}", fact.value),
+                None => known.push(fact),
             }
         }
         for case in cases {
