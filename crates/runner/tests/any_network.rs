@@ -30,11 +30,13 @@ fn text(random: &mut Sequence) -> String {
     for bridge in 0..bridges {
         let more = of(random, &["", "", ", send: 5us", ", device: { launch_time: 50us }"]);
         let clock = of(random, &["", "", ", clock: { drift: 5ppm, sync: { error: 50ns } }"]);
-        let _ = writeln!(text, "- {{ name: s{bridge}{more}{clock} }}\n- t{bridge}");
+        let own = of(random, &["", "", ", phases: { run: [{ run: [a, '${v}'], name: a }] }"]);
+        let _ = writeln!(text, "- {{ name: s{bridge}{more}{clock}{own} }}\n- t{bridge}");
     }
     text += "bridges:\n";
     for bridge in 0..bridges {
-        let more = of(random, &["", "", ", cut_through: 64B", ", device: i226"]);
+        let phases = ", phases: { close: { after: 1ms, steps: [{ snapshot: s.json }] } }";
+        let more = of(random, &["", "", ", cut_through: 64B", ", device: i226", phases]);
         let _ = writeln!(text, "- {{ name: b{bridge}, forward: 2us{more} }}");
     }
     text += "links:\n";
@@ -116,8 +118,15 @@ fn text(random: &mut Sequence) -> String {
              - {{ name: y2, talker: t{last}, listeners: s0, size: 400B, kind: after, follows: y1 }}"
         );
     }
-    text +=
-        of(random, &["", "", "", "faults: [{ kind: babble, stream: x0, at: 1ms, duration: 1ms }]"]);
+    text += of(
+        random,
+        &["", "", "", "faults: [{ kind: babble, stream: x0, at: 1ms, duration: 1ms }]\n"],
+    );
+    // The steps above have the variable in any case.
+    text += of(random, &["experiment: { variables: [{ name: v, values: [1, 2] }] }\n", ""]);
+    if !text.ends_with("] }\n") {
+        text = text.replace("${v}", "v");
+    }
     text
 }
 
@@ -209,7 +218,12 @@ fn one((seed, text): (u64, &str), case: &NetworkCase, came_to: &mut BTreeMap<&st
         match network::compile(planned, site, &LaunchError::lab_uml()) {
             Ok(compiled) => {
                 let script = compiled.script();
-                script.unwrap_or_else(|error| panic!("seed {seed}, {place}: {error}\n{text}"));
+                let script =
+                    script.unwrap_or_else(|error| panic!("seed {seed}, {place}: {error}\n{text}"));
+                let trials = timewire_agent::sweep::trials(&script, "0");
+                let trials =
+                    trials.unwrap_or_else(|error| panic!("seed {seed}, {place}: {error}\n{text}"));
+                assert_eq!(trials.len(), 1, "seed {seed}, {place}\n{text}");
                 assert!(!compiled.promises.is_empty(), "seed {seed}, {place}");
                 *came_to.entry(place).or_default() += 1;
             }
