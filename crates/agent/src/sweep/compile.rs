@@ -423,32 +423,9 @@ impl Texts<'_> {
 
     /// The text with the values of the variables; `$${` stands for `${`.
     fn put_in(&self, text: &str) -> Result<String, DatapathError> {
-        let mut whole = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find("${") {
-            let (before, after) = (&rest[..at], &rest[at + 2..]);
-            if let Some(escaped) = before.strip_suffix('$') {
-                whole += escaped;
-                whole += "${";
-                rest = after;
-                continue;
-            }
-            whole += before;
-            let end =
-                after.find('}').ok_or_else(|| invalid(format!("`{text}`: `${{` has no end")))?;
-            let name = &after[..end];
-            let value = self.values.get(name).ok_or_else(|| {
-                let known: Vec<&str> = self.values.keys().map(String::as_str).collect();
-                invalid(format!(
-                    "`{text}`: there is no variable `{name}`; there are: {}. Write `$${{` for the \
-                     characters themselves",
-                    known.join(", ")
-                ))
-            })?;
-            whole += value;
-            rest = &after[end + 1..];
-        }
-        Ok(whole + rest)
+        let values = self.values.iter().map(|(name, value)| (&**name, &**value));
+        let wrong = |(why, hint)| invalid(format!("`{text}`: {why}: {hint}"));
+        scenario::with_values(text, values).map_err(wrong)
     }
 }
 
@@ -644,6 +621,6 @@ mod tests {
     #[test]
     fn t0_unknown_variables_are_told() {
         let error = trials(&script("${z}"), "0").unwrap_err().to_string();
-        assert!(error.contains("`z`") && error.contains("a, b, c"), "{error}");
+        assert!(error.contains("`z`") && error.contains("`a`, `b`, `c`"), "{error}");
     }
 }

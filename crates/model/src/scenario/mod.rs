@@ -68,7 +68,7 @@ pub use value::{
     AtMost, ByteCount, Capacity, Count, Drift, FormatVersion, Ipv4Prefix, LossShare, Name, Offset,
     Ppm, Text, Word,
 };
-pub use variants::{MAX_COMBINATIONS, Variant, combinations};
+pub use variants::{MAX_COMBINATIONS, Variant, combinations, with_values};
 
 use item::Reader;
 use network::NetworkCases;

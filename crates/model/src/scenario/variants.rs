@@ -113,7 +113,8 @@ impl Variant {
     fn put(&self, key: &str, node: &mut Node, problems: &mut Vec<Problem>) {
         match &mut node.value {
             Value::Scalar { text, plain } if text.contains("${") => {
-                match self.text(text) {
+                let values = self.values.iter().map(|(name, value)| (name.as_str(), &**value));
+                match with_values(text, values) {
                     Ok(whole) => {
                         // What is only a variable is a number where its value is one.
                         *plain |= text.starts_with("${") && text.find('}') == Some(text.len() - 1);
@@ -138,35 +139,43 @@ impl Variant {
             Value::Scalar { .. } | Value::Absent => {}
         }
     }
+}
 
-    /// The text with the values; `$${` stands for `${`.
-    fn text(&self, text: &str) -> Result<String, (String, String)> {
-        let mut whole = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find("${") {
-            let (before, after) = (&rest[..at], &rest[at + 2..]);
-            if let Some(escaped) = before.strip_suffix('$') {
-                whole += escaped;
-                whole += "${";
-                rest = after;
-                continue;
-            }
-            whole += before;
-            let hint = "write `${NAME}`, or `$${` for the characters themselves";
-            let Some(end) = after.find('}') else {
-                return Err(("`${` has no end".to_owned(), hint.to_owned()));
-            };
-            let (name, values) = (&after[..end], &self.values);
-            let Some((_, value)) = values.iter().find(|(known, _)| known.as_str() == name) else {
-                let known = listed(values.iter().map(|(name, _)| name.as_str()));
-                let hint = format!("the variables are: {known}; {hint}");
-                return Err((format!("there is no variable `{name}`"), hint));
-            };
-            whole += value;
-            rest = &after[end + 1..];
+/// A text with the values of variables; `$${` stands for `${`.
+///
+/// **Errors**: what is wrong, and what would be right: an unknown variable, or one without an end.
+pub fn with_values<'v>(
+    text: &str,
+    values: impl Iterator<Item = (&'v str, &'v str)> + Clone,
+) -> Result<String, (String, String)> {
+    let mut whole = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, after) = (&rest[..at], &rest[at + 2..]);
+        if let Some(escaped) = before.strip_suffix('$') {
+            whole += escaped;
+            whole += "${";
+            rest = after;
+            continue;
         }
-        Ok(whole + rest)
+        whole += before;
+        let hint = "write `${NAME}`, or `$${` for the characters themselves";
+        let Some(end) = after.find('}') else {
+            return Err(("`${` has no end".to_owned(), hint.to_owned()));
+        };
+        let name = &after[..end];
+        let Some((_, value)) = values.clone().find(|(known, _)| *known == name) else {
+            let known = listed(values.map(|(name, _)| name));
+            let hint = match known.is_empty() {
+                true => format!("there are no variables; {hint}"),
+                false => format!("the variables are: {known}; {hint}"),
+            };
+            return Err((format!("there is no variable `{name}`"), hint));
+        };
+        whole += value;
+        rest = &after[end + 1..];
     }
+    Ok(whole + rest)
 }
 
 record! {
