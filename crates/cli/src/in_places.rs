@@ -20,6 +20,8 @@ use timewire_sys::namespace::Process;
 use crate::compare;
 use crate::ending::{Ending, WORDS};
 use crate::experiment::Run;
+use crate::input;
+use crate::machine::RunMachine;
 use crate::place::{self, Place};
 
 /// What is run where.
@@ -29,6 +31,8 @@ struct Places {
     schema: String,
     /// The directory in which the commands are run.
     here: PathBuf,
+    /// The files, as they were read in the beginning: all places have the same.
+    files: Vec<(String, String)>,
     places: Vec<OnePlace>,
 }
 
@@ -71,12 +75,28 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         );
         all.push(OnePlace { directory, command: command(args, place)? });
     }
-    let all = Places { schema: SCHEMA.to_owned(), here, places: all };
+    ensure!(
+        !args.dry_run || !args.output.json,
+        "--dry-run with --json shows one place: write one `--on`"
+    );
+    let hosts = places.iter().filter_map(|place| match place {
+        Place::Hosts(path) => Some(path),
+        _ => None,
+    });
+    let files = args.files.iter().chain(hosts).map(|path| {
+        let name = path.to_str().context("the name of a file is no text (UTF-8)")?.to_owned();
+        Ok((name, input::text(path)?))
+    });
+    let files = files.collect::<anyhow::Result<_>>()?;
+    let all = Places { schema: SCHEMA.to_owned(), here, files, places: all };
     // What one place cannot do is told before another one begins.
+    for place in places.iter().filter(|it| matches!(it, Place::LabUml | Place::LabQemu)) {
+        RunMachine::find(&args.place.with(place))?;
+    }
     for one in &all.places {
         let mut asked = one.start(&all.here);
         asked.arg("--dry-run");
-        if !args.dry_run || args.output.json {
+        if !args.dry_run {
             asked.stdout(Stdio::null());
         }
         if args.dry_run {
@@ -103,12 +123,22 @@ pub fn is_at(directory: &Path) -> bool {
     directory.join(PLACES).is_file()
 }
 
-/// The runs of such a directory, those that have begun.
+/// The runs of such a directory, those of which a case came to its end.
 ///
-/// **Errors**: what it says is of another version.
+/// **Errors**: what it says is of another version, or a run cannot be read.
 pub fn runs(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let all = read(directory)?.places.into_iter().map(|one| directory.join(one.directory));
-    Ok(all.filter(|path| path.join("run.json").is_file()).collect())
+    let mut all = Vec::new();
+    for one in read(directory)?.places {
+        let path = directory.join(&one.directory);
+        let run = path.join("run.json").is_file().then(|| RunDir::open(&path)).transpose()?;
+        let has_any =
+            |run: &RunDir| run.meta().map(|it| it.cases.iter().any(|id| run.has_ended(id)));
+        match run.as_ref().map(has_any).transpose()? {
+            Some(true) => all.push(path),
+            _ => say!("note: in {} no case came to its end", one.directory),
+        }
+    }
+    Ok(all)
 }
 
 fn read(directory: &Path) -> anyhow::Result<Places> {
@@ -121,7 +151,26 @@ fn read(directory: &Path) -> anyhow::Result<Places> {
 /// Goes on where a run in several places was interrupted.
 pub fn resume(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let into = absolute(directory).context("the current directory is gone")?;
-    perform(&into, &read(&into)?, json)
+    let all = read(&into)?;
+    ensure!(
+        all.here.is_dir(),
+        "{}: the directory {} in which it began is gone",
+        into.display(),
+        all.here.display()
+    );
+    for (name, text) in &all.files {
+        let path = all.here.join(name);
+        let now = input::text(&path).with_context(|| {
+            format!("{} goes on with the files that it began with", into.display())
+        })?;
+        ensure!(
+            now == *text,
+            "{} is not what it was when {} began; run it anew, with another --out",
+            path.display(),
+            into.display()
+        );
+    }
+    perform(&into, &all, json)
 }
 
 fn perform(into: &Path, all: &Places, json: bool) -> anyhow::Result<ExitCode> {
@@ -149,7 +198,7 @@ fn perform(into: &Path, all: &Places, json: bool) -> anyhow::Result<ExitCode> {
         let code = ended(command, &ending)?;
         if ending.is_asked() {
             let what = into.display();
-            say!("  hint: `timewire run --continue {what}` goes on with it");
+            say!("  hint: `timewire run --continue {what}` goes on in all places that are left");
             bail!("{WORDS}; what was recorded until then is kept in {what}");
         }
         worst = worse(worst, code);
@@ -157,11 +206,16 @@ fn perform(into: &Path, all: &Places, json: bool) -> anyhow::Result<ExitCode> {
             break;
         }
     }
-    if worst > 1 {
-        return Ok(ExitCode::from(worst));
+    let runs = runs(into)?;
+    if !runs.is_empty() {
+        let verdict = compare::of_places(&runs, Some(&into.join(PAGE)), json)?;
+        worst = worse(worst, verdict);
     }
-    let verdict = compare::of_places(&runs(into)?, Some(&into.join(PAGE)), json)?;
-    Ok(ExitCode::from(worse(worst, verdict)))
+    if worst > 1 {
+        let what = into.display();
+        say!("  hint: `timewire run --continue {what}` goes on in all places that are left");
+    }
+    Ok(ExitCode::from(worst))
 }
 
 /// The code that says more: a host left changed, then a failure.

@@ -171,6 +171,11 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             return Err(RunnerError::EndRequested { path: directory.path().to_owned() }.into());
         }
         (Some(code), _) => {
+            let ended = cases.iter().filter(|(case, _)| is_kept(case)).cloned();
+            let ended: CompiledCases = ended.collect();
+            if !ended.is_empty() {
+                tell(&directory, &ended, args.output.json)?;
+            }
             let what = directory.path().display();
             say!("  what was recorded until then is kept in {what}");
             say!("  hint: `timewire run --continue {what}` goes on with it");
@@ -488,11 +493,20 @@ fn record(directory: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Carries out one case in its directory; its exit code.
-type CarryOut<'a> = dyn FnMut(&Compiled, &Path) -> anyhow::Result<u8> + 'a;
+/// Carries out one case in its directory.
+type CarryOut<'a> = dyn FnMut(&Compiled, &Path) -> anyhow::Result<CarriedOut> + 'a;
 
-/// Carries the cases out, one after the other, until one does not come to its end; the largest of
-/// their exit codes. The records of each are some of the run as soon as it has ended.
+/// How a case ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CarriedOut {
+    /// Its exit code.
+    code: u8,
+    /// Others can be carried out all the same: something failed in this one alone.
+    goes_on: bool,
+}
+
+/// Carries the cases out, one after the other; the largest of their exit codes. The records of each
+/// are some of the run as soon as it has ended.
 fn carry_out_all(
     directory: &RunDir,
     all: &[(NetworkCase, Compiled)],
@@ -507,9 +521,10 @@ fn carry_out_all(
         if all.len() > 1 {
             say!("{number} of {}: {id}", all.len());
         }
-        worst = worst.max(carry_out(compiled, &directory.case_path(&id))?);
+        let ended = carry_out(compiled, &directory.case_path(&id))?;
+        worst = worst.max(ended.code);
         network::keep(directory, case, compiled)?;
-        if worst > 1 {
+        if !ended.goes_on {
             break;
         }
     }
@@ -517,18 +532,18 @@ fn carry_out_all(
 }
 
 /// Makes the network of one case and carries its experiment out.
-fn in_laboratory(compiled: &Compiled, into: &Path, of: Of) -> anyhow::Result<u8> {
+fn in_laboratory(compiled: &Compiled, into: &Path, of: Of) -> anyhow::Result<CarriedOut> {
     let made = laboratory::build(&compiled.script()?.file, of)?;
     carry_out(compiled, into, (&made.hosts, made.agents()), true)
 }
 
-/// Carries the experiment out on hosts; the exit code of that alone.
+/// Carries the experiment out on hosts; the end of that alone.
 fn carry_out(
     compiled: &Compiled,
     directory: &Path,
     (hosts, keys): (&HostsFile, &Path),
     are_disposable: bool,
-) -> anyhow::Result<u8> {
+) -> anyhow::Result<CarriedOut> {
     let mut script = compiled.script()?;
     script.clock_error = Some(compiled.launch_error.clock).filter(|clock| *clock > Span::ZERO);
     let program = std::env::current_exe().context("cannot find the path of this program")?;
@@ -545,9 +560,16 @@ fn carry_out(
     // Limits are told with those of the streams.
     let is_compared = outcome.results.iter().all(|it| it.not_compared.is_empty());
     if outcome.exit_code() > 1 || !is_compared {
-        stations::show(&outcome, &into, false)?;
+        say_text!("{}", stations::table(&outcome, &into));
     }
-    Ok(outcome.exit_code())
+    let code = outcome.exit_code();
+    // What keeps one from its begin keeps the others, too.
+    let failures = || outcome.results.iter().flat_map(|it| &it.failures);
+    let is_whole = outcome.results.len() == outcome.trials;
+    let has_begun = !failures().any(|why| why.starts_with("preflight"));
+    let is_asked = requests.take() || failures().any(|why| why.contains(WORDS));
+    let goes_on = code < 2 || code == 2 && is_whole && has_begun && !is_asked;
+    Ok(CarriedOut { code, goes_on })
 }
 
 /// The most steps of the search for a schedule: the same file has the same plan everywhere.

@@ -302,7 +302,11 @@ pub fn read_as(
 fn of_case(network: NetworkCases, case: Option<&str>) -> anyhow::Result<NetworkFile> {
     let Some(wanted) = case else {
         if network.has_experiment {
-            say!("note: this is the file as it stands; --case has the cases of its experiment");
+            let is_varied = network.cases.iter().any(|it| !it.variant.values.is_empty());
+            let with = if is_varied { " with the first value of each variable" } else { "" };
+            say!(
+                "note: this is the file as it stands{with}; --case has the cases of its experiment"
+            );
         }
         return Ok(network.base);
     };

@@ -104,6 +104,9 @@ pub fn script(path: &Path, what: &'static str) -> anyhow::Result<Script> {
     let (network, text) = input::read(path, FileKind::Steps, what, file::without_streams)?;
     if !network.written.has_steps_alone() {
         let kind = FileKind::of(&text).unwrap_or(FileKind::Network);
+        if kind == FileKind::Steps {
+            bail!("{}: its stations have `phases` without steps; {what}", path.display());
+        }
         return Err(input::other_kind(path, &kind, &FileKind::Steps.to_string()));
     }
     let beside = path.parent().map_or_else(PathBuf::new, Path::to_owned);
@@ -164,7 +167,8 @@ fn dry_run(script: &Script, json: bool) -> anyhow::Result<ExitCode> {
     output::print(&text)
 }
 
-fn table(summary: &Summary, directory: &Path) -> String {
+/// What came of an experiment, for people.
+pub fn table(summary: &Summary, directory: &Path) -> String {
     let mut text = String::new();
     for result in &summary.results {
         let TrialResult { number, values, failures, starts, left, .. } = result;

@@ -341,6 +341,29 @@ experiment:
   repeats: 2
 "#;
 
+/// A case that fails takes none of the others with it.
+#[test]
+fn t4_cases_after_one_that_fails_are_run() {
+    if !has_kernel() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let step = "sh, -c, 'test ${load} != 10Mbit -o -e $OK'";
+    let text = VARIED.replace("echo, \"${load}\"", &step.replace("$OK", &scratch.join("ok")));
+    let file = scratch.write("varied.yaml", &text);
+    let out = scratch.join("out");
+    let said = timewire(&["run", &file, "--on", "lab:uml", "--out", &out]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.stdout.contains("load=50Mbit #2"), "{said:?}");
+    assert!(!said.stdout.contains("load=10Mbit #1"), "{said:?}");
+    assert!(said.stderr.contains("run: a: `run load` failed: exit code 1"), "{said:?}");
+    assert!(said.stderr.contains("`timewire run --continue"), "{said:?}");
+    scratch.write("ok", "");
+    let said = timewire(&["run", "--continue", &out]).done();
+    assert!(said.stdout.contains("load=10Mbit #1"), "{said:?}");
+    assert!(said.stderr.contains("going on after 2 of 4 cases"), "{said:?}");
+}
+
 #[test]
 fn t2_a_network_is_held_against_a_run_of_before() {
     let scratch = Scratch::new();
@@ -392,7 +415,12 @@ fn t4_a_run_in_several_places_is_one_directory_and_goes_on() {
     run(Command::new("kill").args(["-TERM", &child.id().to_string()])).done();
     assert_eq!(child.wait().unwrap().code(), Some(2));
     let said = fs::read_to_string(&log).unwrap();
-    assert!(said.contains(&format!("`timewire run --continue {out}` goes on with it")), "{said}");
+    assert!(said.contains(&format!("`timewire run --continue {out}` goes on in all")), "{said}");
+    // Not with another file than the first place had.
+    fs::write(&file, VARIED.replace("64B", "65B")).unwrap();
+    let said = timewire(&["run", "--continue", &out]);
+    assert!(said.code == Some(2) && said.stderr.contains("is not what it was"), "{said:?}");
+    fs::write(&file, VARIED).unwrap();
     let said = timewire(&["run", "--continue", &out, "--json"]).done();
     assert!(!said.stderr.contains("== sim") && said.stderr.contains("== lab-uml"), "{said:?}");
     let places = said.json();

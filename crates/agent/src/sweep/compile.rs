@@ -338,7 +338,7 @@ impl Texts<'_> {
         let bytes = match String::from_utf8(self.beside.bytes(&from)?) {
             // What has a zero is no text, whatever else it is.
             Ok(text) if !text.contains('\0') => {
-                let text = self.put_in(&text)?;
+                let text = self.put_in_file(&from, &text)?;
                 // Its name and what is around it take less than what is left out here.
                 let json = |text: &String| serde_json::to_string(text).map_err(invalid);
                 if text.len() < MAX_TASK && json(&text)?.len() + 1_024 <= MAX_TASK {
@@ -418,7 +418,14 @@ impl Texts<'_> {
         let name = self.put_in(path.as_str())?;
         let text = String::from_utf8(self.beside.bytes(&name)?)
             .map_err(|_| invalid(format!("`{name}` is not text (UTF-8), as a network file is")))?;
-        self.put_in(&text)
+        self.put_in_file(&name, &text)
+    }
+
+    /// What is in a file, with the values.
+    fn put_in_file(&self, name: &str, text: &str) -> Result<String, DatapathError> {
+        let values = self.values.iter().map(|(name, value)| (&**name, &**value));
+        let wrong = |(why, hint)| invalid(format!("in the file `{name}`: {why}: {hint}"));
+        scenario::with_values(text, values).map_err(wrong)
     }
 
     /// The text with the values of the variables; `$${` stands for `${`.

@@ -26,7 +26,8 @@ pub(super) fn check(file: &NetworkFile, experiment: &NetExperiment, reader: &mut
     let variants = combinations.saturating_mul(repeats);
     if experiment.networks(variants) > MAX_CASES {
         let message = format!("more than {MAX_CASES} networks are too many for one run");
-        reader.fail_at("experiment.cases", message, "split the file");
+        let key = if is_varied { "experiment.variables" } else { "experiment.cases" };
+        reader.fail_at(key, message, "split the file");
     }
     if experiment.loads.is_empty() {
         return;

@@ -320,8 +320,15 @@ fn cases(
         change: default_value("{}"),
     }];
     let of_file = if experiment.cases.is_empty() { &only[..] } else { &experiment.cases };
+    // Of each case the limits of the file, with its values.
+    let mut rules = Vec::new();
     for (i, case) in of_file.iter().enumerate() {
-        for (variant, root) in variants {
+        for (number, (variant, root)) in variants.iter().enumerate() {
+            let own = match number {
+                0 => Some(base.limits.clone()),
+                _ => read(root, checks, &mut Reader::new(root.mark)).map(|it| it.limits),
+            };
+            rules.extend(experiment.loads.iter().map(|_| own.clone().unwrap_or_default()));
             match changed(root, i, case, checks) {
                 Ok(file) => cases.extend(experiment.loads.iter().map(|load| NetworkCase {
                     case: format!("{}{}", case.name, variant.suffix()),
@@ -342,7 +349,12 @@ fn cases(
     let mut names = BTreeSet::new();
     if let Some(same) = cases.iter().find(|it| !names.insert((&it.case, &it.load))) {
         let message = format!("two networks have the name `{}/{}`", same.case, same.load);
-        let hint = "let values of variables differ in more than their signs";
+        let hint = "let values of variables differ in more than signs, in their first letters";
+        reader.fail_at("experiment.variables", message, hint);
+    }
+    if let Some(long) = cases.iter().find(|it| it.case.len() > MAX_NAME) {
+        let message = format!("`{}` is too long for a directory", long.case);
+        let hint = "give variables shorter names, or vary fewer";
         reader.fail_at("experiment.variables", message, hint);
     }
     for case in &cases {
@@ -361,7 +373,7 @@ fn cases(
         reader.problems = once(problems);
         return None;
     }
-    let relative = relative_limits(&base, &cases);
+    let relative = relative_limits(&base, &cases, &rules);
     let (written, base) = (base.clone(), base.under(None, None));
     Some(NetworkCases { base, cases, relative, has_experiment: true, written })
 }
@@ -482,6 +494,8 @@ fn only_limits_of(root: &mut Node, case: &str) {
 const ONLY_CASE: &str = "network";
 /// Under what load it is.
 const ONLY_LOAD: &str = "all";
+/// Longest name of a case with its values. **Units**: bytes.
+const MAX_NAME: usize = 150;
 /// Most memory that the texts of all networks take together.
 const MAX_BYTES: usize = 256 << 20;
 

@@ -574,7 +574,10 @@ fn twice<'a>(
 fn pair(reader: &mut Reader, key: &str, ends: &[StationName]) -> bool {
     let right = ends.len() == 2 && ends[0] != ends[1];
     if !right {
-        let message = format!("a link has two ends, not {}", ends.len());
+        let message = match ends {
+            [one, _] => format!("a link of `{one}` with itself"),
+            _ => format!("a link has two ends, not {}", ends.len()),
+        };
         reader.fail_at(key, message, "name two different ones, such as [alpha, bridge]");
     }
     right

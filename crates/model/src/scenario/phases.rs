@@ -175,6 +175,10 @@ impl NodePhases {
 
     pub(super) fn check(&self, at: &str, reader: &mut Reader) {
         for (name, phase) in self.all() {
+            if phase.steps.is_empty() && (phase.after > Span::ZERO || phase.order.get() > 0) {
+                let hint = "write `steps`, or remove it";
+                reader.fail_at(&format!("{at}.{name}"), "it has no steps".to_owned(), hint);
+            }
             for (i, step) in phase.steps.iter().enumerate() {
                 step.check(&format!("{at}.{name}.steps[{i}]"), reader);
             }
@@ -278,6 +282,13 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
                 reader.fail_at(&format!("{at}.{key}"), message, "write a number such as 0.5");
             }
         }
+        let number = |limit: &Option<Word>| limit.as_ref()?.as_str().parse::<f64>().ok();
+        if let (Some(least), Some(most)) = (number(&check.at_least), number(&check.at_most))
+            && least > most
+        {
+            let message = format!("no number is at least {least} and at most {most}");
+            reader.fail_at(&format!("{at}.at_most"), message, "write one that is not smaller");
+        }
         if check.at_least.is_none() && check.at_most.is_none() {
             let message = "it limits nothing".to_owned();
             reader.fail_at(&at, message, "write `at_least`, `at_most` or both");
@@ -324,6 +335,9 @@ fn check_place(file: &NetworkFile, reader: &mut Reader) {
     refuse("experiment.cases", is_compared, message, "write `experiment.variables`");
     refuse("duration", file.duration != Span::from_secs(1), message, "remove it");
     refuse("warm_up", file.warm_up > Span::ZERO, message, "remove it");
+    refuse("tolerance", file.tolerance > Span::ZERO, message, "remove it");
+    refuse("sync_error", file.sync_error > Span::ZERO, message, "remove it");
+    refuse("reserve", file.reserve.is_some(), message, "remove it");
     refuse("schedule", file.schedule.is_some(), message, hint);
     refuse("ports", !file.ports.is_empty(), message, hint);
     refuse("faults", !file.faults.is_empty(), message, hint);
@@ -566,6 +580,10 @@ links:
             ("  together:", "  cases: [{name: a}]\n  together:", "experiment.cases"),
             ("seed: 3", "duration: 5s", "duration"),
             ("seed: 3", "warm_up: 5ms", "warm_up"),
+            ("seed: 3", "tolerance: 5ns", "tolerance"),
+            ("seed: 3", "sync_error: 5ns", "sync_error"),
+            (", at_most: 0", ", at_least: 2, at_most: 1", "checks[0].at_most"),
+            ("[{stop: listen}]", "[]", "stations[1].phases.close"),
             ("seed: 3", "schedule: {slots: [talker], transmit: 1ms}", "schedule"),
             ("seed: 3", "ports: [{of: [talker]}]", "ports"),
             ("seed: 3", "faults: [{kind: master-lost, at: 0s, duration: 1s}]", "faults"),

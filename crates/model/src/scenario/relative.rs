@@ -70,15 +70,29 @@ impl NetLimit {
 }
 
 /// The limits that look at two networks: of each rule one for each of its streams, cases and loads,
-/// where there are both.
-pub(super) fn relative_limits(file: &NetworkFile, cases: &[NetworkCase]) -> Vec<RelativeLimit> {
+/// where there are both. `rules` has those of each case, as its values make them.
+pub(super) fn relative_limits(
+    file: &NetworkFile,
+    cases: &[NetworkCase],
+    rules: &[Vec<NetLimit>],
+) -> Vec<RelativeLimit> {
     let mut all = Vec::new();
-    for limit in &file.limits {
-        let Some(to) = &limit.relative_to else { continue };
-        let of = |stream| limit.relative(to, stream, cases).into_iter().map(move |it| (stream, it));
-        let own: Vec<_> = limit.streams().iter().flat_map(of).collect();
+    for (i, first) in file.limits.iter().enumerate().filter(|(_, it)| it.relative_to.is_some()) {
+        let mut own = Vec::new();
+        for number in 0..first.streams().len() {
+            for (case, rules) in cases.iter().zip(rules) {
+                let Some(limit) = rules.get(i) else { continue };
+                let (Some(to), Some(stream)) = (&limit.relative_to, limit.streams().get(number))
+                else {
+                    continue;
+                };
+                let of_case = limit.relative(to, stream, cases).into_iter();
+                let of_case = of_case.filter(|(it, ..)| std::ptr::eq(*it, case));
+                own.extend(of_case.map(|it| (limit, stream, it)));
+            }
+        }
         let several = own.len() > 1;
-        all.extend(own.into_iter().map(|(stream, (it, to_case, to_load))| RelativeLimit {
+        all.extend(own.into_iter().map(|(limit, stream, (it, to_case, to_load))| RelativeLimit {
             id: match several {
                 true => format!("{}-{stream}-{}-{}", limit.id, it.case, it.load),
                 false => limit.id.to_string(),

@@ -59,6 +59,8 @@ pub fn combinations(variables: &[Variable], together: &[Vec<Name>]) -> Vec<Vec<(
     all
 }
 
+/// Most characters of a value in the name of a case, which is one of a directory.
+const MAX_IN_NAME: usize = 24;
 /// Most combinations of values.
 pub const MAX_COMBINATIONS: usize = 9_999;
 
@@ -67,7 +69,7 @@ impl Variant {
     pub(super) fn suffix(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let of = |(name, value): &(Name, String)| {
-            let value: String = value.chars().map(plain).collect();
+            let value: String = value.chars().map(plain).take(MAX_IN_NAME).collect();
             format!("-{name}-{}", value.trim_matches('-'))
         };
         let values: String = self.values.iter().map(of).collect();
@@ -233,7 +235,7 @@ pub(super) fn variants(root: &Node) -> Result<Vec<Variant>, Vec<Problem>> {
 mod tests {
     use super::super::further::NothingFurther;
     use super::super::network::{NetTraffic, NetworkCases};
-    use super::super::{ScenarioError, ScenarioErrors};
+    use super::super::{AtMost, ScenarioError, ScenarioErrors};
 
     const GOOD: &str = r#"
 timewire: 1
@@ -287,6 +289,19 @@ limits:
     }
 
     #[test]
+    fn t0_limits_that_look_at_two_cases_have_the_values_of_each() {
+        let text = GOOD.replace("[1, 2] }", "[1, 2] }\n    - { name: ratio, values: [0.5, 5] }");
+        let text = text.replace("at_most: 0.5", "at_most: \"${ratio}\"");
+        let all = parse(&text).unwrap();
+        assert_eq!(all.relative.len(), 8);
+        for limit in &all.relative {
+            let most = if limit.case.ends_with("ratio-5") { 5_000_000 } else { 500_000 };
+            let AtMost::Ratio(ppm) = limit.at_most else { panic!("{limit:?}") };
+            assert_eq!(ppm.get(), most, "{limit:?}");
+        }
+    }
+
+    #[test]
     fn t0_repetitions_have_seeds_of_their_own() {
         let from = GOOD.find("  cases").unwrap();
         let cases = &GOOD[from..GOOD.find("limits").unwrap()];
@@ -308,7 +323,7 @@ limits:
             ("[10Mbit, 1Gbit]", "[10Mbit, fast]", "links[0].rate", "in the case `plain`: `fast`"),
             ("[10Mbit, 1Gbit]", "[10Mbit, 10mbit]", "links[0].rate", "10mbit"),
             ("size: \"${size}B\"", "size: 64B", "experiment.variables", "the name `plain-rate"),
-            ("values: [64, 128]", "from: 1, to: 200", "experiment.cases", "more than 256"),
+            ("values: [64, 128]", "from: 1, to: 200", "experiment.variables", "more than 256"),
             ("values: [64, 128]", "values: []", "experiment.variables[1]", "neither a list"),
         ] {
             let mut text = GOOD.replacen(from, to, 1);
