@@ -61,6 +61,22 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     if let Some((option, _)) = refused.iter().find(|(_, is_given)| *is_given) {
         bail!("{option} is not for runs in several places: run it with one `--on`");
     }
+    let has = |is: fn(&Place) -> bool| places.iter().any(is);
+    let machine = has(|it| matches!(it, Place::LabUml | Place::LabQemu));
+    let of_places = [
+        ("--kernel", args.place.kernel.is_some(), machine),
+        ("--time", args.place.time.is_some(), has(|it| *it == Place::LabUml)),
+        (
+            "--clock-error",
+            args.place.clock_error.is_some(),
+            has(|it| matches!(it, Place::Hosts(_))),
+        ),
+        ("--seed", args.limits.seed.is_some(), has(|it| *it == Place::Sim)),
+    ];
+    if let Some((option, ..)) = of_places.iter().find(|(_, is_given, has)| *is_given && !has) {
+        bail!("{option} is for none of these places: leave it out");
+    }
+    compare::Limits { seed: None, ..args.limits }.refuse()?;
     for (kind, what) in [(FileKind::Steps, "phases"), (FileKind::Programs, "programs")] {
         ensure!(!args.has(kind), "{what} without streams run in one place: write one `--on`");
     }

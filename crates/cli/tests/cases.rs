@@ -269,7 +269,7 @@ stations:
   - name: a
     phases:
       setup: [{ snapshot: host.json }, { put: note.txt, from: below/note.txt }]
-      run: [{ run: [cat, note.txt], name: said }]
+      run: [{ run: [cat, note.txt], name: said }, { run: [date, "+%s%N"], name: soon }]
   - name: b
     phases:
       close: [{ run: [echo, "8"], name: queues }]
@@ -317,10 +317,14 @@ fn t4_stations_do_steps_of_their_own_beside_the_streams() {
     let end: Json =
         serde_json::from_str(&fs::read_to_string(records.join("../end.json")).unwrap()).unwrap();
     let start = end["starts"][0]["at"].as_i64();
-    let late: i64 = record("m/late.out").trim().parse().unwrap();
-    // Its clock is UTC, the instant TAI: they differ by whole seconds.
-    let after = (late - start.unwrap_or_else(|| panic!("{end:#}"))).rem_euclid(1_000_000_000);
-    assert!((50_000_000..60_000_000).contains(&after), "{after}");
+    // The clock is UTC, the instant TAI: they differ by whole seconds.
+    let after = |name: &str| {
+        let at: i64 = record(name).trim().parse().unwrap();
+        (at - start.unwrap_or_else(|| panic!("{end:#}"))).rem_euclid(1_000_000_000)
+    };
+    assert!((50_000_000..60_000_000).contains(&after("m/late.out")));
+    // While its messages are sent, which takes 200 ms.
+    assert!(after("a/soon.out") < 20_000_000);
     let said = timewire(&["run", &file, "--on", "sim", "--out", &scratch.join("sim")]).done();
     assert!(said.stderr.contains("nothing of `phases`"), "{said:?}");
 }
@@ -442,6 +446,8 @@ fn t4_a_run_in_several_places_is_one_directory_and_goes_on() {
     assert!(said.stderr.contains("`timewire compare --places"), "{said:?}");
     let said = timewire(&["run", &file, "--on", "sim", "--on", "sim", "--out", &out]);
     assert!(said.stderr.contains("name each once"), "{said:?}");
+    let said = timewire(&["run", &file, "--on", "sim", "--on", "lab:uml", "--clock-error", "1us"]);
+    assert!(said.stderr.contains("--clock-error is for none of these places"), "{said:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 use timewire_model::scenario::orchestrated::{Orchestrated, StationPart};
 use timewire_model::scenario::phases::{CheckSpec, PhaseSpec, RetryAfter, StepSpec};
-use timewire_model::scenario::{self, MAX_COMBINATIONS, Name, Text, Word};
+use timewire_model::scenario::{self, FileKind, MAX_COMBINATIONS, Name, Text, Word};
 use timewire_sys::beneath::Beneath;
 
 use super::{CLOCK_ERROR, Script};
@@ -418,7 +418,13 @@ impl Texts<'_> {
         let name = self.put_in(path.as_str())?;
         let text = String::from_utf8(self.beside.bytes(&name)?)
             .map_err(|_| invalid(format!("`{name}` is not text (UTF-8), as a network file is")))?;
-        self.put_in_file(&name, &text)
+        let text = self.put_in_file(&name, &text)?;
+        match FileKind::of(&text) {
+            Some(kind @ (FileKind::Hosts | FileKind::Steps | FileKind::Written(_))) => {
+                Err(invalid(format!("`{name}` is {kind}, not a network file with host settings")))
+            }
+            _ => Ok(text),
+        }
     }
 
     /// What is in a file, with the values.
@@ -561,6 +567,23 @@ mod tests {
             let error = told(from).unwrap_err().to_string();
             assert!(error.contains(why), "{from}: {error}");
         }
+        fs::remove_dir_all(&beside).unwrap();
+    }
+
+    #[test]
+    fn t1_only_host_settings_are_applied() {
+        let beside = std::env::temp_dir().join(format!("tw-apply-{}", std::process::id()));
+        fs::create_dir_all(&beside).unwrap();
+        fs::write(beside.join("good"), "timewire: 1\nkind: network\n").unwrap();
+        fs::write(beside.join("hosts"), "kind: hosts\nstations: []\n").unwrap();
+        let told = |name: &str| {
+            let text = script("").text.replace("steps: [", &format!("steps: [{{apply: {name}}}, "));
+            let file = Orchestrated::parse("e", &text).unwrap();
+            trials(&Script::new(file, beside.clone()), "0").map(drop).map_err(|it| it.to_string())
+        };
+        told("good").unwrap();
+        let error = told("hosts").unwrap_err();
+        assert_eq!(error, "`hosts` is a hosts file, not a network file with host settings");
         fs::remove_dir_all(&beside).unwrap();
     }
 

@@ -299,8 +299,8 @@ fn numbers(
     let json: Json = serde_json::from_str(&text)
         .or_else(|_| serde_json::from_str(text.lines().last().unwrap_or_default()))
         .map_err(|error| format!("{}: no JSON: {error}", path.display()))?;
-    let found = all_at(&json, value);
-    let numbers: Option<Vec<f64>> = found.into_iter().map(Json::as_f64).collect();
+    let found = all_at(&json, value).into_iter();
+    let numbers: Option<Vec<f64>> = found.map(|it| it.and_then(Json::as_f64)).collect();
     match numbers.as_deref() {
         None | Some([]) => Err(format!("no number at {value}")),
         Some([first, rest @ ..]) => {
@@ -309,10 +309,13 @@ fn numbers(
     }
 }
 
-/// What is at a JSON pointer, of which `*` stands for every entry of a list or group.
-fn all_at<'j>(json: &'j Json, pointer: &str) -> Vec<&'j Json> {
-    let Some((before, after)) = pointer.split_once("/*") else {
-        return json.pointer(pointer).into_iter().collect();
+/// What is at a JSON pointer, of which `*` stands for every entry of a list or group; nothing where
+/// an entry does not have it.
+fn all_at<'j>(json: &'j Json, pointer: &str) -> Vec<Option<&'j Json>> {
+    let is_whole = |at: &usize| matches!(pointer.as_bytes().get(at + 2), None | Some(b'/'));
+    let star = pointer.match_indices("/*").map(|(at, _)| at).find(is_whole);
+    let Some((before, after)) = star.map(|at| (&pointer[..at], &pointer[at + 2..])) else {
+        return vec![json.pointer(pointer)];
     };
     let below: Vec<&Json> = match json.pointer(before) {
         Some(Json::Array(all)) => all.iter().collect(),
@@ -332,12 +335,16 @@ mod tests {
     #[test]
     fn t0_a_place_of_a_record_may_stand_for_several() {
         let json = serde_json::json!({"a": [{"n": 3}, {"n": -1}], "b": {"x": 2, "*": 5}});
-        let numbers =
-            |at: &str| all_at(&json, at).into_iter().filter_map(Json::as_i64).collect::<Vec<_>>();
-        assert_eq!(numbers("/a/*/n"), [3, -1]);
-        assert_eq!(numbers("/a/1/n"), [-1]);
-        assert_eq!(numbers("/b/*"), [5, 2]);
-        assert!(numbers("/a/*/m").is_empty() && numbers("/c/*").is_empty());
+        let numbers = |at: &str| {
+            let found = all_at(&json, at).into_iter();
+            found.map(|it| it.and_then(Json::as_i64)).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers("/a/*/n"), [Some(3), Some(-1)]);
+        assert_eq!(numbers("/a/1/n"), [Some(-1)]);
+        assert_eq!(numbers("/b/*"), [Some(5), Some(2)]);
+        assert_eq!(numbers("/b/*x"), [None]);
+        assert_eq!(numbers("/a/*/m"), [None, None]);
+        assert!(numbers("/c/*").is_empty());
     }
 
     #[test]

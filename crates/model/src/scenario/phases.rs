@@ -13,6 +13,7 @@ use super::network_cases::NetExperiment;
 use super::record::{choice, default_value, record};
 use super::several::Several;
 use super::value::{Count, Name, Text, Word};
+use super::variants::with_values;
 
 record! {
     /// What a station or bridge does in a run beside what follows from the file, phase by phase.
@@ -259,6 +260,7 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
         check_variables(&experiment.variables, &experiment.together, reader);
     }
     check_place(file, reader);
+    check_texts(file, reader);
     for (i, check) in file.checks.iter().enumerate() {
         let at = format!("checks[{i}]");
         let nodes = file.phases().map(|(name, _)| name.as_str());
@@ -361,6 +363,66 @@ fn check_place(file: &NetworkFile, reader: &mut Reader) {
         refuse(&key("clock"), it.clock != right, message, "remove it");
         refuse(&key("forward"), !zero(&it.forward), message, "remove it");
         refuse(&key("cut_through"), it.cut_through.is_some(), message, "remove it");
+    }
+}
+
+/// Steps name variables that there are, and programs that were started, each once.
+fn check_texts(file: &NetworkFile, reader: &mut Reader) {
+    let varied = file.experiment.iter().flat_map(|it| &it.variables);
+    let firsts =
+        varied.filter_map(|it| Some((it.name.to_string(), it.texts().into_iter().next()?)));
+    let firsts: Vec<(String, String)> = firsts.collect();
+    // The network of a case has no experiment, and its steps have its variables all the same.
+    let are_known = file.experiment.is_some() || file.has_steps_alone();
+    let mut text = |key: String, text: &str| {
+        if !are_known {
+            return Some(text.to_owned());
+        }
+        let values = firsts.iter().map(|(name, value)| (&**name, &**value));
+        let told = |(why, hint): (String, String)| reader.fail_at(&key, why, &hint);
+        with_values(text, values).map_err(told).ok()
+    };
+    let mut problems = Vec::new();
+    for (key, phases) in file.keyed_phases() {
+        let mut started = BTreeSet::new();
+        for (name, phase) in phases.all() {
+            for (i, step) in phase.steps.iter().enumerate() {
+                let at = |what: &str| format!("{key}.{name}.steps[{i}].{what}");
+                for (what, words) in [("run", &step.run), ("start", &step.start)] {
+                    for (n, word) in words.iter().flatten().enumerate() {
+                        text(at(&format!("{what}[{n}]")), word.as_str());
+                    }
+                }
+                let files = [("put", &step.put), ("from", &step.from), ("apply", &step.apply)];
+                for (what, of) in files.into_iter().chain([("snapshot", &step.snapshot)]) {
+                    of.iter().for_each(|of| drop(text(at(what), of.as_str())));
+                }
+                let program = step.name.as_ref().and_then(|it| text(at("name"), it.as_str()));
+                if let Some(program) = program
+                    && !started.insert(program.clone())
+                {
+                    let why = format!("a second program `{program}` on this station");
+                    problems.push((at("name"), why, "its output would replace the other's"));
+                }
+                for (what, of) in [("wait", &step.wait), ("stop", &step.stop)] {
+                    let program = of.as_ref().and_then(|of| text(at(what), of.as_str()));
+                    // Beside streams there are programs of theirs, too.
+                    if let Some(program) = program.filter(|_| file.has_steps_alone())
+                        && !started.contains(&program)
+                    {
+                        let why = format!("no program `{program}` is started before");
+                        problems.push((at(what), why, "name one of `run` or `start`"));
+                    }
+                }
+            }
+        }
+    }
+    problems.into_iter().for_each(|(key, why, hint)| reader.fail_at(&key, why, hint));
+    for (i, check) in file.checks.iter().enumerate().filter(|_| are_known) {
+        let values = firsts.iter().map(|(name, value)| (&**name, &**value));
+        if let Err((why, hint)) = with_values(check.record.as_str(), values) {
+            reader.fail_at(&format!("checks[{i}].record"), why, &hint);
+        }
     }
 }
 
@@ -564,6 +626,15 @@ links:
             (", name: listen}", "}", "stations[1].phases.open.steps[0]"),
             ("stop: listen", "stop: listen, wait: listen", step),
             ("stop: listen", "put: a", step),
+            ("stop: listen", "stop: heard", "stations[1].phases.close.steps[0].stop"),
+            ("'${rate}'", "'${speed}'", "stations[0].phases.run.steps[0].run[2]"),
+            ("'${rate}'", "'${rate'", "stations[0].phases.run.steps[0].run[2]"),
+            (
+                "{start: [timewire, listen]",
+                "{run: [a], name: listen}, {start: [timewire, listen]",
+                "stations[1].phases.open.steps[1].name",
+            ),
+            ("record: listen.out", "record: '${x}.out'", "checks[0].record"),
             ("stop: listen", "snapshot: a, accept: [1]", step),
             ("start: [timewire, listen]", "start: []", "stations[1].phases.open.steps[0]"),
             (", at_most: 0", "", "checks[0]"),

@@ -459,10 +459,14 @@ impl Compiler<'_> {
         let timeout = (self.file.duration + answered + Span::from_secs(60)).to_string();
         let senders = self.senders(name, routes);
         let own = talks.len() + senders.values().filter(|it| it.end.is_some()).count();
+        let node = self.file.stations.iter().find(|it| it.name == *name);
+        let own_phases = node.and_then(|it| it.phases.as_ref());
+        // What a station does by itself is done while its programs send.
+        let is_alone = own == 1 && own_phases.is_none_or(|it| it.run.steps.is_empty());
         let mut during = |program: &str, words: Json| {
-            let verb = if own == 1 { "run" } else { "start" };
+            let verb = if is_alone { "run" } else { "start" };
             run.push(json!({verb: words, "name": program, "accept": [1], "timeout": timeout}));
-            if own > 1 {
+            if !is_alone {
                 finish.push(json!({"wait": program, "timeout": timeout}));
             }
         };
@@ -492,8 +496,7 @@ impl Compiler<'_> {
         for (phase, steps) in phases.into_iter().filter(|(_, steps)| !steps.is_empty()) {
             station["phases"][phase] = json!({"steps": steps});
         }
-        let own = self.file.stations.iter().find(|it| it.name == *name);
-        own.and_then(|it| it.phases.as_ref()).iter().for_each(|it| add_own(&mut station, it));
+        own_phases.iter().for_each(|it| add_own(&mut station, it));
         station
     }
 
