@@ -5,6 +5,7 @@
 //! Not here: a run in one place (`network`, `experiment`), the comparison (`compare`).
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf, absolute};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -110,7 +111,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         RunMachine::find(&args.place.with(place))?;
     }
     for one in &all.places {
-        let mut asked = one.start(&all.here);
+        let mut asked = program(&all.here, &one.command)?;
         asked.arg("--dry-run");
         if !args.dry_run {
             asked.stdout(Stdio::null());
@@ -165,7 +166,9 @@ fn read(directory: &Path) -> anyhow::Result<Places> {
 }
 
 /// Goes on where a run in several places was interrupted.
-pub fn resume(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
+pub fn resume(directory: &Path, args: &Run) -> anyhow::Result<ExitCode> {
+    ensure!(args.baseline.is_none(), "--baseline is not for runs in several places");
+    args.limits.refuse()?;
     let into = absolute(directory).context("the current directory is gone")?;
     let all = read(&into)?;
     ensure!(
@@ -186,7 +189,7 @@ pub fn resume(directory: &Path, json: bool) -> anyhow::Result<ExitCode> {
             into.display()
         );
     }
-    perform(&into, &all, json)
+    perform(&into, &all, args.output.json)
 }
 
 fn perform(into: &Path, all: &Places, json: bool) -> anyhow::Result<ExitCode> {
@@ -195,19 +198,20 @@ fn perform(into: &Path, all: &Places, json: bool) -> anyhow::Result<ExitCode> {
     for one in &all.places {
         let own = into.join(&one.directory);
         let has_begun = own.join("run.json").is_file();
-        if has_begun && RunDir::open(&own)?.check_unfinished().is_err() {
-            continue;
+        if has_begun {
+            let run = RunDir::open(&own)?;
+            // One that cannot be read is not one that has ended.
+            run.meta()?;
+            if run.check_unfinished().is_err() {
+                continue;
+            }
         }
         say!("== {}", one.directory);
-        let mut command = if has_begun {
-            let mut command = program()?;
-            command.args(["run", "--continue"]).arg(&own);
-            command
-        } else {
-            let mut command = one.start(&all.here);
-            command.arg("--out").arg(&own);
-            command
+        let mut command = match has_begun {
+            true => program(&all.here, ["run", "--continue"])?,
+            false => program(&all.here, [&one.command[..], &["--out".to_owned()]].concat())?,
         };
+        command.arg(&own);
         if json {
             command.stdout(Stdio::null());
         }
@@ -258,17 +262,15 @@ fn ended(command: Command, ending: &Ending) -> anyhow::Result<u8> {
 
 const ASKED_EVERY: Duration = Duration::from_millis(20);
 
-impl OnePlace {
-    fn start(&self, here: &Path) -> Command {
-        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("timewire"));
-        let mut command = Command::new(program);
-        command.args(&self.command).current_dir(here);
-        command
-    }
-}
-
-fn program() -> anyhow::Result<Command> {
-    Ok(Command::new(std::env::current_exe().context("cannot find the path of this program")?))
+/// This program in a directory.
+fn program(
+    here: &Path,
+    words: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> anyhow::Result<Command> {
+    let path = std::env::current_exe().context("cannot find the path of this program")?;
+    let mut command = Command::new(path);
+    command.args(words).current_dir(here);
+    Ok(command)
 }
 
 /// The words of a run in this place, without those of its results.

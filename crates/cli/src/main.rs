@@ -90,8 +90,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             experiment::demo(&args)
         }
         Command::Run(args) if args.resumed.as_deref().is_some_and(in_places::is_at) => {
-            let directory = args.resumed.unwrap_or_default();
-            in_places::resume(&directory, args.output.json)
+            let directory = args.resumed.clone().unwrap_or_default();
+            in_places::resume(&directory, &args)
         }
         Command::Run(args) if args.resumed.is_some() => {
             run_files(experiment::resumed::asked(args)?)

@@ -425,6 +425,14 @@ fn t4_a_run_in_several_places_is_one_directory_and_goes_on() {
     let said = timewire(&["run", "--continue", &out]);
     assert!(said.code == Some(2) && said.stderr.contains("is not what it was"), "{said:?}");
     fs::write(&file, VARIED).unwrap();
+    let said = timewire(&["run", "--continue", &out, "--baseline", &out]);
+    assert!(said.stderr.contains("--baseline is not for runs in several places"), "{said:?}");
+    let of_sim = Path::new(&out).join("sim/run.json");
+    let meta = fs::read(&of_sim).unwrap();
+    fs::write(&of_sim, "{").unwrap();
+    let said = timewire(&["run", "--continue", &out]);
+    assert!(said.code == Some(2) && said.stderr.contains("run.json"), "{said:?}");
+    fs::write(&of_sim, meta).unwrap();
     let said = timewire(&["run", "--continue", &out, "--json"]).done();
     assert!(!said.stderr.contains("== sim") && said.stderr.contains("== lab-uml"), "{said:?}");
     let places = said.json();

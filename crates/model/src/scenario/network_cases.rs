@@ -320,15 +320,21 @@ fn cases(
         change: default_value("{}"),
     }];
     let of_file = if experiment.cases.is_empty() { &only[..] } else { &experiment.cases };
-    // Of each case the limits of the file, with its values.
+    // The limits of the file with the values of each variant; the first is read already.
+    let mut limits = vec![base.limits.clone()];
+    for (_, root) in variants.iter().skip(1) {
+        let mut reader = Reader::new(root.mark);
+        limits.extend(read(root, checks, &mut reader).map(|it| it.limits));
+        problems.append(&mut reader.problems);
+    }
+    if !problems.is_empty() {
+        reader.problems = once(problems);
+        return None;
+    }
     let mut rules = Vec::new();
     for (i, case) in of_file.iter().enumerate() {
-        for (number, (variant, root)) in variants.iter().enumerate() {
-            let own = match number {
-                0 => Some(base.limits.clone()),
-                _ => read(root, checks, &mut Reader::new(root.mark)).map(|it| it.limits),
-            };
-            rules.extend(experiment.loads.iter().map(|_| own.clone().unwrap_or_default()));
+        for ((variant, root), limits) in variants.iter().zip(&limits) {
+            rules.extend(experiment.loads.iter().map(|_| limits.clone()));
             match changed(root, i, case, checks) {
                 Ok(file) => cases.extend(experiment.loads.iter().map(|load| NetworkCase {
                     case: format!("{}{}", case.name, variant.suffix()),

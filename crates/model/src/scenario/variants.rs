@@ -320,7 +320,7 @@ limits:
         for (from, to, key, message) in [
             ("${rate}", "${speed}", "links[0].rate", "there is no variable `speed`"),
             ("${rate}", "${rate", "links[0].rate", "`${` has no end"),
-            ("[10Mbit, 1Gbit]", "[10Mbit, fast]", "links[0].rate", "in the case `plain`: `fast`"),
+            ("[10Mbit, 1Gbit]", "[10Mbit, fast]", "links[0].rate", "`fast` is no quantity"),
             ("[10Mbit, 1Gbit]", "[10Mbit, 10mbit]", "links[0].rate", "10mbit"),
             ("size: \"${size}B\"", "size: 64B", "experiment.variables", "the name `plain-rate"),
             ("values: [64, 128]", "from: 1, to: 200", "experiment.variables", "more than 256"),
