@@ -16,16 +16,19 @@ use super::{Observed, Thread};
 use crate::HostError;
 use crate::apply::applied;
 use crate::journal::{self, boot_id, own_netns};
-use crate::snapshot::{KERNEL_THREADS_UNSEEN, Snapshot};
+use crate::snapshot::source::{Live, Output, Question, Source, with_own_sysfs};
+use crate::snapshot::{KERNEL_THREADS_UNSEEN, Reading, Snapshot};
 use crate::tool::{self, Tool};
 
-/// Parts of a snapshot's settings that belong to the process that reads them, or are read here in
-/// whole.
-const NOT_OF_THE_HOST: [&[&str]; 6] = [
+/// Parts of a snapshot's settings that belong to the process that reads them, are the kernel's own
+/// or are read here in whole.
+const NOT_OF_THE_HOST: [&[&str]; 7] = [
     &["host", "privilege"],
     &["host", "tools"],
     &["host", "sysctls"],
     &["host", "clock", "timer_slack_ns"],
+    // The kernel drops those that turn out to be worse.
+    &["host", "clock", "available_sources"],
     &["host", "scheduling", "locked_memory_bytes"],
     &["host", "scheduling", "rt_priority_limit"],
 ];
@@ -57,7 +60,8 @@ impl Observed {
     /// **Errors**: interfaces cannot be listed, or the records of changes cannot be read.
     pub fn of_this_host() -> Result<Observed, HostError> {
         let mut unknown = BTreeMap::new();
-        let settings = serde_json::to_value(Snapshot::of_this_host(&[])?.settings);
+        let settings = with_own_sysfs(|| Snapshot::read(&Changeable, &[]))?.settings;
+        let settings = serde_json::to_value(settings);
         let mut settings = settings.expect("invariant: settings have a form in JSON");
         // Programs of a namespace that does not see them cannot change them either.
         let softirq = settings.pointer("/host/softirq_threads/unreadable");
@@ -102,6 +106,47 @@ impl Observed {
     pub fn is_of_another_boot(&self) -> bool {
         boot_id().is_ok_and(|boot| boot != self.boot)
     }
+}
+
+/// This host, not asked for what no command changes. A process for each answer, of a score for every
+/// interface, is most of the time of an observation.
+struct Changeable;
+
+impl Source for Changeable {
+    fn read(&self, path: &str) -> Reading<String> {
+        Live.read(path)
+    }
+
+    fn list(&self, path: &str) -> Reading<Vec<String>> {
+        Live.list(path)
+    }
+
+    fn link(&self, path: &str) -> Reading<String> {
+        Live.link(path)
+    }
+
+    fn run(&self, words: &[&str]) -> Reading<Output> {
+        let lasts = match words {
+            // The version of a tool; the counters of a driver.
+            [_, "-V" | "-v" | "--version"] | ["ethtool", "-S", _] => true,
+            // The loopback interface has no hardware.
+            ["ethtool", option, "lo"] => *option != "-k",
+            ["ethtool", "lo"] => true,
+            _ => false,
+        };
+        if lasts { not_asked() } else { Live.run(words) }
+    }
+
+    fn ask(&self, question: Question<'_>) -> Reading<Value> {
+        match question {
+            Question::KernelConfig => not_asked(),
+            other => Live.ask(other),
+        }
+    }
+}
+
+fn not_asked<T>() -> Reading<T> {
+    Reading::Absent("no command changes it".to_owned())
 }
 
 fn remove(value: &mut Value, path: &[&str]) {

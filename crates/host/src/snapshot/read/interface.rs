@@ -9,7 +9,8 @@ use super::ip::{self, number, text};
 use super::{ethtool, served, tc};
 use crate::snapshot::Reading;
 use crate::snapshot::model::{
-    Bpf, BpfProgram, GatedCredit, InterfaceCounters, InterfaceSettings, InterfaceState, RxTxFilters,
+    Bpf, BpfProgram, GatedCredit, InterfaceCounters, InterfaceSettings, InterfaceState,
+    QdiscSettings, RxTxFilters,
 };
 use crate::snapshot::source::{KernelThread, Merge, Output, Question, Source};
 
@@ -60,7 +61,7 @@ impl Reader<'_> {
             upper: text(link, "master").map(str::to_owned),
             vlan: ip::vlan(link),
             classes: self.classes(name),
-            filters: self.filters(name),
+            filters: self.filters(name, qdiscs.known().map(|qdiscs| &*qdiscs.settings)),
             bpf: self.bpf(name, link),
             features: self.ethtool(name, &["-k"]).parse(|text| ethtool::features(&text)),
             private_flags: self
@@ -142,9 +143,19 @@ impl Reader<'_> {
         self.listed(&["class", "show", "dev", name]).map(tc::made_by_hand)
     }
 
-    fn filters(&self, name: &str) -> Reading<BTreeMap<String, Vec<Value>>> {
+    /// Frames that come in and go out pass filters only where a queueing discipline holds these.
+    fn filters(
+        &self,
+        name: &str,
+        qdiscs: Option<&[QdiscSettings]>,
+    ) -> Reading<BTreeMap<String, Vec<Value>>> {
+        let holds = |qdisc: &QdiscSettings| ["ingress", "clsact"].contains(&&*qdisc.kind);
+        let places = match qdiscs {
+            Some(qdiscs) if !qdiscs.iter().any(holds) => &["root"][..],
+            _ => &["root", "ingress", "egress"],
+        };
         let mut found = BTreeMap::new();
-        for place in ["root", "ingress", "egress"] {
+        for &place in places {
             let words = ["filter", "show", "dev", name, place];
             let words = if place == "root" { &words[..4] } else { &words[..] };
             match self.listed(words) {
