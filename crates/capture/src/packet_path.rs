@@ -105,6 +105,8 @@ pub struct CaptureInfo {
     /// The collector sets [`Flags::ALONE`](crate::event::Flags::ALONE). Without it, a socket is
     /// believed to be empty when the capture begins.
     pub tells_alone: bool,
+    /// The reason of drops of a packet for which the kernel has no protocol (`UNHANDLED_PROTO`).
+    pub unhandled: Option<u64>,
 }
 
 impl CaptureInfo {
@@ -112,7 +114,11 @@ impl CaptureInfo {
     pub fn of(header: &CaptureHeader) -> CaptureInfo {
         let hooks = header.hooks.iter().filter_map(|name| Hook::from_name(name)).collect();
         let tells_alone = header.meta.get("alone").is_some_and(|value| value == "yes");
-        CaptureInfo { hooks, losses: Vec::new(), tells_alone }
+        let named = |(key, name): (&String, &String)| {
+            (name == "UNHANDLED_PROTO").then(|| key.strip_prefix("drop.")?.parse().ok()).flatten()
+        };
+        let unhandled = header.meta.iter().find_map(named);
+        CaptureInfo { hooks, losses: Vec::new(), tells_alone, unhandled }
     }
 
     /// Everything is watched and nothing was lost.

@@ -8,7 +8,7 @@
 //! ambiguous, and the figures are of the others.
 //!
 //! - *Driver*: the mark of the sending station's MAC; without a MAC, the event that the driver of
-//!   the station's interface to the segment is given the frame.
+//!   one of the station's interfaces to the network is given the frame.
 //! - *Stack*: the first event at the receiving station that its stack takes the frame in.
 //!
 //! Not here: the whole way of each packet (`packet_path`), taking captures (`timewire-runner`).
@@ -23,21 +23,44 @@ use crate::event::{Event, Hook};
 use crate::summary::{ProcessingSummary, TracedSummary};
 use timewire_stats::Distribution;
 
-/// Points at which programs of a run send a message. The value of the mark is the stream's port.
-pub const SENT: [&str; 4] = ["REMOTE_STIMULUS_SENT", "client.send", "server.send", "talker.send"];
+/// Points at which programs of a run send a message. The value of the mark is the stream's port,
+/// but for `talk.send`, whose tag has the stream's number.
+pub const SENT: [&str; 5] =
+    ["REMOTE_STIMULUS_SENT", "client.send", "server.send", "talker.send", "talk.send"];
 /// Points at which they have read one.
-pub const RECEIVED: [&str; 4] =
-    ["REMOTE_STIMULUS_RECD", "client.receive", "server.receive", "listener.receive"];
+pub const RECEIVED: [&str; 5] = [
+    "REMOTE_STIMULUS_RECD",
+    "client.receive",
+    "server.receive",
+    "listener.receive",
+    "listen.received",
+];
 /// The point at which a MAC hands a frame to the device.
 pub const MAC_TRANSMIT: &str = "mac.transmit";
-/// What the header's `meta` calls the name of the stations' interfaces to the segment.
+/// What the header's `meta` calls the names of the stations' interfaces to the network, with a
+/// space between them.
 pub const LINK: &str = "link";
+
+/// How the messages of a stream are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// By the port that is the value of its marks.
+    Port(u64),
+    /// By the number that they carry; as they come to this station. All packets of the capture
+    /// are of numbered streams, then.
+    Number {
+        /// The number.
+        stream: u16,
+        /// The station.
+        listener: String,
+    },
+}
 
 /// What is asked of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The streams, each by its port.
-    pub streams: Vec<(u64, String)>,
+    /// The streams, with their names.
+    pub streams: Vec<(Known, String)>,
     /// Messages count that are sent from here on,
     pub from: Instant<Tai>,
     /// up to here.
@@ -50,8 +73,12 @@ pub struct Wanted {
 #[derive(Clone, Debug)]
 pub struct Processing {
     wanted: Wanted,
-    /// For each station, the index of its interface to the segment.
-    links: BTreeMap<Station, u32>,
+    /// Of the tag of a packet, what tells its message.
+    of_tag: u64,
+    /// Their names.
+    stations: BTreeMap<Station, String>,
+    /// Of each station, the indices of its interfaces to the network.
+    links: BTreeSet<(Station, u32)>,
     /// By capture and number.
     points: BTreeMap<(usize, u64), What>,
     messages: BTreeMap<u64, Message>,
@@ -92,10 +119,13 @@ struct At {
     at_ns: i64,
 }
 
+/// The number of a stream and that of its message, without the addresses.
+const OF_STREAM: u64 = 0x7fff_ffff_ffff;
+
 /// What was seen of one message.
 #[derive(Clone, Debug, Default)]
 struct Message {
-    /// With the port.
+    /// With the port, or the number of the stream.
     sent: Vec<(At, u64)>,
     received: Vec<(At, u64)>,
     mac: Vec<At>,
@@ -121,8 +151,12 @@ enum Without {
 impl Processing {
     /// Without captures yet.
     pub fn new(wanted: Wanted) -> Processing {
+        let is_numbered =
+            wanted.streams.iter().any(|(known, _)| matches!(known, Known::Number { .. }));
         Processing {
-            links: BTreeMap::new(),
+            of_tag: if is_numbered { OF_STREAM } else { u64::MAX },
+            stations: BTreeMap::new(),
+            links: BTreeSet::new(),
             wanted,
             points: BTreeMap::new(),
             messages: BTreeMap::new(),
@@ -134,9 +168,12 @@ impl Processing {
 
     /// Takes the header of a capture.
     pub fn header(&mut self, capture: usize, header: &CaptureHeader) {
-        let Some(link) = header.meta.get(LINK) else { return };
+        let links: Vec<&str> =
+            header.meta.get(LINK).into_iter().flat_map(|it| it.split(' ')).collect();
         for (station, number) in header.stations.iter().zip(0..) {
-            let found = station.interfaces.iter().find(|(_, name)| *name == link);
+            self.stations.insert((capture, number), station.name.clone());
+            let found =
+                station.interfaces.iter().filter(|(_, name)| links.contains(&name.as_str()));
             self.links.extend(found.map(|(index, _)| ((capture, number), *index)));
         }
     }
@@ -170,27 +207,29 @@ impl Processing {
             return;
         }
         let at = At { station: (capture, event.station), at_ns };
-        let link = self.links.get(&at.station).copied();
+        let is_link = self.links.contains(&(at.station, event.interface));
         let what = match event.hook {
             Hook::Marker => match self.points.get(&(capture, event.object)) {
                 Some(what) => Some(*what),
                 None => return,
             },
-            Hook::DriverStart if link == Some(event.interface) => None,
+            Hook::DriverStart if is_link => None,
             Hook::StackReceive => None,
             _ => return,
         };
-        if self.messages.len() >= MAX_MESSAGES && !self.messages.contains_key(&event.tag) {
+        let tag = event.tag & self.of_tag;
+        let of = if self.of_tag == OF_STREAM { tag >> 32 } else { event.aux };
+        if self.messages.len() >= MAX_MESSAGES && !self.messages.contains_key(&tag) {
             self.left_out += 1;
             return;
         }
-        let message = self.messages.entry(event.tag).or_default();
+        let message = self.messages.entry(tag).or_default();
         let points = match (what, event.hook) {
             (Some(What::Sent), _) => {
-                return keep(&mut message.sent, (at, event.aux), &mut self.left_out);
+                return keep(&mut message.sent, (at, of), &mut self.left_out);
             }
             (Some(What::Received), _) => {
-                return keep(&mut message.received, (at, event.aux), &mut self.left_out);
+                return keep(&mut message.received, (at, of), &mut self.left_out);
             }
             (Some(What::MacTransmit), _) => &mut message.mac,
             (None, Hook::DriverStart) => &mut message.driver,
@@ -204,23 +243,28 @@ impl Processing {
         let lost: u64 = self.losses.values().flat_map(BTreeMap::values).map(|it| it.lost).sum();
         // For what had no room nothing is known, either.
         let lost = lost.saturating_add(self.left_out);
-        let of = |(port, name): &(u64, String)| self.stream(*port, name);
+        let of = |(known, name): &(Known, String)| self.stream(known, name);
         let streams = self.wanted.streams.iter().map(of).collect();
         TracedSummary { captures, page, lost, streams }
     }
 
-    fn stream(&self, port: u64, name: &str) -> ProcessingSummary {
+    fn stream(&self, known: &Known, name: &str) -> ProcessingSummary {
+        let (of_stream, listener) = match known {
+            Known::Port(port) => (*port, None),
+            Known::Number { stream, listener } => (u64::from(*stream), Some(listener)),
+        };
+        let is_there = |at: &At| listener.is_none() || self.stations.get(&at.station) == listener;
         let (mut sent, mut incomplete, mut ambiguous) = (0, 0, 0);
         let mut whole = Vec::new();
         for message in self.messages.values() {
-            let Some((first, _)) = message.sent.iter().find(|(_, of)| *of == port) else {
+            let Some((first, _)) = message.sent.iter().find(|(_, of)| *of == of_stream) else {
                 continue;
             };
             if !self.measures(first.at_ns) {
                 continue;
             }
             sent += 1;
-            match message.joined() {
+            match message.joined(&is_there) {
                 Ok(found) => whole.push(found),
                 Err(Without::Incomplete) => incomplete += 1,
                 Err(Without::Ambiguous) => ambiguous += 1,
@@ -261,9 +305,11 @@ impl Processing {
 }
 
 impl Message {
-    fn joined(&self) -> Result<Whole, Without> {
-        let (sent, port) = only(&self.sent)?;
-        let (received, to) = only(&self.received)?;
+    /// As it came to one of these stations.
+    fn joined(&self, is_there: &dyn Fn(&At) -> bool) -> Result<Whole, Without> {
+        let (sent, of) = only(&self.sent)?;
+        let received = self.received.iter().filter(|(at, _)| is_there(at));
+        let (received, to) = only(&received.copied().collect::<Vec<_>>())?;
         let at_sender = |all: &[At]| -> Vec<At> {
             all.iter().copied().filter(|at| at.station == sent.station).collect()
         };
@@ -274,7 +320,7 @@ impl Message {
         let stack = here.min_by_key(|at| at.at_ns).ok_or(Without::Incomplete)?;
         let times = [sent.at_ns, driver.at_ns, stack.at_ns, received.at_ns];
         // What is not in this order does not belong together.
-        if port != to || sent.station == received.station || !times.is_sorted() {
+        if of != to || sent.station == received.station || !times.is_sorted() {
             return Err(Without::Ambiguous);
         }
         let [sent_ns, driver_ns, stack_ns, received_ns] = times;

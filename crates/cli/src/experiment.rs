@@ -162,20 +162,23 @@ impl Run {
     pub fn refuse_options_of_scenarios(
         &self,
         files: &str,
-        can_be_quick: bool,
+        has_streams: bool,
     ) -> anyhow::Result<()> {
         let given = [
-            ("--continue", self.resumed.is_some() && !can_be_quick),
-            ("--quick", self.quick && !can_be_quick),
-            ("--trace", self.trace),
+            ("--continue", self.resumed.is_some() && !has_streams),
+            ("--quick", self.quick && !has_streams),
+            ("--trace", self.trace && (!has_streams || self.place.on == Place::Sim)),
             ("--backend", self.backend.is_some()),
-            ("--baseline", self.baseline.is_some() && !can_be_quick),
+            ("--baseline", self.baseline.is_some() && !has_streams),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
             Some(("--trace", _)) if self.place.on == Place::Sim => anyhow::bail!(
                 "--trace of a simulation is an option of `timewire sim FILE --out DIR`; `run` \
                  traces kernels"
             ),
+            Some(("--trace", _)) => {
+                anyhow::bail!("--trace is for networks with streams on kernels, not for {files}")
+            }
             Some((option, _)) => {
                 anyhow::bail!("{option} is for networks of one segment on kernels, not for {files}")
             }
@@ -330,6 +333,9 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         _ => names.join(", "),
     };
     let (quick, trace, seed) = (args.quick, args.trace, args.limits.seed);
+    if let Some(obstacle) = place::no_trace(&args.place.on).filter(|_| trace) {
+        return place::refuse(&names[0], &args.place, &[obstacle], args.output.json);
+    }
     let directory = args.directory(&names[0])?;
     let into = Destination {
         directory,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use serde_json::Value as Json;
 use timewire_agent::controller::Connect;
-use timewire_agent::sweep::{self, Reach};
+use timewire_agent::sweep::{self, Marks, Reach};
 use timewire_base::{Span, StationName, Utc, Verdict};
 use timewire_capture::summary::Summary;
 use timewire_host::doctor::Probe;
@@ -25,7 +25,9 @@ use timewire_plan::file::{self, FileProblem};
 use timewire_plan::model::Plan;
 use timewire_plan::synth::{Budget, Options, Planner};
 use timewire_plan::words::Refusals;
-use timewire_runner::network::{self, Begun, Compiled, LaunchError, Obstacle, Planned, Site};
+use timewire_runner::network::{
+    self, Begun, Compiled, LaboratoryTrace, LaunchError, Obstacle, Planned, Site,
+};
 use timewire_runner::rundir::{Destination, RunDir, RunEnd, RunRequest};
 use timewire_runner::{RunnerError, host_part};
 use timewire_sys::clock;
@@ -41,7 +43,7 @@ use crate::machine::RunMachine;
 use crate::output;
 use crate::place::{self, Place, Where};
 use crate::sim::{self, SimCase};
-use crate::stations::laboratory::Of;
+use crate::stations::laboratory::{Laboratory, Of};
 use crate::stations::{self, laboratory};
 
 /// Exit code 0: every stream was as promised; 1: one was not, or has no reservation; 4: the place
@@ -109,6 +111,18 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
         }
     };
+    if args.trace {
+        if let Some(obstacle) = place::no_trace(&args.place.on) {
+            return place::refuse(&name, &args.place, &[obstacle], args.output.json);
+        }
+        let hosts = match &args.place.on {
+            Place::Hosts(path) => Some(place::hosts(path, "nothing was run")?.0),
+            _ => None,
+        };
+        for (case, compiled) in &mut cases {
+            compiled.trace(&case.file, hosts.as_ref().map_or(Site::Laboratory, Site::Hosts))?;
+        }
+    }
     for (case, compiled) in &mut cases {
         let of = files.iter().find(|it| it.network.base.name == case.file.name);
         let beside = of.map_or(Path::new("."), |it| &*it.beside);
@@ -123,7 +137,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         // Talkers have a real-time policy.
         let disciplines = disciplines(&cases).into_iter();
         let probes = disciplines.filter_map(|kind| Probe::by_id(&format!("qdisc.{kind}")));
-        let obstacles = laboratory::lacking(probes.chain([Probe::Fifo]).collect())?;
+        let mut obstacles = laboratory::lacking(probes.chain([Probe::Fifo]).collect())?;
+        if let Some(Err(why)) = args.trace.then(network::can_be_traced) {
+            obstacles.push(Obstacle { what: "--trace".to_owned(), why: why.to_string() });
+        }
         if !obstacles.is_empty() {
             return place::refuse(&name, &args.place, &obstacles, args.output.json);
         }
@@ -148,7 +165,7 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
             let hosts = place::hosts(path, "nothing was run")?.0;
             let keys = sweep::own_agent_directory();
             Some(carry_out_all(&directory, &cases, &mut |compiled, into| {
-                carry_out(compiled, into, (&hosts, &keys), false)
+                carry_out(compiled, into, (&hosts, &keys), None)
             })?)
         }
         Place::Lab => Some(carry_out_all(&directory, &cases, &mut |compiled, into| {
@@ -298,6 +315,7 @@ fn tell(
             experiment::tell_finding(&found)?;
         }
     }
+    output::print(&timewire_report::traced_table(&summary))?;
     experiment::tell_relative(directory, &summary)?;
     output::print(&format!("verdict: {}\n", summary.verdict.word()))?;
     output::print(&format!("report:  {}\n", report.display()))?;
@@ -534,29 +552,36 @@ fn carry_out_all(
 /// Makes the network of one case and carries its experiment out.
 fn in_laboratory(compiled: &Compiled, into: &Path, of: Of) -> anyhow::Result<CarriedOut> {
     let made = laboratory::build(&compiled.script()?.file, of)?;
-    carry_out(compiled, into, (&made.hosts, made.agents()), true)
+    carry_out(compiled, into, (&made.hosts, made.agents()), Some(&made))
 }
 
-/// Carries the experiment out on hosts; the end of that alone.
+/// Carries the experiment out on hosts, which may be nodes of a laboratory; the end of that alone.
 fn carry_out(
     compiled: &Compiled,
     directory: &Path,
     (hosts, keys): (&HostsFile, &Path),
-    are_disposable: bool,
+    made: Option<&Laboratory>,
 ) -> anyhow::Result<CarriedOut> {
     let mut script = compiled.script()?;
     script.clock_error = Some(compiled.launch_error.clock).filter(|clock| *clock > Span::ZERO);
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let into = directory.join(network::EXPERIMENT);
     let mut reach = Reach::new(stations::names_of(&script.file), hosts, keys, program, &into)?;
-    if are_disposable {
+    if made.is_some() {
         reach = reach.disposable();
     }
     // Before any thread: all of them leave the signals to us.
     let requests = EndRequests::new().context("cannot wait for signals")?;
+    let begin = |made: &Laboratory| LaboratoryTrace::start(compiled, made.namespaces(), directory);
+    let trace = made.filter(|_| compiled.traced).map(begin).transpose()?;
+    script.marks = match &trace {
+        Some(trace) => Some(trace.marks()),
+        None => compiled.traced.then_some(Marks::OfStation),
+    };
     let connect: Arc<dyn Connect> = Arc::new(reach);
     let mut is_asked = || requests.take();
     let outcome = sweep::run(&script, &into, &connect, &mut is_asked, &mut stations::tell)?;
+    trace.map_or(Ok(()), LaboratoryTrace::finish)?;
     // Limits are told with those of the streams.
     let is_compared = outcome.results.iter().all(|it| it.not_compared.is_empty());
     if outcome.exit_code() > 1 || !is_compared {

@@ -210,6 +210,15 @@ pub fn refuse_on(
     Ok(ExitCode::from(4))
 }
 
+/// Why nothing can be traced there, as far as that is known before it is begun.
+pub fn no_trace(place: &Place) -> Option<Obstacle> {
+    (*place == Place::LabUml).then(|| Obstacle {
+        what: "--trace".to_owned(),
+        why: "its kernel does not describe its types (BTF); `--on lab:qemu` has one that does"
+            .to_owned(),
+    })
+}
+
 /// A hosts file with its text.
 pub type Hosts = (HostsFile, String);
 

@@ -184,6 +184,89 @@ fn t3_a_traced_run_on_agents_has_the_parts_of_each_message() {
     drop(stations.agent);
 }
 
+const PAIR: &str = "timewire: 1
+kind: network
+name: pair
+duration: 300ms
+warm_up: 50ms
+stations:
+  - name: left
+    phases:
+      run: { steps: [{ run: [sh, -c, 'echo {\\\"own\\\":$((40+2))} > own.json'], name: own }] }
+  - right
+links: [[left, right]]
+streams:
+  - { name: state, talker: left, listeners: right, size: 100B, kind: cyclic, period: 5ms }
+  - { name: ask, talker: right, listeners: left, size: 64B, kind: request, answer: told,
+      think: 5ms }
+  - { name: told, talker: left, listeners: right, size: 200B, kind: after, follows: ask,
+      work: 500us }
+limits:
+  - { id: state-lost, metric: lost, stream: state, at_most: 50% }
+checks:
+  - { station: left, record: own.json, value: /own, at_least: 42, at_most: 42 }
+";
+
+/// Two hosts with one link between them; what the stations do by themselves is done beside.
+#[test]
+fn t3_a_network_with_links_is_traced_on_hosts() {
+    let Some(host) = Host::start() else { return };
+    for station in ["left", "right"] {
+        host.tool(&format!("ip netns add {station}"));
+        host.tool(&format!("ip -n {station} link set lo up"));
+    }
+    host.tool("ip -n left link add eth0 type veth peer name eth0 netns right");
+    host.tool("ip -n left link set eth0 up");
+    host.tool("ip -n right link set eth0 up");
+    let scratch = host.scratch();
+    scratch.write("pair.yaml", PAIR);
+    let hosts = ["left", "right"]
+        .map(|name| format!("  - {{ name: {name}, agent: 'netns:{name}', interface: eth0 }}\n"));
+    let hosts = hosts.concat();
+    scratch.write(
+        "two.yaml",
+        &format!("timewire: 1\nkind: hosts\nclock: one-host\nstations:\n{hosts}"),
+    );
+    let words = ["run", "pair.yaml", "--on", "two.yaml", "--trace", "--out", "out", "--json"];
+    let said = host.timewire(&words);
+    if said.code == Some(4) && said.stderr.contains("--trace: ") {
+        eprintln!("SKIP: no tracing on this kernel: {}", said.stderr.trim());
+        return;
+    }
+    let summary = said.json();
+    let case = &summary["cases"][0];
+    let traced = &case["traced"];
+    let captures = traced["captures"].as_array().unwrap();
+    assert_eq!(captures.len(), 2, "{traced:#}");
+    for (stream, name) in traced["streams"].as_array().unwrap().iter().zip(["state", "ask", "told"])
+    {
+        assert_eq!(stream["stream"], name);
+        let count = |part: &str| stream[part]["count"].as_u64().unwrap_or(0);
+        let sent = stream["sent"].as_u64().unwrap();
+        assert!(sent > 10 && stream["ambiguous"] == 0, "{stream:#}");
+        assert_eq!(count("transfer") + stream["incomplete"].as_u64().unwrap(), sent, "{stream:#}");
+        assert!(count("transfer") > 10, "{stream:#}");
+        let mean = |part: &str| stream[part]["mean_ns"].as_f64().unwrap();
+        let parts = mean("transmit") + mean("link") + mean("receive");
+        assert!((parts - mean("transfer")).abs() < 10.0, "{stream:#}");
+    }
+    // What the kernel drops behind the sockets of talkers and listeners is no loss.
+    let files: Vec<String> =
+        captures.iter().map(|it| format!("out/{}", it.as_str().unwrap())).collect();
+    let shown =
+        [&["trace", "show", "--json"], &*files.iter().map(String::as_str).collect::<Vec<_>>()];
+    let shown = host.timewire(&shown.concat()).done().json();
+    let all = shown["packet_paths"].as_array().unwrap();
+    let complete = all.iter().filter(|it| it["status"] == "complete");
+    let complete = complete.filter_map(|it| it["count"].as_u64()).sum::<u64>();
+    assert!(complete > 30, "{all:?}");
+    assert_eq!(shown["drops"].as_array().unwrap().len(), 0, "{shown}");
+    let own = summary["findings"].as_array().unwrap();
+    let own = own.iter().find(|it| it["id"].as_str().unwrap().contains("own.json"));
+    assert_eq!(own.unwrap()["verdict"], "pass", "{summary:#}");
+    assert!(host.processes_with("__trace").is_empty());
+}
+
 /// All hosts are judged at the same time, and one that cannot be asked keeps nobody waiting.
 #[test]
 fn t3_hosts_are_judged_as_the_stations_that_they_are_to_be() {

@@ -50,6 +50,36 @@ fn t4_qemu_the_mac_keeps_its_slots_with_xdp_in_the_driver() {
     assert!(run.contains(about[0]["release"].as_str().unwrap()), "{run}");
 }
 
+const BRIDGED: &str = "timewire: 1
+kind: network
+name: bridged
+duration: 300ms
+stations: [left, right]
+bridges: [middle]
+links: [[left, middle], [middle, right]]
+streams:
+  - { name: state, talker: left, listeners: right, size: 100B, kind: cyclic, period: 20ms }
+";
+
+/// One capture of all nodes of the laboratory.
+#[test]
+fn t4_qemu_a_network_with_links_is_traced() {
+    if !asked() {
+        return;
+    }
+    eprintln!("{}", kernel());
+    let scratch = Scratch::new();
+    let file = scratch.write("bridged.yaml", BRIDGED);
+    let out = scratch.join("out");
+    let said = timewire(&["run", &file, "--on", "lab:qemu", "--trace", "--json", "--out", &out]);
+    let summary = said.json();
+    let traced = &summary["cases"][0]["traced"];
+    assert_eq!(traced["captures"].as_array().unwrap().len(), 1, "{said:?}");
+    let state = &traced["streams"][0];
+    let sent = state["sent"].as_u64().unwrap();
+    assert!(sent >= 10 && state["transfer"]["count"].as_u64() == Some(sent), "{state:#}");
+}
+
 #[test]
 fn t4_qemu_a_sealed_command_has_what_was_named() {
     if !asked() {

@@ -28,6 +28,7 @@ use timewire_sys::filter::FrameFilter;
 use crate::listen::{ReceiveOptions, ReceiveTimestamps, Receiver, Source};
 use crate::now;
 use crate::probe::Probe;
+use crate::streams::marks::TalkMarks;
 use crate::streams::plan::ETHERTYPE;
 use crate::talker::{FrameContent, FrameHeader, Template, VlanTag};
 use crate::transmit::{TransmitOptions, Transmitter, Transport, TxReport};
@@ -141,6 +142,7 @@ pub fn reply(task: &ReplyTask) -> io::Result<ReplyOutcome> {
     let ports = task.streams.iter().map(|stream| Port::open(stream).map_err(|it| failed(&it)));
     let mut ports = ports.collect::<io::Result<Vec<Port>>>()?;
     let mut replies = Replies::new(task);
+    let marks = TalkMarks::new();
     while !replies.is_over(now()) && !ends.take() {
         let due = replies.due().map_or(Span::MAX, |due| due - now());
         let wait = due.clamp(Span::ZERO, LOOK);
@@ -149,14 +151,14 @@ pub fn reply(task: &ReplyTask) -> io::Result<ReplyOutcome> {
                 let mut each = |arrival: crate::listen::Arrival<'_>| {
                     if let Some(heard) = header_of(arrival.bytes) {
                         replies.hear(&heard, arrival.user);
-                        send_due(&mut replies, &mut ports);
+                        send_due(&mut replies, &mut ports, &marks);
                     }
                 };
                 receiver.receive(Some(wait), &mut each)?;
             }
             None => clock::sleep_until(clock::now::<Mono>() + wait),
         }
-        send_due(&mut replies, &mut ports);
+        send_due(&mut replies, &mut ports, &marks);
     }
     let counts = replies.streams.iter().zip(&mut ports);
     let counts = counts.map(|(stream, port)| {
@@ -168,11 +170,12 @@ pub fn reply(task: &ReplyTask) -> io::Result<ReplyOutcome> {
 }
 
 /// Hands over all that is due.
-fn send_due(replies: &mut Replies<'_>, ports: &mut [Port]) {
+fn send_due(replies: &mut Replies<'_>, ports: &mut [Port], marks: &TalkMarks) {
     loop {
-        let at = now();
+        let (at, due) = (now(), replies.due());
         let Some(Message { place, seq, time }) = replies.take(at) else { return };
         ports[place].send(seq, time.unwrap_or(at));
+        marks.sent(ports[place].stream, seq, (due.unwrap_or(at), at));
     }
 }
 

@@ -38,4 +38,4 @@ pub use extras::{
 pub use page::{html, html_with};
 pub use run_report::summary_markdown;
 pub use scatter::{Scatter, ScatterRow};
-pub use terminal::{TableOptions, table};
+pub use terminal::{TableOptions, table, traced_table};

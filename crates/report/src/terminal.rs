@@ -29,6 +29,15 @@ impl Default for TableOptions {
     }
 }
 
+/// Where the time of traced messages went, by case; empty where none were traced.
+///
+/// **Units**: all times are microseconds.
+pub fn traced_table(summary: &Summary) -> String {
+    let mut out = String::new();
+    scenarios(summary).iter().for_each(|scenario| traced::text(&mut out, scenario, plain));
+    out
+}
+
 /// The tables, findings and verdict of a run, ending with a line feed.
 ///
 /// **Units**: all times are microseconds.

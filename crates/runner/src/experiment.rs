@@ -363,6 +363,7 @@ fn case_meta(
                 },
                 deadline_ns: stream.deadline,
                 port: stream.way.port(),
+                numbered: None,
                 // A user's program may have another one than the file says.
                 period_ns: stream.period.filter(|_| scenario.is_cyclic_of_ours(&stream.name)),
             })

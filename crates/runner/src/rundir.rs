@@ -206,9 +206,22 @@ pub struct StreamMeta {
     /// Where its messages go; absent where it has none of its own, and in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<Port>,
+    /// How its messages are known, where these have the number of the stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numbered: Option<NumberedMeta>,
     /// Its period, where each message that is due is to be sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ns: Option<Span>,
+}
+
+/// A stream at one of its listeners, in its messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NumberedMeta {
+    /// The number of the stream.
+    pub stream: u16,
+    /// The station that hears it.
+    pub listener: String,
 }
 
 /// What one station's real-time class reserves.

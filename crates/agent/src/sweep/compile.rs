@@ -16,8 +16,9 @@ use timewire_model::scenario::orchestrated::{Orchestrated, StationPart};
 use timewire_model::scenario::phases::{CheckSpec, PhaseSpec, RetryAfter, StepSpec};
 use timewire_model::scenario::{self, FileKind, MAX_COMBINATIONS, Name, Text, Word};
 use timewire_sys::beneath::Beneath;
+use timewire_sys::marker::{self, RunPlace};
 
-use super::{CLOCK_ERROR, Script};
+use super::{CLOCK_ERROR, Marks, Script};
 use timewire_datapath::DatapathError;
 
 /// One combination of values, once.
@@ -302,6 +303,19 @@ impl Texts<'_> {
             for (phase, (_, spec)) in Phase::ALL.into_iter().zip(station.phases.all()) {
                 parts.insert(phase, self.part(spec, &accepted)?);
             }
+            let marks = self.script.marks.as_ref().map(|marks| match marks {
+                Marks::In(path) => path.clone(),
+                Marks::OfStation => RunPlace::path_of(&format!("{experiment}-{}", station.name)),
+            });
+            if let Some(marks) = marks {
+                let value = marks.display().to_string();
+                let steps = parts.values_mut().flat_map(|part: &mut Part| &mut part.steps);
+                for Step { task, .. } in steps {
+                    if let Task::Run(program) | Task::Start(program) = task {
+                        program.environment.insert(marker::VARIABLE.to_owned(), value.clone());
+                    }
+                }
+            }
             stations.push(StationPlan { name: station.name.clone(), parts });
         }
         Ok(Plan { experiment, timing, stations })
@@ -457,7 +471,29 @@ mod tests {
              phases: {{run: {{steps: [{{run: [echo, '{more}'], name: e}}]}}}}\n"
         );
         let file = Orchestrated::parse("e", &text).unwrap();
-        Script { file, text, beside: PathBuf::from("."), files: BTreeMap::new(), clock_error: None }
+        Script {
+            file,
+            text,
+            beside: PathBuf::from("."),
+            files: BTreeMap::new(),
+            clock_error: None,
+            marks: None,
+        }
+    }
+
+    #[test]
+    fn t0_programs_are_told_where_marks_are() {
+        let told = |marks| {
+            let script = Script { marks, ..script("") };
+            let trials = trials(&script, "7").unwrap();
+            let step = &trials[0].plan.stations[0].parts[&Phase::Run].steps[0];
+            let Task::Run(program) = &step.task else { panic!("{step:?}") };
+            program.environment.get(marker::VARIABLE).cloned()
+        };
+        assert_eq!(told(None), None);
+        assert_eq!(told(Some(Marks::In(PathBuf::from("/x")))), Some("/x".to_owned()));
+        let own = told(Some(Marks::OfStation)).unwrap();
+        assert!(own.contains("-7-00") && own.ends_with("-s"), "{own}");
     }
 
     #[test]
@@ -496,6 +532,7 @@ mod tests {
                 beside: PathBuf::from("."),
                 files: BTreeMap::new(),
                 clock_error: None,
+                marks: None,
             };
             let all = trials(&script, "0").map_err(|error| error.to_string())?;
             let step = &all[0].plan.stations[0].parts[&Phase::Open].steps[0];
@@ -528,6 +565,7 @@ mod tests {
                 beside: beside.clone(),
                 files: BTreeMap::new(),
                 clock_error: None,
+                marks: None,
             };
             trials(&script, "0")
         };
@@ -640,6 +678,7 @@ mod tests {
                 beside: beside.clone(),
                 files: BTreeMap::new(),
                 clock_error: None,
+                marks: None,
             },
             "0",
         )

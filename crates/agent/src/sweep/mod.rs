@@ -42,6 +42,17 @@ pub struct Script {
     /// The clocks of its stations are at most so far apart, as the user says; its programs know it
     /// by [`CLOCK_ERROR`].
     pub clock_error: Option<Span>,
+    /// Where its programs put their marks, when these are to be in a capture.
+    pub marks: Option<Marks>,
+}
+
+/// Where programs put their marks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Marks {
+    /// In this directory.
+    In(PathBuf),
+    /// In one of each station, which a program that it starts makes.
+    OfStation,
 }
 
 impl Script {
@@ -49,7 +60,7 @@ impl Script {
     pub fn new(file: Orchestrated, beside: PathBuf) -> Script {
         let text = serde_json::to_string_pretty(&file);
         let text = text.expect("invariant: JSON with text keys can be written") + "\n";
-        Script { file, text, beside, files: BTreeMap::new(), clock_error: None }
+        Script { file, text, beside, files: BTreeMap::new(), clock_error: None, marks: None }
     }
 }
 

@@ -120,6 +120,8 @@ pub(super) struct Cpu {
     pub stack: Option<(NodeRef, usize)>,
     /// The last event put a packet into this socket, at this time.
     pub queued: Option<(u64, i64)>,
+    /// The buffer and the tag of the last packet that it put into a socket.
+    pub tapped: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -452,6 +454,9 @@ impl<C: ClockMap> PacketPaths<C> {
 
     /// Something that happens to a packet in its buffer.
     fn packet(&mut self, point: Point, event: &Event) {
+        if self.is_left_by_sockets(&point, event) {
+            return;
+        }
         let known = self.same_packet(&point, event);
         if known.is_some_and(|node| self.is_freed_by_driver(node, &point, event)) {
             return;
@@ -496,6 +501,17 @@ impl<C: ClockMap> PacketPaths<C> {
             _ => {}
         }
         self.cpu(&point).last = Some((node, points));
+    }
+
+    /// Packet sockets have taken the frame, each for itself, and nothing else of the host wants it:
+    /// the kernel drops what is left.
+    ///
+    /// **Source**: linux v6.12 net/core/dev.c:__netif_receive_skb_core (`deliver_skb`, `drop`).
+    fn is_left_by_sockets(&mut self, point: &Point, event: &Event) -> bool {
+        let unhandled = self.captures[usize::from(point.capture)].info.unhandled;
+        event.hook == Hook::Drop
+            && Some(event.aux) == unhandled
+            && self.cpu(point).tapped.take() == Some((event.object, event.tag))
     }
 
     /// A driver that has sent a frame frees it later, and some say it in the words of a drop, but

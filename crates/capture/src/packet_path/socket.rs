@@ -48,6 +48,11 @@ const MAX_MESSAGES: usize = 65_536;
 ///
 /// **Units**: bytes. **Source**: linux v6.12 net/packet/af_packet.c:packet_rcv (`skb_push`).
 const ETHERNET: i32 = 14;
+/// The VLAN tag is taken out of a frame after it was received and before a packet socket has it.
+///
+/// **Units**: bytes. **Source**: linux v6.12 net/core/dev.c:__netif_receive_skb_core
+/// (`skb_vlan_untag`).
+const VLAN: i32 = 4;
 /// The system call found no message: `-EAGAIN`.
 const EMPTY: i64 = -11;
 
@@ -62,7 +67,9 @@ impl<C: ClockMap> PacketPaths<C> {
     /// A message enters a socket's queue.
     pub(super) fn socket_queue(&mut self, point: Point, event: &Event) {
         let early = self.socket(&point, event.aux).early.take();
-        self.cpu(&point).queued = Some((event.aux, point.at_ns));
+        let cpu = self.cpu(&point);
+        cpu.queued = Some((event.aux, point.at_ns));
+        cpu.tapped = Some((event.object, event.tag)).filter(|(object, _)| *object != 0);
         if early.is_some_and(|(read, length)| self.was_read(read, length, &point, event)) {
             return;
         }
@@ -323,7 +330,7 @@ impl Socket {
             return true;
         }
         let around = i32::from(entry.length) - i32::from(read);
-        if around < 0 && around != -ETHERNET {
+        if around < 0 && ![-ETHERNET, VLAN - ETHERNET].contains(&around) {
             return false;
         }
         let flow = u32::try_from(entry.tag >> 32).expect("invariant: 32 bits are left");

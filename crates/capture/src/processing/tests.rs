@@ -24,7 +24,9 @@ fn header() -> CaptureHeader {
 
 fn processing() -> Processing {
     let wanted = Wanted {
-        streams: vec![(15_001, "line-1".to_owned()), (15_002, "line-2".to_owned())],
+        streams: [(15_001, "line-1"), (15_002, "line-2")]
+            .map(|(port, name)| (Known::Port(port), name.to_owned()))
+            .into(),
         from: Instant::from_ns(0),
         to: Instant::from_ns(1_000_000),
         cycle: Span::from_us(100),
@@ -161,4 +163,50 @@ fn t0_only_messages_of_the_measured_interval_count() {
     // A station that the capture does not know is none of the run.
     let strange = Event { station: Event::NO_STATION, ..mark(1, SENDER, 5, 7) };
     assert_eq!(figures(&[strange]).sent, 0);
+}
+
+#[test]
+fn t0_numbered_messages_are_measured_at_each_listener() {
+    let known = |listener: &str| Known::Number { stream: 3, listener: listener.to_owned() };
+    let wanted = Wanted {
+        streams: ["b", "c"]
+            .map(|listener| (known(listener), format!("state at {listener}")))
+            .into(),
+        from: Instant::from_ns(0),
+        to: Instant::from_ns(1_000_000),
+        cycle: Span::from_us(100),
+    };
+    let mut processing = Processing::new(wanted);
+    let meta = BTreeMap::from([(LINK.to_owned(), "phy0 tw0".to_owned())]);
+    processing.header(0, &CaptureHeader { meta, ..header() });
+    for (name, point) in ["talk.send", "listen.received"].into_iter().zip(1..) {
+        processing.note(0, &Note::Point { point, process: 1, name: name.to_owned() });
+    }
+    let packet = |tag: u64| 0xbead_0003 << 32 | tag;
+    for seq in 1..=2 {
+        // Marks do not know the addresses; their values are lateness and length.
+        let mark =
+            |point, station, at| Event { aux: 60, ..mark(point, station, 3 << 32 | seq, at) };
+        let mut all = vec![
+            mark(1, SENDER, 0),
+            // It leaves by its second interface.
+            Event { interface: 4, ..event(Hook::DriverStart, SENDER, packet(seq), 30_000) },
+            event(Hook::StackReceive, RECEIVER, packet(seq), 50_000),
+            mark(2, RECEIVER, 51_000),
+        ];
+        // The second did not get to the other listener.
+        if seq == 1 {
+            all.push(event(Hook::StackReceive, OTHER, packet(seq), 70_000));
+            all.push(mark(2, OTHER, 72_000));
+        }
+        for event in all {
+            processing.event(0, i64::try_from(event.at_ns).unwrap(), &event);
+        }
+    }
+    let found = processing.finish(Vec::new(), String::new()).streams;
+    assert_eq!(found[0].stream, "state at b");
+    let counts = |of: &ProcessingSummary| (of.sent, of.incomplete, of.ambiguous);
+    assert_eq!((counts(&found[0]), counts(&found[1])), ((2, 0, 0), (2, 1, 0)));
+    assert_eq!(means(&found[0]), [30_000.0, 20_000.0, 1_000.0, 51_000.0].map(Some));
+    assert_eq!(means(&found[1]), [30_000.0, 40_000.0, 2_000.0, 72_000.0].map(Some));
 }

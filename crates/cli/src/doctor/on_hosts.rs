@@ -136,7 +136,9 @@ impl<'a> Preflight<'a> {
         let nodes = nodes.into_iter().collect();
         let stations = cases.iter().flat_map(|(case, _)| &case.file.stations);
         let settings = interfaces_of(stations.map(|it| (&it.name, it.host.as_ref())));
-        Preflight { name, nodes, settings, scripts: &[], options: RunOptions::default(), hosts }
+        let trace = cases.iter().any(|(_, compiled)| compiled.traced);
+        let options = RunOptions { backend: None, trace };
+        Preflight { name, nodes, settings, scripts: &[], options, hosts }
     }
 
     /// All hosts at the same time.
@@ -179,7 +181,10 @@ impl<'a> Preflight<'a> {
                         report.needs_of(&script.scenario, self.options);
                         report.beside.extend(clock_and_guard(&script.scenario, self.hosts));
                     }
-                    None => report.needs_interfaces(self.hosts, &station, &interfaces),
+                    None => {
+                        report.needs_interfaces(self.hosts, &station, &interfaces);
+                        report.needs_tracing(self.options);
+                    }
                 }
                 if let Some(named) = self.settings.get(&station) {
                     report.needs_named(named.iter(), &interfaces);
@@ -531,9 +536,14 @@ impl Report {
     fn needs_of(&mut self, scenario: &Scenario, asked: RunOptions) {
         let backends = kernel_backends(scenario, asked.backend);
         let lacks = backends.iter().filter_map(|backend| self.why_not(backend));
-        let untraced = self.why_untraced().filter(|_| asked.trace);
-        let lacks: Vec<String> = lacks.chain(untraced).collect();
+        let lacks: Vec<String> = lacks.collect();
         self.lacks.extend(lacks);
+        self.needs_tracing(asked);
+    }
+
+    fn needs_tracing(&mut self, asked: RunOptions) {
+        let untraced = self.why_untraced().filter(|_| asked.trace);
+        self.lacks.extend(untraced);
     }
 
     /// Why a backend cannot be had, if it cannot.

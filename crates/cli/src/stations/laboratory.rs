@@ -3,7 +3,7 @@
 //! which stations and bridges are namespaces, on this kernel or in a machine of the laboratory.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -84,6 +84,12 @@ pub struct Laboratory {
 }
 
 impl Laboratory {
+    /// The network namespace of each of its stations and bridges.
+    pub fn namespaces(&self) -> impl Iterator<Item = (String, PathBuf)> {
+        let nodes = self.hosts.stations.iter().map(|it| it.name.to_string());
+        nodes.map(|name| (name.clone(), self.bench.netns(&name)))
+    }
+
     /// Where its agents keep what they need.
     pub fn agents(&self) -> &Path {
         // Of the `/tmp` of a machine nothing stays.

@@ -5,7 +5,7 @@
 //! message's addresses; of those a talker and a listener do not know all.
 
 use crate::talker::{StreamEvent, StreamEventKind};
-use timewire_base::{Mono, Tai};
+use timewire_base::{Instant, Mono, Tai};
 use timewire_sys::clock;
 use timewire_sys::marker::{Markers, Point, tag};
 
@@ -18,14 +18,14 @@ fn named(name: &str) -> (Markers, Point) {
 
 /// `talk.send`: when a message was written for the kernel; the value is how late that was, in ns.
 #[derive(Debug)]
-pub(super) struct TalkMarks {
+pub(crate) struct TalkMarks {
     markers: Markers,
     send: Point,
 }
 
 impl TalkMarks {
     /// For the calling thread.
-    pub(super) fn new() -> TalkMarks {
+    pub(crate) fn new() -> TalkMarks {
         let (markers, send) = named("talk.send");
         TalkMarks { markers, send }
     }
@@ -38,6 +38,11 @@ impl TalkMarks {
 
     pub(super) fn mark(&self, event: &StreamEvent) {
         let StreamEventKind::Sent { due, at, .. } = event.what else { return };
+        self.sent(event.stream, event.seq, (due, at));
+    }
+
+    /// A message of a stream was written then, when it was due or later.
+    pub(crate) fn sent(&self, stream: u16, seq: u32, (due, at): (Instant<Tai>, Instant<Tai>)) {
         if !self.markers.is_listened_to() {
             return;
         }
@@ -45,7 +50,7 @@ impl TalkMarks {
         let at_ns = (clock::now::<Mono>() - ago).as_ns();
         let late = (at - due).as_ns();
         if let (Ok(at_ns), Ok(late)) = (u64::try_from(at_ns), u64::try_from(late.max(0))) {
-            self.markers.mark_at(self.send, at_ns, tag(event.stream.into(), event.seq), late);
+            self.markers.mark_at(self.send, at_ns, tag(stream.into(), seq), late);
         }
     }
 }

@@ -11,7 +11,7 @@ mod directory;
 mod error;
 pub mod expect;
 pub mod listen;
-mod marks;
+pub(crate) mod marks;
 pub mod metrics;
 mod numbers;
 pub mod others;

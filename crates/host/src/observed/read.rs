@@ -108,8 +108,8 @@ impl Observed {
     }
 }
 
-/// This host, not asked for what no command changes. A process for each answer, of a score for every
-/// interface, is most of the time of an observation.
+/// This host, not asked for what no command changes. A process for each answer, of a score for
+/// every interface, is most of the time of an observation.
 struct Changeable;
 
 impl Source for Changeable {

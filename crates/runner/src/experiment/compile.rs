@@ -365,15 +365,13 @@ impl HostCase<'_> {
         let markers = RunPlace::path_of(&format!("{}-{name}", self.experiment));
         let trace = StationTrace {
             station: name.clone(),
-            interface: interface.clone(),
+            interfaces: vec![interface.clone()],
             case: self.run.id.clone(),
             filter: filter_text(&self.script.scenario, self.run.load),
-            markers: markers.clone(),
         };
         steps.put(TRACE, serde_json::to_string_pretty(&trace).map_err(invalid)?)?;
-        steps.hold(TRACED, "__trace", TRACE)?;
         steps.environment.insert(marker::VARIABLE.to_owned(), markers.display().to_string());
-        Ok(())
+        steps.hold(TRACED, "__trace", TRACE)
     }
 
     fn address(&self, name: &StationName) -> Result<String, RunnerError> {

@@ -25,12 +25,13 @@ use timewire_tsn::backend::TransmitBackend;
 
 use super::backend::{self, Resolved};
 use super::participants::{Observer, Participants, ParticipantsOf, Role, Times, step_of};
-use super::tracing::Tracing;
+use super::tracing::{Tracing, filter_text};
 use super::{Options, Progress};
 use crate::RunnerError;
 use crate::own_program::OwnProgram;
 use crate::program::Program;
 use crate::rundir::{RunDir, TimestampBoundMeta};
+use crate::trace::collect::StationAt;
 use timewire_datapath::control::{Client, Request, Status};
 use timewire_datapath::station::port_lists;
 use timewire_datapath::sync::RunSync;
@@ -305,7 +306,14 @@ impl<'a> Stage<'a> {
     pub(super) fn trace(&self, load: &Name, id: &str) -> Result<Option<Tracing>, RunnerError> {
         let Some(marks) = &self.marks else { return Ok(None) };
         let directory = self.case_directory(id)?;
-        Tracing::start(self.scenario, (load, id), (self.lab, marks), &directory).map(Some)
+        let mut stations = Vec::new();
+        for station in &self.scenario.stations {
+            let netns = self.lab.station_netns_path(&station.name)?;
+            stations.push(StationAt { name: station.name.to_string(), netns });
+        }
+        let of = (id, self.lab.phy().to_string());
+        let filter = filter_text(self.scenario, load);
+        Tracing::start(&filter, of, (stations, marks), &directory).map(Some)
     }
 
     /// Starts everybody, waits for all of them, ends the capture, and says what the MACs counted

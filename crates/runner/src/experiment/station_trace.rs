@@ -15,13 +15,13 @@ use timewire_capture::filter::Filter;
 use timewire_capture::processing::LINK;
 use timewire_datapath::files::read_json;
 use timewire_sys::event::EndRequests;
-use timewire_sys::marker::{RunPlace, Users};
+use timewire_sys::marker::{self, RunPlace, Users};
 
 use super::backend::invalid;
 use super::held;
-use super::tracing::{FILE, OfStations};
+use super::tracing::{FILE, OfStations, names};
 use crate::RunnerError;
-use crate::error::Context;
+use crate::error::Context as _;
 use crate::markers::Marks;
 use crate::trace::collect::{Collector, Request, StationAt};
 
@@ -31,17 +31,16 @@ use crate::trace::collect::{Collector, Request, StationAt};
 pub struct StationTrace {
     /// The station.
     pub station: StationName,
-    /// Its interface to the segment.
-    pub interface: IfName,
+    /// Its interfaces to the network.
+    pub interfaces: Vec<IfName>,
     /// The case and load.
     pub case: String,
     /// The packets, in tcpdump's words.
     pub filter: String,
-    /// Where its programs put their marks, which is made for this.
-    pub markers: PathBuf,
 }
 
-/// Takes the capture that a file describes, beside the file, until somebody asks to end.
+/// Takes the capture that a file describes, beside the file, until somebody asks to end. Programs
+/// put their marks where [`marker::VARIABLE`] says, which is made for this.
 ///
 /// **Errors**: it cannot be taken, or not be written.
 pub fn hold(file: &Path) -> Result<(), RunnerError> {
@@ -65,7 +64,9 @@ impl StationTrace {
         let marks = |error: io::Error| {
             RunnerError::Invalid(format!("cannot listen to the marks of programs: {error}"))
         };
-        let place = RunPlace::at(&self.markers).map_err(marks)?;
+        let markers = std::env::var_os(marker::VARIABLE)
+            .with_context(|| format!("{} does not say where marks are", marker::VARIABLE))?;
+        let place = RunPlace::at(Path::new(&markers)).map_err(marks)?;
         let filter = Filter::parse(&self.filter).map_err(invalid)?;
         let netns = PathBuf::from("/proc/self/ns/net");
         let request = Request {
@@ -77,7 +78,7 @@ impl StationTrace {
             stations: vec![StationAt { name: self.station.to_string(), netns }],
             meta: BTreeMap::from([
                 ("case".to_owned(), self.case.clone()),
-                (LINK.to_owned(), self.interface.to_string()),
+                (LINK.to_owned(), names(&self.interfaces)),
             ]),
             offset: timewire_datapath::ptp_offset().map(|offset| Box::new(offset) as _),
             marks: Some(Marks::open_at(place.path(), Users::Own).map_err(marks)?),

@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use timewire_base::IfName;
 use timewire_bpf::trace::{Settings, Tracer};
 use timewire_capture::capture::{Note, Writer};
 use timewire_capture::event::{EVENT_BYTES, Event};
 use timewire_capture::filter::Filter;
 use timewire_capture::processing::LINK;
-use timewire_lab::Lab;
 use timewire_model::scenario::{MessageFlow, Name, Scenario};
 use timewire_sys::marker::{RunPlace, Users};
 
@@ -25,7 +25,7 @@ use crate::trace::collect::{Collector, Request, Sink, StationAt};
 pub(crate) const FILE: &str = "trace.twc";
 
 /// A capture that is being taken.
-pub(super) struct Tracing {
+pub(crate) struct Tracing {
     collector: Collector<OfStations>,
     path: PathBuf,
 }
@@ -54,27 +54,22 @@ impl Sink for OfStations {
 /// Whether packets can be traced here: tried before anything is made.
 ///
 /// **Errors**: no privilege, or a kernel without what is needed.
-pub(super) fn check() -> Result<(), RunnerError> {
+pub(crate) fn check() -> Result<(), RunnerError> {
     Tracer::open(&Settings::default()).map(drop).map_err(|error| TraceError::from(error).into())
 }
 
 impl Tracing {
-    /// Begins; from its return on packets and marks are seen.
+    /// Begins; from its return on packets and marks are seen. Of the case with this name, at
+    /// stations with these interfaces to the network.
     ///
     /// **Errors**: it cannot be taken, or not be written.
-    pub(super) fn start(
-        scenario: &Scenario,
-        (load, id): (&Name, &str),
-        (lab, place): (&Lab, &RunPlace),
+    pub(crate) fn start(
+        filter: &str,
+        (id, links): (&str, String),
+        (stations, place): (Vec<StationAt>, &RunPlace),
         directory: &Path,
     ) -> Result<Tracing, RunnerError> {
-        let filter =
-            Filter::parse(&filter_text(scenario, load)).map_err(super::backend::invalid)?;
-        let mut stations = Vec::new();
-        for station in &scenario.stations {
-            let netns = lab.station_netns_path(&station.name)?;
-            stations.push(StationAt { name: station.name.to_string(), netns });
-        }
+        let filter = Filter::parse(filter).map_err(super::backend::invalid)?;
         let marks = Marks::open_at(place.path(), Users::Own).map_err(|error| {
             RunnerError::Invalid(format!("cannot listen to the marks of programs: {error}"))
         })?;
@@ -85,10 +80,7 @@ impl Tracing {
             },
             filter: filter.text().to_owned(),
             stations,
-            meta: BTreeMap::from([
-                ("case".to_owned(), id.to_owned()),
-                (LINK.to_owned(), lab.phy().to_string()),
-            ]),
+            meta: BTreeMap::from([("case".to_owned(), id.to_owned()), (LINK.to_owned(), links)]),
             offset: None,
             marks: Some(marks),
         };
@@ -101,13 +93,18 @@ impl Tracing {
     /// Ends it, with all that is still under way to the file.
     ///
     /// **Errors**: it could not be written.
-    pub(super) fn finish(self) -> Result<(), RunnerError> {
+    pub(crate) fn finish(self) -> Result<(), RunnerError> {
         let (OfStations(writer), tracer, _) = self.collector.finish()?;
         drop(tracer);
         let write = |error: io::Error| RunnerError::file("write", &self.path)(error);
         let file = writer.finish().map_err(write)?;
         file.into_inner().map_err(|error| write(error.into_error())).map(drop)
     }
+}
+
+/// The interfaces of a station, as a capture has them.
+pub(super) fn names(interfaces: &[IfName]) -> String {
+    interfaces.iter().map(IfName::as_str).collect::<Vec<_>>().join(" ")
 }
 
 /// The messages of the measured streams, in tcpdump's words.

@@ -304,6 +304,7 @@ impl Compiler<'_> {
             description: self.file.description.to_string(),
             launch_error: self.error.clone(),
             notes: self.notes(),
+            traced: false,
             promises: self.promises(routes),
             experiment,
             files,

@@ -16,6 +16,7 @@ mod records;
 mod reply;
 pub mod segment;
 mod show;
+mod traced;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ pub(crate) use records::title;
 pub use records::{Begun, begin, begun, keep, resume};
 pub use reply::send_replies;
 pub use show::{conditions, described, table};
+pub use traced::{LaboratoryTrace, can_be_traced};
 
 /// The disciplines that egress ports have.
 const DISCIPLINES: [&str; 6] = ["taprio", "mqprio", "etf", "cbs", "tbf", "prio"];
@@ -259,6 +261,8 @@ pub struct Compiled {
     pub launch_error: LaunchError,
     /// What the place does otherwise than the file says.
     pub notes: Vec<String>,
+    /// Whether a capture is taken.
+    pub traced: bool,
     /// Every stream at every listener.
     pub promises: Vec<Promise>,
     /// What the stations do.

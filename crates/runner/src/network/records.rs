@@ -18,10 +18,12 @@ use timewire_model::scenario::network::{NetTraffic, NetworkCase, NetworkFile};
 use timewire_stats::{Bins, Distribution};
 
 use super::judge::Measured;
-use super::{Compiled, EXPERIMENT, Promise, PromisedBy};
+use super::{Compiled, EXPERIMENT, Promise, PromisedBy, traced};
 use crate::RunnerError;
 use crate::error::{Context as _, invalid};
-use crate::rundir::{CaseMeta, ClockBoundMeta, RunDir, RunMeta, RunRequest, StreamMeta};
+use crate::rundir::{
+    CaseMeta, ClockBoundMeta, NumberedMeta, RunDir, RunMeta, RunRequest, StreamMeta,
+};
 
 /// What a run is, before it begins.
 #[derive(Debug)]
@@ -158,7 +160,9 @@ pub fn keep(
     let sent = serde_json::to_string_pretty(&taken.sent).map_err(invalid)? + "\n";
     let talkers = path.join(TALKERS);
     fs::write(&talkers, sent).map_err(RunnerError::file("write", &talkers))?;
-    directory.write_case(&id, &case_meta(case, compiled, &taken)?)
+    let mut meta = case_meta(case, compiled, &taken)?;
+    meta.traces = compiled.keep_captures(&path, &traced::records(&path, TRIAL))?;
+    directory.write_case(&id, &meta)
 }
 
 /// What was measured of each promise, in their order, from the records of the run directory.
@@ -293,7 +297,7 @@ fn take(to: &Path, compiled: &Compiled, id: &str) -> Result<Taken, RunnerError> 
         first: i64::MAX,
         last: i64::MIN,
     };
-    let records = to.join(EXPERIMENT).join(TRIAL).join("records");
+    let records = traced::records(to, TRIAL);
     let senders: BTreeSet<(&str, &str)> =
         compiled.promises.iter().map(|it| (&*it.from, &*it.program)).collect();
     for (station, program) in senders {
@@ -423,6 +427,7 @@ fn case_meta(
         },
         deadline_ns: promise.limit().unwrap_or(Span::ZERO),
         port: None,
+        numbered: Some(NumberedMeta { stream: promise.stream, listener: promise.to.clone() }),
         period_ns: None,
     });
     let mut lengths: Vec<u32> =

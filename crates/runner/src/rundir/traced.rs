@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use timewire_capture::capture::{CaptureError, CaptureHeader, Item, Note, Reader};
 use timewire_capture::event::Event;
 use timewire_capture::packet_path::{Observer, Point};
-use timewire_capture::processing::{Processing, Wanted};
+use timewire_capture::processing::{Known, Processing, Wanted};
 use timewire_capture::summary::{Finding, TracedSummary};
 
-use super::{CaseMeta, RunDir};
+use super::{CaseMeta, NumberedMeta, RunDir};
 use crate::study::{Audience, Study};
 
 /// The figures of a case; none where it was not traced.
@@ -47,8 +47,16 @@ pub(super) fn of_case(
 const PAGE: &str = "trace.html";
 
 fn processing(case: &CaseMeta) -> Processing {
-    let streams = case.streams.iter();
-    let streams = streams.filter_map(|it| Some((it.port?.get().into(), it.name.clone())));
+    let streams = case.streams.iter().filter_map(|it| {
+        let known = match (&it.port, &it.numbered) {
+            (Some(port), _) => Known::Port(port.get().into()),
+            (None, Some(NumberedMeta { stream, listener })) => {
+                Known::Number { stream: *stream, listener: listener.clone() }
+            }
+            (None, None) => return None,
+        };
+        Some((known, it.name.clone()))
+    });
     let (streams, cycle) = (streams.collect(), case.cycle());
     Processing::new(Wanted { streams, from: case.from_ns, to: case.to_ns, cycle })
 }

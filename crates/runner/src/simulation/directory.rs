@@ -379,7 +379,14 @@ fn case(
     let rate = rates.chain(file.segments.iter().map(|segment| segment.rate)).next();
     let streams = rows.all().iter().map(|row| {
         let (class, deadline_ns) = promised(file, row.stream);
-        StreamMeta { name: row.name.clone(), class, deadline_ns, port: None, period_ns: None }
+        StreamMeta {
+            name: row.name.clone(),
+            class,
+            deadline_ns,
+            port: None,
+            numbered: None,
+            period_ns: None,
+        }
     });
     Ok(CaseMeta {
         scenario: file.name.to_string(),

@@ -349,6 +349,7 @@ pub fn open(directory: &Path) -> Result<Array, DatapathError> {
         beside: directory.join(FILES),
         files: BTreeMap::new(),
         clock_error: None,
+        marks: None,
     };
     let trials = trials(&script, &head.run)?;
     let points = points(&script, &trials, head.tasks)?;

@@ -65,6 +65,37 @@ fn t0_a_packet_socket_reads_the_header_of_the_link_too() {
     let found = follow_all(&events);
     assert_eq!(found[..2], [5, 6].map(|tag| (tag, 100, Status::Complete, None)));
     assert_eq!(found[2].3, Some(Why::Length { queued: 64, read: 64 }), "of one flow one way");
+    // One with a VLAN tag, which the socket has beside the frame.
+    let mut events = Vec::new();
+    events.extend(queued(1_000, 0xa, 5, 64));
+    events.push(read(1_100, 74));
+    assert_eq!(follow_all(&events), [(5, 100, Status::Complete, None)]);
+}
+
+#[test]
+fn t0_what_packet_sockets_leave_of_a_frame_is_no_loss() {
+    const UNHANDLED: u64 = 74;
+    let info = || CaptureInfo { unhandled: Some(UNHANDLED), ..CaptureInfo::all() };
+    let drop = |at, reason: u64| ev(at, Drop, 0xa, 5).on(1, 3).aux(reason).bytes(60);
+    let outcomes = |events: &[Event]| {
+        let mut all: Vec<_> = follow(info(), events).iter().map(|it| it.outcome).collect();
+        all.sort();
+        all
+    };
+    let mut events: Vec<Event> = queued(1_000, 0xa, 5, 64).into();
+    // A second socket takes the same frame.
+    events.push(ev(1_020, SocketQueue, 0xa, 5).on(1, 3).aux(0x61).bytes(64));
+    let waits = events.clone();
+    events.push(drop(1_030, UNHANDLED));
+    events.push(read(1_100, 78));
+    events.push(Event { object: 0x61, ..read(1_200, 78) });
+    assert_eq!(outcomes(&events), [PathOutcome::Received; 2]);
+    // Dropped for another reason, it is lost.
+    let lost = [waits, vec![drop(1_030, UNHANDLED + 1)]].concat();
+    assert!(outcomes(&lost).contains(&PathOutcome::Dropped { reason: UNHANDLED + 1 }));
+    // Where no socket took it, it is lost.
+    let lost = [ev(1_000, StackReceive, 0xa, 5).on(1, 3).bytes(64), drop(1_030, UNHANDLED)];
+    assert_eq!(outcomes(&lost), [PathOutcome::Dropped { reason: UNHANDLED }]);
 }
 
 #[test]
