@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use timewire_base::{BitsPerSecond, FileError, Instant, Port, Span, Tai};
+use timewire_base::{BitsPerSecond, FileError, Instant, Port, Span, Tai, Verdict};
 use timewire_capture::analyse::{
     AnalyseError, Analysis, CaseInput, ReservedInput, StreamInput, TimestampBound, analyse,
 };
@@ -464,7 +464,11 @@ impl RunDir {
         let mut findings = self.network_findings(&meta, &mut cases)?;
         findings.extend(judge(&self.limits()?, &cases));
         limits::give(&mut cases, &self.all_limits()?);
-        let verdict = verdict(&findings);
+        // Nobody knows how a run that was cut short would have ended.
+        let verdict = match (end.is_some(), verdict(&findings)) {
+            (false, Verdict::Pass) => Verdict::Inconclusive,
+            (_, found) => found,
+        };
         findings.extend(notes);
         let summary = Summary {
             schema: SUMMARY_SCHEMA.to_owned(),

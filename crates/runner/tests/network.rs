@@ -263,3 +263,18 @@ fn t1_promises_come_from_the_plan_a_bound_or_the_limits_and_load_has_none() {
     assert_eq!((group.at_least.as_ns(), ns(group.limit())), (40_080, Some(57_080)));
     assert_eq!((group.to.as_str(), group.to_interface.as_str()), ("subscriber-2", "eth0"));
 }
+
+#[test]
+fn t0_a_phase_has_the_time_that_its_steps_have() {
+    let phase = |duration: &str| {
+        let text = text_of("line");
+        let at = text.find("\nduration:").expect("the line has a duration");
+        let end = at + 1 + text[at + 1..].find('\n').unwrap();
+        let text = format!("{}\nduration: {duration}{}", &text[..at], &text[end..]);
+        let compiled = compile(&text).unwrap();
+        compiled.experiment["timing"]["phase"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(phase("500ms"), "300s");
+    let long = timewire_base::parse_span(&phase("1200s")).unwrap();
+    assert!(long >= Span::from_secs(1_260), "{long}");
+}

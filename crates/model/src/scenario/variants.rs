@@ -217,6 +217,7 @@ pub(super) fn variants(root: &Node) -> Result<Vec<Variant>, Vec<Problem>> {
     let read = VariedFile::read(&file, &mut reader);
     if let Some(VariedFile { experiment }) = &read {
         check_variables(&experiment.variables, &experiment.together, &mut reader);
+        Uses::of(root).check(&experiment.variables, &mut reader);
     }
     let Some(VariedFile { experiment }) = read.filter(|_| reader.problems.is_empty()) else {
         return Err(reader.problems);
@@ -229,6 +230,52 @@ pub(super) fn variants(root: &Node) -> Result<Vec<Variant>, Vec<Problem>> {
         if repeats == 1 { 0..=0 } else { 1..=repeats }.map(of)
     };
     Ok(all.flat_map(repeated).collect())
+}
+
+/// Where a file has values of variables.
+struct Uses<'a> {
+    texts: Vec<&'a str>,
+    /// Programs find all of them in their environment.
+    has_programs: bool,
+}
+
+impl<'a> Uses<'a> {
+    fn of(root: &'a Node) -> Uses<'a> {
+        let mut uses = Uses { texts: Vec::new(), has_programs: false };
+        uses.look(root);
+        uses
+    }
+
+    fn look(&mut self, node: &'a Node) {
+        match &node.value {
+            Value::Scalar { text, .. } => self.texts.extend(text.contains("${").then_some(&**text)),
+            Value::List(all) => all.iter().for_each(|node| self.look(node)),
+            Value::Map(all) => {
+                self.has_programs |= all.iter().any(|(key, _)| key.text == "phases");
+                all.iter().for_each(|(_, node)| self.look(node));
+            }
+            Value::Absent => {}
+        }
+    }
+
+    /// Whether each variable makes a difference. One that is not written right is told elsewhere.
+    fn check(&self, variables: &[Variable], reader: &mut Reader) {
+        let known = variables.iter().map(|it| (it.name.as_str(), ""));
+        if self.has_programs || self.texts.iter().any(|it| with_values(it, known.clone()).is_err())
+        {
+            return;
+        }
+        for (i, variable) in variables.iter().enumerate() {
+            let written = format!("${{{}}}", variable.name);
+            if !self.texts.iter().any(|text| text.contains(&written)) {
+                let at = format!("experiment.variables[{i}]");
+                let message =
+                    format!("the file is the same with every value of `{}`", variable.name);
+                let hint = format!("write `{written}` where its value belongs");
+                reader.fail_at(&at, message, &hint);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -323,12 +370,14 @@ limits:
             ("[10Mbit, 1Gbit]", "[10Mbit, fast]", "links[0].rate", "`fast` is no quantity"),
             ("[10Mbit, 1Gbit]", "[10Mbit, 10mbit]", "links[0].rate", "10mbit"),
             ("size: \"${size}B\"", "size: 64B", "experiment.variables", "the name `plain-rate"),
+            ("${burst}", "2", "experiment.variables[2]", "the same with every value of `burst`"),
             ("values: [64, 128]", "from: 1, to: 200", "experiment.variables", "more than 256"),
             ("values: [64, 128]", "values: []", "experiment.variables[1]", "neither a list"),
         ] {
             let mut text = GOOD.replacen(from, to, 1);
             if to == "size: 64B" {
                 text = text.replace("[64, 128]", "[a.b, a-b]");
+                text = text.replace("name: two\n", "name: two\ndescription: '${size}'\n");
             }
             if to == "size: 64B" || to.starts_with("from") {
                 text = text.replace("  together: [[size, burst]]\n", "");

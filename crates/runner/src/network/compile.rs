@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 use timewire_base::wire::MacAddress;
-use timewire_base::{BitsPerSecond, FrameLen, IfName, Span, StationName};
+use timewire_base::{BitsPerSecond, FrameLen, IfName, Span, StationName, parse_span};
 use timewire_model::scenario::hosts_file::{HostsClock, HostsFile};
 use timewire_model::scenario::network::{
     NetGates, NetPort, NetStream, NetTraffic, NetworkCase, NetworkFile,
@@ -117,6 +117,19 @@ fn add_own(node: &mut Json, phases: &NodePhases) {
         let all = if is_ending { [own, others] } else { [others, own] };
         *steps = Json::Array(all.concat());
     }
+}
+
+/// How long a node may take for a phase: all of its steps, one after the other.
+fn longest_phase(node: &Json) -> Span {
+    let steps = |phase: &Json| -> Span {
+        let steps = phase["steps"].as_array().into_iter().flatten();
+        // Steps without a time have a minute.
+        let timeout = |step: &Json| step["timeout"].as_str().and_then(|it| parse_span(it).ok());
+        let each = steps.map(|step| timeout(step).unwrap_or(Span::from_secs(60)));
+        each.fold(Span::ZERO, |all, one| all.checked_add(one).unwrap_or(DAY).min(DAY))
+    };
+    let phases = node["phases"].as_object().into_iter().flat_map(|phases| phases.values());
+    phases.map(steps).max().unwrap_or(Span::ZERO)
 }
 
 /// What a node's interfaces have, by their names.
@@ -281,10 +294,11 @@ impl Compiler<'_> {
         }
         let links: Vec<Json> = self.file.links.iter().map(link).collect();
         let bridges: Vec<&str> = self.file.bridges.iter().map(|it| it.name.as_str()).collect();
+        let phase = stations.iter().map(longest_phase).max().unwrap_or(Span::ZERO);
         let mut experiment = json!({
             "name": self.file.name.as_str(),
             "description": self.file.description.as_str(),
-            "timing": {"phase": "300s"},
+            "timing": {"phase": phase.max(PHASE).to_string()},
             "stations": stations,
             "checks": self.file.to_json()["checks"],
         });
@@ -656,6 +670,10 @@ fn connection(interfaces: &[String], setup: &Setup, is_bridge: bool) -> Option<S
     serde_json::to_string_pretty(&connection).ok().map(|text| text + "\n")
 }
 
+/// No phase takes longer.
+const DAY: Span = Span::from_secs(86_400);
+/// How long a phase may take at least.
+const PHASE: Span = Span::from_secs(300);
 /// The file of what a host is to have.
 pub(super) const CONNECTION: &str = "connection.json";
 /// The same of a node of the laboratory.
