@@ -42,19 +42,21 @@ fn t2_credit_behind_planned_gates_has_its_rates() {
 fn t2_the_cause_that_leaves_no_stream_a_bound_is_told_once() {
     let scratch = Scratch::new();
     let text = "timewire: 1\nkind: network\nname: x\nstations: [a, b]\nbridges: [br]\n\
-                links: [[a, br], [br, b]]\nstreams:\n\
+                links: [[a, br], [br, b]]\n\
+                ports: [{ of: [br], to: b, cbs: [{ class: 6, idle_slope: 20Mbit, rules: linux, \
+                hi_credit: 300B, lo_credit: 1200B }] }]\nstreams:\n\
                 - { name: s, talker: a, listeners: b, size: 64B, period: 1ms }\n\
                 - { name: t, talker: b, listeners: a, kind: replay, file: x.pcap }\n";
     let file = scratch.write("x.yaml", text);
     let said = timewire(&["plan", &file]).done();
-    let why = "b>br class 0: nothing bounds t: it is a replay";
+    let why = "br>b class 6: br counts credit as Linux does";
     let told = format!("not scheduled, and no bound for any of them: {why}\n  s, t\n");
     assert!(said.stdout.contains(&told), "{said:?}");
-    assert_eq!(said.stdout.matches("nothing bounds").count(), 1, "{said:?}");
+    assert_eq!(said.stdout.matches("counts credit").count(), 1, "{said:?}");
     let json = timewire(&["plan", &file, "--json"]).done().json();
     let rest = json["not_scheduled"].as_array().unwrap_or_else(|| panic!("{json:#}"));
     assert_eq!(rest.len(), 2, "{json:#}");
-    assert!(rest.iter().all(|it| it["why"]["cause"] == "source"), "{json:#}");
+    assert!(rest.iter().all(|it| it["why"]["cause"] == "linux_credit"), "{json:#}");
 }
 
 /// What a file asks of streams that are not scheduled is part of the verdict: no bound is no

@@ -255,7 +255,8 @@ fn t0_bounds_need_no_common_cycle() {
 fn t0_why_there_are_no_bounds_is_said_with_names() {
     let why = |text: &str| {
         let (network, given, plan) = planned(text);
-        file::bounds(&network, &given, &plan).unwrap_err().to_string()
+        let bounds = file::bounds(&network, &given, &plan);
+        bounds.and_then(|mut it| it.remove(0).bound).unwrap_err().to_string()
     };
     let rest = |more: &str| REST.replace("kind: cyclic, period: 1ms", more);
     let late = rest(

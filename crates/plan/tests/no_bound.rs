@@ -128,13 +128,11 @@ fn causes() -> Vec<(&'static str, String, &'static str, u8, &'static str)> {
             network(&format!(
                 "streams:\n{}{}",
                 stream("own", "a", 3, 100, MS),
-                stream("o", "c", 2, 100, "kind: replay, file: x.pcap")
-                    .replace("listeners: c", "listeners: b")
-                    .replace("size: 100B, ", "")
+                stream("o", "b", 5, 100, "kind: replay, file: x.pcap").replace("size: 100B, ", "")
             )),
-            "c>br",
-            2,
-            "nothing bounds o: it is a replay",
+            "b>br",
+            5,
+            "nothing bounds o: it is a replay; br>c class 3 depends on it",
         ),
         (
             "linux_credit",
@@ -272,7 +270,7 @@ fn t0_what_waits_for_others_is_bounded_by_them() {
         bounds_of(&network(&format!("streams:\n{}{answer}", stream("q", "a", 5, 100, &keys)))).1
     };
     assert!(loop_of("1ms", "5ms").unwrap().iter().all(|it| it.bound.is_ok()));
-    let why = loop_of("1ms", "1us").unwrap_err();
+    let why = loop_of("1ms", "1us").unwrap().remove(1).bound.unwrap_err();
     assert_eq!((why.cause, why.port.as_str()), ("source", "c>br"), "{why:?}");
     let says = "nothing bounds a: it follows q, which has no bound: a>br class 5: ";
     assert!(why.text.starts_with(says), "{why:?}");
@@ -287,8 +285,34 @@ fn t0_what_waits_for_others_is_bounded_by_them() {
         bounds_of(&text.replacen("forward: 2us }", bridge, 1)).1
     };
     assert!(fast("forward: 2us }").unwrap().iter().all(|it| it.bound.is_ok()));
-    let why = fast("forward: 2us, cut_through: 64B }").unwrap_err();
+    let none = fast("forward: 2us, cut_through: 64B }").unwrap();
+    let why = none.into_iter().find_map(|it| it.bound.err()).unwrap();
     assert!(why.text.contains("Mbit/s come and"), "{why:?}");
+}
+
+/// A stream that may send anything leaves its class and those below without a bound where it goes;
+/// those above wait for its longest frame.
+#[test]
+fn t0_a_stream_without_bound_takes_none_from_those_before_it() {
+    let beside = |class: u8, to: &str| {
+        let replay = stream("o", "b", class, 100, "kind: replay, file: x.pcap");
+        let replay = replay.replace("size: 100B, ", "").replace("listeners: c", to);
+        let own = stream("own", "a", 3, 100, MS);
+        let (_, bounds) = bounds_of(&network(&format!("streams:\n{own}{replay}")));
+        let mut bounds = bounds.unwrap();
+        assert!(bounds.remove(1).bound.unwrap_err().text.contains("it is a replay"));
+        bounds.remove(0).bound
+    };
+    let alone = bounds_of(&network(&format!("streams:\n{}", stream("own", "a", 3, 100, MS)))).1;
+    let alone = alone.unwrap().remove(0).bound.unwrap().0;
+    // One jumbo frame with preamble and gap at 100 Mbit/s, in place of one of 1522 bytes.
+    let behind = beside(2, "listeners: c").unwrap().0;
+    assert_eq!((behind - alone).as_ns(), i64::from(9_022 - 1_522) * 80);
+    assert_eq!(beside(5, "listeners: a").unwrap().0, alone, "it goes elsewhere");
+    for class in [3, 4, 7] {
+        let why = beside(class, "listeners: c").unwrap_err();
+        assert_eq!(why.cause, "source", "{why:?}");
+    }
 }
 
 /// Bridges in a line or ring, streams of all kinds, gates and credit by chance.

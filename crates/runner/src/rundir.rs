@@ -65,6 +65,7 @@ use timewire_tsn::file::ParseFile;
 pub use compare::HostsBefore;
 pub use resumed::{Destination, RunLock, RunRequest};
 pub use simulated::{Judged, SIMULATION, SIMULATION_SCHEMA};
+pub use traced::NumberedMeta;
 
 use crate::{RunnerError, network};
 
@@ -212,16 +213,6 @@ pub struct StreamMeta {
     /// Its period, where each message that is due is to be sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period_ns: Option<Span>,
-}
-
-/// A stream at one of its listeners, in its messages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NumberedMeta {
-    /// The number of the stream.
-    pub stream: u16,
-    /// The station that hears it.
-    pub listener: String,
 }
 
 /// What one station's real-time class reserves.

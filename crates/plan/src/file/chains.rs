@@ -33,10 +33,9 @@ type Times = (Span, Span);
 
 impl Chains<'_> {
     /// How late a message of each stream can be at most, beside what its own station adds, by what
-    /// is bounded: nothing, of streams that follow none.
-    ///
-    /// **Errors**: a stream follows one that has no bound.
-    pub(super) fn lateness(&self, bounds: &[RestBound]) -> Result<Vec<Span>, Unbounded> {
+    /// is bounded: nothing, of streams that follow none. Or why that has no end: a stream follows
+    /// one that has no bound.
+    pub(super) fn lateness(&self, bounds: &[RestBound]) -> Vec<Result<Span, Unbounded>> {
         self.file.streams.iter().map(|stream| self.late(stream, bounds)).collect()
     }
 
@@ -57,11 +56,9 @@ impl Chains<'_> {
 
     /// The bound of each stream with those before it in its chain, where its latency counts from
     /// the start of that.
-    ///
-    /// **Errors**: as [`Chains::lateness`].
-    pub(super) fn whole(&self, bounds: &[RestBound]) -> Result<Vec<RestBound>, Unbounded> {
+    pub(super) fn whole(&self, bounds: &[RestBound]) -> Vec<RestBound> {
         let whole = |own: &RestBound| {
-            let Ok((mut latency, mut differs)) = own.bound else { return Ok(own.clone()) };
+            let (mut latency, mut differs) = own.bound.clone()?;
             let mut stream = &self.file.streams[own.stream];
             while let NetTraffic::After(it) = &stream.traffic
                 && it.from_start
@@ -74,9 +71,9 @@ impl Chains<'_> {
                 differs = parts.iter().fold(differs + jitter, |sum, (a, b)| sum + (*b - *a));
                 stream = before;
             }
-            Ok(RestBound { bound: Ok((latency, differs)), ..own.clone() })
+            Ok((latency, differs))
         };
-        bounds.iter().map(whole).collect()
+        bounds.iter().map(|own| RestBound { bound: whole(own), ..own.clone() }).collect()
     }
 
     /// Each step of the chain that ends with a stream: what is followed, and what follows it.

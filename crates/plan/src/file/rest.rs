@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Bounds for the streams of a file that are not scheduled.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
 use timewire_base::{BitsPerSecond, Span};
 use timewire_model::scenario::network::{
@@ -77,24 +79,109 @@ fn bounds_by(
         return Err(of_stream(file, first, "segment", why));
     }
     let chains = Chains { file, given, plan };
-    let mut late = vec![Span::ZERO; file.streams.len()];
-    for _ in 0..TURNS {
-        let found = with_lateness(chains, &places, &late, credit)?;
-        let next = chains.lateness(&found)?;
-        if next.iter().zip(&late).all(|(next, late)| next <= late) {
-            return chains.whole(&found);
+    let mut sources = Sources { late: vec![Span::ZERO; file.streams.len()], ..Sources::default() };
+    // Each stream that is later at each turn has no bound in the end.
+    for _ in 0..=file.streams.len() {
+        let mut later = BTreeSet::new();
+        for _ in 0..TURNS {
+            let found = with_sources(chains, &places, &mut sources, credit)?;
+            later = sources.take(chains.lateness(&found));
+            if later.is_empty() {
+                return Ok(chains.whole(&found));
+            }
         }
-        late = next.into_iter().zip(late).map(|(next, late)| next.max(late)).collect();
+        for place in later {
+            let why = "streams that wait for each other are later at each turn".to_owned();
+            let why = of_stream(file, &file.streams[place], "source", why);
+            sources.unknown.entry(place).or_insert(why);
+        }
     }
     let why = "streams that wait for each other are later at each turn".to_owned();
     Err(of_stream(file, first, "source", why))
 }
 
-/// The bounds when streams that follow others are so late at most.
-fn with_lateness(
+/// The longest frame that a link takes, of a stream of which nobody knows the lengths.
+///
+/// **Units**: bytes, without preamble and gap.
+const LONGEST: u32 = 9_022;
+
+/// What is known of what streams send, by their places in the file.
+#[derive(Default)]
+struct Sources {
+    /// How late messages are at most, beside what their own station adds.
+    late: Vec<Span>,
+    /// Streams that may send anything.
+    unknown: BTreeMap<usize, Unbounded>,
+}
+
+impl Sources {
+    /// Takes how late streams are; those of which more is to be expected now.
+    fn take(&mut self, lateness: Vec<Result<Span, Unbounded>>) -> BTreeSet<usize> {
+        let mut changed = BTreeSet::new();
+        for (place, late) in lateness.into_iter().enumerate() {
+            if self.unknown.contains_key(&place) {
+                continue;
+            }
+            match late {
+                Ok(late) if late > self.late[place] => self.late[place] = late,
+                Ok(_) => continue,
+                Err(why) => drop(self.unknown.insert(place, why)),
+            }
+            changed.insert(place);
+        }
+        changed
+    }
+
+    /// What a stream sends, and how many frames can come together. Of one that may send anything,
+    /// more than any link carries: its class and those below it have no bound where it goes, and
+    /// those above wait for its longest frame only.
+    fn arrival(&mut self, file: &NetworkFile, place: usize, route: &[LinkId]) -> (Stream, u32) {
+        let stream = &file.streams[place];
+        if !self.unknown.contains_key(&place) {
+            match arrival(file, stream, self.late[place]) {
+                Ok(known) => return known,
+                Err(why) => drop(self.unknown.insert(place, why)),
+            }
+        }
+        let rates = route.iter().map(|link| file.links[ends(file, *link).2].rate);
+        let times = rates.map(|rate| rate.duration_of(stream.frame_len().wire_len()).as_ns());
+        let interval = Span::from_ns((times.min().unwrap_or(2) / 2).max(1));
+        let mut made = base_stream(file, stream, interval);
+        if stream.size.is_none() {
+            made.length_bytes = LONGEST;
+        }
+        (made, 1)
+    }
+
+    /// Why a stream has no bound: a stream that may send anything goes before its queue, or
+    /// through it, or the queue says so itself.
+    fn cause(
+        &self,
+        problem: &Problem,
+        (places, routes): (&[usize], &[Route]),
+        why: &NoBound,
+    ) -> Unbounded {
+        let found = cause(problem, why, why.cause.describe(problem));
+        let is_load = matches!(found.cause, "overload" | "too_large" | "circular");
+        let goes_there = |route: &Route| {
+            let class = problem.stream(route.stream).priority;
+            route.links.contains(&why.origin.link) && class >= why.origin.class
+        };
+        let all = places.iter().zip(routes).filter(|(_, route)| is_load && goes_there(route));
+        match all.filter_map(|(place, _)| self.unknown.get(place)).next() {
+            Some(unknown) => {
+                Unbounded { cause: unknown.cause, ..cause(problem, why, unknown.text.clone()) }
+            }
+            None => found,
+        }
+    }
+}
+
+/// The bounds with what is known of the sources.
+fn with_sources(
     Chains { file, given, plan }: Chains<'_>,
     places: &[usize],
-    late: &[Span],
+    sources: &mut Sources,
     credit: fn(&mut PortScheme, BitsPerSecond),
 ) -> Result<Vec<RestBound>, Unbounded> {
     let Some(first) = places.first().map(|place| &file.streams[*place]) else {
@@ -105,12 +192,12 @@ fn with_lateness(
     let mut problem = Problem::new(network, Vec::new()).map_err(|why| failed(&why))?;
     let mut routes = Vec::new();
     for place in places {
-        let (stream, late) = (&file.streams[*place], late[*place]);
+        let stream = &file.streams[*place];
         let no = |why: &dyn std::fmt::Display| of_stream(file, stream, "route", why.to_string());
-        let (made, together) = arrival(file, stream, late)?;
-        let id = problem.add_unscheduled(made).map_err(|why| no(&why))?;
         let links = route::of_stream(file, stream);
         let links = links.ok_or_else(|| no(&format!("{} has no route", stream.name)))?;
+        let (made, together) = sources.arrival(file, *place, &links);
+        let id = problem.add_unscheduled(made).map_err(|why| no(&why))?;
         routes.push(Route { stream: id, links, together });
     }
     for (stream, link) in without_gates(given, plan)? {
@@ -127,13 +214,17 @@ fn with_lateness(
     let schemes = links.map(scheme).collect::<Result<Vec<_>, _>>()?;
     let found = bound(&problem, &routes, &schemes);
     let found = found.map_err(|why| settings(&problem, &why).unwrap_or_else(|| failed(&why)))?;
+    let of = |place: &usize, why: &NoBound| match sources.unknown.get(place) {
+        Some(why) => why.clone(),
+        None => sources.cause(&problem, (places, &routes), why),
+    };
     let rows = places.iter().zip(found.streams);
     let span = Span::ZERO;
     Ok(rows
         .map(|(place, own)| RestBound {
             stream: *place,
             bound: match own.without {
-                Some(why) => Err(cause(&problem, &why)),
+                Some(why) => Err(of(place, &why)),
                 None => Ok((own.latency.unwrap_or(span), own.jitter.unwrap_or(span))),
             },
         })
@@ -169,9 +260,9 @@ fn settings(problem: &Problem, why: &BoundsError) -> Option<Unbounded> {
     Some(Unbounded { port, class: queue.class, cause, text })
 }
 
-fn cause(problem: &Problem, why: &NoBound) -> Unbounded {
+/// A cause with this sentence.
+fn cause(problem: &Problem, why: &NoBound, mut text: String) -> Unbounded {
     let port = problem.network().link(why.origin.link).name.clone();
-    let mut text = why.cause.describe(problem);
     if why.first != why.origin {
         text = format!("{text}; {} depends on it", why.first.describe(problem));
     }

@@ -4,14 +4,25 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use timewire_capture::capture::{CaptureError, CaptureHeader, Item, Note, Reader};
 use timewire_capture::event::Event;
 use timewire_capture::packet_path::{Observer, Point};
 use timewire_capture::processing::{Known, Processing, Wanted};
 use timewire_capture::summary::{Finding, TracedSummary};
 
-use super::{CaseMeta, NumberedMeta, RunDir};
+use super::{CaseMeta, RunDir};
 use crate::study::{Audience, Study};
+
+/// A stream at one of its listeners, in its messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NumberedMeta {
+    /// The number of the stream.
+    pub stream: u16,
+    /// The station that hears it.
+    pub listener: String,
+}
 
 /// The figures of a case; none where it was not traced.
 ///
