@@ -257,9 +257,11 @@ impl Processing {
         let (mut sent, mut incomplete, mut ambiguous) = (0, 0, 0);
         let mut whole = Vec::new();
         for message in self.messages.values() {
-            let Some((first, _)) = message.sent.iter().find(|(_, of)| *of == of_stream) else {
-                continue;
-            };
+            let is_own = |it: &&(At, u64)| it.1 == of_stream;
+            // Of one whose sending was not seen, the time at which it came.
+            let mut received = message.received.iter().filter(|(at, _)| is_there(at));
+            let first = message.sent.iter().find(is_own).or_else(|| received.find(is_own));
+            let Some((first, _)) = first else { continue };
             if !self.measures(first.at_ns) {
                 continue;
             }

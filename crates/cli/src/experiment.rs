@@ -167,15 +167,11 @@ impl Run {
         let given = [
             ("--continue", self.resumed.is_some() && !has_streams),
             ("--quick", self.quick && !has_streams),
-            ("--trace", self.trace && (!has_streams || self.place.on == Place::Sim)),
+            ("--trace", self.trace && !has_streams),
             ("--backend", self.backend.is_some()),
             ("--baseline", self.baseline.is_some() && !has_streams),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
-            Some(("--trace", _)) if self.place.on == Place::Sim => anyhow::bail!(
-                "--trace of a simulation is an option of `timewire sim FILE --out DIR`; `run` \
-                 traces kernels"
-            ),
             Some(("--trace", _)) => {
                 anyhow::bail!("--trace is for networks with streams on kernels, not for {files}")
             }

@@ -28,7 +28,7 @@ use timewire_plan::words::Refusals;
 use timewire_runner::network::{
     self, Begun, Compiled, LaboratoryTrace, LaunchError, Obstacle, Planned, Site,
 };
-use timewire_runner::rundir::{Destination, RunDir, RunEnd, RunRequest};
+use timewire_runner::rundir::{Destination, RunDir, RunEnd, RunLock, RunRequest};
 use timewire_runner::{RunnerError, host_part};
 use timewire_sys::clock;
 use timewire_sys::event::EndRequests;
@@ -76,6 +76,12 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     let texts = files.iter().map(|it| (it.network.base.name.to_string(), it.text.as_str()));
     let texts: Vec<(String, &str)> = texts.collect();
     if args.place.on == Place::Sim {
+        if args.trace {
+            let why =
+                "the simulator's is `timewire sim FILE --out DIR --trace`; `run` traces kernels";
+            let obstacle = Obstacle { what: "--trace".to_owned(), why: why.to_owned() };
+            return place::refuse(&name, &args.place, &[obstacle], args.output.json);
+        }
         let stations = files.iter().flat_map(|it| &it.network.base.stations);
         let stations = stations.map(|it| (&it.name, it.host.as_ref()));
         host_part::not_applied(stations).iter().for_each(|it| say!("note: {it}"));
@@ -147,6 +153,10 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
     }
     if args.dry_run {
         return show_compiled(&cases, args.output.json);
+    }
+    if let Some(run) = &args.resumed {
+        // Before agents are asked, which say less clearly that somebody has them.
+        drop(RunLock::take(run)?);
     }
     if let Place::Hosts(path) = &args.place.on {
         let (hosts, _) = place::hosts(path, "nothing was run")?;

@@ -39,6 +39,8 @@ use crate::transmit::{TransmitOptions, Transmitter, Transport, TxReport};
 pub struct ReplyTask {
     /// Where messages are received.
     pub hears: Option<IfName>,
+    /// The VLAN of all of them, where they have one.
+    pub hears_vid: Option<u16>,
     /// When it may begin to send by itself.
     pub start: Instant<Tai>,
     /// No message is sent by itself at or after; without, it goes on until it is asked to end.
@@ -131,7 +133,9 @@ pub fn reply(task: &ReplyTask) -> io::Result<ReplyOutcome> {
     // Before any thread: all of them leave the signals to us.
     let ends = EndRequests::new()?;
     let failed = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
-    let filter = FrameFilter { ethertype: Some(ETHERTYPE), ..FrameFilter::default() };
+    // Others would wake this program for nothing.
+    let filter =
+        FrameFilter { ethertype: Some(ETHERTYPE), vid: task.hears_vid, ..FrameFilter::default() };
     let timestamps = ReceiveTimestamps { software: false, hardware: false };
     let options = ReceiveOptions { filter, timestamps, ..ReceiveOptions::default() };
     let open = |interface: &IfName| {
@@ -174,8 +178,11 @@ fn send_due(replies: &mut Replies<'_>, ports: &mut [Port], marks: &TalkMarks) {
     loop {
         let (at, due) = (now(), replies.due());
         let Some(Message { place, seq, time }) = replies.take(at) else { return };
+        let before = marks.before();
         ports[place].send(seq, time.unwrap_or(at));
-        marks.sent(ports[place].stream, seq, (due.unwrap_or(at), at));
+        if let Some(before) = before {
+            marks.sent(ports[place].stream, seq, before, at - due.unwrap_or(at));
+        }
     }
 }
 
@@ -418,7 +425,7 @@ mod tests {
     }
 
     fn task(streams: Vec<ReplyStream>, end: Option<i64>) -> ReplyTask {
-        ReplyTask { hears: None, start: at(1_000), end: end.map(at), streams }
+        ReplyTask { hears: None, hears_vid: None, start: at(1_000), end: end.map(at), streams }
     }
 
     fn heard(stream: u16, seq: u32, sent: i64) -> Probe {

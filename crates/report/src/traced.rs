@@ -22,10 +22,13 @@ fn rows<'a>(scenario: &Scenario<'a>) -> Vec<Row<'a>> {
 /// What the parts are, and what told of the driver.
 fn meaning(rows: &[Row<'_>]) -> String {
     let driver = distinct(rows.iter().flat_map(|(_, _, it)| it.driver.iter().map(String::as_str)));
+    let driver = match driver.join(" or ") {
+        none if none.is_empty() => none,
+        points => format!(" ({points})"),
+    };
     format!(
-        "transmit: program to driver ({}); link: driver to the receiver's stack; receive: stack to \
-         program",
-        driver.join(" or ")
+        "transmit: program to driver{driver}; link: driver to the receiver's stack; receive: stack \
+         to program"
     )
 }
 
@@ -115,7 +118,10 @@ pub(crate) fn text(out: &mut String, scenario: &Scenario<'_>, plain: fn(&str) ->
     }
     let pages = distinct(rows.iter().map(|(_, traced, _)| traced.page.as_str()));
     if let [first, ..] = pages[..] {
-        put!(out, "drawn: {} pages in the run directory, such as {first}\n", pages.len());
+        match pages.len() {
+            1 => put!(out, "drawn: {first} in the run directory\n"),
+            many => put!(out, "drawn: {many} pages in the run directory, such as {first}\n"),
+        }
     }
 }
 

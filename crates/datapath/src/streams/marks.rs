@@ -5,7 +5,7 @@
 //! message's addresses; of those a talker and a listener do not know all.
 
 use crate::talker::{StreamEvent, StreamEventKind};
-use timewire_base::{Instant, Mono, Tai};
+use timewire_base::{Instant, Mono, Span, Tai};
 use timewire_sys::clock;
 use timewire_sys::marker::{Markers, Point, tag};
 
@@ -38,17 +38,23 @@ impl TalkMarks {
 
     pub(super) fn mark(&self, event: &StreamEvent) {
         let StreamEventKind::Sent { due, at, .. } = event.what else { return };
-        self.sent(event.stream, event.seq, (due, at));
-    }
-
-    /// A message of a stream was written then, when it was due or later.
-    pub(crate) fn sent(&self, stream: u16, seq: u32, (due, at): (Instant<Tai>, Instant<Tai>)) {
         if !self.markers.is_listened_to() {
             return;
         }
+        // In this order: a pause between the two makes no mark later than its message.
+        let now = clock::now::<Mono>();
         let ago = clock::now::<Tai>() - at;
-        let at_ns = (clock::now::<Mono>() - ago).as_ns();
-        let late = (at - due).as_ns();
+        self.sent(event.stream, event.seq, now - ago, at - due);
+    }
+
+    /// The time at which a message is about to be written, where somebody wants to know it.
+    pub(crate) fn before(&self) -> Option<Instant<Mono>> {
+        self.markers.is_listened_to().then(clock::now)
+    }
+
+    /// A message of a stream was written then, so late.
+    pub(crate) fn sent(&self, stream: u16, seq: u32, at: Instant<Mono>, late: Span) {
+        let (at_ns, late) = (at.as_ns(), late.as_ns());
         if let (Ok(at_ns), Ok(late)) = (u64::try_from(at_ns), u64::try_from(late.max(0))) {
             self.markers.mark_at(self.send, at_ns, tag(stream.into(), seq), late);
         }

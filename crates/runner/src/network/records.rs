@@ -331,9 +331,6 @@ fn take(to: &Path, compiled: &Compiled, id: &str) -> Result<Taken, RunnerError> 
             taken.troubles.insert(format!("{station}.{interface}"), troubles);
         }
     }
-    if taken.first > taken.last {
-        (taken.first, taken.last) = (0, 0);
-    }
     Ok(taken)
 }
 
@@ -439,6 +436,14 @@ fn case_meta(
         _ => None,
     });
     let rate: Option<BitsPerSecond> = file.links.first().map(|link| link.rate);
+    // Where nothing was heard, all that was sent counts.
+    let (from, to) = match taken.first <= taken.last {
+        true => (
+            taken.first.saturating_add(file.warm_up.as_ns()),
+            taken.first.saturating_add(file.duration.as_ns()),
+        ),
+        false => (0, i64::MAX),
+    };
     Ok(CaseMeta {
         scenario: compiled.network.clone(),
         case: case.case.clone(),
@@ -458,9 +463,9 @@ fn case_meta(
         streams: streams.collect(),
         endpoints: taken.endpoints.clone(),
         observers: Vec::new(),
-        from_ns: Instant::from_ns(taken.first.saturating_add(file.warm_up.as_ns())),
+        from_ns: Instant::from_ns(from),
         // Talkers go on a little while after the last message that is judged.
-        to_ns: Instant::from_ns(taken.first.saturating_add(file.duration.as_ns())),
+        to_ns: Instant::from_ns(to),
         macs: Vec::new(),
         timestamp_bound: None,
         clock_bound: (compiled.launch_error.clock > Span::ZERO).then(|| ClockBoundMeta {

@@ -20,9 +20,9 @@ use crate::experiment::tracing::{self, FILE, Tracing};
 use crate::trace::collect::StationAt;
 
 /// What a capture is taken of, at a station; beside it, the capture.
-const TRACE: &str = "trace.json";
+const TRACE: &str = "timewire-trace.json";
 /// The program that takes it.
-const TRACED: &str = "trace";
+const TRACED: &str = "timewire-trace";
 
 /// The messages of talkers and of those that answer them.
 fn filter() -> String {
@@ -63,7 +63,8 @@ impl Compiled {
             let begin = vec![
                 json!({"put": TRACE, "from": from}),
                 json!({"start": ["timewire", "__trace", TRACE], "name": TRACED}),
-                json!({"run": ["timewire", "__trace", TRACE, "--wait"], "name": "trace-begun"}),
+                json!({"run": ["timewire", "__trace", TRACE, "--wait"],
+                       "name": "timewire-trace-begun"}),
             ];
             let steps = |phase: &Json| phase["steps"].as_array().cloned().unwrap_or_default();
             let open = [begin, steps(&node["phases"]["open"])].concat();

@@ -59,14 +59,20 @@ impl Compiler<'_> {
 
     /// The interface on which the talker of a stream hears those that its own messages wait for.
     fn hears(&self, stream: &NetStream, routes: &[Vec<LinkId>]) -> Option<String> {
+        let number = self.heard(stream)?;
+        let cause = &self.file.streams[number];
+        let path = self.path(&routes[number], &cause.talker, &stream.talker);
+        Some(self.interface(&stream.talker, path.last()?.index() / 2))
+    }
+
+    /// The stream that its messages wait for, by its number.
+    fn heard(&self, stream: &NetStream) -> Option<usize> {
         let cause = match &stream.traffic {
             NetTraffic::After(it) => &it.follows,
             NetTraffic::Request(it) => &it.answer,
             _ => return None,
         };
-        let (number, cause) = self.named(cause.as_str())?;
-        let path = self.path(&routes[number], &cause.talker, &stream.talker);
-        Some(self.interface(&stream.talker, path.last()?.index() / 2))
+        self.named(cause.as_str()).map(|(number, _)| number)
     }
 
     /// The interface through which the frames of a stream leave its talker.
@@ -92,12 +98,15 @@ impl Compiler<'_> {
             let is_own = !matches!(when, SendWhen::After { .. });
             let name = self.program_of(stream, routes);
             let start = Instant::from_ns(0);
+            let heard = self.heard(stream).map(vid);
             let task = all.entry(name).or_insert_with(|| ReplyTask {
                 hears: self.hears(stream, routes).and_then(|it| it.parse().ok()),
+                hears_vid: heard,
                 start,
                 end: is_own.then_some(start + self.file.duration),
                 streams: Vec::new(),
             });
+            task.hears_vid = task.hears_vid.filter(|vid| Some(*vid) == heard);
             let interface = self.leaves(stream, routes).parse();
             task.streams.extend(interface.ok().map(|interface| ReplyStream {
                 stream: u16::try_from(number + 1).unwrap_or(u16::MAX),
