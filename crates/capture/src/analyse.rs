@@ -63,6 +63,8 @@ pub struct CaseInput {
     pub from: Instant<Tai>,
     /// and ends here (the first instant outside).
     pub to: Instant<Tai>,
+    /// A message has arrived once the kernel of its listener has it; otherwise, its program.
+    pub until_kernel: bool,
     /// What talkers, listeners, clients and servers timestamped.
     pub endpoints: Vec<RecordFile>,
     /// What the observer of the segment timestamped.

@@ -146,6 +146,7 @@ fn case(cycle: Span, endpoints: Vec<RecordFile>, observers: Vec<RecordFile>) -> 
         streams: ["x", "y", "z"].map(stream).to_vec(),
         from: Instant::from_ns(i64::MIN),
         to: Instant::from_ns(i64::MAX),
+        until_kernel: false,
         endpoints,
         observers,
         macs: Vec::new(),

@@ -295,7 +295,8 @@ const GUIDE: [(&str, &str); 13] = [
     (
         "transfer",
         "<code>Send → Receive</code>: from the moment before the sending program calls the \
-         kernel to the moment the receiving program has the message.",
+         kernel to the moment the receiving program has the message; in networks with links, its \
+         kernel.",
     ),
     (
         "slot wait",

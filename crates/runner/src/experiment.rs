@@ -372,6 +372,7 @@ fn case_meta(
         observers: participants.observers(),
         from_ns: participants.times.from,
         to_ns: participants.times.to,
+        until_kernel: false,
         macs: Vec::new(),
         timestamp_bound: None,
         clock_bound: None,

@@ -170,6 +170,9 @@ pub struct CaseMeta {
     pub from_ns: Instant<Tai>,
     /// Its end.
     pub to_ns: Instant<Tai>,
+    /// Messages have arrived once the kernel of their listener has them.
+    #[serde(default)]
+    pub until_kernel: bool,
     /// Counters of the MACs over the case; empty until it has ended.
     pub macs: Vec<MacSummary>,
     /// Bound of the segment's timestamps; absent until the case has ended, and without MACs.
@@ -677,6 +680,7 @@ impl RunDir {
                 .collect(),
             from: case.from_ns,
             to: case.to_ns,
+            until_kernel: case.until_kernel,
             endpoints: read(&case.endpoints)?,
             observers: read(&case.observers)?,
             macs: case.macs,

@@ -102,6 +102,9 @@ fn timestamps(input: &CaseInput, notes: &mut Notes) -> Vec<FlowTimestamps> {
         collect(file, names.as_flattened(), &mut timestamps);
     }
     for (flow, name) in timestamps.iter_mut().zip(names.as_flattened()) {
+        if input.until_kernel {
+            flow.receive = std::mem::replace(&mut flow.rx_sw, Timestamps(Vec::new()));
+        }
         flow.sort(name, notes);
     }
     timestamps

@@ -37,6 +37,7 @@ fn input() -> CaseInput {
         }],
         from: Instant::from_ns(6_000 * US),
         to: Instant::from_ns(60_000 * US),
+        until_kernel: false,
         endpoints: Vec::new(),
         observers: Vec::new(),
         macs: Vec::new(),
@@ -225,6 +226,24 @@ fn t0_a_one_way_stream_has_no_requests() {
     assert_eq!(range(&flood.transfer), Some((1, 40, 40)));
     assert_eq!((&flood.transfer_request, &flood.transfer_response), (&None, &None));
     assert_eq!(analysis.notes, []);
+}
+
+#[test]
+fn t0_messages_may_have_arrived_once_the_kernel_has_them() {
+    let points =
+        [(TimestampPoint::Send, 0), (TimestampPoint::RxSw, 40), (TimestampPoint::Receive, 90)];
+    let mut all: Vec<_> = points.map(|(point, at)| (point, 2, 1, 7_000 + at)).into();
+    // The program has not read the second.
+    all.extend(points[..2].iter().map(|&(point, at)| (point, 2, 2, 8_000 + at)));
+    let of = |until_kernel| {
+        let mut input = CaseInput { until_kernel, endpoints: vec![file(&all)], ..input() };
+        input.streams[0].name = "flood".to_owned();
+        let analysis = analyse(input).unwrap();
+        let found = stream(&analysis);
+        (found.received, range(&found.transfer), found.receive.is_some())
+    };
+    assert_eq!(of(false), (1, Some((1, 90, 90)), true));
+    assert_eq!(of(true), (2, Some((2, 40, 40)), false));
 }
 
 #[test]

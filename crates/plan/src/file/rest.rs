@@ -214,18 +214,15 @@ fn with_sources(
     let schemes = links.map(scheme).collect::<Result<Vec<_>, _>>()?;
     let found = bound(&problem, &routes, &schemes);
     let found = found.map_err(|why| settings(&problem, &why).unwrap_or_else(|| failed(&why)))?;
-    let of = |place: &usize, why: &NoBound| match sources.unknown.get(place) {
-        Some(why) => why.clone(),
-        None => sources.cause(&problem, (places, &routes), why),
-    };
     let rows = places.iter().zip(found.streams);
     let span = Span::ZERO;
     Ok(rows
         .map(|(place, own)| RestBound {
             stream: *place,
-            bound: match own.without {
-                Some(why) => Err(of(place, &why)),
-                None => Ok((own.latency.unwrap_or(span), own.jitter.unwrap_or(span))),
+            bound: match (sources.unknown.get(place), own.without) {
+                (Some(why), _) => Err(why.clone()),
+                (None, Some(why)) => Err(sources.cause(&problem, (places, &routes), &why)),
+                (None, None) => Ok((own.latency.unwrap_or(span), own.jitter.unwrap_or(span))),
             },
         })
         .collect())

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -195,7 +196,8 @@ pub fn measured(
         let mut messages = all.get(&promise.name).cloned().unwrap_or_default();
         messages.heard.retain(|seq, _| promise.messages.is_none_or(|it| u64::from(*seq) < it));
         let sent = sent.get(&promise.name).copied().unwrap_or_default().judged_of(promise);
-        let mut measured = messages.measured(sent, promise, case.from_ns.as_ns(), bins);
+        let interval = case.from_ns.as_ns()..case.to_ns.as_ns();
+        let mut measured = messages.measured(sent, promise, &interval, bins);
         let listener = format!("{}.{}", promise.to, promise.to_interface);
         measured.troubles.extend(troubles.get(&listener).into_iter().flatten().cloned());
         measured
@@ -246,14 +248,20 @@ impl Messages {
         }
     }
 
-    /// Latencies of messages from `from_ns` on; counts are of all.
-    fn measured(&self, sent: Sent, promise: &Promise, from_ns: i64, bins: Bins) -> Measured {
+    /// Latencies of messages of the measured interval; counts are of all.
+    fn measured(
+        &self,
+        sent: Sent,
+        promise: &Promise,
+        interval: &Range<i64>,
+        bins: Bins,
+    ) -> Measured {
         let launch_delta = promise.launch_delta;
         let begins = if launch_delta.is_some() { &self.due } else { &self.sent };
         let early = launch_delta.unwrap_or(Span::ZERO).as_ns();
         let begin = |seq| begins.get(seq).map(|at| at - early);
         let begun = self.heard.iter().filter_map(|(seq, at)| Some((begin(seq)?, *at)));
-        let counted = begun.filter(|(begin, _)| *begin >= from_ns);
+        let counted = begun.filter(|(begin, _)| interval.contains(begin));
         let latency: Vec<i64> = counted.map(|(begin, at)| at - begin).collect();
         let limit = promise.limit().map_or(i64::MAX, Span::as_ns);
         let late = latency.iter().filter(|latency| **latency > limit).count();
@@ -466,6 +474,7 @@ fn case_meta(
         from_ns: Instant::from_ns(from),
         // Talkers go on a little while after the last message that is judged.
         to_ns: Instant::from_ns(to),
+        until_kernel: true,
         macs: Vec::new(),
         timestamp_bound: None,
         clock_bound: (compiled.launch_error.clock > Span::ZERO).then(|| ClockBoundMeta {
@@ -516,7 +525,7 @@ mod tests {
     fn measured_of(messages: &Messages, sent: Sent, launch_delta: Option<Span>) -> Measured {
         let promise =
             Promise { launch_delta, at_most: Some(Span::from_ns(80)), ..Promise::example() };
-        messages.measured(sent, &promise, -1_000, transfer_bins(Span::from_ms(1)))
+        messages.measured(sent, &promise, &(-1_000..9_000), transfer_bins(Span::from_ms(1)))
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! steps of the phases `open` to `close`; in a laboratory one of all nodes is taken from outside.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
@@ -75,7 +76,8 @@ impl Compiled {
         Ok(())
     }
 
-    /// Puts the captures of nodes into the directory of the case; the names of all there are.
+    /// Puts the captures of nodes into the directory of the case; the names of all. Of one that is
+    /// missing the summary says so.
     pub(super) fn keep_captures(
         &self,
         case: &Path,
@@ -93,8 +95,12 @@ impl Compiled {
             let node = node["name"].as_str().unwrap_or_default();
             let name = format!("trace.{node}.twc");
             let (from, to) = (records.join(node).join(FILE), case.join(&name));
-            fs::copy(&from, &to).map_err(RunnerError::file("copy", &from))?;
-            names.push(name);
+            match fs::copy(&from, &to) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(RunnerError::file("copy", &from)(error));
+                }
+                _ => names.push(name),
+            }
         }
         Ok(names)
     }

@@ -406,6 +406,7 @@ fn case(
         observers: Vec::new(),
         from_ns: at(file.warm_up),
         to_ns: at(file.duration),
+        until_kernel: false,
         macs: Vec::new(),
         timestamp_bound: None,
         clock_bound: None,
