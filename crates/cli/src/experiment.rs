@@ -172,11 +172,11 @@ impl Run {
             ("--baseline", self.baseline.is_some() && !has_streams),
         ];
         match given.iter().find(|(_, is_given)| *is_given) {
-            Some(("--trace", _)) => {
-                anyhow::bail!("--trace is for networks with streams on kernels, not for {files}")
-            }
+            Some(("--backend", _)) => anyhow::bail!(
+                "--backend is for networks of one segment on kernels, not for {files}"
+            ),
             Some((option, _)) => {
-                anyhow::bail!("{option} is for networks of one segment on kernels, not for {files}")
+                anyhow::bail!("{option} is for networks with streams, not for {files}")
             }
             None => Ok(()),
         }

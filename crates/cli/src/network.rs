@@ -134,7 +134,9 @@ pub fn run(args: &Run) -> anyhow::Result<ExitCode> {
         let beside = of.map_or(Path::new("."), |it| &*it.beside);
         compiled.take_files(&case.file, beside)?;
         // A mistake in what stations do is told before the first of them does anything.
-        sweep::trials(&compiled.script()?, "0")?;
+        let name = &case.file.name;
+        sweep::trials(&compiled.script()?, "0")
+            .with_context(|| format!("{name} cannot be carried out; nothing was run"))?;
     }
     if args.place.on == Place::Lab {
         // Before the first thread: a user namespace can only be entered by a process with one.

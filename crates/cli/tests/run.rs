@@ -141,7 +141,8 @@ fn t3_a_damaged_run_says_what_is_damaged() {
     assert!(said.stdout.contains("NOTE records-open: tiny/tdm/alone: 1 record file"), "{said:?}");
     let said = damage("rm cases/tiny.tdm.alone/*.twr").done();
     assert!(said.stdout.contains("NOTE records-missing: tiny/tdm/alone has no "), "{said:?}");
-    let said = damage("rm -r cases/tiny.tdm.alone end.json").done();
+    let said = damage("rm -r cases/tiny.tdm.alone end.json");
+    assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.stdout.contains("NOTE case-missing: tiny/tdm/alone did not run"), "{said:?}");
     assert!(said.stdout.contains("note: the run was cut short"), "{said:?}");
 

@@ -353,8 +353,7 @@ fn t1_options_of_scenarios_are_refused_and_not_passed_over() {
         let given: Vec<&str> =
             ["run", &file, "--dry-run"].into_iter().chain(words.split(' ')).collect();
         let error = format!(
-            "error: {option} is for networks of one segment on kernels, not for \
-             networks with phases alone\n"
+            "error: {option} is for networks with streams, not for networks with phases alone\n"
         );
         timewire(&given).failed(2, &error);
     }

@@ -278,3 +278,16 @@ fn t0_a_phase_has_the_time_that_its_steps_have() {
     let long = timewire_base::parse_span(&phase("1200s")).unwrap();
     assert!(long >= Span::from_secs(1_260), "{long}");
 }
+
+#[test]
+fn t0_a_file_that_is_missing_is_told_with_who_puts_it() {
+    let text = "timewire: 1\nkind: network\nname: two\nstations:\n- name: a\n  \
+                phases: { setup: [{ put: x, from: gone.txt }] }\n- b\nlinks: [[a, b]]\n\
+                streams:\n- { name: s, talker: a, listeners: b, size: 64B, period: 1ms }\n";
+    let mut compiled = compile(text).unwrap();
+    let network = NetworkCases::parse("network.yaml", text).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let told = compiled.take_files(&network.cases[0].file, directory.path()).unwrap_err();
+    assert!(told.to_string().starts_with("a, setup: "), "{told}");
+    assert!(told.to_string().contains("gone.txt"), "{told}");
+}

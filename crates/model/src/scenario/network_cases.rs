@@ -173,6 +173,9 @@ impl NetworkCases {
         };
         let networks: Vec<Node> =
             variants.iter().map(|it| it.put_into(root, &mut reader.problems)).collect();
+        // Each of them has what is wrong with the file.
+        let mut told = BTreeSet::new();
+        reader.problems.retain(|it| told.insert((it.key.clone(), it.message.clone())));
         if !reader.problems.is_empty() {
             return None;
         }

@@ -441,7 +441,7 @@ pub(super) fn check_variables(variables: &[Variable], together: &[Vec<Name>], re
         let is_range = variable.from.is_some() && variable.to.is_some();
         let has_end = variable.from.is_some() || variable.to.is_some();
         if variable.values.is_empty() != is_range || has_end != is_range {
-            let message = "it is neither a list of values nor a range".to_owned();
+            let message = "it has neither a list with a value nor a range".to_owned();
             reader.fail_at(&at, message, "write `values`, or `from` and `to`");
         } else if variable.texts().is_empty() || variable.texts().len() > MAX_VALUES {
             let message = format!("it has no value, or more than {MAX_VALUES}");

@@ -286,15 +286,21 @@ impl Compiled {
     ///
     /// **Errors**: one cannot be read, or is no text.
     pub fn take_files(&mut self, file: &NetworkFile, beside: &Path) -> Result<(), RunnerError> {
-        let phases = file.phases().filter_map(|(_, phases)| phases).flat_map(NodePhases::all);
-        for step in phases.flat_map(|(_, phase)| &phase.steps) {
-            let Some(name) = step.from.as_ref().or(step.apply.as_ref()) else { continue };
-            let text = String::from_utf8(file_beside(beside, name.as_str())?).map_err(|_| {
-                invalid(format!(
-                    "`{name}` is no text (UTF-8), as files of networks with streams are"
-                ))
-            })?;
-            self.files.insert(name.to_string(), text);
+        for (node, phases) in file.phases() {
+            for (phase, spec) in phases.into_iter().flat_map(NodePhases::all) {
+                for step in &spec.steps {
+                    let Some(name) = step.from.as_ref().or(step.apply.as_ref()) else { continue };
+                    let at =
+                        |why: &dyn std::fmt::Display| invalid(format!("{node}, {phase}: {why}"));
+                    let bytes = file_beside(beside, name.as_str()).map_err(|error| at(&error))?;
+                    let text = String::from_utf8(bytes).map_err(|_| {
+                        at(&format!(
+                            "`{name}` is no text (UTF-8), as files of networks with streams are"
+                        ))
+                    })?;
+                    self.files.insert(name.to_string(), text);
+                }
+            }
         }
         Ok(())
     }

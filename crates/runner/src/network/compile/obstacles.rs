@@ -96,7 +96,9 @@ impl Compiler<'_> {
             for link in &self.file.links {
                 for end in 0..2 {
                     let (own, far) = (&link.between[end], &link.between[1 - end]);
-                    if hosts.interface(own, far).is_none() {
+                    if hosts.station(own).is_none() {
+                        refuse(own.to_string(), "the hosts file has no station of this name");
+                    } else if hosts.interface(own, far).is_none() {
                         let why = format!("the hosts file names no interface at its link to {far}");
                         refuse(own.to_string(), &why);
                     }
