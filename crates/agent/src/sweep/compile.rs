@@ -471,14 +471,7 @@ mod tests {
              phases: {{run: {{steps: [{{run: [echo, '{more}'], name: e}}]}}}}\n"
         );
         let file = Orchestrated::parse("e", &text).unwrap();
-        Script {
-            file,
-            text,
-            beside: PathBuf::from("."),
-            files: BTreeMap::new(),
-            clock_error: None,
-            marks: None,
-        }
+        Script { text, ..Script::new(file, PathBuf::from(".")) }
     }
 
     #[test]
@@ -526,14 +519,7 @@ mod tests {
                  close: {{steps: [{steps}]}}\n"
             );
             let file = Orchestrated::parse("e", &text).map_err(|errors| errors.to_string())?;
-            let script = Script {
-                file,
-                text,
-                beside: PathBuf::from("."),
-                files: BTreeMap::new(),
-                clock_error: None,
-                marks: None,
-            };
+            let script = Script { text, ..Script::new(file, PathBuf::from(".")) };
             let all = trials(&script, "0").map_err(|error| error.to_string())?;
             let step = &all[0].plan.stations[0].parts[&Phase::Open].steps[0];
             Ok::<_, String>(step.task.program().unwrap().accept.clone())
@@ -559,13 +545,9 @@ mod tests {
             let mut script = script("");
             let step = format!("{{put: f, from: '{from}'}}");
             let text = script.text.replace("steps: [", &format!("steps: [{step}, "));
-            script = Script {
-                file: Orchestrated::parse("e", &text).unwrap(),
-                text,
-                beside: beside.clone(),
-                files: BTreeMap::new(),
-                clock_error: None,
-                marks: None,
+            script = {
+                let file = Orchestrated::parse("e", &text).unwrap();
+                Script { text, ..Script::new(file, beside.clone()) }
             };
             trials(&script, "0")
         };
@@ -671,18 +653,7 @@ mod tests {
         let text = script("").text.replace("steps: [", "steps: [{put: f, from: most}, ");
         let text = text.replace("repeats: 2", "repeats: 11");
         let file = Orchestrated::parse("e", &text).unwrap();
-        let error = trials(
-            &Script {
-                file,
-                text,
-                beside: beside.clone(),
-                files: BTreeMap::new(),
-                clock_error: None,
-                marks: None,
-            },
-            "0",
-        )
-        .unwrap_err();
+        let error = trials(&Script { text, ..Script::new(file, beside.clone()) }, "0").unwrap_err();
         assert!(error.to_string().contains("together"), "{error}");
         fs::remove_dir_all(&beside).unwrap();
     }

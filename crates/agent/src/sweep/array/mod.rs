@@ -343,14 +343,7 @@ pub fn open(directory: &Path) -> Result<Array, DatapathError> {
     let (experiment, hosts) = (text(TEXT)?, text(HOSTS)?);
     let file = Orchestrated::parse(TEXT, &experiment).map_err(invalid)?;
     let hosts = HostsFile::parse(HOSTS, &hosts).map_err(invalid)?;
-    let script = Script {
-        file,
-        text: experiment,
-        beside: directory.join(FILES),
-        files: BTreeMap::new(),
-        clock_error: None,
-        marks: None,
-    };
+    let script = Script { text: experiment, ..Script::new(file, directory.join(FILES)) };
     let trials = trials(&script, &head.run)?;
     let points = points(&script, &trials, head.tasks)?;
     let expected = head.digests.get(POINTS);
