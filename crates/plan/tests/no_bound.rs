@@ -14,7 +14,7 @@ use timewire_tsn::file::ParseFile;
 /// `a` and `b` at a bridge, `c` behind it; what is common to the cases.
 fn network(more: &str) -> String {
     format!(
-        "timewire: 1\nkind: network\nname: causes\nduration: 10ms\n\
+        "timewire: 1\nkind: network\nname: causes\nduration: 10ms\nsync_error: 0ns\n\
          stations: [{{ name: a }}, {{ name: b }}, {{ name: c }}]\n\
          bridges: [{{ name: br, forward: 2us }}]\n\
          links: [{{ between: [a, br] }}, {{ between: [b, br] }}, {{ between: [br, c] }}]\n{more}"
@@ -465,7 +465,7 @@ fn t0_a_bound_is_held_against_the_limit() {
     let ends = text
         .replace("{ name: a }", "{ name: a, send: { kind: uniform, min: 3us, max: 7us } }")
         .replace("{ name: c }", "{ name: c, receive: { kind: uniform, min: 10us, max: 20us } }")
-        .replace("duration:", "sync_error: 1us\nduration:");
+        .replace("sync_error: 0ns", "sync_error: 1us");
     let late = "{ name: c, receive: { kind: exponential, mean: 1us } }";
     let endless = text.replace("{ name: c }", late);
     let bound = |text: &str| {

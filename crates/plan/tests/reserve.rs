@@ -13,7 +13,7 @@ use timewire_tsn::file::ParseFile;
 /// Talkers and listeners at two bridges in a line; `streams` of 984 bytes on the link, 7.872us.
 fn line(reserve: &str, device: &str, streams: &[(&str, &str)]) -> String {
     let mut text = format!(
-        "timewire: 1\nkind: network\nname: line\nduration: 10ms\n{reserve}\n\
+        "timewire: 1\nkind: network\nname: line\nduration: 10ms\nsync_error: 0ns\n{reserve}\n\
          stations: [{{ name: a, device: {device} }}, {{ name: b }}]\n\
          bridges: [{{ name: one, forward: 1us }}, {{ name: two, forward: 1us }}]\n\
          links:\n- {{ between: [a, one], rate: 1Gbit }}\n- {{ between: [one, two], rate: 1Gbit }}\n\

@@ -6,3 +6,4 @@ mod any_network;
 mod any_segment;
 mod chains;
 mod network;
+mod planned;

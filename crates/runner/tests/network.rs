@@ -248,7 +248,7 @@ fn t1_promises_come_from_the_plan_a_bound_or_the_limits_and_load_has_none() {
     let state = by("line", "state-1");
     // 2 x (10.4 us + 1 us) and a window that opens 2.96 us after the frame is there.
     let ns = |span: Option<timewire_base::Span>| span.map(timewire_base::Span::as_ns);
-    assert_eq!((state.by, ns(state.latency)), (PromisedBy::Plan, Some(25_761)));
+    assert_eq!((state.by, ns(state.latency)), (PromisedBy::Plan, Some(25_767)));
     // Handed over 5 us before, two ports, one wake-up.
     assert_eq!((state.at_least.as_ns(), ns(state.at_most)), (22_800, Some(39_761)));
     assert_eq!(ns(state.limit()), Some(39_761));

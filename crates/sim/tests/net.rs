@@ -268,7 +268,31 @@ fn t2_the_rest_of_a_frame_goes_by_the_clock_that_jumped() {
     assert!(least_and_most(&outcome, 0).1 < 250_000_000, "{:?}", outcome.streams[0].latencies);
 }
 
-/// Releases and windows of a talker go by its clock, but for the release that was due next.
+/// What is due next comes when the clock that was set says so.
+#[test]
+fn t2_a_message_is_released_by_the_clock_that_was_set() {
+    let sent = |kind| {
+        let mut network = line(2, us(29_500));
+        let mut stream = cyclic(0, 1, 114, us(10_000), us(0));
+        if let Traffic::Cyclic { frames, spacing, .. } = &mut stream.traffic {
+            (*frames, *spacing) = (2, us(4_000));
+        }
+        network.streams = vec![stream];
+        network.faults = vec![Fault { at: us(22_000), lasts: us(0), kind }];
+        run(&network).streams[0].sent
+    };
+    // At 0, 4, 10, 14, 20 and 24 ms.
+    assert_eq!(sent(FaultKind::ClockStep(1, us(9_000))), 6, "the clock of another");
+    assert_eq!(
+        sent(FaultKind::ClockStep(0, us(1_000))),
+        7,
+        "at 23 and 29 ms in place of 24 and 30"
+    );
+    assert_eq!(sent(FaultKind::ClockStep(0, us(-9_000))), 5, "not before 33 ms");
+    assert_eq!(sent(FaultKind::ClockDrift(0, -100_000_000)), 6, "at 24.2 ms");
+}
+
+/// Releases and windows of a talker go by its clock.
 #[test]
 fn t2_a_clock_that_changes_its_rate_is_one_that_had_it() {
     let mut network = line(2, Span::from_ms(50));

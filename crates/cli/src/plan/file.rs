@@ -317,9 +317,11 @@ impl More {
         }
         if let Some(report) = &self.simulated {
             let _ = write!(text, "\nsimulated:\n{}", report.table());
-            for (apart, which) in self.apart.iter().zip(["", ", the other way round"]) {
+            let ways = ["apart", "apart, the other way round"];
+            let moving = ["apart, and moving to the other side", "apart, and moving back"];
+            for (apart, which) in self.apart.iter().zip(ways.iter().chain(&moving)) {
                 let (error, limits) = (self.sync_error, apart.limits_in_short());
-                let _ = write!(text, "clocks of neighbours {error} apart{which}: {limits}");
+                let _ = write!(text, "clocks of neighbours {error} {which}: {limits}");
             }
             let unseen = self.asked.iter().filter(|it| it.code == 0 && it.unseen).count();
             if unseen > 0 {

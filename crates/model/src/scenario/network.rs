@@ -47,8 +47,9 @@ record! {
         /// counts as outside.
         tolerance: Span = "0ns",
         /// By how much the clocks of two neighbours differ at most, and how late ports act. Only
-        /// plans ask for it.
-        sync_error: Span = "0ns",
+        /// plans ask for it. Unless written, what IEEE 802.1AS asks for over seven hops
+        /// (802.1AS-2020, B.3).
+        sync_error: Span = "1us",
         /// Time on every link in which nothing planned is sent.
         reserve: Option<NetReserve>,
         /// Everything that is random follows from it.

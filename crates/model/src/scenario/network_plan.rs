@@ -4,10 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use timewire_base::{Span, StationName};
+use timewire_base::{FrameLen, Span, StationName};
 
 use super::item::Reader;
-use super::network::{NetClock, NetCyclic, NetDelay, NetDrawn, NetStream, NetTraffic, NetworkFile};
+use super::network::{
+    NetClock, NetCyclic, NetDelay, NetDrawn, NetDriftFault, NetFault, NetPort, NetStream,
+    NetTraffic, NetworkFile,
+};
 use super::record::record;
 use super::value::{Drift, Offset};
 
@@ -23,30 +26,59 @@ record! {
 }
 
 impl NetworkFile {
-    /// The network with the clocks of neighbours as far apart as `sync_error` allows: half of it
-    /// ahead and half behind by turns, from the first node on, and the other way round. Nothing
-    /// without a `sync_error`.
+    /// The network with the worst clocks that `sync_error` allows. First those of neighbours that
+    /// far apart: half of it ahead and half behind by turns, from the first node on, and the other
+    /// way round. Then the same clocks on their way to the other end of the error and back, at a
+    /// rate of at most 100 ppm, a whole number of times. Nothing without a `sync_error`.
     ///
     /// In a ring of an odd number of nodes two neighbours are alike.
     pub fn with_clocks_apart(&self) -> Vec<NetworkFile> {
         if self.sync_error == Span::ZERO {
             return Vec::new();
         }
-        let half = Span::from_ns(self.sync_error.as_ns() / 2);
         let ahead = self.every_other_node();
-        let clocks = |leads: bool| {
-            let of = |name: &StationName| {
-                let is_ahead = ahead.contains(name) == leads;
-                let offset = Offset(if is_ahead { half } else { -half });
-                let none = Drift(0);
-                NetClock { offset, drift: none, wander: none, sync: None }
-            };
-            let mut file = self.clone();
-            file.stations.iter_mut().for_each(|node| node.clock = of(&node.name));
-            file.bridges.iter_mut().for_each(|node| node.clock = of(&node.name));
-            file
+        let all = [(true, false), (false, false), (true, true), (false, true)];
+        all.map(|(leads, moves)| self.with_clocks(&|name| ahead.contains(name) == leads, moves))
+            .into()
+    }
+
+    fn with_clocks(&self, is_ahead: &dyn Fn(&StationName) -> bool, moves: bool) -> NetworkFile {
+        let half = Span::from_ns(self.sync_error.as_ns() / 2);
+        let (rate, turn) = self.turns();
+        let sign = |name: &StationName| if is_ahead(name) { 1 } else { -1 };
+        let clock = |name: &StationName| NetClock {
+            offset: Offset(if is_ahead(name) { half } else { -half }),
+            drift: Drift(if moves { -sign(name) * rate } else { 0 }),
+            wander: Drift(0),
+            sync: None,
         };
-        vec![clocks(true), clocks(false)]
+        let mut file = self.clone();
+        file.stations.iter_mut().for_each(|node| node.clock = clock(&node.name));
+        file.bridges.iter_mut().for_each(|node| node.clock = clock(&node.name));
+        let stations = self.stations.iter().map(|node| &node.name);
+        for node in stations.chain(self.bridges.iter().map(|node| &node.name)) {
+            let mut towards = sign(node) * rate;
+            for at in (1..=TURNS).map_while(|number| turn.checked_mul(number)) {
+                if !moves || at >= self.duration {
+                    break;
+                }
+                let (node, drift) = (node.clone(), Drift(towards));
+                file.faults.push(NetFault::ClockDrift(NetDriftFault { node, at, drift }));
+                towards = -towards;
+            }
+        }
+        file
+    }
+
+    /// How fast a clock goes from one end of `sync_error` to the other, in parts per billion, and
+    /// how long it takes; a clock turns a bounded number of times.
+    fn turns(&self) -> (i32, Span) {
+        // To the nanosecond as far apart as the clocks are, which each have half of it.
+        let error = i128::from(self.sync_error.as_ns() / 2 * 2) * 1_000_000_000;
+        let wanted = error * i128::from(TURNS) / i128::from(self.duration.as_ns().max(1));
+        let rate = wanted.clamp(1, i128::from(WORST_PPB));
+        let turn = i64::try_from(error / rate).unwrap_or(i64::MAX);
+        (i32::try_from(rate).unwrap_or(WORST_PPB), Span::from_ns(turn.max(1)))
     }
 
     /// Nodes, none of which has another as its neighbour where the links allow it.
@@ -73,6 +105,13 @@ impl NetworkFile {
         sides.into_iter().filter(|(_, side)| *side).map(|(name, _)| name.clone()).collect()
     }
 }
+
+/// How often a clock goes from one end of the error to the other.
+const TURNS: i64 = 20;
+/// By how much a clock may go wrong. **Units**: billionths.
+///
+/// **Source**: IEEE 802.1AS-2020, B.1.1: 100 ppm either way.
+const WORST_PPB: i32 = 100_000;
 
 impl NetDelay {
     /// The least and the most that it can be; no most: there is none.
@@ -120,6 +159,9 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
             refuse(&key, "gates are written here", "leave them out: they are planned");
         }
     }
+    for (i, port) in file.ports.iter().enumerate() {
+        preemption(file, (i, port), &mut refuse);
+    }
     let rates: Vec<_> = file.links.iter().map(|link| (&link.between, link.rate)).collect();
     for (i, bridge) in file.bridges.iter().enumerate() {
         if bridge.forward.range().1.is_none() {
@@ -155,6 +197,34 @@ pub(super) fn check(file: &NetworkFile, reader: &mut Reader) {
         }
     }
 }
+
+/// Planned frames are express, and no preemptable one is under way when their window opens.
+fn preemption(
+    file: &NetworkFile,
+    (i, port): (usize, &NetPort),
+    refuse: &mut impl FnMut(&str, &str, &str),
+) {
+    let mut scheduled = file.streams.iter().filter(|stream| stream.scheduled);
+    let is_preemptable = |class: u64| port.preemptable.iter().any(|it| it.get() == class);
+    if scheduled.any(|stream| is_preemptable(stream.class.get())) {
+        let key = format!("ports[{i}].preemptable");
+        refuse(&key, "its class is among these", "leave its class out: it goes before them");
+    }
+    let own = file.links.iter().filter(|link| link.between.iter().any(|it| port.of.contains(it)));
+    let uncut = FrameLen::new(UNCUT_BYTES).map(FrameLen::wire_len);
+    let waits = own.filter_map(|link| Some(link.rate.duration_of(uncut.ok()?)));
+    let least = waits.max().unwrap_or(Span::ZERO);
+    if port.hold_advance.is_some_and(|advance| advance < least) {
+        let key = format!("ports[{i}].hold_advance");
+        let what = "a frame that cannot be cut any more can take longer";
+        refuse(&key, what, &format!("write {least} or more, or leave it out"));
+    }
+}
+
+/// What is left of a frame that is too short to be cut, without check sequence. **Units**: bytes.
+///
+/// **Source**: IEEE 802.3-2022, 99.4: both parts of 124 bytes would be whole fragments.
+const UNCUT_BYTES: u32 = 119;
 
 fn devices(file: &NetworkFile, reader: &mut Reader) {
     let stations = file.stations.iter().enumerate().map(|(i, it)| ("stations", i, &it.device));
@@ -245,28 +315,78 @@ mod tests {
     use super::super::network::NetworkCases;
     use super::*;
 
-    fn offsets(text: &str) -> Vec<Vec<i64>> {
+    fn read(text: &str) -> NetworkFile {
         let text = format!(
-            "timewire: 1\nkind: network\nname: n\nduration: 1ms\n{text}\nstreams:\n\
+            "timewire: 1\nkind: network\nname: n\nduration: 1s\n{text}\nstreams:\n\
              - {{ name: s, talker: a, listeners: c, size: 64B, period: 1ms }}\n"
         );
-        let file = NetworkCases::parse_with(&NothingFurther, "n.yaml", &text).unwrap().base;
-        let of = |file: &NetworkFile| {
-            let stations = file.stations.iter().map(|node| &node.clock);
-            let clocks = stations.chain(file.bridges.iter().map(|node| &node.clock));
-            clocks.map(|clock| clock.offset.0.as_ns()).collect()
-        };
-        file.with_clocks_apart().iter().map(of).collect()
+        NetworkCases::parse_with(&NothingFurther, "n.yaml", &text).unwrap().base
+    }
+
+    fn clocks(file: &NetworkFile) -> Vec<&NetClock> {
+        let stations = file.stations.iter().map(|node| &node.clock);
+        stations.chain(file.bridges.iter().map(|node| &node.clock)).collect()
     }
 
     #[test]
     fn t0_clocks_of_neighbours_are_apart_by_what_the_file_allows() {
         let line = "stations: [a, c]\nbridges: [b]\nlinks: [[a, b], [b, c]]";
-        assert_eq!(offsets(line), Vec::<Vec<i64>>::new());
-        let apart = [vec![500, 500, -500], vec![-500, -500, 500]];
-        assert_eq!(offsets(&format!("sync_error: 1us\n{line}")), apart);
+        assert_eq!(read(&format!("sync_error: 0ns\n{line}")).with_clocks_apart(), []);
+        let offsets = |text: &str| -> Vec<Vec<i64>> {
+            let of = |file: &NetworkFile| {
+                clocks(file).iter().map(|clock| clock.offset.0.as_ns()).collect()
+            };
+            read(text).with_clocks_apart().iter().map(of).collect()
+        };
+        let (one, other) = (vec![500, 500, -500], vec![-500, -500, 500]);
+        let apart = [one.clone(), other.clone(), one, other];
+        assert_eq!(offsets(line), apart, "the default");
         // What the file says of a clock itself is another question.
         let own = line.replace("[a, c]", "[{ name: a, clock: { offset: 9us, drift: 5ppm } }, c]");
         assert_eq!(offsets(&format!("sync_error: 1us\n{own}")), apart);
+    }
+
+    /// By clock: how far it is ahead, at its turns and at the end.
+    fn reads(file: &NetworkFile, node: &str) -> Vec<i64> {
+        let names =
+            file.stations.iter().map(|it| &it.name).chain(file.bridges.iter().map(|it| &it.name));
+        let clock = names.zip(clocks(file)).find(|(name, _)| name.as_str() == node).unwrap().1;
+        let (mut offset, mut since) = (clock.offset.0.as_ns(), 0);
+        let mut rate = i64::from(clock.drift.0);
+        let mut all = vec![offset];
+        let turns = file.faults.iter().filter_map(|fault| match fault {
+            NetFault::ClockDrift(it) if it.node.as_str() == node => {
+                Some((it.at.as_ns(), i64::from(it.drift.0)))
+            }
+            _ => None,
+        });
+        for (at, next) in turns.chain([(file.duration.as_ns(), 0)]) {
+            offset += (at - since) * rate / 1_000_000_000;
+            (since, rate) = (at, next);
+            all.push(offset);
+        }
+        all
+    }
+
+    #[test]
+    fn t0_clocks_that_move_stay_within_what_the_file_allows() {
+        let line = "stations: [a, c]\nbridges: [b]\nlinks: [[a, b], [b, c]]";
+        for (error, turns) in [("1us", 20), ("30us", 3), ("5ns", 20), ("1ms", 1)] {
+            let files = read(&format!("sync_error: {error}\n{line}")).with_clocks_apart();
+            let half = read(&format!("sync_error: {error}\n{line}")).sync_error.as_ns() / 2;
+            assert_eq!(reads(&files[0], "a"), [half, half]);
+            for (file, sign) in files[2..].iter().zip([1, -1]) {
+                let (a, b) = (reads(file, "a"), reads(file, "b"));
+                assert!(a.len() > turns, "{error}: {a:?}");
+                assert_eq!((a[0], b[0]), (sign * half, -sign * half));
+                for (at, (a, b)) in a.iter().zip(&b).enumerate() {
+                    assert_eq!(*a, -*b, "{error}: neighbours go apart and together");
+                    assert!(a.abs() <= half, "{error}, turn {at}: {a}");
+                }
+                // The last way may be a part.
+                let reach = a[..a.len() - 1].iter().map(|at| at.abs()).min().unwrap();
+                assert!(reach * 10 >= half * 9, "{error}: {a:?}");
+            }
+        }
     }
 }

@@ -338,7 +338,7 @@ fn check_place(file: &NetworkFile, reader: &mut Reader) {
     refuse("duration", file.duration != Span::from_secs(1), message, "remove it");
     refuse("warm_up", file.warm_up > Span::ZERO, message, "remove it");
     refuse("tolerance", file.tolerance > Span::ZERO, message, "remove it");
-    refuse("sync_error", file.sync_error > Span::ZERO, message, "remove it");
+    refuse("sync_error", file.sync_error != Span::from_us(1), message, "remove it");
     refuse("reserve", file.reserve.is_some(), message, "remove it");
     refuse("schedule", file.schedule.is_some(), message, hint);
     refuse("ports", !file.ports.is_empty(), message, hint);

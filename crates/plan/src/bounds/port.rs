@@ -32,6 +32,8 @@ pub struct ClassWindow {
     pub end: Span,
     /// Bit 7 is class 7.
     pub open: u8,
+    /// Whether preemptable frames hold back meanwhile, and [`PortScheme::hold_advance`] before.
+    pub hold: bool,
 }
 
 /// A port's gates. What is in no window is shut for all.
@@ -45,20 +47,21 @@ pub struct ClassGates {
 
 impl ClassGates {
     /// Those of a plan: each window for its queue alone, and the time between for all queues that
-    /// have no window.
+    /// have no window. Preemptable frames hold back for a window.
     pub fn beside(gates: &PortGates) -> ClassGates {
         let scheduled = gates.windows.iter().fold(0_u8, |mask, window| mask | bit(window.queue));
+        let between = |start, end| ClassWindow { start, end, open: !scheduled, hold: false };
         let (mut windows, mut until) = (Vec::new(), Span::ZERO);
         for window in &gates.windows {
             if window.start > until {
-                windows.push(ClassWindow { start: until, end: window.start, open: !scheduled });
+                windows.push(between(until, window.start));
             }
-            let open = bit(window.queue);
-            windows.push(ClassWindow { start: window.start, end: window.end, open });
+            let (start, end, open) = (window.start, window.end, bit(window.queue));
+            windows.push(ClassWindow { start, end, open, hold: true });
             until = window.end;
         }
         if until < gates.cycle {
-            windows.push(ClassWindow { start: until, end: gates.cycle, open: !scheduled });
+            windows.push(between(until, gates.cycle));
         }
         ClassGates { cycle: gates.cycle, windows }
     }
@@ -92,6 +95,8 @@ pub struct PortScheme {
     pub other_bytes: u32,
     /// Anybody else can be interrupted.
     pub other_preemptable: bool,
+    /// How long before a window with hold preemptable frames hold back.
+    pub hold_advance: Span,
 }
 
 impl Default for PortScheme {
@@ -103,6 +108,7 @@ impl Default for PortScheme {
             preemptable: 0,
             other_bytes: 1_522,
             other_preemptable: false,
+            hold_advance: Span::ZERO,
         }
     }
 }
@@ -297,7 +303,7 @@ impl Queue<'_> {
         let rate = u128::from(self.rate.get());
         let guard = self.longest_ns(rate);
         let cycle = gates.cycle.as_ns();
-        let open = usable(gates, self.class, guard);
+        let open = self.usable(gates, guard);
         let time: i64 = open.iter().map(|(start, end)| end - start).sum();
         let shut = cycle - time;
         let most = most_shut(&open, cycle, shut);
@@ -305,6 +311,43 @@ impl Queue<'_> {
         let rate = all.times(Ratio::new(shut.into(), cycle.into())?)?;
         let burst = all.times(Ratio::new(most, cycle.into())?)?;
         Ok(Arrival::bucket(rate, Ratio::whole(burst.ceil()))?)
+    }
+
+    /// When a frame of the class may start so that its longest ends in time. A window that goes on
+    /// over the turn of the cycle is one: a frame may end in its second part.
+    fn usable(&self, gates: &ClassGates, guard: i64) -> Vec<(i64, i64)> {
+        let cycle = gates.cycle.as_ns();
+        let mut open = joined(gates, self.class);
+        if self.is_preemptable(self.class) {
+            for window in gates.windows.iter().filter(|window| window.hold) {
+                let advance = self.scheme.hold_advance.as_ns().min(cycle);
+                let after = self.rest_after(window).min(cycle);
+                let held = (window.start.as_ns() - advance, window.end.as_ns() + after);
+                open = without(&open, cycle, held);
+            }
+        }
+        if open.first() == Some(&(0, cycle)) {
+            return open;
+        }
+        let goes_on = open.first().filter(|first| first.0 == 0).map_or(0, |first| first.1);
+        for window in &mut open {
+            let more = if window.1 == cycle { goes_on } else { 0 };
+            window.1 = window.1.saturating_add(more).saturating_sub(guard).min(window.1);
+        }
+        open.retain(|(start, end)| end > start);
+        open
+    }
+
+    /// How long the rest of a frame takes that a hold has interrupted: it goes first after that. A
+    /// frame whose gate shuts for the hold would have ended before.
+    fn rest_after(&self, window: &ClassWindow) -> i64 {
+        let shuts = window.open & self.scheme.preemptable == 0;
+        let loads = self.loads.iter().enumerate();
+        let own = loads.filter(|(class, _)| self.scheme.preemptable >> class & 1 == 1);
+        let longest = own.map(|(_, load)| load.longest_bits).max().unwrap_or(0);
+        let rest = if shuts { FRAGMENT_BITS } else { longest };
+        let bits = u128::from(rest + INTERRUPTION_BITS) * 1_000_000_000;
+        i64::try_from(bits.div_ceil(u128::from(self.rate.get()))).unwrap_or(i64::MAX)
     }
 
     /// How long the longest frame of the class takes, rounded up.
@@ -321,7 +364,7 @@ impl Queue<'_> {
     ) -> Result<Cause, BoundsError> {
         if let Some(gates) = &self.scheme.gates {
             let lengths = |guard| {
-                let open = usable(gates, self.class, guard).into_iter();
+                let open = self.usable(gates, guard).into_iter();
                 open.map(|(start, end)| end - start)
             };
             let needed = self.longest_ns(u128::from(self.rate.get()));
@@ -402,21 +445,15 @@ fn joined(gates: &ClassGates, class: u8) -> Vec<(i64, i64)> {
     open
 }
 
-/// When a frame of the class may start so that its longest ends in time. A window that goes on over
-/// the turn of the cycle is one: a frame may end in its second part.
-fn usable(gates: &ClassGates, class: u8, guard: i64) -> Vec<(i64, i64)> {
-    let mut open = joined(gates, class);
-    let cycle = gates.cycle.as_ns();
-    if open.first() == Some(&(0, cycle)) {
-        return open;
+/// What is left of `open` beside a stretch, which may begin before the cycle and end after it.
+fn without(open: &[(i64, i64)], cycle: i64, (from, until): (i64, i64)) -> Vec<(i64, i64)> {
+    let mut left = open.to_vec();
+    for shift in [-cycle, 0, cycle] {
+        let (from, until) = (from + shift, until + shift);
+        let parts = |(start, end): (i64, i64)| [(start, end.min(from)), (start.max(until), end)];
+        left = left.into_iter().flat_map(parts).filter(|(start, end)| end > start).collect();
     }
-    let goes_on = open.first().filter(|first| first.0 == 0).map_or(0, |first| first.1);
-    for window in &mut open {
-        let more = if window.1 == cycle { goes_on } else { 0 };
-        window.1 = window.1.saturating_add(more).saturating_sub(guard).min(window.1);
-    }
-    open.retain(|(start, end)| end > start);
-    open
+    left
 }
 
 /// Both limits at once.

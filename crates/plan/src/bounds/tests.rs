@@ -159,6 +159,7 @@ fn t0_gates_are_waited_for() {
         start: Span::from_us(start),
         end: Span::from_us(end),
         open,
+        hold: false,
     };
     let windows = vec![open(0, 40, 0x80), open(40, 100, 0x7f)];
     let gates = ClassGates { cycle: Span::from_us(100), windows };
@@ -180,6 +181,36 @@ fn t0_gates_are_waited_for() {
 }
 
 #[test]
+fn t0_preemptable_frames_wait_for_a_hold_and_what_was_cut_by_it() {
+    let (problem, routes) = star(vec![stream(0, 0, 3, 125)]);
+    let open = |start, end, open, hold| ClassWindow {
+        start: Span::from_us(start),
+        end: Span::from_us(end),
+        open,
+        hold,
+    };
+    let delay = |preemptable: u8, hold: bool| {
+        let windows = vec![open(0, 40, 0x80, hold), open(40, 100, 0x7f, false)];
+        let gates = Some(ClassGates { cycle: Span::from_us(100), windows });
+        let hold_advance = Span::from_us(2);
+        let scheme = PortScheme {
+            gates,
+            preemptable,
+            hold_advance,
+            other_bytes: 0,
+            ..PortScheme::default()
+        };
+        let bounds = bound(&problem, &routes[..], &schemes(&scheme)).unwrap();
+        bounds.queues[0].delay.unwrap().as_ns()
+    };
+    let express = delay(0, true);
+    assert_eq!(express, delay(0x0f, false), "who is not held waits for its gate alone");
+    // 2 us before, and 167 bytes after it: the end of one that was cut.
+    let held = delay(0x0f, true) - express;
+    assert!((3_336..=3_500).contains(&held), "{held}");
+}
+
+#[test]
 fn t0_gates_beside_a_plan() {
     let window = |start, end, queue| crate::model::GateWindow {
         start: Span::from_us(start),
@@ -193,12 +224,13 @@ fn t0_gates_beside_a_plan() {
         entries: 4,
         spare: Span::ZERO,
     };
-    let masks: Vec<(i64, u8)> = ClassGates::beside(&gates)
+    let masks: Vec<(i64, u8, bool)> = ClassGates::beside(&gates)
         .windows
         .iter()
-        .map(|window| ((window.end - window.start).as_ns() / 1_000, window.open))
+        .map(|it| ((it.end - it.start).as_ns() / 1_000, it.open, it.hold))
         .collect();
-    assert_eq!(masks, [(10, 0x3f), (10, 0x80), (10, 0x40), (70, 0x3f)]);
+    let (rest, first) = ((10, 0x3f, false), (10, 0x80, true));
+    assert_eq!(masks, [rest, first, (10, 0x40, true), (70, 0x3f, false)]);
 }
 
 /// Three bridges in a ring with a stream over two links each: the bursts feed each other.

@@ -139,9 +139,7 @@ impl Links {
         let mut start = here.start.rem_euclid(here.interval);
         while start < link.cycle {
             let opens = |at| match &link.gates {
-                Some(gates) => {
-                    gates.opens(here.queue, at, here.occupancy).unwrap_or(start).min(start)
-                }
+                Some(gates) => gates.opens(here.queue, at, here.length).unwrap_or(start).min(start),
                 None => at,
             };
             let mut at = opens(start - wait);
@@ -231,7 +229,7 @@ impl OnLink {
             None => (self.instances[self.instances.len() - 1], self.cycle),
         };
         let other = &sent[before.place];
-        before.start - shift + other.occupancy - other.early
+        before.start - shift + other.length - other.early
     }
 }
 

@@ -54,6 +54,8 @@ struct Sent {
     queue: u8,
     start: i64,
     occupancy: i64,
+    /// What the frame itself takes of it.
+    length: i64,
     interval: i64,
     /// The same frame on the link before, by its place in the list of all.
     before: Option<usize>,

@@ -134,6 +134,7 @@ impl Tree<'_, '_> {
                 queue: planned.queue,
                 start,
                 occupancy: super::times::occupancy(network, planned.link, self.stream),
+                length: super::times::length(network, planned.link, self.stream),
                 interval: self.stream.interval.as_ns(),
                 before: None,
                 wait: 0,

@@ -19,9 +19,24 @@ pub(super) fn duration(bits_per_second: u64, bytes: u32) -> i64 {
 }
 
 /// How long a frame of the stream is on the link.
-pub(super) fn occupancy(network: &Network, link: LinkId, stream: &Stream) -> i64 {
+pub(super) fn length(network: &Network, link: LinkId, stream: &Stream) -> i64 {
     let bytes = stream.length_bytes.saturating_add(network.options().overhead_bytes);
     duration(network.link(link).rate.get(), bytes)
+}
+
+/// What a plan keeps a link for: the frame, and what clocks may take away of a window.
+pub(super) fn occupancy(network: &Network, link: LinkId, stream: &Stream) -> i64 {
+    let length = length(network, link, stream);
+    let correction = network.node(network.link(link).from).correction.as_ns();
+    let occupied = length.saturating_add(slower(network, length));
+    occupied.saturating_add(correction).min(LONGEST_NS)
+}
+
+/// By how much more a transmitter may take than the clock of gates shows, rounded up.
+fn slower(network: &Network, length: i64) -> i64 {
+    let all = i128::from(length) * i128::from(network.options().rate_error_ppm);
+    let slower = all / 1_000_000 + i128::from(all % 1_000_000 > 0);
+    i64::try_from(slower).unwrap_or(LONGEST_NS).min(LONGEST_NS)
 }
 
 /// From a frame's start on a link until it can start on the next one, at the latest.
@@ -31,7 +46,8 @@ pub(super) fn forwarding(network: &Network, from: LinkId, to: LinkId, stream: &S
     let whole = occupancy(network, from, stream);
     let received = match node.forwarding {
         Forwarding::CutThrough { header_bytes } if incoming.rate == outgoing.rate => {
-            whole.min(duration(incoming.rate.get(), header_bytes))
+            let header = duration(incoming.rate.get(), header_bytes);
+            whole.min(header + slower(network, header))
         }
         _ => whole,
     };
@@ -80,7 +96,12 @@ pub(super) fn causality(problem: &Problem, sent: &mut [Sent], findings: &mut Fin
         if here.frame > 0 {
             frame_order(sent, place, findings);
         }
-        let Some(before) = here.before.map(|before| &sent[before]) else { continue };
+        let Some(before) = here.before.map(|before| &sent[before]) else {
+            let talker = network.node(network.link(here.link).from);
+            let is_launched = talker.limits.launch_time || talker.role != Role::EndStation;
+            sent[place].wait = if is_launched { 0 } else { talker.early.as_ns() };
+            continue;
+        };
         let stream = problem.stream(here.stream);
         let ready = before.start + forwarding(network, before.link, here.link, stream);
         let node = network.node(network.link(here.link).from);
@@ -90,7 +111,8 @@ pub(super) fn causality(problem: &Problem, sent: &mut [Sent], findings: &mut Fin
             findings.add(finding.found(here.start, ready));
         }
         let vague = (node.processing_max - node.processing_min).as_ns() + 2 * sync;
-        sent[place].wait = (sent[place].start - ready).max(0) + vague;
+        let margin = before.occupancy - before.length;
+        sent[place].wait = (sent[place].start - ready).max(0) + vague + margin;
     }
 }
 

@@ -33,7 +33,7 @@ pub use uni::{UniError, UniPlaced, UniRefusal, failure_code, uni_name, with_uni}
 
 use timewire_base::{Span, StationName};
 use timewire_model::scenario::network::{
-    DeviceModel, NetBridge, NetDevice, NetLink, NetStream, NetTraffic, NetworkFile,
+    DeviceModel, NetBridge, NetDevice, NetLink, NetPort, NetStream, NetTraffic, NetworkFile,
 };
 
 use crate::model::{
@@ -90,7 +90,7 @@ fn network(file: &NetworkFile) -> Result<Network, ModelError> {
         node.limits = limits(file, &station.name, &station.device);
         node.correction = margin::correction(&station.clock);
         let (least, most) = station.send.range();
-        node.early = most.map_or(Span::MAX, |most| most - least);
+        node.early = most.map_or(Span::ZERO, |most| most - least);
         nodes.push(node);
     }
     for bridge in &file.bridges {
@@ -232,4 +232,12 @@ fn ends(file: &NetworkFile, link: LinkId) -> (&StationName, &StationName, usize)
     let (place, end) = (link.index() / 2, link.index() % 2);
     let between = &file.links[place].between;
     (&between[end], &between[1 - end], place)
+}
+
+/// What the file says of the port that sends on a link.
+fn ports_of(file: &NetworkFile, link: LinkId) -> impl Iterator<Item = &NetPort> {
+    let (own, far, _) = ends(file, link);
+    let is_this =
+        move |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);
+    file.ports.iter().filter(is_this)
 }

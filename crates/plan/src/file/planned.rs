@@ -9,8 +9,9 @@ use timewire_base::Span;
 use timewire_model::scenario::ScenarioErrors;
 use timewire_model::scenario::network::{NetStation, NetStream, NetworkFile};
 use timewire_tsn::file::without_streams;
+use timewire_tsn::port::EXPRESS_WAIT_BYTES;
 
-use super::{FileProblem, ends};
+use super::{FileProblem, ends, ports_of};
 use crate::model::{Admission, LinkId, Plan, PortGates, Stream};
 
 /// The file with the plan in it. Left out are streams that are not admitted, with limits
@@ -30,9 +31,14 @@ pub fn planned(
     let classes = classes(given);
     for gates in &plan.gates {
         let (own, far, _) = ends(file, gates.link);
-        let entries = entries(gates, plan, given, &classes);
-        let gates = json!({"cycle_time": gates.cycle.to_string(), "entries": entries});
-        ports.push(json!({"of": [own.as_str()], "to": far.as_str(), "gates": gates}));
+        let mut port = json!({"of": [own.as_str()], "to": far.as_str()});
+        let advance = hold_advance(file, given, gates.link);
+        if let Some(advance) = advance {
+            port["hold_advance"] = json!(advance.to_string());
+        }
+        let entries = entries(gates, plan, given, (&classes, advance.is_some()));
+        port["gates"] = json!({"cycle_time": gates.cycle.to_string(), "entries": entries});
+        ports.push(port);
     }
     let mut limits = json["limits"].as_array().cloned().unwrap_or_default();
     for admission in &plan.admitted {
@@ -61,6 +67,14 @@ pub fn planned(
     (json["ports"], json["limits"]) = (Value::Array(ports), Value::Array(limits));
     json["tolerance"] = json!(file.tolerance.max(file.sync_error).to_string());
     without_streams("the planned network", &json.to_string()).map(|planned| planned.base)
+}
+
+/// How long before a window preemptable frames hold back, where a port has such: as the file says,
+/// and as long as one takes that is too short to be cut.
+fn hold_advance(file: &NetworkFile, given: &FileProblem, link: LinkId) -> Option<Span> {
+    let ports = ports_of(file, link).filter(|port| !port.preemptable.is_empty());
+    let told = ports.map(|port| port.hold_advance.unwrap_or(Span::ZERO)).max()?;
+    Some(told.max(given.problem.network().header_time(link, EXPRESS_WAIT_BYTES)))
 }
 
 /// How long before its start a message is released.
@@ -111,7 +125,7 @@ fn entries(
     gates: &PortGates,
     plan: &Plan,
     given: &FileProblem,
-    planned: &BTreeSet<u64>,
+    (planned, holds): (&BTreeSet<u64>, bool),
 ) -> Vec<Value> {
     let queues = queues(plan, given, gates.link);
     let rest: Vec<u64> = (0..8).filter(|class| !planned.contains(class)).collect();
@@ -120,9 +134,11 @@ fn entries(
         None => rest.clone(),
     };
     let states = states(gates).into_iter();
-    states
-        .map(|(queue, interval)| json!({"open": open(queue), "interval": interval.to_string()}))
-        .collect()
+    let entry = |(queue, interval): (Option<u8>, Span)| {
+        let hold = holds && queue.is_some();
+        json!({"open": open(queue), "interval": interval.to_string(), "hold": hold})
+    };
+    states.map(entry).collect()
 }
 
 /// When the stream's messages are released, and their launch times.

@@ -6,15 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use timewire_base::{BitsPerSecond, Span};
 use timewire_model::scenario::network::{
-    NetCbsRules, NetDelay, NetGates, NetPort, NetStream, NetTraffic, NetworkFile,
+    NetCbsRules, NetDelay, NetGates, NetStream, NetTraffic, NetworkFile,
 };
+use timewire_tsn::port::EXPRESS_WAIT_BYTES;
 
 use super::chains::{self, Chains, TURNS};
-use super::{FileProblem, base_stream, ends, link_name, network, route};
+use super::{FileProblem, base_stream, ends, link_name, network, ports_of, route};
 use crate::bounds::{
     BoundsError, ClassGates, ClassWindow, NoBound, PortScheme, Route, Selection, bound,
 };
-use crate::model::{LinkId, MAX_FRAMES, Plan, Problem, Role, Stream, StreamId};
+use crate::model::{LinkId, MAX_FRAMES, Plan, Problem, Role, Stream, StreamId, bytes_time};
 
 /// What a stream that is not scheduled never exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,12 +356,11 @@ fn arrival(file: &NetworkFile, stream: &NetStream, late: Span) -> Result<(Stream
 
 /// How the port that sends on a link chooses.
 fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, Unbounded> {
-    let mut scheme = PortScheme::default();
-    let (own, far, _) = ends(file, link);
-    let is_this =
-        |port: &&NetPort| port.of.contains(own) && port.to.as_ref().is_none_or(|to| to == far);
+    let (own, _, index) = ends(file, link);
+    let hold_advance = bytes_time(file.links[index].rate, EXPRESS_WAIT_BYTES);
+    let mut scheme = PortScheme { hold_advance, ..PortScheme::default() };
     let place = |class: u64| usize::try_from(class).unwrap_or(7).min(7);
-    for port in file.ports.iter().filter(is_this) {
+    for port in ports_of(file, link) {
         if let Some(gates) = &port.gates {
             scheme.gates = Some(windows(gates));
         }
@@ -380,6 +380,7 @@ fn scheme(file: &NetworkFile, plan: &Plan, link: LinkId) -> Result<PortScheme, U
         for class in &port.preemptable {
             scheme.preemptable |= 1 << place(class.get());
         }
+        scheme.hold_advance = port.hold_advance.unwrap_or(scheme.hold_advance);
     }
     if let Some(gates) = plan.gates.iter().find(|gates| gates.link == link) {
         scheme.gates = Some(ClassGates::beside(gates));
@@ -416,7 +417,7 @@ fn windows(gates: &NetGates) -> ClassGates {
         let last = index + 1 == gates.entries.len();
         let end = if last { cycle } else { start + entry.interval };
         let open = entry.open.iter().fold(0, |mask, class| mask | 1 << class.get().min(7));
-        windows.push(ClassWindow { start, end, open });
+        windows.push(ClassWindow { start, end, open, hold: entry.hold });
         start = end;
     }
     ClassGates { cycle, windows }

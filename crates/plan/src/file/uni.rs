@@ -20,7 +20,7 @@ use super::{FileProblem, node_id, problem, route};
 use crate::exchange::{Uni, UniInterface, UniStream};
 use crate::model::{
     Arrival, Certificate, Forwarding, LinkId, MAX_FRAMES, Network, NodeId, Plan, Release, Role,
-    Route, Stream, StreamId, bytes_time,
+    Route, Stream, StreamId,
 };
 
 /// Ethernet around a payload: addresses, type and check sequence; and a tag. **Units**: bytes.
@@ -307,7 +307,7 @@ fn step(network: &Network, stream: &Stream, from: LinkId, to: LinkId) -> Span {
     let whole = network.occupancy(from, stream.length_bytes);
     let until = match node.forwarding {
         Forwarding::CutThrough { header_bytes } if incoming.rate == network.link(to).rate => {
-            bytes_time(incoming.rate, header_bytes).min(whole)
+            network.header_time(from, header_bytes).min(whole)
         }
         _ => whole,
     };

@@ -3,17 +3,15 @@
 //! those who judge its plans share.
 //!
 //! **A transmission** of a frame of `length_bytes` on a link occupies it for
-//! `ceil((length_bytes + overhead_bytes) * 8 / rate)` from its start
-//! ([`Network::occupancy`]). The frame is whole at the other end one propagation after the
-//! occupancy ends; the overhead counts as part of it.
+//! `ceil((length_bytes + overhead_bytes) * 8 / rate)` and a margin for clocks from its start
+//! ([`Network::occupancy`], [`Network::margin`]). The frame is whole at the other end one
+//! propagation after the occupancy ends; the overhead counts as part of it.
 //!
 //! **Forwarding.** A frame may start on the next link when it is whole (store and forward) or when
 //! `header_bytes` of it are there (cut-through; only when both links have the same rate, else it
 //! is stored), then `processing_max` later, and the network's `sync_error` after that. It is there
-//! `processing_max - processing_min + 2 * sync_error` earlier than that at the earliest.
-//!
-//! **A window** of a port's gates is longer than what is sent in it by [`Network::margin`], as far
-//! as a gap follows.
+//! `processing_max - processing_min + 2 * sync_error` and the margin earlier than that at the
+//! earliest.
 //!
 //! **A message** of a stream is its `frames` of one interval. Its latency is from the start of its
 //! first frame at the talker until its last frame is whole at the last listener. All starts of a

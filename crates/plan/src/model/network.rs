@@ -322,20 +322,34 @@ impl Network {
         (Span::from_ns(step.saturating_mul(times)), Span::from_ns(step.saturating_mul(before)))
     }
 
-    /// How much longer a window must be than the frames that are sent in it, which take so long:
-    /// its clock may go faster than the transmitter's, and be set right as it opens.
-    pub fn margin(&self, link: LinkId, length: Span) -> Span {
-        let length = u128::try_from(length.as_ns()).unwrap_or(0);
-        let faster = (length * u128::from(self.options.rate_error_ppm)).div_ceil(1_000_000);
-        let faster = Span::from_ns(i64::try_from(faster).unwrap_or(i64::MAX));
-        let correction = self.node(self.link(link).from).correction;
-        faster.checked_add(correction).unwrap_or(Span::MAX)
+    /// How long a plan keeps a link for a frame of this length: its time with the network's
+    /// overhead, rounded up to a whole nanosecond, and its [`Network::margin`].
+    pub fn occupancy(&self, link: LinkId, length_bytes: u32) -> Span {
+        let bytes = length_bytes.saturating_add(self.options.overhead_bytes);
+        let sent = bytes_time(self.link(link).rate, bytes);
+        sent.checked_add(self.margin(link, length_bytes)).unwrap_or(Span::MAX)
     }
 
-    /// How long a frame of this length, with the network's overhead, occupies a link; rounded up
-    /// to a whole nanosecond.
-    pub fn occupancy(&self, link: LinkId, length_bytes: u32) -> Span {
-        bytes_time(self.link(link).rate, length_bytes.saturating_add(self.options.overhead_bytes))
+    /// The part of a frame's occupancy beyond its own time: the clock of the gates may go faster
+    /// than the transmitter's, and be set right as they open.
+    pub fn margin(&self, link: LinkId, length_bytes: u32) -> Span {
+        let bytes = length_bytes.saturating_add(self.options.overhead_bytes);
+        let slower = self.slower(bytes_time(self.link(link).rate, bytes));
+        let correction = self.node(self.link(link).from).correction;
+        slower.checked_add(correction).unwrap_or(Span::MAX)
+    }
+
+    /// When the start of a frame that a bridge waits for is there, after the frame's start.
+    pub(crate) fn header_time(&self, link: LinkId, header_bytes: u32) -> Span {
+        let sent = bytes_time(self.link(link).rate, header_bytes);
+        sent.checked_add(self.slower(sent)).unwrap_or(Span::MAX)
+    }
+
+    /// By how much a transmitter may be slower in so much time, rounded up.
+    fn slower(&self, time: Span) -> Span {
+        let time = u128::try_from(time.as_ns()).unwrap_or(0);
+        let slower = (time * u128::from(self.options.rate_error_ppm)).div_ceil(1_000_000);
+        Span::from_ns(i64::try_from(slower).unwrap_or(i64::MAX))
     }
 }
 

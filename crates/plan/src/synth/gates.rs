@@ -8,9 +8,7 @@ use timewire_base::Span;
 use super::shape::Sent;
 use super::table::{Item, MAX_PIECES, divisor};
 use super::{Planner, shape};
-use crate::model::{
-    Certificate, DeviceLimits, GateWindow, LinkId, Network, PortGates, Reserve, Role,
-};
+use crate::model::{Certificate, DeviceLimits, GateWindow, LinkId, Network, PortGates, Reserve};
 
 /// What repeats on a link.
 #[derive(Clone, Copy, Debug)]
@@ -281,22 +279,6 @@ pub fn port(
         false => widened(windows, cycle, limits),
     };
     let reserve = network.options().reserve;
-    let shortest = sent.iter().map(|one| one.length).min().unwrap_or(0);
-    let margin = |length: i64| {
-        let margin = network.margin(link, Span::from_ns(length)).as_ns();
-        // A frame that comes in it must not fit: it would go before its start.
-        margin.min(shortest - 1)
-    };
-    let from = network.node(network.link(link).from);
-    let room = Room {
-        grid: (step.as_ns(), first.as_ns()),
-        least: limits.interval_min.as_ns().max(1),
-        may_turn: !limits.changes_apart,
-        comes_on_time: from.role == Role::EndStation && from.early == Span::ZERO,
-        margin: &margin,
-        is_allowed: &|window| reserve.is_none_or(|reserve| is_free(&[window], cycle, reserve)),
-    };
-    lengthen(&mut windows, cycle, &room);
     join(&mut windows, cycle, limits);
     if !reserve.is_none_or(|reserve| is_free(&windows, cycle, reserve)) {
         return Err(Certificate::NOT_FREE);
@@ -380,61 +362,6 @@ fn apart(sorted: &[(i64, i64, u8)], cycle: i64, (step, first): (i64, i64)) -> Ve
         }
     }
     all
-}
-
-/// What bounds how windows are made longer.
-struct Room<'a> {
-    /// Gates change at these instants: after multiples of the first, from the second on.
-    grid: (i64, i64),
-    /// The shortest gap.
-    least: i64,
-    /// Whether gates may change at the turn of the cycle.
-    may_turn: bool,
-    /// Whether frames come at their starts, and so do not go before them in an open window.
-    comes_on_time: bool,
-    /// What a window of this length needs besides.
-    margin: &'a dyn Fn(i64) -> i64,
-    /// Whether a window may be there.
-    is_allowed: &'a dyn Fn((i64, i64, u8)) -> bool,
-}
-
-/// Lets each window end later by its margin, as far as it is followed by a gap: that stays as long
-/// as the port can have it, or goes.
-fn lengthen(windows: &mut Vec<(i64, i64, u8)>, cycle: i64, room: &Room<'_>) {
-    let Room { grid: (step, first), least, .. } = *room;
-    for index in 0..windows.len() {
-        let (start, end, queue) = windows[index];
-        let turn = (cycle, windows[0].2, windows[0].0 == 0);
-        let after = windows.get(index + 1).map(|next| (next.0, next.2, true));
-        let (next, follower, follows) = after.unwrap_or(turn);
-        let more = (room.margin)(end - start);
-        if more <= 0 || end >= next {
-            continue;
-        }
-        let wanted = first - (first - end - more).div_euclid(step) * step;
-        let last = (next - least - first).div_euclid(step) * step + first;
-        let longer = match wanted <= last {
-            true => wanted,
-            // Another's frame cannot go in it; one of the same queue would go before its start.
-            false
-                if (next < cycle || room.may_turn)
-                    && (!follows || follower != queue || room.comes_on_time) =>
-            {
-                next
-            }
-            false => last,
-        };
-        if longer > end && (room.is_allowed)((start, longer, queue)) {
-            windows[index].1 = longer;
-        }
-    }
-    windows.dedup_by(|next, last| {
-        let touches = last.1 == next.0 && last.2 == next.2;
-        if touches {
-            last.1 = next.1;
-        }
-        touches
-    });
 }
 
 /// Fills the shortest gaps until the port's limits are met.

@@ -5,9 +5,9 @@
 use timewire_base::Span;
 
 use super::Planner;
-use super::shape::{Shape, is_exact, uncertainty};
+use super::shape::{Shape, is_exact, least_uncertainty, uncertainty};
 use super::table::{Item, divisor};
-use crate::model::{Certificate, LinkId, Network, NodeId, Role, Route, StreamId};
+use crate::model::{Certificate, LinkId, Network, NodeId, Role, Route, Stream, StreamId};
 
 /// What the streams so far need of links that they cannot avoid.
 #[derive(Clone, Debug)]
@@ -100,13 +100,13 @@ fn way(network: &Network, tree: &[LinkId], to: NodeId) -> Vec<LinkId> {
 
 /// By link of a way: how much earlier than planned its port lets frames go than the one before, as
 /// far as no port after it holds them back.
-fn parts(network: &Network, path: &[LinkId]) -> Vec<i64> {
+fn parts(network: &Network, stream: &Stream, path: &[LinkId]) -> Vec<i64> {
     let mut parts = vec![0; path.len()];
     for place in 1..path.len() {
         if is_exact(network, path[place]) {
             parts[..place].fill(0);
         } else {
-            parts[place] = uncertainty(network, path[place - 1]);
+            parts[place] = uncertainty(network, stream, path[place - 1]);
         }
     }
     parts
@@ -123,7 +123,7 @@ fn unheld(network: &Network) -> Vec<i64> {
         // By node: the least that comes to it, with what the node adds.
         let mut comes: Vec<Option<i64>> = vec![None; network.nodes().len()];
         for (index, link) in network.links().iter().enumerate() {
-            let there = least[index] + uncertainty(network, LinkId::from_index(index));
+            let there = least[index] + least_uncertainty(network, LinkId::from_index(index));
             let known = &mut comes[link.to.index()];
             *known = Some(known.map_or(there, |known| known.min(there)));
         }
@@ -166,7 +166,7 @@ impl Planner {
         });
         let (listener, path, mut parts) = ways
             .map(|(listener, path)| {
-                let parts = parts(network, &path);
+                let parts = parts(network, stream, &path);
                 (listener, path, parts)
             })
             .max_by_key(|(.., parts)| parts.iter().sum::<i64>())?;

@@ -2,6 +2,8 @@
 //! What a message looks like on its way when nothing makes it wait: when it is on each link, from
 //! its start at the talker.
 
+use timewire_base::Span;
+
 use crate::model::{Forwarding, LinkId, Network, Stream};
 
 /// A stretch of time in which a message needs a link for itself.
@@ -113,7 +115,7 @@ pub fn step(network: &Network, stream: &Stream, link: LinkId, next: LinkId) -> i
     let whole = network.occupancy(link, stream.length_bytes).as_ns();
     let until = match node.forwarding {
         Forwarding::CutThrough { header_bytes } if here.rate == network.link(next).rate => {
-            crate::model::bytes_time(here.rate, header_bytes).as_ns().min(whole)
+            network.header_time(link, header_bytes).as_ns().min(whole)
         }
         _ => whole,
     };
@@ -122,7 +124,12 @@ pub fn step(network: &Network, stream: &Stream, link: LinkId, next: LinkId) -> i
 }
 
 /// How much earlier than reckoned a frame may be there after a node.
-pub fn uncertainty(network: &Network, link: LinkId) -> i64 {
+pub fn uncertainty(network: &Network, stream: &Stream, link: LinkId) -> i64 {
+    least_uncertainty(network, link) + network.margin(link, stream.length_bytes).as_ns()
+}
+
+/// The same, of whatever frame.
+pub fn least_uncertainty(network: &Network, link: LinkId) -> i64 {
     let node = network.node(network.link(link).to);
     let sync = network.options().sync_error.as_ns();
     (node.processing_max - node.processing_min).as_ns() + 2 * sync
@@ -138,6 +145,15 @@ pub fn is_exact(network: &Network, link: LinkId) -> bool {
         && !limits.changes_apart
 }
 
+/// How much before its start a frame may be at its talker's port, where it could go then: in what
+/// others leave of their windows.
+fn talker_early(network: &Network, link: LinkId) -> i64 {
+    let node = network.node(network.link(link).from);
+    let has_margin = network.margin(link, 0) > Span::ZERO;
+    let is_held = node.limits.launch_time || (is_exact(network, link) && !has_margin);
+    if is_held { 0 } else { node.early.as_ns() }
+}
+
 fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
     let mut hops: Vec<Hop> = Vec::with_capacity(tree.len());
     for &link in tree {
@@ -146,13 +162,26 @@ fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
         let before = hops.iter().rfind(|hop| network.link(hop.link).to == from);
         let after = before.map_or(0, |hop| step(network, stream, hop.link, link));
         let start = before.map_or(0, |hop| hop.start + after);
-        let mut more: Vec<i64> = Vec::new();
+        let arrives = match before {
+            Some(hop) => hop.early + uncertainty(network, stream, hop.link),
+            None => talker_early(network, link),
+        };
+        let is_exact = is_exact(network, link);
+        let margin = network.margin(link, stream.length_bytes).as_ns();
+        let mut early = if is_exact { 0 } else { arrives };
+        let (mut more, mut sooner) = (Vec::new(), early);
         for frame in 1..usize::try_from(stream.frames).unwrap_or(1) {
-            let there = before.map_or(0, |hop| hop.more[frame - 1] + after);
-            more.push(there.max(more.last().unwrap_or(&start) + busy));
+            let follows = more.last().unwrap_or(&start) + busy;
+            let there = before.map_or(follows, |hop| hop.more[frame - 1] + after);
+            // It goes when the frame before it has, if it is there, in the same window or in what
+            // that leaves.
+            let is_apart = is_exact && there > follows && margin < busy - margin;
+            let after_other = sooner.saturating_add(margin + (there - follows).max(0));
+            let waits = (follows - there).max(0);
+            sooner = if is_apart { 0 } else { after_other.min(arrives.saturating_add(waits)) };
+            early = early.max(sooner);
+            more.push(there.max(follows));
         }
-        let arrives = before.map_or(0, |hop| hop.early + uncertainty(network, hop.link));
-        let early = if is_exact(network, link) { 0 } else { arrives };
         hops.push(Hop { link, start, more, busy, arrives, early });
     }
     hops

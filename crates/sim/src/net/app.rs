@@ -59,6 +59,10 @@ pub(super) struct App {
     /// How much later than due it is.
     late: u64,
     pub babble_until: u64,
+    /// When its next frame is released by the clock of its station, which may yet be set.
+    release: Option<i64>,
+    /// How often that was reckoned anew: only the last event counts.
+    reckoned: u32,
 }
 
 impl Flow {
@@ -110,6 +114,8 @@ impl App {
             followers: Vec::new(),
             late: 0,
             babble_until: 0,
+            release: None,
+            reckoned: 0,
         }
     }
 
@@ -143,7 +149,12 @@ pub(super) fn steady_clocks(network: &Network) -> Vec<bool> {
 impl Simulation {
     pub(super) fn begin_flow(&mut self, stream: u32) {
         let place = slot(stream);
-        match self.apps[place].traffic.clone() {
+        let traffic = self.apps[place].traffic.clone();
+        let by_clock = matches!(traffic, Traffic::Cyclic { .. } | Traffic::Replay { .. });
+        if by_clock && self.flows[place].always == 0 {
+            self.nodes[slot(self.flows[place].from)].releases.push(stream);
+        }
+        match traffic {
             Traffic::Cyclic { period, offset, .. } => {
                 let local = self.nodes[slot(self.flows[place].from)].clock.local(0);
                 let (period, offset) = (Ps::from_span(period).get(), Ps::from_span(offset).get());
@@ -179,8 +190,28 @@ impl Simulation {
         let Traffic::Cyclic { jitter, .. } = &app.traffic else { return };
         let jitter = i64::try_from(jitter.draw(&mut app.random)).unwrap_or(0);
         let local = flow.due.saturating_add(jitter);
-        let at = self.nodes[slot(flow.from)].clock.truth(local, self.now);
-        self.at(at, Kind::Release, stream, 0);
+        self.release_at(stream, local);
+    }
+
+    /// The next release, when the clock of its station reads this.
+    fn release_at(&mut self, stream: u32, local: i64) {
+        let (flow, app) = (&self.flows[slot(stream)], &mut self.apps[slot(stream)]);
+        app.release = Some(local);
+        let (at, reckoned) =
+            (self.nodes[slot(flow.from)].clock.truth(local, self.now), app.reckoned);
+        self.at(at, Kind::Release, stream, reckoned);
+    }
+
+    /// The clock of a station goes otherwise: what it releases comes at other instants.
+    pub(super) fn reckon_releases(&mut self, node: u32) {
+        for place in 0..self.nodes[slot(node)].releases.len() {
+            let stream = self.nodes[slot(node)].releases[place];
+            let app = &mut self.apps[slot(stream)];
+            app.reckoned = app.reckoned.wrapping_add(1);
+            if let Some(local) = app.release {
+                self.release_at(stream, local);
+            }
+        }
     }
 
     pub(super) fn release(&mut self, stream: u32, arg: u32) {
@@ -191,14 +222,18 @@ impl Simulation {
             return self.at(self.now.saturating_add(always), Kind::Release, stream, 0);
         }
         match &self.apps[place].traffic {
+            // The clock was set since.
+            Traffic::Cyclic { .. } | Traffic::Replay { .. } if arg != self.apps[place].reckoned => {
+            }
             Traffic::Cyclic { frames, spacing, period, .. } => {
-                let (frames, spacing, period) = (*frames, ps(*spacing), Ps::from_span(*period));
+                let (frames, spacing, period) =
+                    (*frames, Ps::from_span(*spacing), Ps::from_span(*period));
                 self.emit(stream, self.now, number);
                 let local = self.nodes[slot(self.flows[place].from)].clock.local(self.now);
                 let app = &mut self.apps[place];
                 app.burst += 1;
                 if app.burst < frames {
-                    return self.at(self.now.saturating_add(spacing), Kind::Release, stream, 0);
+                    return self.release_at(stream, local.saturating_add(spacing.get()));
                 }
                 app.burst = 0;
                 let flow = &mut self.flows[place];
@@ -239,10 +274,12 @@ impl Simulation {
     fn next_of_replay(&mut self, stream: u32) {
         let flow = &self.flows[slot(stream)];
         let Traffic::Replay { frames, .. } = &self.apps[slot(stream)].traffic else { return };
-        let Some(at_ps) = frames.at_ps(flow.number) else { return };
-        let local = flow.due.saturating_add(at_ps);
-        let at = self.nodes[slot(flow.from)].clock.truth(local, self.now);
-        self.at(at, Kind::Release, stream, 0);
+        let at_ps = frames.at_ps(flow.number);
+        let local = at_ps.map(|at_ps| flow.due.saturating_add(at_ps));
+        self.apps[slot(stream)].release = local;
+        if let Some(local) = local {
+            self.release_at(stream, local);
+        }
     }
 
     pub(super) fn timed_out(&mut self, stream: u32, number: u32) {

@@ -94,6 +94,8 @@ pub(super) struct Node {
     pub receive: Delay,
     pub forward: Delay,
     pub ports: Vec<u32>,
+    /// Streams of which it releases frames by its clock, where that does not go on as it does.
+    pub releases: Vec<u32>,
 }
 
 impl Event {
@@ -161,6 +163,7 @@ impl Simulation {
             random: sequence(seed, 2, number),
             down: 0,
             ports: Vec::new(),
+            releases: Vec::new(),
         });
         let mut routes = Routes::of(network)?;
         let more: usize = network.more_listeners.values().map(Vec::len).sum();
@@ -416,6 +419,7 @@ impl Simulation {
 
     /// What waits for a reading of a clock waits for another instant now.
     pub(super) fn clock_changed(&mut self, node: u32) {
+        self.reckon_releases(node);
         for place in 0..self.nodes[slot(node)].ports.len() {
             let port = self.nodes[slot(node)].ports[place];
             if self.ports[slot(port)].port.minds_clock() {

@@ -328,6 +328,7 @@ fn scheme(random: &mut Random, rate: u64, kind: u64) -> PortScheme {
                 start: Span::from_us(start * 5),
                 end: Span::from_us(end * 5),
                 open,
+                hold: false,
             };
             let masks = [0xd0, 0x70, 0xf0, 0x80];
             let low = [0x30, 0xf0, 0x7f, 0x70];
