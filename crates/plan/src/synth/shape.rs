@@ -138,6 +138,12 @@ pub fn is_exact(network: &Network, link: LinkId) -> bool {
         && !limits.changes_apart
 }
 
+/// The queue of a frame of this class at the port.
+pub fn queue(network: &Network, link: LinkId, priority: u8) -> u8 {
+    let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
+    if is_exact(network, link) { priority.min(last) } else { last }
+}
+
 fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
     let mut hops: Vec<Hop> = Vec::with_capacity(tree.len());
     for &link in tree {
