@@ -121,6 +121,8 @@ const MAX_TOLD: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Replan<'a> {
     planner: Planner,
+    /// Streams that are to be placed.
+    new: Vec<usize>,
     earlier: &'a Reservations,
     /// By stream: its reservation.
     known: BTreeMap<StreamId, &'a Reservation>,
@@ -156,22 +158,27 @@ impl<'a> Replan<'a> {
         }
         admitted.sort_by_key(|admission| admission.stream);
         judge(&problem, &admitted, go_on)?;
+        let mut is_new = vec![true; problem.streams().len()];
+        admitted.iter().for_each(|admission| is_new[admission.stream.index()] = false);
+        let new = (0..is_new.len()).filter(|index| is_new[*index]).collect();
         let mut planner = Planner::new(problem, options);
         for admission in &admitted {
             planner
                 .seat(admission)
                 .map_err(|why| unseated(planner.problem(), admission.stream, why))?;
         }
-        Ok(Replan { planner, earlier, known, differences })
+        Ok(Replan { planner, new, earlier, known, differences })
     }
 
     /// Places all other streams beside those that are kept, of which at most so many are moved, or
-    /// gives them reasons; whether the budget ended it while some still looked for a place.
+    /// gives them reasons; whether the budget ended it while some still looked for a place. Called
+    /// again, it does nothing.
     pub fn run(&mut self, moves: usize, budget: &mut Budget) -> bool {
-        self.planner.run_beside(moves, budget)
+        self.planner.run_beside(std::mem::take(&mut self.new), moves, budget)
     }
 
-    /// The planner with the streams so far.
+    /// The planner with the streams so far: [`Planner::prepare`] before [`Replan::run`] makes the
+    /// first additions as quick as later ones.
     pub fn planner(&mut self) -> &mut Planner {
         &mut self.planner
     }

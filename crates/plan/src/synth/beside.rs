@@ -104,17 +104,27 @@ impl Planner {
         })
     }
 
-    /// Gives each stream without a place one beside those that have one, of which at most so many
-    /// are moved, or a reason; whether the budget ended it while some still looked for a place.
-    pub(crate) fn run_beside(&mut self, moves: usize, budget: &mut Budget) -> bool {
-        let stays: Vec<bool> = self.seats.iter().map(|seat| seat.start.is_some()).collect();
+    /// Gives each of the new streams, which are all without a place, one beside the others, of
+    /// which at most so many are moved, or a reason; whether the budget ended it while some still
+    /// looked for a place. It looks at no other stream when all fit at once.
+    pub(crate) fn run_beside(
+        &mut self,
+        mut new: Vec<usize>,
+        moves: usize,
+        budget: &mut Budget,
+    ) -> bool {
+        new.retain(|id| self.seats.get(*id).is_some_and(|seat| seat.start.is_none()));
+        let mut stays = vec![true; self.seats.len()];
+        new.iter().for_each(|id| stays[*id] = false);
         let mut kept = Kept { stays, allowed: moves, moved: 0 };
-        self.weigh(&kept, NEVER);
         self.ended = false;
-        let mut new: Vec<usize> = (0..self.seats.len()).filter(|id| !kept.stays[*id]).collect();
         self.sort(&mut new);
         let mut left = self.fit_new(&new, budget);
-        if new.len() > 1 && !left.is_empty() && !self.ended {
+        if left.is_empty() {
+            return false;
+        }
+        if new.len() > 1 && !self.ended {
+            self.weigh(&kept, NEVER);
             left = self.repair(left, budget, SEARCH_STEPS.min(budget.work / 2));
             self.refuse_overfull(&new);
         }
