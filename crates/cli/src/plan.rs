@@ -5,11 +5,12 @@
 
 mod check;
 mod file;
+mod files;
 mod json;
+mod keep;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,16 +19,15 @@ use anyhow::Context;
 use clap::Args;
 use timewire_base::{Span, parse_span};
 use timewire_plan::check::check_while as judge;
-use timewire_plan::exchange::{
-    Tsnbench, Tsnkit, TsnkitPlan, read_tsnbench, read_tsnkit, write_tsnkit,
-};
+use timewire_plan::exchange::{Tsnbench, Tsnkit, read_tsnbench, read_tsnkit};
 use timewire_plan::file::uni_name;
 use timewire_plan::model::{Plan, Problem, StreamId};
 use timewire_plan::synth::{Budget, Options, Planner};
-use timewire_plan::{gantt, words};
+use timewire_plan::words;
 
+use self::files::Files;
+use self::keep::{Earlier, Search, Times};
 use crate::ending::{CODE, Ending, WORDS};
-use crate::new_file::NewFile;
 use crate::output::{self, ProgressLine};
 
 #[derive(Debug, Args)]
@@ -75,6 +75,22 @@ pub struct PlanArgs {
     /// Simulate the network with the plan in it, and hold every promise of the plan against it
     #[arg(long, conflicts_with_all = ["tsnkit", "tsnbench", "explain"])]
     pub simulate: bool,
+    /// Keep the reservations of this plan, which --out wrote: only streams that are new or changed
+    /// are placed. With --check: the plan is held against the streams, too
+    #[arg(long, value_name = "PLAN")]
+    pub keep: Option<PathBuf>,
+    /// With --keep: at most so many streams of that plan may be moved
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        requires = "keep",
+        conflicts_with = "check"
+    )]
+    pub moves: u32,
+    /// Write the reservations into this file, which --keep reads: a line of JSON for each stream
+    #[arg(long, value_name = "PLAN", conflicts_with = "check")]
+    pub out: Option<PathBuf>,
     /// With --tsnkit: round lengths up to 100 bytes and times to 100 ns, as tsnkit does
     #[arg(long, conflicts_with = "file")]
     pub round: bool,
@@ -121,6 +137,7 @@ struct Effort {
     asked: bool,
     /// Whether the plan was held against the checker; it is not when its cycles are too long.
     checked: bool,
+    times: Times,
 }
 
 /// Exit code 0: every stream is admitted, and the bounds of the others are within their limits; 1:
@@ -129,60 +146,41 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.check {
         return check::run(args, path);
     }
+    let begin = cpu_time();
     let streams = args.streams.as_deref();
     let case = args.case.as_deref();
     let own = args.file.as_deref().map(|path| file::OwnFile::read(path, case, streams));
     let own = own.transpose()?;
-    let problem = match &own {
-        Some(own) => own.problem(),
-        None => read(args)?,
+    let (problem, network) = match &own {
+        Some(own) => (own.problem(), own.name().to_owned()),
+        None => (read(args)?, table_name(args)),
     };
-    let explained = match (&args.explain, &own) {
-        (Some(name), Some(own)) if own.is_not_scheduled(name) => None,
-        (Some(name), _) => Some(find(&problem, name).with_context(|| {
-            format!("there is no stream {name}; there are {}", some_names(&problem))
-        })?),
-        (None, _) => None,
-    };
+    let earlier = args.keep.as_deref().map(|path| Earlier::read(path, &network)).transpose()?;
+    let read = cpu_time().saturating_sub(begin);
+    let explained = explained(args, own.as_ref(), &problem)?;
     if let (Some(_), Some(dir)) = (&own, &args.render) {
         file::check_directory(dir, args.force)?;
     }
-    let files = args.export_tsnkit.as_deref();
-    let files = files.map(|prefix| export_files(prefix, args.force)).transpose()?;
-    let told = args.status.as_deref().map(|path| NewFile::create(path, args.force)).transpose()?;
-    let drawing =
-        args.gantt.as_deref().map(|path| NewFile::create(path, args.force)).transpose()?;
-    let mut planner =
-        Planner::new(problem, Options { seed: args.seed, routes: args.routes.into() });
+    let files = Files::begin(args)?;
     let ending = Ending::new()?;
-    let mut effort = search(&mut planner, args, &ending);
-    let plan = planner.plan();
+    let options = Options { seed: args.seed, routes: args.routes.into() };
+    let moves = usize::try_from(args.moves).unwrap_or(usize::MAX);
+    let begin = cpu_time();
+    let mut found = Search::new(problem, options, earlier.as_ref(), moves, &ending)?;
+    let seat = cpu_time().saturating_sub(begin);
+    let mut effort = search(&mut found, args, &ending);
+    let plan = found.planner().plan();
+    let changes = found.changes(&plan);
+    let planner = found.into_planner();
     let problem = planner.problem();
     anyhow::ensure!(
         !effort.asked || !plan.admitted.is_empty(),
         "{WORDS} before any stream was admitted: there is no plan, and nothing was written"
     );
+    let begin = cpu_time();
     effort.checked = refute(problem, &plan, &ending)?;
-    if let Some(mut file) = drawing {
-        let svg = gantt::svg(problem, &plan, explained);
-        let svg = svg.map_err(|why| {
-            anyhow::anyhow!("cannot draw the plan: {why}; --explain STREAM draws a stream's links")
-        })?;
-        file.write_all(svg.as_bytes())?;
-        file.finish()?;
-    }
-    if let Some(mut files) = files {
-        let tables = write_tsnkit(problem, &plan);
-        let tables = tables.map_err(|why| anyhow::anyhow!("cannot write the tables: {why}"))?;
-        for (file, (_, text)) in files.iter_mut().zip(tables.files()) {
-            file.write_all(text.as_bytes()).context("cannot write the tables")?;
-        }
-        files.into_iter().try_for_each(NewFile::finish)?;
-    }
-    if let (Some(mut file), Some(own)) = (told, &own) {
-        file.write_all(own.status(&plan).unwrap_or_default().as_bytes())?;
-        file.finish()?;
-    }
+    effort.times = Times { read, seat, check: cpu_time().saturating_sub(begin) };
+    files.finish(&network, (problem, &plan), explained, own.as_ref())?;
     let more = match &own {
         Some(own) => Some(own.finish(&plan, args, &ending)?),
         None => None,
@@ -196,11 +194,14 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         (None, None) if args.json => {
             let loads = planner.link_loads();
             let whole = json::Whole::of(problem, &plan, &loads, &effort, more.as_ref());
-            output::json(&whole)?
+            output::json(&whole.with_changes(changes.as_ref()))?
         }
         (None, None) => {
             let rest = more.as_ref().map_or(String::new(), file::More::text);
-            output::print(&(summary(problem, &plan, &planner, &effort) + &rest))?
+            let differs = changes.map_or(String::new(), |changes| {
+                keep::text(&changes, &effort.times, effort.cpu, plan.gates.len())
+            });
+            output::print(&(summary(problem, &plan, &planner, &effort) + &differs + &rest))?
         }
     };
     if effort.asked && args.explain.is_some() {
@@ -211,6 +212,21 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     }
     let good = plan.refused.is_empty() && more.is_none_or(|more| more.is_good());
     Ok(ExitCode::from(u8::from(!good)))
+}
+
+/// The stream that is to be explained; `None` also for one that is not scheduled.
+fn explained(
+    args: &PlanArgs,
+    own: Option<&file::OwnFile>,
+    problem: &Problem,
+) -> anyhow::Result<Option<StreamId>> {
+    let Some(name) = &args.explain else { return Ok(None) };
+    if own.is_some_and(|own| own.is_not_scheduled(name)) {
+        return Ok(None);
+    }
+    let id = find(problem, name)
+        .with_context(|| format!("there is no stream {name}; there are {}", some_names(problem)))?;
+    Ok(Some(id))
 }
 
 /// Holds the plan against what shares nothing with the search; whether that could be done. A
@@ -267,18 +283,14 @@ fn some_names(problem: &Problem) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// The files of an export, none of which is there yet.
-fn export_files(prefix: &Path, force: bool) -> anyhow::Result<Vec<NewFile>> {
-    let ends = TsnkitPlan::default().files().map(|(end, _)| end);
-    let create = |end: &str| {
-        let mut name = prefix.as_os_str().to_owned();
-        name.push(end);
-        NewFile::create(Path::new(&name), force)
-    };
-    ends.into_iter().map(create).collect()
+/// The name of a network that comes from tables.
+fn table_name(args: &PlanArgs) -> String {
+    let files = args.tsnkit.iter().chain(&args.tsnbench);
+    let stem = files.last().and_then(|path| path.file_stem());
+    stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
 }
 
-fn search(planner: &mut Planner, args: &PlanArgs, ending: &Ending) -> Effort {
+fn search(found: &mut Search<'_>, args: &PlanArgs, ending: &Ending) -> Effort {
     let limit = Duration::from_nanos(u64::try_from(args.time_limit.as_ns()).unwrap_or(0));
     let (start, before) = (Instant::now(), cpu_time());
     let mut line = ProgressLine::new();
@@ -289,18 +301,17 @@ fn search(planner: &mut Planner, args: &PlanArgs, ending: &Ending) -> Effort {
         !ending.is_asked() && in_time()
     };
     let work = args.steps.unwrap_or(u64::MAX);
-    let cut = planner.run(&mut Budget { work, go_on: &mut go_on });
+    let cut = found.run(&mut Budget { work, go_on: &mut go_on });
     line.clear();
     let cpu = cpu_time().saturating_sub(before);
     let asked = cut && ending.is_asked();
-    Effort { cpu, steps: planner.work(), cut, asked, checked: false }
+    let (steps, times) = (found.planner().work(), Times::default());
+    Effort { cpu, steps, cut, asked, checked: false, times }
 }
 
-/// Time that this thread has run; zero where the kernel does not tell.
+/// Time that this thread has run.
 fn cpu_time() -> Duration {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
-    Duration::from_nanos(ns.unwrap_or(0))
+    Duration::from_nanos(u64::try_from(timewire_sys::clock::thread_time().as_ns()).unwrap_or(0))
 }
 
 /// The most refused streams and links that a summary names.

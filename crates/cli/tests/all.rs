@@ -33,6 +33,7 @@ mod pipeline;
 mod plan;
 mod plan_exchange;
 mod plan_file;
+mod plan_keep;
 mod plan_yang;
 mod preflight;
 mod programs;

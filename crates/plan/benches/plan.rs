@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What planning costs: `cargo bench -p timewire-plan --bench plan -- [large] [huge] [hard]
-//! [growth [--svg=FILE]] [online]`. Times are CPU seconds of this
+//! [growth [--svg=FILE]] [online] [keep]`. Times are CPU seconds of this
 //! process, which other programs change little; steps are the same on every machine.
 #![allow(clippy::disallowed_methods, reason = "a program: it measures itself")]
 
 #[path = "plan/growth.rs"]
 mod growth;
+#[path = "plan/keep.rs"]
+mod keep;
 #[path = "plan/online.rs"]
 mod online;
 
@@ -36,6 +38,9 @@ fn main() {
     }
     if is_wanted("online") {
         online::online();
+    }
+    if is_wanted("keep") {
+        keep::keep();
     }
 }
 

@@ -9,6 +9,7 @@
 //! * [`synth`]: finds a plan.
 //! * [`mod@file`]: files of networks, and plans as such files and as settings of Linux.
 //! * [`exchange`]: formats of others. [`words`], [`gantt`]: what a plan says, for people.
+//! * [`keep`]: plans that keep the reservations of an earlier one.
 //! * [`generate`]: networks and streams made up for tests.
 //!
 //! Everything is a function from values to values; the same input gives the same plan.
@@ -24,6 +25,7 @@ pub mod exchange;
 pub mod file;
 pub mod gantt;
 pub mod generate;
+pub mod keep;
 pub mod model;
 pub mod synth;
 pub mod words;

@@ -50,6 +50,7 @@ impl<'a> Refusals<'a> {
             Certificate::NoInstant { .. } => Vec::new(),
             Certificate::NoPath { .. }
             | Certificate::Solver { .. }
+            | Certificate::Kept { .. }
             | Certificate::NotFound { .. } => given(),
         };
         if ports.is_empty() {
@@ -151,6 +152,14 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
         Certificate::GateLimit { link: at, needed, allowed } => format!(
             "{} would need {needed} gate entries, and {allowed} is the most; this is no proof",
             port(at)
+        ),
+        Certificate::Kept { needed: Some(needed), allowed } => format!(
+            "there is room for it only when kept streams move, {needed} by what was found; \
+             {allowed} may; this is no proof"
+        ),
+        Certificate::Kept { needed: None, allowed } => format!(
+            "no reservation was found beside the kept streams, of which {allowed} may move; this \
+             is no proof that there is none"
         ),
         Certificate::NotFound { tried } => {
             format!(

@@ -8,6 +8,8 @@ mod checked;
 mod configured;
 mod devices;
 mod file;
+mod keep;
+mod keep_wrong;
 mod no_bound;
 mod plans;
 mod reserve;

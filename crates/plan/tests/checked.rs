@@ -14,26 +14,26 @@ use timewire_plan::model::{
 };
 use timewire_plan::synth::{Budget, Change, Options, Planner, Progress, plan};
 
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Random {
+    pub(super) fn new(seed: u64) -> Random {
         Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 >> 20).unwrap() % n
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
     /// Once in so many.
-    fn rarely(&mut self, n: usize) -> bool {
+    pub(super) fn rarely(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 }
@@ -149,7 +149,12 @@ fn any_way(
     Some(way)
 }
 
-fn stream(random: &mut Random, network: &Network, index: usize, periods: &[i64]) -> Stream {
+pub(super) fn stream(
+    random: &mut Random,
+    network: &Network,
+    index: usize,
+    periods: &[i64],
+) -> Stream {
     let stations: Vec<NodeId> = (0..network.nodes().len())
         .map(NodeId::from_index)
         .filter(|id| network.node(*id).role == Role::EndStation)
@@ -185,7 +190,7 @@ fn stream(random: &mut Random, network: &Network, index: usize, periods: &[i64])
     stream
 }
 
-fn problem(seed: u64) -> Problem {
+pub(super) fn problem(seed: u64) -> Problem {
     let mut random = Random::new(seed);
     let network = network(&mut random);
     let periods: &[i64] =
@@ -198,8 +203,8 @@ fn problem(seed: u64) -> Problem {
 
 /// What was seen, so that the test knows that it looked at something.
 #[derive(Debug, Default)]
-struct Seen {
-    admitted: usize,
+pub(super) struct Seen {
+    pub(super) admitted: usize,
     /// By kind of certificate.
     proven: [usize; 8],
     unproven: usize,
@@ -236,7 +241,7 @@ fn look_at_changes(seed: u64, network: &Network, gates: &PortGates) {
     }
 }
 
-fn look(seed: u64, problem: &Problem, plan: &Plan, seen: &mut Seen) {
+pub(super) fn look(seed: u64, problem: &Problem, plan: &Plan, seen: &mut Seen) {
     let report = check(problem, plan).unwrap();
     let words: Vec<String> = report.findings.iter().map(|it| it.describe(problem)).collect();
     assert!(report.is_clean(), "seed {seed}: {words:#?}\n{:#?}", report.verdicts);

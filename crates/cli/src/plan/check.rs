@@ -13,10 +13,12 @@ use timewire_model::unread::Unread;
 use timewire_plan::check::{Finding, Report, Rule, check_while};
 use timewire_plan::exchange::{TsnkitTables, read_tsnkit_result};
 use timewire_plan::file::{self, FileUnread};
+use timewire_plan::keep::{Change, KeepError};
 use timewire_plan::model::Problem;
+use timewire_plan::synth::Options;
 use timewire_plan::words;
 
-use super::{PlanArgs, file::OwnFile};
+use super::{PlanArgs, file::OwnFile, keep::Earlier};
 use crate::ending::{CODE, Ending, WORDS};
 use crate::output;
 
@@ -47,13 +49,17 @@ struct Found {
 /// Exit code 0: nothing contradicts the streams; 1: something does, or may; 2: it was ended on
 /// request.
 pub fn run(args: &PlanArgs, path: &Path) -> anyhow::Result<ExitCode> {
-    let found = match &args.file {
+    let (mut found, network) = match &args.file {
         Some(file) => {
             let (case, streams) = (args.case.as_deref(), args.streams.as_deref());
-            directory(&OwnFile::read(file, case, streams)?, path)?
+            let own = OwnFile::read(file, case, streams)?;
+            (directory(&own, path)?, own.name().to_owned())
         }
-        None => tables(args, path)?,
+        None => (tables(args, path)?, super::table_name(args)),
     };
+    if let Some(plan) = &args.keep {
+        found.hold_plan(plan, &network)?;
+    }
     match args.json {
         true => output::json(&found.json())?,
         false => output::print(&found.text())?,
@@ -198,6 +204,41 @@ fn listed(path: &Path) -> anyhow::Result<(Files, Vec<String>)> {
 }
 
 impl Found {
+    /// What contradicts the streams in the reservations of a plan.
+    fn hold_plan(&mut self, path: &Path, network: &str) -> anyhow::Result<()> {
+        let name = path.display().to_string();
+        let earlier = Earlier::read(path, network)?;
+        self.files.push(name.clone());
+        let ending = Ending::new()?;
+        let (problem, options) = (self.problem.clone(), Options::default());
+        let mut replan = match earlier.replan(problem, options, &ending) {
+            Err(KeepError::Ended) => {
+                self.ended_early = true;
+                return Ok(());
+            }
+            Err(why) => {
+                self.notes.push(format!("{name}: {why}"));
+                return Ok(());
+            }
+            Ok(replan) => replan,
+        };
+        let changes = replan.changes();
+        for Change { name: stream, differences, .. } in &changes.changed {
+            let other = differences.join(", ");
+            self.notes.push(format!("{name}: stream {stream} is another one now: {other}"));
+        }
+        let known = changes.kept + changes.changed.len();
+        match self.problem.streams().len() - known {
+            0 => {}
+            none => self.not_checked.push(format!("{name} has no reservation for {none} streams")),
+        }
+        match changes.removed.len() {
+            0 => {}
+            gone => self.not_checked.push(format!("{name} has {gone} streams that are gone")),
+        }
+        Ok(())
+    }
+
     fn verdict(&self) -> Verdict {
         let is_clean = self.report.findings.is_empty() && self.notes.is_empty();
         let is_clear = self.unread.is_empty() && self.open.is_empty() && !self.ended_early;

@@ -124,6 +124,11 @@ impl OwnFile {
         Ok(file::hold(&self.file, &self.given, files, go_on)?)
     }
 
+    /// The name of the network.
+    pub fn name(&self) -> &str {
+        self.file.name.as_str()
+    }
+
     pub fn problem(&self) -> Problem {
         self.given.problem.clone()
     }

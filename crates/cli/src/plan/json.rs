@@ -4,6 +4,7 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
+use timewire_plan::keep::Changes;
 use timewire_plan::model::{Plan, PortGates, Problem, StreamId};
 use timewire_plan::words::{self, Refusals};
 
@@ -23,6 +24,7 @@ pub struct Whole<'a> {
     effort: &'a Effort,
     more: Option<&'a More>,
     refusals: Refusals<'a>,
+    changes: Option<&'a Changes>,
 }
 
 impl<'a> Whole<'a> {
@@ -33,7 +35,13 @@ impl<'a> Whole<'a> {
         effort: &'a Effort,
         more: Option<&'a More>,
     ) -> Whole<'a> {
-        Whole { problem, plan, loads, effort, more, refusals: Refusals::of(problem) }
+        let refusals = Refusals::of(problem);
+        Whole { problem, plan, loads, effort, more, refusals, changes: None }
+    }
+
+    /// With what differs from an earlier plan.
+    pub fn with_changes(self, changes: Option<&'a Changes>) -> Whole<'a> {
+        Whole { changes, ..self }
     }
 
     fn port(&self, gates: &PortGates) -> Value {
@@ -55,9 +63,12 @@ impl<'a> Whole<'a> {
     fn search(&self) -> Value {
         json!({
             "steps": self.effort.steps,
-            "cpu_ns": u64::try_from(self.effort.cpu.as_nanos()).unwrap_or(u64::MAX),
+            "cpu_ns": ns(self.effort.cpu),
             "cut": self.effort.cut,
             "ended_early": self.effort.asked,
+            "read_cpu_ns": ns(self.effort.times.read),
+            "earlier_plan_cpu_ns": ns(self.effort.times.seat),
+            "check_cpu_ns": ns(self.effort.times.check),
         })
     }
 }
@@ -74,6 +85,9 @@ impl Serialize for Whole<'_> {
         map.serialize_entry("admitted", &self.plan.admitted.len())?;
         if let Some(more) = self.more.filter(|more| more.is_asked()) {
             map.serialize_entry("asked_for", &Each(|| more.asked_json()))?;
+        }
+        if let Some(changes) = self.changes {
+            map.serialize_entry("changes", changes)?;
         }
         map.serialize_entry("checked", &self.effort.checked)?;
         map.serialize_entry("cycle_ns", &self.plan.cycle)?;
@@ -104,6 +118,10 @@ impl Serialize for Whole<'_> {
         }
         map.end()
     }
+}
+
+fn ns(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// One stream alone.

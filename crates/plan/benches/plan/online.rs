@@ -12,26 +12,26 @@ use timewire_stats::{median, nearest_rank};
 
 use crate::{cpu_seconds, run};
 
-const STREAMS: usize = 10_000;
+pub const STREAMS: usize = 10_000;
 /// The least operations of each kind that are measured, and how many additions are tried for it.
 const COUNT: usize = 2_000;
 const TRIES: usize = 40_000;
-const MOVES: usize = 8;
+pub const MOVES: usize = 8;
 
 /// What one kind of operation took: microseconds, and steps of the search.
 #[derive(Default)]
-struct Kind {
+pub struct Kind {
     took: Vec<f64>,
     steps: Vec<u64>,
 }
 
 impl Kind {
-    fn add(&mut self, seconds: f64, steps: u64) {
+    pub fn add(&mut self, seconds: f64, steps: u64) {
         self.took.push(seconds * 1e6);
         self.steps.push(steps);
     }
 
-    fn print(&mut self, what: &str) {
+    pub fn print(&mut self, what: &str) {
         self.took.sort_by(f64::total_cmp);
         self.steps.sort_unstable();
         let (Some(p50), Some(p99), Some(longest), Some(steps), Some(most)) = (

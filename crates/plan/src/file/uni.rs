@@ -335,6 +335,7 @@ pub fn failure_code(certificate: &Certificate) -> u8 {
         | Certificate::Jitter { .. }
         | Certificate::Solver { .. }
         | Certificate::GateLimit { .. }
+        | Certificate::Kept { .. }
         | Certificate::NotFound { .. } => NO_RESOURCES,
     }
 }

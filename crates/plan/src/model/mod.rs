@@ -27,10 +27,10 @@ mod stream;
 
 pub use cases::{CasePart, Split};
 pub use error::ModelError;
-pub(crate) use network::bytes_time;
 pub use network::{
     DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId, Reserve, Role,
 };
+pub(crate) use network::{MAX_BYTES, bytes_time};
 pub use plan::{
     Admission, Certificate, GateWindow, Plan, PortGates, Refusal, Transmission, greatest_divisor,
 };

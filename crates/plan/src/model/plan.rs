@@ -40,7 +40,8 @@ pub struct Refusal {
     pub certificate: Certificate,
 }
 
-/// Why a stream is rejected. All but [`Certificate::NotFound`], [`Certificate::GateLimit`] and a
+/// Why a stream is rejected. All but [`Certificate::NotFound`], [`Certificate::Kept`],
+/// [`Certificate::GateLimit`] and a
 /// [`Certificate::Jitter`] that says so are proofs: together with the streams that they name, all
 /// of which the plan admits, this one is admitted by no plan of this model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +155,13 @@ pub enum Certificate {
         /// Entries that the port has, or that are reckoned with.
         allowed: u32,
     },
+    /// No proof: none was found beside the streams of an earlier plan, of which few may be moved.
+    Kept {
+        /// How many have to move, by what was found; `None`: nothing was found with more, either.
+        needed: Option<u32>,
+        /// How many may move.
+        allowed: u32,
+    },
     /// No proof: none was found.
     NotFound {
         /// Work units spent before it was given up.
@@ -167,6 +175,7 @@ impl Certificate {
         !matches!(
             self,
             Certificate::NotFound { .. }
+                | Certificate::Kept { .. }
                 | Certificate::GateLimit { .. }
                 | Certificate::Jitter { proof: false, .. }
         )

@@ -42,13 +42,11 @@ impl Planner {
         let stream = self.stream(id);
         let sent = shape.sent(network, stream).into_iter();
         sent.map(|Sent { link, start: after, .. }| {
-            let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
-            let exact = shape::is_exact(network, link);
             let sent = Repeated {
                 start: start + after,
                 length: network.occupancy(link, stream.length_bytes).as_ns(),
                 interval: stream.interval.as_ns(),
-                queue: if exact { stream.priority.min(last) } else { last },
+                queue: shape::queue(network, link, stream.priority),
             };
             (link, sent)
         })
@@ -206,7 +204,7 @@ impl Planner {
     }
 }
 
-fn gate_limit(link: LinkId, needed: u32, limits: &DeviceLimits) -> Certificate {
+pub fn gate_limit(link: LinkId, needed: u32, limits: &DeviceLimits) -> Certificate {
     let most = u32::try_from(MAX_PIECES).unwrap_or(u32::MAX);
     let allowed = limits.gate_entries.map_or(most, |entries| entries.min(most));
     Certificate::GateLimit { link, needed, allowed }
@@ -279,11 +277,10 @@ pub fn port(
         false => widened(windows, cycle, limits),
     };
     let reserve = network.options().reserve;
-    join(&mut windows, cycle, limits);
+    let entries = join_all(&mut windows, cycle, limits);
     if !reserve.is_none_or(|reserve| is_free(&windows, cycle, reserve)) {
         return Err(Certificate::NOT_FREE);
     }
-    let entries = entries(&windows, cycle, limits);
     if limits.gate_entries.is_some_and(|most| entries > most) {
         return Err(entries);
     }
@@ -364,10 +361,29 @@ fn apart(sorted: &[(i64, i64, u8)], cycle: i64, (step, first): (i64, i64)) -> Ve
     all
 }
 
-/// Fills the shortest gaps until the port's limits are met.
-fn join(windows: &mut Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) {
-    let openings = limits.openings.and_then(|most| usize::try_from(most).ok());
-    let most = limits.gate_entries.and_then(|most| usize::try_from(most).ok());
+/// Fills the shortest gaps until the port's limits are met, or nothing is left to fill; how many
+/// entries the list has then. States that are longer than an entry can be have several.
+fn join_all(windows: &mut Vec<(i64, i64, u8)>, cycle: i64, limits: &DeviceLimits) -> u32 {
+    let mut aim = limits.gate_entries;
+    loop {
+        join(windows, cycle, (limits.openings, aim));
+        let count = entries(windows, cycle, limits);
+        let over = limits.gate_entries.map_or(0, |most| count.saturating_sub(most));
+        if over == 0 || windows.len() < 2 || aim == Some(1) {
+            return count;
+        }
+        aim = aim.map(|aim| aim.saturating_sub(over).max(1));
+    }
+}
+
+/// Fills the shortest gaps until there are as few openings and states.
+fn join(
+    windows: &mut Vec<(i64, i64, u8)>,
+    cycle: i64,
+    (openings, most): (Option<u32>, Option<u32>),
+) {
+    let openings = openings.and_then(|most| usize::try_from(most).ok());
+    let most = most.and_then(|most| usize::try_from(most).ok());
     if openings.is_none() && most.is_none() {
         return;
     }

@@ -8,6 +8,7 @@
 //!
 //! Not here: whether a plan is right.
 
+mod beside;
 mod cut;
 mod exact;
 mod gates;
@@ -29,9 +30,11 @@ use crate::model::{
 };
 use shape::Stretch;
 
+pub(crate) use beside::Unseated;
+pub(crate) use gates::{Repeated, gate_limit as gate_limit_of, port as gates_of_port};
 pub(crate) use graph::Graph;
 pub use online::Change;
-pub(crate) use shape::Shape;
+pub(crate) use shape::{Shape, queue as queue_of};
 pub(crate) use table::Table;
 
 /// How to search.
@@ -272,13 +275,18 @@ impl Planner {
         }
     }
 
-    /// Short intervals first, then what occupies its links longest.
+    /// All streams in the order in which they are placed.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.seats.len()).collect();
+        self.sort(&mut order);
+        order
+    }
+
+    /// Short intervals first, then what occupies its links longest.
+    fn sort(&self, order: &mut [usize]) {
         let streams = self.problem.streams();
         let bytes = |s: &Stream| u64::from(s.length_bytes) * u64::from(s.frames);
         order.sort_by_key(|&id| (streams[id].interval, std::cmp::Reverse(bytes(&streams[id])), id));
-        order
     }
 
     fn stream(&self, id: usize) -> &Stream {
@@ -511,16 +519,12 @@ impl Planner {
 
     fn transmissions(&self, id: StreamId, shape: &Shape, start: i64) -> Vec<Transmission> {
         let (network, stream) = (self.problem.network(), self.problem.stream(id));
-        let queue = |link: LinkId| {
-            let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
-            if shape::is_exact(network, link) { stream.priority.min(last) } else { last }
-        };
         let sent = shape.sent(network, stream).into_iter();
         sent.map(|sent| Transmission {
             link: sent.link,
             frame: sent.frame,
             copy: sent.copy,
-            queue: queue(sent.link),
+            queue: shape::queue(network, sent.link, stream.priority),
             start: Span::from_ns(start + sent.start),
         })
         .collect()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One stream more or less in a plan that is in force.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Planner, Seat, repair};
 use crate::model::{Certificate, ModelError, Stream, StreamId};
@@ -46,12 +46,14 @@ impl Planner {
             Err(reason) => reason,
             Ok(()) => {
                 let moved = match self.fit(id) || self.fit_elsewhere(id) {
-                    true => Some(Vec::new()),
-                    false => self.make_room(id, moves),
+                    true => Some(BTreeMap::new()),
+                    false if moves == 0 => None,
+                    false => self.make_room(id, moves, &|_| true),
                 };
                 match (moved, self.full_port(id)) {
                     (Some(moved), None) => {
                         let stream = StreamId::from_index(id);
+                        let moved = moved.into_keys().map(StreamId::from_index).collect();
                         return Ok(Change::Admitted { stream, moved });
                     }
                     (Some(_), Some(full)) => full,
@@ -87,13 +89,16 @@ impl Planner {
     }
 
     /// Evicts the cheapest others and finds them other places, without a limit on how often one is
-    /// moved but on how many are, and on the steps.
-    fn make_room(&mut self, id: usize, moves: usize) -> Option<Vec<StreamId>> {
-        if moves == 0 {
-            return None;
-        }
+    /// moved but on how many that count are, and on the steps; who was moved, with the seat that
+    /// each had. `None`: there is no room, and nothing has changed.
+    pub(super) fn make_room(
+        &mut self,
+        id: usize,
+        moves: usize,
+        counts: &dyn Fn(usize) -> bool,
+    ) -> Option<BTreeMap<usize, Seat>> {
         let mut sweep = repair::Sweep::default();
-        let mut before: std::collections::BTreeMap<usize, Seat> = Default::default();
+        let mut before: BTreeMap<usize, Seat> = BTreeMap::new();
         let mut queue = VecDeque::from([id]);
         let until = self.table.work + STEPS;
         while let Some(next) = queue.pop_front() {
@@ -111,7 +116,8 @@ impl Planner {
             }
             let new = offer.evicted;
             let others = new.iter().filter(|other| !before.contains_key(other) && **other != id);
-            if before.len() + others.count() > moves {
+            let all = before.keys().chain(others).filter(|other| counts(**other));
+            if all.count() > moves {
                 queue.push_front(next);
                 break;
             }
@@ -125,11 +131,17 @@ impl Planner {
             self.put(next, offer.start);
             self.weights[next] += 1;
         }
-        let touched: Vec<usize> = before.keys().copied().chain([id]).collect();
-        if queue.is_empty() && touched.iter().all(|other| self.full_port(*other).is_none()) {
-            return Some(before.into_keys().map(StreamId::from_index).collect());
+        let mut touched = before.keys().copied().chain([id]);
+        if queue.is_empty() && touched.all(|other| self.full_port(other).is_none()) {
+            return Some(before);
         }
-        for other in touched {
+        self.undo(id, before);
+        None
+    }
+
+    /// Takes a stream off, and gives those that were moved for it the seats that they had.
+    pub(super) fn undo(&mut self, id: usize, before: BTreeMap<usize, Seat>) {
+        for other in before.keys().copied().chain([id]) {
             if self.seats[other].start.is_some() {
                 self.take(other);
             }
@@ -140,6 +152,5 @@ impl Planner {
                 self.put(other, start);
             }
         }
-        None
     }
 }

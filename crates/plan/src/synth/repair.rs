@@ -8,8 +8,8 @@ use timewire_base::Sequence;
 use super::shape::Stretch;
 use super::table::{MAX_PIECES, Table};
 
-/// At this price something is in the way that cannot go.
-pub const NEVER: u64 = 1 << 60;
+/// At this price something is in the way that cannot go. As many as there can be have a sum.
+pub const NEVER: u64 = 1 << 40;
 
 /// Where a stream is among the weights; what is nobody's is behind them.
 fn place_of(stream: u32, weights: &[u64]) -> usize {

@@ -154,6 +154,12 @@ fn talker_early(network: &Network, link: LinkId) -> i64 {
     if is_held { 0 } else { node.early.as_ns() }
 }
 
+/// The queue of a frame of this class at the port.
+pub fn queue(network: &Network, link: LinkId, priority: u8) -> u8 {
+    let last = network.node(network.link(link).from).limits.queues.saturating_sub(1);
+    if is_exact(network, link) { priority.min(last) } else { last }
+}
+
 fn hops(network: &Network, stream: &Stream, tree: &[LinkId]) -> Vec<Hop> {
     let mut hops: Vec<Hop> = Vec::with_capacity(tree.len());
     for &link in tree {
