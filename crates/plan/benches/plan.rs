@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What planning costs: `cargo bench -p timewire-plan --bench plan -- [large] [huge] [hard]
-//! [growth [--svg=FILE]] [online]`. Times are CPU seconds of this
+//! [growth [--svg=FILE]] [online] [packings]`. Times are CPU seconds of this
 //! process, which other programs change little; steps are the same on every machine.
 #![allow(clippy::disallowed_methods, reason = "a program: it measures itself")]
 
@@ -8,6 +8,8 @@
 mod growth;
 #[path = "plan/online.rs"]
 mod online;
+#[path = "plan/packings.rs"]
+mod packings;
 
 use timewire_base::Span;
 use timewire_plan::check::check;
@@ -36,6 +38,9 @@ fn main() {
     }
     if is_wanted("online") {
         online::online();
+    }
+    if is_wanted("packings") {
+        packings::packings();
     }
 }
 

@@ -9,6 +9,7 @@ mod configured;
 mod devices;
 mod file;
 mod no_bound;
+mod packings;
 mod plans;
 mod reserve;
 mod tsnbench;

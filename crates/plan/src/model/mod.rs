@@ -27,7 +27,7 @@ mod network;
 mod plan;
 mod stream;
 
-pub use cases::{CasePart, Split};
+pub use cases::{CasePart, PackingCase, Split};
 pub use error::ModelError;
 pub(crate) use network::bytes_time;
 pub use network::{
