@@ -42,7 +42,7 @@ fn t0_links_of_frames_that_are_too_coarse_are_proven_to_be_full() {
         let certificate = &plan.refused[0].certificate;
         assert!(matches!(certificate, Certificate::Packing { .. }), "{certificate:?}");
         let words = words::reason(&problem, certificate);
-        assert!(words.contains("one that comes every 1 ms"), "{words}");
+        assert!(words.contains("one that comes every 1ms"), "{words}");
         let json = serde_json::to_string(certificate).unwrap();
         assert_eq!(serde_json::from_str::<Certificate>(&json).unwrap(), *certificate);
     }
