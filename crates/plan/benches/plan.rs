@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What planning costs: `cargo bench -p timewire-plan --bench plan -- [large] [huge] [hard]
-//! [growth [--svg=FILE]] [online] [keep]`. Times are CPU seconds of this
-//! process, which other programs change little; steps are the same on every machine.
+//! [growth [--svg=FILE]] [online] [keep] [packings]`. Times are CPU seconds of this process, which other programs change little; steps are the same on every machine.
 #![allow(clippy::disallowed_methods, reason = "a program: it measures itself")]
 
 #[path = "plan/growth.rs"]
@@ -10,6 +9,8 @@ mod growth;
 mod keep;
 #[path = "plan/online.rs"]
 mod online;
+#[path = "plan/packings.rs"]
+mod packings;
 
 use timewire_base::Span;
 use timewire_plan::check::check;
@@ -41,6 +42,9 @@ fn main() {
     }
     if is_wanted("keep") {
         keep::keep();
+    }
+    if is_wanted("packings") {
+        packings::packings();
     }
 }
 

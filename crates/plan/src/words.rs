@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use timewire_base::Span;
 
-use crate::model::{CasePart, Certificate, LinkId, Plan, Problem, Refusal, Route, StreamId};
+use crate::model::{
+    CasePart, Certificate, LinkId, PackingCase, Plan, Problem, Refusal, Route, StreamId,
+};
 
 /// Refusals with their ports: what asks for many of them looks through the links once.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ impl<'a> Refusals<'a> {
             | Certificate::LinkLoad { link, .. }
             | Certificate::PairConflict { link, .. }
             | Certificate::Clique { link, .. }
+            | Certificate::Packing { link, .. }
             | Certificate::GateLimit { link, .. } => vec![*link],
             Certificate::Cases { parts, .. } => {
                 let own = parts.iter().filter(|part| part.stream == refusal.stream);
@@ -139,6 +142,16 @@ pub fn reason(problem: &Problem, certificate: &Certificate) -> String {
             link(at)
         ),
         Certificate::Cases { parts, tree } => cases(problem, parts, tree.len()),
+        Certificate::Packing { link: at, bin, streams, tree, .. } => format!(
+            "{} streams, none of which can avoid {}, do not fit into it: each frame of theirs lies \
+             between two of one that comes every {bin}{}",
+            streams.len(),
+            link(at),
+            match tree.iter().filter(|case| !matches!(case, PackingCase::Split { .. })).count() {
+                0 | 1 => String::new(),
+                cases => format!(", and there is no room in {cases} cases of between which"),
+            }
+        ),
         Certificate::Solver { statement } => statement.clone(),
         Certificate::GateLimit { link: at, needed: Certificate::TOO_LONG, .. } => format!(
             "the gates of {} would repeat after a longer cycle than it can have; this is no proof",

@@ -11,6 +11,7 @@ mod file;
 mod keep;
 mod keep_wrong;
 mod no_bound;
+mod packings;
 mod plans;
 mod reserve;
 mod tsnbench;

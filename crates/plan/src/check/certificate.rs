@@ -45,6 +45,9 @@ pub fn judge(problem: &Problem, plan: &Plan, refusal: &Refusal) -> Verdict {
         }
         Certificate::NoInstant { node } => judge.no_instant(*node),
         Certificate::Cases { parts, tree } => judge.cases(parts, tree),
+        Certificate::Packing { link, bin, streams, alike, tree } => {
+            judge.packing(*link, *bin, streams, alike, tree)
+        }
         _ => Ok(Verdict::NotProven),
     };
     judged.unwrap_or_else(|why| Verdict::Wrong { why })

@@ -15,6 +15,7 @@ mod configured;
 mod finding;
 mod gates;
 mod links;
+mod packing;
 mod proof;
 mod reserve;
 mod routes;

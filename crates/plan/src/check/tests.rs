@@ -10,6 +10,7 @@ use crate::model::{
 };
 
 mod corruptions;
+mod packings;
 mod proofs;
 
 /// Deterministic and small.

@@ -329,6 +329,7 @@ pub fn failure_code(certificate: &Certificate) -> u8 {
         Certificate::Window { .. } | Certificate::LinkLoad { .. } => NO_BANDWIDTH,
         Certificate::PairConflict { .. }
         | Certificate::Clique { .. }
+        | Certificate::Packing { .. }
         | Certificate::Cases { .. } => NO_CLASS_BANDWIDTH,
         Certificate::NoInstant { .. } => NOT_CAPABLE,
         Certificate::NoPath { .. }

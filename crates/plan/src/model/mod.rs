@@ -25,7 +25,7 @@ mod network;
 mod plan;
 mod stream;
 
-pub use cases::{CasePart, Split};
+pub use cases::{CasePart, PackingCase, Split};
 pub use error::ModelError;
 pub use network::{
     DeviceLimits, Forwarding, Link, LinkId, Network, NetworkOptions, Node, NodeId, Reserve, Role,

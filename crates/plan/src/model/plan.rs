@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use timewire_base::Span;
 
-use super::{CasePart, LinkId, NodeId, Split, StreamId};
+use super::{CasePart, LinkId, NodeId, PackingCase, Split, StreamId};
 
 /// One frame on one link, in each interval of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -140,6 +140,23 @@ pub enum Certificate {
         /// is a case in which what follows from the bounds contradicts itself.
         tree: Vec<Option<Split>>,
     },
+    /// Streams, none of which can avoid the link, that do not fit into its bins. One of them
+    /// repeats with each bin, so that every frame lies within one, and again as many bins later as
+    /// its interval has. Of a message one frame counts, but all at its talker.
+    Packing {
+        /// Where.
+        link: LinkId,
+        /// How long a bin is: the interval of one of the streams, which divides all others.
+        bin: Span,
+        /// Who, with the refused one.
+        streams: Vec<StreamId>,
+        /// **Shape**: for each, by bin its number in another order in which streams repeat as well.
+        /// Of two cases that are the same but for that, the proof has the first.
+        alike: Vec<Vec<u32>>,
+        /// **Shape**: each split is followed by its cases, by the first bin of the stream; but for
+        /// those in which a bin is too full.
+        tree: Vec<PackingCase>,
+    },
     /// An exact solver found none; its words.
     Solver {
         /// What it said.
@@ -191,9 +208,9 @@ impl Certificate {
     /// The streams that it names beside the refused one, which may be among them.
     pub fn others(&self) -> Vec<StreamId> {
         match self {
-            Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. } => {
-                streams.clone()
-            }
+            Certificate::LinkLoad { streams, .. }
+            | Certificate::Clique { streams, .. }
+            | Certificate::Packing { streams, .. } => streams.clone(),
             Certificate::PairConflict { other, .. } => vec![*other],
             Certificate::Cases { parts, .. } => parts.iter().map(|part| part.stream).collect(),
             _ => Vec::new(),
@@ -212,7 +229,9 @@ impl Certificate {
             }
         }
         let named: &mut [StreamId] = match &mut self {
-            Certificate::LinkLoad { streams, .. } | Certificate::Clique { streams, .. } => streams,
+            Certificate::LinkLoad { streams, .. }
+            | Certificate::Clique { streams, .. }
+            | Certificate::Packing { streams, .. } => streams,
             Certificate::PairConflict { other, .. } => std::slice::from_mut(other),
             _ => &mut [],
         };

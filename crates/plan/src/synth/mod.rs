@@ -70,7 +70,8 @@ pub struct Progress {
 /// How long to search.
 pub struct Budget<'a> {
     /// The most steps. One is the effort of looking once into the busy time of a link. Deciding
-    /// small cores for those that are rejected may take a quarter more, but no more than 2^23.
+    /// small cores for those that are rejected may take a quarter more, but no more than 2^23, and
+    /// packing full links the same, but no more than 2^25.
     pub work: u64,
     /// Asked every some thousand steps and every few streams. `false` ends the part that the
     /// search is in: moving streams, or all of the rest when it is in another.
@@ -471,12 +472,19 @@ impl Planner {
             .collect();
         // Reasons take long, and nobody waits for them any more.
         let open = if self.ended { Vec::new() } else { open };
+        let (mut refused, before) = (Vec::new(), self.placed);
         for id in open {
-            if self.seats[id].shape.is_some() && (self.fit(id) || self.fit_elsewhere(id)) {
-                continue;
+            let has_way = self.seats[id].shape.is_some();
+            if !has_way || (!self.fit(id) && !self.fit_elsewhere(id)) {
+                self.seats[id].reason = Some(self.explain(id));
+                refused.push(id);
             }
-            let reason = self.explain(id);
-            self.seats[id].reason = Some(reason);
+        }
+        for id in refused {
+            // Others have a place since then.
+            if self.placed > before && self.is_shaky(id) {
+                self.seats[id].reason = Some(self.explain(id));
+            }
         }
     }
 

@@ -6,14 +6,14 @@ use crate::model::{Certificate, Forwarding};
 
 /// A chain: station 0, bridges 1 and 2, station 3; a second pair of links from 1 to 2 when `wide`;
 /// 8 ns for a byte on the first link, and `slower` times that on the link from bridge to bridge.
-struct Chain {
-    wide: bool,
-    slower: u64,
-    forwarding: Forwarding,
+pub(super) struct Chain {
+    pub(super) wide: bool,
+    pub(super) slower: u64,
+    pub(super) forwarding: Forwarding,
 }
 
 impl Chain {
-    fn problem(&self, streams: Vec<Stream>) -> Problem {
+    pub(super) fn problem(&self, streams: Vec<Stream>) -> Problem {
         let role = |index| if [1, 2].contains(&index) { Role::Bridge } else { Role::EndStation };
         let nodes = (0..5)
             .map(|index| Node {
@@ -39,15 +39,16 @@ impl Chain {
     }
 }
 
-const CHAIN: Chain = Chain { wide: false, slower: 1, forwarding: Forwarding::StoreAndForward };
+pub(super) const CHAIN: Chain =
+    Chain { wide: false, slower: 1, forwarding: Forwarding::StoreAndForward };
 
-fn stream(index: usize, interval: usize, bytes: u32, frames: u32) -> Stream {
+pub(super) fn stream(index: usize, interval: usize, bytes: u32, frames: u32) -> Stream {
     let talker = NodeId(if index == 1 { 4 } else { 0 });
     Stream { frames, ..Stream::new(format!("s{index}"), talker, NodeId(3), us(interval), bytes) }
 }
 
 /// The last stream is refused, the others are admitted.
-fn verdict(problem: &Problem, certificate: &Certificate) -> Verdict {
+pub(super) fn verdict(problem: &Problem, certificate: &Certificate) -> Verdict {
     let last = problem.streams().len() - 1;
     let admitted = (0..last)
         .map(|index| Admission { stream: StreamId::from_index(index), transmissions: Vec::new() })
@@ -57,14 +58,14 @@ fn verdict(problem: &Problem, certificate: &Certificate) -> Verdict {
     judge(problem, &Plan { admitted, ..Plan::default() }, &refusal)
 }
 
-fn wrong(problem: &Problem, certificates: &[(Certificate, &str)]) {
+pub(super) fn wrong(problem: &Problem, certificates: &[(Certificate, &str)]) {
     for (certificate, reason) in certificates {
         let why = (*reason).to_owned();
         assert_eq!(verdict(problem, certificate), Verdict::Wrong { why }, "{certificate:?}");
     }
 }
 
-fn ns(ns: i64) -> Span {
+pub(super) fn ns(ns: i64) -> Span {
     Span::from_ns(ns)
 }
 
@@ -179,7 +180,7 @@ fn t0_windows_are_derived_again() {
     assert_eq!(verdict(&problem, &certificate(1, 20, 10)), Verdict::Proven);
 }
 
-fn ids(ids: &[u32]) -> Vec<StreamId> {
+pub(super) fn ids(ids: &[u32]) -> Vec<StreamId> {
     ids.iter().copied().map(StreamId).collect()
 }
 

@@ -5,8 +5,12 @@
 //!
 //! Not here: going through the cases ([`cases`]), who judges the proof (`crate::check`).
 
+mod bins;
 mod cases;
 mod core;
+mod order;
+mod overfull;
+mod packing;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -19,8 +23,10 @@ use super::table::Item;
 use super::{Budget, Planner};
 use crate::model::{CasePart, Certificate, LinkId, Split, StreamId};
 
-/// The most steps for all streams that are left, and for one of them.
+/// The most steps for all streams that are left, and for one of them; and for packing links.
 const MAX_STEPS: u64 = 1 << 22;
+const PACK_STEPS: u64 = 1 << 24;
+const PACK_PROOF_STEPS: u64 = 1 << 18;
 const STEPS_EACH: u64 = 1 << 19;
 /// The most streams of a core without others, and beside others.
 const MAX_PARTS: usize = 24;
@@ -37,6 +43,7 @@ impl Planner {
         most: u64,
         budget: &mut Budget,
     ) -> Vec<usize> {
+        let left = self.pack_or_refute(left, most);
         let mut allowed = MAX_STEPS.min(most);
         let mut still = Vec::new();
         let mut count = u64::try_from(left.len()).unwrap_or(u64::MAX);
@@ -64,6 +71,28 @@ impl Planner {
             }
         }
         still
+    }
+
+    /// Packs links of those who are left anew, or proves that it does not go; who is left.
+    fn pack_or_refute(&mut self, left: Vec<usize>, most: u64) -> Vec<usize> {
+        let work = self.table.work;
+        let mut packing = PACK_STEPS.min(most);
+        let mut proofs = packing / 4;
+        for &id in &left {
+            if !self.ended && (!self.is_proven(id) || self.names_refused(id)) {
+                let before = PACK_PROOF_STEPS.min(proofs);
+                let mut steps = before;
+                if let Some(proof) = self.refute(id, &mut steps) {
+                    self.seats[id].reason = Some(proof);
+                }
+                proofs -= before - steps;
+                packing -= before - steps;
+            }
+        }
+        let open = left.iter().any(|id| !self.is_proven(*id));
+        let left = if open && !self.ended { self.pack(left, &mut packing) } else { left };
+        self.table.work = work + (PACK_STEPS.min(most) - packing);
+        left
     }
 
     fn is_proven(&self, id: usize) -> bool {

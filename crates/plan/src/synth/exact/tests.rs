@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Small problems, held against trying every start; and what becomes of proofs that are changed.
 
+mod packing;
+
 use timewire_base::{BitsPerSecond, Sequence, Span};
 
 use super::*;
