@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What planning costs: `cargo bench -p timewire-plan --bench plan -- [large] [huge] [hard]
-//! [growth [--svg=FILE]] [online] [keep] [packings]`. Times are CPU seconds of this process, which other programs change little; steps are the same on every machine.
+//! [growth [--svg=FILE]] [online] [keep] [packings]`. Times are CPU seconds of this process, which
+//! other programs change little; steps are the same on every machine.
 #![allow(clippy::disallowed_methods, reason = "a program: it measures itself")]
 
 #[path = "plan/growth.rs"]

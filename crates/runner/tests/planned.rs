@@ -324,7 +324,7 @@ fn bounds(
 #[test]
 fn t0_plans_hold_on_the_worst_clocks() {
     let number = |name| std::env::var(name).ok().and_then(|text: String| text.parse().ok());
-    let count = number("TIMEWIRE_FUZZ_PLANNED").unwrap_or(150);
+    let count = number("TIMEWIRE_FUZZ_PLANNED").unwrap_or(300);
     let from: u64 = number("TIMEWIRE_FUZZ_FROM").unwrap_or(0);
     let mut seen = Seen::default();
     for seed in from..from + count {
